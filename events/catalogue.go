@@ -1,0 +1,170 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is what an event says: an entity (a noun) and a verb (a past participle), joined by a dot.
+type Kind string
+
+// Row is one line of the catalogue.
+type Row struct {
+	Kind   Kind
+	Says   string         // in one sentence, for the README and AsyncAPI
+	SaidBy []string       // services by name; "node" stands for an agent or trainer, speaking for itself
+	New    func() Payload // an empty payload to decode into
+	Plan   bool           // lives in the write-once plan stream
+}
+
+// Type returns the CloudEvents type. The version changes only when the meaning does; fields are only added.
+func (k Kind) Type() string { return "io.reknit." + string(k) + ".v1" }
+
+// KindOf returns the kind of a CloudEvents type.
+func KindOf(ceType string) (Kind, error) {
+	for _, row := range Catalogue {
+		if row.Kind.Type() == ceType {
+			return row.Kind, nil
+		}
+	}
+	return "", fmt.Errorf("type %q: expected a type of the catalogue, such as %q", ceType, NodeLost.Type())
+}
+
+// Row returns the catalogue's row of a kind; ok is false for a kind that is not in it.
+func (k Kind) Row() (row Row, ok bool) {
+	for _, row := range Catalogue {
+		if row.Kind == k {
+			return row, true
+		}
+	}
+	return Row{}, false
+}
+
+// Subject returns the NATS subject of an event.
+func (e Event) SubjectName() string {
+	if row, _ := e.Kind.Row(); row.Plan {
+		return PlanSubject(e.Cluster, e.Subject)
+	}
+	return EventSubject(e.Cluster, e.Kind, e.Subject)
+}
+
+// EventSubject returns the subject of a fact. Cluster and id may be "*", which makes it a filter.
+func EventSubject(cluster string, kind Kind, id string) string {
+	return "reknit.event." + cluster + "." + string(kind) + "." + id
+}
+
+// PlanSubject returns the subject of a committed plan; generation may be "*".
+func PlanSubject(cluster, generation string) string {
+	return "reknit.plan." + cluster + "." + generation
+}
+
+// PulseSubject returns the core NATS subject of a node's heartbeats; node may be "*".
+func PulseSubject(cluster, node string) string { return "reknit.pulse." + cluster + "." + node }
+
+// ProbeSubject returns the core NATS request subject on which a node's agent answers probes.
+func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluster + "." + node }
+
+// RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
+// be used.
+func RelaySubject(cluster, node string) string { return "reknit.relay." + cluster + "." + node }
+
+// Authorised reports whether source may say an event of this kind about subject: services as the catalogue says,
+// a node only with its own name.
+func (r Row) Authorised(source string) bool {
+	speaker := strings.TrimPrefix(source, "/")
+	if node, isNode := strings.CutPrefix(speaker, "node/"); isNode {
+		speaker = "node"
+		if !Token(node) {
+			return false
+		}
+	}
+	for _, name := range r.SaidBy {
+		if name == speaker {
+			return true
+		}
+	}
+	return false
+}
+
+// NodeSource returns the source of what a node says.
+func NodeSource(node string) string { return "/node/" + node }
+
+// Anyone may ask for a change of links; everything else has an owner.
+const anyone = "user"
+
+const (
+	JoinRequested       Kind = "membership.join-requested"
+	LeaveRequested      Kind = "membership.leave-requested"
+	MembershipRefused   Kind = "membership.refused"
+	ConnectRequested    Kind = "link.connect-requested"
+	DisconnectRequested Kind = "link.disconnect-requested"
+	LinkMeasured        Kind = "link.measured"
+	LinkLost            Kind = "link.lost"
+	LinkRestored        Kind = "link.restored"
+	NodeSuspected       Kind = "node.suspected"
+	NodeCleared         Kind = "node.cleared"
+	NodeLost            Kind = "node.lost"
+	NodeProfiled        Kind = "node.profiled"
+	NegotiationOpened   Kind = "negotiation.opened"
+	Consented           Kind = "negotiation.consented"
+	Prepared            Kind = "negotiation.prepared"
+	Promised            Kind = "negotiation.promised"
+	Scheduled           Kind = "negotiation.scheduled"
+	Committed           Kind = "negotiation.committed"
+	Aborted             Kind = "negotiation.aborted"
+	PlanRequested       Kind = "plan.requested"
+	PlanProposed        Kind = "plan.proposed"
+	PlanRefused         Kind = "plan.refused"
+	PlanCommitted       Kind = "plan.committed"
+	PlanActivated       Kind = "plan.activated"
+	RestorationAsked    Kind = "restoration.requested"
+	RestorationPlanned  Kind = "restoration.planned"
+	RestorationRefused  Kind = "restoration.refused"
+	RestorationDone     Kind = "restoration.completed"
+	RestorationFailed   Kind = "restoration.failed"
+	ShardOffered        Kind = "shard.offered"
+	ShardReceived       Kind = "shard.received"
+	ClusterHeld         Kind = "cluster.held"
+	TrainingDigested    Kind = "training.digested"
+	EventRefused        Kind = "event.refused"
+	LeaseTaken          Kind = "lease.taken"
+)
+
+// Catalogue lists every event, in the order in which a change brings them about.
+var Catalogue = []Row{
+	{JoinRequested, "A node asks to take part.", []string{"node"}, func() Payload { return new(Join) }, false},
+	{LeaveRequested, "A node asks to go, before a deadline if it has one.", []string{"node", anyone}, func() Payload { return new(Leave) }, false},
+	{MembershipRefused, "A request was refused, and why.", []string{"negotiator"}, func() Payload { return new(Refusal) }, false},
+	{ConnectRequested, "A link between two nodes is to be used.", []string{"node", anyone}, func() Payload { return new(LinkRequest) }, false},
+	{DisconnectRequested, "A link between two nodes is no longer to be used.", []string{"node", anyone}, func() Payload { return new(LinkRequest) }, false},
+	{LinkMeasured, "How good a link is, in one direction.", []string{"monitor"}, func() Payload { return new(Measurement) }, false},
+	{LinkLost, "Two living nodes cannot reach each other directly.", []string{"monitor"}, func() Payload { return new(LinkState) }, false},
+	{LinkRestored, "A lost link works again.", []string{"monitor"}, func() Payload { return new(LinkState) }, false},
+	{NodeSuspected, "A node may have failed; nothing is done yet.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
+	{NodeCleared, "A suspected node is well.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
+	{NodeLost, "A node has failed.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
+	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
+	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
+	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
+	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
+	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
+	{PlanRefused, "No plan is possible, and why.", []string{"planner"}, func() Payload { return new(Failure) }, false},
+	{RestorationAsked, "A proposal is to be mapped onto the nodes and what they hold.", []string{"negotiator"}, func() Payload { return new(RestorationRequest) }, false},
+	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
+	{RestorationRefused, "The proposal cannot be restored, and why.", []string{"restorer"}, func() Payload { return new(Failure) }, false},
+	{Prepared, "The plan stands; each member promises the step at which it will stop.", []string{"negotiator"}, func() Payload { return new(Preparation) }, false},
+	{Promised, "A member's promise not to pass a step under the old plan.", []string{"node"}, func() Payload { return new(Promise) }, false},
+	{Scheduled, "All members stop at one step; shards move there.", []string{"negotiator"}, func() Payload { return new(Schedule) }, false},
+	{ShardOffered, "Manifest of a layer's parts that a source has put into the object store.", []string{"node"}, func() Payload { return new(Offer) }, false},
+	{ShardReceived, "Receipt: a node read back and verified the layers it needs.", []string{"node"}, func() Payload { return new(Receipt) }, false},
+	{RestorationDone, "Every receiver holds every layer it needs, verified.", []string{"restorer"}, func() Payload { return new(Completion) }, false},
+	{RestorationFailed, "A transfer cannot end well, and why.", []string{"node", "restorer"}, func() Payload { return new(Failure) }, false},
+	{PlanCommitted, "The plan of a generation, written once; trainers follow it.", []string{"negotiator"}, func() Payload { return new(Plan) }, true},
+	{Committed, "The negotiation ended with a committed plan.", []string{"negotiator"}, func() Payload { return new(Commitment) }, false},
+	{Aborted, "The negotiation ended without a plan, and why.", []string{"negotiator"}, func() Payload { return new(Abortion) }, false},
+	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
+	{ClusterHeld, "No plan is possible until the world changes, and why.", []string{"negotiator"}, func() Payload { return new(Failure) }, false},
+	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
+	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
+	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},
+}

@@ -1,0 +1,91 @@
+// Package events holds the words of Reknit: every fact that travels between its services, trainers and users.
+//
+// It depends on the standard library only. One row of the catalogue names an event; its CloudEvents type, its
+// NATS subject, its JSON Schema, its example, its AsyncAPI entry and its line in the README derive from that row.
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Event is one fact with its envelope. On the wire it is a CloudEvent 1.0 in structured JSON (shared/bus binds it).
+type Event struct {
+	ID          string          // a function of what caused the event, so that a redelivered cause says it again, not anew
+	Kind        Kind            // entity and verb, for example node.lost
+	Source      string          // who speaks: "/monitor" or "/node/n4"
+	Subject     string          // id of the entity spoken of
+	Cluster     string          // id of the cluster
+	Cause       string          // id of the event that caused this one; empty for a first cause
+	Traceparent string          // W3C trace context of the change this event belongs to; may be empty
+	Time        time.Time       // when the fact was known: for a caused event the log time of its cause
+	Data        json.RawMessage // payload, as the catalogue's row for Kind says
+
+	Logged   time.Time // when the stream stored it, by the server's clock; zero before that
+	Sequence uint64    // position in its stream; zero before that
+}
+
+// Payload is the data of an event. Validate names the first field that is wrong and what was expected.
+type Payload interface{ Validate() error }
+
+// Speaker says facts in the name of one service or node of one cluster.
+type Speaker struct{ Source, Cluster string }
+
+// Say builds the event of the given kind that cause brought about. One cause says at most one fact of a kind
+// about a subject: kind, subject, source and cause determine the id.
+func (s Speaker) Say(cause Event, kind Kind, subject string, payload Payload) Event {
+	event := s.state(kind, subject, cause.ID, payload)
+	event.Cause, event.Traceparent, event.Time = cause.ID, cause.Traceparent, cause.Logged
+	return event
+}
+
+// First builds an event that no other event caused. The reason (an incarnation, a heartbeat's number, a user's
+// request id) takes the cause's place in the id: the same reason says the same event.
+func (s Speaker) First(at time.Time, reason string, kind Kind, subject string, payload Payload) Event {
+	event := s.state(kind, subject, reason, payload)
+	event.Time = at
+	return event
+}
+
+func (s Speaker) state(kind Kind, subject, reason string, payload Payload) Event {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		panic(fmt.Sprintf("events: a %s payload must be plain data: %v", kind, err))
+	}
+	return Event{
+		ID:   deriveID(s.Source, s.Cluster, string(kind), subject, reason),
+		Kind: kind, Source: s.Source, Subject: subject, Cluster: s.Cluster, Data: data,
+	}
+}
+
+// Digest returns "sha256:" and the lower-case hex SHA-256 of data: how plans, shards and layers are named.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func deriveID(parts ...string) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// Open decodes an event's payload and validates it.
+func Open[T any, P interface {
+	*T
+	Payload
+}](event Event) (T, error) {
+	var payload T
+	if err := json.Unmarshal(event.Data, &payload); err != nil {
+		return payload, fmt.Errorf("%s: %w", event.Kind, err)
+	}
+	if err := P(&payload).Validate(); err != nil {
+		return payload, fmt.Errorf("%s: %w", event.Kind, err)
+	}
+	return payload, nil
+}

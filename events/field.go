@@ -1,0 +1,72 @@
+package events
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+)
+
+// FieldError names a field of a payload that is wrong and what was expected there.
+type FieldError struct{ Field, Expected, Got string }
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("field %q: expected %s, got %s", e.Field, e.Expected, e.Got)
+}
+
+var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// Token reports whether id may stand in a subject: 1 to 64 characters of A-Z a-z 0-9 - _.
+func Token(id string) bool { return tokenPattern.MatchString(id) }
+
+// check collects the first failed expectation of a payload.
+type check struct{ err error }
+
+func (c *check) that(holds bool, field, expected string, got any) {
+	if c.err == nil && !holds {
+		c.err = &FieldError{Field: field, Expected: expected, Got: fmt.Sprintf("%v", got)}
+	}
+}
+
+func (c *check) token(field, id string) {
+	c.that(Token(id), field, "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%.80q", id))
+}
+
+func (c *check) text(field, text string) {
+	c.that(len(text) <= 1024, field, "at most 1024 bytes", fmt.Sprintf("%d bytes", len(text)))
+}
+
+func (c *check) digest(field, digest string) {
+	c.that(digestPattern.MatchString(digest), field, "sha256: and 64 hex digits", fmt.Sprintf("%.80q", digest))
+}
+
+func (c *check) atLeast(field string, value, least int64) {
+	c.that(value >= least, field, fmt.Sprintf("at least %d", least), value)
+}
+
+func (c *check) amount(field string, value float64) {
+	c.that(value >= 0 && !math.IsInf(value, 1), field, "a finite number of at least 0", value)
+}
+
+func (c *check) layers(field string, layers Layers) {
+	c.that(layers.First >= 0 && layers.First < layers.End, field, "0 <= first < end", layers)
+}
+
+func (c *check) bounds(field string, b Bounds) {
+	c.that(b.Min >= 0 && (b.Max == 0 || b.Max >= b.Min), field, "0 <= min <= max, or max 0 for open", b)
+}
+
+func (c *check) nested(field string, err error) {
+	if c.err == nil && err != nil {
+		c.err = fmt.Errorf("%s: %w", field, err)
+	}
+}
+
+func (c *check) each(count int, field string, validate func(i int) error) {
+	for i := 0; c.err == nil && i < count; i++ {
+		if err := validate(i); err != nil {
+			c.err = fmt.Errorf("%s[%d]: %w", field, i, err)
+		}
+	}
+}

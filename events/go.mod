@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/events
+
+go 1.26

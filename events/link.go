@@ -1,0 +1,49 @@
+package events
+
+// LinkRequest asks that a link be used, or no longer be used. Links have two ends and no direction here.
+type LinkRequest struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Measurement is how good a link is in one direction.
+type Measurement struct {
+	From                    string  `json:"from"`
+	To                      string  `json:"to"`
+	RoundTripSeconds        float64 `json:"roundTripSeconds"`
+	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+}
+
+// LinkState says that a link is lost or restored.
+type LinkState struct {
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Reason string `json:"reason"`
+}
+
+func (r *LinkRequest) Validate() error {
+	var c check
+	c.pair(r.From, r.To)
+	return c.err
+}
+
+func (m *Measurement) Validate() error {
+	var c check
+	c.pair(m.From, m.To)
+	c.amount("roundTripSeconds", m.RoundTripSeconds)
+	c.amount("bandwidthBytesPerSecond", m.BandwidthBytesPerSecond)
+	return c.err
+}
+
+func (s *LinkState) Validate() error {
+	var c check
+	c.pair(s.From, s.To)
+	c.text("reason", s.Reason)
+	return c.err
+}
+
+func (c *check) pair(from, to string) {
+	c.token("from", from)
+	c.token("to", to)
+	c.that(from != to, "to", "another node than from", to)
+}

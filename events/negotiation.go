@@ -1,0 +1,172 @@
+package events
+
+// The kinds of change that open a negotiation.
+const (
+	ChangeJoin       = "join"
+	ChangeLeave      = "leave"
+	ChangeFailure    = "failure"
+	ChangeConnect    = "connect-link"
+	ChangeDisconnect = "disconnect-link"
+	ChangeLinkLost   = "link-failure"
+)
+
+var changeKinds = map[string]bool{
+	ChangeJoin: true, ChangeLeave: true, ChangeFailure: true,
+	ChangeConnect: true, ChangeDisconnect: true, ChangeLinkLost: true,
+}
+
+// Change is one thing that happened or is asked for.
+type Change struct {
+	Kind  string `json:"kind"`
+	Node  string `json:"node"`
+	Peer  string `json:"peer,omitempty"` // the other end, for a link
+	Cause string `json:"cause"`          // id of the event that brought it
+}
+
+// Opening starts the negotiation of the next generation.
+type Opening struct {
+	Negotiation string   `json:"negotiation"`
+	Generation  uint64   `json:"generation"` // that a commit will have; its parent is the generation before
+	Changes     []Change `json:"changes"`
+	Members     []Member `json:"members"` // who is to consent: all who are active, join or leave
+	Abandon     bool     `json:"abandon"` // the step under way cannot end: stop now
+	Connect     []Pair   `json:"connect"` // links to be opened and measured before consenting
+}
+
+// Consent is a member's answer to an opening.
+type Consent struct {
+	Negotiation  string        `json:"negotiation"`
+	Node         string        `json:"node"`
+	Incarnation  string        `json:"incarnation"`
+	Accepted     bool          `json:"accepted"`
+	Reason       string        `json:"reason,omitempty"`
+	Step         uint64        `json:"step"` // completed steps
+	Holdings     []Holding     `json:"holdings"`
+	Measurements []Measurement `json:"measurements,omitempty"`
+}
+
+// Holding is layers a node can give, each at the newest step and, kept for a roll-back, possibly at the one before.
+type Holding struct {
+	Layers  Layers   `json:"layers"`
+	Steps   []uint64 `json:"steps"`             // versions, in completed steps; newest first
+	Current bool     `json:"current,omitempty"` // the version goes with the step the node stops at
+}
+
+// Preparation says that the plan stands and asks each member for a stop step.
+type Preparation struct {
+	Negotiation string `json:"negotiation"`
+	Generation  uint64 `json:"generation"`
+}
+
+// Promise is a member's word not to pass a step before the negotiation ends.
+type Promise struct {
+	Negotiation string `json:"negotiation"`
+	Node        string `json:"node"`
+	StopStep    uint64 `json:"stopStep"` // completed steps
+}
+
+// Schedule fixes the step at which all stop and the plan takes over. Where shards must move, they move there.
+type Schedule struct {
+	Negotiation string `json:"negotiation"`
+	StopStep    uint64 `json:"stopStep"` // completed steps; members ahead of it roll back
+	Plan        Plan   `json:"plan"`
+}
+
+// Commitment says that a negotiation ended with a committed plan.
+type Commitment struct {
+	Negotiation string `json:"negotiation"`
+	Generation  uint64 `json:"generation"`
+	PlanDigest  string `json:"planDigest"`
+}
+
+// Abortion says that a negotiation ended without a plan. What was promised in it no longer binds.
+type Abortion struct {
+	Negotiation string `json:"negotiation"`
+	Generation  uint64 `json:"generation"`
+	Reason      string `json:"reason"`
+	Superseded  bool   `json:"superseded"` // another negotiation follows at once with the same changes and more
+}
+
+// Failure says why a step of a negotiation cannot be done.
+type Failure struct {
+	Negotiation string `json:"negotiation"`
+	Reason      string `json:"reason"`
+	Node        string `json:"node,omitempty"`
+}
+
+func (o *Opening) Validate() error {
+	var c check
+	c.token("negotiation", o.Negotiation)
+	c.atLeast("generation", int64(o.Generation), 1)
+	c.that(len(o.Changes) > 0, "changes", "at least one", 0)
+	c.each(len(o.Changes), "changes", func(i int) error {
+		var c check
+		c.that(changeKinds[o.Changes[i].Kind], "kind", "join, leave, failure, connect-link, disconnect-link or link-failure", o.Changes[i].Kind)
+		c.token("node", o.Changes[i].Node)
+		return c.err
+	})
+	c.each(len(o.Members), "members", func(i int) error {
+		var c check
+		c.token("node", o.Members[i].Node)
+		return c.err
+	})
+	return c.err
+}
+
+func (o *Consent) Validate() error {
+	var c check
+	c.token("negotiation", o.Negotiation)
+	c.token("node", o.Node)
+	c.text("reason", o.Reason)
+	c.each(len(o.Holdings), "holdings", func(i int) error {
+		var c check
+		c.layers("layers", o.Holdings[i].Layers)
+		c.that(len(o.Holdings[i].Steps) >= 1 && len(o.Holdings[i].Steps) <= 8, "steps", "1 to 8 versions", len(o.Holdings[i].Steps))
+		return c.err
+	})
+	c.each(len(o.Measurements), "measurements", func(i int) error { return o.Measurements[i].Validate() })
+	return c.err
+}
+
+func (p *Preparation) Validate() error {
+	var c check
+	c.token("negotiation", p.Negotiation)
+	c.atLeast("generation", int64(p.Generation), 1)
+	return c.err
+}
+
+func (p *Promise) Validate() error {
+	var c check
+	c.token("negotiation", p.Negotiation)
+	c.token("node", p.Node)
+	return c.err
+}
+
+func (s *Schedule) Validate() error {
+	var c check
+	c.token("negotiation", s.Negotiation)
+	c.nested("plan", s.Plan.Validate())
+	return c.err
+}
+
+func (o *Commitment) Validate() error {
+	var c check
+	c.token("negotiation", o.Negotiation)
+	c.atLeast("generation", int64(o.Generation), 1)
+	c.digest("planDigest", o.PlanDigest)
+	return c.err
+}
+
+func (a *Abortion) Validate() error {
+	var c check
+	c.token("negotiation", a.Negotiation)
+	c.text("reason", a.Reason)
+	return c.err
+}
+
+func (f *Failure) Validate() error {
+	var c check
+	c.token("negotiation", f.Negotiation)
+	c.text("reason", f.Reason)
+	return c.err
+}

@@ -1,0 +1,88 @@
+package events
+
+// Pulse is a heartbeat, over core NATS on PulseSubject: not an event, never stored. Only changes become facts.
+type Pulse struct {
+	Node        string      `json:"node"`
+	Incarnation string      `json:"incarnation"`
+	Number      uint64      `json:"number"` // counts up within an incarnation
+	Generation  uint64      `json:"generation"`
+	Step        uint64      `json:"step"`        // completed steps
+	StepSeconds float64     `json:"stepSeconds"` // of the last completed step
+	Loss        float64     `json:"loss"`        // of the last completed step; zero where the node does not know it
+	Suspicions  []Suspicion `json:"suspicions,omitempty"`
+}
+
+// Suspicion is a node's report that a peer does not answer on the data plane.
+type Suspicion struct {
+	Node    string `json:"node"`
+	Refused bool   `json:"refused"` // the connection was reset or refused, rather than silent
+	Reason  string `json:"reason"`
+}
+
+// NodeState says that a node is suspected, cleared or lost.
+type NodeState struct {
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Reason      string `json:"reason"`
+	// SilentSeconds is how long nothing had been heard from the node.
+	SilentSeconds float64 `json:"silentSeconds"`
+	// FailuresPerNodeSecond is the failure rate seen so far, prior included.
+	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond"`
+}
+
+// Profile is what a node measured while training.
+type Profile struct {
+	Node string `json:"node"`
+	// SpeedFactor is measured over declared speed of the node's layers: 2 means twice as fast as the job says.
+	SpeedFactor float64 `json:"speedFactor"`
+	Step        uint64  `json:"step"`
+}
+
+// Probe is a request on ProbeSubject. Without a target it asks the agent for a sign of life; with one it asks the
+// agent to measure the link to the target.
+type Probe struct {
+	Target  string `json:"target,omitempty"`
+	Address string `json:"address,omitempty"` // data-plane address of the target
+	Bytes   int    `json:"bytes,omitempty"`   // to send for the bandwidth; zero measures the round trip only
+}
+
+// ProbeAnswer is the reply to a probe.
+type ProbeAnswer struct {
+	Node        string       `json:"node"`
+	Incarnation string       `json:"incarnation"`
+	Measured    *Measurement `json:"measured,omitempty"`
+	Error       string       `json:"error,omitempty"` // the target did not answer
+}
+
+func (p *Pulse) Validate() error {
+	var c check
+	c.token("node", p.Node)
+	c.token("incarnation", p.Incarnation)
+	c.amount("stepSeconds", p.StepSeconds)
+	c.that(len(p.Suspicions) <= 64, "suspicions", "at most 64", len(p.Suspicions))
+	c.each(len(p.Suspicions), "suspicions", func(i int) error {
+		var c check
+		c.token("node", p.Suspicions[i].Node)
+		c.text("reason", p.Suspicions[i].Reason)
+		return c.err
+	})
+	return c.err
+}
+
+func (s *NodeState) Validate() error {
+	var c check
+	c.token("node", s.Node)
+	c.token("incarnation", s.Incarnation)
+	c.text("reason", s.Reason)
+	c.amount("silentSeconds", s.SilentSeconds)
+	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
+	return c.err
+}
+
+func (p *Profile) Validate() error {
+	var c check
+	c.token("node", p.Node)
+	c.amount("speedFactor", p.SpeedFactor)
+	c.that(p.SpeedFactor > 0 || c.err != nil, "speedFactor", "above 0", p.SpeedFactor)
+	return c.err
+}

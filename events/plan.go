@@ -1,0 +1,291 @@
+package events
+
+import "fmt"
+
+// Layers is a half-open range of layers.
+type Layers struct {
+	First int `json:"first"`
+	End   int `json:"end"`
+}
+
+// Count returns the number of layers in the range.
+func (l Layers) Count() int { return l.End - l.First }
+
+// Plan says who trains what from a step on. The committed plan of a generation never changes.
+type Plan struct {
+	Cluster    string      `json:"cluster"`
+	Generation uint64      `json:"generation"`
+	Parent     string      `json:"parent,omitempty"` // digest of the plan before; empty for generation 1
+	Policy     string      `json:"policy"`
+	ResumeStep uint64      `json:"resumeStep"` // completed steps when the plan takes over: the next step has this index
+	Nodes      []Member    `json:"nodes"`      // all active nodes, those without a place included
+	Pipelines  []Pipeline  `json:"pipelines"`
+	Reroutes   []Reroute   `json:"reroutes,omitempty"`
+	Relays     []Pair      `json:"relays,omitempty"` // pairs that must not use a direct link: their traffic goes through the hub
+	Sync       Sync        `json:"sync"`
+	Migration  Migration   `json:"migration"`
+	Data       Data        `json:"data"`
+	Predicted  Predicted   `json:"predicted"`
+	Considered []Candidate `json:"considered,omitempty"`
+
+	LearningRateScale float64 `json:"learningRateScale"`
+}
+
+// Member is an active node of the cluster.
+type Member struct {
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Address     string `json:"address"`
+}
+
+// Pair is two nodes, the lesser id first.
+type Pair struct {
+	A string `json:"a"`
+	B string `json:"b"`
+}
+
+// PairOf returns the pair of two nodes in either order.
+func PairOf(a, b string) Pair {
+	if b < a {
+		a, b = b, a
+	}
+	return Pair{A: a, B: b}
+}
+
+// Pipeline is a chain of stages that trains its share of the micro-batches.
+type Pipeline struct {
+	MicroBatches int     `json:"microBatches"`
+	Stages       []Stage `json:"stages"`
+}
+
+// Stage is a node and the layers it trains.
+type Stage struct {
+	Node   string `json:"node"`
+	Layers Layers `json:"layers"`
+}
+
+// Reroute gives some of a lost node's micro-batches to a node that holds the same layers in another pipeline.
+type Reroute struct {
+	From         string `json:"from"`
+	To           string `json:"to"`
+	Stage        int    `json:"stage"`
+	MicroBatches int    `json:"microBatches"`
+}
+
+// Sync is the gradient all-reduce: rounds in order, groups of one round at a time.
+type Sync struct {
+	Rounds []Round `json:"rounds"`
+}
+
+// Round is a set of groups that share no node.
+type Round struct {
+	Groups []Group `json:"groups"`
+}
+
+// Group is the nodes that hold the same layers.
+type Group struct {
+	Layers Layers   `json:"layers"`
+	Nodes  []string `json:"nodes"`
+}
+
+// Migration is what moves to get from the plan before to this one.
+type Migration struct {
+	Moves      []Move     `json:"moves"`
+	Transfers  []Transfer `json:"transfers"`
+	Drops      []Drop     `json:"drops"`
+	ShardBytes int64      `json:"shardBytes"` // length of a shard; the last one of a layer may be shorter
+}
+
+// Move gives a node its place.
+type Move struct {
+	Node    string `json:"node"`
+	Becomes Place  `json:"becomes"`
+}
+
+// Place is a position in the plan.
+type Place struct {
+	Pipeline int `json:"pipeline"`
+	Stage    int `json:"stage"`
+}
+
+// Transfer brings one layer to one node, its shards from several sources.
+type Transfer struct {
+	Layer   int      `json:"layer"`
+	To      string   `json:"to"`
+	Sources []Source `json:"sources"`
+	Bytes   int64    `json:"bytes"`
+}
+
+// Source is a node that holds a layer and the shards it gives.
+type Source struct {
+	Node   string `json:"node"`
+	Shards Layers `json:"shards"` // half-open range of shard indices
+}
+
+// Drop says that a node no longer needs a layer.
+type Drop struct {
+	Node  string `json:"node"`
+	Layer int    `json:"layer"`
+}
+
+// Data says where training stands in its data.
+type Data struct {
+	GlobalBatch     int    `json:"globalBatch"`
+	MicroBatch      int    `json:"microBatch"`
+	ConsumedSamples uint64 `json:"consumedSamples"`
+}
+
+// Predicted is what the planner expects of the plan.
+type Predicted struct {
+	StepSeconds           float64          `json:"stepSeconds"`
+	StepSecondsLowerBound float64          `json:"stepSecondsLowerBound"` // no plan can be faster in the model
+	TransitionSeconds     float64          `json:"transitionSeconds"`
+	PeakBytes             map[string]int64 `json:"peakBytes"`
+	SamplesPerSecond      float64          `json:"samplesPerSecond"`
+}
+
+// Candidate is a plan that was weighed.
+type Candidate struct {
+	Policy            string  `json:"policy"`
+	Shape             string  `json:"shape"` // for example "2+3": the lengths of the pipelines
+	StepSeconds       float64 `json:"stepSeconds"`
+	TransitionSeconds float64 `json:"transitionSeconds"`
+	Score             float64 `json:"score"`              // expected samples a second until the next failure
+	Rejected          string  `json:"rejected,omitempty"` // why it lost; empty for the plan chosen
+}
+
+// Validate checks what holds for every plan: each pipeline holds every layer exactly once in contiguous stages,
+// no node has two places, every node named is a member, and the micro-batches add up to the global batch.
+func (p *Plan) Validate() error {
+	var c check
+	c.token("cluster", p.Cluster)
+	c.atLeast("generation", int64(p.Generation), 1)
+	c.that(p.Generation == 1 || p.Parent != "", "parent", "the digest of the plan before", `""`)
+	c.that(len(p.Pipelines) > 0, "pipelines", "at least one", 0)
+	if c.err != nil {
+		return c.err
+	}
+	members := map[string]bool{}
+	for _, member := range p.Nodes {
+		c.token("nodes", member.Node)
+		members[member.Node] = true
+	}
+	c.nested("pipelines", p.validatePipelines(members))
+	c.nested("reroutes", p.validateReroutes(members))
+	c.nested("sync", p.validateSync(members))
+	c.nested("migration", p.validateMigration(members))
+	return c.err
+}
+
+func (p *Plan) validatePipelines(members map[string]bool) error {
+	placed := map[string]bool{}
+	layers := p.LayerCount()
+	microBatches := 0
+	for i, pipeline := range p.Pipelines {
+		next := 0
+		for s, stage := range pipeline.Stages {
+			if stage.Layers.First != next || stage.Layers.Count() < 1 {
+				return fmt.Errorf("[%d].stages[%d]: expected layers from %d on, got %v", i, s, next, stage.Layers)
+			}
+			if p.lostStage(stage.Node) {
+				next = stage.Layers.End
+				continue
+			}
+			if !members[stage.Node] || placed[stage.Node] {
+				return fmt.Errorf("[%d].stages[%d]: expected an active node with one place, got %q", i, s, stage.Node)
+			}
+			placed[stage.Node] = true
+			next = stage.Layers.End
+		}
+		if next != layers || pipeline.MicroBatches < 1 {
+			return fmt.Errorf("[%d]: expected all %d layers and a micro-batch, got %d layers and %d micro-batches",
+				i, layers, next, pipeline.MicroBatches)
+		}
+		microBatches += pipeline.MicroBatches
+	}
+	if p.Data.MicroBatch < 1 || microBatches*p.Data.MicroBatch != p.Data.GlobalBatch {
+		return fmt.Errorf("expected %d samples a step, got %d micro-batches of %d", p.Data.GlobalBatch, microBatches, p.Data.MicroBatch)
+	}
+	return nil
+}
+
+// LayerCount returns the number of layers of the model.
+func (p *Plan) LayerCount() int {
+	stages := p.Pipelines[0].Stages
+	if len(stages) == 0 {
+		return 0
+	}
+	return stages[len(stages)-1].Layers.End
+}
+
+// lostStage reports whether a place belongs to a lost node whose micro-batches are rerouted.
+func (p *Plan) lostStage(node string) bool {
+	for _, reroute := range p.Reroutes {
+		if reroute.From == node {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plan) validateReroutes(members map[string]bool) error {
+	for i, reroute := range p.Reroutes {
+		if members[reroute.From] || !members[reroute.To] || reroute.MicroBatches < 1 {
+			return fmt.Errorf("[%d]: expected micro-batches from a lost node to an active one, got %+v", i, reroute)
+		}
+	}
+	return nil
+}
+
+func (p *Plan) validateSync(members map[string]bool) error {
+	for r, round := range p.Sync.Rounds {
+		busy := map[string]bool{}
+		for g, group := range round.Groups {
+			for _, node := range group.Nodes {
+				if busy[node] || !members[node] {
+					return fmt.Errorf("rounds[%d].groups[%d]: expected active nodes, each once a round, got %q", r, g, node)
+				}
+				busy[node] = true
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) validateMigration(members map[string]bool) error {
+	for i, transfer := range p.Migration.Transfers {
+		next := 0
+		for _, source := range transfer.Sources {
+			if source.Shards.First != next || source.Shards.Count() < 1 {
+				return fmt.Errorf("transfers[%d]: expected shards from %d on, got %v", i, next, source.Shards)
+			}
+			next = source.Shards.End
+		}
+		if !members[transfer.To] || next == 0 || transfer.Bytes < 1 {
+			return fmt.Errorf("transfers[%d]: expected a member, sources and bytes, got %+v", i, transfer)
+		}
+	}
+	return nil
+}
+
+// Holds returns the layers a node trains under the plan; ok is false for a node without a place.
+func (p *Plan) Holds(node string) (layers Layers, ok bool) {
+	for _, pipeline := range p.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if stage.Node == node {
+				return stage.Layers, true
+			}
+		}
+	}
+	return Layers{}, false
+}
+
+// Member returns the member with the given node id.
+func (p *Plan) Member(node string) (Member, bool) {
+	for _, member := range p.Nodes {
+		if member.Node == node {
+			return member, true
+		}
+	}
+	return Member{}, false
+}

@@ -1,0 +1,188 @@
+package events
+
+// PlanRequest holds everything a planner must know: the planner keeps nothing between two requests.
+type PlanRequest struct {
+	Negotiation string   `json:"negotiation"`
+	Cluster     string   `json:"cluster"`
+	Generation  uint64   `json:"generation"`
+	Changes     []Change `json:"changes"`
+	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
+	Job         Job      `json:"job"`
+	Links       []Link   `json:"links"`             // those known; others are assumed average
+	Current     *Plan    `json:"current,omitempty"` // the plan in force
+	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
+	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
+}
+
+// Device is a node as the planner sees it.
+type Device struct {
+	Member
+	MemoryBytes int64   `json:"memoryBytes"`
+	SpeedFactor float64 `json:"speedFactor"` // relative to the job's layer profile; 1 where nothing was measured
+}
+
+// Link is a link between two nodes in one direction.
+type Link struct {
+	Measurement
+	Disconnected bool `json:"disconnected,omitempty"` // on purpose: never used
+	Lost         bool `json:"lost,omitempty"`
+}
+
+// Proposal is the planner's answer. Its plan names a node for every place; nodes of one class may still trade
+// places without changing the predicted step time.
+type Proposal struct {
+	Negotiation string     `json:"negotiation"`
+	Plan        Plan       `json:"plan"`
+	Classes     [][]string `json:"classes"` // nodes with equal links, memory and speed
+}
+
+// RestorationRequest asks who becomes whom and what moves from whom.
+type RestorationRequest struct {
+	Negotiation string   `json:"negotiation"`
+	Proposal    Proposal `json:"proposal"`
+	Holders     []Holder `json:"holders"` // of the version that the plan takes over
+	Layers      []int64  `json:"layers"`  // bytes of state of each layer
+	Links       []Link   `json:"links"`
+	Unreachable []Pair   `json:"unreachable,omitempty"`
+	Current     *Plan    `json:"current,omitempty"`
+}
+
+// Holder is a node and the layers it can give.
+type Holder struct {
+	Node   string   `json:"node"`
+	Layers []Layers `json:"layers"`
+}
+
+// Restoration is the plan with nodes, transfers and rounds filled in, and what it costs.
+type Restoration struct {
+	Negotiation string `json:"negotiation"`
+	Plan        Plan   `json:"plan"`
+	BytesMoved  int64  `json:"bytesMoved"`
+	// NaiveBytes is what a restart would move: every place reads all of its layers anew.
+	NaiveBytes int64 `json:"naiveBytes"`
+}
+
+// Offer is the manifest of one layer at one source: it precedes any receiver's read.
+type Offer struct {
+	Negotiation string `json:"negotiation"`
+	Node        string `json:"node"`
+	Layer       int    `json:"layer"`
+	Step        uint64 `json:"step"`
+	Digest      string `json:"digest"` // of the whole layer
+	Bytes       int64  `json:"bytes"`  // of the whole layer
+	Parts       []Part `json:"parts"`  // those this source put into the store
+}
+
+// Part is a range of a layer's bytes, stored under its digest.
+type Part struct {
+	Digest string `json:"digest"`
+	First  int64  `json:"first"`
+	End    int64  `json:"end"`
+}
+
+// Receipt says that a node read back and verified every layer it was to receive.
+type Receipt struct {
+	Negotiation string          `json:"negotiation"`
+	Node        string          `json:"node"`
+	Layers      []ReceivedLayer `json:"layers"`
+	Seconds     float64         `json:"seconds"` // from the stop step to the last verified byte
+}
+
+// ReceivedLayer is a verified layer.
+type ReceivedLayer struct {
+	Layer  int    `json:"layer"`
+	Step   uint64 `json:"step"`
+	Digest string `json:"digest"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Completion says that every receiver holds what it needs.
+type Completion struct {
+	Negotiation string  `json:"negotiation"`
+	Bytes       int64   `json:"bytes"`
+	Seconds     float64 `json:"seconds"` // of the slowest receiver
+}
+
+func (r *PlanRequest) Validate() error {
+	var c check
+	c.token("negotiation", r.Negotiation)
+	c.token("cluster", r.Cluster)
+	c.atLeast("generation", int64(r.Generation), 1)
+	c.each(len(r.Nodes), "nodes", func(i int) error {
+		var c check
+		c.token("node", r.Nodes[i].Node)
+		c.atLeast("memoryBytes", r.Nodes[i].MemoryBytes, 1)
+		return c.err
+	})
+	c.nested("job", r.Job.validate())
+	c.each(len(r.Links), "links", func(i int) error { return r.Links[i].Measurement.Validate() })
+	if r.Current != nil {
+		c.nested("current", r.Current.Validate())
+	}
+	c.amount("secondsBetweenFailures", r.SecondsBetweenFailures)
+	return c.err
+}
+
+func (p *Proposal) Validate() error {
+	var c check
+	c.token("negotiation", p.Negotiation)
+	c.nested("plan", p.Plan.Validate())
+	return c.err
+}
+
+func (r *RestorationRequest) Validate() error {
+	var c check
+	c.token("negotiation", r.Negotiation)
+	c.nested("proposal", r.Proposal.Validate())
+	if c.err == nil {
+		c.that(len(r.Layers) == r.Proposal.Plan.LayerCount(), "layers", "bytes of every layer of the plan", len(r.Layers))
+	}
+	return c.err
+}
+
+func (r *Restoration) Validate() error {
+	var c check
+	c.token("negotiation", r.Negotiation)
+	c.nested("plan", r.Plan.Validate())
+	c.atLeast("bytesMoved", r.BytesMoved, 0)
+	return c.err
+}
+
+func (o *Offer) Validate() error {
+	var c check
+	c.token("negotiation", o.Negotiation)
+	c.token("node", o.Node)
+	c.atLeast("layer", int64(o.Layer), 0)
+	c.digest("digest", o.Digest)
+	c.atLeast("bytes", o.Bytes, 1)
+	c.each(len(o.Parts), "parts", func(i int) error {
+		var c check
+		part := o.Parts[i]
+		c.digest("digest", part.Digest)
+		c.that(part.First >= 0 && part.First < part.End && part.End <= o.Bytes, "first", "0 <= first < end <= bytes", part)
+		return c.err
+	})
+	return c.err
+}
+
+func (r *Receipt) Validate() error {
+	var c check
+	c.token("negotiation", r.Negotiation)
+	c.token("node", r.Node)
+	c.each(len(r.Layers), "layers", func(i int) error {
+		var c check
+		c.atLeast("layer", int64(r.Layers[i].Layer), 0)
+		c.digest("digest", r.Layers[i].Digest)
+		return c.err
+	})
+	c.amount("seconds", r.Seconds)
+	return c.err
+}
+
+func (d *Completion) Validate() error {
+	var c check
+	c.token("negotiation", d.Negotiation)
+	c.atLeast("bytes", d.Bytes, 0)
+	c.amount("seconds", d.Seconds)
+	return c.err
+}

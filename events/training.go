@@ -1,0 +1,81 @@
+package events
+
+// Activation is said by each node after its first step under a plan.
+type Activation struct {
+	Node       string `json:"node"`
+	Generation uint64 `json:"generation"`
+	Step       uint64 `json:"step"` // completed steps
+	// StallSeconds is the time from the last step completed under the old plan to the first one under the new, less
+	// one usual step.
+	StallSeconds float64 `json:"stallSeconds"`
+	StallSteps   float64 `json:"stallSteps"`  // the stall in usual steps
+	StepSeconds  float64 `json:"stepSeconds"` // a usual step: the median of the last ones
+}
+
+// Digests are the digests of the layers a node holds at a step.
+type Digests struct {
+	Node       string        `json:"node"`
+	Generation uint64        `json:"generation"`
+	Step       uint64        `json:"step"`
+	Final      bool          `json:"final"` // training is complete
+	Layers     []LayerDigest `json:"layers"`
+}
+
+// LayerDigest names the content of a layer's state.
+type LayerDigest struct {
+	Layer  int    `json:"layer"`
+	Digest string `json:"digest"`
+}
+
+// Quarantine keeps a message that was refused.
+type Quarantine struct {
+	Reason  string `json:"reason"`  // malformed, oversized, unknown-version, wrong-cluster, wrong-source or invalid
+	Detail  string `json:"detail"`  // names the field and what was expected
+	Subject string `json:"subject"` // on which it came
+	Excerpt []byte `json:"excerpt"` // its first bytes, at most QuarantineBytes
+	Bytes   int    `json:"bytes"`   // its whole length
+}
+
+// QuarantineBytes is how much of a refused message is kept.
+const QuarantineBytes = 8 << 10
+
+// Lease says which instance of a service acts for the cluster.
+type Lease struct {
+	Service  string `json:"service"`
+	Instance string `json:"instance"`
+}
+
+func (a *Activation) Validate() error {
+	var c check
+	c.token("node", a.Node)
+	c.atLeast("generation", int64(a.Generation), 1)
+	c.amount("stallSeconds", a.StallSeconds)
+	c.amount("stallSteps", a.StallSteps)
+	return c.err
+}
+
+func (d *Digests) Validate() error {
+	var c check
+	c.token("node", d.Node)
+	c.each(len(d.Layers), "layers", func(i int) error {
+		var c check
+		c.atLeast("layer", int64(d.Layers[i].Layer), 0)
+		c.digest("digest", d.Layers[i].Digest)
+		return c.err
+	})
+	return c.err
+}
+
+func (q *Quarantine) Validate() error {
+	var c check
+	c.that(q.Reason != "", "reason", "why the message was refused", `""`)
+	c.that(len(q.Excerpt) <= QuarantineBytes, "excerpt", "at most 8 KiB", len(q.Excerpt))
+	return c.err
+}
+
+func (l *Lease) Validate() error {
+	var c check
+	c.token("service", l.Service)
+	c.token("instance", l.Instance)
+	return c.err
+}

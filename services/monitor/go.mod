@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/services/monitor
+
+go 1.26

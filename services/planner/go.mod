@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/services/planner
+
+go 1.26

@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/services/restorer
+
+go 1.26

@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/shared
+
+go 1.26

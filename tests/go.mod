@@ -1,0 +1,3 @@
+module github.com/reknit/reknit/tests
+
+go 1.26
