@@ -1,0 +1,27 @@
+package estimate
+
+import "math"
+
+// PaperThroughput is Chameleon's objective (IV-A): samples a second, times the part of the time to the next failure
+// that is left after the transition. Zero where the transition takes longer than that.
+func PaperThroughput(samples int, stepSeconds, transitionSeconds, betweenFailuresSeconds float64) float64 {
+	left := max(0, 1-transitionSeconds/betweenFailuresSeconds)
+	return float64(samples) / stepSeconds * left
+}
+
+// ExpectedThroughput is the samples expected until the next failure where failures are memoryless, divided by the
+// mean time between them: (samples / step) * exp(-transition / between). It equals PaperThroughput to first order,
+// and never ties two hopeless choices at zero.
+func ExpectedThroughput(samples int, stepSeconds, transitionSeconds, betweenFailuresSeconds float64) float64 {
+	return float64(samples) / stepSeconds * math.Exp(-transitionSeconds/betweenFailuresSeconds)
+}
+
+// RingSeconds is the time of a ring all-reduce of so many bytes among so many holders: each sends and receives
+// 2(g-1)/g of the bytes, in 2(g-1) messages.
+func RingSeconds(bytes int64, holders int, bytesPerSecond, latencySeconds float64) float64 {
+	if holders < 2 {
+		return 0
+	}
+	messages := 2 * float64(holders-1)
+	return messages/float64(holders)*float64(bytes)/bytesPerSecond + messages*latencySeconds
+}
