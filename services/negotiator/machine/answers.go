@@ -1,0 +1,244 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late
+// or repeated answer and has no effect.
+func (m *Machine) under(id string, phases ...protocol.Phase) *negotiation {
+	under := m.state.Negotiation
+	if under == nil || under.ID != id || !slices.Contains(phases, under.Phase) {
+		return nil
+	}
+	return under
+}
+
+func (n *negotiation) takesPart(node, incarnation string) bool {
+	return slices.ContainsFunc(n.Opening.Members, func(member events.Member) bool {
+		return member.Node == node && (incarnation == "" || member.Incarnation == incarnation)
+	})
+}
+
+func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
+	under := m.under(consent.Negotiation, protocol.Consenting)
+	if under == nil || !under.takesPart(consent.Node, consent.Incarnation) {
+		return nil
+	}
+	if !consent.Accepted {
+		return m.objected(cause, consent)
+	}
+	for _, measured := range consent.Measurements {
+		m.linkMeasured(cause, measured)
+	}
+	under.Consents[consent.Node] = consent
+	if len(under.Consents) < len(under.Opening.Members) {
+		return nil
+	}
+	if under.Opening.Abandon {
+		return m.restore(cause)
+	}
+	under.Phase = protocol.Planning
+	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
+}
+
+// objected ends a negotiation that a member does not accept. The changes that node takes part in are refused; a
+// failure cannot be.
+func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
+	said := m.abort(cause, consent.Node+" does not consent: "+consent.Reason, true)
+	return append(said, m.refuseChanges(cause, "not accepted: "+consent.Reason, func(change events.Change) bool {
+		return change.Node == consent.Node || change.Peer == consent.Node
+	})...)
+}
+
+// refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
+func (m *Machine) refuseChanges(cause events.Event, reason string, match func(events.Change) bool) []events.Event {
+	var said []events.Event
+	var kept []events.Change
+	for _, change := range m.state.Pending {
+		if urgent[change.Kind] || !match(change) {
+			kept = append(kept, change)
+			continue
+		}
+		said = append(said, m.refuse(cause, change.Node, change.Kind+" refused: "+reason)...)
+		m.undo(change)
+	}
+	m.state.Pending = kept
+	return append(said, m.openNext(cause)...)
+}
+
+// undo takes back what a refused change had already set.
+func (m *Machine) undo(change events.Change) {
+	switch change.Kind {
+	case events.ChangeJoin:
+		delete(m.state.Joiners, change.Node)
+	case events.ChangeLeave:
+		if leaver := m.state.Members[change.Node]; leaver != nil {
+			leaver.Leaving = false
+		}
+	case events.ChangeConnect:
+		m.state.Cut[pairKey(change.Node, change.Peer)] = true
+	case events.ChangeDisconnect:
+		delete(m.state.Cut, pairKey(change.Node, change.Peer))
+	}
+}
+
+func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []events.Event {
+	under := m.under(proposal.Negotiation, protocol.Consenting, protocol.Planning)
+	if under == nil {
+		return nil
+	}
+	under.Proposal = &proposal
+	return m.restore(cause)
+}
+
+// impossible hears that the planner or the restorer has no answer. Changes that were asked for are refused and
+// training goes on as it was; after a failure there is no way back, and the cluster holds until something changes.
+func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
+	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
+	if under == nil {
+		return nil
+	}
+	said := m.abort(cause, failure.Reason, false)
+	if under.Opening.Abandon {
+		return append(said, m.hold(cause, failure.Reason)...)
+	}
+	return append(said, m.refuseChanges(cause, failure.Reason, func(change events.Change) bool {
+		return slices.Contains(under.Opening.Changes, change)
+	})...)
+}
+
+// restore asks the restorer, once there is a proposal and everybody has said what it holds.
+func (m *Machine) restore(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if under.Proposal == nil || len(under.Consents) < len(under.Opening.Members) {
+		return nil
+	}
+	request := &events.RestorationRequest{
+		Negotiation: under.ID, Proposal: *under.Proposal, Links: m.state.links(),
+		Unreachable: m.state.relays(under.Opening.Members), Current: m.state.Plan,
+	}
+	for _, layer := range m.state.Job.Layers {
+		request.Layers = append(request.Layers, layer.StateBytes())
+	}
+	if under.FixedStep {
+		resume, missing, ok := protocol.ResumePoint(len(m.state.Job.Layers), under.held())
+		if !ok {
+			reason := fmt.Sprintf("no live node holds layers %v, and there is no snapshot to take them from", missing)
+			return append(m.abort(cause, reason, false), m.hold(cause, reason)...)
+		}
+		under.StopStep = resume.Step
+		request.Holders = holders(resume.Holders)
+	} else {
+		request.Holders = holders(under.current())
+	}
+	under.Phase = protocol.Restoring
+	return []events.Event{m.say(cause, events.RestorationAsked, request)}
+}
+
+func (n *negotiation) held() []protocol.Held {
+	var held []protocol.Held
+	for _, node := range slices.Sorted(maps.Keys(n.Consents)) {
+		for _, holding := range n.Consents[node].Holdings {
+			held = append(held, protocol.Held{Node: node, First: holding.Layers.First, End: holding.Layers.End, Steps: holding.Steps})
+		}
+	}
+	return held
+}
+
+// current returns the layers that each node trains now: it will hold them at whatever step all stop.
+func (n *negotiation) current() map[string][]int {
+	holders := map[string][]int{}
+	for node, consent := range n.Consents {
+		for _, holding := range consent.Holdings {
+			for layer := holding.Layers.First; holding.Current && layer < holding.Layers.End; layer++ {
+				holders[node] = append(holders[node], layer)
+			}
+		}
+	}
+	return holders
+}
+
+func holders(layers map[string][]int) []events.Holder {
+	var list []events.Holder
+	for _, node := range slices.Sorted(maps.Keys(layers)) {
+		holder := events.Holder{Node: node}
+		for _, span := range protocol.Ranges(layers[node]) {
+			holder.Layers = append(holder.Layers, events.Layers{First: span[0], End: span[1]})
+		}
+		list = append(list, holder)
+	}
+	return list
+}
+
+func (m *Machine) restorationPlanned(cause events.Event, restoration events.Restoration) []events.Event {
+	under := m.under(restoration.Negotiation, protocol.Restoring)
+	if under == nil {
+		return nil
+	}
+	under.Plan = &restoration.Plan
+	if under.FixedStep {
+		return m.move(cause)
+	}
+	under.Phase = protocol.Promising
+	under.Deadline = cause.Logged.Add(m.settings.AnswerTimeout)
+	return []events.Event{m.say(cause, events.Prepared, &events.Preparation{
+		Negotiation: under.ID, Generation: under.Opening.Generation,
+	})}
+}
+
+func (m *Machine) promised(cause events.Event, promise events.Promise) []events.Event {
+	under := m.under(promise.Negotiation, protocol.Promising)
+	if under == nil || !under.takesPart(promise.Node, "") {
+		return nil
+	}
+	under.Promises[promise.Node] = promise.StopStep
+	if len(under.Promises) < len(under.Opening.Members) {
+		return nil
+	}
+	under.StopStep = protocol.StopStep(slices.Collect(maps.Values(under.Promises)))
+	return m.move(cause)
+}
+
+// move commits at once where nothing has to move, and schedules the transfers otherwise.
+func (m *Machine) move(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if len(under.Plan.Migration.Transfers) == 0 {
+		return m.commit(cause)
+	}
+	under.Phase = protocol.Transferring
+	under.Deadline = cause.Logged.Add(m.settings.TransferTime)
+	return []events.Event{m.say(cause, events.Scheduled, &events.Schedule{
+		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
+	})}
+}
+
+func (m *Machine) restored(cause events.Event, completion events.Completion) []events.Event {
+	if m.under(completion.Negotiation, protocol.Transferring) == nil {
+		return nil
+	}
+	return m.commit(cause)
+}
+
+func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
+	if m.under(failure.Negotiation, protocol.Transferring) == nil {
+		return nil
+	}
+	return m.retry(cause, "transfer failed: "+failure.Reason)
+}
+
+// retry plans a transfer anew, a bounded number of times.
+func (m *Machine) retry(cause events.Event, reason string) []events.Event {
+	m.state.Attempts++
+	said := m.abort(cause, reason, m.state.Attempts < m.settings.AttemptsLimit)
+	if m.state.Attempts < m.settings.AttemptsLimit {
+		return append(said, m.openNext(cause)...)
+	}
+	m.state.Attempts = 0
+	return append(said, m.hold(cause, reason)...)
+}

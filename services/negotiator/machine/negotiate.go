@@ -1,0 +1,187 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it.
+func (m *Machine) negotiate(cause events.Event, isUrgent bool) []events.Event {
+	var said []events.Event
+	if under := m.state.Negotiation; under != nil {
+		if !protocol.Supersedes(under.Phase, isUrgent) {
+			return nil
+		}
+		said = m.abort(cause, "another change joins it", true)
+	}
+	return append(said, m.openNext(cause)...)
+}
+
+// openNext opens a negotiation of all pending changes, if there are any that can be negotiated.
+func (m *Machine) openNext(cause events.Event) []events.Event {
+	if len(m.state.Pending) == 0 {
+		return nil
+	}
+	if m.state.Plan == nil && len(m.state.Joiners) < m.settings.StartNodes {
+		return nil
+	}
+	if len(m.state.next()) == 0 {
+		return m.hold(cause, "no node is left")
+	}
+	abandon := m.mustAbandon()
+	m.state.Abandoned = abandon
+	generation := m.state.generation() + 1
+	under := &negotiation{
+		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.ID)), "sha256:")),
+		Phase: protocol.Consenting, Cause: cause.ID, Trace: cause.Traceparent,
+		Deadline: cause.Logged.Add(m.settings.AnswerTimeout),
+		Consents: map[string]events.Consent{}, Promises: map[string]uint64{}, FixedStep: abandon,
+	}
+	under.Opening = events.Opening{
+		Negotiation: under.ID, Generation: generation, Changes: slices.Clone(m.state.Pending),
+		Members: membersOf(m.state.everybody()), Abandon: abandon, Connect: m.linksToOpen(),
+	}
+	m.state.Negotiation = under
+	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
+	if abandon {
+		said = append(said, m.say(cause, events.PlanRequested, m.planRequest()))
+	}
+	return said
+}
+
+// mustAbandon reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a
+// step was abandoned already. Before the first plan everybody stands still anyway.
+func (m *Machine) mustAbandon() bool {
+	if m.state.Plan == nil || m.state.Abandoned {
+		return true
+	}
+	return slices.ContainsFunc(m.state.Pending, func(change events.Change) bool {
+		_, placed := m.state.Plan.Holds(change.Node)
+		return urgent[change.Kind] && placed
+	})
+}
+
+// linksToOpen returns the links that must be opened and measured: those asked for, and those of joiners.
+func (m *Machine) linksToOpen() []events.Pair {
+	if m.state.Plan == nil {
+		return nil // the monitor measures the first links while training runs
+	}
+	var pairs []events.Pair
+	for _, change := range m.state.Pending {
+		switch change.Kind {
+		case events.ChangeConnect:
+			pairs = append(pairs, events.PairOf(change.Node, change.Peer))
+		case events.ChangeJoin:
+			for _, neighbour := range m.state.next() {
+				if neighbour.Node != change.Node && m.state.Members[neighbour.Node] != nil {
+					pairs = append(pairs, events.PairOf(change.Node, neighbour.Node))
+				}
+			}
+		}
+	}
+	return pairs
+}
+
+func (m *Machine) planRequest() *events.PlanRequest {
+	under, nodes := m.state.Negotiation, m.state.next()
+	request := &events.PlanRequest{
+		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
+		Changes: under.Opening.Changes, Job: *m.state.Job, Links: m.state.links(), Current: m.state.Plan,
+	}
+	for _, node := range nodes {
+		request.Nodes = append(request.Nodes, events.Device{Member: node.Member, MemoryBytes: node.MemoryBytes, SpeedFactor: node.SpeedFactor})
+	}
+	rate := m.state.Failures
+	if rate <= 0 {
+		rate = m.settings.FailuresPrior
+	}
+	request.SecondsBetweenFailures = math.Min(1/(rate*float64(len(nodes))), 1e9)
+	return request
+}
+
+// say tells a fact of the negotiation under way.
+func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Payload) events.Event {
+	return m.speaker.Say(cause, kind, m.state.Negotiation.ID, payload)
+}
+
+// abort ends the negotiation under way without a plan; its changes stay pending.
+func (m *Machine) abort(cause events.Event, reason string, superseded bool) []events.Event {
+	under := m.state.Negotiation
+	said := m.say(cause, events.Aborted, &events.Abortion{
+		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: superseded,
+	})
+	m.state.Negotiation = nil
+	return []events.Event{said}
+}
+
+// hold says that nothing can be done until the world changes.
+func (m *Machine) hold(cause events.Event, reason string) []events.Event {
+	return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
+		&events.Failure{Negotiation: "none", Reason: reason})}
+}
+
+// commit writes the plan of the negotiation under way and makes it the plan in force.
+func (m *Machine) commit(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	plan := m.finalPlan()
+	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
+	digest := events.Digest(committed.Data)
+	said := []events.Event{committed, m.say(cause, events.Committed, &events.Commitment{
+		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest,
+	})}
+	for _, member := range under.Opening.Members {
+		if joiner := m.state.Joiners[member.Node]; joiner != nil {
+			delete(m.state.Joiners, member.Node)
+			m.state.Members[member.Node] = joiner
+		}
+		if under.leaves(member.Node) {
+			delete(m.state.Members, member.Node)
+		}
+	}
+	m.state.Pending = without(m.state.Pending, under.Opening.Changes)
+	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
+	m.state.Abandoned, m.state.Attempts = false, 0
+	return append(said, m.openNext(cause)...)
+}
+
+// finalPlan fills in what only the negotiator knows.
+func (m *Machine) finalPlan() *events.Plan {
+	under := m.state.Negotiation
+	plan := *under.Plan
+	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.state.PlanDigest
+	plan.Nodes = m.nodesOf(under)
+	plan.Relays = m.state.relays(plan.Nodes)
+	plan.ResumeStep = under.StopStep
+	plan.Data.ConsumedSamples = under.StopStep * uint64(plan.Data.GlobalBatch)
+	return &plan
+}
+
+// nodesOf returns the members after the negotiation: those it opened with, less who leaves. A node that asked to
+// join since is not among them; its change is still pending.
+func (m *Machine) nodesOf(under *negotiation) []events.Member {
+	var nodes []events.Member
+	for _, member := range under.Opening.Members {
+		if known := m.state.known(member.Node); known != nil && !under.leaves(member.Node) {
+			nodes = append(nodes, member)
+		}
+	}
+	return nodes
+}
+
+func (n *negotiation) leaves(node string) bool {
+	return slices.ContainsFunc(n.Opening.Changes, func(change events.Change) bool {
+		return change.Kind == events.ChangeLeave && change.Node == node
+	})
+}
+
+func without(pending, done []events.Change) []events.Change {
+	return slices.DeleteFunc(slices.Clone(pending), func(change events.Change) bool {
+		return slices.Contains(done, change)
+	})
+}

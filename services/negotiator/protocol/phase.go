@@ -1,0 +1,41 @@
+package protocol
+
+// Phase is how far a negotiation has come.
+type Phase string
+
+const (
+	Consenting   Phase = "consenting"   // members answer and say what they hold
+	Planning     Phase = "planning"     // the planner searches
+	Restoring    Phase = "restoring"    // the restorer decides who becomes whom
+	Promising    Phase = "promising"    // members name the step at which they can stop
+	Transferring Phase = "transferring" // all stop at one step, shards move
+)
+
+// Wait is for whom a phase waits: members are given up after a deadline, services are not, because a
+// service that was killed resumes from the log and answers then.
+type Wait struct{ Members, Shards bool }
+
+// Waits says for whom each phase waits.
+var Waits = map[Phase]Wait{
+	Consenting:   {Members: true},
+	Planning:     {},
+	Restoring:    {},
+	Promising:    {Members: true},
+	Transferring: {Shards: true},
+}
+
+// Supersedes reports whether a new change ends the negotiation under way, which then starts again with both
+// changes. Before shards move nothing is lost by it; once they move only an urgent change may: a failure or a lost
+// link, after which the negotiation could not end anyway. Others wait for the commit.
+func Supersedes(phase Phase, urgent bool) bool { return urgent || phase != Transferring }
+
+// StopStep returns the step at which all stop: the latest that any member promised. A member may have begun the
+// step before its promise when asked, so no earlier step is safe; and none waits longer, because in synchronous
+// training a step ends only when all take part in it.
+func StopStep(promises []uint64) uint64 {
+	latest := uint64(0)
+	for _, step := range promises {
+		latest = max(latest, step)
+	}
+	return latest
+}
