@@ -1,0 +1,90 @@
+// Package bus carries events over NATS JetStream: it publishes each once, delivers them in order, and lets nothing
+// in that is not an event of the catalogue.
+package bus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Config says where the bus is and who speaks on it.
+type Config struct {
+	URL     string // of a NATS server, or several joined by commas
+	Name    string // the service or node, for the server's list of connections
+	Cluster string // events of another cluster are refused, in and out
+}
+
+// Bus is one connection to NATS. Its methods may be called by several goroutines.
+type Bus struct {
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	cluster string
+	fence   atomic.Pointer[fence]
+}
+
+// The connection survives whatever happens to the server: it looks for it for ever, soon and not in step with others.
+// A server that does not answer for three pings is left. Nothing is buffered while there is no connection: what is
+// sent late would arrive behind what replaced it, and Publish repeats on its own.
+const (
+	reconnectWait    = 250 * time.Millisecond
+	pingInterval     = 2 * time.Second
+	pingsOutstanding = 3
+	dialTimeout      = 2 * time.Second
+)
+
+// Connect returns a connected bus. While no server answers it keeps trying until ctx ends.
+func Connect(ctx context.Context, config Config) (*Bus, error) {
+	connected := make(chan struct{}, 1)
+	log := slog.With("connection", config.Name)
+	conn, err := nats.Connect(config.URL,
+		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
+		nats.ConnectHandler(func(*nats.Conn) { connected <- struct{}{} }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("disconnected from NATS", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
+	}
+	select {
+	case <-connected:
+	case <-ctx.Done():
+		conn.Close()
+		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &Bus{conn: conn, js: js, cluster: config.Cluster}, nil
+}
+
+// Conn returns the connection, for core NATS: pulses, probes and relays are no events.
+func (b *Bus) Conn() *nats.Conn { return b.conn }
+
+// JetStream returns the JetStream context of the connection.
+func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+
+// Cluster returns the cluster the bus speaks for.
+func (b *Bus) Cluster() string { return b.cluster }
+
+// Close sends what is under way and ends the connection.
+func (b *Bus) Close() {
+	if err := b.conn.FlushTimeout(time.Second); err != nil {
+		slog.Debug("flush before closing", "error", err)
+	}
+	b.conn.Close()
+}

@@ -1,0 +1,149 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+// A message comes again when it is not acknowledged for that long, for example because its reader hangs. A reader
+// that starts anew does not wait for it: Consume resets the consumer to what was acknowledged.
+const ackWait = 30 * time.Second
+
+// Consumer reads the event stream in order, one message at a time.
+type Consumer struct {
+	bus      *Bus
+	durable  string
+	consumer jetstream.Consumer
+	started  sync.Once
+	iterator jetstream.MessagesContext
+	seen     uint64 // delivered to an earlier reader, acknowledged or not
+	err      error
+}
+
+// Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
+type Delivery struct {
+	Event       events.Event
+	Redelivered bool
+	Refusal     *Refusal
+	message     jetstream.Msg
+}
+
+// Consume opens a durable consumer on the event stream behind the last message acknowledged.
+func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*Consumer, error) {
+	consumer, err := b.js.CreateOrUpdateConsumer(ctx, events.EventStream.Name, jetstream.ConsumerConfig{
+		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", durable, err)
+	}
+	c := &Consumer{bus: b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream}
+	if _, err := b.js.ResetConsumer(ctx, events.EventStream.Name, durable); err != nil {
+		return nil, fmt.Errorf("consumer %s: reset: %w", durable, err)
+	}
+	return c, nil
+}
+
+// StartAfter moves a consumer that has not been read yet to the message behind sequence.
+func (c *Consumer) StartAfter(ctx context.Context, sequence uint64) error {
+	_, err := c.bus.js.ResetConsumerToSequence(ctx, events.EventStream.Name, c.durable, sequence+1)
+	if err != nil {
+		return fmt.Errorf("consumer %s: start after %d: %w", c.durable, sequence, err)
+	}
+	return nil
+}
+
+// Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
+// says that the consumer is gone.
+func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
+	c.started.Do(func() { c.iterator, c.err = c.consumer.Messages(jetstream.PullMaxMessages(2)) })
+	if c.err != nil {
+		return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, c.err)
+	}
+	for {
+		message, err := c.iterator.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // the iterator asks again by itself
+		}
+		if err != nil {
+			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+		}
+		return c.open(ctx, message)
+	}
+}
+
+func (c *Consumer) open(ctx context.Context, message jetstream.Msg) (Delivery, error) {
+	metadata, err := message.Metadata()
+	if err != nil {
+		return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+	}
+	held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
+	event, refusal, err := c.bus.open(ctx, held)
+	return Delivery{
+		Event: event, Refusal: refusal, message: message,
+		Redelivered: metadata.NumDelivered > 1 || held.sequence <= c.seen,
+	}, err
+}
+
+// Stop ends reading. The consumer stays on the server.
+func (c *Consumer) Stop() {
+	if c.iterator != nil {
+		c.iterator.Stop()
+	}
+}
+
+// Ack says that a message is done with; a refused one never comes again.
+func (d Delivery) Ack() error {
+	if d.Refusal != nil {
+		return d.message.TermWithReason(d.Refusal.Reason)
+	}
+	return d.message.Ack()
+}
+
+// Nak asks for the message again at once.
+func (d Delivery) Nak() error { return d.message.Nak() }
+
+// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster. It
+// repeats while the object store does not answer, until ctx ends.
+func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal, error) {
+	event, dataref, err := decode(message.data)
+	if err == nil && dataref != "" {
+		event.Data, err = b.fetch(ctx, dataref)
+	}
+	if err == nil {
+		err = check(event, b.cluster, message.subject)
+	}
+	if err == nil {
+		event.Sequence, event.Logged = message.sequence, message.logged
+		return event, nil, nil
+	}
+	event = events.Event{Sequence: message.sequence, Logged: message.logged}
+	if refusal := message.quarantine(err); refusal != nil {
+		return event, refusal, nil
+	}
+	return event, nil, err
+}
+
+func (b *Bus) fetch(ctx context.Context, dataref string) ([]byte, error) {
+	for {
+		data, err := b.Get(ctx, events.PayloadBucket, dataref)
+		switch {
+		case err == nil:
+			return data, nil
+		case errors.Is(err, jetstream.ErrObjectNotFound), errors.Is(err, ErrCorrupt):
+			return nil, refuse(Invalid, "dataref: %v", err)
+		}
+		slog.WarnContext(ctx, "payload is fetched again", "dataref", dataref, "error", err)
+		if err := sleep(ctx, lastRepeatWait); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Position is where a follower starts in a stream.
+type Position struct {
+	policy   jetstream.DeliverPolicy
+	sequence uint64
+}
+
+// All starts at the first event of the stream, New behind the last one.
+var (
+	All = Position{policy: jetstream.DeliverAllPolicy}
+	New = Position{policy: jetstream.DeliverNewPolicy}
+)
+
+// AfterSequence starts at the event behind the one at sequence.
+func AfterSequence(sequence uint64) Position {
+	return Position{jetstream.DeliverByStartSequencePolicy, sequence + 1}
+}
+
+// Follow calls handle for each event, in the stream's order, each once, on one goroutine, until stop is called or ctx
+// ends. Nothing is acknowledged and nothing stays on the server. Refused messages are logged and skipped.
+func (b *Bus) Follow(ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event)) (stop func(), err error) {
+	consumer, err := b.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: from.policy, OptStartSeq: from.sequence,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	consuming, err := consumer.Consume(func(message jetstream.Msg) { b.follow(ctx, message, handle) })
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
+	}
+	context.AfterFunc(ctx, consuming.Stop)
+	return cancel, nil
+}
+
+func (b *Bus) follow(ctx context.Context, message jetstream.Msg, handle func(events.Event)) {
+	metadata, err := message.Metadata()
+	if err != nil || ctx.Err() != nil {
+		return
+	}
+	event, refusal, err := b.open(ctx, stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp})
+	switch {
+	case err != nil: // ctx ended while data was fetched
+	case refusal != nil:
+		slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
+	default:
+		handle(event)
+	}
+}
+
+// LastEvent returns the last event on a subject, which may hold wildcards; found is false where there is none. The
+// answer comes from the stream's leader, never from a replica that lags.
+func (b *Bus) LastEvent(ctx context.Context, stream events.Stream, subject string) (event events.Event, found bool, err error) {
+	message, found, err := b.last(ctx, stream, subject)
+	if err != nil || !found {
+		return events.Event{}, false, err
+	}
+	event, refusal, err := b.open(ctx, message)
+	if refusal != nil {
+		err = fmt.Errorf("last event on %s: %s: %s", subject, refusal.Reason, refusal.Detail)
+	}
+	return event, err == nil, err
+}
+
+func (b *Bus) last(ctx context.Context, stream events.Stream, subject string) (stored, bool, error) {
+	handle, err := b.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return stored{}, false, fmt.Errorf("last event on %s: %w", subject, err)
+	}
+	message, err := handle.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return stored{}, false, nil
+	}
+	if err != nil {
+		return stored{}, false, fmt.Errorf("last event on %s: %w", subject, err)
+	}
+	return stored{message.Subject, message.Data, message.Sequence, message.Time}, true, nil
+}

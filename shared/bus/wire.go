@@ -1,0 +1,181 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/reknit/reknit/events"
+)
+
+// ContentType is the header value of an event on the wire: CloudEvents 1.0, structured JSON.
+const ContentType = cloudevents.ApplicationCloudEventsJSON
+
+// Why a message is refused.
+const (
+	Oversized      = "oversized"
+	Malformed      = "malformed"
+	UnknownVersion = "unknown-version"
+	WrongCluster   = "wrong-cluster"
+	WrongSource    = "wrong-source"
+	Invalid        = "invalid"
+)
+
+// Refusal says why a message is no event of this cluster, and keeps its first bytes.
+type Refusal = events.Quarantine
+
+// refused is the error form of a refusal's reason and detail.
+type refused struct{ reason, detail string }
+
+func (r *refused) Error() string { return r.reason + ": " + r.detail }
+
+func refuse(reason, format string, args ...any) error {
+	return &refused{reason, fmt.Sprintf(format, args...)}
+}
+
+// CloudEvents extension attributes (lower-case letters and digits only).
+const (
+	clusterExtension     = "cluster"
+	causeExtension       = "cause"
+	traceparentExtension = "traceparent"
+	datarefExtension     = "dataref" // digest of the data, which is in the payload bucket
+)
+
+// encode writes an event as a CloudEvent. With a dataref the data stays out.
+func encode(event events.Event, dataref string) ([]byte, error) {
+	wire := cloudevents.New()
+	wire.SetID(event.ID)
+	wire.SetType(event.Kind.Type())
+	wire.SetSource(event.Source)
+	wire.SetSubject(event.Subject)
+	if !event.Time.IsZero() {
+		wire.SetTime(event.Time)
+	}
+	for name, value := range map[string]string{
+		clusterExtension: event.Cluster, causeExtension: event.Cause,
+		traceparentExtension: event.Traceparent, datarefExtension: dataref,
+	} {
+		if value != "" {
+			wire.SetExtension(name, value)
+		}
+	}
+	wire.SetDataContentType(cloudevents.ApplicationJSON)
+	if dataref == "" {
+		wire.DataEncoded = event.Data
+	}
+	return json.Marshal(wire)
+}
+
+// decode reads an event from the wire, without its data where that has a dataref.
+func decode(message []byte) (event events.Event, dataref string, err error) {
+	if len(message) > events.MaxEventBytes {
+		return event, "", refuse(Oversized, "message: expected at most %d bytes, got %d", events.MaxEventBytes, len(message))
+	}
+	if !json.Valid(message) {
+		return event, "", refuse(Malformed, "message: expected JSON")
+	}
+	var wire cloudevents.Event
+	if err := json.Unmarshal(message, &wire); err != nil {
+		return event, "", refuse(Malformed, "message: expected a CloudEvent: %v", err)
+	}
+	if err := wire.Validate(); err != nil {
+		return event, "", refuse(Malformed, "message: expected a CloudEvent: %v", err)
+	}
+	kind, err := events.KindOf(wire.Type())
+	if err != nil {
+		return event, "", unknownType(wire.Type(), err)
+	}
+	text := func(extension string) string { value, _ := wire.Extensions()[extension].(string); return value }
+	return events.Event{
+		ID: wire.ID(), Kind: kind, Source: wire.Source(), Subject: wire.Subject(), Time: wire.Time(), Data: wire.Data(),
+		Cluster: text(clusterExtension), Cause: text(causeExtension), Traceparent: text(traceparentExtension),
+	}, text(datarefExtension), nil
+}
+
+// unknownType tells a type of another version from one nobody knows.
+func unknownType(ceType string, unknown error) error {
+	dot := strings.LastIndexByte(ceType, '.')
+	if dot > 0 && strings.HasPrefix(ceType[dot:], ".v") {
+		for _, row := range events.Catalogue {
+			if strings.HasPrefix(row.Kind.Type(), ceType[:dot]+".v") {
+				return refuse(UnknownVersion, "type: expected %s, got %.100q", row.Kind.Type(), ceType)
+			}
+		}
+	}
+	return refuse(Malformed, "%.300v", unknown)
+}
+
+// check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
+// refuses to say.
+func check(event events.Event, cluster, subject string) error {
+	row, ok := event.Kind.Row()
+	switch {
+	case !ok:
+		return refuse(Malformed, "kind: expected one of the catalogue, got %.100q", event.Kind)
+	case event.Cluster != cluster:
+		return refuse(WrongCluster, "cluster: expected %q, got %.100q", cluster, event.Cluster)
+	case !events.Token(event.ID) || !events.Token(event.Subject):
+		return refuse(Malformed, "id and subject: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.100q and %.100q", event.ID, event.Subject)
+	case event.SubjectName() != subject:
+		return refuse(Malformed, "subject: expected to hear it on %s, got %.200s", event.SubjectName(), subject)
+	case !row.Authorised(event.Source):
+		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
+	}
+	if err := checkSpeaker(event); err != nil {
+		return err
+	}
+	payload := row.New()
+	if err := json.Unmarshal(event.Data, payload); err != nil {
+		return refuse(Invalid, "data: %v", err)
+	}
+	if err := payload.Validate(); err != nil {
+		return refuse(Invalid, "data: %v", err)
+	}
+	return nil
+}
+
+// checkSpeaker keeps a node from speaking for another: neither as the subject of a fact about nodes, nor in the
+// payload's node field.
+func checkSpeaker(event events.Event) error {
+	node, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
+	if !isNode {
+		return nil
+	}
+	entity, _, _ := strings.Cut(string(event.Kind), ".")
+	aboutNode := entity == "membership" || entity == "node"
+	if aboutNode && event.Subject != node {
+		return refuse(WrongSource, "subject: expected %q as the source says, got %q", node, event.Subject)
+	}
+	var about struct {
+		Node *string `json:"node"`
+	}
+	if json.Unmarshal(event.Data, &about) == nil && about.Node != nil && *about.Node != node {
+		return refuse(WrongSource, "data.node: expected %q as the source says, got %.100q", node, *about.Node)
+	}
+	return nil
+}
+
+// stored is a message as a stream holds it.
+type stored struct {
+	subject  string
+	data     []byte
+	sequence uint64
+	logged   time.Time
+}
+
+// quarantine makes the record of a refused message.
+func (m stored) quarantine(err error) *Refusal {
+	var why *refused
+	if !errors.As(err, &why) {
+		return nil
+	}
+	return &Refusal{
+		Reason: why.reason, Detail: fmt.Sprintf("%.512s", why.detail), Subject: m.subject,
+		Excerpt: bytes.Clone(m.data[:min(len(m.data), events.QuarantineBytes)]), Bytes: len(m.data),
+	}
+}

@@ -1,0 +1,72 @@
+// Package embedded runs a NATS server with JetStream inside the process.
+package embedded
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Config says where the server keeps its data and where it listens.
+type Config struct {
+	StoreDir   string // of JetStream; nothing outlives the process without the same directory
+	Host       string // default 127.0.0.1
+	Port       int    // 0 takes any free one
+	SyncAlways bool   // an acknowledged event is on the disk, not only in the page cache: costs 0.2 to 5 ms an event
+	StoreBytes int64  // default 32 GiB; the streams and buckets of a Reknit installation reserve under 18 GiB
+}
+
+// Limits of the server. A connection that reads two objects at a time needs more than the default 64 MiB of pending
+// bytes, else it is cut as a slow consumer.
+const (
+	defaultStoreBytes = 32 << 30
+	memoryBytes       = 256 << 20
+	maxPayload        = 1 << 20
+	maxPending        = 512 << 20
+	streamBuffer      = 256 << 20
+	writeDeadline     = 60 * time.Second
+	startTimeout      = 10 * time.Second
+)
+
+// Server is a running server.
+type Server struct{ server *server.Server }
+
+// Start returns when the server accepts connections.
+func Start(config Config) (*Server, error) {
+	port := config.Port
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	if config.StoreBytes == 0 {
+		config.StoreBytes = defaultStoreBytes
+	}
+	if config.Host == "" {
+		config.Host = "127.0.0.1"
+	}
+	s, err := server.NewServer(&server.Options{
+		ServerName: "reknit", Host: config.Host, Port: port,
+		JetStream: true, StoreDir: config.StoreDir, SyncAlways: config.SyncAlways,
+		JetStreamMaxMemory: memoryBytes, JetStreamMaxStore: config.StoreBytes,
+		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
+		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		s.Shutdown()
+		return nil, fmt.Errorf("embedded NATS server on %s:%d: expected it to accept connections within %v (is the port taken?)", config.Host, config.Port, startTimeout)
+	}
+	return &Server{s}, nil
+}
+
+// URL returns where clients connect.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
+// Shutdown ends the server and returns when its files are closed.
+func (s *Server) Shutdown() {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}
