@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Boundary tells the trainer what to do next. It is called at the start and after every step, completed or
+// abandoned, with the number of completed steps. It returns at once while nothing is to be done, and after the
+// switch to a new plan otherwise; in between it gives and takes layers through state, on the caller's goroutine.
+// It returns ErrLeft when the node is out of the cluster for good.
+func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Orders, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.view.cancelStep != nil {
+		s.view.cancelStep()
+	}
+	s.view.done, s.view.cancelStep = done, nil
+	for {
+		if err := ctx.Err(); err != nil {
+			return Orders{}, err
+		}
+		orders, ready, err := s.next(ctx, state)
+		if ready || err != nil {
+			return orders, err
+		}
+		s.answer()
+		s.await(ctx)
+	}
+}
+
+// await releases the mutex until there is news.
+func (s *Session) await(ctx context.Context) {
+	s.mutex.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-s.news:
+	}
+	s.mutex.Lock()
+}
+
+// next does the first thing that is due, and reports whether training may go on.
+func (s *Session) next(ctx context.Context, state State) (orders Orders, ready bool, err error) {
+	v := &s.view
+	if v.refused != "" {
+		return orders, false, fmt.Errorf("membership of %s refused: %s", s.config.Node, v.refused)
+	}
+	if v.leaving && v.plan == nil && v.next == nil {
+		return orders, false, ErrLeft
+	}
+	if v.mayAdopt(s.config.Node) {
+		switched, err := s.adopt(ctx, state)
+		return s.order(ctx, switched), switched && err == nil, err
+	}
+	v.passOver()
+	if v.mustConsent() {
+		s.consent(state.Holdings())
+	}
+	if v.schedule != nil && !v.moved && (v.hold > 0 || v.done == v.schedule.payload.StopStep || v.idle(s.config.Node)) {
+		return orders, false, s.move(ctx, state)
+	}
+	if v.mustWait(s.config.Node, s.config.TotalSteps) {
+		return orders, false, nil
+	}
+	return s.order(ctx, false), true, nil
+}
+
+// mayAdopt reports whether the committed plan takes over here: at its step, or where nothing is trained anyway.
+func (v *view) mayAdopt(node string) bool {
+	if v.next == nil {
+		return false
+	}
+	endsHold := v.hold > 0 && v.next.Generation >= v.hold
+	return endsHold || v.plan == nil || v.done == v.next.ResumeStep || v.idle(node)
+}
+
+// passOver skips a committed plan whose step this node will never reach, because a failure holds it before: the
+// state stays as it is, and the next plan builds on what each node then says it holds.
+func (v *view) passOver() {
+	if v.next != nil && v.next.Generation < v.hold {
+		v.plan, v.digest, v.next = v.next, v.nextDigest, nil
+	}
+}
+
+// mustConsent reports whether an opening that abandons the step waits for this node's holdings. A member first
+// needs the plan the opening builds on; a newcomer has none.
+func (v *view) mustConsent() bool {
+	return v.opening != nil && v.opening.payload.Abandon && !v.consented &&
+		(v.plan == nil || v.opening.payload.Generation == v.generation()+1)
+}
+
+// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to
+// stop here, or training is complete.
+func (v *view) mustWait(node string, totalSteps uint64) bool {
+	if v.plan == nil || v.hold > 0 || v.idle(node) || totalSteps > 0 && v.done >= totalSteps {
+		return true
+	}
+	if v.next != nil {
+		return v.done >= v.next.ResumeStep
+	}
+	if v.schedule != nil {
+		return v.done >= v.schedule.payload.StopStep
+	}
+	return v.promise != nil && v.done >= *v.promise
+}
+
+// idle reports whether the plan in force gives the node nothing to train.
+func (v *view) idle(node string) bool {
+	if v.plan == nil {
+		return true
+	}
+	_, placed := v.plan.Holds(node)
+	return !placed
+}
+
+// order gives the go-ahead for a step under the plan in force.
+func (s *Session) order(ctx context.Context, switched bool) Orders {
+	if s.view.plan == nil {
+		return Orders{}
+	}
+	step, cancel := context.WithCancel(ctx)
+	s.view.cancelStep = cancel
+	return Orders{Plan: s.view.plan, Switched: switched, Step: step}
+}
+
+// adopt switches to the committed plan. It reports whether the node has a place in it. A node that a plan leaves
+// out has left, or was given up while it lived: then it asks to join again.
+func (s *Session) adopt(ctx context.Context, state State) (placed bool, err error) {
+	v := &s.view
+	plan := v.next
+	if v.plan != nil && plan.Generation == v.plan.Generation+1 && plan.Parent != v.digest {
+		return false, fmt.Errorf("plan %d: expected parent %s, got %s: the log went backwards", plan.Generation, v.digest, plan.Parent)
+	}
+	if !v.takesPart(plan.Nodes, s.config.Node) {
+		return false, s.leftOut(ctx, plan)
+	}
+	layers, placed := plan.Holds(s.config.Node)
+	if err := state.Adopt(layers, plan.ResumeStep); err != nil {
+		return false, fmt.Errorf("plan %d: %w", plan.Generation, err)
+	}
+	v.plan, v.digest, v.next = plan, v.nextDigest, nil
+	v.promise, v.done = nil, plan.ResumeStep
+	if plan.Generation >= v.hold {
+		v.hold = 0
+	}
+	s.clock.switched(plan.Generation)
+	slog.Info("plan adopted", "node", s.config.Node, "generation", plan.Generation, "step", plan.ResumeStep, "layers", layers)
+	return placed && v.hold == 0, nil
+}
+
+func (s *Session) leftOut(ctx context.Context, plan *events.Plan) error {
+	v := &s.view
+	if v.plan == nil {
+		v.next = nil // the joining node's own plan is still to come
+		return nil
+	}
+	if v.leaving {
+		return ErrLeft
+	}
+	slog.Warn("given up by the cluster; joining again", "node", s.config.Node, "generation", plan.Generation)
+	s.mutex.Unlock()
+	defer s.mutex.Lock()
+	return s.ask(ctx)
+}

@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/events"
+)
+
+const (
+	partBytes    = 8 << 20 // a part: large enough that its request does not count, small enough to be fetched again
+	partsAtOnce  = 4       // fetched at a time
+	fetchRetries = 3       // of a part that is corrupt or not there yet
+)
+
+// errOver says that the negotiation a transfer belongs to is over.
+var errOver = errors.New("the negotiation is over")
+
+func (s *Session) offered(offer heard[events.Offer]) {
+	if s.view.offers == nil {
+		s.view.offers = map[string][]events.Offer{}
+	}
+	id := offer.payload.Negotiation
+	s.view.offers[id] = append(s.view.offers[id], offer.payload)
+}
+
+// move gives the layers that others need of this node and takes those it needs, at the stop step. Called and
+// returning with the mutex held, which it gives up meanwhile.
+func (s *Session) move(ctx context.Context, state State) error {
+	schedule := s.view.schedule
+	s.view.moved = true
+	s.mutex.Unlock()
+	defer s.mutex.Lock()
+	err := s.give(ctx, schedule, state)
+	if err == nil {
+		err = s.take(ctx, schedule, state)
+	}
+	if err == nil || errors.Is(err, errOver) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.say(s.speaker.Say(schedule.event, events.RestorationFailed, s.config.Node,
+		&events.Failure{Negotiation: schedule.payload.Negotiation, Node: s.config.Node, Reason: err.Error()}))
+	return nil
+}
+
+// give puts this node's shards into the store, each layer's manifest behind its bytes.
+func (s *Session) give(ctx context.Context, schedule *heard[events.Schedule], state State) error {
+	migration := schedule.payload.Plan.Migration
+	for _, layer := range layersFrom(s.config.Node, migration.Transfers) {
+		data, err := state.Export(layer, schedule.payload.StopStep)
+		if err != nil {
+			return fmt.Errorf("layer %d at step %d: %w", layer, schedule.payload.StopStep, err)
+		}
+		offer := events.Offer{
+			Negotiation: schedule.payload.Negotiation, Node: s.config.Node, Layer: layer,
+			Step: schedule.payload.StopStep, Digest: events.Digest(data), Bytes: int64(len(data)),
+		}
+		for _, part := range partsFrom(s.config.Node, layer, migration, int64(len(data))) {
+			part.Digest, err = s.bus.Put(ctx, events.ShardBucket, data[part.First:part.End])
+			if err != nil {
+				return err
+			}
+			offer.Parts = append(offer.Parts, part)
+		}
+		event := s.speaker.Say(schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)
+		if _, err := s.bus.Publish(ctx, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layersFrom returns the layers that a node is a source of, in order of their first transfer.
+func layersFrom(node string, transfers []events.Transfer) []int {
+	var layers []int
+	seen := map[int]bool{}
+	for _, transfer := range transfers {
+		if _, gives := rangeOf(node, transfer); gives && !seen[transfer.Layer] {
+			seen[transfer.Layer] = true
+			layers = append(layers, transfer.Layer)
+		}
+	}
+	return layers
+}
+
+func rangeOf(node string, transfer events.Transfer) (shards events.Layers, gives bool) {
+	for _, source := range transfer.Sources {
+		if source.Node == node {
+			return source.Shards, true
+		}
+	}
+	return events.Layers{}, false
+}
+
+// partsFrom cuts what a node gives of a layer into parts. Receivers of the same range share them.
+func partsFrom(node string, layer int, migration events.Migration, bytes int64) []events.Part {
+	var parts []events.Part
+	seen := map[events.Part]bool{}
+	for _, transfer := range migration.Transfers {
+		shards, gives := rangeOf(node, transfer)
+		if transfer.Layer != layer || !gives {
+			continue
+		}
+		first, end := byteRange(shards, transfer, migration.ShardBytes, bytes)
+		for ; first < end; first += partBytes {
+			part := events.Part{First: first, End: min(first+partBytes, end)}
+			if !seen[part] {
+				seen[part] = true
+				parts = append(parts, part)
+			}
+		}
+	}
+	return parts
+}
+
+// byteRange turns a range of shards into bytes of the layer as it really is: the last shard takes what is left, for
+// a layer's canonical form is a little longer than its parameters.
+func byteRange(shards events.Layers, transfer events.Transfer, shardBytes, bytes int64) (first, end int64) {
+	first, end = int64(shards.First)*shardBytes, int64(shards.End)*shardBytes
+	if shards.End == transfer.Sources[len(transfer.Sources)-1].Shards.End {
+		end = bytes
+	}
+	return min(first, bytes), min(end, bytes)
+}
+
+// take fetches every layer this node needs, verifies it, and tells so.
+func (s *Session) take(ctx context.Context, schedule *heard[events.Schedule], state State) error {
+	began := time.Now()
+	receipt := events.Receipt{Negotiation: schedule.payload.Negotiation, Node: s.config.Node}
+	for _, transfer := range schedule.payload.Plan.Migration.Transfers {
+		if transfer.To != s.config.Node {
+			continue
+		}
+		received, err := s.takeLayer(ctx, schedule, transfer, state)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+		}
+		receipt.Layers = append(receipt.Layers, received)
+	}
+	if len(receipt.Layers) == 0 {
+		return nil
+	}
+	receipt.Seconds = time.Since(began).Seconds()
+	_, err := s.bus.Publish(ctx, s.speaker.Say(schedule.event, events.ShardReceived, s.config.Node, &receipt))
+	return err
+}
+
+func (s *Session) takeLayer(ctx context.Context, schedule *heard[events.Schedule], transfer events.Transfer, state State) (events.ReceivedLayer, error) {
+	var received events.ReceivedLayer
+	offers, err := s.awaitOffers(ctx, schedule, transfer)
+	if err != nil {
+		return received, err
+	}
+	first := offers[0]
+	data := make([]byte, first.Bytes)
+	fetches, ctx := errgroup.WithContext(ctx)
+	fetches.SetLimit(partsAtOnce)
+	for i, source := range transfer.Sources {
+		if offers[i].Digest != first.Digest || offers[i].Bytes != first.Bytes {
+			return received, fmt.Errorf("%s holds %s, %s holds %s", first.Node, first.Digest, offers[i].Node, offers[i].Digest)
+		}
+		from, to := byteRange(source.Shards, transfer, schedule.payload.Plan.Migration.ShardBytes, first.Bytes)
+		parts, err := tile(offers[i].Parts, from, to)
+		if err != nil {
+			return received, fmt.Errorf("from %s: %w", source.Node, err)
+		}
+		for _, part := range parts {
+			fetches.Go(func() error { return s.fetch(ctx, part, data[part.First:part.End]) })
+		}
+	}
+	if err := fetches.Wait(); err != nil {
+		return received, err
+	}
+	if digest := events.Digest(data); digest != first.Digest {
+		return received, fmt.Errorf("expected %s, got %s", first.Digest, digest)
+	}
+	if err := state.Import(transfer.Layer, first.Step, data); err != nil {
+		return received, err
+	}
+	return events.ReceivedLayer{Layer: transfer.Layer, Step: first.Step, Digest: first.Digest, Bytes: first.Bytes}, nil
+}
+
+// awaitOffers waits until every source of a transfer has published its manifest; they come in the sources' order.
+func (s *Session) awaitOffers(ctx context.Context, schedule *heard[events.Schedule], transfer events.Transfer) ([]events.Offer, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for {
+		if s.view.schedule != schedule {
+			return nil, errOver
+		}
+		if offers := complete(s.view.offers[schedule.payload.Negotiation], transfer, schedule.payload.StopStep); offers != nil {
+			return offers, nil
+		}
+		s.await(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func complete(offers []events.Offer, transfer events.Transfer, step uint64) []events.Offer {
+	found := make([]events.Offer, 0, len(transfer.Sources))
+	for _, source := range transfer.Sources {
+		for _, offer := range offers {
+			if offer.Node == source.Node && offer.Layer == transfer.Layer && offer.Step == step {
+				found = append(found, offer)
+				break
+			}
+		}
+	}
+	if len(found) < len(transfer.Sources) {
+		return nil
+	}
+	return found
+}
+
+// tile picks the parts that cover a range of bytes without a gap.
+func tile(parts []events.Part, from, to int64) ([]events.Part, error) {
+	var tiles []events.Part
+	for at := from; at < to; {
+		best := events.Part{End: at}
+		for _, part := range parts {
+			if part.First == at && part.End <= to && part.End > best.End {
+				best = part
+			}
+		}
+		if best.End == at {
+			return nil, fmt.Errorf("no part offered from byte %d on", at)
+		}
+		tiles = append(tiles, best)
+		at = best.End
+	}
+	return tiles, nil
+}
+
+// fetch reads a part and verifies it; bytes that are not those of the digest are never loaded.
+func (s *Session) fetch(ctx context.Context, part events.Part, into []byte) error {
+	var err error
+	for range fetchRetries {
+		var data []byte
+		data, err = s.bus.Get(ctx, events.ShardBucket, part.Digest)
+		if err == nil && len(data) == len(into) {
+			copy(into, data)
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("part %s: expected %d bytes, got %d", part.Digest, len(into), len(data))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/reknit/reknit/events"
+)
+
+// view is what the node knows of the cluster, from what it heard in the log's order. Two streams are heard, so a
+// plan may arrive after the opening that builds on it: whoever reads a view compares generations.
+type view struct {
+	incarnation string
+	leaving     bool
+	refused     string       // why membership was refused, while there is no plan
+	plan        *events.Plan // adopted
+	digest      string       // of the adopted plan
+	next        *events.Plan // committed, not yet adopted
+	nextDigest  string
+	opening     *heard[events.Opening] // the negotiation under way
+	prepared    *heard[events.Preparation]
+	schedule    *heard[events.Schedule]
+	consented   bool
+	connected   bool                      // the links of the opening are being opened, or are open
+	promise     *uint64                   // completed steps not to be passed before the negotiation ends
+	moved       bool                      // what the schedule asks of this node is done
+	hold        uint64                    // nothing is trained before the plan of this generation; zero for no hold
+	offers      map[string][]events.Offer // manifests by negotiation
+	done        uint64                    // completed steps, as of the last Boundary
+	cancelStep  context.CancelFunc        // of the step under way
+}
+
+// heard is a payload with the event it came in, which is the cause of the answer.
+type heard[T any] struct {
+	event   events.Event
+	payload T
+}
+
+// generation returns that of the adopted plan; zero before the first.
+func (v *view) generation() uint64 {
+	if v.plan == nil {
+		return 0
+	}
+	return v.plan.Generation
+}
+
+// known returns the generation of the newest committed plan heard of.
+func (v *view) known() uint64 {
+	if v.next != nil {
+		return v.next.Generation
+	}
+	return v.generation()
+}
+
+// hear takes one event of the log into the view and answers what needs no state of the trainer.
+func (s *Session) hear(event events.Event) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	defer s.wake()
+	take, ok := takers[event.Kind]
+	if !ok {
+		return
+	}
+	if err := take(s, event); err != nil {
+		slog.Error("event not understood", "kind", event.Kind, "id", event.ID, "error", err)
+	}
+	s.answer()
+}
+
+// takers says how each kind of event changes the view; all are called with the mutex held.
+var takers = map[events.Kind]func(*Session, events.Event) error{
+	events.NegotiationOpened: taker((*Session).opened),
+	events.Prepared:          taker((*Session).preparedFor),
+	events.Scheduled:         taker((*Session).scheduled),
+	events.Aborted:           taker((*Session).aborted),
+	events.PlanCommitted:     taker((*Session).committed),
+	events.ShardOffered:      taker((*Session).offered),
+	events.MembershipRefused: taker((*Session).refusedBy),
+}
+
+func taker[T any, P interface {
+	*T
+	events.Payload
+}](take func(*Session, heard[T])) func(*Session, events.Event) error {
+	return func(s *Session, event events.Event) error {
+		payload, err := events.Open[T, P](event)
+		if err == nil {
+			take(s, heard[T]{event, payload})
+		}
+		return err
+	}
+}
+
+func (s *Session) opened(opening heard[events.Opening]) {
+	v := &s.view
+	if !v.takesPart(opening.payload.Members, s.config.Node) {
+		return
+	}
+	v.opening, v.prepared, v.schedule, v.promise = &opening, nil, nil, nil
+	v.consented, v.connected, v.moved = false, false, false
+	if opening.payload.Abandon {
+		v.hold = opening.payload.Generation
+		if v.cancelStep != nil {
+			v.cancelStep()
+		}
+	}
+}
+
+func (v *view) takesPart(members []events.Member, node string) bool {
+	for _, member := range members {
+		if member.Node == node && member.Incarnation == v.incarnation {
+			return true
+		}
+	}
+	return false
+}
+
+// current reports whether an event belongs to the negotiation under way.
+func (v *view) current(negotiation string) bool {
+	return v.opening != nil && v.opening.payload.Negotiation == negotiation
+}
+
+func (s *Session) preparedFor(preparation heard[events.Preparation]) {
+	if s.view.current(preparation.payload.Negotiation) {
+		s.view.prepared = &preparation
+	}
+}
+
+func (s *Session) scheduled(schedule heard[events.Schedule]) {
+	if s.view.current(schedule.payload.Negotiation) {
+		s.view.schedule = &schedule
+	}
+}
+
+// aborted frees the node from its promise. After a superseded negotiation it waits for the next opening, which
+// follows at once; after an abandoned step it waits for it anyway.
+func (s *Session) aborted(abortion heard[events.Abortion]) {
+	v := &s.view
+	if !v.current(abortion.payload.Negotiation) {
+		return
+	}
+	delete(v.offers, abortion.payload.Negotiation)
+	v.opening, v.prepared, v.schedule = nil, nil, nil
+	if !abortion.payload.Superseded {
+		v.promise = nil
+	}
+}
+
+// committed takes a plan that is newer than any known. It ends the negotiation that made it.
+func (s *Session) committed(plan heard[events.Plan]) {
+	v := &s.view
+	if plan.payload.Generation <= v.known() {
+		return
+	}
+	v.next, v.nextDigest = &plan.payload, events.Digest(plan.event.Data)
+	if v.opening != nil && v.opening.payload.Generation <= plan.payload.Generation {
+		delete(v.offers, v.opening.payload.Negotiation)
+		v.opening, v.prepared, v.schedule = nil, nil, nil
+	}
+}
+
+func (s *Session) refusedBy(refusal heard[events.Refusal]) {
+	if s.view.plan == nil && s.view.next == nil {
+		s.view.refused = refusal.payload.Reason
+		return
+	}
+	slog.Warn("request refused", "node", s.config.Node, "reason", refusal.payload.Reason)
+}
