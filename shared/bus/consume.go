@@ -61,6 +61,15 @@ func (c *Consumer) StartAfter(ctx context.Context, sequence uint64) error {
 	return nil
 }
 
+// Pending returns how many messages the consumer has still to deliver.
+func (c *Consumer) Pending(ctx context.Context) (uint64, error) {
+	info, err := c.consumer.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("consumer %s: %w", c.durable, err)
+	}
+	return info.NumPending + uint64(info.NumAckPending), nil
+}
+
 // Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
 // says that the consumer is gone.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {

@@ -76,6 +76,23 @@ func (b *Bus) LastEvent(ctx context.Context, stream events.Stream, subject strin
 	return event, err == nil, err
 }
 
+// Holds reports whether the event stream has the event with this id at sequence, or any message where id is empty.
+func (b *Bus) Holds(ctx context.Context, sequence uint64, id string) (bool, error) {
+	stream, err := b.js.Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return false, err
+	}
+	message, err := stream.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	event, _, _ := decode(message.Data)
+	return id == "" || event.ID == id, nil
+}
+
 func (b *Bus) last(ctx context.Context, stream events.Stream, subject string) (stored, bool, error) {
 	handle, err := b.js.Stream(ctx, stream.Name)
 	if err != nil {

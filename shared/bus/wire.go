@@ -38,6 +38,12 @@ func refuse(reason, format string, args ...any) error {
 	return &refused{reason, fmt.Sprintf(format, args...)}
 }
 
+// IsRefusal reports whether a Publish failed because the event may not travel at all.
+func IsRefusal(err error) bool {
+	var why *refused
+	return errors.As(err, &why)
+}
+
 // CloudEvents extension attributes (lower-case letters and digits only).
 const (
 	clusterExtension     = "cluster"

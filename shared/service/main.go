@@ -1,0 +1,97 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"reflect"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/telemetry"
+)
+
+// Common is the part of the configuration that every service has; a service's Config embeds it.
+type Common struct {
+	URL         string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
+	Cluster     string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
+	HTTPAddress string     `env:"REKNIT_HTTP_ADDRESS" unit:"host:port" reason:"off by default, so that services on one host do not collide"`
+	LogLevel    slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has one line for each event said"`
+}
+
+// Connect connects to the bus in the name of a service.
+func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
+	telemetry.Level.Set(c.LogLevel)
+	return bus.Connect(ctx, bus.Config{URL: c.URL, Name: name, Cluster: c.Cluster})
+}
+
+const flushTimeout = 3 * time.Second
+
+// Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT.
+// The sub-command healthcheck asks the running service on REKNIT_HTTP_ADDRESS; help prints the variables.
+func Main[C any](name string, run func(context.Context, C) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, name, run); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+func command[C any](ctx context.Context, name string, run func(context.Context, C) error) error {
+	var config C
+	switch {
+	case len(os.Args) == 1:
+	case os.Args[1] == "healthcheck":
+		return Healthcheck(ctx, os.Getenv("REKNIT_HTTP_ADDRESS"))
+	case os.Args[1] == "help":
+		return help(config)
+	default:
+		return fmt.Errorf("expected no argument, healthcheck or help, got %q", os.Args[1])
+	}
+	if err := env.Parse(&config); err != nil {
+		return err
+	}
+	shutdown, err := telemetry.Setup(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		flush, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		if err := shutdown(flush); err != nil {
+			slog.Warn("telemetry was not sent", "error", err)
+		}
+	}()
+	return run(ctx, config)
+}
+
+// Variable is one variable of a service's environment.
+type Variable struct{ Name, Default, Unit, Reason string }
+
+// Variables lists what a Config reads from the environment, from its struct tags.
+func Variables(config any) []Variable {
+	var all []Variable
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(config)) {
+		if name := field.Tag.Get("env"); name != "" {
+			tag := field.Tag
+			all = append(all, Variable{name, tag.Get("envDefault"), tag.Get("unit"), tag.Get("reason")})
+		}
+	}
+	return all
+}
+
+func help(config any) error {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VARIABLE\tDEFAULT\tUNIT\tREASON")
+	for _, v := range Variables(config) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, v.Default, v.Unit, v.Reason)
+	}
+	return table.Flush()
+}

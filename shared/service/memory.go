@@ -1,0 +1,151 @@
+package service
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// memory is what a service remembers over a restart. It is written by compare-and-set: an instance that was paused
+// and deposed cannot overwrite its successor's.
+type memory struct {
+	bucket   jetstream.KeyValue
+	key      string
+	revision uint64
+	page
+}
+
+// page is the stored form of a memory: JSON, compressed.
+type page struct {
+	Instance string `json:"instance"` // who wrote it
+	Sequence uint64 `json:"sequence"` // of the last message handled
+	ID       string `json:"id"`       // of that event; empty for a refused message
+	Machine  []byte `json:"machine"`  // the machine's snapshot
+}
+
+const writeTimeout = 5 * time.Second
+
+// recall reads a service's memory and signs it as this instance's, which ends the instance before.
+func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, error) {
+	bucket, err := b.JetStream().KeyValue(ctx, events.SnapshotBucket)
+	if err != nil {
+		return nil, fmt.Errorf("memory: %w", err)
+	}
+	m := &memory{bucket: bucket, key: b.Cluster() + "." + name}
+	for {
+		if m.page, m.revision, err = m.read(ctx); err != nil {
+			return nil, err
+		}
+		m.Instance = instance
+		err := m.write(ctx, m.page)
+		if !errors.Is(err, bus.ErrFenced) {
+			return m, err
+		}
+		slog.InfoContext(ctx, "the instance before still wrote", "key", m.key)
+	}
+}
+
+// remember stores the machine's memory after the message at sequence.
+func (m *memory) remember(ctx context.Context, machine Machine, sequence uint64, id string) error {
+	snapshot, err := machine.Snapshot()
+	if err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	return m.write(ctx, page{Instance: m.Instance, Sequence: sequence, ID: id, Machine: snapshot})
+}
+
+// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote.
+func (m *memory) write(ctx context.Context, next page) error {
+	data, err := next.compress()
+	if err != nil {
+		return err
+	}
+	for {
+		err := m.attempt(ctx, data)
+		switch {
+		case err == nil:
+			m.page = next
+			return nil
+		case errors.Is(err, bus.ErrFenced), ctx.Err() != nil:
+			return fmt.Errorf("memory: %w", err)
+		}
+		slog.WarnContext(ctx, "memory is written again", "key", m.key, "bytes", len(data), "error", err)
+		select {
+		case <-time.After(startPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (m *memory) attempt(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	revision, err := m.bucket.Update(ctx, m.key, data, m.revision)
+	if err == nil {
+		m.revision = revision
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) {
+		return err
+	}
+	// Another wrote, or we did and did not hear so.
+	there, revision, readErr := m.read(ctx)
+	if readErr != nil {
+		return readErr
+	}
+	if there.Instance != m.Instance {
+		return bus.ErrFenced
+	}
+	m.revision = revision
+	return err
+}
+
+func (m *memory) read(ctx context.Context) (page, uint64, error) {
+	entry, err := m.bucket.Get(ctx, m.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return page{}, 0, nil
+	}
+	if err != nil {
+		return page{}, 0, fmt.Errorf("memory %s: %w", m.key, err)
+	}
+	p, err := decompress(entry.Value())
+	if err != nil {
+		return page{}, 0, fmt.Errorf("memory %s: %w", m.key, err)
+	}
+	return p, entry.Revision(), nil
+}
+
+func (p page) compress() ([]byte, error) {
+	var buffer bytes.Buffer
+	writer := gzip.NewWriter(&buffer)
+	if err := json.NewEncoder(writer).Encode(p); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+func decompress(data []byte) (p page, err error) {
+	reader, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return page{}, err
+	}
+	plain, err := io.ReadAll(reader)
+	if err != nil {
+		return page{}, err
+	}
+	return p, json.Unmarshal(plain, &p)
+}

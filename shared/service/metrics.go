@@ -1,0 +1,50 @@
+package service
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+type metrics struct {
+	heard, said, senseless, unsaid, duplicates, refused counter
+	seconds                                             metric.Float64Histogram
+}
+
+// counter counts for one service by one label.
+type counter struct {
+	metric.Int64Counter
+	service string
+}
+
+func (c counter) add(ctx context.Context, label, value string) {
+	c.Add(ctx, 1, metric.WithAttributes(attribute.String("service", c.service), attribute.String(label, value)))
+}
+
+func newMetrics(service string) metrics {
+	meter := otel.Meter("reknit")
+	count := func(name, description string) counter {
+		c, err := meter.Int64Counter(name, metric.WithDescription(description))
+		if err != nil {
+			otel.Handle(err)
+		}
+		return counter{c, service}
+	}
+	seconds, err := meter.Float64Histogram("reknit.message.handling", metric.WithUnit("s"),
+		metric.WithDescription("From taking a message to all its outputs published."),
+		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10))
+	if err != nil {
+		otel.Handle(err)
+	}
+	return metrics{
+		heard:      count("reknit.events.heard", "Events handled, by kind."),
+		said:       count("reknit.events.said", "Events published, by kind."),
+		senseless:  count("reknit.events.senseless", "Events the machine could make nothing of, by kind."),
+		unsaid:     count("reknit.events.unsaid", "Events the machine may not say, by kind: a fault of ours."),
+		duplicates: count("reknit.events.duplicate", "Events said before though their cause is new, by kind: a fault of ours."),
+		refused:    count("reknit.messages.refused", "Messages that are no event of the catalogue, by reason."),
+		seconds:    seconds,
+	}
+}
