@@ -132,9 +132,10 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	plan := m.finalPlan()
 	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
 	digest := events.Digest(committed.Data)
-	said := []events.Event{committed, m.say(cause, events.Committed, &events.Commitment{
+	// The fenced fact goes first: an instance that lost its lease is refused there and never reaches the plan.
+	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
 		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest,
-	})}
+	}), committed}
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)

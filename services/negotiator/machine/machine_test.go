@@ -1,0 +1,219 @@
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+func TestTheFirstPlanWaitsForTheStartingNodes(t *testing.T) {
+	w := newWorld(t, 3)
+	if w.nodes() != "n1 n2 n3" || len(w.plans()) != 1 || w.plans()[0].ResumeStep != 0 {
+		t.Fatalf("got %d plans, nodes %q", len(w.plans()), w.nodes())
+	}
+	opened := slices.IndexFunc(w.said, func(e events.Event) bool { return e.Kind == events.NegotiationOpened })
+	if members := must[events.Opening](t, w.said[opened]).Members; len(members) != 3 {
+		t.Fatalf("opened with %d members, before all had asked", len(members))
+	}
+}
+
+func TestAJoinStopsEverybodyAtOneStepOnlyToMoveLayers(t *testing.T) {
+	w := newWorld(t, 2)
+	w.step, w.transfer = 40, true
+	w.join("n3")
+	w.run()
+	if plan := w.plans()[1]; plan.ResumeStep != 42 || plan.Data.ConsumedSamples != 42*12 {
+		t.Fatalf("resume step %d, consumed %d", plan.ResumeStep, plan.Data.ConsumedSamples)
+	}
+	if w.nodes() != "n1 n2 n3" {
+		t.Fatalf("nodes: %s", w.nodes())
+	}
+}
+
+func TestAPlanThatMovesNothingIsCommittedWithoutAStop(t *testing.T) {
+	w := newWorld(t, 2)
+	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	if slices.Contains(w.saidKinds(), events.Scheduled) {
+		t.Fatal("trainers were stopped for a plan that moves nothing")
+	}
+	if relays := w.plans()[1].Relays; !slices.Equal(relays, []events.Pair{{A: "n1", B: "n2"}}) {
+		t.Fatalf("a disconnected link may still be used: %v", relays)
+	}
+}
+
+func TestALostNodeIsReplannedFromTheNewestCommonStep(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 17
+	w.lose("n2")
+	w.run()
+	if w.nodes() != "n1 n3" || w.plans()[1].ResumeStep != 17 {
+		t.Fatalf("nodes %q, resume step %d", w.nodes(), w.plans()[1].ResumeStep)
+	}
+}
+
+func TestADeathDuringATransferSupersedesIt(t *testing.T) {
+	w := newWorld(t, 3)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.join("n4")
+	w.run()
+	if phase := w.machine.state.Negotiation.Phase; phase != protocol.Transferring {
+		t.Fatalf("phase %s", phase)
+	}
+	w.mute[events.Scheduled] = false
+	w.lose("n1")
+	w.run()
+	if w.nodes() != "n2 n3 n4" || len(w.plans()) != 2 {
+		t.Fatalf("nodes %q after %d plans", w.nodes(), len(w.plans()))
+	}
+}
+
+func TestASecondJoinWaitsForTheShardsOfTheFirst(t *testing.T) {
+	w := newWorld(t, 2)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.join("n3")
+	w.run()
+	w.join("n4")
+	w.run()
+	if len(w.plans()) != 1 {
+		t.Fatal("the second join did not wait")
+	}
+	w.mute[events.Scheduled] = false
+	w.hear(events.RestorationDone, "/restorer", "r", &events.Completion{Negotiation: w.machine.state.Negotiation.ID})
+	w.run()
+	if plans := w.plans(); len(plans) != 3 || len(plans[1].Nodes) != 3 || w.nodes() != "n1 n2 n3 n4" {
+		t.Fatalf("%d plans, nodes %q", len(plans), w.nodes())
+	}
+}
+
+func TestAMemberThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n2"] = true
+	w.join("n4")
+	w.run()
+	w.tick(time.Second)
+	if len(w.plans()) != 1 {
+		t.Fatal("given up before the deadline")
+	}
+	w.tick(5 * time.Second)
+	if w.nodes() != "n1 n3 n4" {
+		t.Fatalf("nodes: %q", w.nodes())
+	}
+}
+
+func TestAPlannerThatIsAwayIsWaitedForAndNobodyIsGivenUp(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.join("n4")
+	w.run()
+	w.tick(time.Hour)
+	if under := w.machine.state.Negotiation; under == nil || under.Phase != protocol.Planning {
+		t.Fatalf("negotiation: %+v", under)
+	}
+}
+
+func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
+	w := newWorld(t, 2)
+	w.deaf["n2"] = true
+	w.step = 9
+	w.lose("n1")
+	w.run()
+	under := w.machine.state.Negotiation
+	w.hear(events.Consented, "/node/n2", "n2", &events.Consent{
+		Negotiation: under.ID, Node: "n2", Incarnation: under.Opening.Members[0].Incarnation, Accepted: true,
+		Holdings: []events.Holding{{Layers: events.Layers{First: 0, End: 2}, Steps: []uint64{9}}},
+	})
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "[2]") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
+func TestAJoinWithAnotherJobIsRefusedByName(t *testing.T) {
+	w := newWorld(t, 2)
+	join := &events.Join{Node: "n7", Incarnation: "x", Address: "a:1", MemoryBytes: 1,
+		Job: events.Job{Digest: events.Digest([]byte("another")), Layers: make([]events.LayerProfile, 3), GlobalBatch: 1, MicroBatch: 1}}
+	w.hear(events.JoinRequested, "/node/n7", "n7", join)
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, "job.digest") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
+func TestARestartedProcessIsAFailureAndAJoin(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 5
+	w.join("n2") // another incarnation
+	w.run()
+	if w.nodes() != "n1 n2 n3" || w.plans()[1].ResumeStep != 5 {
+		t.Fatalf("nodes %q, resume %d", w.nodes(), w.plans()[1].ResumeStep)
+	}
+	if fresh := w.plans()[1].Nodes[1].Incarnation; fresh == w.plans()[0].Nodes[1].Incarnation {
+		t.Fatal("the plan still names the dead incarnation")
+	}
+}
+
+// The loop never hands a machine the same log position twice; what trainers and services say again under a new id
+// reaches it all the same.
+func TestRepeatedAndLateAnswersSayNothingNew(t *testing.T) {
+	w := newWorld(t, 3)
+	w.transfer = true
+	w.join("n4")
+	w.run()
+	w.lose("n1")
+	w.run()
+	for _, event := range w.heard {
+		if event.Kind == events.JoinRequested {
+			continue
+		}
+		if said, err := w.machine.Handle(event); err != nil || len(said) > 0 {
+			t.Fatalf("%s again: said %d facts, %v", event.Kind, len(said), err)
+		}
+	}
+}
+
+// A restart between any two events must not change a word: the machine is rebuilt from its snapshot before each.
+func TestARestartAtAnyMomentChangesNoWord(t *testing.T) {
+	story := func(restart bool) []byte {
+		w := newWorld(t, 3)
+		var words bytes.Buffer
+		w.transfer = true
+		w.join("n4")
+		w.lose("n1")
+		w.hear(events.LeaveRequested, "/node/n2", "n2", &events.Leave{Node: "n2"})
+		for len(w.queue) > 0 {
+			if restart {
+				snapshot, err := w.machine.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.machine = New(w.machine.settings)
+				if err := w.machine.Restore(snapshot); err != nil {
+					t.Fatal(err)
+				}
+			}
+			event := w.queue[0]
+			w.queue = w.queue[1:]
+			said, err := w.machine.Handle(event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range said {
+				fmt.Fprintf(&words, "%s %s %s\n", e.ID, e.Kind, e.Data)
+			}
+			w.takeSaid(said)
+		}
+		return words.Bytes()
+	}
+	if plain, restarted := story(false), story(true); !bytes.Equal(plain, restarted) {
+		t.Fatal("a restarted negotiator says other words")
+	}
+}

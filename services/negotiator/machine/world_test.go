@@ -1,0 +1,260 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// world plays everybody the negotiator talks to: trainers that consent and promise, a planner that puts everybody
+// into one pipeline each, a restorer that moves what it is told. What it hears is queued and answered in turn.
+type world struct {
+	t        *testing.T
+	machine  *Machine
+	now      time.Time
+	sequence uint64
+	queue    []events.Event // not yet heard by the negotiator
+	heard    []events.Event // by the negotiator, in order
+	said     []events.Event // by the negotiator, in order
+	deaf     map[string]bool
+	transfer bool // every plan moves something
+	step     uint64
+	mute     map[events.Kind]bool // what the world does not answer
+}
+
+func newWorld(t *testing.T, nodes int) *world {
+	w := &world{
+		t: t, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, mute: map[events.Kind]bool{},
+		machine: New(Settings{
+			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
+			FailuresPrior: 1e-6, AttemptsLimit: 3,
+		}),
+	}
+	for i := range nodes {
+		w.join(fmt.Sprintf("n%d", i+1))
+	}
+	w.run()
+	return w
+}
+
+func (w *world) hear(kind events.Kind, source, subject string, payload events.Payload) {
+	w.sequence++
+	speaker := events.Speaker{Source: source, Cluster: "opticks"}
+	event := speaker.First(w.now, fmt.Sprint(w.sequence), kind, subject, payload)
+	event.Logged, event.Sequence = w.now, w.sequence
+	w.queue = append(w.queue, event)
+}
+
+// run lets the negotiator hear all that is queued, and all that is answered, until nobody speaks.
+func (w *world) run() {
+	for len(w.queue) > 0 {
+		event := w.queue[0]
+		w.queue = w.queue[1:]
+		w.heard = append(w.heard, event)
+		said, err := w.machine.Handle(event)
+		if err != nil {
+			w.t.Fatalf("%s: %v", event.Kind, err)
+		}
+		w.takeSaid(said)
+	}
+}
+
+func (w *world) takeSaid(said []events.Event) {
+	for _, event := range said {
+		w.said = append(w.said, event)
+		w.answer(event)
+	}
+}
+
+func (w *world) tick(after time.Duration) {
+	w.now = w.now.Add(after)
+	w.takeSaid(w.machine.Tick(w.now))
+	w.run()
+}
+
+func (w *world) join(node string) {
+	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, ForwardSeconds: 1, BackwardSeconds: 2}
+	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
+		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30,
+		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1},
+	})
+}
+
+func (w *world) lose(node string) {
+	if known := w.machine.state.known(node); known != nil {
+		w.hear(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: known.Incarnation})
+	}
+}
+
+func (w *world) answer(event events.Event) {
+	if w.mute[event.Kind] {
+		return
+	}
+	switch event.Kind {
+	case events.NegotiationOpened:
+		w.consent(must[events.Opening](w.t, event))
+	case events.PlanRequested:
+		w.propose(must[events.PlanRequest](w.t, event))
+	case events.RestorationAsked:
+		w.restore(must[events.RestorationRequest](w.t, event))
+	case events.Prepared:
+		preparation := must[events.Preparation](w.t, event)
+		for _, member := range w.machine.state.Negotiation.Opening.Members {
+			if !w.deaf[member.Node] {
+				w.hear(events.Promised, "/node/"+member.Node, member.Node,
+					&events.Promise{Negotiation: preparation.Negotiation, Node: member.Node, StopStep: w.step + 2})
+			}
+		}
+	case events.Scheduled:
+		w.hear(events.RestorationDone, "/restorer", "r", &events.Completion{Negotiation: must[events.Schedule](w.t, event).Negotiation})
+	}
+}
+
+func must[T any, P interface {
+	*T
+	events.Payload
+}](t *testing.T, event events.Event) T {
+	t.Helper()
+	payload, err := events.Open[T, P](event)
+	if err != nil {
+		t.Fatalf("%s says what its own schema refuses: %v", event.Kind, err)
+	}
+	return payload
+}
+
+func (w *world) consent(opening events.Opening) {
+	for _, member := range opening.Members {
+		if w.deaf[member.Node] {
+			continue
+		}
+		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
+		if w.machine.state.Members[member.Node] != nil || opening.Generation == 1 {
+			consent.Holdings = []events.Holding{{Layers: events.Layers{First: 0, End: 3}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+		}
+		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
+	}
+}
+
+// propose gives every node a pipeline of its own.
+func (w *world) propose(request events.PlanRequest) {
+	plan := events.Plan{
+		Cluster: "opticks", Generation: request.Generation, Policy: "repipeline",
+		Data: events.Data{GlobalBatch: 12, MicroBatch: 1}, Parent: "to be filled in",
+	}
+	for i, node := range request.Nodes {
+		plan.Nodes = append(plan.Nodes, node.Member)
+		share := 12 / len(request.Nodes)
+		if i < 12%len(request.Nodes) {
+			share++
+		}
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Layers{First: 0, End: 3}}}})
+	}
+	w.hear(events.PlanProposed, "/planner", "p", &events.Proposal{Negotiation: request.Negotiation, Plan: plan})
+}
+
+func (w *world) restore(request events.RestorationRequest) {
+	plan := request.Proposal.Plan
+	if w.transfer && len(request.Holders) > 0 {
+		plan.Migration.ShardBytes = 100
+		plan.Migration.Transfers = []events.Transfer{{Layer: 0, To: plan.Nodes[0].Node, Bytes: 300,
+			Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Layers{First: 0, End: 3}}}}}
+	}
+	w.hear(events.RestorationPlanned, "/restorer", "r", &events.Restoration{Negotiation: request.Negotiation, Plan: plan})
+}
+
+// plans returns the committed plans in order.
+func (w *world) plans() []events.Plan {
+	var plans []events.Plan
+	for _, event := range w.said {
+		if event.Kind == events.PlanCommitted {
+			plans = append(plans, must[events.Plan](w.t, event))
+		}
+	}
+	return plans
+}
+
+func (w *world) nodes() string {
+	plans := w.plans()
+	if len(plans) == 0 {
+		return ""
+	}
+	var nodes []string
+	for _, member := range plans[len(plans)-1].Nodes {
+		nodes = append(nodes, member.Node)
+	}
+	return strings.Join(nodes, " ")
+}
+
+func (w *world) saidKinds() []events.Kind {
+	var kinds []events.Kind
+	for _, event := range w.said {
+		kinds = append(kinds, event.Kind)
+	}
+	return kinds
+}
+
+// The invariants of design section 6 that the negotiator alone can break, over the whole log.
+func (w *world) checkLog() error {
+	plans := w.plans()
+	parent, ids := "", map[string]bool{}
+	for i, plan := range plans {
+		if plan.Generation != uint64(i+1) {
+			return fmt.Errorf("generation %d follows %d", plan.Generation, i)
+		}
+		if plan.Parent != parent {
+			return fmt.Errorf("plan %d: parent %s, want %s", plan.Generation, plan.Parent, parent)
+		}
+		index := slices.IndexFunc(w.said, func(e events.Event) bool {
+			return e.Kind == events.PlanCommitted && e.Subject == fmt.Sprint(plan.Generation)
+		})
+		parent = events.Digest(w.said[index].Data)
+	}
+	for _, event := range w.said {
+		if ids[event.ID] {
+			return fmt.Errorf("two facts have the id %s, the second is a %s", event.ID, event.Kind)
+		}
+		ids[event.ID] = true
+	}
+	return nil
+}
+
+func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		w := newWorld(t, 3)
+		for range 30 {
+			node := fmt.Sprintf("n%d", 1+random.IntN(6))
+			w.transfer = random.IntN(2) == 0
+			w.step += random.Uint64N(5)
+			switch random.IntN(5) {
+			case 0, 1:
+				w.join(node)
+			case 2:
+				w.lose(node)
+			case 3:
+				w.hear(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node})
+			case 4:
+				w.hear(events.DisconnectRequested, "/user", node, &events.LinkRequest{From: node, To: "n9"})
+			}
+			if random.IntN(3) > 0 { // otherwise the next change comes in the middle
+				w.run()
+			}
+		}
+		w.run()
+		if err := w.checkLog(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if under := w.machine.state.Negotiation; under != nil {
+			t.Fatalf("seed %d: negotiation %s is stuck in %s", seed, under.ID, under.Phase)
+		}
+		layersLive := len(w.machine.state.Members) > 0 // or else the cluster rightly holds
+		if len(w.machine.state.Joiners) > 0 && layersLive {
+			t.Fatalf("seed %d: joiners wait for ever: %v", seed, w.machine.state.Joiners)
+		}
+	}
+}
