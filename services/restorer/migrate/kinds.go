@@ -1,0 +1,79 @@
+package migrate
+
+import "slices"
+
+// assignKinds solves a matrix with many equal rows as a transportation problem between kinds of rows and kinds of
+// columns. It returns nil when the rows are of more than a quarter as many kinds, where that would not pay.
+func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
+	rows, few := equalRows(cost, len(cost)/4)
+	if !few {
+		return nil, false
+	}
+	transposed := make([][]int64, len(cost))
+	for j := range transposed {
+		transposed[j] = make([]int64, len(rows))
+		for k, members := range rows {
+			transposed[j][k] = cost[members[0]][j]
+		}
+	}
+	columns, _ := equalRows(transposed, len(cost))
+	kindCost := make([][]int64, len(rows))
+	for k := range rows {
+		kindCost[k] = make([]int64, len(columns))
+		for l, members := range columns {
+			kindCost[k][l] = transposed[members[0]][k]
+		}
+	}
+	columnOf = make([]int, len(cost))
+	flow, ok := transport(kindCost, sizes(rows), sizes(columns), limit)
+	if ok {
+		pairUp(flow, rows, columns, columnOf)
+	}
+	return columnOf, ok
+}
+
+// equalRows groups the indices of equal rows, kinds in order of first appearance. It gives up and reports false as soon
+// as there are more than most kinds.
+func equalRows(rows [][]int64, most int) (kinds [][]int, few bool) {
+	kindOf := make(map[uint64]int)
+	for i, row := range rows {
+		hash := uint64(14695981039346656037)
+		for _, c := range row {
+			hash = (hash ^ uint64(c)) * 1099511628211
+			hash ^= hash >> 29
+		}
+		// Rows of equal hash that differ become kinds of their own: more work, same answer.
+		if kind, known := kindOf[hash]; known && slices.Equal(rows[kinds[kind][0]], row) {
+			kinds[kind] = append(kinds[kind], i)
+			continue
+		}
+		kindOf[hash] = len(kinds)
+		if kinds = append(kinds, []int{i}); len(kinds) > most {
+			return nil, false
+		}
+	}
+	return kinds, true
+}
+
+func sizes(kinds [][]int) []int {
+	counts := make([]int, len(kinds))
+	for k, members := range kinds {
+		counts[k] = len(members)
+	}
+	return counts
+}
+
+// pairUp hands the columns of each kind to the rows of each kind, lowest index first, as flow says.
+func pairUp(flow [][]int, rows, columns [][]int, columnOf []int) {
+	next := make([]int, len(columns))
+	for k, members := range rows {
+		row := 0
+		for l, amount := range flow[k] {
+			for range amount {
+				columnOf[members[row]] = columns[l][next[l]]
+				row++
+				next[l]++
+			}
+		}
+	}
+}
