@@ -1,0 +1,61 @@
+// Package negotiator decides whether and when a change of the cluster happens: it hears who joins, leaves and fails,
+// gathers consents, has the change planned and restored, and commits one plan for each generation.
+package negotiator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/services/negotiator/machine"
+	"github.com/reknit/reknit/shared/service"
+)
+
+// Config is the negotiator's environment.
+type Config struct {
+	service.Common
+	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
+	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" reason:"an agent answers within a step of milliseconds of work; the rest is slack for a busy host"`
+	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer is planned anew over the links that remain"`
+	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
+	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+}
+
+// tickEvery is how exactly deadlines are kept; the shortest is five seconds.
+const tickEvery = 250 * time.Millisecond
+
+// Run negotiates until ctx ends.
+func Run(ctx context.Context, config Config) error {
+	settings, err := config.settings()
+	if err != nil {
+		return err
+	}
+	bus, err := config.Connect(ctx, "negotiator")
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	return service.Run(ctx, service.Options{
+		Name: "negotiator", Bus: bus, Machine: machine.New(settings), TickEvery: tickEvery, Address: config.HTTPAddress,
+	})
+}
+
+func (c Config) settings() (machine.Settings, error) {
+	positive := []struct {
+		name  string
+		value float64
+	}{
+		{"REKNIT_START_NODES", float64(c.StartNodes)}, {"REKNIT_ANSWER_TIMEOUT", c.AnswerTimeout.Seconds()},
+		{"REKNIT_TRANSFER_TIMEOUT", c.TransferTimeout.Seconds()}, {"REKNIT_TRANSFER_ATTEMPTS", float64(c.TransferAttempts)},
+		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure},
+	}
+	for _, setting := range positive {
+		if !(setting.value > 0) {
+			return machine.Settings{}, fmt.Errorf("%s: expected more than 0, got %v", setting.name, setting.value)
+		}
+	}
+	return machine.Settings{
+		Cluster: c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
+		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: c.TransferAttempts,
+	}, nil
+}
