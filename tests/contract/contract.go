@@ -1,0 +1,98 @@
+// Package contract holds the words of Reknit together: from the structs and the catalogue of package events it derives
+// the JSON Schemas, the AsyncAPI document and the table of the README, and its tests prove that schema, struct, example,
+// the CloudEvents SDK and shared/bus agree on every event.
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Message is what travels over core NATS beside the events: plain JSON without an envelope, never stored.
+type Message struct {
+	Name    string // of its schema and example
+	Subject string
+	Says    string
+	SaidBy  string
+	Payload any
+}
+
+// Messages lists those that a trainer in another language sends or answers.
+var Messages = []Message{
+	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, about every quarter of a second.", "node", events.Pulse{}},
+	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
+	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
+}
+
+// abouts tells what the id in an event's subject names. It is the last token of the NATS subject, and the entity of
+// the kind wherever the entity has an id.
+var abouts = map[events.Kind]about{
+	events.ConnectRequested: link, events.DisconnectRequested: link,
+	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
+	events.PlanCommitted: generation, events.PlanActivated: generation,
+	events.ShardOffered: layer, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
+}
+
+// about is what a subject's id names.
+type about string
+
+const (
+	node        about = "node"
+	link        about = "link"
+	negotiation about = "negotiation"
+	generation  about = "generation"
+	layer       about = "layer"
+	cluster     about = "cluster"
+	service     about = "service"
+	message     about = "message"
+)
+
+// aboutOf returns what the subject of an event of the kind names.
+func aboutOf(kind events.Kind) about {
+	if special, ok := abouts[kind]; ok {
+		return special
+	}
+	switch entity, _, _ := strings.Cut(string(kind), "."); entity {
+	case "membership", "node", "training":
+		return node
+	}
+	return negotiation
+}
+
+// Generated returns every derived file by its path below the folder of package events.
+func Generated(readme string) (map[string][]byte, error) {
+	comments, err := parseComments("../../events")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, row := range events.Catalogue {
+		files[schemaPath(row.Kind)] = render(eventSchema(row, comments))
+	}
+	for _, message := range Messages {
+		schema := generator{comments: comments, defs: map[string]*Schema{}}.document(reflect.TypeOf(message.Payload))
+		schema.Title, schema.Description = message.Name, message.Says
+		files["schema/"+message.Name+".json"] = render(schema)
+	}
+	files["asyncapi.yaml"] = asyncAPI()
+	files["README.md"], err = readmeWithTable(readme)
+	return files, err
+}
+
+func schemaPath(kind events.Kind) string { return fmt.Sprintf("schema/%s.v1.json", kind) }
+
+func render(schema *Schema) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(schema); err != nil {
+		panic(err) // a schema is plain data
+	}
+	return out.Bytes()
+}
