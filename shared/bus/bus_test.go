@@ -1,0 +1,395 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+const cluster = "test"
+
+var (
+	monitor    = events.Speaker{Source: "/monitor", Cluster: cluster}
+	negotiator = events.Speaker{Source: "/negotiator", Cluster: cluster}
+	allOfTest  = []string{"reknit.event." + cluster + ".>"}
+)
+
+func startServer(t *testing.T) *embedded.Server {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	return server
+}
+
+func connect(t *testing.T, url, cluster string) (context.Context, *bus.Bus) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "test", Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return ctx, b
+}
+
+func newBus(t *testing.T) (context.Context, *bus.Bus) {
+	t.Helper()
+	ctx, b := connect(t, startServer(t).URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, b
+}
+
+func publish(t *testing.T, ctx context.Context, b *bus.Bus, event events.Event) bus.Ack {
+	t.Helper()
+	ack, err := b.Publish(ctx, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+func next(t *testing.T, ctx context.Context, consumer *bus.Consumer) bus.Delivery {
+	t.Helper()
+	delivery, err := consumer.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return delivery
+}
+
+func consume(t *testing.T, ctx context.Context, b *bus.Bus) *bus.Consumer {
+	t.Helper()
+	consumer, err := b.Consume(ctx, "reader", allOfTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(consumer.Stop)
+	return consumer
+}
+
+func lost(node, reason string) events.Event {
+	return monitor.First(time.Unix(1000, 0), "inc.1", events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "inc", Reason: reason})
+}
+
+func committed(generation uint64, policy string) events.Event {
+	plan := &events.Plan{
+		Cluster: cluster, Generation: generation, Parent: "sha256:parent", Policy: policy,
+		Nodes:     []events.Member{{Node: "n1"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Layers{First: 0, End: 2}}}}},
+		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
+	}
+	return negotiator.First(time.Unix(1000, 0), "decision", events.PlanCommitted, fmt.Sprint(generation), plan)
+}
+
+func TestAnEventArrivesAsItWasSaid(t *testing.T) {
+	ctx, b := newBus(t)
+	said := lost("n1", "silent")
+	said.Cause, said.Traceparent = "cause", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	ack := publish(t, ctx, b, said)
+	heard := next(t, ctx, consume(t, ctx, b)).Event
+	if heard.Sequence != ack.Sequence || heard.Logged.IsZero() {
+		t.Errorf("sequence %d logged %v, acknowledged at %d", heard.Sequence, heard.Logged, ack.Sequence)
+	}
+	heard.Sequence, heard.Logged = 0, time.Time{}
+	if !heard.Time.Equal(said.Time) {
+		t.Errorf("time %v, said at %v", heard.Time, said.Time)
+	}
+	heard.Time = said.Time
+	if fmt.Sprintf("%+v", heard) != fmt.Sprintf("%+v", said) {
+		t.Errorf("heard %+v\nsaid  %+v", heard, said)
+	}
+}
+
+func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
+	ctx, b := newBus(t)
+	cause := publish(t, ctx, b, lost("n1", "silent"))
+	crashed := consume(t, ctx, b)
+	first := next(t, ctx, crashed)
+	answer := negotiator.Say(first.Event, events.Aborted, "g1", &events.Abortion{Negotiation: "g1", Generation: 1})
+	said := publish(t, ctx, b, answer)
+	crashed.Stop() // without an acknowledgement
+
+	again := next(t, ctx, consume(t, ctx, b)) // at once, not after the acknowledgement's deadline
+	if again.Event.Sequence != cause.Sequence || !again.Redelivered {
+		t.Fatalf("expected sequence %d again, got %d, redelivered %v", cause.Sequence, again.Event.Sequence, again.Redelivered)
+	}
+	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1", &events.Abortion{Negotiation: "g1", Generation: 1}))
+	if !repeat.Duplicate || repeat.Sequence != said.Sequence {
+		t.Errorf("expected a duplicate of %d, got %+v", said.Sequence, repeat)
+	}
+}
+
+func TestTheSameIDWithOtherWordsIsAnError(t *testing.T) {
+	ctx, b := newBus(t)
+	publish(t, ctx, b, lost("n1", "silent"))
+	if _, err := b.Publish(ctx, lost("n1", "refused")); !errors.Is(err, bus.ErrOtherWords) {
+		t.Errorf("expected ErrOtherWords, got %v", err)
+	}
+}
+
+func TestASecondPlanOfAGenerationIsRefused(t *testing.T) {
+	ctx, b := newBus(t)
+	first := publish(t, ctx, b, committed(2, "repipeline"))
+	if first.Duplicate {
+		t.Error("the first plan is no duplicate")
+	}
+	if again := publish(t, ctx, b, committed(2, "repipeline")); !again.Duplicate {
+		t.Error("the same plan again is a duplicate")
+	}
+	other := committed(2, "reroute")
+	if _, err := b.Publish(ctx, other); !errors.Is(err, bus.ErrTaken) {
+		t.Errorf("same id, other plan: expected ErrTaken, got %v", err)
+	}
+	other.ID = "another"
+	if _, err := b.Publish(ctx, other); !errors.Is(err, bus.ErrTaken) {
+		t.Errorf("other id: expected ErrTaken, got %v", err)
+	}
+	publish(t, ctx, b, committed(3, "reroute"))
+	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(cluster, "*"))
+	if err != nil || !found || last.Subject != "3" {
+		t.Errorf("expected the plan of generation 3, got %q, %v, %v", last.Subject, found, err)
+	}
+}
+
+func TestAPublisherWhoseLeaseIsTakenIsRefused(t *testing.T) {
+	server := startServer(t)
+	ctx, old := connect(t, server.URL(), cluster)
+	if err := old.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, young := connect(t, server.URL(), cluster)
+	for instance, b := range []*bus.Bus{old, young} {
+		lease := monitor.First(time.Now(), fmt.Sprint(instance), events.LeaseTaken, "monitor", &events.Lease{Service: "monitor", Instance: fmt.Sprint(instance)})
+		b.Fence(lease.SubjectName(), publish(t, ctx, b, lease).Sequence)
+	}
+	if _, err := old.Publish(ctx, lost("n1", "silent")); !errors.Is(err, bus.ErrFenced) {
+		t.Errorf("expected ErrFenced, got %v", err)
+	}
+	publish(t, ctx, young, lost("n1", "silent"))
+}
+
+func TestALargePayloadGoesThroughTheObjectStore(t *testing.T) {
+	ctx, b := newBus(t)
+	digests := &events.Digests{Node: "n1"}
+	for layer := range 2000 {
+		digests.Layers = append(digests.Layers, events.LayerDigest{Layer: layer, Digest: events.Digest([]byte{byte(layer), byte(layer >> 8)})})
+	}
+	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
+	said := node.First(time.Now(), "step 1", events.TrainingDigested, "n1", digests)
+	if len(said.Data) <= events.MaxEventBytes {
+		t.Fatalf("the payload of %d bytes fits into an event", len(said.Data))
+	}
+	publish(t, ctx, b, said)
+	if heard := next(t, ctx, consume(t, ctx, b)); heard.Refusal != nil || !bytes.Equal(heard.Event.Data, said.Data) {
+		t.Errorf("data of %d bytes came as %d bytes, refusal %v", len(said.Data), len(heard.Event.Data), heard.Refusal)
+	}
+	if again := publish(t, ctx, b, said); !again.Duplicate {
+		t.Error("the same large event again is a duplicate")
+	}
+}
+
+func TestAnObjectIsStoredUnderItsDigest(t *testing.T) {
+	ctx, b := newBus(t)
+	data := bytes.Repeat([]byte("shard"), 1<<20)
+	digest, err := b.Put(ctx, events.ShardBucket, data)
+	if err != nil || digest != events.Digest(data) {
+		t.Fatalf("digest %s, %v", digest, err)
+	}
+	read, err := b.Get(ctx, events.ShardBucket, digest)
+	if err != nil || !bytes.Equal(read, data) {
+		t.Errorf("%d bytes, %v", len(read), err)
+	}
+	if _, err := b.Get(ctx, events.ShardBucket, events.Digest(nil)); err == nil {
+		t.Error("expected an error for content nobody put")
+	}
+}
+
+func TestBytesThatAreNotTheirDigestsAreCorrupt(t *testing.T) {
+	ctx, b := newBus(t)
+	store, err := b.JetStream().ObjectStore(ctx, events.ShardBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := events.Digest([]byte("right"))
+	if _, err := store.PutBytes(ctx, digest, []byte("wrong")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(ctx, events.ShardBucket, digest); !errors.Is(err, bus.ErrCorrupt) {
+		t.Errorf("expected ErrCorrupt, got %v", err)
+	}
+}
+
+// badMessages has, for each reason, messages that are refused for it.
+func badMessages() map[string]map[string]string {
+	const data = `,"data":{"node":"n1","incarnation":"a","reason":"","silentSeconds":0,"failuresPerNodeSecond":0}}`
+	good := `{"specversion":"1.0","id":"i1","source":"/monitor","type":"io.reknit.node.lost.v1","subject":"n1","cluster":"test",` +
+		`"datacontenttype":"application/json"` + data
+	change := func(old, new string) string {
+		if !strings.Contains(good, old) {
+			panic(old)
+		}
+		return strings.Replace(good, old, new, 1)
+	}
+	return map[string]map[string]string{
+		bus.Oversized: {"70 KiB": change(`"reason":""`, `"reason":"`+strings.Repeat("x", 70<<10)+`"`)},
+		bus.Malformed: {
+			"no JSON":           "node n1 is lost",
+			"half a message":    good[:len(good)/2],
+			"no CloudEvent":     `{"node":"n1"}`,
+			"no source":         change(`"source":"/monitor",`, ``),
+			"unknown kind":      change("node.lost.v1", "node.sneezed.v1"),
+			"subject elsewhere": change(`"subject":"n1"`, `"subject":"n2"`),
+			"subject no token":  change(`"subject":"n1"`, `"subject":"n.*"`),
+		},
+		bus.UnknownVersion: {"v2": change("lost.v1", "lost.v2")},
+		bus.WrongCluster:   {"other": change(`"cluster":"test"`, `"cluster":"other"`), "none": change(`"cluster":"test",`, ``)},
+		bus.WrongSource:    {"planner": change("/monitor", "/planner"), "node": change("/monitor", "/node/n1")},
+		bus.Invalid: {
+			"no data":     change(data, "}"),
+			"field":       change(`"incarnation":"a"`, `"incarnation":"a b"`),
+			"wrong type":  change(`"silentSeconds":0`, `"silentSeconds":"0"`),
+			"no such ref": change(data, `,"dataref":"`+events.Digest(nil)+`"}`),
+		},
+	}
+}
+
+func TestWhatIsNoEventIsRefusedWithItsReasonAndNeverComesAgain(t *testing.T) {
+	ctx, b := newBus(t)
+	subject := events.EventSubject(cluster, events.NodeLost, "n1")
+	consumer := consume(t, ctx, b)
+	for reason, messages := range badMessages() {
+		for name, message := range messages {
+			if _, err := b.JetStream().Publish(ctx, subject, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
+			delivery := next(t, ctx, consumer)
+			if delivery.Refusal == nil {
+				t.Errorf("%s (%s): was let in", reason, name)
+			} else if r := delivery.Refusal; r.Reason != reason || r.Subject != subject || r.Bytes != len(message) || !strings.HasPrefix(message, string(r.Excerpt)) || r.Validate() != nil {
+				t.Errorf("%s (%s): got %s: %s", reason, name, r.Reason, r.Detail)
+			}
+			if err := delivery.Ack(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(t, ctx, b, lost("n1", "silent"))
+	if last := next(t, ctx, consumer); last.Refusal != nil || last.Redelivered {
+		t.Errorf("expected the event behind the refused ones, got %+v", last)
+	}
+}
+
+func TestANodeSpeaksOnlyForItself(t *testing.T) {
+	ctx, b := newBus(t)
+	n1 := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
+	for name, event := range map[string]events.Event{
+		"another's leave":  n1.First(time.Now(), "x", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}),
+		"another's data":   n1.First(time.Now(), "x", events.LeaveRequested, "n1", &events.Leave{Node: "n2"}),
+		"another's answer": n1.First(time.Now(), "x", events.Consented, "g1", &events.Consent{Negotiation: "g1", Node: "n2"}),
+		"a verdict":        n1.First(time.Now(), "x", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "a"}),
+	} {
+		if _, err := b.Publish(ctx, event); !bus.IsRefusal(err) || !strings.Contains(err.Error(), bus.WrongSource) {
+			t.Errorf("%s: expected %s, got %v", name, bus.WrongSource, err)
+		}
+	}
+	publish(t, ctx, b, n1.First(time.Now(), "x", events.LeaveRequested, "n1", &events.Leave{Node: "n1"}))
+}
+
+func TestAFollowerSeesEachEventOnceInOrderFromWhereItAsks(t *testing.T) {
+	ctx, b := newBus(t)
+	var acks []bus.Ack
+	for i := range 4 {
+		if i == 2 {
+			if _, err := b.JetStream().Publish(ctx, events.EventSubject(cluster, events.NodeLost, "n9"), []byte("nonsense")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acks = append(acks, publish(t, ctx, b, lost(fmt.Sprintf("n%d", i), "")))
+	}
+	follow := func(from bus.Position) <-chan string {
+		heard := make(chan string, 16)
+		stop, err := b.Follow(ctx, events.EventStream, allOfTest, from, func(event events.Event) { heard <- event.Subject })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+		return heard
+	}
+	all, some, none := follow(bus.All), follow(bus.AfterSequence(acks[1].Sequence)), follow(bus.New)
+	publish(t, ctx, b, lost("late", ""))
+	for want, heard := range map[string]<-chan string{"n0 n1 n2 n3 late": all, "n2 n3 late": some, "late": none} {
+		for _, node := range strings.Fields(want) {
+			select {
+			case got := <-heard:
+				if got != node {
+					t.Errorf("expected %s of %s, got %s", node, want, got)
+				}
+			case <-ctx.Done():
+				t.Fatalf("nothing heard, expected %s of %s", node, want)
+			}
+		}
+	}
+}
+
+func TestThePublisherOutlivesARestartOfTheServer(t *testing.T) {
+	directory := t.TempDir()
+	server, err := embedded.Start(embedded.Config{StoreDir: directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, port := server.URL(), 0
+	if _, err := fmt.Sscanf(url, "nats://127.0.0.1:%d", &port); err != nil {
+		t.Fatal(url, err)
+	}
+	ctx, b := connect(t, url, cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	before := publish(t, ctx, b, lost("n1", "silent"))
+	server.Shutdown()
+	type result struct {
+		ack bus.Ack
+		err error
+	}
+	results := make(chan result, 1)
+	go func() {
+		ack, err := b.Publish(ctx, lost("n2", "silent"))
+		results <- result{ack, err}
+	}()
+	if server, err = embedded.Start(embedded.Config{StoreDir: directory, Port: port}); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	got := <-results
+	if got.err != nil || got.ack.Duplicate || got.ack.Sequence != before.Sequence+1 {
+		t.Errorf("expected sequence %d, got %+v", before.Sequence+1, got)
+	}
+}
+
+func TestWithoutAServerConnectWaitsAndThenSaysWhere(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := bus.Connect(ctx, bus.Config{URL: "nats://127.0.0.1:1", Name: "test", Cluster: cluster})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("expected a deadline and the URL, got %v", err)
+	}
+	if _, err := bus.Connect(t.Context(), bus.Config{URL: "nats://127.0.0.1:none"}); err == nil || errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("expected a complaint about the URL, got %v", err)
+	}
+}
