@@ -1,0 +1,153 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+)
+
+// helloTimeout is how long a new connection may take to say who it is.
+const helloTimeout = 5 * time.Second
+
+// accept serves connections until the listener closes.
+func (t *Transport) accept() {
+	for {
+		connection, err := t.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, for example: that passes
+			slog.Warn("data plane: connection not accepted", "error", err)
+			t.pause(redialEvery)
+			continue
+		}
+		t.work.Go(func() { t.serve(connection) })
+	}
+}
+
+// pause waits, or less where the transport ends.
+func (t *Transport) pause(duration time.Duration) {
+	select {
+	case <-t.context.Done():
+	case <-time.After(duration):
+	}
+}
+
+func (t *Transport) serve(connection net.Conn) {
+	defer connection.Close()
+	defer context.AfterFunc(t.context, func() { connection.Close() })()
+	reader := bufio.NewReaderSize(connection, 64<<10)
+	connection.SetReadDeadline(time.Now().Add(helloTimeout))
+	hello, err := readHello(reader, t.config.Cluster)
+	if err != nil {
+		slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
+		return
+	}
+	connection.SetReadDeadline(time.Time{})
+	if hello.Probe {
+		answerProbes(connection, reader)
+		return
+	}
+	if err := t.read(hello, reader); err != nil {
+		t.broken(hello.Node, err)
+	}
+}
+
+// read takes frames until the connection ends; nil after a bye.
+func (t *Transport) read(hello hello, reader io.Reader) error {
+	pieces := new(assembler)
+	for {
+		frame, err := readFrame(reader)
+		if err != nil {
+			return err
+		}
+		t.hear(hello, frame, pieces, true)
+		if frame.kind == bye {
+			return nil
+		}
+	}
+}
+
+// Relayed takes a frame that came through the hub. It never waits: what finds no room is dropped, and asked for
+// again when it is missed.
+func (t *Transport) Relayed(envelope []byte) {
+	reader := bytes.NewReader(envelope)
+	hello, err := readHello(reader, t.config.Cluster)
+	if err == nil {
+		var frame frame
+		if frame, err = readFrame(reader); err == nil {
+			t.mutex.Lock()
+			pieces := &t.sender(hello.Node).relayed
+			t.mutex.Unlock()
+			t.hear(hello, frame, pieces, false)
+			return
+		}
+	}
+	slog.Warn("data plane: relayed frame refused", "error", err)
+}
+
+// hear acts on a frame. Frames of one connection, and relayed frames, come one after another.
+func (t *Transport) hear(hello hello, frame frame, pieces *assembler, patient bool) {
+	t.mutex.Lock()
+	sender := t.sender(hello.Node)
+	sender.heard(time.Now())
+	link := t.links[hello.Node]
+	stale := frame.position.generation == t.generation && sender.incarnation != hello.Incarnation
+	t.mutex.Unlock()
+	switch frame.kind {
+	case data:
+		if message, complete := pieces.add(hello.Node, frame); complete && !stale {
+			t.keep(sender, message, patient)
+		}
+	case again:
+		if link != nil {
+			link.rewind()
+		}
+	case bye:
+		t.left(hello.Node, frame.position.generation)
+	}
+}
+
+// keep hands a message to the inbox. While there is no room for it, the sender is not silent: it is not listened to.
+func (t *Transport) keep(sender *sender, message Message, patient bool) {
+	t.mutex.Lock()
+	sender.waiting++
+	t.mutex.Unlock()
+	t.inbox.put(message, patient)
+	t.mutex.Lock()
+	sender.waiting--
+	sender.heard(time.Now())
+	t.mutex.Unlock()
+}
+
+// left ends the link to a peer that went on to a newer generation without this node, or ended.
+func (t *Transport) left(node string, generation uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if link := t.links[node]; link != nil && generation > t.generation {
+		link.leave(t.generation)
+	}
+}
+
+// broken reports a peer whose connection was reset or refused. Other errors, such as no route, leave the peer silent,
+// which the watch finds out.
+func (t *Transport) broken(node string, err error) {
+	t.mutex.Lock()
+	link := t.links[node]
+	t.mutex.Unlock()
+	if link == nil || link.isLeaving() || t.context.Err() != nil {
+		return
+	}
+	for _, refusal := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE} {
+		if errors.Is(err, refusal) {
+			t.config.Suspect(node, true, err.Error())
+			return
+		}
+	}
+}

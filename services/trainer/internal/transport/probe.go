@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// A probe is a request of 4 bytes, the length of what follows them, and an answer of one byte once all is there.
+
+// roundTrips is how many empty probes are timed; the fastest counts, since queues only add.
+const roundTrips = 5
+
+// probeBytes bounds one probe.
+const probeBytes = 64 << 20
+
+// Measure times the link to another trainer's data plane, over a connection of its own: the round trip, and the
+// bandwidth of sending so many bytes (0 where bytes is 0).
+func (t *Transport) Measure(ctx context.Context, address string, bytes int) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
+	if bytes < 0 || bytes > probeBytes {
+		return 0, 0, fmt.Errorf("probe of %d bytes: expected 0 to %d", bytes, probeBytes)
+	}
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer connection.Close()
+	defer context.AfterFunc(ctx, func() { connection.Close() })()
+	if _, err := connection.Write(hello{Cluster: t.config.Cluster, Node: t.config.Node, Probe: true}.bytes()); err != nil {
+		return 0, 0, err
+	}
+	for range roundTrips {
+		seconds, err := probe(connection, 0)
+		if err != nil {
+			return 0, 0, err
+		}
+		if roundTripSeconds == 0 || seconds < roundTripSeconds {
+			roundTripSeconds = seconds
+		}
+	}
+	if bytes == 0 {
+		return roundTripSeconds, 0, nil
+	}
+	seconds, err := probe(connection, bytes)
+	if err != nil {
+		return 0, 0, err
+	}
+	// The answer's way back is no transmission. What is left can be next to nothing on a fast link.
+	return roundTripSeconds, float64(bytes) / max(seconds-roundTripSeconds, 1e-6), nil
+}
+
+// probe returns the seconds from a request to its answer.
+func probe(connection net.Conn, bytes int) (seconds float64, err error) {
+	request := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+bytes), uint32(bytes))
+	request = request[:4+bytes]
+	start := time.Now()
+	if _, err := connection.Write(request); err != nil {
+		return 0, err
+	}
+	var answer [1]byte
+	if _, err := io.ReadFull(connection, answer[:]); err != nil {
+		return 0, err
+	}
+	return time.Since(start).Seconds(), nil
+}
+
+// answerProbes answers until the connection ends.
+func answerProbes(connection net.Conn, reader io.Reader) {
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(reader, size[:]); err != nil {
+			return
+		}
+		bytes := binary.LittleEndian.Uint32(size[:])
+		if bytes > probeBytes {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, reader, int64(bytes)); err != nil {
+			return
+		}
+		if _, err := connection.Write(size[:1]); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package transport
+
+import (
+	"fmt"
+	"time"
+)
+
+// leastHangLimit is the least silence that makes a peer suspect: five heartbeats.
+const leastHangLimit = 5 * time.Second
+
+// watchEvery is how often silence is looked for.
+const watchEvery = time.Second
+
+// sender is what is known of a node that sends to this one.
+type sender struct {
+	incarnation string
+	last        time.Time // it was heard
+	waiting     int       // its connections that wait for room in the inbox
+	relayed     assembler
+}
+
+// mostSenders bounds how many nodes are remembered: more than a plan has peers for one of them.
+const mostSenders = 4096
+
+// sender returns the entry of a node; the mutex is held.
+func (t *Transport) sender(node string) *sender {
+	known := t.senders[node]
+	if known == nil {
+		known = &sender{}
+		if len(t.senders) < mostSenders {
+			t.senders[node] = known
+		}
+	}
+	return known
+}
+
+func (s *sender) heard(now time.Time) { s.last = now }
+
+// expect starts the silence of a peer anew.
+func (s *sender) expect(now time.Time, incarnation string) {
+	s.incarnation, s.last = incarnation, now
+}
+
+// SetHangLimit sets how long a peer may be silent before it is suspected: at least 5 s.
+func (t *Transport) SetHangLimit(limit time.Duration) {
+	t.mutex.Lock()
+	t.hangLimit = max(limit, leastHangLimit)
+	t.mutex.Unlock()
+}
+
+func (t *Transport) watch() {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-t.context.Done():
+			return
+		case <-ticker.C:
+			now := time.Now()
+			for _, silence := range t.silences(now, now.Sub(last)) {
+				t.config.Suspect(silence.node, false, fmt.Sprintf("silent for %.1f s", silence.time.Seconds()))
+			}
+			last = now
+		}
+	}
+}
+
+type silence struct {
+	node string
+	time time.Duration
+}
+
+// silences returns the peers that are silent for too long. Where this process itself stood still since the last look,
+// nothing can be said of the others.
+func (t *Transport) silences(now time.Time, sinceLast time.Duration) []silence {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	starving := t.inbox.starving(now, t.hangLimit)
+	var found []silence
+	for node, link := range t.links {
+		sender := t.sender(node)
+		if sinceLast > 3*watchEvery || sender.waiting > 0 || link.isLeaving() {
+			sender.heard(now)
+			continue
+		}
+		if silent := now.Sub(sender.last); silent > t.hangLimit {
+			found = append(found, silence{node, silent})
+		}
+		if link.peer.Relayed && starving {
+			link.ask() // the hub loses frames when it restarts
+		}
+	}
+	return found
+}
