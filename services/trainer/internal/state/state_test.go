@@ -1,0 +1,148 @@
+package state
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/trainer/gradient"
+	"github.com/reknit/reknit/services/trainer/model"
+)
+
+var shape = model.Shape{Context: 2, Window: 2, Width: 3, Hidden: 4, Blocks: 2, Vocabulary: 5}
+
+func layers(first, end int) events.Layers { return events.Layers{First: first, End: end} }
+
+func adopted(t *testing.T, first, end int) *State {
+	t.Helper()
+	s := New(shape, 1)
+	if err := s.Adopt(layers(first, end), 0); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// train brings a layer one step further.
+func (s *State) train(t *testing.T, layer int) {
+	t.Helper()
+	sums := gradient.NewAccumulator(shape.Parameters(layer))
+	if err := sums.Add(make([]float32, shape.Parameters(layer))); err != nil {
+		t.Fatal(err)
+	}
+	next, err := model.DefaultAdam().Apply(s.Newest(layer), sums, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(next)
+}
+
+func expectHoldings(t *testing.T, s *State, want ...events.Holding) {
+	t.Helper()
+	if got := s.Holdings(); !reflect.DeepEqual(got, want) {
+		t.Errorf("holdings are %+v: expected %+v", got, want)
+	}
+}
+
+func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
+	s := New(shape, 1)
+	expectHoldings(t, s, events.Holding{Layers: layers(0, 4), Steps: []uint64{0}})
+	for layer := range 4 {
+		want, err := model.NewLayer(shape, layer, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Export(layer, 0); err != nil || !bytes.Equal(got, model.MarshalLayer(want)) {
+			t.Errorf("layer %d at step 0 is not the seed's: %v", layer, err)
+		}
+	}
+	if _, err := s.Export(0, 1); err == nil {
+		t.Error("a new node gave step 1")
+	}
+}
+
+func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
+	s := adopted(t, 0, 3)
+	expectHoldings(t, s, events.Holding{Layers: layers(0, 3), Steps: []uint64{0}})
+	s.train(t, 0)
+	s.train(t, 1)
+	expectHoldings(t, s,
+		events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Layers: layers(2, 3), Steps: []uint64{0}})
+	s.train(t, 0)
+	s.train(t, 1)
+	s.train(t, 2)
+	expectHoldings(t, s,
+		events.Holding{Layers: layers(0, 2), Steps: []uint64{2, 1}},
+		events.Holding{Layers: layers(2, 3), Steps: []uint64{1, 0}})
+}
+
+func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
+	ahead, other := adopted(t, 0, 2), adopted(t, 2, 4)
+	ahead.train(t, 0)
+	ahead.train(t, 1)
+	ahead.train(t, 0)
+	other.train(t, 2)
+	exported, err := other.Export(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.Import(2, 1, exported); err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
+		t.Fatal(err)
+	}
+	expectHoldings(t, ahead, events.Holding{Layers: layers(0, 3), Steps: []uint64{1}})
+	if got := model.MarshalLayer(ahead.Newest(2)); !bytes.Equal(got, exported) {
+		t.Error("the adopted layer is not the imported one")
+	}
+	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
+		t.Errorf("adopting the same again: %v", err)
+	}
+}
+
+func TestAnAdoptionThatIsNotPossibleChangesNothing(t *testing.T) {
+	s := adopted(t, 0, 2)
+	s.train(t, 0)
+	s.train(t, 1)
+	if err := s.Adopt(layers(0, 3), 1); err == nil {
+		t.Fatal("layer 2 at step 1 was adopted from nowhere")
+	}
+	expectHoldings(t, s, events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}})
+}
+
+func TestANodeWithoutAPlaceHoldsNothing(t *testing.T) {
+	s := adopted(t, 0, 2)
+	if err := s.Adopt(events.Layers{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	expectHoldings(t, s)
+	if _, err := s.Export(0, 0); err == nil {
+		t.Error("a dropped layer was given")
+	}
+}
+
+func TestOnlyTheLayerAskedForIsImported(t *testing.T) {
+	s := New(shape, 1)
+	exported, err := s.Export(1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := shape
+	foreign.Hidden++
+	other, err := New(foreign, 1).Export(1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"another layer":   s.Import(2, 0, exported),
+		"another version": s.Import(1, 1, exported),
+		"another shape":   s.Import(1, 0, other),
+		"half a layer":    s.Import(1, 0, exported[:len(exported)/2]),
+	} {
+		if err == nil {
+			t.Errorf("%s was imported", name)
+		}
+	}
+}
