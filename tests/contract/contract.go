@@ -29,12 +29,13 @@ var Messages = []Message{
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
 }
 
-// abouts tells what the id in an event's subject names. It is the last token of the NATS subject, and the entity of
-// the kind wherever the entity has an id.
+// abouts tells what the id in an event's subject names, where the kind's entity does not tell. What a node says of
+// itself carries the node's id, so that a server can forbid it to speak for another.
 var abouts = map[events.Kind]about{
 	events.ConnectRequested: link, events.DisconnectRequested: link,
 	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
-	events.PlanCommitted: generation, events.PlanActivated: generation,
+	events.Consented: node, events.Promised: node, events.ShardReceived: node, events.PlanActivated: node, events.RestorationFailed: node,
+	events.PlanCommitted: generation,
 	events.ShardOffered: layer, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
 }
 

@@ -1,0 +1,72 @@
+# Bare make prints this help. Tools are pinned here and run through go run: Go and make are all a machine needs.
+.DEFAULT_GOAL := help
+SHELL := bash
+
+MODULES := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
+COMMANDS := $(dir $(wildcard services/*/cmd/*/main.go))
+GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+SEEDS ?= 20
+FIRST ?= 1
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build every command into bin/
+	go build -trimpath -o bin/ $(addprefix ./,$(COMMANDS))
+
+.PHONY: demo
+demo: build ## train on six processes, break things, show that it heals (ARGS= for reknit dev)
+	bin/reknit dev $(ARGS)
+
+.PHONY: test
+test: ## run every fast test of every module
+	go test -timeout 5m work
+
+.PHONY: race
+race: ## run the same tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 15m work
+
+.PHONY: chaos
+chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed)
+	go run ./tests/chaos -first $(FIRST) -seeds $(SEEDS)
+
+.PHONY: up
+up: ## start NATS, the services and trainers with docker compose
+	deploy/up
+
+.PHONY: down
+down: ## stop what make up started
+	deploy/down
+
+.PHONY: test-compose
+test-compose: ## kill containers of the compose deployment one by one and compare the digests
+	deploy/test-compose
+
+.PHONY: generate
+generate: ## write schemas, AsyncAPI and the table of events/README.md anew
+	cd tests && go test ./contract -run TestTheGeneratedFilesAreUpToDate -count=1 -update
+
+.PHONY: lint
+lint: ## run the linters of .golangci.yml
+	$(GOLANGCI) run $(addprefix ./,$(addsuffix /...,$(MODULES)))
+
+# CI asks first whether the linter can be had at all.
+.PHONY: lint-tool
+lint-tool:
+	$(GOLANGCI) version
+
+.PHONY: tidy
+tidy: ## bring every go.mod and go.sum up to date
+	go work sync
+	@for module in $(MODULES); do echo "go mod tidy in $$module"; (cd $$module && go mod tidy) || exit 1; done
+
+.PHONY: verify
+verify: generate ## check that each module builds alone, is tidy, and that generate changes nothing
+	@for module in $(MODULES); do echo "verify $$module"; \
+		(cd $$module && export GOWORK=off && go build -o /dev/null ./... && go mod tidy -diff) || exit 1; done
+	git diff --exit-code -- events
