@@ -52,6 +52,9 @@ const (
 	datarefExtension     = "dataref" // digest of the data, which is in the payload bucket
 )
 
+// Encode returns the wire form of an event, a CloudEvent 1.0 in structured JSON, with its data inside.
+func Encode(event events.Event) ([]byte, error) { return encode(event, "") }
+
 // encode writes an event as a CloudEvent. With a dataref the data stays out.
 func encode(event events.Event, dataref string) ([]byte, error) {
 	wire := cloudevents.New()
