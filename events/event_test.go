@@ -1,0 +1,102 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	monitor = Speaker{Source: "/monitor", Cluster: "opticks"}
+	n4Lost  = &NodeState{Node: "n4", Incarnation: "a1", Reason: "silent"}
+)
+
+func TestARepeatedCauseSaysTheSameEvent(t *testing.T) {
+	cause := Event{ID: "cause", Traceparent: "00-trace", Logged: time.Unix(100, 0)}
+	first, again := monitor.Say(cause, NodeLost, "n4", n4Lost), monitor.Say(cause, NodeLost, "n4", n4Lost)
+	if first.ID != again.ID || string(first.Data) != string(again.Data) || !first.Time.Equal(again.Time) {
+		t.Errorf("said %+v, then %+v", first, again)
+	}
+	if first.Cause != "cause" || first.Traceparent != "00-trace" || !first.Time.Equal(cause.Logged) {
+		t.Errorf("%+v does not carry its cause %+v", first, cause)
+	}
+}
+
+func TestEventsThatDifferInAnyPartHaveDifferentIds(t *testing.T) {
+	at := time.Unix(100, 0)
+	said := []Event{
+		monitor.First(at, "reason", NodeLost, "n4", n4Lost),
+		monitor.First(at, "other", NodeLost, "n4", n4Lost),
+		monitor.First(at, "reason", NodeSuspected, "n4", n4Lost),
+		monitor.First(at, "reason", NodeLost, "n5", n4Lost),
+		monitor.First(at, "4reason", NodeLost, "n", n4Lost), // the same letters, cut elsewhere
+		Speaker{"/monitor", "principia"}.First(at, "reason", NodeLost, "n4", n4Lost),
+		Speaker{"/planner", "opticks"}.First(at, "reason", NodeLost, "n4", n4Lost),
+	}
+	seen := map[string]int{}
+	for i, event := range said {
+		if earlier, taken := seen[event.ID]; taken {
+			t.Errorf("events %d and %d share the id %s", earlier, i, event.ID)
+		}
+		seen[event.ID] = i
+		if !Token(event.ID) {
+			t.Errorf("id %q cannot stand in a header or subject", event.ID)
+		}
+	}
+}
+
+func TestEveryRowOfTheCatalogueHasOneKindAndOneType(t *testing.T) {
+	seen := map[Kind]bool{}
+	for _, row := range Catalogue {
+		if seen[row.Kind] {
+			t.Errorf("%s stands in the catalogue twice", row.Kind)
+		}
+		seen[row.Kind] = true
+		if kind, err := KindOf(row.Kind.Type()); err != nil || kind != row.Kind {
+			t.Errorf("type %s is %q (%v), expected %s", row.Kind.Type(), kind, err, row.Kind)
+		}
+		entity, verb, _ := strings.Cut(string(row.Kind), ".")
+		if !Token(entity) || !Token(verb) || string(row.Kind) != strings.ToLower(string(row.Kind)) {
+			t.Errorf("%s: expected an entity and a verb in lower case", row.Kind)
+		}
+		if len(row.SaidBy) == 0 || row.Says == "" {
+			t.Errorf("%s: expected who says it and what", row.Kind)
+		}
+	}
+}
+
+func TestATokenIsWhatMayStandInASubject(t *testing.T) {
+	for id, expected := range map[string]bool{
+		"n4": true, "A-z_0": true, strings.Repeat("x", 64): true,
+		"": false, strings.Repeat("x", 65): false, "n 4": false, "n.4": false, "*": false, ">": false, "n4\n": false, "ñ": false,
+	} {
+		if Token(id) != expected {
+			t.Errorf("Token(%q) is %v", id, !expected)
+		}
+	}
+}
+
+func TestAWrongPayloadIsNamedWhenOpened(t *testing.T) {
+	for _, test := range []struct{ data, field string }{
+		{`{"node":"n 4","incarnation":"a1","reason":"","silentSeconds":1,"failuresPerNodeSecond":0}`, `"node"`},
+		{`{"node":"n4","incarnation":"a1","reason":"","silentSeconds":-1,"failuresPerNodeSecond":0}`, `"silentSeconds"`},
+		{`{"node":"n4","incarnation":"a1","reason":"","silentSeconds":"1","failuresPerNodeSecond":0}`, "silentSeconds"},
+		{`{"node":"n4","incarnation":"a1","reason":"` + strings.Repeat("x", 1025) + `","silentSeconds":1,"failuresPerNodeSecond":0}`, `"reason"`},
+		{`{`, "JSON"},
+	} {
+		_, err := Open[NodeState](Event{Kind: NodeLost, Data: json.RawMessage(test.data)})
+		if err == nil || !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), "node.lost") {
+			t.Errorf("%.80s: error %v, expected one that names %s", test.data, err, test.field)
+		}
+	}
+}
+
+func TestAnErrorOfAFieldSaysWhatWasExpected(t *testing.T) {
+	err := (&Measurement{From: "n1", To: "n1"}).Validate()
+	var wrong *FieldError
+	if !errors.As(err, &wrong) || wrong.Field != "to" || !strings.Contains(wrong.Expected, "another node") {
+		t.Errorf("error %v, expected the field to and what it should be", err)
+	}
+}

@@ -1,0 +1,95 @@
+package events
+
+import (
+	"strings"
+	"testing"
+)
+
+// sound is a plan that breaks no rule: two pipelines over six layers, five nodes.
+func sound() *Plan {
+	member := func(node string) Member { return Member{Node: node, Incarnation: "a", Address: "127.0.0.1:1"} }
+	return &Plan{
+		Cluster: "opticks", Generation: 7, Parent: Digest([]byte("6")), Policy: "repipeline", ResumeStep: 1201,
+		Nodes: []Member{member("n1"), member("n2"), member("n3"), member("n5"), member("n6")},
+		Pipelines: []Pipeline{
+			{MicroBatches: 10, Stages: []Stage{{"n1", Layers{0, 2}}, {"n2", Layers{2, 4}}, {"n3", Layers{4, 6}}}},
+			{MicroBatches: 6, Stages: []Stage{{"n5", Layers{0, 3}}, {"n6", Layers{3, 6}}}},
+		},
+		Sync: Sync{Rounds: []Round{
+			{Groups: []Group{{Layers{0, 2}, []string{"n1", "n5"}}, {Layers{3, 4}, []string{"n2", "n6"}}}},
+			{Groups: []Group{{Layers{2, 3}, []string{"n2", "n5"}}, {Layers{4, 6}, []string{"n3", "n6"}}}},
+		}},
+		Migration: Migration{
+			Transfers:  []Transfer{{Layer: 3, To: "n6", Sources: []Source{{"n2", Layers{0, 2}}, {"n5", Layers{2, 3}}}, Bytes: 3 << 20}},
+			ShardBytes: 1 << 20,
+		},
+		Data:              Data{GlobalBatch: 64, MicroBatch: 4, ConsumedSamples: 76864},
+		LearningRateScale: 1,
+	}
+}
+
+func TestASoundPlanIsAccepted(t *testing.T) {
+	if err := sound().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		rule  string
+		names string
+		spoil func(*Plan)
+	}{
+		{"a cluster", "cluster", func(p *Plan) { p.Cluster = "" }},
+		{"a generation", "generation", func(p *Plan) { p.Generation = 0 }},
+		{"a parent after generation 1", "parent", func(p *Plan) { p.Parent = "" }},
+		{"a pipeline", "pipelines", func(p *Plan) { p.Pipelines = nil }},
+		{"every layer in every pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].Stages[1].Layers.End = 5 }},
+		{"no gap between stages", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 3 }},
+		{"no layer twice in a pipeline", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 1 }},
+		{"no stage without layers", "stages[0]", func(p *Plan) { p.Pipelines[0].Stages[0].Layers.End = 0 }},
+		{"only active nodes", "n4", func(p *Plan) { p.Pipelines[1].Stages[0].Node = "n4" }},
+		{"one place a node", "n1", func(p *Plan) { p.Pipelines[1].Stages[0].Node = "n1" }},
+		{"a micro-batch a pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].MicroBatches = 0 }},
+		{"the global batch", "64 samples", func(p *Plan) { p.Pipelines[1].MicroBatches = 7 }},
+		{"reroutes from lost nodes only", "reroutes", func(p *Plan) { p.Reroutes = []Reroute{{From: "n1", To: "n5", MicroBatches: 1}} }},
+		{"reroutes to active nodes only", "reroutes", func(p *Plan) { p.Reroutes = []Reroute{{From: "n4", To: "n9", MicroBatches: 1}} }},
+		{"no node twice in a round", "rounds[0].groups[1]", func(p *Plan) { p.Sync.Rounds[0].Groups[1].Nodes[0] = "n1" }},
+		{"only active nodes in a round", "rounds[1]", func(p *Plan) { p.Sync.Rounds[1].Groups[0].Nodes[0] = "n4" }},
+		{"every shard of a layer", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].Sources[1].Shards.First = 3 }},
+		{"transfers to active nodes", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].To = "n4" }},
+		{"transfers from somewhere", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].Sources = nil }},
+	} {
+		plan := sound()
+		test.spoil(plan)
+		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("without %s: error %v, expected one that names %s", test.rule, err, test.names)
+		}
+	}
+}
+
+func TestALostStageIsHeldByReroutes(t *testing.T) {
+	plan := sound()
+	plan.Pipelines[1].Stages = []Stage{{"n4", Layers{0, 2}}, {"n5", Layers{2, 4}}, {"n6", Layers{4, 6}}}
+	plan.Sync.Rounds, plan.Migration.Transfers = nil, nil
+	if err := plan.Validate(); err == nil {
+		t.Error("a plan with a lost node and no reroute is accepted")
+	}
+	plan.Reroutes = []Reroute{{From: "n4", To: "n1", Stage: 0, MicroBatches: 6}}
+	if err := plan.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPlanTellsWhoHoldsWhat(t *testing.T) {
+	plan := sound()
+	if layers, ok := plan.Holds("n5"); !ok || layers != (Layers{0, 3}) {
+		t.Errorf("n5 holds %v, %v", layers, ok)
+	}
+	if layers, ok := plan.Holds("n4"); ok {
+		t.Errorf("n4, which has no place, holds %v", layers)
+	}
+	if count := plan.LayerCount(); count != 6 {
+		t.Errorf("%d layers, expected 6", count)
+	}
+}
