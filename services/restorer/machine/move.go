@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/replicate"
+)
+
+const (
+	// What a link is taken to carry where nobody measured it: 1 Gbit/s.
+	assumedBytesPerSecond = 125e6
+	// A pair without a direct link goes through the hub, where both ways share one server: a tenth is a guess on the
+	// safe side, and only serves to prefer other sources.
+	relayedShare = 0.1
+
+	leastShardBytes = 4 << 10
+	mostShardBytes  = 8 << 20
+	shardsPerLayer  = 256 // of the largest layer: fine enough to share it out within half a per cent
+)
+
+// move decides what comes from whom, and what may be dropped.
+func (r *restoration) move() error {
+	index, names := r.numbered()
+	fetch := replicate.Fetch{LayerBytes: r.Layers, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Layers))}
+	for layer := range r.Layers {
+		for i, name := range names {
+			if r.holds(name, layer) {
+				fetch.Holders[layer] = append(fetch.Holders[layer], i)
+			}
+		}
+	}
+	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, nil
+	for _, node := range r.plan.Nodes {
+		needed, _ := r.plan.Holds(node.Node)
+		for layer := range r.Layers {
+			needs, has := needed.First <= layer && layer < needed.End, r.holds(node.Node, layer)
+			switch {
+			case needs && !has && len(fetch.Holders[layer]) == 0:
+				return fmt.Errorf("layer %d: no node holds it", layer)
+			case needs && !has:
+				fetch.Needs = append(fetch.Needs, replicate.Need{Node: index[node.Node], Layer: layer})
+			case has && !needs:
+				r.plan.Migration.Drops = append(r.plan.Migration.Drops, events.Drop{Node: node.Node, Layer: layer})
+			}
+		}
+	}
+	if len(fetch.Needs) == 0 {
+		return nil
+	}
+	r.rates(&fetch, names)
+	fetched, err := replicate.PlanFetch(fetch)
+	if err != nil {
+		return fmt.Errorf("what comes from whom: %w", err)
+	}
+	r.transfers(fetch, fetched, names)
+	return nil
+}
+
+// numbered lists everybody who receives or gives: the plan's nodes, then holders that are about to leave.
+func (r *restoration) numbered() (index map[string]int, names []string) {
+	for _, node := range r.plan.Nodes {
+		names = append(names, node.Node)
+	}
+	for _, holder := range r.Holders {
+		if !slices.Contains(names, holder.Node) {
+			names = append(names, holder.Node)
+		}
+	}
+	index = map[string]int{}
+	for i, name := range names {
+		index[name] = i
+	}
+	return index, names
+}
+
+// shardBytes cuts the largest layer into about shardsPerLayer, in a power of two within bounds.
+func (r *restoration) shardBytes() int64 {
+	shard := int64(leastShardBytes)
+	for shard < mostShardBytes && shard*shardsPerLayer < slices.Max(r.Layers) {
+		shard *= 2
+	}
+	return shard
+}
+
+// rates takes each link as measured, and each node's uplink and downlink as its best link.
+func (r *restoration) rates(fetch *replicate.Fetch, names []string) {
+	measured := map[events.Pair]float64{}
+	for _, link := range r.Links {
+		if link.BandwidthBytesPerSecond > 0 {
+			measured[events.Pair{A: link.From, B: link.To}] = link.BandwidthBytesPerSecond
+		}
+	}
+	fetch.EgressBytesPerSecond = make([]float64, len(names))
+	fetch.IngressBytesPerSecond = make([]float64, len(names))
+	for from, sender := range names {
+		fetch.LinkBytesPerSecond = append(fetch.LinkBytesPerSecond, make([]float64, len(names)))
+		for to, receiver := range names {
+			if from == to {
+				continue
+			}
+			rate, known := measured[events.Pair{A: sender, B: receiver}]
+			if !known {
+				rate = assumedBytesPerSecond
+			}
+			if slices.Contains(r.Unreachable, events.PairOf(sender, receiver)) {
+				rate *= relayedShare
+			}
+			fetch.LinkBytesPerSecond[from][to] = rate
+			fetch.EgressBytesPerSecond[from] = max(fetch.EgressBytesPerSecond[from], rate)
+			fetch.IngressBytesPerSecond[to] = max(fetch.IngressBytesPerSecond[to], rate)
+		}
+	}
+}
+
+func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched, names []string) {
+	r.plan.Migration.ShardBytes = fetch.ShardBytes
+	for i, need := range fetch.Needs {
+		transfer := events.Transfer{Layer: need.Layer, To: names[need.Node], Bytes: r.Layers[need.Layer]}
+		for _, source := range fetched.Sources[i] {
+			transfer.Sources = append(transfer.Sources, events.Source{
+				Node: names[source.Node], Shards: events.Layers{First: int(source.First), End: int(source.End)},
+			})
+		}
+		r.plan.Migration.Transfers = append(r.plan.Migration.Transfers, transfer)
+	}
+	r.plan.Predicted.TransitionSeconds = fetched.Seconds
+}

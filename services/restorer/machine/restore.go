@@ -1,0 +1,155 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/layers"
+	"github.com/reknit/reknit/services/restorer/migrate"
+)
+
+// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, what comes from whom so that
+// all have it soonest, and in which rounds gradients are reduced. It is a pure function of the request.
+func Restore(request events.RestorationRequest) (events.Restoration, error) {
+	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
+	r.plan.Pipelines = clonePipelines(r.plan.Pipelines)
+	if err := r.assign(); err != nil {
+		return events.Restoration{}, err
+	}
+	if err := r.move(); err != nil {
+		return events.Restoration{}, err
+	}
+	if err := r.schedule(); err != nil {
+		return events.Restoration{}, err
+	}
+	result := events.Restoration{Negotiation: request.Negotiation, Plan: r.plan}
+	for _, transfer := range r.plan.Migration.Transfers {
+		result.BytesMoved += transfer.Bytes
+	}
+	for _, node := range r.plan.Nodes {
+		held, _ := r.plan.Holds(node.Node)
+		for layer := held.First; layer < held.End; layer++ {
+			result.NaiveBytes += r.Layers[layer]
+		}
+	}
+	return result, nil
+}
+
+type restoration struct {
+	events.RestorationRequest
+	plan events.Plan
+}
+
+func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
+	clone := slices.Clone(pipelines)
+	for i := range clone {
+		clone[i].Stages = slices.Clone(clone[i].Stages)
+	}
+	return clone
+}
+
+// held returns the layers a node can give, as the holders in the request say.
+func (r *restoration) held(node string) []layers.Range {
+	var held []layers.Range
+	for _, holder := range r.Holders {
+		if holder.Node == node {
+			for _, span := range holder.Layers {
+				held = append(held, layers.Range(span))
+			}
+		}
+	}
+	return held
+}
+
+func (r *restoration) holds(node string, layer int) bool {
+	return slices.ContainsFunc(r.held(node), func(span layers.Range) bool { return span.First <= layer && layer < span.End })
+}
+
+// assign gives the places to the nodes anew, within the planner's classes of nodes that may trade places. Where
+// micro-batches are rerouted the places stay: nobody moves, and lost nodes keep theirs.
+func (r *restoration) assign() error {
+	if len(r.plan.Reroutes) == 0 {
+		if err := r.match(); err != nil {
+			return err
+		}
+	}
+	r.plan.Migration.Moves = nil
+	for p, pipeline := range r.plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			before, had := events.Layers{}, false
+			if r.Current != nil {
+				before, had = r.Current.Holds(stage.Node)
+			}
+			if _, lives := r.plan.Member(stage.Node); lives && (!had || before != stage.Layers) {
+				r.plan.Migration.Moves = append(r.plan.Migration.Moves, events.Move{Node: stage.Node, Becomes: events.Place{Pipeline: p, Stage: s}})
+			}
+		}
+	}
+	return nil
+}
+
+// match solves the migration and writes the nodes into the plan's places.
+func (r *restoration) match() error {
+	problem := migrate.Problem{LayerBytes: r.Layers}
+	class := r.classes()
+	for _, node := range r.plan.Nodes {
+		problem.Survivors = append(problem.Survivors, migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
+	}
+	var places []*events.Stage
+	for p := range r.plan.Pipelines {
+		for s := range r.plan.Pipelines[p].Stages {
+			stage := &r.plan.Pipelines[p].Stages[s]
+			places = append(places, stage)
+			problem.Places = append(problem.Places, migrate.Place{Needs: []layers.Range{layers.Range(stage.Layers)}, Group: class[stage.Node]})
+		}
+	}
+	migration, err := migrate.LeastTotal(problem)
+	if err != nil {
+		return fmt.Errorf("who becomes whom: %w", err)
+	}
+	settle(r.plan.Nodes, problem.Survivors, places, migration.PlaceOf)
+	return nil
+}
+
+// classes numbers the planner's classes; a node in none of them keeps the place it was given.
+func (r *restoration) classes() map[string]int {
+	class := map[string]int{}
+	for i, nodes := range r.Proposal.Classes {
+		for _, node := range nodes {
+			class[node] = i
+		}
+	}
+	for i, node := range r.plan.Nodes {
+		if _, known := class[node.Node]; !known {
+			class[node.Node] = len(r.Proposal.Classes) + i
+		}
+	}
+	return class
+}
+
+// settle writes the nodes into their places. Survivors that hold the same may share out their places as they like: each
+// takes the one the planner proposed for it where that is among them, so that fewer connections change.
+func settle(nodes []events.Member, survivors []migrate.Survivor, places []*events.Stage, placeOf []int) {
+	proposed := map[string]int{}
+	for i, place := range places {
+		proposed[place.Node] = i
+	}
+	for i, node := range nodes {
+		want, has := proposed[node.Node]
+		if !has || placeOf[i] == want {
+			continue
+		}
+		for j := range nodes {
+			if placeOf[j] == want && survivors[i].Group == survivors[j].Group && slices.Equal(survivors[i].Holds, survivors[j].Holds) {
+				placeOf[i], placeOf[j] = placeOf[j], placeOf[i]
+				break
+			}
+		}
+	}
+	for i, place := range placeOf {
+		if place != migrate.Idle {
+			places[place].Node = nodes[i].Node
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+func stage(node string, first, end int) events.Stage {
+	return events.Stage{Node: node, Layers: events.Layers{First: first, End: end}}
+}
+
+func members(names ...string) []events.Member {
+	var list []events.Member
+	for _, name := range names {
+		list = append(list, events.Member{Node: name, Incarnation: "a", Address: name + ":1"})
+	}
+	return list
+}
+
+func held(node string, first, end int) events.Holder {
+	return events.Holder{Node: node, Layers: []events.Layers{{First: first, End: end}}}
+}
+
+// n2 of 2 x 3 is lost. n1 and n3 keep a part of what they held, and only the missing layer moves.
+func lossOfOne() events.RestorationRequest {
+	names := []string{"n1", "n3", "n4", "n5", "n6"}
+	plan := events.Plan{
+		Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...), Data: events.Data{GlobalBatch: 8, MicroBatch: 1},
+		Pipelines: []events.Pipeline{
+			{MicroBatches: 3, Stages: []events.Stage{stage("n3", 0, 3), stage("n1", 3, 6)}},
+			{MicroBatches: 5, Stages: []events.Stage{stage("n4", 0, 2), stage("n5", 2, 4), stage("n6", 4, 6)}},
+		},
+	}
+	return events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}},
+		Holders: []events.Holder{held("n1", 0, 2), held("n3", 4, 6), held("n4", 0, 2), held("n5", 2, 4), held("n6", 4, 6)},
+		Layers:  []int64{9000, 9000, 9000, 9000, 9000, 9000},
+	}
+}
+
+func TestSurvivorsTakeThePlacesNearestToWhatTheyHold(t *testing.T) {
+	restoration, err := Restore(lossOfOne())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := restoration.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if held, _ := restoration.Plan.Holds("n1"); held.First != 0 {
+		t.Fatalf("n1 held layers 0 and 1 and became %v", held)
+	}
+	if restoration.BytesMoved != 2*9000 || restoration.NaiveBytes != 12*9000 {
+		t.Fatalf("moved %d bytes against %d, want 18000 against 108000", restoration.BytesMoved, restoration.NaiveBytes)
+	}
+}
+
+func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
+	request := lossOfOne()
+	plan := &request.Proposal.Plan
+	plan.Nodes = append(plan.Nodes, members("n7")...)
+	plan.Pipelines[0] = events.Pipeline{MicroBatches: 3, Stages: []events.Stage{stage("n1", 0, 2), stage("n7", 2, 4), stage("n3", 4, 6)}}
+	request.Proposal.Classes[0] = append(request.Proposal.Classes[0], "n7")
+	request.Holders = append(request.Holders, held("n2", 2, 4)) // about to leave, and still a source
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]bool{}
+	for _, transfer := range restoration.Plan.Migration.Transfers {
+		if transfer.To != "n7" {
+			t.Fatalf("%s receives layer %d it holds", transfer.To, transfer.Layer)
+		}
+		for _, source := range transfer.Sources {
+			from[source.Node] = true
+		}
+	}
+	if len(from) != 2 || !from["n2"] || !from["n5"] {
+		t.Fatalf("sources: %v", from)
+	}
+}
+
+func TestALayerNobodyHoldsIsRefusedByName(t *testing.T) {
+	request := lossOfOne()
+	request.Holders = slices.DeleteFunc(request.Holders, func(h events.Holder) bool { return h.Node == "n5" })
+	if _, err := Restore(request); err == nil || err.Error() != "layer 2: no node holds it" {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestNodesOutsideAClassKeepThePlacesThePlannerGaveThem(t *testing.T) {
+	request := lossOfOne()
+	request.Proposal.Classes = nil
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, _ := restoration.Plan.Holds("n3"); held.First != 0 {
+		t.Fatalf("n3 was moved to %v", held)
+	}
+}
+
+func TestReroutingMovesNobody(t *testing.T) {
+	request := lossOfOne()
+	plan := &request.Proposal.Plan
+	plan.Pipelines = []events.Pipeline{
+		{MicroBatches: 4, Stages: []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4), stage("n3", 4, 6)}},
+		{MicroBatches: 4, Stages: []events.Stage{stage("n4", 0, 2), stage("n5", 2, 4), stage("n6", 4, 6)}},
+	}
+	plan.Reroutes = []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 4}}
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if restoration.BytesMoved != 0 || restoration.Plan.Pipelines[0].Stages[1].Node != "n2" {
+		t.Fatalf("moved %d bytes", restoration.BytesMoved)
+	}
+}
+
+// Every layer that a node needs and lacks comes whole from nodes that hold it, and every layer is in one group.
+func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
+	for seed := range uint64(300) {
+		request := randomRequest(rand.New(rand.NewPCG(seed, 3)))
+		result, err := Restore(request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if err := result.Validate(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		r := &result
+		checker := &restoration{RestorationRequest: request}
+		for _, node := range r.Plan.Nodes {
+			needed, _ := r.Plan.Holds(node.Node)
+			for layer := needed.First; layer < needed.End; layer++ {
+				comes := slices.ContainsFunc(r.Plan.Migration.Transfers, func(t events.Transfer) bool { return t.To == node.Node && t.Layer == layer })
+				if comes == checker.holds(node.Node, layer) {
+					t.Fatalf("seed %d: %s, layer %d: comes %v, held %v", seed, node.Node, layer, comes, !comes)
+				}
+			}
+		}
+		for _, transfer := range r.Plan.Migration.Transfers {
+			for _, source := range transfer.Sources {
+				if !checker.holds(source.Node, transfer.Layer) {
+					t.Fatalf("seed %d: %s gives layer %d that it does not hold", seed, source.Node, transfer.Layer)
+				}
+			}
+		}
+	}
+}
+
+func randomRequest(random *rand.Rand) events.RestorationRequest {
+	layerCount := 4 + random.IntN(6)
+	request := events.RestorationRequest{Negotiation: "g2"}
+	plan := events.Plan{Cluster: "c", Generation: 2, Parent: "p"}
+	var names []string
+	for p := range 1 + random.IntN(3) {
+		stages := 1 + random.IntN(min(4, layerCount))
+		pipeline := events.Pipeline{MicroBatches: 1 + random.IntN(3)}
+		for s := range stages {
+			name := fmt.Sprintf("p%ds%d", p, s)
+			names = append(names, name)
+			pipeline.Stages = append(pipeline.Stages, stage(name, s*layerCount/stages, (s+1)*layerCount/stages))
+		}
+		plan.Pipelines = append(plan.Pipelines, pipeline)
+		plan.Data.GlobalBatch += pipeline.MicroBatches
+	}
+	plan.Data.MicroBatch = 1
+	plan.Nodes = members(names...)
+	request.Holders = []events.Holder{held("old", 0, layerCount)} // nothing is lost
+	for _, name := range names {
+		if first := random.IntN(layerCount); random.IntN(3) > 0 {
+			request.Holders = append(request.Holders, held(name, first, first+1+random.IntN(layerCount-first)))
+		}
+	}
+	for range layerCount {
+		request.Layers = append(request.Layers, 1+random.Int64N(1<<20))
+	}
+	request.Proposal = events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}}
+	return request
+}
+
+func hear[P events.Payload](t *testing.T, m *Machine, kind events.Kind, payload P) []events.Event {
+	t.Helper()
+	speaker := events.Speaker{Source: "/test", Cluster: "c"}
+	event := speaker.First(time.Unix(1, 0), fmt.Sprint(payload), kind, "s", payload)
+	said, err := m.Handle(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := m.Snapshot()
+	if err == nil {
+		err = m.Restore(snapshot) // a restart after each event changes nothing
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+func startedTransfer(t *testing.T) (*Machine, string) {
+	restoration, err := Restore(lossOfOne())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New("c")
+	hear(t, m, events.Scheduled, &events.Schedule{Negotiation: "g2", Plan: restoration.Plan})
+	return m, restoration.Plan.Migration.Transfers[0].To
+}
+
+func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *testing.T) {
+	m, _ := startedTransfer(t)
+	digest := events.Digest([]byte("layer"))
+	for to, layers := range m.watch.Expected {
+		receipt := &events.Receipt{Negotiation: "g2", Node: to, Seconds: 2}
+		for _, layer := range layers {
+			hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Layer: layer, Digest: digest, Bytes: 9})
+			receipt.Layers = append(receipt.Layers, events.ReceivedLayer{Layer: layer, Digest: digest, Bytes: 9})
+		}
+		said := hear(t, m, events.ShardReceived, receipt)
+		complete := len(said) == 1 && said[0].Kind == events.RestorationDone
+		if complete != (m.watch == nil) {
+			t.Fatalf("said %v while %+v was expected", said, m.watch)
+		}
+	}
+	if m.watch != nil {
+		t.Fatal("all was received, but nothing is complete")
+	}
+}
+
+func TestHoldersThatDisagreeFailTheRestoration(t *testing.T) {
+	m, _ := startedTransfer(t)
+	hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Layer: 2, Digest: events.Digest([]byte("a")), Bytes: 9})
+	said := hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n4", Layer: 2, Digest: events.Digest([]byte("b")), Bytes: 9})
+	if len(said) != 1 || said[0].Kind != events.RestorationFailed {
+		t.Fatalf("said %v", said)
+	}
+}
+
+func TestAReceiptOfOtherBytesThanOfferedFailsTheRestoration(t *testing.T) {
+	m, to := startedTransfer(t)
+	receipt := &events.Receipt{Negotiation: "g2", Node: to}
+	for _, layer := range m.watch.Expected[to] {
+		receipt.Layers = append(receipt.Layers, events.ReceivedLayer{Layer: layer, Digest: events.Digest([]byte("flipped"))})
+	}
+	said := hear(t, m, events.ShardReceived, receipt)
+	if len(said) != 1 || said[0].Kind != events.RestorationFailed {
+		t.Fatalf("said %v", said)
+	}
+}
+
+func TestWhatBelongsToAnotherNegotiationHasNoEffect(t *testing.T) {
+	m, to := startedTransfer(t)
+	if said := hear(t, m, events.ShardReceived, &events.Receipt{Negotiation: "g1", Node: to}); len(said) > 0 {
+		t.Fatalf("said %v", said)
+	}
+	hear(t, m, events.Aborted, &events.Abortion{Negotiation: "g2"})
+	if m.watch != nil {
+		t.Fatal("an aborted transfer is still watched")
+	}
+}
