@@ -1,0 +1,60 @@
+package rounds
+
+import (
+	"errors"
+	"slices"
+)
+
+// Piece is a stretch of time in which an item is reduced.
+type Piece struct {
+	Item       int
+	Start, End int64
+}
+
+// Timeline is when each item is reduced, without rounds: no device has two items at a time. Weights are times.
+type Timeline struct {
+	Pieces   []Piece // of items with weight, ascending by item, then by start
+	Makespan int64
+	AtLeast  int64 // no timeline is shorter; equal to Makespan when the timeline is proved optimal
+}
+
+// ErrNotContiguous says that the items of a device are not neighbours, which WrapAround needs.
+var ErrNotContiguous = errors.New("the items of a device are not neighbours")
+
+// WrapAround puts items of any weights on a timeline that is no longer than the most loaded device needs, which is
+// optimal. Each item begins where the one before it ends, modulo that length; an item that wraps is reduced in two
+// pieces. The items of a device are neighbours and weigh no more than the length, so they never meet. At most one item
+// is split each time the row of items passes the end. Linear in the input.
+func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
+	if err := check(weights, devices); err != nil {
+		return Timeline{}, err
+	}
+	if !contiguous(devices) {
+		return Timeline{}, ErrNotContiguous
+	}
+	length := longest(weights, devices)
+	timeline := Timeline{Makespan: length, AtLeast: length}
+	start := int64(0)
+	for item, weight := range weights {
+		if weight == 0 {
+			continue
+		}
+		end := start + weight
+		if end <= length {
+			timeline.Pieces = append(timeline.Pieces, Piece{item, start, end})
+		} else {
+			timeline.Pieces = append(timeline.Pieces, Piece{item, 0, end - length}, Piece{item, start, length})
+		}
+		start = end % length
+	}
+	return timeline, nil
+}
+
+// longest is the weight of the most loaded device, or of a heavier item that no device has.
+func longest(weights []int64, devices [][]int) int64 {
+	length := heaviestDevice(weights, devices)
+	if len(weights) > 0 {
+		length = max(length, slices.Max(weights))
+	}
+	return length
+}
