@@ -1,0 +1,127 @@
+package invariants
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// faults are planted one at a time in a log that is good otherwise.
+var faults = map[string]struct {
+	invariant Invariant
+	plant     func(*story)
+}{
+	"a message is missing":          {gapless, func(s *story) { s.remove(lastOf(s, events.PlanActivated)) }},
+	"a message is logged too early": {gapless, func(s *story) { s.lines[5].Logged = begin }},
+	"a message is no CloudEvent":    {spoken, func(s *story) { s.lines[0].Event = json.RawMessage(`"hello"`) }},
+	"an unknown word":               {spoken, func(s *story) { s.replace(0, "lease.taken", "lease.sold") }},
+	"a field out of bounds": {spoken, func(s *story) {
+		retell(s, 3, func(join *events.Join) { join.MemoryBytes = 0 })
+	}},
+	"a fact under another's name": {spoken, func(s *story) { s.lines[3].Subject += "x" }},
+	"a valid event is refused": {spoken, func(s *story) {
+		s.say("/monitor", events.EventRefused, "3", &events.Quarantine{Reason: "invalid"}, "")
+	}},
+	"an id stands for two facts": {identified, func(s *story) {
+		s.replace(3, idAt(s, 3), idAt(s, 2))
+	}},
+	"a node speaks for another":   {ownVoice, func(s *story) { s.replace(2, "/node/n2", "/node/n1") }},
+	"a node declares a loss":      {ownVoice, func(s *story) { s.replace(lastOf(s, events.NodeLost), "/monitor", "/node/n1") }},
+	"a node says another's node":  {ownVoice, func(s *story) { s.replace(firstOf(s, events.Promised), "/node/n1", "/node/n2") }},
+	"a generation is skipped":     {chained, func(s *story) { s.replan(2, func(p *events.Plan) { p.Generation = 3 }) }},
+	"a generation is lost":        {chained, func(s *story) { s.remove(planAt(s, 3)) }},
+	"a plan has another parent":   {chained, func(s *story) { s.replan(3, func(p *events.Plan) { p.Parent = events.Digest(nil) }) }},
+	"a plan changes after commit": {chained, func(s *story) { s.replan(4, func(p *events.Plan) { p.LearningRateScale = 2 }) }},
+	"a plan comes twice":          {chained, func(s *story) { s.lines = append(s.lines, s.lines[planAt(s, 4)]) }},
+	"a plan nobody negotiated":    {chained, func(s *story) { s.remove(lastOf(s, events.Committed)) }},
+	"a layer has no holder":       {sound, func(s *story) { s.replan(2, func(p *events.Plan) { p.Pipelines[0].Stages[0].Layers.End = 1 }) }},
+	"a node has two places":       {sound, func(s *story) { s.replan(4, func(p *events.Plan) { p.Pipelines[1].Stages[0].Node = "n1" }) }},
+	"a plan of another cluster":   {sound, func(s *story) { s.replan(4, func(p *events.Plan) { p.Cluster = "other" }) }},
+	"work goes to a node without the layers": {sound, func(s *story) {
+		s.replan(2, func(p *events.Plan) {
+			p.Pipelines = append(p.Pipelines, events.Pipeline{MicroBatches: 0, Stages: []events.Stage{stage("n3", 0, 4)}})
+			p.Pipelines[0].MicroBatches, p.Pipelines[1].MicroBatches = 3, 3
+			p.Reroutes = []events.Reroute{{From: "n3", To: "n1", MicroBatches: 3}}
+		})
+	}},
+	"a stranger is in the plan": {active, func(s *story) { s.remove(1) }},
+	"a lost node is in the plan": {active, func(s *story) {
+		retell(s, firstOf(s, events.NodeLost), func(lost *events.NodeState) { lost.Node, lost.Incarnation = "n2", "n2-1" })
+	}},
+	"a node that left is in the plan": {active, func(s *story) {
+		s.replan(4, func(p *events.Plan) { p.Nodes = append(p.Nodes, members("n2")...) })
+	}},
+	"an incarnation that is gone": {active, func(s *story) {
+		s.insert(firstOf(s, events.NodeLost), func(s *story) { s.rejoin("n2") })
+	}},
+	"a node is overfilled": {fitting, func(s *story) {
+		s.replan(4, func(p *events.Plan) { p.Predicted.PeakBytes["n4"] = 1201 })
+	}},
+	"samples are skipped":        {wholeBatch, func(s *story) { s.replan(3, func(p *events.Plan) { p.Data.ConsumedSamples += 6 }) }},
+	"the batch changes":          {wholeBatch, func(s *story) { s.replan(4, func(p *events.Plan) { p.Data.GlobalBatch, p.Data.MicroBatch = 12, 2 }) }},
+	"a negotiation is forgotten": {ended, func(s *story) { s.remove(firstOf(s, events.Aborted)) }},
+	"a negotiation ends twice":   {ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
+	"a generation is renegotiated": {ended, func(s *story) {
+		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Generation = 3 })
+	}},
+	"a commit without consent": {accepted, func(s *story) { s.remove(lastOf(s, events.Consented)) }},
+	"a commit against a member": {accepted, func(s *story) {
+		retell(s, lastOf(s, events.Consented), func(consent *events.Consent) { consent.Accepted = false })
+	}},
+	"a plan before a promise": {accepted, func(s *story) {
+		retell(s, firstOf(s, events.Promised), func(promise *events.Promise) { promise.StopStep = 10 })
+	}},
+	"a holder never verified":    {verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
+	"a holder verified too late": {verified, func(s *story) { s.swap(lastOf(s, events.ShardReceived), lastOf(s, events.Committed)) }},
+	"a holder has another step": {verified, func(s *story) {
+		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Layers[0].Step = 11 })
+	}},
+	"a node claims what it never had": {verified, func(s *story) {
+		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Layers.First = 1 })
+	}},
+	"a receipt of other bytes": {oneDigest, func(s *story) {
+		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Layers[0].Digest = events.Digest(nil) })
+	}},
+	"a receipt without an offer": {oneDigest, func(s *story) { s.remove(lastOf(s, events.ShardOffered)) }},
+	"replicas disagree": {oneDigest, func(s *story) {
+		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Layers[2].Digest = events.Digest(nil) })
+	}},
+	"a node goes back":           {forward, func(s *story) { s.again(firstOf(s, events.PlanActivated)) }},
+	"a node trains without plan": {forward, func(s *story) { s.swap(firstOf(s, events.PlanActivated), planAt(s, 1)) }},
+	"a node trains without place": {forward, func(s *story) {
+		s.node("n2", events.PlanActivated, "n2", &events.Activation{Node: "n2", Generation: 4, Step: 13}, "")
+	}},
+	"a node trains a step again": {forward, func(s *story) {
+		retell(s, lastOf(s, events.PlanActivated), func(a *events.Activation) { a.Step = 12 })
+	}},
+	"a join is forgotten":  {answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.join("n9") }) }},
+	"a leave is forgotten": {answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.wish("n1") }) }},
+	"a link is forgotten": {answered, func(s *story) {
+		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Changes = opening.Changes[:1] })
+	}},
+}
+
+func TestEachPlantedFaultIsCaughtByItsInvariant(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			s := goodStory(t)
+			fault.plant(s)
+			if len(fault.invariant.Check(s.read())) == 0 {
+				t.Errorf("%q was not broken; all that was: %v", fault.invariant.Says, s.read().Check())
+			}
+		})
+	}
+}
+
+func TestEveryInvariantHasAPlantedFault(t *testing.T) {
+	planted := map[string]bool{}
+	for _, fault := range faults {
+		planted[fault.invariant.Says] = true
+	}
+	for _, invariant := range All {
+		if !planted[invariant.Says] {
+			t.Errorf("no fault shows that %q can fail", invariant.Says)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// Package invariants judges the recorded log of a cluster: what must never happen, as pure predicates over what was
+// said.
+package invariants
+
+import "fmt"
+
+// Violation is a place in the log where an invariant does not hold.
+type Violation struct {
+	Invariant string
+	Stream    string
+	Sequence  uint64
+	What      string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s %d: %s: %s", v.Stream, v.Sequence, v.Invariant, v.What)
+}
+
+// Invariant is a predicate over a log. Check returns where it does not hold, in the log's order.
+type Invariant struct {
+	Says  string
+	Check func(*Log) []Violation
+}
+
+// All lists the invariants that a log can show.
+var All = []Invariant{
+	gapless, spoken, identified, ownVoice,
+	chained, sound, active, fitting, wholeBatch,
+	ended, accepted, verified, oneDigest,
+	forward, answered,
+}
+
+// Check judges the log by every invariant.
+func (l *Log) Check() []Violation {
+	var violations []Violation
+	for _, invariant := range All {
+		for _, violation := range invariant.Check(l) {
+			violation.Invariant = invariant.Says
+			violations = append(violations, violation)
+		}
+	}
+	return violations
+}
+
+// violation tells what is wrong at an entry.
+func (e *Entry) violation(format string, args ...any) Violation {
+	return Violation{Stream: e.Stream, Sequence: e.Sequence, What: fmt.Sprintf(format, args...)}
+}

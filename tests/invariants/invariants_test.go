@@ -1,0 +1,102 @@
+package invariants
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// goodStory tells of three nodes: n3 is lost, n4 joins and receives its layers, n1 and n4 cut their link, n2 leaves.
+func goodStory(t *testing.T) *story {
+	s := &story{t: t}
+	all, front, back := events.Layers{First: 0, End: 4}, events.Layers{First: 0, End: 2}, events.Layers{First: 2, End: 4}
+	s.say("/negotiator", events.LeaseTaken, "negotiator", &events.Lease{Service: "negotiator", Instance: "a"}, "")
+	for _, node := range []string{"n1", "n2"} {
+		s.join(node)
+	}
+	cause := s.join("n3")
+	cause = s.open("g1", 1, cause, events.Change{Kind: events.ChangeJoin, Node: "n3"}, "n1", "n2", "n3")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.consent("g1", node, cause, all, 0)
+	}
+	s.commit("g1", s.plan(1, 0, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n3", 0, 4)}), cause)
+
+	lost := s.say("/monitor", events.NodeLost, "n3", &events.NodeState{Node: "n3", Incarnation: "n3-1", Reason: "silent"}, "")
+	cause = s.open("g2", 2, lost, events.Change{Kind: events.ChangeFailure, Node: "n3"}, "n1", "n2")
+	s.consent("g2", "n1", cause, front, 5, 4)
+	cause = s.consent("g2", "n2", cause, back, 4, 3)
+	s.commit("g2", s.plan(2, 4, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}), cause)
+
+	join := s.join("n4")
+	cause = s.open("g3", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
+	s.say("/negotiator", events.Aborted, "g3", &events.Abortion{Negotiation: "g3", Generation: 3, Reason: "n2 was slow"}, cause)
+	cause = s.open("g3b", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
+	s.consent("g3b", "n4", cause, all)
+	s.consent("g3b", "n1", cause, front, 9)
+	cause = s.consent("g3b", "n2", cause, back, 9)
+	s.node("n1", events.Promised, "n1", &events.Promise{Negotiation: "g3b", Node: "n1", StopStep: 9}, cause)
+	for layer, from := range []string{"n1", "n1", "n2", "n2"} {
+		cause = s.move("g3b", layer, 9, from, "n4")
+	}
+	s.commit("g3b", s.plan(3, 9, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n4", 0, 4)}), cause)
+
+	request := s.say("/user", events.DisconnectRequested, "n1", &events.LinkRequest{From: "n1", To: "n4"}, "")
+	leave := s.node("n2", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}, "")
+	cause = s.open("g4", 4, request, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4"}, "n1", "n2", "n4")
+	s.say("/negotiator", events.Aborted, "g4", &events.Abortion{Negotiation: "g4", Generation: 4, Superseded: true}, leave)
+	cause = s.open("g4b", 4, leave, events.Change{Kind: events.ChangeLeave, Node: "n2"}, "n1", "n2", "n4")
+	s.consent("g4b", "n1", cause, front, 12)
+	s.consent("g4b", "n2", cause, back, 12)
+	s.consent("g4b", "n4", cause, all, 12)
+	s.move("g4b", 2, 12, "n2", "n1")
+	cause = s.move("g4b", 3, 12, "n4", "n1")
+	retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) {
+		opening.Changes = append(opening.Changes, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4", Cause: request})
+	})
+	s.commit("g4b", s.plan(4, 12, []events.Stage{stage("n1", 0, 4)}, []events.Stage{stage("n4", 0, 4)}), cause)
+	s.digested("n1", 20, 0, 4)
+	s.digested("n4", 20, 0, 4)
+	return s
+}
+
+func TestAGoodLogPasses(t *testing.T) {
+	for _, violation := range goodStory(t).read().Check() {
+		t.Error(violation)
+	}
+}
+
+func TestTheEndOfTheLogMayCutAnAnswerOff(t *testing.T) {
+	s := goodStory(t)
+	s.join("n9")
+	for _, violation := range s.read().Check() {
+		t.Error("not heard yet:", violation)
+	}
+	s.open("g5", 5, idAt(s, len(s.lines)-1), events.Change{Kind: events.ChangeJoin, Node: "n9"}, "n1", "n4", "n9")
+	for _, violation := range s.read().Check() {
+		t.Error("under way:", violation)
+	}
+}
+
+func TestWhatIsQuarantinedHasNoOtherEffect(t *testing.T) {
+	s := goodStory(t)
+	s.wish("n1")
+	bad := s.lines[len(s.lines)-1].Sequence
+	s.replace(len(s.lines)-1, "/node/n1", "/node/n9")
+	s.say("/negotiator", events.EventRefused, "0", &events.Quarantine{Reason: "wrong-source"}, "")
+	s.replace(len(s.lines)-1, `"subject":"0"`, `"subject":"`+itoa(bad)+`"`)
+	s.lines[len(s.lines)-1].Subject = events.EventSubject(cluster, events.EventRefused, itoa(bad))
+	for _, violation := range s.read().Check() {
+		t.Error(violation)
+	}
+}
+
+func TestALineThatIsNoMessageIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"{}\n": "line 1: stream: expected REKNIT_EVENTS", "\n": "line 1", "{\"stream\":\"REKNIT_EVENTS\"}\nx": "line 2",
+	} {
+		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, expected %q", text, err, want)
+		}
+	}
+}
