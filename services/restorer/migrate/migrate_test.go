@@ -180,7 +180,9 @@ func TestAJoinerTakesThePlaceThatWasLost(t *testing.T) {
 	problem := migrate.Problem{
 		LayerBytes: []int64{7, 7, 7, 7},
 		Survivors:  []migrate.Survivor{{Holds: ranges(0, 2)}, {Holds: ranges(2, 4)}, {}, {Holds: ranges(0, 2)}},
-		Places:     []migrate.Place{{Needs: ranges(0, 2)}, {Needs: ranges(2, 4)}, {Needs: ranges(0, 2)}, {Needs: ranges(2, 4)}},
+		Places: []migrate.Place{
+			{Needs: ranges(0, 2)}, {Needs: ranges(2, 4)}, {Needs: ranges(0, 2)}, {Needs: ranges(2, 4)},
+		},
 	}
 	m, err := migrate.LeastTotal(problem)
 	if err != nil {

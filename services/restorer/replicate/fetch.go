@@ -34,8 +34,8 @@ type Fetched struct {
 }
 
 // PlanFetch divides every need among the holders so that all are served as soon as possible. No division into whole
-// shards is faster, and with shards of one byte none at all (it is the linear program of flows out of, into and between
-// nodes). Where the slowest part leaves the choice, the rest is spread evenly over its holders too, so that nobody sends
+// shards is faster when the short last shard of a layer counts as a whole one; with shards of one byte it is within a byte
+// of the linear program of flows out of, into and between nodes. Where the slowest part leaves the choice, the rest is spread evenly over its holders too, so that nobody sends
 // faster than necessary while others train. Receivers do not relay.
 //
 // It finds the time by a discrete Newton iteration on least cuts: each maximum flow that falls short names the nodes
