@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,7 +41,7 @@ func (k Kind) Row() (row Row, ok bool) {
 	return Row{}, false
 }
 
-// Subject returns the NATS subject of an event.
+// SubjectName returns the NATS subject of an event.
 func (e Event) SubjectName() string {
 	if row, _ := e.Kind.Row(); row.Plan {
 		return PlanSubject(e.Cluster, e.Subject)
@@ -68,28 +69,21 @@ func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluste
 // be used.
 func RelaySubject(cluster, node string) string { return "reknit.relay." + cluster + "." + node }
 
-// Authorised reports whether source may say an event of this kind about subject: services as the catalogue says,
-// a node only with its own name.
+// Authorised reports whether source may say an event of this kind: "/" and a service that the catalogue names, or
+// "/node/" and a node's id. That the node speaks of itself is for the reader of the payload to check.
 func (r Row) Authorised(source string) bool {
-	speaker := strings.TrimPrefix(source, "/")
-	if node, isNode := strings.CutPrefix(speaker, "node/"); isNode {
-		speaker = "node"
-		if !Token(node) {
-			return false
-		}
+	speaker, isRooted := strings.CutPrefix(source, "/")
+	name, node, hasID := strings.Cut(speaker, "/")
+	if !isRooted || hasID != (name == "node") || hasID && !Token(node) {
+		return false
 	}
-	for _, name := range r.SaidBy {
-		if name == speaker {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.SaidBy, name)
 }
 
 // NodeSource returns the source of what a node says.
 func NodeSource(node string) string { return "/node/" + node }
 
-// Anyone may ask for a change of links; everything else has an owner.
+// A user may ask for a change of links, and for a node to leave; everything else has an owner.
 const anyone = "user"
 
 const (

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -51,6 +52,7 @@ func (s Speaker) First(at time.Time, reason string, kind Kind, subject string, p
 }
 
 func (s Speaker) state(kind Kind, subject, reason string, payload Payload) Event {
+	fill(reflect.ValueOf(payload))
 	data, err := json.Marshal(payload)
 	if err != nil {
 		panic(fmt.Sprintf("events: a %s payload must be plain data: %v", kind, err))
@@ -81,11 +83,20 @@ func Open[T any, P interface {
 	Payload
 }](event Event) (T, error) {
 	var payload T
-	if err := json.Unmarshal(event.Data, &payload); err != nil {
-		return payload, fmt.Errorf("%s: %w", event.Kind, err)
-	}
-	if err := P(&payload).Validate(); err != nil {
+	if err := Decode(event.Data, P(&payload)); err != nil {
 		return payload, fmt.Errorf("%s: %w", event.Kind, err)
 	}
 	return payload, nil
+}
+
+// Decode reads a payload and validates it. A required field that is absent is an error, not a zero: a promise without
+// its step is no promise to stop at step 0. Fields this version does not know are ignored.
+func Decode(data []byte, payload Payload) error {
+	if err := json.Unmarshal(data, payload); err != nil {
+		return err
+	}
+	if err := missing(reflect.TypeOf(payload).Elem(), data, ""); err != nil {
+		return err
+	}
+	return payload.Validate()
 }

@@ -168,6 +168,7 @@ func (p *Plan) Validate() error {
 	members := map[string]bool{}
 	for _, member := range p.Nodes {
 		c.token("nodes", member.Node)
+		c.that(!members[member.Node], "nodes", "each node once", member.Node)
 		members[member.Node] = true
 	}
 	c.nested("pipelines", p.validatePipelines(members))
@@ -197,7 +198,7 @@ func (p *Plan) validatePipelines(members map[string]bool) error {
 			placed[stage.Node] = true
 			next = stage.Layers.End
 		}
-		if next != layers || pipeline.MicroBatches < 1 {
+		if next != layers || layers < 1 || pipeline.MicroBatches < 1 {
 			return fmt.Errorf("[%d]: expected all %d layers and a micro-batch, got %d layers and %d micro-batches",
 				i, layers, next, pipeline.MicroBatches)
 		}

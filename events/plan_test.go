@@ -44,6 +44,10 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"a generation", "generation", func(p *Plan) { p.Generation = 0 }},
 		{"a parent after generation 1", "parent", func(p *Plan) { p.Parent = "" }},
 		{"a pipeline", "pipelines", func(p *Plan) { p.Pipelines = nil }},
+		{"stages", "pipelines: [0]", func(p *Plan) {
+			p.Pipelines, p.Sync.Rounds = []Pipeline{{MicroBatches: 16}}, nil
+		}},
+		{"each node once", "nodes", func(p *Plan) { p.Nodes = append(p.Nodes, p.Nodes[0]) }},
 		{"every layer in every pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].Stages[1].Layers.End = 5 }},
 		{"no gap between stages", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 3 }},
 		{"no layer twice in a pipeline", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 1 }},

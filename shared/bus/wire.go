@@ -138,11 +138,7 @@ func check(event events.Event, cluster, subject string) error {
 	if err := checkSpeaker(event); err != nil {
 		return err
 	}
-	payload := row.New()
-	if err := json.Unmarshal(event.Data, payload); err != nil {
-		return refuse(Invalid, "data: %v", err)
-	}
-	if err := payload.Validate(); err != nil {
+	if err := events.Decode(event.Data, row.New()); err != nil {
 		return refuse(Invalid, "data: %v", err)
 	}
 	return nil

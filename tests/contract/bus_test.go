@@ -110,12 +110,8 @@ func TestTheBusRefusesEveryMutationOfAnExampleByName(t *testing.T) {
 		}
 	}
 	eachPlace(t, func(t *testing.T, example example, whole any, at place) {
-		if !example.row.Plan && at.path[0] == "data" && len(at.path) > 1 && at.field() != "node" {
-			wrong := changed(whole, at.path, func(object map[string]any, field string) { object[field] = wrongValue(at.schema) })
-			faults = append(faults, fault{
-				what: example.name + ": wrong type at " + strings.Join(at.path, "/"), subject: example.event(t).SubjectName(),
-				text: []byte(asText(t, wrong)), reason: bus.Invalid, names: at.field(),
-			})
+		if !example.row.Plan && at.path[0] == "data" && len(at.path) > 1 {
+			faults = append(faults, fieldFaults(t, example, whole, at)...)
 		}
 	})
 	if len(faults) < 500 {
@@ -150,6 +146,18 @@ func mustRefuse(t *testing.T, faults []fault) {
 			t.Errorf("%s: refused as %s: %s, expected %s that names %q", fault.what, refusal.Reason, refusal.Detail, fault.reason, fault.names)
 		}
 	}
+}
+
+// fieldFaults are a payload without a field that is required, and with a value of wrong type there.
+func fieldFaults(t *testing.T, example example, whole any, at place) []fault {
+	subject, path := example.event(t).SubjectName(), strings.Join(at.path, "/")
+	var faults []fault
+	if at.required {
+		without := changed(whole, at.path, func(object map[string]any, field string) { delete(object, field) })
+		faults = append(faults, fault{example.name + ": without " + path, subject, []byte(asText(t, without)), bus.Invalid, at.field()})
+	}
+	wrong := changed(whole, at.path, func(object map[string]any, field string) { object[field] = wrongValue(at.schema) })
+	return append(faults, fault{example.name + ": wrong type at " + path, subject, []byte(asText(t, wrong)), bus.Invalid, at.field()})
 }
 
 // envelopeFaults are the wrong envelopes of an example. Whatever is wrong, the refusal names the attribute.

@@ -17,7 +17,7 @@ type Schema struct {
 	Title                string             `json:"title,omitempty"`
 	Description          string             `json:"description,omitempty"`
 	Ref                  string             `json:"$ref,omitempty"`
-	Type                 any                `json:"type,omitempty"` // a name or a list of names
+	Type                 string             `json:"type,omitempty"`
 	Const                string             `json:"const,omitempty"`
 	Enum                 []string           `json:"enum,omitempty"`
 	Pattern              string             `json:"pattern,omitempty"`
@@ -69,7 +69,7 @@ const (
 func eventSchema(row events.Row, comments comments) *Schema {
 	payload := reflect.TypeOf(row.New()).Elem()
 	generator := generator{comments: comments, defs: map[string]*Schema{}}
-	data := generator.field(payload, false)
+	data := generator.field(payload)
 	return &Schema{
 		Dialect: dialect, Title: string(row.Kind), Description: row.Says, Type: "object",
 		Required: []string{"specversion", "id", "type", "source", "subject", "cluster"},
@@ -113,25 +113,19 @@ type generator struct {
 
 // document returns the schema of a struct that stands alone.
 func (g generator) document(t reflect.Type) *Schema {
-	g.field(t, false)
+	g.field(t)
 	schema := g.defs[t.Name()]
 	delete(g.defs, t.Name())
 	schema.Dialect, schema.Defs = dialect, g.defs
 	return schema
 }
 
-// field returns the schema of a value. A nil slice or map is written as null unless it is omitted when empty.
-func (g generator) field(t reflect.Type, omitted bool) *Schema {
-	nullable := func(name string) any {
-		if omitted {
-			return name
-		}
-		return []string{name, "null"}
-	}
+// field returns the schema of a value as Speaker.Say writes it: an empty list is a list.
+func (g generator) field(t reflect.Type) *Schema {
 	zero := 0
 	switch t.Kind() {
 	case reflect.Pointer:
-		return g.field(t.Elem(), omitted)
+		return g.field(t.Elem())
 	case reflect.Struct:
 		return g.reference(t)
 	case reflect.String:
@@ -145,12 +139,12 @@ func (g generator) field(t reflect.Type, omitted bool) *Schema {
 	case reflect.Uint64:
 		return &Schema{Type: "integer", Minimum: &zero}
 	case reflect.Map:
-		return &Schema{Type: nullable("object"), AdditionalProperties: g.field(t.Elem(), false)}
+		return &Schema{Type: "object", AdditionalProperties: g.field(t.Elem())}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return &Schema{Type: nullable("string"), ContentEncoding: "base64"}
+			return &Schema{Type: "string", ContentEncoding: "base64"}
 		}
-		return &Schema{Type: nullable("array"), Items: g.field(t.Elem(), false)}
+		return &Schema{Type: "array", Items: g.field(t.Elem())}
 	}
 	panic("contract: no schema for " + t.String() + ": payloads are plain data")
 }
@@ -173,7 +167,7 @@ func (g generator) fields(t reflect.Type, into *Schema) {
 			continue
 		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		schema := g.field(field.Type, options == "omitempty")
+		schema := g.field(field.Type)
 		schema.Description = g.comments[t.Name()+"."+field.Name]
 		into.Properties = append(into.Properties, Property{name, schema})
 		if options != "omitempty" {

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
@@ -62,12 +62,9 @@ func TestAnExampleIsValidByItsSchema(t *testing.T) {
 // What a service says with empty lists and zero numbers is still valid: a schema is never stricter than the struct.
 func TestAnEmptyPayloadIsValidByItsSchema(t *testing.T) {
 	for _, row := range events.Catalogue {
-		data, err := json.Marshal(row.New())
-		if err != nil {
-			t.Fatal(err)
-		}
+		said := events.Speaker{}.First(time.Time{}, "", row.Kind, "", row.New())
 		whole := anyJSON(t, read(t, examplePath(row.Kind))).(map[string]any)
-		whole["data"] = anyJSON(t, data)
+		whole["data"] = anyJSON(t, said.Data)
 		if err := schemaOf(t, schemaPath(row.Kind)).Validate(whole); err != nil {
 			t.Errorf("%s: %v", row.Kind, err)
 		}
