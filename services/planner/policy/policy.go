@@ -1,0 +1,188 @@
+// Package policy answers a change: each policy, one file each, proposes plans for a situation, and Choose takes the one
+// that is expected to deliver most until the next failure (Chameleon IV-A).
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/services/planner/search"
+)
+
+// Situation is all a policy may look at. Nodes are in a fixed order.
+type Situation struct {
+	Nodes                  []string
+	MemoryBytes            []int64          // per node: what it may fill
+	Layers                 []estimate.Layer // per micro-batch
+	StateBytes             []int64          // per layer: what moves with it
+	GradientBytes          []int64          // per layer: what is all-reduced
+	MicroBatches           int              // of a step
+	GlobalBatch            int              // samples of a step
+	DataParallel           search.Limits
+	PipelineLength         search.Limits
+	MinReplicas            int // a plan with fewer holders of some layer is taken only where there is no other
+	Current                []Pipeline
+	Network                Network
+	SecondsBetweenFailures float64
+	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
+}
+
+// Network is what a plan may expect of the links.
+type Network struct {
+	TransferSeconds float64             // of one micro-batch between two stages over a usual link
+	BytesPerSecond  float64             // of a usual link
+	LatencySeconds  float64             // of a usual link, one way
+	Dear            func(a, b int) bool // pairs of nodes that reach each other only through the hub
+	DearSeconds     float64             // that such a pair adds to a step
+}
+
+// Pipeline is a pipeline with its nodes.
+type Pipeline struct {
+	MicroBatches int
+	Stages       []Stage
+}
+
+// Stage is a node and the layers it trains.
+type Stage struct {
+	Node   string
+	Layers estimate.Range
+}
+
+// Reroute gives micro-batches of a lost node to one that holds the same layers.
+type Reroute struct {
+	From, To     string
+	Stage        int
+	MicroBatches int
+}
+
+// Candidate is a plan with its figures.
+type Candidate struct {
+	Policy            string
+	Pipelines         []Pipeline
+	Reroutes          []Reroute
+	StepSeconds       float64
+	LowerBoundSeconds float64 // no plan of this policy is faster in the model; zero where it has no bound
+	TransitionSeconds float64
+	PeakBytes         map[string]int64
+	Replicas          int        // live holders of the layer that has fewest
+	Classes           [][]string // nodes that may trade places
+	Score             float64    // samples a second expected until the next failure
+	Rejected          string     // why another was taken; empty for the one taken
+}
+
+// Policy proposes plans. It returns none where it has no answer, and an error that says why where that is worth saying.
+type Policy struct {
+	Name    string
+	Propose func(Situation) ([]Candidate, error)
+}
+
+// Policies lists the policies that Choose weighs.
+var Policies = []Policy{
+	{"reroute", reroute},
+	{"repipeline", repipeline},
+}
+
+// Choose weighs the plans of all policies and returns them best first. More replicas than MinReplicas count for nothing,
+// fewer count before all else; then the expected throughput counts, then the shorter transition. It fails with every
+// policy's reason where there is no plan.
+func Choose(s Situation) ([]Candidate, error) {
+	var all []Candidate
+	var reasons []error
+	for _, policy := range Policies {
+		candidates, err := policy.Propose(s)
+		if err != nil {
+			reasons = append(reasons, fmt.Errorf("%s: %w", policy.Name, err))
+		}
+		for _, candidate := range candidates {
+			candidate.Policy = policy.Name
+			candidate.Score = estimate.ExpectedThroughput(s.GlobalBatch, candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
+			all = append(all, candidate)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no plan for %d nodes: %w", len(s.Nodes), joined(reasons))
+	}
+	slices.SortStableFunc(all, func(a, b Candidate) int {
+		return cmp.Or(
+			cmp.Compare(min(b.Replicas, s.MinReplicas), min(a.Replicas, s.MinReplicas)),
+			cmp.Compare(b.Score, a.Score),
+			cmp.Compare(a.TransitionSeconds, b.TransitionSeconds),
+		)
+	})
+	for i := range all[1:] {
+		all[i+1].Rejected = reject(all[0], all[i+1], s.MinReplicas)
+	}
+	return all, nil
+}
+
+func reject(taken, other Candidate, minReplicas int) string {
+	if min(other.Replicas, minReplicas) < min(taken.Replicas, minReplicas) {
+		return fmt.Sprintf("a layer would have %d holder(s), where %d are possible", other.Replicas, min(taken.Replicas, minReplicas))
+	}
+	if other.Score < taken.Score {
+		return fmt.Sprintf("lower expected throughput: %.4g against %.4g samples a second", other.Score, taken.Score)
+	}
+	return "no better, and a longer transition or later in order"
+}
+
+func joined(reasons []error) error {
+	err := fmt.Errorf("no policy applies")
+	for i, reason := range reasons {
+		if i == 0 {
+			err = reason
+		} else {
+			err = fmt.Errorf("%w; %w", err, reason)
+		}
+	}
+	return err
+}
+
+// replicas returns the number of live holders of the layer that has fewest.
+func replicas(layers int, pipelines []Pipeline, lives func(node string) bool) int {
+	fewest := len(pipelines)
+	for layer := range layers {
+		holders := 0
+		for _, pipeline := range pipelines {
+			for _, stage := range pipeline.Stages {
+				if stage.Layers.First <= layer && layer < stage.Layers.End && lives(stage.Node) {
+					holders++
+				}
+			}
+		}
+		fewest = min(fewest, holders)
+	}
+	return fewest
+}
+
+// syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach
+// that bound for contiguous stages).
+func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
+	if len(pipelines) < 2 || s.Network.BytesPerSecond <= 0 {
+		return 0
+	}
+	slowest := 0.0
+	for _, pipeline := range pipelines {
+		for _, stage := range pipeline.Stages {
+			bytes := int64(0)
+			for _, layer := range s.GradientBytes[stage.Layers.First:stage.Layers.End] {
+				bytes += layer
+			}
+			slowest = max(slowest, estimate.RingSeconds(bytes, len(pipelines), s.Network.BytesPerSecond, s.Network.LatencySeconds))
+		}
+	}
+	return slowest
+}
+
+// members strips the nodes off pipelines, as the cost model wants them.
+func members(pipelines []Pipeline) []estimate.Member {
+	list := make([]estimate.Member, len(pipelines))
+	for p, pipeline := range pipelines {
+		list[p].MicroBatches = pipeline.MicroBatches
+		for _, stage := range pipeline.Stages {
+			list[p].Stages = append(list[p].Stages, stage.Layers)
+		}
+	}
+	return list
+}
