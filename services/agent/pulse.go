@@ -14,6 +14,9 @@ import (
 // A usual step is the median of so many.
 const medianSteps = 20
 
+// A heartbeat also goes out when a step is completed, so that whoever watches sees each; but no more often than this.
+const progressEvery = 50 * time.Millisecond
+
 // stepClock knows how long a step usually takes, and so how long a stall was.
 type stepClock struct {
 	durations []float64 // of the last steps, in seconds
@@ -56,6 +59,9 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 	defer s.mutex.Unlock()
 	s.view.done = step
 	s.beat.Step, s.beat.StepSeconds, s.beat.Loss = step, stepSeconds, loss
+	if time.Since(s.pulsed) >= progressEvery {
+		defer func() { go s.sendPulse() }()
+	}
 	stall, usual, first := s.clock.tick(time.Now(), stepSeconds)
 	if !first {
 		return
@@ -92,6 +98,7 @@ func (s *Session) pulse() {
 func (s *Session) sendPulse() {
 	s.mutex.Lock()
 	s.beat.Number++
+	s.pulsed = time.Now()
 	s.beat.Node, s.beat.Incarnation, s.beat.Generation = s.config.Node, s.view.incarnation, s.view.generation()
 	s.beat.Suspicions = s.beat.Suspicions[:0]
 	for _, suspicion := range s.suspicions {
