@@ -74,7 +74,7 @@ type Session struct {
 	view       view
 	clock      stepClock
 	beat       events.Pulse
-	pulsed     time.Time // the last heartbeat was sent
+	pulsed     time.Time                   // the last heartbeat was sent
 	suspicions map[string]events.Suspicion // not yet told
 }
 
