@@ -49,8 +49,9 @@ var sharedPackages = map[string]string{
 	"shared/embedded":  "the command, the agent and the tests start a NATS server in their own process",
 }
 
-// sharedLines bounds shared, tests not counted. Whoever raises it says why in the same commit.
-const sharedLines = 1600
+// sharedLines bounds shared, tests not counted. Whoever raises it says why in the same commit: quarantine, fencing
+// and the high-water mark of the log stand at 1,870.
+const sharedLines = 1900
 
 // thirdParty is what production code may depend on, by the beginning of the import path.
 var thirdParty = map[string]string{
@@ -59,6 +60,9 @@ var thirdParty = map[string]string{
 	"go.opentelemetry.io/":              "traces and metrics",
 	"github.com/caarlos0/env/v11":       "configuration from the environment",
 	"github.com/prometheus/":            "metrics over HTTP",
+	"github.com/schollz/progressbar/v3": "the progress of dev on a terminal",
+	"golang.org/x/sync/":                "groups of fetches that fail together",
+	"golang.org/x/term":                 "whether somebody looks on",
 }
 
 // topLevel is what may stand at the top of the checkout.
