@@ -143,7 +143,7 @@ func TestSharedOverItsBudgetIsCaught(t *testing.T) {
 		house[fmt.Sprintf("shared/bus/x%d.go", i)] = "package bus\n" + strings.Repeat("\n", 330)
 	}
 	faults := faultsOf(t, house)
-	if len(faults) != 1 || !strings.Contains(faults[0], "at most 1600") {
+	if len(faults) != 1 || !strings.Contains(faults[0], fmt.Sprint("at most ", sharedLines)) {
 		t.Errorf("found %q, expected the budget of shared", faults)
 	}
 }
