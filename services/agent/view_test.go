@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+func planFor(generation, resume uint64, node string) *events.Plan {
+	return &events.Plan{
+		Generation: generation, ResumeStep: resume, Nodes: []events.Member{{Node: node, Incarnation: "i"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Layers{First: 0, End: 2}}}}},
+	}
+}
+
+func TestANodeTrainsOnUntilTheStepItPromised(t *testing.T) {
+	v := view{plan: planFor(3, 10, "n1"), done: 20}
+	stop := v.stopStep("n1", 0)
+	if stop <= v.done+1 {
+		t.Fatalf("promised step %d while step %d is under way: the commit would come too late", stop, v.done+1)
+	}
+	v.promise = &stop
+	for ; v.done < stop; v.done++ {
+		if v.mustWait("n1", 0) {
+			t.Fatalf("waits at step %d, before the promised %d", v.done, stop)
+		}
+	}
+	if !v.mustWait("n1", 0) {
+		t.Fatal("passed the step it promised not to pass")
+	}
+}
+
+func TestNobodyPromisesAStepBeyondTheEndOfTraining(t *testing.T) {
+	v := view{plan: planFor(3, 10, "n1"), done: 99}
+	if stop := v.stopStep("n1", 100); stop != 100 {
+		t.Fatalf("promised %d of 100 steps", stop)
+	}
+}
+
+func TestACommittedPlanTakesOverAtItsStepAndNotBefore(t *testing.T) {
+	v := view{plan: planFor(3, 10, "n1"), next: planFor(4, 22, "n1"), done: 21}
+	if v.mayAdopt("n1") || v.mustWait("n1", 0) {
+		t.Fatal("step 22 is still to be trained under the old plan")
+	}
+	v.done = 22
+	if !v.mayAdopt("n1") || !v.mustWait("n1", 0) {
+		t.Fatal("the new plan takes over at step 22")
+	}
+}
+
+func TestAFailurePassesOverAPlanWhoseStepIsNeverReached(t *testing.T) {
+	v := view{plan: planFor(3, 10, "n1"), next: planFor(4, 22, "n1"), done: 21, hold: 5}
+	if v.mayAdopt("n1") {
+		t.Fatal("adopted plan 4 at a step it does not start at")
+	}
+	v.passOver()
+	if v.generation() != 4 || v.next != nil || !v.mustWait("n1", 0) {
+		t.Fatalf("generation %d", v.generation())
+	}
+	v.next = planFor(5, 21, "n1")
+	if !v.mayAdopt("n1") {
+		t.Fatal("plan 5 ends the hold")
+	}
+}
+
+func TestANewcomerHoldsNothingAndAMemberHoldsWhatItTrains(t *testing.T) {
+	newcomer, member := view{}, view{plan: planFor(3, 10, "n1"), done: 15}
+	if newcomer.trained("n1") != nil {
+		t.Fatal("a newcomer claims layers")
+	}
+	if held := member.trained("n1"); len(held) != 1 || !held[0].Current || held[0].Layers.End != 2 {
+		t.Fatalf("got %+v", held)
+	}
+}
+
+func TestAStallIsWhatAStepTookBeyondTheUsual(t *testing.T) {
+	var clock stepClock
+	now := time.Unix(0, 0)
+	for range 5 {
+		now = now.Add(100 * time.Millisecond)
+		clock.tick(now, 0.1)
+	}
+	clock.switched(2)
+	now = now.Add(400 * time.Millisecond)
+	stall, usual, first := clock.tick(now, 0.1)
+	if !first || usual != 0.1 || stall < 0.299 || stall > 0.301 {
+		t.Fatalf("stall %v, usual %v, first %v", stall, usual, first)
+	}
+	if _, _, again := clock.tick(now.Add(time.Second), 0.1); again {
+		t.Fatal("one plan has two first steps")
+	}
+}
