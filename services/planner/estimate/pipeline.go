@@ -46,50 +46,49 @@ func InFlight(stage, stages, microBatches int) int {
 	return min(microBatches, stages-stage)
 }
 
-// Makespan is OneForwardOneBackward's MakespanSeconds without an allocation: scratch needs room for two numbers a
-// stage. For searches that ask a million times.
-func (p Pipeline) Makespan(scratch []float64) float64 {
-	stages := len(p.ForwardSeconds)
-	clock, forward := scratch[:stages], scratch[stages:2*stages]
-	clear(clock)
-	clear(forward)
-	latest := 0.0
-	for _, end := range p.finish(clock, forward) {
-		latest = max(latest, end)
-	}
-	return latest
-}
-
 // finish advances clock (end of each stage's last operation) and forward (end of its last forward) through all rounds.
-func (p Pipeline) finish(clock, forward []float64) []float64 {
-	stages := len(clock)
-	for round := 1 - stages; round < p.MicroBatches; round++ {
-		gradient := 0.0 // when the stage after has done this round's backward
-		for s := stages - 1; s >= 0; s-- {
-			if m := round + stages - 1 - s; m >= 0 && m < p.MicroBatches {
-				clock[s] = max(clock[s], p.arrival(forward, s)) + p.ForwardSeconds[s]
-				forward[s] = clock[s]
-			}
-			if round >= 0 {
-				if s < stages-1 && p.BackwardTransferSeconds != nil {
-					gradient += p.BackwardTransferSeconds[s]
-				}
-				clock[s] = max(clock[s], gradient) + p.BackwardSeconds[s]
-				gradient = clock[s]
-			}
-		}
+func (p *Pipeline) finish(clock, forward []float64) []float64 {
+	for round := 1 - len(clock); round < p.MicroBatches; round++ {
+		p.advance(round, clock, forward)
 	}
 	return clock
 }
 
-// arrival is when the activations of stage s's next forward are there.
-func (p Pipeline) arrival(forward []float64, s int) float64 {
-	switch {
-	case s == 0:
-		return 0
-	case p.ForwardTransferSeconds == nil:
-		return forward[s-1]
-	default:
-		return forward[s-1] + p.ForwardTransferSeconds[s-1]
+// advance does one round. Comparisons instead of max: twice as fast, as nothing here is NaN.
+func (p *Pipeline) advance(round int, clock, forward []float64) {
+	last := len(clock) - 1
+	// Stages from first to end have a forward in this round, all have a backward once the rounds are not negative.
+	first, end := max(0, round+last-p.MicroBatches+1), min(last, round+last)
+	gradient := 0.0 // when the stage after has done this round's backward
+	for s := last; s >= 0; s-- {
+		at := clock[s]
+		if s >= first && s <= end {
+			if s > 0 {
+				at = later(at, forward[s-1]+transfer(p.ForwardTransferSeconds, s-1))
+			}
+			at += p.ForwardSeconds[s]
+			forward[s] = at
+		}
+		if round >= 0 {
+			at = later(at, gradient) + p.BackwardSeconds[s]
+			if s > 0 {
+				gradient = at + transfer(p.BackwardTransferSeconds, s-1)
+			}
+		}
+		clock[s] = at
 	}
+}
+
+func later(a, b float64) float64 {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+func transfer(seconds []float64, edge int) float64 {
+	if seconds == nil {
+		return 0
+	}
+	return seconds[edge]
 }

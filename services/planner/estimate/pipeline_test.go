@@ -108,7 +108,7 @@ func TestThePipelineTakesTheLongestPathThroughItsOperations(t *testing.T) {
 		if !slices.Equal(got.StageFinishSeconds, want) || got.MakespanSeconds != slices.Max(want) {
 			t.Fatalf("seed %d round %d: %+v: got %+v, want stages to finish at %v", seed, round, p, got, want)
 		}
-		if fast := p.Makespan(make([]float64, 2*stages)); fast != got.MakespanSeconds {
+		if fast := p.Makespan(make([]float64, 4*stages)); fast != got.MakespanSeconds {
 			t.Fatalf("seed %d round %d: %+v: Makespan %v, want %v", seed, round, p, fast, got.MakespanSeconds)
 		}
 		for s, peak := range got.PeakInFlight {
@@ -159,9 +159,26 @@ func TestOneMoreMicroBatchIsNeverFaster(t *testing.T) {
 	}
 }
 
+func TestSkippingWhatRepeatsChangesNoTime(t *testing.T) {
+	const seed = 3
+	random := rand.New(rand.NewSource(seed))
+	for round := range 1000 {
+		stages := 1 + random.Intn(6)
+		p := Pipeline{
+			MicroBatches:   1 + random.Intn(200),
+			ForwardSeconds: randomTimes(random, stages, 8), BackwardSeconds: randomTimes(random, stages, 8),
+			ForwardTransferSeconds: randomTimes(random, stages-1, 4), BackwardTransferSeconds: randomTimes(random, stages-1, 4),
+		}
+		got, want := p.Makespan(make([]float64, 4*stages)), OneForwardOneBackward(p).MakespanSeconds
+		if got != want {
+			t.Fatalf("seed %d round %d: %+v: got %v, want %v", seed, round, p, got, want)
+		}
+	}
+}
+
 func BenchmarkMakespanOf8StagesAnd64MicroBatches(b *testing.B) {
 	p := Pipeline{MicroBatches: 64, ForwardSeconds: repeat(1, 8), BackwardSeconds: repeat(2, 8)}
-	scratch := make([]float64, 16)
+	scratch := make([]float64, 32)
 	for b.Loop() {
 		p.Makespan(scratch)
 	}

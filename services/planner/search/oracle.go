@@ -1,0 +1,215 @@
+package search
+
+import "math"
+
+// oracle answers, for pipelines of each length, how many micro-batches fit into a time. It remembers what it has
+// proven about each length and number of micro-batches, and proves no more than is asked.
+type oracle struct {
+	*model
+	microBatches int   // no pipeline is asked for more
+	inMemory     []int // by length: the most micro-batches for which any split fits in memory
+	cells        []map[int]*cell
+	last         [][]int                 // by length: the last split found, often good for a micro-batch more or less
+	proven       [][]fact                // by length
+	known        map[float64]*capacities // by limit
+	shortest     map[int]float64         // by micro-batches: a lower bound on the time of any pipeline
+	roughly      bool                    // look no further than the last split found
+	gaveUp       bool                    // some split search ran into its effort limit
+}
+
+// fact: a pipeline takes longer than above for so many micro-batches or more.
+type fact struct {
+	microBatches int
+	above        float64
+}
+
+// cell is what is known of pipelines of one length with one number of micro-batches.
+type cell struct {
+	above     float64 // no split takes this long or less
+	atMost    float64 // starts takes this long
+	abandoned float64 // a search for this limit gave up
+	starts    []int
+}
+
+func newOracle(m *model, longest, microBatches int) *oracle {
+	o := &oracle{
+		model: m, microBatches: microBatches,
+		inMemory: make([]int, longest+1), cells: make([]map[int]*cell, longest+1), last: make([][]int, longest+1),
+		proven: make([][]fact, longest+1), known: map[float64]*capacities{}, shortest: map[int]float64{},
+	}
+	for length := 1; length <= longest; length++ {
+		o.cells[length] = map[int]*cell{}
+		o.inMemory[length] = o.mostInMemory(length)
+	}
+	return o
+}
+
+// mostInMemory: memory grows with the micro-batches in flight, so not beyond as many as there are stages.
+func (o *oracle) mostInMemory(length int) int {
+	most := largestInt(0, min(length, o.microBatches), func(b int) bool { return o.reach(o.shape(length, b), never) })
+	if most == length {
+		return o.microBatches
+	}
+	return most
+}
+
+// largestInt is the largest value in [low, high] that holds, where low holds and so does everything below one that does.
+func largestInt(low, high int, holds func(int) bool) int {
+	for low < high {
+		middle := (low + high + 1) / 2
+		if holds(middle) {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
+}
+
+func (o *oracle) cell(length, microBatches int) *cell {
+	c := o.cells[length][microBatches]
+	if c == nil {
+		c = &cell{above: -1, atMost: never, abandoned: -1}
+		o.cells[length][microBatches] = c
+	}
+	return c
+}
+
+// within reports whether a pipeline takes so many micro-batches in at most limit seconds.
+func (o *oracle) within(length, microBatches int, limit float64) answer {
+	c := o.cell(length, microBatches)
+	switch {
+	case c.atMost <= limit:
+		return found
+	case c.above >= limit:
+		return impossible
+	case c.abandoned >= limit:
+		return gaveUp
+	}
+	if starts := o.last[length]; starts != nil && o.splitFits(starts, microBatches) {
+		if seconds := o.makespan(starts, microBatches); seconds < c.atMost {
+			c.atMost, c.starts = seconds, starts
+		}
+		switch {
+		case c.atMost <= limit:
+			return found
+		case o.roughly:
+			return gaveUp
+		}
+	}
+	starts, seconds, result := o.split(length, microBatches, limit)
+	switch result {
+	case found:
+		c.atMost, c.starts, o.last[length] = seconds, starts, starts
+	case impossible:
+		c.above = limit
+		o.proven[length] = append(o.proven[length], fact{microBatches, limit})
+	case gaveUp:
+		c.abandoned, o.gaveUp = limit, true
+	}
+	return result
+}
+
+func (o *oracle) splitFits(starts []int, microBatches int) bool {
+	for s := range len(starts) - 1 {
+		if !o.fits(s, len(starts)-1, microBatches, starts[s], starts[s+1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// capacities is, for one time limit, the most micro-batches a pipeline of each length takes within it: exact where
+// settled, and an upper bound elsewhere. Exact capacities are dear, and most lengths never matter.
+type capacities struct {
+	limit   float64
+	most    []int // by length
+	settled []bool
+}
+
+// capacities of all lengths from least on, by the floor of their time only, or as far as they were settled before.
+func (o *oracle) capacities(least int, limit float64) *capacities {
+	if c := o.known[limit]; c != nil {
+		return c
+	}
+	c := &capacities{limit: limit, most: make([]int, len(o.inMemory)), settled: make([]bool, len(o.inMemory))}
+	for length := least; length < len(o.inMemory); length++ {
+		c.most[length] = o.floorCapacity(length, limit)
+	}
+	o.known[limit] = c
+	return c
+}
+
+// settle makes the capacity of one length exact and reports whether it already was right.
+func (o *oracle) settle(c *capacities, length int) bool {
+	if c.settled[length] {
+		return true
+	}
+	c.settled[length] = true
+	bound := c.most[length]
+	c.most[length] = lastBelow(bound, func(b int) bool { return o.within(length, b, c.limit) == found })
+	return c.most[length] == bound
+}
+
+// floorCapacity is the capacity of a length if its time were the floor. The work alone bounds it already.
+func (o *oracle) floorCapacity(length int, limit float64) int {
+	most := o.inMemory[length]
+	if work := o.total[len(o.layers)] / float64(length); limit < work*float64(most) {
+		most = int(limit/work) + 1
+	}
+	return lastBelow(min(most, o.inMemory[length]), func(b int) bool { return o.floor(length, b) <= limit })
+}
+
+// lastBelow is the largest value from 1 to high that holds, given that everything below one that holds does too, or 0.
+// It looks near high first.
+func lastBelow(high int, holds func(int) bool) int {
+	for step := 1; high > 0; step *= 2 {
+		if holds(high) {
+			return high
+		}
+		if low := high - step; low <= 0 || holds(low) {
+			return largestInt(max(0, low), high-1, holds)
+		}
+		high -= step
+	}
+	return 0
+}
+
+// descend finds the smallest value that attempt can reach, or one at most tolerance (a share of it) above, given that
+// none is below low and that a limit large enough succeeds. attempt(limit) returns a value of at most limit, or false
+// where there is none.
+func descend(low, tolerance float64, attempt func(limit float64) (float64, bool)) float64 {
+	best, ok := attempt(low)
+	if ok {
+		return best
+	}
+	for step := max(low, smallest) / 64; !ok; step *= 2 {
+		limit := low + step
+		if best, ok = attempt(limit); !ok {
+			low = limit
+		}
+	}
+	for best-low > tolerance*best {
+		if tolerance == 0 {
+			value, ok := attempt(before(best))
+			if !ok {
+				return best
+			}
+			best = value
+		}
+		middle := low + (best-low)/2
+		if middle <= low || middle >= best {
+			return best
+		}
+		if value, ok := attempt(middle); ok {
+			best = value
+		} else {
+			low = middle
+		}
+	}
+	return best
+}
+
+const smallest = 1e-9 // where times start at zero, the first step of descend
+
+func before(value float64) float64 { return math.Nextafter(value, math.Inf(-1)) }

@@ -1,0 +1,259 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/reknit/reknit/services/planner/estimate"
+)
+
+// Best finds the plan with the smallest step time. Plans of equal step time are told apart by more nodes used, then by
+// more pipelines. The same problem always has the same answer.
+//
+// For a target time, each length has a capacity: the most micro-batches such a pipeline takes within it. The target can
+// be met with D pipelines exactly when D lengths fit the nodes and their capacities sum to the batch, and the search
+// over targets is a bisection that ends when the next smaller one is proven impossible.
+//
+// It returns ErrInfeasible, wrapped with the limit that excluded everything, or an error that names the bad field.
+func Best(problem Problem) (Result, error) {
+	p, err := problem.normalised()
+	if err != nil {
+		return Result{}, err
+	}
+	s := newSearcher(p)
+	degrees := s.degrees(max(p.DataParallel.Least, p.MinReplicas), p.DataParallel.Most)
+	best, ok := s.fastestOf(degrees)
+	if !ok {
+		degrees = s.degrees(p.DataParallel.Least, min(p.DataParallel.Most, p.MinReplicas-1))
+		if best, ok = s.fastestOf(degrees); !ok {
+			return Result{}, s.explain()
+		}
+	}
+	var result Result
+	bound, proven := s.lowerBound(best.seconds, degrees)
+	for _, mix := range s.rivals(best, degrees) {
+		result.Considered = append(result.Considered, s.build(mix))
+	}
+	result.Plan = result.Considered[0]
+	result.LowerBoundSeconds = min(bound, result.StepSeconds)
+	if proven {
+		result.LowerBoundSeconds = result.StepSeconds
+	}
+	return result, nil
+}
+
+type searcher struct {
+	Problem
+	*oracle
+}
+
+func newSearcher(p Problem) *searcher {
+	return &searcher{p, newOracle(newModel(p), p.PipelineLength.Most, p.MicroBatches)}
+}
+
+// lengthMix is a plan but for the details: how many pipelines there are of each length, and what each can take.
+type lengthMix struct {
+	pipelines, nodes int
+	counts           []int // by length
+	*capacities
+	seconds float64 // of the slowest pipeline with all it can take
+}
+
+func better(a, b lengthMix) int {
+	return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.nodes, a.nodes), cmp.Compare(b.pipelines, a.pipelines))
+}
+
+// degree is a number of pipelines and a lower bound on their step time.
+type degree struct {
+	pipelines int
+	floor     float64
+}
+
+// degrees from least to most that memory allows, the most promising first.
+func (s *searcher) degrees(least, most int) []degree {
+	var degrees []degree
+	for pipelines := least; pipelines <= most; pipelines++ {
+		if floor := s.degreeFloor(pipelines); floor < never {
+			degrees = append(degrees, degree{pipelines, floor})
+		}
+	}
+	slices.SortFunc(degrees, func(a, b degree) int {
+		return cmp.Or(cmp.Compare(a.floor, b.floor), cmp.Compare(b.pipelines, a.pipelines))
+	})
+	return degrees
+}
+
+// degreeFloor is a lower bound on the step time of so many pipelines: the work shared by all nodes, and the time of the
+// fullest pipeline, which has at least the mean.
+func (s *searcher) degreeFloor(pipelines int) float64 {
+	nodes := min(s.Nodes, pipelines*s.PipelineLength.Most)
+	work := s.total[len(s.layers)] * float64(s.MicroBatches) / float64(nodes) * (1 - 1e-12)
+	return max(work, s.shortestTime((s.MicroBatches+pipelines-1)/pipelines))
+}
+
+// fastestOf is the fastest mix of all the degrees. One whose floor is no better than what was found is not looked into.
+func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
+	best.seconds = never
+	for _, d := range degrees {
+		if d.floor >= best.seconds {
+			break
+		}
+		if mix, faster := s.fastest(d, best.seconds, 0); faster {
+			best, ok = mix, true
+		}
+	}
+	return best, ok
+}
+
+// rivals are mixes of other degrees to compare the best with, the best of all first: of the next degrees up and down,
+// and of those at which all pipelines could be of one length; of all degrees where these are few. They are
+// not searched to the end, so that a better rival may exist, but none that beats the best.
+func (s *searcher) rivals(best lengthMix, degrees []degree) []lengthMix {
+	s.roughly = true
+	distance := func(d degree) int { return max(d.pipelines-best.pipelines, best.pipelines-d.pipelines) }
+	degrees = slices.DeleteFunc(slices.Clone(degrees), func(d degree) bool {
+		length := s.Nodes / d.pipelines
+		near := distance(d) <= 1 || s.Nodes/length == d.pipelines || len(degrees) <= Weighed
+		return !near || d.pipelines == best.pipelines
+	})
+	slices.SortStableFunc(degrees, func(a, b degree) int { return cmp.Compare(distance(a), distance(b)) })
+	mixes := []lengthMix{best}
+	for _, d := range degrees {
+		d.floor = max(d.floor, best.seconds)
+		if mix, ok := s.fastest(d, never, rivalTolerance); ok {
+			mixes = append(mixes, mix)
+		}
+		if len(mixes) == Weighed {
+			break
+		}
+	}
+	slices.SortStableFunc(mixes, better)
+	return mixes
+}
+
+// rivalTolerance is how far from the best of its degree a rival may be for lack of trying, beside its split.
+const rivalTolerance = 1. / 64
+
+// shortestTime is a lower bound on the time of any pipeline with so many micro-batches.
+func (s *searcher) shortestTime(microBatches int) float64 {
+	if seconds, ok := s.shortest[microBatches]; ok {
+		return seconds
+	}
+	seconds := never
+	for length := s.PipelineLength.Least; length <= s.PipelineLength.Most; length++ {
+		if s.inMemory[length] >= microBatches {
+			seconds = min(seconds, s.floor(length, microBatches))
+		}
+	}
+	s.shortest[microBatches] = seconds
+	return seconds
+}
+
+// fastest is the fastest mix of one degree, or one within tolerance of it, if it is faster than the cutoff.
+func (s *searcher) fastest(d degree, cutoff, tolerance float64) (lengthMix, bool) {
+	var best lengthMix
+	attempt := func(limit float64) (float64, bool) {
+		mix, ok := s.mixWithin(d.pipelines, limit, !s.EveryNode)
+		if ok {
+			best = mix
+		}
+		return mix.seconds, ok
+	}
+	if cutoff < never {
+		if _, ok := attempt(before(cutoff)); !ok {
+			return best, false
+		}
+	} else if s.counts(d.pipelines, s.inMemory, !s.EveryNode) == nil {
+		return best, false
+	}
+	seconds := descend(d.floor, tolerance, attempt)
+	if mix, ok := s.mixWithin(d.pipelines, seconds, false); ok {
+		best = mix
+	}
+	return best, true
+}
+
+// mixWithin is a mix of so many pipelines that takes at most limit seconds. Lengths are chosen by what they take at
+// best, the chosen ones are looked into, and where that was too much they are chosen again.
+func (s *searcher) mixWithin(pipelines int, limit float64, idle bool) (lengthMix, bool) {
+	capacities := s.capacities(s.PipelineLength.Least, limit)
+	for {
+		mix := lengthMix{pipelines: pipelines, capacities: capacities}
+		mix.counts = s.counts(pipelines, capacities.most, idle)
+		if mix.counts == nil {
+			return mix, false
+		}
+		right := true
+		for length, count := range mix.counts {
+			if count == 0 {
+				continue
+			}
+			right = s.settle(capacities, length) && right
+			mix.nodes += count * length
+			mix.seconds = max(mix.seconds, s.cell(length, capacities.most[length]).atMost)
+		}
+		if right {
+			return mix, true
+		}
+	}
+}
+
+// counts of each length in a mix of so many pipelines that takes all micro-batches; nil where there is none. With idle
+// set, a pipeline may leave some of the nodes it is given unused.
+func (s *searcher) counts(pipelines int, most []int, idle bool) []int {
+	least, nodes := s.PipelineLength.Least, s.Nodes
+	slots, held := slices.Clone(most[least:]), make([]int, len(most)-least)
+	for i := range slots {
+		held[i] = least + i
+		if idle && i > 0 && slots[i-1] > slots[i] {
+			slots[i], held[i] = slots[i-1], held[i-1]
+		}
+	}
+	if idle {
+		nodes = min(nodes, pipelines*s.PipelineLength.Most)
+	}
+	chosen := mix(slots, pipelines, nodes-pipelines*least, s.MicroBatches)
+	if chosen == nil {
+		return nil
+	}
+	counts := make([]int, len(most))
+	for i, count := range chosen {
+		counts[held[i]] += count
+	}
+	return counts
+}
+
+// build hands out the micro-batches: what each pipeline can take within the limit, less one each in turn until the sum
+// is right. All pipelines of one length keep the split of the fullest, so that their stages hold the same layers.
+func (s *searcher) build(mix lengthMix) Plan {
+	plan, left := Plan{}, -s.MicroBatches
+	for length, count := range mix.counts {
+		if count == 0 {
+			continue
+		}
+		most := mix.most[length]
+		stages := ranges(s.cell(length, most).starts)
+		for range count {
+			plan.Pipelines = append(plan.Pipelines, Pipeline{MicroBatches: most, Stages: stages})
+		}
+		left += count * most
+	}
+	for j := 0; left > 0; j = (j + 1) % len(plan.Pipelines) {
+		if plan.Pipelines[j].MicroBatches > 1 {
+			plan.Pipelines[j].MicroBatches--
+			left--
+		}
+	}
+	for j, pipeline := range plan.Pipelines {
+		if j > 0 && sameShape(pipeline, plan.Pipelines[j-1]) {
+			continue
+		}
+		stages := estimate.OfLayers(s.Layers, pipeline.Stages, pipeline.MicroBatches, s.Problem.TransferSeconds)
+		plan.StepSeconds = max(plan.StepSeconds, estimate.OneForwardOneBackward(stages).MakespanSeconds)
+	}
+	return plan
+}
+
+func sameShape(a, b Pipeline) bool {
+	return a.MicroBatches == b.MicroBatches && len(a.Stages) == len(b.Stages)
+}
