@@ -1,0 +1,168 @@
+package machine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// handlers says what the machine does about each kind of event. It hears some of its own facts, so that one that was
+// said just before a crash is not said again in other words.
+var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
+	events.JoinRequested:     open((*Machine).join),
+	events.MembershipRefused: open((*Machine).refused),
+	events.NegotiationOpened: open((*Machine).opened),
+	events.Committed:         open((*Machine).committed),
+	events.Consented:         open((*Machine).consented),
+	events.NodeLost:          open((*Machine).nodeLost),
+	events.LinkLost:          open((*Machine).linkLost),
+	events.LinkRestored:      open((*Machine).linkRestored),
+}
+
+func open[T any, P interface {
+	*T
+	events.Payload
+}](handle func(*Machine, events.Event, T) []events.Event) func(*Machine, events.Event) ([]events.Event, error) {
+	return func(m *Machine, event events.Event) ([]events.Event, error) {
+		payload, err := events.Open[T, P](event)
+		if err != nil {
+			return nil, err
+		}
+		return handle(m, event, payload), nil
+	}
+}
+
+// Hears returns the kinds that the machine handles.
+func (m *Machine) Hears() []events.Kind { return slices.Sorted(maps.Keys(handlers)) }
+
+// Handle takes an event of a kind it hears.
+func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
+	handle := handlers[event.Kind]
+	if handle == nil {
+		return nil, nil
+	}
+	return handle(m, event)
+}
+
+// join watches a node from its request on: a joiner can die, too.
+func (m *Machine) join(_ events.Event, join events.Join) []events.Event {
+	known := m.state.Nodes[join.Node]
+	if known != nil && known.Incarnation == join.Incarnation {
+		known.Address = join.Address
+		return nil
+	}
+	if known != nil {
+		m.state.Rate.Failures++ // its process was restarted
+		m.forget(join.Node)
+	}
+	m.state.Nodes[join.Node] = &node{Incarnation: join.Incarnation, Address: join.Address}
+	m.detector.Watch(join.Node, join.Incarnation, 0, detect.Green)
+	return nil
+}
+
+// refused forgets a node that may not join. A member stays one whatever else it asked for.
+func (m *Machine) refused(_ events.Event, refusal events.Refusal) []events.Event {
+	if known := m.state.Nodes[refusal.Node]; known != nil && !known.Active {
+		m.forget(refusal.Node)
+	}
+	return nil
+}
+
+func (m *Machine) opened(_ events.Event, opening events.Opening) []events.Event {
+	m.state.Opening = &opening
+	return nil
+}
+
+// committed makes the members of the negotiation the active nodes, and forgets those that left or were given up.
+func (m *Machine) committed(_ events.Event, commitment events.Commitment) []events.Event {
+	opening := m.state.Opening
+	if opening == nil || opening.Negotiation != commitment.Negotiation {
+		return nil
+	}
+	m.state.Opening = nil
+	left := map[string]bool{}
+	for _, change := range opening.Changes {
+		switch change.Kind {
+		case events.ChangeLeave:
+			left[change.Node] = true
+		case events.ChangeConnect:
+			m.link(events.PairOf(change.Node, change.Peer)).Disconnected = false
+		case events.ChangeDisconnect:
+			m.link(events.PairOf(change.Node, change.Peer)).Disconnected = true
+		}
+	}
+	member := map[string]bool{}
+	for _, named := range opening.Members {
+		known := m.state.Nodes[named.Node]
+		member[named.Node] = known != nil && known.Incarnation == named.Incarnation && !left[named.Node]
+	}
+	for name, known := range m.state.Nodes {
+		if left[name] || known.Active && !member[name] {
+			m.forget(name)
+		}
+		known.Active = member[name]
+	}
+	return nil
+}
+
+// consented takes the measurements a node made of its own links while a negotiation waited for them.
+func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
+	var said []events.Event
+	for _, measured := range consent.Measurements {
+		way := direction{measured.From, measured.To}
+		if measured.From != consent.Node || m.state.Nodes[way.from] == nil || m.state.Nodes[way.to] == nil {
+			continue
+		}
+		m.smooth[way] = measured
+		if m.significant(way, measured) {
+			m.state.said[way] = measured
+			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), &measured))
+		}
+	}
+	return said
+}
+
+func (m *Machine) nodeLost(_ events.Event, lost events.NodeState) []events.Event {
+	if known := m.state.Nodes[lost.Node]; known != nil && known.Incarnation == lost.Incarnation {
+		m.state.Rate.Failures++
+		m.forget(lost.Node)
+	}
+	return nil
+}
+
+func (m *Machine) linkLost(_ events.Event, lost events.LinkState) []events.Event {
+	return m.mark(lost, true)
+}
+
+func (m *Machine) linkRestored(_ events.Event, restored events.LinkState) []events.Event {
+	return m.mark(restored, false)
+}
+
+func (m *Machine) mark(state events.LinkState, lost bool) []events.Event {
+	if m.state.Nodes[state.From] != nil && m.state.Nodes[state.To] != nil {
+		m.link(events.PairOf(state.From, state.To)).Lost = lost
+	}
+	return nil
+}
+
+// forget removes a node and its links. A link that was disconnected on purpose stays so when the node comes back.
+func (m *Machine) forget(name string) {
+	delete(m.state.Nodes, name)
+	m.detector.Forget(name)
+	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
+	maps.DeleteFunc(m.state.links, func(pair events.Pair, known *link) bool { return touches(pair) && !known.Disconnected })
+	maps.DeleteFunc(m.reports, func(pair events.Pair, _ detect.Reports) bool { return touches(pair) })
+	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
+	maps.DeleteFunc(m.state.said, ofNode)
+	maps.DeleteFunc(m.smooth, ofNode)
+	maps.DeleteFunc(m.asked, func(ask Ask, _ float64) bool { return ask.Node == name || ask.Target == name })
+}
+
+func comparePairs(a, b events.Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) }
+
+func compareDirections(a, b direction) int {
+	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+}

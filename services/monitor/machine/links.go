@@ -1,0 +1,162 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// smoothing is the weight of a new measurement: a link is believed to have changed after two or three that agree.
+const smoothing = 0.5
+
+// linkProbed takes how a probe of a link went.
+func (m *Machine) linkProbed(ask Ask, answer *events.ProbeAnswer, at time.Time) []events.Event {
+	now, way := seconds(at), direction{ask.Node, ask.Target}
+	if m.detector.State(way.from) != detect.Green || m.detector.State(way.to) != detect.Green {
+		return nil // a node may be at fault; the link is judged between living ones
+	}
+	pair := way.pair()
+	switch outcome := outcomeOf(answer); {
+	case outcome == detect.Worked:
+		delete(m.reports, pair)
+		said := m.restore(pair, at)
+		if ask.Bytes > 0 {
+			said = append(said, m.measured(way, *answer.Measured, at)...)
+		}
+		return said
+	case !m.lost(pair) && !m.disconnected(pair) && m.reports[pair].Broken(now, reportSeconds, outcome):
+		return m.breakLink(pair, answer, at)
+	}
+	return nil
+}
+
+func outcomeOf(answer *events.ProbeAnswer) detect.Outcome {
+	switch {
+	case answer == nil:
+		return detect.Silent
+	case answer.Measured == nil:
+		return detect.Failed
+	}
+	return detect.Worked
+}
+
+func (m *Machine) breakLink(pair events.Pair, answer *events.ProbeAnswer, at time.Time) []events.Event {
+	reason := "both ends report it"
+	if answer != nil {
+		reason = fmt.Sprintf("reported, and a probe failed: %.256s", answer.Error)
+	}
+	m.link(pair).Lost = true
+	delete(m.reports, pair)
+	return m.sayLink(at, events.LinkLost, pair, reason)
+}
+
+func (m *Machine) restore(pair events.Pair, at time.Time) []events.Event {
+	if !m.lost(pair) {
+		return nil
+	}
+	m.link(pair).Lost = false
+	return m.sayLink(at, events.LinkRestored, pair, "a probe came through")
+}
+
+// sayLink says a fact about a link: the last heartbeats of its ends take the cause's place in its id.
+func (m *Machine) sayLink(at time.Time, kind events.Kind, pair events.Pair, reason string) []events.Event {
+	state := &events.LinkState{From: pair.A, To: pair.B, Reason: reason}
+	return []events.Event{m.speaker.First(at, m.beats(pair), kind, linkID(pair.A, pair.B), state)}
+}
+
+func (m *Machine) beats(pair events.Pair) string {
+	return beat(m.state.Nodes[pair.A]) + " " + beat(m.state.Nodes[pair.B])
+}
+
+// measured takes a measurement, and says it when it is the first or differs from what was said.
+func (m *Machine) measured(way direction, measured events.Measurement, at time.Time) []events.Event {
+	measured.From, measured.To = way.from, way.to
+	if measured.Validate() != nil {
+		return nil
+	}
+	if before, ok := m.smooth[way]; ok {
+		measured.RoundTripSeconds = blend(before.RoundTripSeconds, measured.RoundTripSeconds)
+		measured.BandwidthBytesPerSecond = blend(before.BandwidthBytesPerSecond, measured.BandwidthBytesPerSecond)
+	}
+	m.smooth[way] = measured
+	if !m.significant(way, measured) {
+		return nil
+	}
+	m.state.said[way] = measured
+	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), &measured)}
+}
+
+func blend(before, now float64) float64 { return before + smoothing*(now-before) }
+
+// significant reports whether a measurement is the first of its direction, or far enough from what was said last.
+func (m *Machine) significant(way direction, measured events.Measurement) bool {
+	said, ok := m.state.said[way]
+	if !ok {
+		return true
+	}
+	roundTrip := math.Abs(measured.RoundTripSeconds - said.RoundTripSeconds)
+	bandwidth := math.Abs(measured.BandwidthBytesPerSecond - said.BandwidthBytesPerSecond)
+	return roundTrip > max(m.settings.Significant*said.RoundTripSeconds, m.settings.LeastRoundTripSeconds) ||
+		bandwidth > m.settings.Significant*said.BandwidthBytesPerSecond
+}
+
+// askNextLink wants the next link measured when it is time: the directions between active nodes in turn, and every
+// second time a lost link, which must not wait for its turn among many.
+func (m *Machine) askNextLink(now float64) {
+	if m.settings.LinkSeconds <= 0 || now < m.nextLink {
+		return
+	}
+	m.nextLink = now + m.settings.LinkSeconds
+	way, ok := m.nextLost()
+	if !ok {
+		way, ok = m.nextWay()
+	}
+	if ok && !m.disconnected(way.pair()) {
+		m.ask(now, Ask{Node: way.from, Target: way.to, Address: m.state.Nodes[way.to].Address, Bytes: m.settings.LinkBytes})
+	}
+}
+
+// nextWay returns the next of the n(n-1) directions between the n active nodes that are well.
+func (m *Machine) nextWay() (direction, bool) {
+	var well []string
+	for _, name := range slices.Sorted(maps.Keys(m.state.Nodes)) {
+		if m.state.Nodes[name].Active && m.detector.State(name) == detect.Green {
+			well = append(well, name)
+		}
+	}
+	if len(well) < 2 {
+		return direction{}, false
+	}
+	m.state.Turn = (m.state.Turn + 1) % (len(well) * (len(well) - 1))
+	from, step := m.state.Turn%len(well), 1+m.state.Turn/len(well)
+	return direction{well[from], well[(from+step)%len(well)]}, true
+}
+
+// nextLost returns a lost link every second time, as long as there are any.
+func (m *Machine) nextLost() (direction, bool) {
+	var lost []events.Pair
+	for _, pair := range slices.SortedFunc(maps.Keys(m.state.links), comparePairs) {
+		if m.lost(pair) {
+			lost = append(lost, pair)
+		}
+	}
+	m.lostTurn++
+	if len(lost) == 0 || m.lostTurn%2 == 0 {
+		return direction{}, false
+	}
+	pair := lost[m.lostTurn/2%len(lost)]
+	return direction{pair.A, pair.B}, true
+}
+
+// linkID names a link in a subject. Names too long for a token are shortened to a digest.
+func linkID(from, to string) string {
+	if id := from + "-" + to; events.Token(id) {
+		return id
+	}
+	return "link-" + events.Digest([]byte(from + " " + to))[len("sha256:"):][:32]
+}

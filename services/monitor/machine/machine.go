@@ -1,0 +1,160 @@
+// Package machine is the monitor's deterministic part: it hears who joins and who leaves, takes heartbeats and the
+// answers to probes, and says who is suspected, cleared or lost and how good each link is.
+package machine
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// Settings are the monitor's knobs.
+type Settings struct {
+	Cluster      string
+	Detector     detect.Settings
+	PriorSeconds float64 // node-seconds in which one failure is expected before any was seen
+	LinkSeconds  float64 // between two link probes; zero: none
+	LinkBytes    int     // sent to measure the bandwidth
+	// Significant is the relative change of a round trip or a bandwidth that is worth a fact.
+	Significant float64
+	// LeastRoundTripSeconds is the difference of two round trips below which they are equal.
+	LeastRoundTripSeconds float64
+}
+
+// Defaults are the settings of a monitor that nobody configured.
+func Defaults(cluster string) Settings {
+	return Settings{
+		Cluster: cluster, Detector: detect.Defaults(), PriorSeconds: 24 * 3600,
+		LinkSeconds: 1, LinkBytes: 256 << 10, Significant: 0.25, LeastRoundTripSeconds: 0.5e-3,
+	}
+}
+
+// Machine watches the nodes and links of one cluster.
+type Machine struct {
+	settings Settings
+	speaker  events.Speaker
+	state    state
+
+	// What follows is learned anew after a restart.
+	detector *detect.Detector
+	reports  map[events.Pair]detect.Reports
+	smooth   map[direction]events.Measurement
+	asked    map[Ask]float64 // when; not yet answered
+	asks     []Ask           // not yet fetched
+	ticked   float64         // the last Tick
+	nextLink float64         // when the next link is measured
+	lostTurn int             // of trying lost links; the two take turns
+}
+
+// state is what outlives a restart.
+type state struct {
+	Nodes   map[string]*node      `json:"nodes"`
+	Links   []link                `json:"links"` // in order of their pairs
+	Said    []events.Measurement  `json:"said"`  // in order of their directions
+	Opening *events.Opening       `json:"opening,omitempty"`
+	Rate    detect.Rate           `json:"rate"`
+	Turn    int                   `json:"turn"` // of measuring links
+	links   map[events.Pair]*link // Links
+	said    map[direction]events.Measurement
+}
+
+type node struct {
+	Incarnation string `json:"incarnation"`
+	Address     string `json:"address"`
+	Number      uint64 `json:"number"` // of the last heartbeat
+	Active      bool   `json:"active"` // a member of the committed plan
+	Suspected   bool   `json:"suspected"`
+	asked       float64
+}
+
+// link is one about which there is more to know than how good it is.
+type link struct {
+	events.Pair
+	Lost         bool `json:"lost"`
+	Disconnected bool `json:"disconnected"` // on purpose
+}
+
+// direction is a link in one direction.
+type direction struct{ from, to string }
+
+func (d direction) pair() events.Pair { return events.PairOf(d.from, d.to) }
+
+// New returns a machine that knows nobody.
+func New(settings Settings) *Machine {
+	m := &Machine{settings: settings, speaker: events.Speaker{Source: "/monitor", Cluster: settings.Cluster}}
+	m.reset(state{Rate: detect.Rate{PriorSeconds: settings.PriorSeconds}})
+	return m
+}
+
+func (m *Machine) reset(state state) {
+	m.state = state
+	if m.state.Nodes == nil {
+		m.state.Nodes = map[string]*node{}
+	}
+	m.state.links, m.state.said = map[events.Pair]*link{}, map[direction]events.Measurement{}
+	for _, known := range state.Links {
+		m.state.links[known.Pair] = &known
+	}
+	for _, said := range state.Said {
+		m.state.said[direction{said.From, said.To}] = said
+	}
+	m.detector = detect.New(m.settings.Detector)
+	for name, known := range m.state.Nodes {
+		thought := detect.Green
+		if known.Suspected {
+			thought = detect.Suspected
+		}
+		m.detector.Watch(name, known.Incarnation, known.Number, thought)
+	}
+	m.reports, m.smooth = map[events.Pair]detect.Reports{}, maps.Clone(m.state.said)
+	m.asked, m.asks, m.ticked, m.nextLink = map[Ask]float64{}, nil, 0, 0
+}
+
+// Snapshot returns what outlives a restart.
+func (m *Machine) Snapshot() ([]byte, error) {
+	state := m.state
+	state.Links, state.Said = nil, nil
+	for _, pair := range slices.SortedFunc(maps.Keys(state.links), comparePairs) {
+		state.Links = append(state.Links, *state.links[pair])
+	}
+	for _, way := range slices.SortedFunc(maps.Keys(state.said), compareDirections) {
+		state.Said = append(state.Said, state.said[way])
+	}
+	return json.Marshal(state)
+}
+
+// Restore takes a snapshot. Every node in it has a full timeout of grace from the first Tick on.
+func (m *Machine) Restore(snapshot []byte) error {
+	var state state
+	if err := json.Unmarshal(snapshot, &state); err != nil {
+		return err
+	}
+	state.Rate.PriorSeconds = m.settings.PriorSeconds
+	m.reset(state)
+	return nil
+}
+
+// seconds is a time as ring 0 counts it.
+func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
+
+func (m *Machine) link(pair events.Pair) *link {
+	if m.state.links[pair] == nil {
+		m.state.links[pair] = &link{Pair: pair}
+	}
+	return m.state.links[pair]
+}
+
+// disconnected reports whether a link is not to be used, on purpose.
+func (m *Machine) disconnected(pair events.Pair) bool {
+	known := m.state.links[pair]
+	return known != nil && known.Disconnected
+}
+
+func (m *Machine) lost(pair events.Pair) bool {
+	known := m.state.links[pair]
+	return known != nil && known.Lost
+}

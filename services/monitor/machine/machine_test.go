@@ -1,0 +1,478 @@
+package machine_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine"
+)
+
+const cluster = "test"
+
+// world is a machine and nodes around it that answer its probes. Time is what the world says.
+type world struct {
+	t       *testing.T
+	machine *machine.Machine
+	now     time.Time
+	nodes   map[string]*member
+	said    []events.Event
+	asks    []machine.Ask
+	broken  map[events.Pair]bool // links over which no probe comes
+	band    float64              // bandwidth that probes measure
+	silent  bool                 // nobody hears probes: the hub is away
+}
+
+type member struct {
+	incarnation string
+	number      uint64
+	dead        bool // its process is gone
+	frozen      bool // it sends and answers nothing
+}
+
+func newWorld(t *testing.T, names ...string) *world {
+	w := &world{
+		t: t, machine: machine.New(machine.Defaults(cluster)), now: time.Unix(1000, 0),
+		nodes: map[string]*member{}, broken: map[events.Pair]bool{}, band: 1e8,
+	}
+	for _, name := range names {
+		w.join(name, "a")
+	}
+	w.commit("g1", nil, names...)
+	w.pass(2 * time.Second)
+	w.said = nil
+	return w
+}
+
+var job = events.Job{
+	Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1, MicroBatch: 1,
+}
+
+func (w *world) join(name, incarnation string) {
+	w.nodes[name] = &member{incarnation: incarnation}
+	w.hear("/node/"+name, events.JoinRequested, name, &events.Join{
+		Node: name, Incarnation: incarnation, Address: name + ":1", MemoryBytes: 1, Job: job,
+	})
+}
+
+func (w *world) hear(source string, kind events.Kind, subject string, payload events.Payload) {
+	w.t.Helper()
+	speaker := events.Speaker{Source: source, Cluster: cluster}
+	event := speaker.First(w.now, fmt.Sprint(w.now.UnixNano()), kind, subject, payload)
+	event.Logged = w.now
+	said, err := w.machine.Handle(event)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.note(said)
+}
+
+func (w *world) commit(negotiation string, changes []events.Change, names ...string) {
+	opening := &events.Opening{Negotiation: negotiation, Generation: 1, Changes: append(changes, events.Change{Kind: events.ChangeJoin, Node: "x"})}
+	for _, name := range names {
+		opening.Members = append(opening.Members, events.Member{Node: name, Incarnation: w.nodes[name].incarnation, Address: name + ":1"})
+	}
+	w.hear("/negotiator", events.NegotiationOpened, negotiation, opening)
+	w.hear("/negotiator", events.Committed, negotiation, &events.Commitment{Negotiation: negotiation, Generation: 1, PlanDigest: events.Digest(nil)})
+}
+
+// note keeps what was said, lets the machine hear its own words, and answers its probes.
+func (w *world) note(said []events.Event) {
+	for _, event := range said {
+		row, _ := event.Kind.Row()
+		if payload := row.New(); event.Source != "/monitor" || !events.Token(event.Subject) || payload == nil {
+			w.t.Errorf("said %+v", event)
+		}
+		w.said = append(w.said, event)
+		w.checkLoss(event)
+		if slices.Contains(w.machine.Hears(), event.Kind) {
+			if again, err := w.machine.Handle(event); err != nil || len(again) > 0 {
+				w.t.Errorf("its own %s made it say %v, %v", event.Kind, again, err)
+			}
+		}
+	}
+	for _, ask := range w.machine.Asks() {
+		w.asks = append(w.asks, ask)
+		answer, gone := w.answer(ask)
+		w.note(w.machine.Probed(ask, answer, gone, w.now))
+	}
+}
+
+// checkLoss fails when a living node is lost on evidence, which only the dead give.
+func (w *world) checkLoss(event events.Event) {
+	if event.Kind != events.NodeLost {
+		return
+	}
+	lost, err := events.Open[events.NodeState](event)
+	node := w.nodes[event.Subject]
+	if err != nil || strings.Contains(lost.Reason, "reset") && !node.dead && node.incarnation == lost.Incarnation {
+		w.t.Errorf("%s lives, lost: %+v, %v", event.Subject, lost, err)
+	}
+}
+
+func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) {
+	node := w.nodes[ask.Node]
+	switch {
+	case w.silent || node != nil && node.frozen:
+		return nil, false
+	case node == nil || node.dead:
+		return nil, true
+	}
+	answer = &events.ProbeAnswer{Node: ask.Node, Incarnation: node.incarnation}
+	target := w.nodes[ask.Target]
+	if ask.Target == "" {
+		return answer, false
+	}
+	if target == nil || target.dead || w.broken[events.PairOf(ask.Node, ask.Target)] {
+		answer.Error = "connection refused"
+		return answer, false
+	}
+	answer.Measured = &events.Measurement{From: ask.Node, To: ask.Target, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: w.band}
+	return answer, false
+}
+
+func (w *world) pulse(name string, suspicions ...events.Suspicion) {
+	node := w.nodes[name]
+	if node.dead || node.frozen || w.silent {
+		return
+	}
+	node.number++
+	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Suspicions: suspicions}, w.now))
+}
+
+// pass lets time pass: a tick every 100 ms, a heartbeat of each node every 500 ms.
+func (w *world) pass(duration time.Duration) {
+	for tick := range int(duration / (100 * time.Millisecond)) {
+		w.now = w.now.Add(100 * time.Millisecond)
+		if tick%5 == 0 {
+			for _, name := range w.names() {
+				w.pulse(name)
+			}
+		}
+		w.note(w.machine.Tick(w.now))
+	}
+}
+
+func (w *world) names() (names []string) {
+	for name := range w.nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// expect compares what was said since the last time, without measurements.
+func (w *world) expect(facts ...string) {
+	w.t.Helper()
+	got := []string{}
+	for _, event := range w.said {
+		if event.Kind != events.LinkMeasured {
+			got = append(got, fmt.Sprintf("%s %s", event.Kind, event.Subject))
+		}
+	}
+	w.said = nil
+	if !slices.Equal(got, facts) {
+		w.t.Errorf("expected %q, got %q", facts, got)
+	}
+}
+
+func refused(node string) events.Suspicion {
+	return events.Suspicion{Node: node, Refused: true, Reason: "connection reset"}
+}
+
+func TestAKilledNodeIsLostAtOnceWhenAPeerReportsTheReset(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].dead = true
+	before := w.now
+	w.pulse("n1", refused("n3"))
+	if len(w.said) != 1 || w.now != before {
+		t.Fatalf("expected the loss at once, got %v", w.said)
+	}
+	state, err := events.Open[events.NodeState](w.said[0])
+	if err != nil || state.Incarnation != "a" || !strings.Contains(state.Reason, "n1") {
+		t.Errorf("%+v, %v", state, err)
+	}
+	w.expect("node.lost n3")
+	w.pulse("n2", refused("n3"))
+	w.pass(20 * time.Second)
+	w.expect() // once an incarnation
+}
+
+func TestASilentNodeIsSuspectedAndLostAndOneThatComesBackIsCleared(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].frozen = true
+	w.pass(3 * time.Second)
+	w.nodes["n3"].frozen = false
+	w.pass(5 * time.Second)
+	w.expect("node.suspected n3", "node.cleared n3")
+	w.nodes["n2"].frozen = true
+	w.pass(6 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+}
+
+func TestANodeThatOnlyAPeerComplainsAboutIsNotLost(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	for range 20 {
+		w.pulse("n1", refused("n3"))
+		w.pass(time.Second)
+	}
+	w.expect()
+}
+
+func TestAnotherIncarnationDoesNotSpeakForTheOneThatJoined(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"] = &member{incarnation: "b"} // restarted, has not joined yet
+	w.pulse("n1", refused("n3"))
+	w.expect("node.lost n3")
+	w.pass(10 * time.Second)
+	w.join("n3", "b")
+	w.pass(10 * time.Second)
+	w.expect()
+	w.nodes["n3"].frozen = true
+	w.pass(10 * time.Second)
+	w.expect("node.suspected n3", "node.lost n3")
+}
+
+func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}, "n1", "n2", "n3")
+	w.nodes["n3"].dead = true
+	w.join("n4", "a")
+	w.hear("/negotiator", events.MembershipRefused, "n4", &events.Refusal{Node: "n4", Reason: "another job"})
+	w.hear("/negotiator", events.MembershipRefused, "n1", &events.Refusal{Node: "n1", Reason: "no such link"}) // stays
+	w.nodes["n4"].dead, w.nodes["n1"].dead = true, true
+	w.pass(20 * time.Second)
+	w.expect("node.suspected n1", "node.lost n1")
+}
+
+func TestALeaverThatDiesBeforeTheCommitIsLost(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.hear("/negotiator", events.NegotiationOpened, "g2", &events.Opening{
+		Negotiation: "g2", Generation: 2, Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n3"}},
+	})
+	w.nodes["n3"].dead = true
+	w.pulse("n2", refused("n3"))
+	w.expect("node.lost n3")
+}
+
+func TestWhenTheHubIsAwayNobodyIsLost(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	w.silent = true
+	w.pass(12 * time.Second)
+	w.silent = false
+	w.pass(20 * time.Second)
+	for _, event := range w.said {
+		if event.Kind == events.NodeLost {
+			t.Errorf("lost %s", event.Subject)
+		}
+	}
+}
+
+func TestALinkThatAPeerReportsAndAProbeConfirmsIsLostAndComesBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.pulse("n1", refused("n2"))
+	w.expect() // the probe comes through
+	w.broken[events.PairOf("n2", "n1")] = true
+	w.pass(20 * time.Second)
+	w.expect() // nobody uses it
+	w.pulse("n2", refused("n1"))
+	w.pulse("n1", refused("n2"))
+	w.expect("link.lost n1-n2")
+	w.pass(5 * time.Second)
+	w.expect()
+	w.broken = map[events.Pair]bool{}
+	w.pass(5 * time.Second)
+	w.expect("link.restored n1-n2")
+}
+
+func TestALinkDisconnectedOnPurposeIsLeftAlone(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n2", Peer: "n1"}}, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.asks = nil
+	w.pulse("n1", refused("n2"))
+	w.pass(20 * time.Second)
+	w.expect()
+	for _, ask := range w.asks {
+		if ask.Target != "" && events.PairOf(ask.Node, ask.Target) == events.PairOf("n1", "n2") {
+			t.Fatalf("asked for %+v", ask)
+		}
+	}
+	w.commit("g3", []events.Change{{Kind: events.ChangeConnect, Node: "n1", Peer: "n2"}}, "n1", "n2", "n3")
+	w.pulse("n1", refused("n2"))
+	w.expect("link.lost n1-n2")
+}
+
+func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	measured := func() map[string]int {
+		count := map[string]int{}
+		for _, event := range w.said {
+			count[event.Subject]++
+		}
+		w.said = nil
+		return count
+	}
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range w.names() {
+		w.join(name, "a")
+	}
+	w.commit("g1", nil, w.names()...)
+	w.pass(13 * time.Second)
+	if got := measured(); len(got) != 12 {
+		t.Errorf("expected all 12 directions once, got %v", got)
+	}
+	w.band *= 1.2 // not worth a word
+	w.pass(26 * time.Second)
+	if got := measured(); len(got) != 0 {
+		t.Errorf("expected nothing, got %v", got)
+	}
+	w.band *= 2
+	w.pass(26 * time.Second)
+	if got := measured(); len(got) != 12 {
+		t.Errorf("expected all 12 directions again, got %v", got)
+	}
+}
+
+func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range w.names() {
+		w.join(name, "a")
+	}
+	w.hear("/node/n1", events.Consented, "n1", &events.Consent{Negotiation: "g2", Node: "n1", Accepted: true, Measurements: []events.Measurement{
+		{From: "n1", To: "n2", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
+		{From: "n1", To: "n3", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
+		{From: "n2", To: "n3", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6}, // not its own
+		{From: "n1", To: "n9", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6}, // nobody
+	}})
+	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" || w.said[0].ID == w.said[1].ID {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
+func TestAfterARestartEveryNodeHasAFullTimeoutOfGrace(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].frozen = true
+	w.pass(3 * time.Second)
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.pulse("n1", refused("n2"))
+	w.expect("node.suspected n3", "link.lost n1-n2")
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted := machine.New(machine.Defaults(cluster))
+	if err := errors.Join(restarted.Restore([]byte("{")), restarted.Restore(snapshot)); err == nil {
+		t.Error("expected an error for half a snapshot")
+	}
+	if again, err := restarted.Snapshot(); err != nil || string(again) != string(snapshot) {
+		t.Errorf("%s\nis not\n%s", again, snapshot)
+	}
+	w.machine = restarted
+	w.now = w.now.Add(time.Hour)
+	w.pass(4 * time.Second)
+	w.expect()
+	w.broken = map[events.Pair]bool{}
+	w.pass(10 * time.Second)
+	w.expect("link.restored n1-n2", "node.lost n3")
+}
+
+func TestALossSaidJustBeforeACrashIsNotSaidAgain(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].dead = true
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pulse("n1", refused("n3"))
+	lost := w.said[0]
+	w.expect("node.lost n3")
+	w.machine = machine.New(machine.Defaults(cluster)) // nothing was remembered
+	if err := w.machine.Restore(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := w.machine.Handle(lost); err != nil || len(said) > 0 { // but the log has it
+		t.Fatal(said, err)
+	}
+	w.pass(20 * time.Second)
+	w.expect()
+}
+
+func TestTheFailureRateGrowsWithEachLoss(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4", "n5")
+	last := 0.0
+	for _, name := range []string{"n5", "n4", "n3"} {
+		w.nodes[name].dead = true
+		w.pulse("n1", refused(name))
+		state, err := events.Open[events.NodeState](w.said[len(w.said)-1])
+		if err != nil || state.FailuresPerNodeSecond <= last {
+			t.Errorf("%s: %v after %v, %v", name, state.FailuresPerNodeSecond, last, err)
+		}
+		last = state.FailuresPerNodeSecond
+	}
+}
+
+func TestLongNamesStillMakeASubject(t *testing.T) {
+	long := strings.Repeat("N", 60)
+	w := newWorld(t, long+"1", long+"2")
+	w.broken[events.PairOf(long+"1", long+"2")] = true
+	w.pulse(long+"1", refused(long+"2"))
+	if len(w.said) != 1 || !events.Token(w.said[0].Subject) {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
+// Whatever is killed, frozen, thawed and broken at random: no living node is lost on evidence, every loss is said
+// once, and the same history says the same words.
+func TestWhateverHappensEachLossIsSaidOnceAndTheMachineIsDeterministic(t *testing.T) {
+	for seed := range uint64(60) {
+		if first, second := churn(t, seed), churn(t, seed); first != second {
+			t.Fatalf("seed %d: the same history said\n%s\nand\n%s", seed, first, second)
+		}
+	}
+}
+
+func churn(t *testing.T, seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, 7))
+	w := newWorld(t, "n1", "n2", "n3", "n4", "n5", "n6")
+	for range 40 {
+		names := w.names()
+		name, peer := names[random.IntN(len(names))], names[random.IntN(len(names))]
+		node := w.nodes[name]
+		switch random.IntN(6) {
+		case 0:
+			node.dead = true
+		case 1:
+			node.frozen = !node.frozen
+		case 2:
+			if name != peer {
+				w.broken[events.PairOf(name, peer)] = !w.broken[events.PairOf(name, peer)]
+			}
+		case 3:
+			w.join(name, fmt.Sprint("b", random.Uint32()))
+		default:
+			if name != peer {
+				w.pulse(name, refused(peer))
+			}
+		}
+		w.pass(time.Duration(random.IntN(30)) * 100 * time.Millisecond)
+	}
+	trace, lost := "", map[string]bool{}
+	for _, event := range w.said {
+		trace += fmt.Sprintf("%s %s %s\n", event.ID, event.Kind, event.Subject)
+		if event.Kind == events.NodeLost {
+			state, err := events.Open[events.NodeState](event)
+			if err != nil || lost[state.Node+state.Incarnation] {
+				t.Errorf("seed %d: %s of incarnation %s lost again (%v)", seed, state.Node, state.Incarnation, err)
+			}
+			lost[state.Node+state.Incarnation] = true
+		}
+	}
+	return trace
+}

@@ -1,0 +1,148 @@
+// Package monitor watches the nodes and links of a cluster: it hears heartbeats, sends probes, and says who is
+// suspected, cleared or lost and how good each link is.
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
+)
+
+// Config is the monitor's environment.
+type Config struct {
+	service.Common
+	PulseEvery       time.Duration `env:"REKNIT_PULSE_EVERY" envDefault:"500ms" unit:"duration" reason:"assumed between two heartbeats until a node's own are known"`
+	Pause            time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
+	LeastTimeout     time.Duration `env:"REKNIT_DETECTOR_LEAST" envDefault:"2s" unit:"duration" reason:"shorter pauses are common on shared hosts"`
+	GreatestTimeout  time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" reason:"training stands still for it when a whole host vanishes"`
+	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
+	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction at a time: 256 KiB a second in the whole cluster"`
+	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
+	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" reason:"a smaller change of a link does not change a plan"`
+}
+
+func (c Config) settings() (machine.Settings, error) {
+	settings := machine.Defaults(c.Cluster)
+	for _, setting := range []struct {
+		name  string
+		value float64
+		into  *float64
+	}{
+		{"REKNIT_PULSE_EVERY", c.PulseEvery.Seconds(), &settings.Detector.PulseSeconds},
+		{"REKNIT_DETECTOR_PAUSE", c.Pause.Seconds(), &settings.Detector.PauseSeconds},
+		{"REKNIT_DETECTOR_LEAST", c.LeastTimeout.Seconds(), &settings.Detector.FloorSeconds},
+		{"REKNIT_DETECTOR_GREATEST", c.GreatestTimeout.Seconds(), &settings.Detector.CapSeconds},
+		{"REKNIT_DETECTOR_CORRELATED", c.CorrelatedFor.Seconds(), &settings.Detector.CorrelatedSeconds},
+		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure * 3600, &settings.PriorSeconds},
+		{"REKNIT_LINK_SIGNIFICANCE", c.LinkSignificance, &settings.Significant},
+		{"REKNIT_LINK_PROBE_BYTES", float64(c.LinkBytes), new(float64)},
+	} {
+		if !(setting.value > 0) {
+			return settings, fmt.Errorf("%s: expected more than 0, got %v", setting.name, setting.value)
+		}
+		*setting.into = setting.value
+	}
+	if c.GreatestTimeout < c.LeastTimeout {
+		return settings, fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v", c.LeastTimeout, c.GreatestTimeout)
+	}
+	settings.LinkSeconds, settings.LinkBytes = c.LinkEvery.Seconds(), c.LinkBytes
+	settings.Detector.TickSeconds = tickEvery.Seconds()
+	return settings, nil
+}
+
+const (
+	tickEvery = 100 * time.Millisecond
+	// Heartbeats that wait for the loop. When it stalls for longer than that many take, the rest is dropped: the
+	// detector knows that it was late.
+	heartbeatsWaiting = 4096
+)
+
+// Run watches until ctx ends.
+func Run(ctx context.Context, config Config) error {
+	settings, err := config.settings()
+	if err != nil {
+		return err
+	}
+	b, err := config.Connect(ctx, "monitor")
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // whoever still probes
+	inputs := make(chan func(time.Time) []events.Event, heartbeatsWaiting)
+	w := &watcher{Machine: machine.New(settings), ctx: ctx, bus: b, inputs: inputs}
+	pulses, err := b.Conn().Subscribe(events.PulseSubject(config.Cluster, "*"), w.pulse)
+	if err != nil {
+		return fmt.Errorf("monitor: heartbeats: %w", err)
+	}
+	defer func() { _ = pulses.Unsubscribe() }()
+	return service.Run(ctx, service.Options{
+		Name: "monitor", Bus: b, Machine: w, TickEvery: tickEvery, Address: config.HTTPAddress, Inputs: inputs,
+	})
+}
+
+// watcher is the machine with its probes sent.
+type watcher struct {
+	*machine.Machine
+	ctx    context.Context
+	bus    *bus.Bus
+	inputs chan func(time.Time) []events.Event
+}
+
+// Handle, Tick and the doors below send the probes that the machine wants.
+func (w *watcher) Handle(event events.Event) ([]events.Event, error) {
+	defer w.send()
+	return w.Machine.Handle(event)
+}
+
+func (w *watcher) Tick(now time.Time) []events.Event {
+	defer w.send()
+	return w.Machine.Tick(now)
+}
+
+// pulse brings a heartbeat to the loop.
+func (w *watcher) pulse(message *nats.Msg) {
+	var pulse events.Pulse
+	err := json.Unmarshal(message.Data, &pulse)
+	if err == nil {
+		err = pulse.Validate()
+	}
+	if err == nil && !strings.HasSuffix(message.Subject, "."+pulse.Node) {
+		err = fmt.Errorf("node: expected that of the subject, got %q", pulse.Node)
+	}
+	if err != nil {
+		slog.Warn("heartbeat refused", "subject", message.Subject, "error", err)
+		return
+	}
+	select {
+	case w.inputs <- func(now time.Time) []events.Event { defer w.send(); return w.Machine.Pulse(pulse, now) }:
+	default:
+	}
+}
+
+func (w *watcher) send() {
+	for _, ask := range w.Asks() {
+		go func() {
+			answer, gone := w.probe(ask)
+			select {
+			case w.inputs <- func(now time.Time) []events.Event {
+				defer w.send()
+				return w.Machine.Probed(ask, answer, gone, now)
+			}:
+			case <-w.ctx.Done():
+			}
+		}()
+	}
+}

@@ -1,0 +1,204 @@
+package monitor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+const cluster = "test"
+
+func TestMain(m *testing.M) {
+	slog.SetLogLoggerLevel(slog.LevelError)
+	os.Exit(m.Run())
+}
+
+// node is a process that takes part: a connection that sends heartbeats and answers probes.
+type node struct {
+	name   string
+	bus    *bus.Bus
+	number uint64
+}
+
+func start(t *testing.T, ctx context.Context, url, name string) *node {
+	t.Helper()
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: name, Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	n := &node{name: name, bus: b}
+	_, err = b.Conn().Subscribe(events.ProbeSubject(cluster, name), func(message *nats.Msg) {
+		var probe events.Probe
+		answer := events.ProbeAnswer{Node: name, Incarnation: "a"}
+		if err := json.Unmarshal(message.Data, &probe); err != nil {
+			answer.Error = err.Error()
+		} else if probe.Target != "" {
+			answer.Measured = &events.Measurement{From: name, To: probe.Target, RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1e9}
+		}
+		data, _ := json.Marshal(answer)
+		_ = message.Respond(data)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) pulse(t *testing.T, suspicions ...events.Suspicion) {
+	n.number++
+	data, err := json.Marshal(events.Pulse{Node: n.name, Incarnation: "a", Number: n.number, Suspicions: suspicions})
+	if err == nil {
+		err = n.bus.Conn().Publish(events.PulseSubject(cluster, n.name), data)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func publish(t *testing.T, ctx context.Context, b *bus.Bus, source string, kind events.Kind, subject string, payload events.Payload) {
+	t.Helper()
+	speaker := events.Speaker{Source: source, Cluster: cluster}
+	if _, err := b.Publish(ctx, speaker.First(time.Now(), "test", kind, subject, payload)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAKilledNodeIsLostWithinFiftyMilliseconds runs the monitor on a real server, with nodes that are connections.
+// The best of five is judged, because other work on the machine may delay any one; none may wait for a timeout.
+func TestAKilledNodeIsLostWithinFiftyMilliseconds(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	var nodes []*node
+	for i := range 6 {
+		nodes = append(nodes, start(t, ctx, server.URL(), fmt.Sprintf("n%d", i)))
+	}
+	witness := nodes[0]
+	if err := witness.bus.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard := follow(t, ctx, witness.bus)
+	run(t, ctx, server.URL())
+	join(t, ctx, nodes)
+	for range 12 { // the first direction measured shows that the monitor knows the nodes
+		for _, n := range nodes {
+			n.pulse(t)
+		}
+		if event := wait(t, heard, 250*time.Millisecond); event.Kind == events.LinkMeasured {
+			break
+		}
+	}
+	var took []time.Duration
+	for _, victim := range nodes[1:] {
+		victim.bus.Conn().Close()
+		killed := time.Now()
+		witness.pulse(t, events.Suspicion{Node: victim.name, Refused: true, Reason: "connection reset by peer"})
+		for event := (events.Event{}); event.Kind != events.NodeLost || event.Subject != victim.name; {
+			event = wait(t, heard, 2*time.Second)
+		}
+		took = append(took, time.Since(killed))
+	}
+	t.Logf("from the kill to node.lost: %v", took)
+	if best := slices.Min(took); best > 50*time.Millisecond {
+		t.Errorf("expected 50 ms, the best was %v", best)
+	}
+}
+
+func follow(t *testing.T, ctx context.Context, b *bus.Bus) <-chan events.Event {
+	t.Helper()
+	heard := make(chan events.Event, 256)
+	var subjects []string
+	for _, kind := range []events.Kind{events.NodeLost, events.LinkMeasured} {
+		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
+	}
+	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.All, func(event events.Event) { heard <- event })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return heard
+}
+
+// run starts the monitor with the defaults of its environment.
+func run(t *testing.T, ctx context.Context, url string) {
+	t.Helper()
+	var config monitor.Config
+	options := env.Options{Environment: map[string]string{
+		"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": cluster, "REKNIT_LOG_LEVEL": "ERROR", "REKNIT_LINK_PROBE_EVERY": "100ms",
+	}}
+	if err := env.ParseWithOptions(&config, options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- monitor.Run(ctx, config) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func join(t *testing.T, ctx context.Context, nodes []*node) {
+	t.Helper()
+	job := events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1, MicroBatch: 1}
+	opening := &events.Opening{Negotiation: "g1", Generation: 1, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n0"}}}
+	for _, n := range nodes {
+		address := n.name + ":1"
+		publish(t, ctx, n.bus, events.NodeSource(n.name), events.JoinRequested, n.name,
+			&events.Join{Node: n.name, Incarnation: "a", Address: address, MemoryBytes: 1, Job: job})
+		opening.Members = append(opening.Members, events.Member{Node: n.name, Incarnation: "a", Address: address})
+	}
+	b := nodes[0].bus
+	publish(t, ctx, b, "/negotiator", events.NegotiationOpened, "g1", opening)
+	publish(t, ctx, b, "/negotiator", events.Committed, "g1", &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+}
+
+// wait returns the next event, or none in time.
+func wait(t *testing.T, heard <-chan events.Event, timeout time.Duration) events.Event {
+	t.Helper()
+	select {
+	case event := <-heard:
+		return event
+	case <-time.After(timeout):
+		if timeout > time.Second {
+			t.Fatalf("nothing heard for %v", timeout)
+		}
+		return events.Event{}
+	}
+}
+
+func TestABadSettingIsNamed(t *testing.T) {
+	for variable, value := range map[string]string{
+		"REKNIT_PULSE_EVERY": "0s", "REKNIT_DETECTOR_PAUSE": "-1s", "REKNIT_LINK_PROBE_BYTES": "0",
+		"REKNIT_NODE_HOURS_PER_FAILURE": "0", "REKNIT_DETECTOR_GREATEST": "1s", "REKNIT_LINK_SIGNIFICANCE": "-0.5",
+	} {
+		var config monitor.Config
+		if err := env.ParseWithOptions(&config, env.Options{Environment: map[string]string{variable: value}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := monitor.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), variable) {
+			t.Errorf("%s=%s: expected an error that names it, got %v", variable, value, err)
+		}
+	}
+}
