@@ -13,9 +13,14 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A message comes again when it is not acknowledged for that long, for example because its reader hangs. A reader
-// that starts anew does not wait for it: Consume resets the consumer to what was acknowledged.
-const ackWait = 30 * time.Second
+const (
+	// A message comes again when it is not acknowledged for that long, because the acknowledgement was lost or the reader
+	// takes longer; who remembers what it handled acknowledges it again. A reader that starts anew does not wait for it:
+	// Consume resets the consumer to what was acknowledged.
+	ackWait = 5 * time.Second
+	// A request for messages that the server lost is sent again after two heartbeats missed.
+	pullHeartbeat = time.Second
+)
 
 // Consumer reads the event stream in order, one message at a time.
 type Consumer struct {
@@ -73,7 +78,9 @@ func (c *Consumer) Pending(ctx context.Context) (uint64, error) {
 // Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
 // says that the consumer is gone.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
-	c.started.Do(func() { c.iterator, c.err = c.consumer.Messages(jetstream.PullMaxMessages(2)) })
+	c.started.Do(func() {
+		c.iterator, c.err = c.consumer.Messages(jetstream.PullMaxMessages(2), jetstream.PullHeartbeat(pullHeartbeat))
+	})
 	if c.err != nil {
 		return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, c.err)
 	}

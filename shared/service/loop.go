@@ -71,7 +71,8 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	r.backlog -= min(r.backlog, 1)
 	if delivery.Event.Sequence <= r.memory.Sequence {
-		return delivery.Ack()
+		acknowledge(ctx, delivery)
+		return nil
 	}
 	if err := r.handle(ctx, delivery.Delivery); err != nil {
 		if errors.Is(err, bus.ErrFenced) {
@@ -79,7 +80,15 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 		}
 		return err
 	}
-	return delivery.Ack()
+	acknowledge(ctx, delivery)
+	return nil
+}
+
+// acknowledge may fail while there is no connection: the message comes again, and is known.
+func acknowledge(ctx context.Context, delivery taken) {
+	if err := delivery.Ack(); err != nil {
+		slog.WarnContext(ctx, "not acknowledged", "sequence", delivery.Event.Sequence, "error", err)
+	}
 }
 
 // handle brings about what a message brings about, up to remembering it.

@@ -82,20 +82,31 @@ func (c *clerk) Restore(snapshot []byte) error { return json.Unmarshal(snapshot,
 // fixture is a server with the streams, a bus to look at it, and a way to run a clerk.
 type fixture struct {
 	*testing.T
-	url string
-	ctx context.Context
-	bus *bus.Bus
+	url     string
+	ctx     context.Context
+	bus     *bus.Bus
+	restart func() // of the server, with its data
 }
 
 func newFixture(t *testing.T) *fixture {
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	config := embedded.Config{StoreDir: t.TempDir()}
+	server, err := embedded.Start(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Shutdown)
+	t.Cleanup(func() { server.Shutdown() })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	f := &fixture{T: t, url: server.URL(), ctx: ctx}
+	if _, err := fmt.Sscanf(f.url, "nats://127.0.0.1:%d", &config.Port); err != nil {
+		t.Fatal(f.url, err)
+	}
+	f.restart = func() {
+		server.Shutdown()
+		if server, err = embedded.Start(config); err != nil {
+			t.Fatal(err)
+		}
+	}
 	f.bus = f.connect()
 	if err := f.bus.Provision(ctx); err != nil {
 		t.Fatal(err)
@@ -226,6 +237,21 @@ func TestTheInstanceThatHoldsTheLeaseEndsTheOther(t *testing.T) {
 	}
 	f.lose("n3")
 	f.expect(aborted, "g3") // and never g9
+}
+
+func TestAServiceOutlivesARestartOfTheServer(t *testing.T) {
+	f := newFixture(t)
+	aborted := f.said(events.Aborted)
+	machine := &clerk{}
+	running := f.run(service.Options{Machine: machine, TickEvery: time.Millisecond})
+	f.lose("n1")
+	f.expect(aborted, "g1")
+	f.restart()
+	f.lose("n2")
+	f.expect(aborted, "g2")
+	if err := running.stop(); err != nil || machine.Count != 2 {
+		t.Errorf("count %d, %v", machine.Count, err)
+	}
 }
 
 func TestALogThatWentBackwardsEndsTheService(t *testing.T) {
