@@ -74,6 +74,9 @@ func (h *health) ready(ctx context.Context) error {
 
 // Healthcheck asks a running service whether it is ready.
 func Healthcheck(ctx context.Context, address string) error {
+	if address == "" {
+		return errors.New("REKNIT_HTTP_ADDRESS: expected host:port of the running service, got none")
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*checkTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
