@@ -1,0 +1,82 @@
+package dev
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// serviceRestart is the kind of change that the kill of a service is.
+const serviceRestart = "service-restart"
+
+// Change is what became of one action of the script.
+type Change struct {
+	Action       string  `json:"action"`
+	Kind         string  `json:"kind"` // failure, join, leave, connect-link, disconnect-link or service-restart
+	Step         uint64  `json:"step"` // completed steps when it was done
+	AtSeconds    float64 `json:"atSeconds"`
+	Healed       bool    `json:"healed"`
+	Generation   uint64  `json:"generation,omitempty"`
+	Negotiations int     `json:"negotiations,omitempty"` // opened until one was committed
+
+	// Seconds from the action until each phase ended.
+	DetectedSeconds    float64 `json:"detectedSeconds"`    // the fact or request is in the log
+	PlannedSeconds     float64 `json:"plannedSeconds"`     // plan, moves and rounds are decided
+	TransferredSeconds float64 `json:"transferredSeconds"` // every layer is verified at its new holder
+	CommittedSeconds   float64 `json:"committedSeconds"`
+	NextStepSeconds    float64 `json:"nextStepSeconds"` // every trainer of the plan completed a step under it
+
+	StallSeconds float64 `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
+	StallSteps   float64 `json:"stallSteps"`   // the same in usual steps
+	BytesMoved   int64   `json:"bytesMoved"`
+	NaiveBytes   int64   `json:"naiveBytes"` // a restart: every place reads its layers anew
+	Sources      int     `json:"sources"`    // neighbours that layers came from
+	Policy       string  `json:"policy,omitempty"`
+	Shape        string  `json:"shape,omitempty"`
+
+	done    time.Time
+	node    string
+	peer    string
+	service string
+	cause   string // id of the fact or request
+}
+
+func (c *Change) matches(change events.Change) bool {
+	if c.service != "" || c.Kind != change.Kind {
+		return false
+	}
+	if c.peer == "" {
+		return c.node == change.Node
+	}
+	return events.PairOf(c.node, c.peer) == events.PairOf(change.Node, change.Peer)
+}
+
+// sourcesOf counts the neighbours that layers come from: to a joining node, or else to anybody.
+func sourcesOf(plan events.Plan, node string) int {
+	from, toNode := map[string]bool{}, map[string]bool{}
+	for _, transfer := range plan.Migration.Transfers {
+		for _, source := range transfer.Sources {
+			from[source.Node] = true
+			if transfer.To == node {
+				toNode[source.Node] = true
+			}
+		}
+	}
+	if len(toNode) > 0 {
+		return len(toNode)
+	}
+	return len(from)
+}
+
+// shapeOf writes the lengths of a plan's pipelines, such as 2+3.
+func shapeOf(plan events.Plan) string {
+	shape := ""
+	for i, pipeline := range plan.Pipelines {
+		if i > 0 {
+			shape += "+"
+		}
+		shape += fmt.Sprint(len(pipeline.Stages))
+	}
+	return shape
+}

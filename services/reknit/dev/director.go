@@ -1,0 +1,100 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// director plays a script on a running cluster.
+type director struct {
+	cluster *cluster
+	story   *story
+	screen  *screen
+	random  *rand.Rand // of the choices that "any" leaves
+	next    int        // number of the next trainer to join under "any"
+}
+
+// play does the actions in their order. It returns when the last one is done, healed or not.
+func (d *director) play(ctx context.Context, actions []Action) error {
+	for _, action := range actions {
+		if err := d.await(ctx, action); err != nil {
+			return fmt.Errorf("script line %d, %s: %w", action.Line, action, err)
+		}
+		names, err := d.choose(action)
+		if err == nil {
+			err = d.act(ctx, action, names)
+		}
+		if err != nil {
+			return fmt.Errorf("script line %d, %s: %w", action.Line, action, err)
+		}
+	}
+	return nil
+}
+
+// await waits until an action is due.
+func (d *director) await(ctx context.Context, action Action) error {
+	if action.AtStep == 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(action.After):
+			return nil
+		}
+	}
+	return d.story.wait(ctx, func(s *story) bool { return s.step() >= action.AtStep && len(s.open()) == 0 })
+}
+
+// choose turns "any" into names.
+func (d *director) choose(action Action) ([]string, error) {
+	if !slices.Equal(action.Names, []string{Any}) {
+		return action.Names, nil
+	}
+	trainers := d.cluster.processes.running("trainer")
+	if action.Verb == "join" {
+		d.next++
+		return []string{fmt.Sprintf("n%d", d.next)}, nil
+	}
+	candidates := d.story.members(trainers)
+	if action.Verb == "kill" {
+		candidates = d.story.safeVictims(trainers)
+	}
+	if len(candidates) < verbs[action.Verb] {
+		return nil, fmt.Errorf("expected a trainer to choose, among %v there is none whose layers live elsewhere", trainers)
+	}
+	d.random.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
+	return candidates[:verbs[action.Verb]], nil
+}
+
+// act does an action and notes the moment.
+func (d *director) act(ctx context.Context, action Action, names []string) error {
+	change := d.story.begin(action, names)
+	d.screen.acted(change)
+	processes := d.cluster.processes
+	switch action.Verb {
+	case "kill":
+		return processes.kill(names[0])
+	case "join":
+		return d.cluster.startTrainer(names[0])
+	case "leave":
+		return processes.signal(names[0], syscall.SIGTERM) // the trainer asks to leave, and goes when it may
+	case "connect":
+		return d.ask(ctx, change, events.ConnectRequested, names)
+	case "disconnect":
+		return d.ask(ctx, change, events.DisconnectRequested, names)
+	}
+	return nil
+}
+
+// ask says a link request as any user of the public subjects would.
+func (d *director) ask(ctx context.Context, change *Change, kind events.Kind, names []string) error {
+	speaker := events.Speaker{Source: "/user", Cluster: d.cluster.options.Cluster}
+	reason := fmt.Sprint(change.done.UnixNano())
+	_, err := d.cluster.bus.Publish(ctx, speaker.First(change.done, reason, kind, names[0], &events.LinkRequest{From: names[0], To: names[1]}))
+	return err
+}

@@ -1,0 +1,171 @@
+package dev
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// planActivated ends a change once every trainer with a place completed a step under its plan, or a later one.
+func (s *story) planActivated(event events.Event, activation events.Activation) {
+	for _, change := range s.changes {
+		if change.Generation != activation.Generation || change.service != "" {
+			continue
+		}
+		if activation.StallSeconds > change.StallSeconds {
+			change.StallSeconds, change.StallSteps = activation.StallSeconds, activation.StallSteps
+		}
+		change.NextStepSeconds = max(change.NextStepSeconds, since(change.done, event.Logged))
+	}
+	s.worksUnder(activation.Generation, activation.Node)
+}
+
+// worksUnder notes that a node works under a generation: it completed a step, or told the digests of the last one.
+func (s *story) worksUnder(generation uint64, node string) {
+	if s.activated[generation] == nil {
+		s.activated[generation] = map[string]bool{}
+	}
+	s.activated[generation][node] = true
+	if s.plan == nil || generation != s.plan.Generation || !s.allActivated() {
+		return
+	}
+	for _, change := range s.changes {
+		change.Healed = change.Healed || change.Generation != 0 && change.Generation <= generation
+	}
+}
+
+func (s *story) allActivated() bool {
+	for _, pipeline := range s.plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if _, lives := s.plan.Member(stage.Node); lives && !s.activated[s.plan.Generation][stage.Node] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// open returns the actions that are not healed yet; the mutex is held.
+func (s *story) open() []string {
+	var open []string
+	for _, change := range s.changes {
+		if !change.Healed {
+			open = append(open, change.Action)
+		}
+	}
+	return open
+}
+
+// safeVictims returns the trainers of the plan in force whose loss leaves every layer a holder that lives.
+func (s *story) safeVictims(alive []string) []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.plan == nil {
+		return nil
+	}
+	holders := map[int][]string{}
+	for _, node := range alive {
+		layers, _ := s.plan.Holds(node)
+		for layer := layers.First; layer < layers.End; layer++ {
+			holders[layer] = append(holders[layer], node)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(alive), func(node string) bool {
+		layers, _ := s.plan.Holds(node)
+		for layer := layers.First; layer < layers.End; layer++ {
+			if len(holders[layer]) < 2 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// pulse takes a heartbeat.
+func (s *story) pulse(pulse events.Pulse, now time.Time) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	before := s.step()
+	s.nodes[pulse.Node] = pulse
+	if s.step() > before {
+		s.gaps.advance(now, pulse.StepSeconds)
+		s.lastStep = now
+	}
+	s.tell()
+}
+
+// stepGaps measures the longest time in which no step was completed.
+type stepGaps struct {
+	last    time.Time // a step was completed
+	longest time.Duration
+	usual   float64 // seconds of a step
+}
+
+func (g *stepGaps) reset(now time.Time) { g.last, g.longest = now, 0 }
+
+func (g *stepGaps) advance(now time.Time, stepSeconds float64) {
+	if !g.last.IsZero() {
+		g.longest = max(g.longest, now.Sub(g.last))
+	}
+	g.last, g.usual = now, stepSeconds
+}
+
+// stall returns the longest gap beyond a usual step, in seconds and in usual steps.
+func (g *stepGaps) stall() (seconds, steps float64) {
+	seconds = max(0, g.longest.Seconds()-g.usual)
+	return seconds, seconds / max(g.usual, 1e-9)
+}
+
+// wait blocks until a condition of the story holds.
+func (s *story) wait(ctx context.Context, holds func(*story) bool) error {
+	for {
+		s.mutex.Lock()
+		done := holds(s)
+		s.mutex.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.news:
+		case <-time.After(waitAgain): // several may wait for the news
+		}
+	}
+}
+
+// waitAgain bounds how long a waiter misses news that another one took.
+const waitAgain = 20 * time.Millisecond
+
+// members returns which of the names have a place among the plan's nodes.
+func (s *story) members(names []string) []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var members []string
+	for _, name := range names {
+		if s.plan != nil {
+			if _, ok := s.plan.Member(name); ok {
+				members = append(members, name)
+			}
+		}
+	}
+	return members
+}
+
+// complete reports whether training is complete: every node with a place told the digests of the last step under
+// the plan in force. The mutex is held.
+func (s *story) complete() bool {
+	if s.plan == nil {
+		return false
+	}
+	for _, pipeline := range s.plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if _, lives := s.plan.Member(stage.Node); lives && s.final[stage.Node] != s.plan.Generation {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,118 @@
+package dev
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Options are the flags of `reknit dev`.
+type Options struct {
+	Trainers  int
+	Pipelines int
+	Steps     uint64
+	Seed      uint64
+	Text      string
+	Script    string
+	Report    string
+	Log       string
+	Dir       string
+	Cluster   string
+
+	actions []Action
+}
+
+// defaultText comes with every Go distribution.
+const defaultText = "src/testdata/Isaac.Newton-Opticks.txt"
+
+// Parse reads the flags. An error names the flag and what was expected.
+func Parse(arguments []string, output io.Writer) (Options, error) {
+	var o Options
+	flags := flag.NewFlagSet("reknit dev", flag.ContinueOnError)
+	flags.SetOutput(output)
+	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, from 2 on")
+	flags.IntVar(&o.Pipelines, "pipelines", 2, "data-parallel pipelines; 0 lets the planner choose")
+	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
+	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
+	flags.StringVar(&o.Text, "text", "", "text file to train on (default: Newton's Opticks, from the Go distribution)")
+	flags.StringVar(&o.Script, "script", "", "what happens to the cluster; a file of lines such as \"at 30 kill n2\" (default: the demo)")
+	flags.StringVar(&o.Report, "report", "", "write the report to this JSON file")
+	flags.StringVar(&o.Log, "log", "", "write every event to this file, a line of JSON each")
+	flags.StringVar(&o.Dir, "dir", "", "for the processes' logs and the NATS store (default: a temporary directory)")
+	flags.StringVar(&o.Cluster, "cluster", "dev", "id of the cluster")
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("expected flags only, got %q", flags.Arg(0))
+	}
+	return o, o.complete()
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Trainers < 2 || o.Trainers > 64:
+		return fmt.Errorf("--trainers: expected 2 to 64, got %d", o.Trainers)
+	case o.Pipelines < 0 || o.Pipelines > o.Trainers:
+		return fmt.Errorf("--pipelines: expected 0 to %d, got %d", o.Trainers, o.Pipelines)
+	case o.Steps < 1:
+		return fmt.Errorf("--steps: expected at least 1, got %d", o.Steps)
+	case !events.Token(o.Cluster):
+		return fmt.Errorf("--cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Cluster)
+	}
+	if err := o.completeText(); err != nil {
+		return fmt.Errorf("--text: %w", err)
+	}
+	if err := o.readScript(); err != nil {
+		return fmt.Errorf("--script: %w", err)
+	}
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "reknit-dev-")
+		o.Dir = dir
+		return err
+	}
+	return os.MkdirAll(o.Dir, 0o755)
+}
+
+func (o *Options) completeText() error {
+	if o.Text == "" {
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			return fmt.Errorf("expected a text file, for there is no Go distribution to take the default from: %w", err)
+		}
+		o.Text = filepath.Join(strings.TrimSpace(string(root)), defaultText)
+	}
+	file, err := os.Open(o.Text)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func (o *Options) readScript() error {
+	var reader io.Reader = strings.NewReader(DefaultScript)
+	if o.Script != "" {
+		file, err := os.Open(o.Script)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		reader = file
+	}
+	var err error
+	if o.actions, err = ParseScript(reader); err != nil {
+		return err
+	}
+	for _, action := range o.actions {
+		if action.AtStep >= o.Steps {
+			return fmt.Errorf("line %d: expected a step below --steps %d, got %d", action.Line, o.Steps, action.AtStep)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package dev
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// teller feeds a story with the log of a cluster.
+type teller struct {
+	t     *testing.T
+	story *story
+	now   time.Time
+	count int
+}
+
+func newTeller(t *testing.T) *teller {
+	story := newStory()
+	return &teller{t: t, story: story, now: story.began}
+}
+
+func (l *teller) say(kind events.Kind, source, subject string, payload events.Payload) events.Event {
+	l.count++
+	l.now = l.now.Add(10 * time.Millisecond)
+	event := events.Speaker{Source: source, Cluster: "c"}.First(l.now, fmt.Sprint(l.count), kind, subject, payload)
+	event.Logged = l.now
+	l.story.hear(event)
+	if l.story.held != "" {
+		l.t.Fatal(l.story.held)
+	}
+	return event
+}
+
+func twoByTwo(generation uint64) events.Plan {
+	span := func(first, end int) events.Layers { return events.Layers{First: first, End: end} }
+	plan := events.Plan{Cluster: "c", Generation: generation, Parent: "p", Data: events.Data{GlobalBatch: 2, MicroBatch: 1}}
+	for _, name := range []string{"n1", "n2", "n3", "n4"} {
+		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "i", Address: "a"})
+	}
+	for p := range 2 {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{
+			{Node: plan.Nodes[2*p].Node, Layers: span(0, 1)}, {Node: plan.Nodes[2*p+1].Node, Layers: span(1, 2)},
+		}})
+	}
+	return plan
+}
+
+// act is what the director does, at the story's time.
+func (l *teller) act(verb string, names ...string) *Change {
+	change := l.story.begin(Action{Verb: verb}, names)
+	change.done = l.now
+	return change
+}
+
+func (l *teller) commit(generation uint64, change events.Change) {
+	plan := twoByTwo(generation)
+	negotiation := fmt.Sprint("g", generation)
+	l.say(events.NegotiationOpened, "/negotiator", negotiation, &events.Opening{Negotiation: negotiation, Generation: generation, Changes: []events.Change{change}, Members: plan.Nodes})
+	l.say(events.RestorationPlanned, "/restorer", negotiation, &events.Restoration{Negotiation: negotiation, Plan: plan, BytesMoved: 5, NaiveBytes: 50})
+	l.say(events.Committed, "/negotiator", negotiation, &events.Commitment{Negotiation: negotiation, Generation: generation, PlanDigest: events.Digest(nil)})
+	l.say(events.PlanCommitted, "/negotiator", fmt.Sprint(generation), &plan)
+}
+
+func (l *teller) activate(generation uint64, stall float64, nodes ...string) {
+	for _, node := range nodes {
+		l.say(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: generation, Step: 9, StallSeconds: stall, StallSteps: 10 * stall})
+	}
+}
+
+func TestAChangeIsHealedWhenEveryTrainerOfItsPlanCompletedAStep(t *testing.T) {
+	log := newTeller(t)
+	change := log.act("kill", "n5")
+	lost := log.say(events.NodeLost, "/monitor", "n5", &events.NodeState{Node: "n5", Incarnation: "i"})
+	log.commit(2, events.Change{Kind: events.ChangeFailure, Node: "n5", Cause: lost.ID})
+	log.activate(2, 0.3, "n1", "n2", "n3")
+	if change.Healed {
+		t.Fatal("n4 has not completed a step")
+	}
+	log.activate(2, 0.2, "n4")
+	if !change.Healed || change.StallSeconds != 0.3 || change.BytesMoved != 5 || change.Shape != "2+2" {
+		t.Fatalf("%+v", change)
+	}
+	if change.DetectedSeconds != 0.01 || change.PlannedSeconds != 0.03 || change.CommittedSeconds != 0.04 || change.NextStepSeconds != 0.09 {
+		t.Fatalf("phases: %+v", change)
+	}
+}
+
+func TestAChangeIsHealedByALaterPlanToo(t *testing.T) {
+	log := newTeller(t)
+	change := log.act("disconnect", "n4", "n1")
+	asked := log.say(events.DisconnectRequested, "/user", "n4", &events.LinkRequest{From: "n4", To: "n1"})
+	log.commit(2, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4", Cause: asked.ID})
+	log.commit(3, events.Change{Kind: events.ChangeJoin, Node: "n9"})
+	log.activate(3, 0, "n1", "n2", "n3", "n4")
+	if !change.Healed || change.Generation != 2 {
+		t.Fatalf("%+v", change)
+	}
+}
+
+func TestAKilledServiceIsHealedWhenItsNextInstanceActs(t *testing.T) {
+	log := newTeller(t)
+	log.say(events.LeaseTaken, "/planner", "planner", &events.Lease{Service: "planner", Instance: "first"})
+	change := log.act("kill", "planner")
+	if change.Healed {
+		t.Fatal("healed before it was restarted")
+	}
+	log.say(events.LeaseTaken, "/planner", "planner", &events.Lease{Service: "planner", Instance: "second"})
+	if !change.Healed || change.DetectedSeconds != 0.01 {
+		t.Fatalf("%+v", change)
+	}
+}
+
+func TestOnlyTrainersWhoseLayersLiveElsewhereAreKilledByChance(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	if victims := log.story.safeVictims([]string{"n1", "n2", "n3"}); !slices.Equal(victims, []string{"n1", "n3"}) {
+		t.Fatalf("n4 is dead and n2 holds its layers alone, yet got %v", victims)
+	}
+}
+
+func TestTrainingIsCompleteWhenAllToldTheirDigestsUnderThePlanInForce(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	for i, node := range []string{"n1", "n2", "n3", "n4"} {
+		if log.story.complete() {
+			t.Fatalf("complete without %s", node)
+		}
+		digests := []events.LayerDigest{{Layer: i % 2, Digest: events.Digest([]byte{byte(i % 2)})}}
+		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Layers: digests})
+	}
+	if !log.story.complete() {
+		t.Fatal("not complete")
+	}
+	if report := log.story.report(Options{}); report.disagreement != "" || report.Digest == "" {
+		t.Fatalf("%+v", report)
+	}
+	plan = twoByTwo(2)
+	log.say(events.PlanCommitted, "/negotiator", "2", &plan)
+	if log.story.complete() {
+		t.Fatal("a new plan moved layers, but nobody told their digests again")
+	}
+}
+
+func TestHoldersThatDisagreeAreAFaultWhateverTheOracleSays(t *testing.T) {
+	log := newTeller(t)
+	for i, node := range []string{"n1", "n3"} {
+		digests := []events.LayerDigest{{Layer: 0, Digest: events.Digest([]byte{byte(i)})}}
+		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Layers: digests})
+	}
+	report := log.story.report(Options{})
+	if err := report.verdict(); err == nil || report.Equal {
+		t.Fatalf("%+v", report)
+	}
+}

@@ -1,0 +1,73 @@
+package dev
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/reknit/reknit/services/trainer"
+	"github.com/reknit/reknit/services/trainer/oracle"
+)
+
+// trainerEnvironment is the configuration of a trainer process.
+func (o Options) trainerEnvironment(name string) map[string]string {
+	return map[string]string{
+		"REKNIT_TRAINER_NODE":      name,
+		"REKNIT_TRAINER_TEXT":      o.Text,
+		"REKNIT_TRAINER_STEPS":     strconv.FormatUint(o.Steps, 10),
+		"REKNIT_TRAINER_SEED":      strconv.FormatUint(o.Seed, 10),
+		"REKNIT_TRAINER_PIPELINES": strconv.Itoa(o.Pipelines),
+		"GOMAXPROCS":               "1", // trainers share the cores; each computes on one goroutine anyway
+	}
+}
+
+// oracleDigest trains the same model in this process, undisturbed, and returns its digest. Samples of a step are
+// shared among the cores, which the sums allow.
+func oracleDigest(options Options) (string, error) {
+	var config trainer.Config
+	if err := env.ParseWithOptions(&config, env.Options{Environment: options.trainerEnvironment("oracle")}); err != nil {
+		return "", err
+	}
+	training, samples, err := config.Training()
+	if err != nil {
+		return "", err
+	}
+	layers, err := oracle.NewLayers(training.Shape, training.Seed)
+	if err != nil {
+		return "", err
+	}
+	workers := make([]*oracle.Worker, runtime.NumCPU())
+	for i := range workers {
+		workers[i] = oracle.NewWorker(training.Shape)
+	}
+	sums := oracle.NewSums(training.Shape)
+	for step := range training.Steps {
+		sums.Reset()
+		errs := make([]error, len(workers))
+		var shares sync.WaitGroup
+		for i, worker := range workers {
+			shares.Go(func() {
+				worker.Sums.Reset()
+				first := step*training.GlobalBatch + i*training.GlobalBatch/len(workers)
+				end := step*training.GlobalBatch + (i+1)*training.GlobalBatch/len(workers)
+				errs[i] = worker.AccumulateRange(layers, samples, first, end)
+			})
+		}
+		shares.Wait()
+		for i, worker := range workers {
+			if errs[i] == nil {
+				errs[i] = sums.Merge(worker.Sums)
+			}
+			if errs[i] != nil {
+				return "", fmt.Errorf("oracle, step %d: %w", step, errs[i])
+			}
+		}
+		if layers, err = oracle.Update(layers, sums, training.Adam, training.GlobalBatch); err != nil {
+			return "", fmt.Errorf("oracle, step %d: %w", step, err)
+		}
+	}
+	return oracle.Digest(layers), nil
+}

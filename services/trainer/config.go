@@ -1,0 +1,108 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/trainer/model"
+	"github.com/reknit/reknit/services/trainer/oracle"
+	"github.com/reknit/reknit/services/trainer/text"
+	"github.com/reknit/reknit/shared/service"
+)
+
+// Config is a trainer's environment.
+type Config struct {
+	service.Common
+	Node        string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
+	Listen      string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
+	Advertise   string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	Text        string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
+	Steps       uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
+	Seed        uint64 `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
+	GlobalBatch int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"12" unit:"samples" reason:"a step of the default model in a fraction of a second on two cores"`
+	MicroBatch  int    `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
+	Width       int    `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
+	Hidden      int    `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
+	Blocks      int    `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
+	MemoryBytes int64  `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
+
+	Pipelines   int `env:"REKNIT_TRAINER_PIPELINES" envDefault:"0" unit:"pipelines" reason:"0: the planner chooses the data-parallel degree"`
+	LeastStages int `env:"REKNIT_TRAINER_LEAST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
+	MostStages  int `env:"REKNIT_TRAINER_MOST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
+}
+
+// Positions that predict from a context, and how much context: small ones, for the model is a test's and not a product's.
+const (
+	contextCharacters = 8
+	windowPositions   = 16
+)
+
+// declaredOperationsPerSecond turns a layer's operations into the seconds that a job declares: a core's rate in plain
+// Go (3 ms for the 6.7 million operations of a sample, measured). Trainers that are faster or slower measure so.
+const declaredOperationsPerSecond = 2e9
+
+func (c Config) validate() error {
+	var faults []error
+	expect := func(holds bool, variable, expected string, got any) {
+		if !holds {
+			faults = append(faults, fmt.Errorf("%s: expected %s, got %v", variable, expected, got))
+		}
+	}
+	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Node))
+	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file", `""`)
+	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
+	expect(c.MicroBatch > 0 && c.GlobalBatch > 0 && c.GlobalBatch%max(1, c.MicroBatch) == 0,
+		"REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
+	expect(c.MemoryBytes > 0, "REKNIT_TRAINER_MEMORY_BYTES", "at least 1", c.MemoryBytes)
+	return errors.Join(faults...)
+}
+
+// Training reads the text and returns what is trained; the oracle trains the same.
+func (c Config) Training() (oracle.Training, *text.Text, error) {
+	content, err := os.ReadFile(c.Text)
+	if err != nil {
+		return oracle.Training{}, nil, fmt.Errorf("REKNIT_TRAINER_TEXT: %w", err)
+	}
+	samples, err := text.New(content, contextCharacters, windowPositions, c.Seed)
+	if err != nil {
+		return oracle.Training{}, nil, fmt.Errorf("REKNIT_TRAINER_TEXT: %s: %w", c.Text, err)
+	}
+	shape := model.Shape{
+		Context: contextCharacters, Window: windowPositions, Width: c.Width, Hidden: c.Hidden, Blocks: c.Blocks,
+		Vocabulary: len(samples.Vocabulary()),
+	}
+	if err := shape.Validate(); err != nil {
+		return oracle.Training{}, nil, err
+	}
+	return oracle.Training{Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps)}, samples, nil
+}
+
+// job is what the cluster must know of the training. Its digest covers all that determines the result.
+func (c Config) job(training oracle.Training) (events.Job, error) {
+	content, err := os.ReadFile(c.Text)
+	if err != nil {
+		return events.Job{}, err
+	}
+	what := fmt.Sprintf("%+v %d %s", training, c.MicroBatch, events.Digest(content))
+	job := events.Job{
+		Digest: events.Digest([]byte(what)), GlobalBatch: c.GlobalBatch, MicroBatch: c.MicroBatch,
+		Pipelines: events.Bounds{Min: c.Pipelines, Max: c.Pipelines},
+		Stages:    events.Bounds{Min: c.LeastStages, Max: c.MostStages},
+	}
+	for layer := range training.Shape.Layers() {
+		job.Layers = append(job.Layers, c.profile(training.Shape.Costs(layer)))
+	}
+	return job, nil
+}
+
+func (c Config) profile(costs model.Costs) events.LayerProfile {
+	microBatch := int64(c.MicroBatch)
+	return events.LayerProfile{
+		ParameterBytes: costs.ParameterBytes, OptimizerBytes: costs.OptimizerBytes, GradientBytes: costs.GradientBytes,
+		ActivationBytes: microBatch * costs.ActivationBytes, OutputBytes: microBatch * costs.OutputBytes,
+		ForwardSeconds:  float64(microBatch*costs.ForwardOperations) / declaredOperationsPerSecond,
+		BackwardSeconds: float64(microBatch*costs.BackwardOperations) / declaredOperationsPerSecond,
+	}
+}

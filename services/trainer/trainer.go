@@ -1,0 +1,132 @@
+// Package trainer is the reference trainer: real training of a small language model, data times pipeline parallel,
+// over processes that come and go. Its sums have no order, so its result has one digest whatever happened.
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/trainer/internal/training"
+	"github.com/reknit/reknit/services/trainer/internal/transport"
+)
+
+// Run trains until the node has left the cluster, or ctx ends. SIGTERM is a wish to leave: the cluster first takes
+// over what only this node holds.
+func Run(ctx context.Context, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
+	what, samples, err := config.Training()
+	if err != nil {
+		return err
+	}
+	job, err := config.job(what)
+	if err != nil {
+		return err
+	}
+	asked := ctx // ends when the trainer is asked to go
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var plane dataPlane
+	network, err := transport.Listen(ctx, transport.Config{
+		Cluster: config.Cluster, Node: config.Node, Listen: config.Listen, Suspect: plane.suspect, Relay: plane.relay,
+	})
+	if err != nil {
+		return err
+	}
+	defer network.Close()
+	session, err := agent.Join(ctx, agent.Config{
+		NATSURL: config.URL, Cluster: config.Cluster, Node: config.Node, Address: config.address(network),
+		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps,
+		Measure: network.Measure, Relayed: network.Relayed,
+	})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	plane.session.Store(session)
+	if err := serveHealth(ctx, config.HTTPAddress); err != nil {
+		return err
+	}
+	go leaveWhenAsked(asked, ctx, session, cancel)
+	return training.New(training.Config{
+		Node: config.Node, Shape: what.Shape, Adam: what.Adam, Seed: config.Seed, GlobalBatch: config.GlobalBatch,
+		MicroBatch: config.MicroBatch, Steps: config.Steps, Samples: samples,
+	}, session, network).Run(ctx)
+}
+
+// address returns where other trainers reach this one.
+func (c Config) address(network *transport.Transport) string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	return network.Address()
+}
+
+// dataPlane gives the transport the session, which needs the transport's address to begin with.
+type dataPlane struct{ session atomic.Pointer[agent.Session] }
+
+func (d *dataPlane) suspect(node string, refused bool, reason string) {
+	if session := d.session.Load(); session != nil {
+		session.Suspect(node, refused, reason)
+	}
+}
+
+func (d *dataPlane) relay(node string, frame []byte) error {
+	session := d.session.Load()
+	if session == nil {
+		return fmt.Errorf("relay to %s: not connected yet", node)
+	}
+	return session.Relay(node, frame)
+}
+
+// leaveDeadline is what a trainer says it has: the shortest notice that clouds give for a spot instance.
+const leaveDeadline = 30 * time.Second
+
+// leaveWhenAsked says that the node wants to leave when it is asked to go; asked a second time it goes at once.
+func leaveWhenAsked(asked, ctx context.Context, session *agent.Session, end context.CancelFunc) {
+	select {
+	case <-asked.Done():
+	case <-ctx.Done():
+		return
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(again)
+	if err := session.Leave(ctx, "asked to go", leaveDeadline); err != nil {
+		slog.Error("leave not said", "error", err)
+	}
+	select {
+	case <-again:
+		end()
+	case <-ctx.Done():
+	}
+}
+
+// serveHealth answers /healthz and /readyz while the process lives; no address, no answers.
+func serveHealth(ctx context.Context, address string) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("REKNIT_HTTP_ADDRESS: %w", err)
+	}
+	ok := func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "ok") }
+	handler := http.NewServeMux()
+	handler.HandleFunc("/healthz", ok)
+	handler.HandleFunc("/readyz", ok)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { server.Close() })
+	go server.Serve(listener)
+	return nil
+}
