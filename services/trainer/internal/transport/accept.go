@@ -24,18 +24,13 @@ func (t *Transport) accept() {
 		}
 		if err != nil { // out of file descriptors, for example: that passes
 			slog.Warn("data plane: connection not accepted", "error", err)
-			t.pause(redialEvery)
+			select {
+			case <-t.context.Done():
+			case <-time.After(redialEvery):
+			}
 			continue
 		}
-		t.work.Go(func() { t.serve(connection) })
-	}
-}
-
-// pause waits, or less where the transport ends.
-func (t *Transport) pause(duration time.Duration) {
-	select {
-	case <-t.context.Done():
-	case <-time.After(duration):
+		t.receiving.Go(func() { t.serve(connection) })
 	}
 }
 
@@ -46,7 +41,9 @@ func (t *Transport) serve(connection net.Conn) {
 	connection.SetReadDeadline(time.Now().Add(helloTimeout))
 	hello, err := readHello(reader, t.config.Cluster)
 	if err != nil {
-		slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
+		if t.context.Err() == nil {
+			slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
+		}
 		return
 	}
 	connection.SetReadDeadline(time.Time{})

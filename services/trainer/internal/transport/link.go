@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +25,7 @@ const (
 // all of the one before.
 type link struct {
 	peer      Peer
+	hello     []byte // who speaks
 	transport *Transport
 	news      chan struct{} // one token: the outbox has changed
 
@@ -35,8 +37,9 @@ type link struct {
 	next    uint64    // generation to go on with, told at the end
 }
 
-func newLink(t *Transport, peer Peer) *link {
-	return &link{peer: peer, transport: t, news: make(chan struct{}, 1)}
+func newLink(t *Transport, peer Peer, incarnation string) *link {
+	who := hello{Cluster: t.config.Cluster, Node: t.config.Node, Incarnation: incarnation}
+	return &link{peer: peer, hello: who.bytes(), transport: t, news: make(chan struct{}, 1)}
 }
 
 // change alters the outbox and wakes the writer.
@@ -109,7 +112,22 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		l.transport.broken(l.peer.Node, err)
-		l.transport.pause(redialEvery)
+		l.pause(ctx)
+	}
+}
+
+// pause waits before the next attempt, unless the link leaves.
+func (l *link) pause(ctx context.Context) {
+	timer := time.NewTimer(redialEvery)
+	defer timer.Stop()
+	for !l.isLeaving() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-l.news:
+		}
 	}
 }
 
@@ -133,7 +151,7 @@ func (l *link) connect(ctx context.Context) error {
 		cancel(fmt.Errorf("connection closed by the peer: %w", orEnd(err)))
 	}()
 	buffer := bufio.NewWriterSize(connection, 64<<10)
-	if _, err := buffer.Write(l.transport.hello().bytes()); err != nil {
+	if _, err := buffer.Write(l.hello); err != nil {
 		return err
 	}
 	err = l.carry(ctx, func(f frame) error { return writeFrame(buffer, f) }, buffer.Flush)
@@ -153,14 +171,16 @@ func orEnd(err error) error {
 // relay carries frames through the hub, each with a hello before it.
 func (l *link) relay(ctx context.Context) error {
 	return l.carry(ctx, func(f frame) error {
-		envelope := append(l.transport.hello().bytes(), f.header()...)
-		return l.transport.config.Relay(l.peer.Node, append(envelope, f.piece...))
+		return l.transport.config.Relay(l.peer.Node, slices.Concat(l.hello, f.header(), f.piece))
 	}, func() error { return nil })
 }
 
 // carry writes the outbox as it fills, and heartbeats while it is empty. It returns nil when the link has left.
 func (l *link) carry(ctx context.Context, write func(frame) error, flush func() error) error {
 	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		frames := l.pop()
 		for _, f := range frames {
 			if err := write(f); err != nil {

@@ -46,8 +46,10 @@ type Transport struct {
 	inbox    *inbox
 	context  context.Context
 	cancel   context.CancelFunc
-	work     sync.WaitGroup // everything but the links
-	sending  sync.WaitGroup // the links
+
+	sending   sync.WaitGroup // the links
+	receiving sync.WaitGroup // the listener, and the connections that others opened
+	work      sync.WaitGroup // the rest
 
 	mutex       sync.Mutex
 	generation  uint64
@@ -73,7 +75,7 @@ func Listen(ctx context.Context, config Config) (*Transport, error) {
 		listener.Close()
 		t.inbox.close()
 	})
-	t.work.Go(t.accept)
+	t.receiving.Go(t.accept)
 	t.work.Go(t.watch)
 	return t, nil
 }
@@ -97,7 +99,7 @@ func (t *Transport) Switch(generation uint64, incarnation string, peers []Peer) 
 			delete(before, peer.Node)
 			continue
 		}
-		link := newLink(t, peer)
+		link := newLink(t, peer, incarnation)
 		t.links[peer.Node] = link
 		t.sending.Go(func() { link.run(t.context) })
 	}
@@ -144,20 +146,17 @@ func (t *Transport) Receive(ctx context.Context, phase uint32) (Message, error) 
 	return t.inbox.receive(ctx, phase)
 }
 
-func (t *Transport) hello() hello {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return hello{Cluster: t.config.Cluster, Node: t.config.Node, Incarnation: t.incarnation}
-}
-
-// closeTimeout is how long Close waits for peers to take what was sent to them.
+// closeTimeout is how long Close waits for peers to take what was sent to them, and to go as well.
 const closeTimeout = time.Second
 
-// Close delivers what was sent, tells the peers that the node goes on purpose, and ends.
+// Close delivers what was sent, tells the peers that the node goes on purpose, and ends. The peers' connections are
+// left to them to close: one that was closed here might look like a death to a peer that has not read the bye yet.
 func (t *Transport) Close() {
-	t.Switch(math.MaxUint64, "", nil)
 	timeout := time.AfterFunc(closeTimeout, t.cancel)
+	t.Switch(math.MaxUint64, "", nil)
 	t.sending.Wait()
+	t.listener.Close()
+	t.receiving.Wait()
 	timeout.Stop()
 	t.cancel()
 	t.work.Wait()

@@ -46,6 +46,7 @@ func listenIn(t *testing.T, cluster, node string) *station {
 	t.Cleanup(func() {
 		kill()
 		transport.sending.Wait()
+		transport.receiving.Wait()
 		transport.work.Wait()
 	})
 	return s

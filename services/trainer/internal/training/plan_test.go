@@ -1,0 +1,109 @@
+package training
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/trainer/internal/transport"
+)
+
+// chain is a pipeline: nodes, each with the layer its stage ends at.
+type chain struct {
+	microBatches int
+	nodes        string // separated by blanks
+	ends         []int
+}
+
+// planOf returns a plan of pipelines, with all-reduces in as few rounds as come greedily.
+func planOf(config Config, chains ...chain) *events.Plan {
+	plan := &events.Plan{
+		Cluster: "test", Generation: 1, Parent: "sha256:0", Policy: "repipeline", LearningRateScale: 1,
+		Data: events.Data{GlobalBatch: config.GlobalBatch, MicroBatch: config.MicroBatch},
+	}
+	for _, chain := range chains {
+		pipeline := events.Pipeline{MicroBatches: chain.microBatches}
+		first := 0
+		for i, name := range strings.Fields(chain.nodes) {
+			layers := events.Layers{First: first, End: chain.ends[i]}
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: name, Layers: layers})
+			first = layers.End
+		}
+		plan.Pipelines = append(plan.Pipelines, pipeline)
+	}
+	plan.Sync = syncOf(plan, "")
+	return plan
+}
+
+// syncOf puts runs of layers with the same holders, other than a lost one, into rounds.
+func syncOf(plan *events.Plan, lost string) events.Sync {
+	var groups []events.Group
+	for layer := range plan.LayerCount() {
+		var nodes []string
+		for _, pipeline := range plan.Pipelines {
+			for _, stage := range pipeline.Stages {
+				if stage.Layers.First <= layer && layer < stage.Layers.End && stage.Node != lost {
+					nodes = append(nodes, stage.Node)
+				}
+			}
+		}
+		if last := len(groups) - 1; last >= 0 && slices.Equal(groups[last].Nodes, nodes) {
+			groups[last].Layers.End++
+		} else {
+			groups = append(groups, events.Group{Layers: events.Layers{First: layer, End: layer + 1}, Nodes: nodes})
+		}
+	}
+	var sync events.Sync
+	for _, group := range groups {
+		free := slices.IndexFunc(sync.Rounds, func(round events.Round) bool {
+			return !slices.ContainsFunc(round.Groups, func(other events.Group) bool {
+				return slices.ContainsFunc(group.Nodes, func(node string) bool { return slices.Contains(other.Nodes, node) })
+			})
+		})
+		if free < 0 {
+			free = len(sync.Rounds)
+			sync.Rounds = append(sync.Rounds, events.Round{})
+		}
+		sync.Rounds[free].Groups = append(sync.Rounds[free].Groups, group)
+	}
+	return sync
+}
+
+func TestAPlanForAnotherTrainingIsRefused(t *testing.T) {
+	config := testConfig(t)
+	config.Node = "a"
+	for name, spoil := range map[string]func(*events.Plan){
+		"another model":           func(plan *events.Plan) { plan.Pipelines[0].Stages[0].Layers.End = 3 },
+		"another global batch":    func(plan *events.Plan) { plan.Data.GlobalBatch++ },
+		"another micro-batch":     func(plan *events.Plan) { plan.Data.MicroBatch++ },
+		"too few micro-batches":   func(plan *events.Plan) { plan.Pipelines[0].MicroBatches-- },
+		"no place for the node":   func(plan *events.Plan) { plan.Pipelines[0].Stages[0].Node = "c" },
+		"no address for a peer":   func(plan *events.Plan) { plan.Nodes = plan.Nodes[:1] },
+		"a holder in no group":    func(plan *events.Plan) { plan.Sync.Rounds = nil },
+		"a reroute to no holders": func(plan *events.Plan) { plan.Reroutes = []events.Reroute{{From: "b", To: "c", MicroBatches: 4}} },
+	} {
+		plan := planOf(config, chain{4, "a", []int{6}}, chain{4, "b", []int{6}})
+		plan.Nodes = []events.Member{{Node: "a"}, {Node: "b"}}
+		if _, err := assign(plan, config); err != nil {
+			t.Fatalf("the plan before: %v", err)
+		}
+		spoil(plan)
+		if a, err := assign(plan, config); err == nil {
+			t.Errorf("%s: assigned %+v", name, a)
+		}
+	}
+}
+
+func TestARelayedPairIsToldApart(t *testing.T) {
+	config := testConfig(t)
+	config.Node = "b"
+	plan := planOf(config, chain{4, "a b", []int{3, 6}}, chain{4, "c d", []int{3, 6}})
+	plan.Nodes = []events.Member{{Node: "a"}, {Node: "b"}, {Node: "c"}, {Node: "d"}}
+	plan.Relays = []events.Pair{{A: "a", B: "b"}}
+	a, err := assign(plan, config)
+	want := []transport.Peer{{Node: "a", Relayed: true}, {Node: "d"}}
+	if err != nil || !slices.Equal(a.peers, want) {
+		t.Errorf("peers are %+v, %v: expected %+v", a.peers, err, want)
+	}
+}

@@ -1,0 +1,159 @@
+// Package training is the trainer's loop: at each step boundary it asks its session what to do, then runs the step
+// with the nodes of the plan, until training is complete or the node has left.
+//
+// A step can be given up in any of its phases. What it leaves behind (layers of which some are a step ahead) is told
+// to the session at the boundary, and the next plan says which version everybody goes on with.
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/trainer/internal/state"
+	"github.com/reknit/reknit/services/trainer/internal/transport"
+	"github.com/reknit/reknit/services/trainer/model"
+	"github.com/reknit/reknit/services/trainer/text"
+)
+
+// Config is what is trained, and by whom.
+type Config struct {
+	Node        string
+	Shape       model.Shape
+	Adam        model.Adam
+	Seed        uint64
+	GlobalBatch int    // samples a step
+	MicroBatch  int    // samples of one pass
+	Steps       uint64 // training ends there
+	Samples     *text.Text
+}
+
+// Session is what the loop needs of its agent (*agent.Session).
+type Session interface {
+	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
+	Report(step uint64, stepSeconds, loss float64)
+	Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error
+}
+
+// Network is what the loop needs of its data plane (*transport.Transport).
+type Network interface {
+	Switch(generation uint64, incarnation string, peers []transport.Peer)
+	Begin(step uint64)
+	Send(to string, phase uint32, item uint64, payload []byte) error
+	Take(phase uint32) (transport.Message, bool)
+	Receive(ctx context.Context, phase uint32) (transport.Message, error)
+	SetHangLimit(limit time.Duration)
+}
+
+// Trainer is one node's training.
+type Trainer struct {
+	config   Config
+	session  Session
+	network  Network
+	state    *state.State
+	worker   *worker
+	pace     pace
+	done     uint64 // completed steps
+	broken   bool   // the last step was given up
+	digested bool   // the present final layers
+	complete atomic.Bool
+}
+
+// New returns a trainer that holds nothing yet.
+func New(config Config, session Session, network Network) *Trainer {
+	held := state.New(config.Shape, config.Seed)
+	return &Trainer{
+		config: config, session: session, network: network, state: held,
+		worker: newWorker(config, network, held),
+	}
+}
+
+// Complete reports whether all steps are done and their digests told. Another goroutine may ask.
+func (t *Trainer) Complete() bool { return t.complete.Load() }
+
+// Run trains until the node has left the cluster (nil) or ctx ends. After the last step it stays at the boundary: a
+// change may still need its layers.
+func (t *Trainer) Run(ctx context.Context) error {
+	for {
+		orders, err := t.session.Boundary(ctx, t.done, t.state)
+		if errors.Is(err, agent.ErrLeft) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.follow(orders); err != nil {
+			return err
+		}
+		if t.done < t.config.Steps {
+			err = t.train(ctx, orders.Step)
+		}
+		if err == nil && t.done == t.config.Steps {
+			err = t.digest(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// follow takes up a new plan, whose layers the session has had adopted.
+func (t *Trainer) follow(orders agent.Orders) error {
+	if !orders.Switched {
+		if t.broken {
+			return fmt.Errorf("step %d was given up in generation %d: expected a new plan to go on with", t.done, orders.Plan.Generation)
+		}
+		return nil
+	}
+	plan := orders.Plan
+	assignment, err := assign(plan, t.config)
+	if err != nil {
+		return fmt.Errorf("plan %d: %w", plan.Generation, err)
+	}
+	self, _ := plan.Member(t.config.Node)
+	t.worker.take(assignment)
+	t.network.Switch(plan.Generation, self.Incarnation, assignment.peers)
+	t.done, t.broken, t.digested = plan.ResumeStep, false, false
+	t.complete.Store(false)
+	return nil
+}
+
+// train runs the next step. One that is given up is no error: the session knows why, and what comes next.
+func (t *Trainer) train(ctx, step context.Context) error {
+	start := time.Now()
+	loss, err := t.worker.step(step, t.done)
+	if err != nil {
+		t.broken = true
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if step.Err() != nil {
+			slog.Info("step given up", "node", t.config.Node, "step", t.done)
+			return nil
+		}
+		return fmt.Errorf("step %d: %w", t.done, err)
+	}
+	t.done++
+	seconds := time.Since(start).Seconds()
+	t.network.SetHangLimit(t.pace.hangLimit(seconds))
+	t.session.Report(t.done, seconds, loss)
+	return nil
+}
+
+// digest tells the final layers' digests, once.
+func (t *Trainer) digest(ctx context.Context) error {
+	if t.digested {
+		return nil
+	}
+	if err := t.session.Digested(ctx, t.done, true, t.state.Digests()); err != nil {
+		return err
+	}
+	t.digested = true
+	t.complete.Store(true)
+	return nil
+}

@@ -1,0 +1,101 @@
+package training
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/reknit/reknit/services/trainer/gradient"
+	"github.com/reknit/reknit/services/trainer/internal/state"
+	"github.com/reknit/reknit/services/trainer/model"
+	"github.com/reknit/reknit/services/trainer/schedule"
+)
+
+// worker runs steps under an assignment.
+type worker struct {
+	config  Config
+	network Network
+	state   *state.State
+	assignment
+
+	scratch *model.Scratch
+	sums    map[int]*gradient.Accumulator // by layer
+	loss    *gradient.Accumulator
+	spare   map[int][]*model.Activations // by layer: room that is free to use
+}
+
+func newWorker(config Config, network Network, state *state.State) *worker {
+	return &worker{
+		config: config, network: network, state: state,
+		scratch: model.NewScratch(config.Shape), loss: gradient.NewAccumulator(1),
+	}
+}
+
+// take makes an assignment the one that steps run under.
+func (w *worker) take(a assignment) {
+	w.assignment = a
+	w.spare = map[int][]*model.Activations{}
+	w.sums = map[int]*gradient.Accumulator{}
+	for layer := a.layers.First; layer < a.layers.End; layer++ {
+		w.sums[layer] = gradient.NewAccumulator(w.config.Shape.Parameters(layer))
+	}
+}
+
+// step runs a step: the passes of all micro-batches, then for each group of layers in the plan's rounds the
+// all-reduce and the update. It returns the step's loss in nats a character where the node holds the head, 0 elsewhere.
+// Where ctx ends it stops within the pass of one layer.
+func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error) {
+	w.network.Begin(step)
+	w.loss.Reset()
+	for _, sums := range w.sums {
+		sums.Reset()
+	}
+	if err := w.passAll(ctx, step); err != nil {
+		return 0, err
+	}
+	for _, reduction := range w.reductions {
+		if err := w.reduce(ctx, reduction); err != nil {
+			return 0, fmt.Errorf("all-reduce of layers [%d, %d): %w", reduction.First, reduction.End, err)
+		}
+		if err := w.update(ctx, reduction); err != nil {
+			return 0, err
+		}
+	}
+	if w.loss.Additions > 0 {
+		loss = w.loss.Mean(0)
+	}
+	return loss, nil
+}
+
+// update makes the next version of each layer of a group.
+func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
+	adam := w.config.Adam
+	adam.LearningRate *= w.learningRateScale
+	for layer := group.First; layer < group.End; layer++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := adam.Apply(w.state.Newest(layer), w.sums[layer], w.config.GlobalBatch)
+		if err != nil {
+			return err
+		}
+		w.state.Advance(next)
+	}
+	return nil
+}
+
+func appendFloats(destination []byte, values []float32) []byte {
+	for _, value := range values {
+		destination = binary.LittleEndian.AppendUint32(destination, math.Float32bits(value))
+	}
+	return destination
+}
+
+func floats(encoded []byte) []float32 {
+	values := make([]float32, len(encoded)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(encoded[4*i:]))
+	}
+	return values
+}
