@@ -102,18 +102,14 @@ func decode(message line) *Entry {
 // open decodes and validates the payload, and returns what is wrong.
 func (e *Entry) open() string {
 	row, _ := e.Kind.Row()
-	payload := row.New()
-	if err := json.Unmarshal(e.Data, payload); err != nil {
-		return err.Error()
-	}
-	e.Payload = payload
+	e.Payload = row.New()
+	err := events.Decode(e.Data, e.Payload)
 	switch {
 	case !events.Token(e.ID):
 		return fmt.Sprintf("id %q is no token", e.ID)
 	case e.SubjectName() != e.Address:
 		return fmt.Sprintf("belongs on %s, came on %s", e.SubjectName(), e.Address)
-	}
-	if err := payload.Validate(); err != nil {
+	case err != nil:
 		return err.Error()
 	}
 	return ""

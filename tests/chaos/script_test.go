@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/services/reknit/dev"
+)
+
+const seeds = 2000
+
+func parsed(t *testing.T, churn churn) []dev.Action {
+	t.Helper()
+	actions, err := dev.ParseScript(strings.NewReader(churn.Script))
+	if err != nil {
+		t.Fatalf("seed %d: %v\n%s", churn.Seed, err, churn.Script)
+	}
+	return actions
+}
+
+func TestEveryScriptCanBePlayed(t *testing.T) {
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		actions := parsed(t, churn)
+		if len(actions) != churn.Actions || len(actions) == 0 {
+			t.Fatalf("seed %d: %d actions, said %d", seed, len(actions), churn.Actions)
+		}
+		last := uint64(0)
+		for _, action := range actions {
+			if action.AtStep != 0 && action.AtStep <= last || action.AtStep >= churn.Steps {
+				t.Fatalf("seed %d: step %d after %d of %d\n%s", seed, action.AtStep, last, churn.Steps, churn.Script)
+			}
+			last = max(last, action.AtStep)
+		}
+	}
+}
+
+func TestThreeTrainersAlwaysStay(t *testing.T) {
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		alive := churn.Trainers
+		for _, action := range parsed(t, churn) {
+			switch {
+			case action.Verb == "join":
+				alive++
+			case action.Verb == "leave", action.Verb == "kill" && !slices.Contains(dev.Services, action.Names[0]):
+				alive--
+			}
+			if alive < leastTrainers || alive > mostTrainers {
+				t.Fatalf("seed %d: %d trainers after line %d\n%s", seed, alive, action.Line, churn.Script)
+			}
+		}
+	}
+}
+
+func TestTheSecondKillOfATrainerWaitsUntilTheFirstIsHealed(t *testing.T) {
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		killed := false
+		for _, action := range parsed(t, churn) {
+			killed = killed && action.AtStep == 0
+			if action.Verb == "kill" && action.Names[0] == dev.Any {
+				if killed {
+					t.Fatalf("seed %d: line %d\n%s", seed, action.Line, churn.Script)
+				}
+				killed = true
+			}
+		}
+	}
+}
+
+func TestNoServiceIsKilledTwiceInABurstAndNoTrainerComesTwice(t *testing.T) {
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		once, burst := map[string]bool{}, 0
+		for _, action := range parsed(t, churn) {
+			if action.AtStep != 0 {
+				burst++
+			}
+			key := fmt.Sprint(action.Verb, action.Names)
+			if action.Verb == "kill" {
+				key = fmt.Sprint(burst, key)
+			}
+			if (action.Verb == "kill" || action.Verb == "join") && once[key] {
+				t.Fatalf("seed %d: line %d\n%s", seed, action.Line, churn.Script)
+			}
+			once[key] = true
+		}
+	}
+}
+
+func TestALinkIsConnectedOnlyAfterOneWasDisconnected(t *testing.T) {
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		cuts, burst := 0, 0
+		for _, action := range parsed(t, churn) {
+			if action.AtStep != 0 {
+				burst = 0
+			}
+			switch action.Verb {
+			case "disconnect":
+				cuts, burst = cuts+1, burst+1
+			case "connect":
+				cuts--
+			}
+			if cuts < 0 || action.Verb == "connect" && burst > 0 {
+				t.Fatalf("seed %d: line %d\n%s", seed, action.Line, churn.Script)
+			}
+		}
+	}
+}
+
+func TestTheSameSeedIsTheSameScriptAndAllSeedsTogetherDoEverything(t *testing.T) {
+	done := map[string]bool{}
+	for seed := range uint64(200) {
+		churn := churnOf(seed)
+		if churn != churnOf(seed) {
+			t.Fatalf("seed %d: two scripts", seed)
+		}
+		for _, action := range parsed(t, churn) {
+			name := ""
+			if action.Verb == "kill" {
+				name = action.Names[0]
+			}
+			done[fmt.Sprint(action.Verb, " ", name, " in the middle: ", action.AtStep == 0)] = true
+		}
+	}
+	if want := 2 * (len(dev.Services) + 1 + 4); len(done) != want {
+		t.Fatalf("expected %d things to be done, got %v", want, done)
+	}
+}

@@ -1,0 +1,191 @@
+package stranger
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// hear takes one message.
+func (s *Stranger) hear(message *nats.Msg) error {
+	switch {
+	case strings.HasPrefix(message.Subject, "reknit.probe."):
+		return s.answerProbe(message)
+	case strings.HasPrefix(message.Subject, "reknit.pulse."):
+		var peer pulse
+		if err := json.Unmarshal(message.Data, &peer); err == nil {
+			s.peers[peer.Node] = peer.Step
+		}
+		return nil
+	}
+	var event envelope
+	if err := json.Unmarshal(message.Data, &event); err != nil {
+		return nil // somebody else's nonsense
+	}
+	switch event.Type {
+	case "io.reknit.negotiation.opened.v1":
+		return follow(message, func(o *opening) error { return s.opened(event, o) })
+	case "io.reknit.negotiation.prepared.v1":
+		return follow(message, func(o *opening) error { return s.prepared(event, o) })
+	case "io.reknit.negotiation.scheduled.v1":
+		return follow(message, func(n *schedule) error { return s.scheduled(event, n) })
+	case "io.reknit.negotiation.aborted.v1":
+		return follow(message, s.aborted)
+	case "io.reknit.shard.offered.v1":
+		return follow(message, func(o *offer) error { s.offers = append(s.offers, *o); return s.move() })
+	case "io.reknit.plan.committed.v1":
+		return follow(message, s.committed)
+	case "io.reknit.membership.refused.v1":
+		return follow(message, func(r *struct{ Reason string }) error { s.Refused(r.Reason); return nil })
+	}
+	return nil
+}
+
+// follow decodes an event's data and acts on it.
+func follow[T any](message *nats.Msg, act func(*T) error) error {
+	var event struct{ Data T }
+	if err := json.Unmarshal(message.Data, &event); err != nil {
+		return err
+	}
+	return act(&event.Data)
+}
+
+// opened consents, and says what the node holds: everything at step 0 before the first plan, nothing as a newcomer,
+// and otherwise its layers.
+func (s *Stranger) opened(event envelope, opened *opening) error {
+	if !names(opened.Members, s.Node, s.incarnation) {
+		return nil
+	}
+	s.opening, s.schedule, s.moved, s.offers, s.promise = opened, nil, false, nil, 0
+	s.hold = s.hold || opened.Abandon
+	holdings := []map[string]any{}
+	place, placed := layers{}, false
+	if s.plan != nil {
+		place, placed = s.newest().place(s.Node)
+	}
+	switch {
+	case opened.Generation == 1:
+		holdings = append(holdings, map[string]any{"layers": layers{0, s.layerCount}, "steps": []uint64{0}})
+	case placed && s.hold:
+		holdings = append(holdings, map[string]any{"layers": place, "steps": s.versions()})
+	case placed:
+		holdings = append(holdings, map[string]any{"layers": place, "steps": s.versions(), "current": true})
+	}
+	return s.say("negotiation.consented", opened.Negotiation, event.ID, map[string]any{
+		"negotiation": opened.Negotiation, "node": s.Node, "incarnation": s.incarnation, "accepted": true, "step": s.step, "holdings": holdings,
+	})
+}
+
+func (s *Stranger) newest() *plan {
+	if s.next != nil {
+		return s.next
+	}
+	return s.plan
+}
+
+// versions returns the completed steps whose state the node can give: the last and the one before.
+func (s *Stranger) versions() []uint64 {
+	if s.step == 0 {
+		return []uint64{0}
+	}
+	return []uint64{s.step, s.step - 1}
+}
+
+// prepared promises where the node will stop: not before what it may have begun.
+func (s *Stranger) prepared(event envelope, opened *opening) error {
+	if s.opening == nil || s.opening.Negotiation != opened.Negotiation {
+		return nil
+	}
+	stop := s.step
+	if s.plan != nil {
+		if _, placed := s.plan.place(s.Node); placed {
+			s.promise = s.step + 2
+			stop = s.promise
+		}
+	}
+	return s.say("negotiation.promised", opened.Negotiation, event.ID, map[string]any{
+		"negotiation": opened.Negotiation, "node": s.Node, "stopStep": stop,
+	})
+}
+
+func (s *Stranger) scheduled(event envelope, scheduled *schedule) error {
+	if s.opening == nil || s.opening.Negotiation != scheduled.Negotiation {
+		return nil
+	}
+	s.schedule, s.cause, s.promise = scheduled, event.ID, scheduled.StopStep
+	return s.move()
+}
+
+func (s *Stranger) aborted(aborted *abortion) error {
+	if s.opening == nil || s.opening.Negotiation != aborted.Negotiation {
+		return nil
+	}
+	s.opening, s.schedule = nil, nil
+	if !aborted.Superseded {
+		s.promise = 0
+	}
+	return nil
+}
+
+func (s *Stranger) committed(committed *plan) error {
+	if s.plan == nil && !names(committed.Nodes, s.Node, s.incarnation) {
+		return nil // a newcomer's own plan is still to come
+	}
+	s.next, s.opening, s.schedule = committed, nil, nil
+	return s.adopt()
+}
+
+// adopt takes a committed plan over at its step, or at once where nothing is trained.
+func (s *Stranger) adopt() error {
+	if s.next == nil || !s.hold && s.trains() && s.step < s.next.ResumeStep {
+		return nil
+	}
+	s.plan, s.next = s.next, nil
+	if !names(s.plan.Nodes, s.Node, s.incarnation) {
+		s.plan, s.leaving = nil, true
+		s.Left()
+		return nil
+	}
+	s.step, s.hold, s.promise, s.fresh = s.plan.ResumeStep, false, 0, true
+	s.Adopted(s.plan.Generation, s.step)
+	return s.pulse()
+}
+
+func (s *Stranger) trains() bool {
+	if s.plan == nil {
+		return false
+	}
+	_, placed := s.plan.place(s.Node)
+	return placed
+}
+
+// train pretends to complete a step, when everybody else has completed the one before.
+func (s *Stranger) train() error {
+	if s.hold || !s.trains() || s.promise > 0 && s.step >= s.promise || s.next != nil && s.step >= s.next.ResumeStep {
+		return nil
+	}
+	for _, pipeline := range s.plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if stage.Node != s.Node && s.peers[stage.Node] < s.step {
+				return nil
+			}
+		}
+	}
+	s.step++
+	if err := s.pulse(); err != nil {
+		return err
+	}
+	if s.fresh {
+		s.fresh = false
+		if err := s.say("plan.activated", s.Node, "", map[string]any{
+			"node": s.Node, "generation": s.plan.Generation, "step": s.step, "stallSeconds": 0, "stallSteps": 0, "stepSeconds": stepTime.Seconds(),
+		}); err != nil {
+			return err
+		}
+	}
+	if err := s.move(); err != nil {
+		return err
+	}
+	return s.adopt()
+}

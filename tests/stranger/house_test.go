@@ -1,0 +1,194 @@
+package stranger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/monitor"
+	"github.com/reknit/reknit/services/negotiator"
+	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/restorer"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/tests/invariants"
+)
+
+// house is Reknit as a stranger finds it: a NATS server and the four services.
+type house struct {
+	url   string
+	inbox chan *nats.Msg // every event and plan, as any NATS client hears it
+	conn  *nats.Conn
+}
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if os.Getenv("REKNIT_TEST_LOG") != "" {
+		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
+	os.Exit(m.Run())
+}
+
+// build starts the server and the services. The first plan waits for so many nodes.
+func build(t *testing.T, cluster string, startNodes int) *house {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	h := &house{url: server.URL(), inbox: make(chan *nats.Msg, 1<<16)}
+	provision(t, h.url, cluster)
+	if h.conn, err = nats.Connect(h.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.conn.Close)
+	for _, subject := range []string{"reknit.event.>", "reknit.plan.>"} {
+		if _, err := h.conn.ChanSubscribe(subject, h.inbox); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.conn.Flush(); err != nil { // the server listens for us before the services speak
+		t.Fatal(err)
+	}
+	environment := map[string]string{"REKNIT_NATS_URL": h.url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(startNodes)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var services sync.WaitGroup
+	services.Go(func() { serve(t, ctx, environment, monitor.Run) })
+	services.Go(func() { serve(t, ctx, environment, negotiator.Run) })
+	services.Go(func() { serve(t, ctx, environment, planner.Run) })
+	services.Go(func() { serve(t, ctx, environment, restorer.Run) })
+	t.Cleanup(func() { cancel(); services.Wait() })
+	for range 4 {
+		h.await(t, "lease.taken", func(heard) bool { return true })
+	}
+	return h
+}
+
+func provision(t *testing.T, url, cluster string) {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test", Cluster: cluster})
+	if err == nil {
+		defer b.Close()
+		err = b.Provision(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve runs a service with the defaults of its environment; it must live until the test ends.
+func serve[C any](t *testing.T, ctx context.Context, environment map[string]string, run func(context.Context, C) error) {
+	var config C
+	if err := env.ParseWithOptions(&config, env.Options{Environment: environment}); err != nil {
+		t.Error(err)
+		return
+	}
+	if err := run(ctx, config); err != nil || ctx.Err() == nil {
+		t.Errorf("a service ended: %v", err)
+	}
+}
+
+// heard is an event as a stranger reads it.
+type heard struct {
+	ID, Type, Source, Subject string
+	Data                      map[string]any
+}
+
+// await returns the next event of a kind that fits, and forgets those before it.
+func (h *house) await(t *testing.T, kind string, fits func(heard) bool) heard {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case message := <-h.inbox:
+			var event heard
+			if json.Unmarshal(message.Data, &event) == nil && event.Type == "io.reknit."+kind+".v1" && fits(event) {
+				return event
+			}
+		case <-deadline:
+			t.Fatalf("no %s within %v", kind, patience)
+		}
+	}
+}
+
+// job returns a job of two layers, in at most so many pipelines.
+func job(mostPipelines int) map[string]any {
+	layer := map[string]any{"parameterBytes": 20_000, "optimizerBytes": 40_000, "gradientBytes": 40_000,
+		"activationBytes": 1000, "outputBytes": 1000, "forwardSeconds": 0.001, "backwardSeconds": 0.002}
+	return map[string]any{"digest": digest([]byte("job")), "layers": []map[string]any{layer, layer}, "globalBatch": 8, "microBatch": 1,
+		"pipelines": map[string]int{"min": 0, "max": mostPipelines}, "stages": map[string]int{"min": 0, "max": 0}}
+}
+
+// judge reads both streams as they are stored and checks the invariants on them.
+func (h *house) judge(t *testing.T) {
+	t.Helper()
+	stream, err := h.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	for _, name := range []string{"REKNIT_EVENTS", "REKNIT_PLANS"} {
+		info, err := stream.StreamInfo(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for sequence := uint64(1); sequence <= info.State.LastSeq; sequence++ {
+			message, err := stream.GetMsg(name, sequence)
+			if err != nil {
+				t.Fatal(err)
+			}
+			event := message.Data
+			if !json.Valid(event) {
+				event = []byte("null")
+			}
+			fmt.Fprintf(&lines, `{"stream":%q,"sequence":%d,"logged":%q,"subject":%q,"event":%s}`+"\n",
+				name, sequence, message.Time.Format(time.RFC3339Nano), message.Subject, event)
+		}
+	}
+	log, err := invariants.Read(strings.NewReader(lines.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range log.Check() {
+		t.Error(violation)
+	}
+}
+
+func TestTheStrangerUsesNoCodeOfOurs(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range syntax.Imports {
+			path := strings.Trim(imported.Path.Value, `"`)
+			if strings.Contains(path, ".") && path != "github.com/nats-io/nats.go" {
+				t.Errorf("%s imports %s", name, path)
+			}
+		}
+	}
+}

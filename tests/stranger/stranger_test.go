@@ -1,0 +1,142 @@
+package stranger
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// guest is a stranger in a house, and what becomes of it.
+type guest struct {
+	adopted chan [2]uint64 // generation and step of each plan
+	left    chan struct{}
+	leave   chan struct{}
+	quit    context.CancelFunc // without a word
+	ended   chan error
+}
+
+func invite(t *testing.T, h *house, cluster, node string, job map[string]any) *guest {
+	t.Helper()
+	g := &guest{adopted: make(chan [2]uint64, 64), left: make(chan struct{}), leave: make(chan struct{}), ended: make(chan error, 1)}
+	s := &Stranger{
+		Node: node, Cluster: cluster,
+		Adopted: func(generation, step uint64) { g.adopted <- [2]uint64{generation, step} },
+		Left:    func() { close(g.left) },
+		Refused: func(reason string) { t.Errorf("%s was refused: %s", node, reason) },
+	}
+	var ctx context.Context
+	ctx, g.quit = context.WithCancel(t.Context())
+	go func() { g.ended <- s.Run(ctx, h.url, job, g.leave) }()
+	t.Cleanup(func() {
+		g.quit()
+		if err := <-g.ended; err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+	})
+	return g
+}
+
+// follows waits until the guest works under a generation, and returns the step at which it took over.
+func (g *guest) follows(t *testing.T, generation uint64) uint64 {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case adopted := <-g.adopted:
+			if adopted[0] == generation {
+				return adopted[1]
+			}
+		case <-deadline:
+			t.Fatalf("no plan of generation %d within %v", generation, patience)
+		}
+	}
+}
+
+// works waits until a node completed a step under a generation.
+func (h *house) works(t *testing.T, node string, generation uint64) {
+	t.Helper()
+	h.await(t, "plan.activated", func(event heard) bool {
+		return event.Subject == node && event.Data["generation"] == float64(generation)
+	})
+}
+
+func TestTwoStrangersTrainTogetherAndOneLeaves(t *testing.T) {
+	h := build(t, "guests", 2)
+	ada, ben := invite(t, h, "guests", "ada", job(1)), invite(t, h, "guests", "ben", job(1))
+	ada.follows(t, 1)
+	ben.follows(t, 1)
+	h.works(t, "ada", 1)
+	close(ben.leave)
+	step := ada.follows(t, 2) // with the layer that ben held, verified by ada
+	if step == 0 {
+		t.Error("expected the plan to take over where training stood, got step 0")
+	}
+	<-ben.left
+	h.works(t, "ada", 2)
+	h.judge(t)
+}
+
+func TestAStrangerJoinsReceivesItsLayersAndIsMissedWhenItVanishes(t *testing.T) {
+	h := build(t, "guests", 2)
+	ada, ben := invite(t, h, "guests", "ada", job(2)), invite(t, h, "guests", "ben", job(2))
+	ada.follows(t, 1)
+	ben.follows(t, 1)
+	h.works(t, "ben", 1)
+	cyd := invite(t, h, "guests", "cyd", job(2))
+	cyd.follows(t, 2)
+	ben.follows(t, 2)
+	h.works(t, "cyd", 2)
+	cyd.quit()
+	lost := h.await(t, "node.lost", func(heard) bool { return true })
+	if lost.Subject != "cyd" {
+		t.Errorf("expected cyd to be lost, got %s: %v", lost.Subject, lost.Data)
+	}
+	ada.follows(t, 3)
+	ben.follows(t, 3)
+	h.works(t, "ben", 3)
+	h.judge(t)
+}
+
+func TestADozenLinesAreEnoughForAPlan(t *testing.T) {
+	h := build(t, "dev", 1)
+	conn, err := nats.Connect(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	plans, stop := make(chan []byte, 1), make(chan struct{})
+	defer close(stop)
+	go hello(conn, job(0), func(plan []byte) { plans <- plan }, stop)
+	select {
+	case data := <-plans:
+		var event struct{ Data plan }
+		if err := json.Unmarshal(data, &event); err != nil {
+			t.Fatal(err)
+		}
+		if place, ok := event.Data.place("me"); !ok || place != (layers{0, 2}) || event.Data.Generation != 1 {
+			t.Errorf("expected both layers under generation 1, got %s", data)
+		}
+	case <-time.After(patience):
+		t.Fatalf("no plan within %v", patience)
+	}
+}
+
+func TestTheDozenLinesOfTheReadmeAreTheOnesThatRun(t *testing.T) {
+	code, err := os.ReadFile("hello.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, function, found := strings.Cut(string(code), "func hello(")
+	if !found || !strings.Contains(string(readme), "```go\nfunc hello("+function+"```") {
+		t.Error("README.md: expected the function of hello.go between ```go and ```")
+	}
+}
