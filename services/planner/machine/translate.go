@@ -40,6 +40,7 @@ func (m *Machine) situation(request events.PlanRequest) policy.Situation {
 	}
 	if request.Current != nil {
 		s.Current = current(*request.Current)
+		s.Empty = empty(request.Nodes, *request.Current)
 	}
 	s.Network = network(request, s.Nodes)
 	return s
@@ -73,6 +74,18 @@ func current(plan events.Plan) []policy.Pipeline {
 		pipelines = append(pipelines, converted)
 	}
 	return pipelines
+}
+
+// empty returns the nodes that were no members of the plan in force as the processes they are now: a new incarnation
+// holds nothing any more.
+func empty(nodes []events.Device, plan events.Plan) []string {
+	var names []string
+	for _, node := range nodes {
+		if member, ok := plan.Member(node.Node); !ok || member.Incarnation != node.Incarnation {
+			names = append(names, node.Node)
+		}
+	}
+	return names
 }
 
 // network takes the median of the measured links as the usual one.

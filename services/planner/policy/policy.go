@@ -5,6 +5,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -22,8 +23,9 @@ type Situation struct {
 	GlobalBatch            int              // samples of a step
 	DataParallel           search.Limits
 	PipelineLength         search.Limits
-	MinReplicas            int // a plan with fewer holders of some layer is taken only where there is no other
-	Current                []Pipeline
+	MinReplicas            int        // a plan with fewer holders of some layer is taken only where there is no other
+	Current                []Pipeline // the plan in force; its nodes that are not among Nodes are lost
+	Empty                  []string   // nodes that hold nothing, though the plan in force may place them: they restarted since
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
@@ -88,19 +90,10 @@ var Policies = []Policy{
 // fewer count before all else; then the expected throughput counts, then the shorter transition. It fails with every
 // policy's reason where there is no plan.
 func Choose(s Situation) ([]Candidate, error) {
-	var all []Candidate
-	var reasons []error
-	for _, policy := range Policies {
-		candidates, err := policy.Propose(s)
-		if err != nil {
-			reasons = append(reasons, fmt.Errorf("%s: %w", policy.Name, err))
-		}
-		for _, candidate := range candidates {
-			candidate.Policy = policy.Name
-			candidate.Score = estimate.ExpectedThroughput(s.GlobalBatch, candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
-			all = append(all, candidate)
-		}
+	if len(s.Nodes) == 0 {
+		return nil, fmt.Errorf("no plan: there is no node")
 	}
+	all, reasons := s.proposed()
 	if len(all) == 0 {
 		return nil, fmt.Errorf("no plan for %d nodes: %w", len(s.Nodes), joined(reasons))
 	}
@@ -115,6 +108,33 @@ func Choose(s Situation) ([]Candidate, error) {
 		all[i+1].Rejected = reject(all[0], all[i+1], s.MinReplicas)
 	}
 	return all, nil
+}
+
+// proposed returns the candidates of all policies with their scores, and why there are no more.
+func (s Situation) proposed() (all []Candidate, reasons []error) {
+	for _, policy := range Policies {
+		candidates, err := policy.Propose(s)
+		for _, candidate := range candidates {
+			candidate.Policy = policy.Name
+			candidate.Score = estimate.ExpectedThroughput(s.GlobalBatch, candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
+			if candidate.measurable() {
+				all = append(all, candidate)
+			} else {
+				err = fmt.Errorf("expected a step above 0 s and a finite transition, got %v s and %v s with %v s between failures",
+					candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
+			}
+		}
+		if err != nil {
+			reasons = append(reasons, fmt.Errorf("%s: %w", policy.Name, err))
+		}
+	}
+	return all, reasons
+}
+
+// measurable tells a candidate with figures from one whose layers take no time, or whose links take for ever.
+func (c Candidate) measurable() bool {
+	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	return c.StepSeconds > 0 && finite(c.StepSeconds) && finite(c.TransitionSeconds) && finite(c.Score)
 }
 
 func reject(taken, other Candidate, minReplicas int) string {
@@ -137,52 +157,4 @@ func joined(reasons []error) error {
 		}
 	}
 	return err
-}
-
-// replicas returns the number of live holders of the layer that has fewest.
-func replicas(layers int, pipelines []Pipeline, lives func(node string) bool) int {
-	fewest := len(pipelines)
-	for layer := range layers {
-		holders := 0
-		for _, pipeline := range pipelines {
-			for _, stage := range pipeline.Stages {
-				if stage.Layers.First <= layer && layer < stage.Layers.End && lives(stage.Node) {
-					holders++
-				}
-			}
-		}
-		fewest = min(fewest, holders)
-	}
-	return fewest
-}
-
-// syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach
-// that bound for contiguous stages).
-func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
-	if len(pipelines) < 2 || s.Network.BytesPerSecond <= 0 {
-		return 0
-	}
-	slowest := 0.0
-	for _, pipeline := range pipelines {
-		for _, stage := range pipeline.Stages {
-			bytes := int64(0)
-			for _, layer := range s.GradientBytes[stage.Layers.First:stage.Layers.End] {
-				bytes += layer
-			}
-			slowest = max(slowest, estimate.RingSeconds(bytes, len(pipelines), s.Network.BytesPerSecond, s.Network.LatencySeconds))
-		}
-	}
-	return slowest
-}
-
-// members strips the nodes off pipelines, as the cost model wants them.
-func members(pipelines []Pipeline) []estimate.Member {
-	list := make([]estimate.Member, len(pipelines))
-	for p, pipeline := range pipelines {
-		list[p].MicroBatches = pipeline.MicroBatches
-		for _, stage := range pipeline.Stages {
-			list[p].Stages = append(list[p].Stages, stage.Layers)
-		}
-	}
-	return list
 }

@@ -63,10 +63,7 @@ func (s Situation) seat(plan search.Plan) (Candidate, error) {
 		}
 	}
 	candidate.StepSeconds = plan.StepSeconds + s.syncSeconds(candidate.Pipelines) + s.dearSeconds(candidate.Pipelines)
-	candidate.TransitionSeconds = s.SwitchSeconds
-	if s.Network.BytesPerSecond > 0 {
-		candidate.TransitionSeconds += float64(slices.Max(assignment.MissingBytes)) / s.Network.BytesPerSecond
-	}
+	candidate.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(slices.Max(assignment.MissingBytes))
 	for _, class := range place.Classes(len(s.Nodes), problem.Pair) {
 		var names []string
 		for _, node := range class {
@@ -75,18 +72,6 @@ func (s Situation) seat(plan search.Plan) (Candidate, error) {
 		candidate.Classes = append(candidate.Classes, names)
 	}
 	return candidate, nil
-}
-
-// holds returns the layers a node trains under the plan in force.
-func (s Situation) holds(node string) estimate.Range {
-	for _, pipeline := range s.Current {
-		for _, stage := range pipeline.Stages {
-			if stage.Node == node {
-				return stage.Layers
-			}
-		}
-	}
-	return estimate.Range{}
 }
 
 // pairCost counts the pairs that go through the hub; nil where there are none, so that nothing is searched in vain.

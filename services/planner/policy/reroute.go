@@ -8,7 +8,8 @@ import (
 )
 
 // reroute keeps every node where it is and shares a lost node's micro-batches among those that hold the same layers in
-// other pipelines (ReCycle; Chameleon IV-A). Nothing moves. Without a lost node it keeps the plan in force as it is.
+// other pipelines (ReCycle; Chameleon IV-A). Nothing moves, but to nodes that came back empty to a place of theirs.
+// Without a lost node it keeps the plan in force as it is.
 //
 // A survivor must hold exactly the lost stage's layers: in unequal pipelines there may be none, and then rerouting has
 // no answer.
@@ -16,109 +17,162 @@ func reroute(s Situation) ([]Candidate, error) {
 	if len(s.Current) == 0 {
 		return nil, nil
 	}
-	lives := func(node string) bool { return slices.Contains(s.Nodes, node) }
-	candidate := Candidate{
-		Pipelines: s.Current, TransitionSeconds: s.SwitchSeconds, PeakBytes: map[string]int64{},
-		Replicas: replicas(len(s.Layers), s.Current, lives),
+	if err := s.continues(); err != nil {
+		return nil, err
 	}
-	var lost []estimate.Place
-	for p, pipeline := range s.Current {
-		for st, stage := range pipeline.Stages {
-			if lives(stage.Node) {
-				continue
-			}
-			shares, err := s.share(stage, st, pipeline.MicroBatches, lives)
-			if err != nil {
-				return nil, err
-			}
-			lost = append(lost, estimate.Place{Pipeline: p, Stage: st})
-			candidate.Reroutes = append(candidate.Reroutes, shares...)
+	candidate := Candidate{Pipelines: s.Current, Replicas: s.replicas()}
+	loads := map[string]load{}
+	for _, gap := range s.gaps() {
+		if len(gap.survivors) == 0 {
+			return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", gap.layers.First, gap.layers.End, gap.lost[0].node)
 		}
+		candidate.Reroutes = append(candidate.Reroutes, gap.share(loads)...)
 	}
-	step, err := estimate.ReroutedStepSeconds(s.Layers, members(s.Current), s.Network.TransferSeconds, lost)
-	if err != nil {
+	var err error
+	if candidate.PeakBytes, err = s.reroutedPeaks(loads); err != nil {
 		return nil, err
 	}
-	candidate.StepSeconds = step + s.syncSeconds(s.Current) + s.dearSeconds(s.Current)
-	if err := s.fits(&candidate, lost); err != nil {
-		return nil, err
-	}
+	candidate.StepSeconds = s.reroutedSeconds(loads) + s.syncSeconds(s.Current) + s.dearSeconds(s.Current)
+	candidate.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestRefill())
 	return []Candidate{candidate}, nil
 }
 
-// share divides a lost stage's micro-batches evenly among its survivors, the first ones taking what is left over.
-func (s Situation) share(lost Stage, stage, microBatches int, lives func(string) bool) ([]Reroute, error) {
-	var survivors []string
-	for _, pipeline := range s.Current {
-		for _, other := range pipeline.Stages {
-			if other.Layers == lost.Layers && lives(other.Node) {
-				survivors = append(survivors, other.Node)
-			}
-		}
-	}
-	if len(survivors) == 0 {
-		return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", lost.Layers.First, lost.Layers.End, lost.Node)
-	}
-	var shares []Reroute
-	for i, survivor := range survivors {
-		share := microBatches / len(survivors)
-		if i < microBatches%len(survivors) {
-			share++
-		}
-		if share > 0 {
-			shares = append(shares, Reroute{From: lost.Node, To: survivor, Stage: stage, MicroBatches: share})
-		}
-	}
-	return shares, nil
-}
-
-// fits fills in the peaks and checks them against the memory of each survivor: it keeps the lost stage's activations in
-// flight too, which the paper does not check.
-func (s Situation) fits(candidate *Candidate, lost []estimate.Place) error {
-	peaks, err := estimate.ReroutedPeakBytes(s.Layers, members(s.Current), lost)
-	if err != nil {
-		return err
-	}
+// continues checks that the plan in force trains this job, without which it cannot be kept.
+func (s Situation) continues() error {
+	microBatches := 0
 	for p, pipeline := range s.Current {
-		for st, stage := range pipeline.Stages {
-			i := slices.Index(s.Nodes, stage.Node)
-			if i < 0 {
-				continue
-			}
-			candidate.PeakBytes[stage.Node] = peaks[p][st]
-			if peaks[p][st] > s.MemoryBytes[i] {
-				return fmt.Errorf("%s would need %d bytes of its %d", stage.Node, peaks[p][st], s.MemoryBytes[i])
-			}
+		microBatches += pipeline.MicroBatches
+		if stages := pipeline.Stages; len(stages) == 0 || stages[len(stages)-1].Layers.End != len(s.Layers) {
+			return fmt.Errorf("pipeline %d of the plan in force: expected the %d layers of the job", p, len(s.Layers))
 		}
+	}
+	if microBatches != s.MicroBatches {
+		return fmt.Errorf("the plan in force: expected the %d micro-batches of the job, got %d", s.MicroBatches, microBatches)
 	}
 	return nil
 }
 
-// dearSeconds is what pairs without a direct link add to a step: neighbours in a pipeline, and holders of one layer.
-func (s Situation) dearSeconds(pipelines []Pipeline) float64 {
-	if s.Network.Dear == nil {
-		return 0
-	}
-	count := 0
-	pair := func(a, b string) {
-		i, j := slices.Index(s.Nodes, a), slices.Index(s.Nodes, b)
-		if i >= 0 && j >= 0 && s.Network.Dear(i, j) {
-			count++
-		}
-	}
-	for p, pipeline := range pipelines {
+// gap is the lost stages that held the same layers, and the nodes that can stand in for them.
+type gap struct {
+	layers    estimate.Range
+	lost      []lostStage
+	survivors []string
+}
+
+type lostStage struct {
+	node                          string
+	stage, microBatches, inFlight int
+}
+
+// load is what a survivor takes over.
+type load struct{ microBatches, inFlight int }
+
+// gaps returns the gaps of the plan in force in the order of their first lost stage.
+func (s Situation) gaps() []gap {
+	var gaps []gap
+	for _, pipeline := range s.Current {
 		for st, stage := range pipeline.Stages {
-			if st > 0 {
-				pair(pipeline.Stages[st-1].Node, stage.Node)
+			if s.lives(stage.Node) {
+				continue
 			}
-			for _, other := range pipelines[p+1:] {
-				for _, peer := range other.Stages {
-					if stage.Layers.Shared(peer.Layers) > 0 {
-						pair(stage.Node, peer.Node)
-					}
-				}
+			at := slices.IndexFunc(gaps, func(g gap) bool { return g.layers == stage.Layers })
+			if at < 0 {
+				at = len(gaps)
+				gaps = append(gaps, gap{layers: stage.Layers, survivors: s.survivors(stage.Layers)})
+			}
+			inFlight := estimate.InFlight(st, len(pipeline.Stages), pipeline.MicroBatches)
+			gaps[at].lost = append(gaps[at].lost, lostStage{stage.Node, st, pipeline.MicroBatches, inFlight})
+		}
+	}
+	return gaps
+}
+
+func (s Situation) survivors(layers estimate.Range) []string {
+	var survivors []string
+	for _, pipeline := range s.Current {
+		for _, stage := range pipeline.Stages {
+			if stage.Layers == layers && s.lives(stage.Node) {
+				survivors = append(survivors, stage.Node)
 			}
 		}
 	}
-	return float64(count) * s.Network.DearSeconds
+	return survivors
+}
+
+// share deals the micro-batches of all lost stages to the survivors in turn, so that no two differ by more than one, and
+// sets what each takes over. It keeps its share of the lost stages' activations in flight too.
+func (g gap) share(loads map[string]load) []Reroute {
+	var reroutes []Reroute
+	taken := make([]int, len(g.survivors))
+	inFlight, turn := 0, 0
+	for _, lost := range g.lost {
+		inFlight += lost.inFlight
+		shares := make([]int, len(g.survivors))
+		for range lost.microBatches {
+			shares[turn]++
+			turn = (turn + 1) % len(shares)
+		}
+		for i, share := range shares {
+			taken[i] += share
+			if share > 0 {
+				reroutes = append(reroutes, Reroute{From: lost.node, To: g.survivors[i], Stage: lost.stage, MicroBatches: share})
+			}
+		}
+	}
+	each := (inFlight + len(taken) - 1) / len(taken)
+	for i, survivor := range g.survivors {
+		loads[survivor] = load{taken[i], min(taken[i], each)}
+	}
+	return reroutes
+}
+
+// reroutedSeconds is the step time: each pipeline takes its own, and then the extra work of its most loaded survivor.
+func (s Situation) reroutedSeconds(loads map[string]load) float64 {
+	step := 0.0
+	for p, member := range members(s.Current) {
+		pipeline := estimate.OfLayers(s.Layers, member.Stages, member.MicroBatches, s.Network.TransferSeconds)
+		extra := 0.0
+		for st, stage := range s.Current[p].Stages {
+			work := pipeline.ForwardSeconds[st] + pipeline.BackwardSeconds[st]
+			extra = max(extra, float64(loads[stage.Node].microBatches)*work)
+		}
+		step = max(step, estimate.OneForwardOneBackward(pipeline).MakespanSeconds+extra)
+	}
+	return step
+}
+
+// reroutedPeaks checks each survivor's peak against its memory, which the paper does not.
+func (s Situation) reroutedPeaks(loads map[string]load) (map[string]int64, error) {
+	peaks := map[string]int64{}
+	for p, member := range members(s.Current) {
+		own := estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches)
+		for st, stage := range s.Current[p].Stages {
+			node := slices.Index(s.Nodes, stage.Node)
+			if node < 0 {
+				continue
+			}
+			peak := own[st]
+			for _, layer := range s.Layers[stage.Layers.First:stage.Layers.End] {
+				peak += int64(loads[stage.Node].inFlight) * layer.ActivationBytes
+			}
+			if peak > s.MemoryBytes[node] {
+				return nil, fmt.Errorf("%s would need %d bytes of its %d", stage.Node, peak, s.MemoryBytes[node])
+			}
+			peaks[stage.Node] = peak
+		}
+	}
+	return peaks, nil
+}
+
+// largestRefill is the most bytes that a node which came back empty must fetch to take its place again.
+func (s Situation) largestRefill() int64 {
+	largest := int64(0)
+	for _, pipeline := range s.Current {
+		for _, stage := range pipeline.Stages {
+			if s.lives(stage.Node) && slices.Contains(s.Empty, stage.Node) {
+				largest = max(largest, sum(s.StateBytes[stage.Layers.First:stage.Layers.End]))
+			}
+		}
+	}
+	return largest
 }

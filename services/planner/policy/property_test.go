@@ -1,0 +1,256 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/reknit/reknit/services/planner/estimate"
+)
+
+// Each policy by itself must keep these, whatever the situation.
+func TestWhateverTheSituationEveryPolicyKeepsTheRules(t *testing.T) {
+	for _, policy := range Policies {
+		t.Run(policy.Name, func(t *testing.T) {
+			proposed := 0
+			for seed := range uint64(600) {
+				s := randomSituation(rand.New(rand.NewPCG(seed, 2)))
+				candidates, err := policy.Propose(s)
+				again, _ := policy.Propose(s)
+				if !reflect.DeepEqual(candidates, again) {
+					t.Fatalf("seed %d: another answer the second time", seed)
+				}
+				if err != nil && len(candidates) > 0 {
+					t.Fatalf("seed %d: %d candidates and an error: %v", seed, len(candidates), err)
+				}
+				for _, candidate := range candidates {
+					proposed++
+					for _, rule := range []func(Situation, Candidate) error{
+						holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory, tellsTheTime,
+					} {
+						if err := rule(s, candidate); err != nil {
+							t.Fatalf("seed %d: %s: %v", seed, candidate.Shape(), err)
+						}
+					}
+				}
+			}
+			if proposed < 100 {
+				t.Fatalf("only %d proposals in 600 situations", proposed)
+			}
+		})
+	}
+}
+
+func holdsEveryLayerOnce(s Situation, c Candidate) error {
+	for p, pipeline := range c.Pipelines {
+		next := 0
+		for _, stage := range pipeline.Stages {
+			if stage.Layers.First != next || stage.Layers.Len() < 1 {
+				return fmt.Errorf("pipeline %d: layers %v after %d", p, stage.Layers, next)
+			}
+			next = stage.Layers.End
+		}
+		if next != len(s.Layers) {
+			return fmt.Errorf("pipeline %d ends at layer %d of %d", p, next, len(s.Layers))
+		}
+	}
+	return nil
+}
+
+func assignsEveryMicroBatch(s Situation, c Candidate) error {
+	sum := 0
+	for _, pipeline := range c.Pipelines {
+		if pipeline.MicroBatches < 1 {
+			return fmt.Errorf("a pipeline without micro-batches")
+		}
+		sum += pipeline.MicroBatches
+	}
+	if sum != s.MicroBatches {
+		return fmt.Errorf("%d of %d micro-batches", sum, s.MicroBatches)
+	}
+	return nil
+}
+
+func seatsLiveNodesOnce(s Situation, c Candidate) error {
+	lost := map[string]bool{}
+	for _, reroute := range c.Reroutes {
+		lost[reroute.From] = true
+	}
+	seated := map[string]bool{}
+	for _, pipeline := range c.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if seated[stage.Node] || slices.Contains(s.Nodes, stage.Node) == lost[stage.Node] {
+				return fmt.Errorf("%s: seated twice, or neither there nor rerouted", stage.Node)
+			}
+			seated[stage.Node] = true
+		}
+	}
+	return nil
+}
+
+// The reroutes of a lost node add up to its micro-batches and go to nodes that hold its layers.
+func reroutesWhatIsLost(s Situation, c Candidate) error {
+	at := map[string]Stage{}
+	due := map[string]int{}
+	for _, pipeline := range c.Pipelines {
+		for st, stage := range pipeline.Stages {
+			at[stage.Node] = stage
+			if !slices.Contains(s.Nodes, stage.Node) {
+				due[stage.Node] = pipeline.MicroBatches
+			}
+			for _, reroute := range c.Reroutes {
+				if reroute.From == stage.Node && reroute.Stage != st {
+					return fmt.Errorf("%+v, but the stage is %d", reroute, st)
+				}
+			}
+		}
+	}
+	for _, reroute := range c.Reroutes {
+		due[reroute.From] -= reroute.MicroBatches
+		if at[reroute.From].Layers != at[reroute.To].Layers || !slices.Contains(s.Nodes, reroute.To) || reroute.MicroBatches < 1 {
+			return fmt.Errorf("%+v from %v to %v", reroute, at[reroute.From], at[reroute.To])
+		}
+	}
+	for node, left := range due {
+		if left != 0 {
+			return fmt.Errorf("%d micro-batches of %s are left", left, node)
+		}
+	}
+	return nil
+}
+
+// The peak of a survivor is what the pipeline asks for, or more; nobody's is more than the node has.
+func fitsInMemory(s Situation, c Candidate) error {
+	seats := 0
+	for p, member := range members(c.Pipelines) {
+		for st, least := range estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches) {
+			node := slices.Index(s.Nodes, c.Pipelines[p].Stages[st].Node)
+			if node < 0 {
+				continue
+			}
+			seats++
+			peak := c.PeakBytes[s.Nodes[node]]
+			if peak < least || len(c.Reroutes) == 0 && peak != least || peak > s.MemoryBytes[node] {
+				return fmt.Errorf("%s: peak of %d bytes, of %d; its own stage needs %d", s.Nodes[node], peak, s.MemoryBytes[node], least)
+			}
+		}
+	}
+	if seats != len(c.PeakBytes) {
+		return fmt.Errorf("%d peaks for %d nodes", len(c.PeakBytes), seats)
+	}
+	return nil
+}
+
+// The step is the slowest pipeline with what it takes over, the all-reduces and the detours; no less than its bound.
+func tellsTheTime(s Situation, c Candidate) error {
+	want := 0.0
+	for p, member := range members(c.Pipelines) {
+		pipeline := estimate.OfLayers(s.Layers, member.Stages, member.MicroBatches, s.Network.TransferSeconds)
+		extra := 0.0
+		for st, stage := range c.Pipelines[p].Stages {
+			taken := 0
+			for _, reroute := range c.Reroutes {
+				if reroute.To == stage.Node {
+					taken += reroute.MicroBatches
+				}
+			}
+			extra = max(extra, float64(taken)*(pipeline.ForwardSeconds[st]+pipeline.BackwardSeconds[st]))
+		}
+		want = max(want, estimate.OneForwardOneBackward(pipeline).MakespanSeconds+extra)
+	}
+	want += s.syncSeconds(c.Pipelines) + s.dearSeconds(c.Pipelines)
+	if math.Abs(c.StepSeconds-want) > 1e-9*want || c.StepSeconds < c.LowerBoundSeconds || c.TransitionSeconds < s.SwitchSeconds {
+		return fmt.Errorf("step of %v s, want %v; at least %v; transition of %v s", c.StepSeconds, want, c.LowerBoundSeconds, c.TransitionSeconds)
+	}
+	return nil
+}
+
+func TestTheOneTakenIsNoWorseThanAnyOtherAndTheOthersKnowWhy(t *testing.T) {
+	for seed := range uint64(600) {
+		s := randomSituation(rand.New(rand.NewPCG(seed, 3)))
+		found, err := Choose(s)
+		if err != nil {
+			continue
+		}
+		for i, candidate := range found {
+			if (candidate.Rejected == "") != (i == 0) {
+				t.Fatalf("seed %d: candidate %d rejected for %q", seed, i, candidate.Rejected)
+			}
+			enough := min(found[0].Replicas, s.MinReplicas) - min(candidate.Replicas, s.MinReplicas)
+			if enough < 0 || enough == 0 && candidate.Score > found[0].Score {
+				t.Fatalf("seed %d: took %v replicas at %v, left %v at %v", seed, found[0].Replicas, found[0].Score, candidate.Replicas, candidate.Score)
+			}
+		}
+	}
+}
+
+func TestRenamingNodesChangesNothingButTheNames(t *testing.T) {
+	for seed := range uint64(300) {
+		s := randomSituation(rand.New(rand.NewPCG(seed, 4)))
+		found, err := Choose(s)
+		renamed, renamedErr := Choose(s.renamed())
+		if err != nil {
+			if renamedErr == nil {
+				t.Fatalf("seed %d: renamed, there is a plan, where there was none: %v", seed, err)
+			}
+			continue
+		}
+		for i := range found {
+			found[i] = found[i].renamed()
+		}
+		if !reflect.DeepEqual(found, renamed) {
+			t.Fatalf("seed %d: %v, renamed %v", seed, found[0], renamed[0])
+		}
+	}
+}
+
+// alias turns the order of names around.
+func alias(node string) string {
+	return fmt.Sprintf("x%d", 999-int(node[0])-int(node[1]))
+}
+
+func aliases(nodes []string) []string {
+	var names []string
+	for _, node := range nodes {
+		names = append(names, alias(node))
+	}
+	return names
+}
+
+func aliased(pipelines []Pipeline) []Pipeline {
+	var renamed []Pipeline
+	for _, pipeline := range pipelines {
+		pipeline.Stages = slices.Clone(pipeline.Stages)
+		for st := range pipeline.Stages {
+			pipeline.Stages[st].Node = alias(pipeline.Stages[st].Node)
+		}
+		renamed = append(renamed, pipeline)
+	}
+	return renamed
+}
+
+func (s Situation) renamed() Situation {
+	s.Nodes, s.Empty, s.Current = aliases(s.Nodes), aliases(s.Empty), aliased(s.Current)
+	return s
+}
+
+func (c Candidate) renamed() Candidate {
+	c.Pipelines, c.Reroutes = aliased(c.Pipelines), slices.Clone(c.Reroutes)
+	for i, reroute := range c.Reroutes {
+		c.Reroutes[i].From, c.Reroutes[i].To = alias(reroute.From), alias(reroute.To)
+	}
+	peaks := map[string]int64{}
+	for node, peak := range c.PeakBytes {
+		peaks[alias(node)] = peak
+	}
+	c.PeakBytes = peaks
+	var classes [][]string
+	for _, class := range c.Classes {
+		classes = append(classes, aliases(class))
+	}
+	c.Classes = classes
+	return c
+}
