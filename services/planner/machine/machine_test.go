@@ -1,0 +1,258 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/estimate"
+)
+
+func shape(plan events.Plan) string {
+	i := slices.IndexFunc(plan.Considered, func(c events.Candidate) bool { return c.Rejected == "" })
+	return plan.Considered[i].Policy + " " + plan.Considered[i].Shape
+}
+
+func TestALostNodeOfTwoByThreeLeavesUnequalPipelinesThatUseAllFive(t *testing.T) {
+	proposal := proposed(t, afterALoss())
+	if got := shape(proposal.Plan); got != "repipeline 2+3" {
+		t.Fatalf("proposed %s", got)
+	}
+	for _, node := range proposal.Plan.Nodes {
+		if layers, ok := proposal.Plan.Holds(node.Node); !ok || layers.Count() < 2 {
+			t.Errorf("%s trains %v", node.Node, layers)
+		}
+	}
+	if len(proposal.Plan.Nodes) != 5 {
+		t.Errorf("%d members", len(proposal.Plan.Nodes))
+	}
+}
+
+func TestEveryCandidateTravelsWithFiguresAndTheReasonItLost(t *testing.T) {
+	plan := proposed(t, afterALoss()).Plan
+	reasons := map[string]string{}
+	for _, candidate := range plan.Considered {
+		reasons[candidate.Policy+" "+candidate.Shape] = candidate.Rejected
+		if candidate.StepSeconds <= 0 || candidate.TransitionSeconds < settings.SwitchSeconds || candidate.Score <= 0 {
+			t.Errorf("figures missing: %+v", candidate)
+		}
+	}
+	if reasons["reroute 3+3"] != "a layer would have 1 holder(s), where 2 are possible" || reasons["repipeline 2+3"] != "" {
+		t.Fatalf("%q", reasons)
+	}
+}
+
+func TestAReroutedPlanKeepsTheLostNodeInItsPlaceAndMovesNothing(t *testing.T) {
+	r := afterALoss()
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 350e3 // two layers
+	}
+	r.Links = link("n1", "n3", events.Measurement{RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1e5}, false)
+	r.SecondsBetweenFailures = 1 // and a layer takes more to fetch
+	proposal := proposed(t, r)
+	plan := proposal.Plan
+	if want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; plan.Policy != "reroute" || !reflect.DeepEqual(plan.Reroutes, want) {
+		t.Fatalf("%s with %+v", plan.Policy, plan.Reroutes)
+	}
+	if !reflect.DeepEqual(plan.Pipelines, r.Current.Pipelines) || len(proposal.Classes) != 0 {
+		t.Fatalf("moved: %+v, classes %v", plan.Pipelines, proposal.Classes)
+	}
+}
+
+func TestTooLittleMemoryIsRefusedAndTheReasonNamesTheLimit(t *testing.T) {
+	r := request("n1", "n2")
+	r.Nodes[1].MemoryBytes = 300e3
+	answer := ask(t, r)
+	failure, err := events.Open[events.Failure](answer)
+	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(failure.Reason, "nodeMemoryBytes is 300000, too little") {
+		t.Fatalf("%s, %q, %v", answer.Kind, failure.Reason, err)
+	}
+}
+
+func TestARequestWithoutNodesOrTimesIsRefusedNotACrash(t *testing.T) {
+	idle := request("n1")
+	for i := range idle.Job.Layers {
+		idle.Job.Layers[i].ForwardSeconds, idle.Job.Layers[i].BackwardSeconds = 0, 0
+	}
+	for i := range idle.Nodes {
+		idle.Nodes[i].MemoryBytes = 1 << 30
+	}
+	for _, r := range []events.PlanRequest{request(), idle} {
+		if answer := ask(t, r); answer.Kind != events.PlanRefused {
+			t.Errorf("%s: %s", answer.Kind, answer.Data)
+		}
+	}
+}
+
+func TestADisconnectedOrLostLinkKeepsItsNodesApart(t *testing.T) {
+	r := afterALoss()
+	for i := range r.Nodes {
+		for j := range i {
+			a, b := r.Nodes[i].Node, r.Nodes[j].Node
+			r.Links = link(a, b, events.Measurement{RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1e9}, true)
+			r.Links[0].Disconnected, r.Links[0].Lost = r.Links[1].Disconnected, i%2 == 0
+			if plan := proposed(t, r).Plan; talk(plan, a, b) {
+				t.Errorf("%s and %s talk in %v", a, b, plan.Pipelines)
+			}
+		}
+	}
+}
+
+// talk reports whether two nodes are neighbours in a pipeline or reduce a layer together.
+func talk(plan events.Plan, a, b string) bool {
+	for _, pipeline := range plan.Pipelines {
+		for st := 1; st < len(pipeline.Stages); st++ {
+			if events.PairOf(pipeline.Stages[st-1].Node, pipeline.Stages[st].Node) == events.PairOf(a, b) {
+				return true
+			}
+		}
+	}
+	one, _ := plan.Holds(a)
+	other, _ := plan.Holds(b)
+	return one.First < other.End && other.First < one.End && one != (events.Layers{}) && other != (events.Layers{})
+}
+
+func TestTheSlowestNodeAndTheUsualLinkSetTheStep(t *testing.T) {
+	r := request("n1", "n2", "n3")
+	m := New(settings)
+	r.Nodes[1].SpeedFactor = 0.5
+	r.Links = slices.Concat(
+		link("n1", "n2", events.Measurement{RoundTripSeconds: 0.1, BandwidthBytesPerSecond: 1e3}, false),
+		link("n1", "n3", events.Measurement{RoundTripSeconds: 0.5, BandwidthBytesPerSecond: 4e3}, false),
+		link("n2", "n3", events.Measurement{RoundTripSeconds: 0.6, BandwidthBytesPerSecond: 1e5}, false),
+	)
+	s := m.situation(r)
+	if got := s.Layers[0]; got.ForwardSeconds != 0.02 || got.BackwardSeconds != 0.04 || got.StaticBytes != 160e3 {
+		t.Errorf("a layer is %+v", got)
+	}
+	if n := s.Network; n.BytesPerSecond != 4e3 || n.LatencySeconds != 0.25 || n.TransferSeconds != 0.5 || n.Dear != nil {
+		t.Errorf("the network is %+v", n)
+	}
+}
+
+func TestANodeStartedAnewHoldsNothing(t *testing.T) {
+	r := afterALoss()
+	r.Nodes = append(r.Nodes, device("n2"), device("n7")) // n2 is back, before it was found lost
+	r.Nodes[5].Incarnation = "b"
+	if got := New(settings).situation(r).Empty; !slices.Equal(got, []string{"n2", "n7"}) {
+		t.Fatalf("empty: %v", got)
+	}
+}
+
+func TestTheSameRequestGivesTheSameBytes(t *testing.T) {
+	one, other := ask(t, afterALoss()), ask(t, afterALoss())
+	if one.ID != other.ID || !bytes.Equal(one.Data, other.Data) {
+		t.Fatalf("%s\n%s", one.Data, other.Data)
+	}
+}
+
+func TestARequestThatIsNoneIsAnError(t *testing.T) {
+	event := asked(request("n1"))
+	event.Data = json.RawMessage(`{"negotiation":"g1"}`)
+	if said, err := New(settings).Handle(event); err == nil || len(said) > 0 {
+		t.Fatalf("said %v, error %v", said, err)
+	}
+}
+
+// Each seed is a life: plan after plan, each from the one before, while nodes come and go.
+func TestWhateverIsAskedTheProposalIsSound(t *testing.T) {
+	kinds := map[string]int{}
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		r := randomRequest(random)
+		for r.Generation < 6 {
+			answer := ask(t, r)
+			if answer.Kind == events.PlanRefused {
+				kinds["refused"]++
+				break
+			}
+			plan := proposed(t, r).Plan
+			kinds[plan.Policy]++
+			if err := sound(r, plan); err != nil {
+				t.Fatalf("seed %d, generation %d: %v", seed, r.Generation, err)
+			}
+			if err := sameWhenRenamed(t, r, answer); err != nil {
+				t.Fatalf("seed %d, generation %d: %v", seed, r.Generation, err)
+			}
+			plan.Parent = "p"
+			r = next(random, r, plan)
+		}
+	}
+	if kinds["refused"] < 5 || kinds["reroute"] < 10 || kinds["repipeline"] < 10 {
+		t.Fatalf("answers: %v", kinds)
+	}
+}
+
+// sound checks what Validate, which every proposal passes, does not know.
+func sound(r events.PlanRequest, plan events.Plan) error {
+	if plan.LayerCount() != len(r.Job.Layers) || len(plan.Nodes) != len(r.Nodes) {
+		return fmt.Errorf("%d layers of %d, %d nodes of %d", plan.LayerCount(), len(r.Job.Layers), len(plan.Nodes), len(r.Nodes))
+	}
+	rerouted := map[string]int{}
+	for _, reroute := range plan.Reroutes {
+		rerouted[reroute.From] += reroute.MicroBatches
+	}
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if _, there := plan.Member(stage.Node); !there && rerouted[stage.Node] != pipeline.MicroBatches {
+				return fmt.Errorf("%d micro-batches of the lost %s, %d rerouted", pipeline.MicroBatches, stage.Node, rerouted[stage.Node])
+			}
+		}
+	}
+	for _, node := range r.Nodes {
+		layers, _ := plan.Holds(node.Node)
+		peak, least := plan.Predicted.PeakBytes[node.Node], int64(0)
+		for _, layer := range r.Job.Layers[layers.First:layers.End] {
+			least += layer.StateBytes() + layer.GradientBytes + layer.ActivationBytes
+		}
+		if peak < least || peak > node.MemoryBytes {
+			return fmt.Errorf("%s: peak of %d bytes, its layers are %d, its memory %d", node.Node, peak, least, node.MemoryBytes)
+		}
+	}
+	taken := 0
+	for _, candidate := range plan.Considered {
+		if candidate.Rejected == "" {
+			taken++
+		}
+	}
+	predicted := plan.Predicted
+	if taken != 1 || predicted.StepSeconds < predicted.StepSecondsLowerBound {
+		return fmt.Errorf("%d candidates taken, a step of %v s, at least %v", taken, predicted.StepSeconds, predicted.StepSecondsLowerBound)
+	}
+	rate := estimate.ExpectedThroughput(r.Job.GlobalBatch, predicted.StepSeconds, 0, 1)
+	if predicted.SamplesPerSecond != rate {
+		return fmt.Errorf("%v samples a second, want %v", predicted.SamplesPerSecond, rate)
+	}
+	return nil
+}
+
+// sameWhenRenamed asks again with other names, whose order is another too.
+func sameWhenRenamed(t *testing.T, r events.PlanRequest, answer events.Event) error {
+	t.Helper()
+	var pairs []string
+	for i := range 10 {
+		pairs = append(pairs, fmt.Sprintf(`"n%d"`, i), fmt.Sprintf(`"x%d"`, 9-i), fmt.Sprintf(`"j%d"`, i), fmt.Sprintf(`"a%d"`, i))
+	}
+	names := strings.NewReplacer(pairs...)
+	var renamed events.PlanRequest
+	var want, got any
+	if err := events.Decode([]byte(names.Replace(string(asked(r).Data))), &renamed); err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(names.Replace(string(answer.Data))), &want); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(ask(t, renamed).Data, &got); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("renamed, the answer is\n%v, want\n%v", got, want)
+	}
+	return nil
+}
