@@ -1,7 +1,8 @@
 // Package state keeps the layers a node trains: the newest version of each, and the one before for a roll-back.
 //
 // A step updates layer by layer, so a node that is interrupted may hold some layers one step further than others.
-// The holdings say so, and whoever plans the recovery chooses the version that all layers can have.
+// The holdings say so, and whoever plans the recovery chooses the version that all layers can have. Layers that a plan
+// takes away are kept until its first step is complete: should their new holder die before, they are still here.
 package state
 
 import (
@@ -15,16 +16,20 @@ import (
 
 // State is the layers of one node. Versions are completed steps. It serves one goroutine.
 type State struct {
-	shape    model.Shape
-	seed     uint64
-	fresh    bool                   // nothing was adopted yet
-	versions map[int][]*model.Layer // by layer, newest first, at most two
-	aside    map[int]*model.Layer   // imported, not adopted
+	shape   model.Shape
+	seed    uint64
+	fresh   bool                   // nothing was adopted yet
+	trained map[int]*model.Layer   // by layer: the version to train
+	kept    map[int][]*model.Layer // by layer: the versions to give, newest first
+	aside   map[int]*model.Layer   // by layer: imported, not adopted
 }
 
 // New returns the state of a node that was not given any layers: it can make every layer at version 0.
 func New(shape model.Shape, seed uint64) *State {
-	return &State{shape: shape, seed: seed, fresh: true, versions: map[int][]*model.Layer{}, aside: map[int]*model.Layer{}}
+	return &State{
+		shape: shape, seed: seed, fresh: true,
+		trained: map[int]*model.Layer{}, kept: map[int][]*model.Layer{}, aside: map[int]*model.Layer{},
+	}
 }
 
 // Holdings returns the layers and versions that Export can give, as ranges of layers with equal versions.
@@ -33,9 +38,9 @@ func (s *State) Holdings() []events.Holding {
 		return []events.Holding{{Layers: events.Layers{First: 0, End: s.shape.Layers()}, Steps: []uint64{0}}}
 	}
 	var holdings []events.Holding
-	for _, layer := range slices.Sorted(maps.Keys(s.versions)) {
+	for _, layer := range slices.Sorted(maps.Keys(s.kept)) {
 		var steps []uint64
-		for _, version := range s.versions[layer] {
+		for _, version := range s.kept[layer] {
 			steps = append(steps, uint64(version.Step))
 		}
 		if last := len(holdings) - 1; last >= 0 && holdings[last].Layers.End == layer && slices.Equal(holdings[last].Steps, steps) {
@@ -77,33 +82,45 @@ func (s *State) Import(layer int, step uint64, data []byte) error {
 	return nil
 }
 
-// Adopt makes exactly these layers at exactly this version the state: by rolling back, by taking what was imported,
-// or by making version 0. It drops all else. A version that cannot be had is an error, and leaves the state as it was.
+// Adopt makes exactly these layers at exactly this version the ones to train: by rolling back, by taking what was
+// imported, or by making version 0. Of all that was held it keeps this version and the one before, to be given, until
+// Completed; newer ones are dropped. A version that cannot be had is an error, and leaves the state as it was.
 func (s *State) Adopt(layers events.Layers, step uint64) error {
-	adopted := make(map[int][]*model.Layer, layers.Count())
+	adopted := make(map[int]*model.Layer, layers.Count())
 	for layer := layers.First; layer < layers.End; layer++ {
-		version := s.held(layer, step)
-		if imported := s.aside[layer]; version == nil && imported != nil && uint64(imported.Step) == step {
-			version = imported
+		version, err := s.find(layer, step)
+		if err != nil {
+			return err
 		}
-		if version == nil && step == 0 {
-			made, err := model.NewLayer(s.shape, layer, s.seed)
-			if err != nil {
-				return err
-			}
-			version = made
-		}
-		if version == nil {
-			return fmt.Errorf("adoption of layer %d at step %d: expected it held or imported, got %v", layer, step, s.Holdings())
-		}
-		adopted[layer] = []*model.Layer{version}
+		adopted[layer] = version
 	}
-	s.versions, s.aside, s.fresh = adopted, map[int]*model.Layer{}, false
+	s.keep(func(layer *model.Layer) bool {
+		at := uint64(layer.Step)
+		return adopted[layer.Index] != layer && (at == step || at+1 == step)
+	})
+	for layer, version := range adopted {
+		s.kept[layer] = append([]*model.Layer{version}, s.kept[layer]...)
+	}
+	s.trained, s.aside, s.fresh = adopted, map[int]*model.Layer{}, false
 	return nil
 }
 
+// find returns a layer at a version.
+func (s *State) find(layer int, step uint64) (*model.Layer, error) {
+	if version := s.held(layer, step); version != nil {
+		return version, nil
+	}
+	if imported := s.aside[layer]; imported != nil && uint64(imported.Step) == step {
+		return imported, nil
+	}
+	if step == 0 {
+		return model.NewLayer(s.shape, layer, s.seed)
+	}
+	return nil, fmt.Errorf("adoption of layer %d at step %d: expected it held or imported, got %v", layer, step, s.Holdings())
+}
+
 func (s *State) held(layer int, step uint64) *model.Layer {
-	for _, version := range s.versions[layer] {
+	for _, version := range s.kept[layer] {
 		if uint64(version.Step) == step {
 			return version
 		}
@@ -111,24 +128,38 @@ func (s *State) held(layer int, step uint64) *model.Layer {
 	return nil
 }
 
-// Newest returns the newest version of a layer; nil where it is not held.
-func (s *State) Newest(layer int) *model.Layer {
-	if versions := s.versions[layer]; len(versions) > 0 {
-		return versions[0]
+// keep drops the versions that are not wanted.
+func (s *State) keep(wanted func(*model.Layer) bool) {
+	for layer, versions := range s.kept {
+		s.kept[layer] = slices.DeleteFunc(versions, func(version *model.Layer) bool { return !wanted(version) })
+		if len(s.kept[layer]) == 0 {
+			delete(s.kept, layer)
+		}
 	}
-	return nil
 }
 
-// Advance makes a layer's next version its newest, and keeps the one before.
+// Trained returns the version of a layer to train; nil where the node does not train it.
+func (s *State) Trained(layer int) *model.Layer { return s.trained[layer] }
+
+// Advance makes a layer's next version the one to train, and keeps the one before.
 func (s *State) Advance(next *model.Layer) {
-	s.versions[next.Index] = []*model.Layer{next, s.Newest(next.Index)}
+	s.trained[next.Index] = next
+	s.kept[next.Index] = append([]*model.Layer{next}, s.kept[next.Index]...)
 }
 
-// Digests returns the digests of the newest versions, first layer first.
+// Completed says that all layers to train have reached a step. It drops all but this version of them and the one
+// before.
+func (s *State) Completed(step uint64) {
+	s.keep(func(layer *model.Layer) bool {
+		return s.trained[layer.Index] != nil && uint64(layer.Step)+1 >= step
+	})
+}
+
+// Digests returns the digests of the layers to train, first layer first.
 func (s *State) Digests() []events.LayerDigest {
 	var digests []events.LayerDigest
-	for _, layer := range slices.Sorted(maps.Keys(s.versions)) {
-		digests = append(digests, events.LayerDigest{Layer: layer, Digest: model.Digest(s.Newest(layer))})
+	for _, layer := range slices.Sorted(maps.Keys(s.trained)) {
+		digests = append(digests, events.LayerDigest{Layer: layer, Digest: model.Digest(s.trained[layer])})
 	}
 	return digests
 }

@@ -30,7 +30,7 @@ func (s *State) train(t *testing.T, layer int) {
 	if err := sums.Add(make([]float32, shape.Parameters(layer))); err != nil {
 		t.Fatal(err)
 	}
-	next, err := model.DefaultAdam().Apply(s.Newest(layer), sums, 1)
+	next, err := model.DefaultAdam().Apply(s.Trained(layer), sums, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,16 @@ func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	expectHoldings(t, s,
 		events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}},
 		events.Holding{Layers: layers(2, 3), Steps: []uint64{0}})
+	s.train(t, 2)
+	s.Completed(1)
 	s.train(t, 0)
 	s.train(t, 1)
 	s.train(t, 2)
+	s.Completed(2)
+	s.train(t, 0)
 	expectHoldings(t, s,
-		events.Holding{Layers: layers(0, 2), Steps: []uint64{2, 1}},
-		events.Holding{Layers: layers(2, 3), Steps: []uint64{1, 0}})
+		events.Holding{Layers: layers(0, 1), Steps: []uint64{3, 2, 1}},
+		events.Holding{Layers: layers(1, 3), Steps: []uint64{2, 1}})
 }
 
 func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
@@ -93,8 +97,10 @@ func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
 	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
 		t.Fatal(err)
 	}
-	expectHoldings(t, ahead, events.Holding{Layers: layers(0, 3), Steps: []uint64{1}})
-	if got := model.MarshalLayer(ahead.Newest(2)); !bytes.Equal(got, exported) {
+	expectHoldings(t, ahead,
+		events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Layers: layers(2, 3), Steps: []uint64{1}})
+	if got := model.MarshalLayer(ahead.Trained(2)); !bytes.Equal(got, exported) {
 		t.Error("the adopted layer is not the imported one")
 	}
 	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
@@ -112,14 +118,34 @@ func TestAnAdoptionThatIsNotPossibleChangesNothing(t *testing.T) {
 	expectHoldings(t, s, events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}})
 }
 
-func TestANodeWithoutAPlaceHoldsNothing(t *testing.T) {
+func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
+	s := adopted(t, 0, 3)
+	for layer := range 3 {
+		s.train(t, layer)
+	}
+	s.Completed(1)
+	if err := s.Adopt(layers(2, 3), 1); err != nil {
+		t.Fatal(err)
+	}
+	expectHoldings(t, s, events.Holding{Layers: layers(0, 3), Steps: []uint64{1, 0}})
+	if s.Trained(0) != nil {
+		t.Error("a layer that was taken away is trained")
+	}
+	s.train(t, 2)
+	s.Completed(2)
+	expectHoldings(t, s, events.Holding{Layers: layers(2, 3), Steps: []uint64{2, 1}})
+	if _, err := s.Export(0, 1); err == nil {
+		t.Error("a dropped layer was given")
+	}
+}
+
+func TestANodeThatLosesItsPlaceTrainsNothing(t *testing.T) {
 	s := adopted(t, 0, 2)
 	if err := s.Adopt(events.Layers{}, 0); err != nil {
 		t.Fatal(err)
 	}
-	expectHoldings(t, s)
-	if _, err := s.Export(0, 0); err == nil {
-		t.Error("a dropped layer was given")
+	if digests := s.Digests(); len(digests) != 0 {
+		t.Errorf("digests are %v: expected none", digests)
 	}
 }
 

@@ -113,7 +113,7 @@ func (c *cluster) start(name string, wrap func(*node, Network) Network) *node {
 		Suspect: func(peer string, refused bool, reason string) {
 			c.suspect(name, peer, refused, reason)
 		},
-		Relay:   c.relay,
+		Relay: c.relay,
 	})
 	if err != nil {
 		c.t.Fatal(err)

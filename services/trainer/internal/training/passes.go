@@ -124,7 +124,7 @@ func (p *passes) forward(ctx context.Context, task schedule.Task) (output []byte
 			}
 			room := p.room(layer)
 			kept[i].layers = append(kept[i].layers, room)
-			if between, err = p.state.Newest(layer).Forward(sample, between, room); err != nil {
+			if between, err = p.state.Trained(layer).Forward(sample, between, room); err != nil {
 				return nil, err
 			}
 		}
@@ -157,7 +157,7 @@ func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byt
 				return nil, err
 			}
 			room := kept.layers[layer-stage.First]
-			if between, err = p.state.Newest(layer).Backward(room, between, p.scratch, p.sums[layer]); err != nil {
+			if between, err = p.state.Trained(layer).Backward(room, between, p.scratch, p.sums[layer]); err != nil {
 				return nil, err
 			}
 		}

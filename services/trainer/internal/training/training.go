@@ -52,16 +52,18 @@ type Network interface {
 
 // Trainer is one node's training.
 type Trainer struct {
-	config   Config
-	session  Session
-	network  Network
-	state    *state.State
-	worker   *worker
-	pace     pace
-	done     uint64 // completed steps
-	broken   bool   // the last step was given up
-	digested bool   // the present final layers
-	complete atomic.Bool
+	config  Config
+	session Session
+	network Network
+	state   *state.State
+	worker  *worker
+	pace    pace
+
+	generation uint64 // of the plan that is followed
+	done       uint64 // completed steps
+	broken     bool   // the last step was given up
+	digested   bool   // the present final layers were told
+	complete   atomic.Bool
 }
 
 // New returns a trainer that holds nothing yet.
@@ -87,7 +89,7 @@ func (t *Trainer) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := t.follow(orders); err != nil {
+		if err := t.follow(orders.Plan); err != nil {
 			return err
 		}
 		if t.done < t.config.Steps {
@@ -103,14 +105,13 @@ func (t *Trainer) Run(ctx context.Context) error {
 }
 
 // follow takes up a new plan, whose layers the session has had adopted.
-func (t *Trainer) follow(orders agent.Orders) error {
-	if !orders.Switched {
+func (t *Trainer) follow(plan *events.Plan) error {
+	if plan.Generation == t.generation {
 		if t.broken {
-			return fmt.Errorf("step %d was given up in generation %d: expected a new plan to go on with", t.done, orders.Plan.Generation)
+			return fmt.Errorf("step %d was given up in generation %d: expected a new plan to go on with", t.done, plan.Generation)
 		}
 		return nil
 	}
-	plan := orders.Plan
 	assignment, err := assign(plan, t.config)
 	if err != nil {
 		return fmt.Errorf("plan %d: %w", plan.Generation, err)
@@ -118,7 +119,7 @@ func (t *Trainer) follow(orders agent.Orders) error {
 	self, _ := plan.Member(t.config.Node)
 	t.worker.take(assignment)
 	t.network.Switch(plan.Generation, self.Incarnation, assignment.peers)
-	t.done, t.broken, t.digested = plan.ResumeStep, false, false
+	t.generation, t.done, t.broken, t.digested = plan.Generation, plan.ResumeStep, false, false
 	t.complete.Store(false)
 	return nil
 }
@@ -139,6 +140,7 @@ func (t *Trainer) train(ctx, step context.Context) error {
 		return fmt.Errorf("step %d: %w", t.done, err)
 	}
 	t.done++
+	t.state.Completed(t.done)
 	seconds := time.Since(start).Seconds()
 	t.network.SetHangLimit(t.pace.hangLimit(seconds))
 	t.session.Report(t.done, seconds, loss)

@@ -76,7 +76,7 @@ func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		next, err := adam.Apply(w.state.Newest(layer), w.sums[layer], w.config.GlobalBatch)
+		next, err := adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
 		if err != nil {
 			return err
 		}
