@@ -50,31 +50,39 @@ func (s *Session) move(ctx context.Context, state State) error {
 	return nil
 }
 
-// give puts this node's shards into the store, each layer's manifest behind its bytes.
+// give puts this node's shards into the store, each layer's manifest behind its bytes. Layers are exported one after
+// another on the trainer's goroutine, and sent at the same time.
 func (s *Session) give(ctx context.Context, schedule *heard[events.Schedule], state State) error {
-	migration := schedule.payload.Plan.Migration
+	migration, step := schedule.payload.Plan.Migration, schedule.payload.StopStep
+	sends, ctx := errgroup.WithContext(ctx)
+	sends.SetLimit(partsAtOnce)
 	for _, layer := range layersFrom(s.config.Node, migration.Transfers) {
-		data, err := state.Export(layer, schedule.payload.StopStep)
+		data, err := state.Export(layer, step)
 		if err != nil {
-			return fmt.Errorf("layer %d at step %d: %w", layer, schedule.payload.StopStep, err)
+			return errors.Join(fmt.Errorf("layer %d at step %d: %w", layer, step, err), sends.Wait())
 		}
-		offer := events.Offer{
-			Negotiation: schedule.payload.Negotiation, Node: s.config.Node, Layer: layer,
-			Step: schedule.payload.StopStep, Digest: events.Digest(data), Bytes: int64(len(data)),
-		}
-		for _, part := range partsFrom(s.config.Node, layer, migration, int64(len(data))) {
-			part.Digest, err = s.bus.Put(ctx, events.ShardBucket, data[part.First:part.End])
-			if err != nil {
-				return err
-			}
-			offer.Parts = append(offer.Parts, part)
-		}
-		event := s.speaker.Say(schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)
-		if _, err := s.bus.Publish(ctx, event); err != nil {
+		sends.Go(func() error {
+			return s.offer(ctx, schedule.event, events.Offer{
+				Negotiation: schedule.payload.Negotiation, Node: s.config.Node, Layer: layer, Step: step,
+				Digest: events.Digest(data), Bytes: int64(len(data)),
+				Parts: partsFrom(s.config.Node, layer, migration, int64(len(data))),
+			}, data)
+		})
+	}
+	return sends.Wait()
+}
+
+// offer stores the parts of a layer and tells so.
+func (s *Session) offer(ctx context.Context, cause events.Event, offer events.Offer, data []byte) error {
+	for i, part := range offer.Parts {
+		digest, err := s.bus.Put(ctx, events.ShardBucket, data[part.First:part.End])
+		if err != nil {
 			return err
 		}
+		offer.Parts[i].Digest = digest
 	}
-	return nil
+	_, err := s.bus.Publish(ctx, s.speaker.Say(cause, events.ShardOffered, fmt.Sprintf("layer-%d", offer.Layer), &offer))
+	return err
 }
 
 // layersFrom returns the layers that a node is a source of, in order of their first transfer.
@@ -130,61 +138,76 @@ func byteRange(shards events.Layers, transfer events.Transfer, shardBytes, bytes
 	return min(first, bytes), min(end, bytes)
 }
 
-// take fetches every layer this node needs, verifies it, and tells so.
+// take fetches every layer this node needs, all at the same time, verifies them, and tells so.
 func (s *Session) take(ctx context.Context, schedule *heard[events.Schedule], state State) error {
 	began := time.Now()
 	receipt := events.Receipt{Negotiation: schedule.payload.Negotiation, Node: s.config.Node}
+	fetches, fetching := errgroup.WithContext(ctx)
+	fetches.SetLimit(partsAtOnce)
+	var arrived []*arrival
 	for _, transfer := range schedule.payload.Plan.Migration.Transfers {
 		if transfer.To != s.config.Node {
 			continue
 		}
-		received, err := s.takeLayer(ctx, schedule, transfer, state)
+		layer, err := s.request(fetching, fetches, schedule, transfer)
 		if err != nil {
-			return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			return errors.Join(fmt.Errorf("layer %d: %w", transfer.Layer, err), fetches.Wait())
+		}
+		arrived = append(arrived, layer)
+	}
+	if err := fetches.Wait(); err != nil || len(arrived) == 0 {
+		return err
+	}
+	for _, layer := range arrived {
+		received, err := layer.load(state)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", layer.offer.Layer, err)
 		}
 		receipt.Layers = append(receipt.Layers, received)
-	}
-	if len(receipt.Layers) == 0 {
-		return nil
 	}
 	receipt.Seconds = time.Since(began).Seconds()
 	_, err := s.bus.Publish(ctx, s.speaker.Say(schedule.event, events.ShardReceived, s.config.Node, &receipt))
 	return err
 }
 
-func (s *Session) takeLayer(ctx context.Context, schedule *heard[events.Schedule], transfer events.Transfer, state State) (events.ReceivedLayer, error) {
-	var received events.ReceivedLayer
+// arrival is a layer on its way, as its holders offered it.
+type arrival struct {
+	offer events.Offer
+	data  []byte
+}
+
+// request waits for the manifests of a layer and has its parts fetched.
+func (s *Session) request(ctx context.Context, fetches *errgroup.Group, schedule *heard[events.Schedule], transfer events.Transfer) (*arrival, error) {
 	offers, err := s.awaitOffers(ctx, schedule, transfer)
 	if err != nil {
-		return received, err
+		return nil, err
 	}
-	first := offers[0]
-	data := make([]byte, first.Bytes)
-	fetches, ctx := errgroup.WithContext(ctx)
-	fetches.SetLimit(partsAtOnce)
+	layer := &arrival{offer: offers[0], data: make([]byte, offers[0].Bytes)}
 	for i, source := range transfer.Sources {
-		if offers[i].Digest != first.Digest || offers[i].Bytes != first.Bytes {
-			return received, fmt.Errorf("%s holds %s, %s holds %s", first.Node, first.Digest, offers[i].Node, offers[i].Digest)
+		if offers[i].Digest != layer.offer.Digest || offers[i].Bytes != layer.offer.Bytes {
+			return nil, fmt.Errorf("%s holds %s, %s holds %s", layer.offer.Node, layer.offer.Digest, offers[i].Node, offers[i].Digest)
 		}
-		from, to := byteRange(source.Shards, transfer, schedule.payload.Plan.Migration.ShardBytes, first.Bytes)
+		from, to := byteRange(source.Shards, transfer, schedule.payload.Plan.Migration.ShardBytes, layer.offer.Bytes)
 		parts, err := tile(offers[i].Parts, from, to)
 		if err != nil {
-			return received, fmt.Errorf("from %s: %w", source.Node, err)
+			return nil, fmt.Errorf("from %s: %w", source.Node, err)
 		}
 		for _, part := range parts {
-			fetches.Go(func() error { return s.fetch(ctx, part, data[part.First:part.End]) })
+			fetches.Go(func() error { return s.fetch(ctx, part, layer.data[part.First:part.End]) })
 		}
 	}
-	if err := fetches.Wait(); err != nil {
-		return received, err
+	return layer, nil
+}
+
+// load verifies a layer that is complete and hands it to the trainer.
+func (a *arrival) load(state State) (events.ReceivedLayer, error) {
+	if digest := events.Digest(a.data); digest != a.offer.Digest {
+		return events.ReceivedLayer{}, fmt.Errorf("expected %s, got %s", a.offer.Digest, digest)
 	}
-	if digest := events.Digest(data); digest != first.Digest {
-		return received, fmt.Errorf("expected %s, got %s", first.Digest, digest)
+	if err := state.Import(a.offer.Layer, a.offer.Step, a.data); err != nil {
+		return events.ReceivedLayer{}, err
 	}
-	if err := state.Import(transfer.Layer, first.Step, data); err != nil {
-		return received, err
-	}
-	return events.ReceivedLayer{Layer: transfer.Layer, Step: first.Step, Digest: first.Digest, Bytes: first.Bytes}, nil
+	return events.ReceivedLayer{Layer: a.offer.Layer, Step: a.offer.Step, Digest: a.offer.Digest, Bytes: a.offer.Bytes}, nil
 }
 
 // awaitOffers waits until every source of a transfer has published its manifest; they come in the sources' order.

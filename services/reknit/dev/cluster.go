@@ -93,7 +93,7 @@ func (c *cluster) startProcesses() error {
 }
 
 func (c *cluster) startTrainer(name string) error {
-	return c.processes.start(name, "trainer", c.environment(c.options.trainerEnvironment(name)), false)
+	return c.processes.start(name, trainerRole, c.environment(c.options.trainerEnvironment(name)), false)
 }
 
 // environment adds what every process needs to know.

@@ -55,7 +55,7 @@ func (d *director) choose(action Action) ([]string, error) {
 	if !slices.Equal(action.Names, []string{Any}) {
 		return action.Names, nil
 	}
-	trainers := d.cluster.processes.running("trainer")
+	trainers := d.cluster.processes.running(trainerRole)
 	if action.Verb == "join" {
 		d.next++
 		return []string{fmt.Sprintf("n%d", d.next)}, nil

@@ -34,6 +34,8 @@ type process struct {
 	restart bool
 }
 
+const trainerRole = "trainer"
+
 // restartPause keeps a service that dies at once from spinning.
 const restartPause = 200 * time.Millisecond
 
@@ -71,6 +73,9 @@ func (s *supervisor) launch(p *process) error {
 	p.command.SysProcAttr = dieWithParent()
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	if p.role == trainerRole {
+		yieldToControl(p.command.Process.Pid)
 	}
 	s.processes[p.name] = p
 	s.ended.Add(1)

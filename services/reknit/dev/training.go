@@ -20,7 +20,6 @@ func (o Options) trainerEnvironment(name string) map[string]string {
 		"REKNIT_TRAINER_STEPS":     strconv.FormatUint(o.Steps, 10),
 		"REKNIT_TRAINER_SEED":      strconv.FormatUint(o.Seed, 10),
 		"REKNIT_TRAINER_PIPELINES": strconv.Itoa(o.Pipelines),
-		"GOMAXPROCS":               "1", // trainers share the cores; each computes on one goroutine anyway
 	}
 }
 
