@@ -3,6 +3,7 @@ module github.com/reknit/reknit/services/trainer
 go 1.26.0
 
 require (
+	github.com/caarlos0/env/v11 v11.4.2
 	github.com/reknit/reknit/events v0.0.0
 	github.com/reknit/reknit/services/agent v0.0.0
 	github.com/reknit/reknit/shared v0.0.0
@@ -10,7 +11,6 @@ require (
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudevents/sdk-go/v2 v2.16.2 // indirect

@@ -19,8 +19,8 @@ import (
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 )
 
-// Run trains until the node has left the cluster, or ctx ends. SIGTERM is a wish to leave: the cluster first takes
-// over what only this node holds.
+// Run trains until the node has left the cluster. The end of ctx (SIGTERM) is a wish to leave: the cluster first takes
+// over what only this node holds. Once training is complete there is nothing to take over, and Run ends at once.
 func Run(ctx context.Context, config Config) error {
 	if err := config.validate(); err != nil {
 		return err
@@ -34,8 +34,8 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	asked := ctx // ends when the trainer is asked to go
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	var plane dataPlane
 	network, err := transport.Listen(ctx, transport.Config{
 		Cluster: config.Cluster, Node: config.Node, Listen: config.Listen, Suspect: plane.suspect, Relay: plane.relay,
@@ -44,11 +44,13 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer network.Close()
+	joined := context.AfterFunc(asked, end) // while there is no membership there is nothing to leave
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: config.Node, Address: config.address(network),
 		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps,
 		Measure: network.Measure, Relayed: network.Relayed,
 	})
+	joined()
 	if err != nil {
 		return err
 	}
@@ -57,11 +59,25 @@ func Run(ctx context.Context, config Config) error {
 	if err := serveHealth(ctx, config.HTTPAddress); err != nil {
 		return err
 	}
-	go leaveWhenAsked(asked, ctx, session, cancel)
-	return training.New(training.Config{
+	loop := training.New(training.Config{
 		Node: config.Node, Shape: what.Shape, Adam: what.Adam, Seed: config.Seed, GlobalBatch: config.GlobalBatch,
 		MicroBatch: config.MicroBatch, Steps: config.Steps, Samples: samples,
-	}, session, network).Run(ctx)
+	}, session, network)
+	defer context.AfterFunc(asked, func() { leave(ctx, session, loop.Complete(), end) })()
+	if err := loop.Run(ctx); err != nil && !finished(ctx, loop) {
+		return err
+	}
+	return nil
+}
+
+// finished reports whether the loop was ended after its last step.
+func finished(ctx context.Context, loop *training.Trainer) bool {
+	select {
+	case <-loop.Complete():
+		return ctx.Err() != nil
+	default:
+		return false
+	}
 }
 
 // address returns where other trainers reach this one.
@@ -92,20 +108,23 @@ func (d *dataPlane) relay(node string, frame []byte) error {
 // leaveDeadline is what a trainer says it has: the shortest notice that clouds give for a spot instance.
 const leaveDeadline = 30 * time.Second
 
-// leaveWhenAsked says that the node wants to leave when it is asked to go; asked a second time it goes at once.
-func leaveWhenAsked(asked, ctx context.Context, session *agent.Session, end context.CancelFunc) {
-	select {
-	case <-asked.Done():
-	case <-ctx.Done():
-		return
-	}
+// leave says that the node wants to leave. Where training is complete, or when asked a second time, it ends at once.
+func leave(ctx context.Context, session *agent.Session, complete <-chan struct{}, end context.CancelFunc) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(again)
+	select {
+	case <-complete:
+		end()
+		return
+	default:
+	}
 	if err := session.Leave(ctx, "asked to go", leaveDeadline); err != nil {
 		slog.Error("leave not said", "error", err)
 	}
 	select {
+	case <-complete:
+		end()
 	case <-again:
 		end()
 	case <-ctx.Done():

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -63,7 +62,7 @@ type Trainer struct {
 	done       uint64 // completed steps
 	broken     bool   // the last step was given up
 	digested   bool   // the present final layers were told
-	complete   atomic.Bool
+	complete   chan struct{}
 }
 
 // New returns a trainer that holds nothing yet.
@@ -71,12 +70,13 @@ func New(config Config, session Session, network Network) *Trainer {
 	held := state.New(config.Shape, config.Seed)
 	return &Trainer{
 		config: config, session: session, network: network, state: held,
-		worker: newWorker(config, network, held),
+		worker: newWorker(config, network, held), complete: make(chan struct{}),
 	}
 }
 
-// Complete reports whether all steps are done and their digests told. Another goroutine may ask.
-func (t *Trainer) Complete() bool { return t.complete.Load() }
+// Complete is closed when all steps were done and their digests told. (A failure in the last step may still take the
+// node back to it.)
+func (t *Trainer) Complete() <-chan struct{} { return t.complete }
 
 // Run trains until the node has left the cluster (nil) or ctx ends. After the last step it stays at the boundary: a
 // change may still need its layers.
@@ -120,7 +120,6 @@ func (t *Trainer) follow(plan *events.Plan) error {
 	t.worker.take(assignment)
 	t.network.Switch(plan.Generation, self.Incarnation, assignment.peers)
 	t.generation, t.done, t.broken, t.digested = plan.Generation, plan.ResumeStep, false, false
-	t.complete.Store(false)
 	return nil
 }
 
@@ -156,6 +155,10 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
-	t.complete.Store(true)
+	select {
+	case <-t.complete:
+	default:
+		close(t.complete)
+	}
 	return nil
 }
