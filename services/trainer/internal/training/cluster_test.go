@@ -22,7 +22,7 @@ const patience = 30 * time.Second
 // cluster stands in for the whole control plane: it hands out plans, and makes a new one where a node is suspected.
 // Its trainers are real, over real connections.
 type cluster struct {
-	t      *testing.T
+	t      testing.TB
 	config Config
 	replan func(survivors []string) *events.Plan // where a node dies
 
@@ -57,7 +57,7 @@ type node struct {
 	transport *transport.Transport
 }
 
-func newCluster(t *testing.T, config Config) *cluster {
+func newCluster(t testing.TB, config Config) *cluster {
 	return &cluster{
 		t: t, config: config, changed: make(chan struct{}), nodes: map[string]*node{},
 		digests: map[string][]events.LayerDigest{}, losses: map[uint64]float64{}, reported: map[string]uint64{},

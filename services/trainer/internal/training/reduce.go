@@ -118,7 +118,11 @@ func (r *allReduce) receive(ctx context.Context, phase uint32, take func(from st
 
 // flatten lays accumulators one after another: of each its additions, so that they are summed too, and its sums.
 func flatten(accumulators []*gradient.Accumulator) []int64 {
-	var vector []int64
+	length := 0
+	for _, accumulator := range accumulators {
+		length += 1 + len(accumulator.Sums)
+	}
+	vector := make([]int64, 0, length)
 	for _, accumulator := range accumulators {
 		vector = append(vector, int64(accumulator.Additions))
 		vector = append(vector, accumulator.Sums...)
