@@ -117,7 +117,7 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.bus.Provision(ctx); err != nil {
 		return err
 	}
-	if err := s.listen(ctx); err != nil {
+	if err := s.listen(); err != nil {
 		return err
 	}
 	if err := s.ask(ctx); err != nil {
@@ -147,9 +147,9 @@ func newIncarnation() string {
 }
 
 // listen follows the negotiations, the manifests and the plans of the cluster.
-func (s *Session) listen(ctx context.Context) error {
+func (s *Session) listen() error {
 	follow := func(stream events.Stream, subjects ...string) error {
-		stop, err := s.bus.Follow(ctx, stream, subjects, bus.New, s.hear)
+		stop, err := s.bus.Follow(s.context, stream, subjects, bus.New, s.hear)
 		if err == nil {
 			s.stop = append(s.stop, stop)
 		}

@@ -162,8 +162,11 @@ func (s *Session) measure(peer, address string, bytes int) (events.Measurement, 
 // trainer must not stand still for it. Answers to a negotiation that is over do no harm.
 func (s *Session) say(event events.Event) {
 	go func() {
-		if _, err := s.bus.Publish(s.context, event); err != nil && s.context.Err() == nil {
-			slog.Error("event not published", "kind", event.Kind, "error", err)
+		ack, err := s.bus.Publish(s.context, event)
+		if err != nil && s.context.Err() == nil {
+			slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
+			return
 		}
+		slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
 	}()
 }

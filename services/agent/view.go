@@ -61,6 +61,7 @@ func (s *Session) hear(event events.Event) {
 	if !ok {
 		return
 	}
+	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
 	if err := take(s, event); err != nil {
 		slog.Error("event not understood", "kind", event.Kind, "id", event.ID, "error", err)
 	}
@@ -94,15 +95,21 @@ func taker[T any, P interface {
 func (s *Session) opened(opening heard[events.Opening]) {
 	v := &s.view
 	if !v.takesPart(opening.payload.Members, s.config.Node) {
+		v.promise = nil // it was to a negotiation that this one replaces
 		return
 	}
 	v.opening, v.prepared, v.schedule, v.promise = &opening, nil, nil, nil
 	v.consented, v.connected, v.moved = false, false, false
 	if opening.payload.Abandon {
-		v.hold = opening.payload.Generation
-		if v.cancelStep != nil {
-			v.cancelStep()
-		}
+		v.abandon(opening.payload.Generation)
+	}
+}
+
+// abandon stops the step under way; nothing is trained before the plan of the given generation.
+func (v *view) abandon(generation uint64) {
+	v.hold = generation
+	if v.cancelStep != nil {
+		v.cancelStep()
 	}
 }
 
@@ -146,13 +153,17 @@ func (s *Session) aborted(abortion heard[events.Abortion]) {
 	}
 }
 
-// committed takes a plan that is newer than any known. It ends the negotiation that made it.
+// committed takes a plan that is newer than any known. It ends the negotiation that made it. A plan that leaves a member
+// out without its promise was made without it: the member was given up, and nobody trains with it any more.
 func (s *Session) committed(plan heard[events.Plan]) {
 	v := &s.view
 	if plan.payload.Generation <= v.known() {
 		return
 	}
 	v.next, v.nextDigest = &plan.payload, events.Digest(plan.event.Data)
+	if v.plan != nil && v.promise == nil && !v.takesPart(plan.payload.Nodes, s.config.Node) {
+		v.abandon(plan.payload.Generation)
+	}
 	if v.opening != nil && v.opening.payload.Generation <= plan.payload.Generation {
 		delete(v.offers, v.opening.payload.Negotiation)
 		v.opening, v.prepared, v.schedule = nil, nil, nil

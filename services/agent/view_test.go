@@ -91,3 +91,28 @@ func TestAStallIsWhatAStepTookBeyondTheUsual(t *testing.T) {
 		t.Fatal("one plan has two first steps")
 	}
 }
+
+func committedPlan(plan *events.Plan) heard[events.Plan] { return heard[events.Plan]{payload: *plan} }
+
+func TestAMemberThatWasGivenUpWhileItLivedLeavesItsStepAndAsksAgain(t *testing.T) {
+	cancelled := false
+	s := &Session{config: Config{Node: "n1"}}
+	s.view = view{incarnation: "i", plan: planFor(3, 10, "n1"), done: 15, cancelStep: func() { cancelled = true }}
+	s.committed(committedPlan(planFor(4, 12, "n2")))
+	if !cancelled || !s.view.mayAdopt("n1") {
+		t.Fatalf("cancelled %v: it would wait for ever for nodes that went on without it", cancelled)
+	}
+}
+
+func TestALeaverTrainsOnToTheStepItPromised(t *testing.T) {
+	stop := uint64(17)
+	s := &Session{config: Config{Node: "n1"}}
+	s.view = view{
+		incarnation: "i", leaving: true, plan: planFor(3, 10, "n1"), done: 15, promise: &stop,
+		cancelStep: func() { t.Fatal("gave up a step that others need it for") },
+	}
+	s.committed(committedPlan(planFor(4, 17, "n2")))
+	if s.view.mayAdopt("n1") || s.view.mustWait("n1", 0) {
+		t.Fatal("left before the step that others need it for")
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
+	"github.com/reknit/reknit/shared/telemetry"
 )
 
 // Run trains until the node has left the cluster. The end of ctx (SIGTERM) is a wish to leave: the cluster first takes
@@ -33,6 +34,7 @@ func Run(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	telemetry.Level.Set(config.LogLevel)
 	asked := ctx // ends when the trainer is asked to go
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

@@ -48,7 +48,7 @@ func play(ctx context.Context, cluster *cluster, story *story, screen *screen) e
 	defer stop(nil)
 	go watch(ctx, story, screen, stop)
 	director := &director{
-		cluster: cluster, story: story, screen: screen, next: cluster.options.Trainers,
+		cluster: cluster, story: story, screen: screen, joined: cluster.options.Trainers,
 		random: rand.New(rand.NewPCG(cluster.options.Seed, 0)),
 	}
 	if err := director.play(ctx, cluster.options.actions); err != nil {

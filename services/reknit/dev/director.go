@@ -17,7 +17,7 @@ type director struct {
 	story   *story
 	screen  *screen
 	random  *rand.Rand // of the choices that "any" leaves
-	next    int        // number of the next trainer to join under "any"
+	joined  int        // trainers that ever were; the next one to join under "any" takes the next number
 }
 
 // play does the actions in their order. It returns when the last one is done, healed or not.
@@ -57,8 +57,7 @@ func (d *director) choose(action Action) ([]string, error) {
 	}
 	trainers := d.cluster.processes.running(trainerRole)
 	if action.Verb == "join" {
-		d.next++
-		return []string{fmt.Sprintf("n%d", d.next)}, nil
+		return []string{fmt.Sprintf("n%d", d.joined+1)}, nil
 	}
 	candidates := d.story.members(trainers)
 	if action.Verb == "kill" {
@@ -80,6 +79,7 @@ func (d *director) act(ctx context.Context, action Action, names []string) error
 	case "kill":
 		return processes.kill(names[0])
 	case "join":
+		d.joined++
 		return d.cluster.startTrainer(names[0])
 	case "leave":
 		return processes.signal(names[0], syscall.SIGTERM) // the trainer asks to leave, and goes when it may
