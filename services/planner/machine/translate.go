@@ -110,8 +110,12 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 		BytesPerSecond: rate, LatencySeconds: roundTrip / 2, TransferSeconds: float64(largest)/rate + roundTrip/2,
 	}
 	usual.DearSeconds = dearTransfers * usual.TransferSeconds
-	if len(dear) > 0 {
-		usual.Dear = func(a, b int) bool { return dear[events.PairOf(nodes[a], nodes[b])] }
+	for i, a := range nodes {
+		for j, b := range nodes[:i] {
+			if dear[events.PairOf(a, b)] {
+				usual.Dear = append(usual.Dear, [2]int{j, i})
+			}
+		}
 	}
 	return usual
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/services/planner/place"
 )
 
 // syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach
@@ -24,28 +25,21 @@ func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
 
 // dearSeconds is what pairs without a direct link add to a step: neighbours in a pipeline, and holders of one layer.
 func (s Situation) dearSeconds(pipelines []Pipeline) float64 {
-	if s.Network.Dear == nil {
+	if len(s.Network.Dear) == 0 {
 		return 0
 	}
-	count := 0
-	pair := func(a, b string) {
-		i, j := slices.Index(s.Nodes, a), slices.Index(s.Nodes, b)
-		if i >= 0 && j >= 0 && s.Network.Dear(i, j) {
-			count++
-		}
-	}
+	places := map[string]place.Place{}
 	for p, pipeline := range pipelines {
 		for st, stage := range pipeline.Stages {
-			if st > 0 {
-				pair(pipeline.Stages[st-1].Node, stage.Node)
-			}
-			for _, other := range pipelines[p+1:] {
-				for _, peer := range other.Stages {
-					if stage.Layers.Shared(peer.Layers) > 0 {
-						pair(stage.Node, peer.Node)
-					}
-				}
-			}
+			places[stage.Node] = place.Place{Pipeline: p, Stage: st, Layers: stage.Layers}
+		}
+	}
+	count := 0
+	for _, pair := range s.Network.Dear {
+		a, seated := places[s.Nodes[pair[0]]]
+		b, both := places[s.Nodes[pair[1]]]
+		if seated && both && a.Talks(b) {
+			count++
 		}
 	}
 	return float64(count) * s.Network.DearSeconds
@@ -59,39 +53,47 @@ func (s Situation) fetchSeconds(bytes int64) float64 {
 	return float64(bytes) / s.Network.BytesPerSecond
 }
 
-// lives reports whether a node of the plan in force is still there.
-func (s Situation) lives(node string) bool { return slices.Contains(s.Nodes, node) }
-
-// holds returns the layers a node trains under the plan in force and still has.
-func (s Situation) holds(node string) estimate.Range {
-	if slices.Contains(s.Empty, node) {
-		return estimate.Range{}
+// alive returns the nodes there are, by name.
+func (s Situation) alive() map[string]bool {
+	alive := map[string]bool{}
+	for _, node := range s.Nodes {
+		alive[node] = true
 	}
+	return alive
+}
+
+// holds returns, per node, the layers it trains under the plan in force and still has.
+func (s Situation) holds() []estimate.Range {
+	layers := map[string]estimate.Range{}
 	for _, pipeline := range s.Current {
 		for _, stage := range pipeline.Stages {
-			if stage.Node == node {
-				return stage.Layers
-			}
+			layers[stage.Node] = stage.Layers
 		}
 	}
-	return estimate.Range{}
+	for _, node := range s.Empty {
+		delete(layers, node)
+	}
+	holds := make([]estimate.Range, len(s.Nodes))
+	for i, node := range s.Nodes {
+		holds[i] = layers[node]
+	}
+	return holds
 }
 
 // replicas returns how many live holders the layer with the fewest keeps under the plan in force.
 func (s Situation) replicas() int {
-	fewest := len(s.Current)
-	for layer := range s.Layers {
-		holders := 0
-		for _, pipeline := range s.Current {
-			for _, stage := range pipeline.Stages {
-				if stage.Layers.First <= layer && layer < stage.Layers.End && s.lives(stage.Node) {
-					holders++
-				}
+	alive, holders := s.alive(), make([]int, len(s.Layers))
+	for _, pipeline := range s.Current {
+		for _, stage := range pipeline.Stages {
+			if !alive[stage.Node] {
+				continue
+			}
+			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+				holders[layer]++
 			}
 		}
-		fewest = min(fewest, holders)
 	}
-	return fewest
+	return slices.Min(holders)
 }
 
 // members strips the nodes off pipelines, as the cost model wants them.

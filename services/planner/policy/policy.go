@@ -33,11 +33,11 @@ type Situation struct {
 
 // Network is what a plan may expect of the links.
 type Network struct {
-	TransferSeconds float64             // of one micro-batch between two stages over a usual link
-	BytesPerSecond  float64             // of a usual link
-	LatencySeconds  float64             // of a usual link, one way
-	Dear            func(a, b int) bool // pairs of nodes that reach each other only through the hub
-	DearSeconds     float64             // that such a pair adds to a step
+	TransferSeconds float64  // of one micro-batch between two stages over a usual link
+	BytesPerSecond  float64  // of a usual link
+	LatencySeconds  float64  // of a usual link, one way
+	Dear            [][2]int // pairs of nodes that reach each other only through the hub, each pair once
+	DearSeconds     float64  // that such a pair adds to a step
 }
 
 // Pipeline is a pipeline with its nodes.
@@ -116,7 +116,7 @@ func (s Situation) proposed() (all []Candidate, reasons []error) {
 		candidates, err := policy.Propose(s)
 		for _, candidate := range candidates {
 			candidate.Policy = policy.Name
-			candidate.Score = estimate.ExpectedThroughput(s.GlobalBatch, candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
+			candidate.Score = s.score(candidate)
 			if candidate.measurable() {
 				all = append(all, candidate)
 			} else {
@@ -129,6 +129,11 @@ func (s Situation) proposed() (all []Candidate, reasons []error) {
 		}
 	}
 	return all, reasons
+}
+
+// score is the samples a second that a candidate is expected to deliver until the next failure.
+func (s Situation) score(c Candidate) float64 {
+	return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 }
 
 // measurable tells a candidate with figures from one whose layers take no time, or whose links take for ever.

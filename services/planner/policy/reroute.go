@@ -70,15 +70,16 @@ type load struct{ microBatches, inFlight int }
 // gaps returns the gaps of the plan in force in the order of their first lost stage.
 func (s Situation) gaps() []gap {
 	var gaps []gap
+	alive := s.alive()
 	for _, pipeline := range s.Current {
 		for st, stage := range pipeline.Stages {
-			if s.lives(stage.Node) {
+			if alive[stage.Node] {
 				continue
 			}
 			at := slices.IndexFunc(gaps, func(g gap) bool { return g.layers == stage.Layers })
 			if at < 0 {
 				at = len(gaps)
-				gaps = append(gaps, gap{layers: stage.Layers, survivors: s.survivors(stage.Layers)})
+				gaps = append(gaps, gap{layers: stage.Layers, survivors: s.survivors(stage.Layers, alive)})
 			}
 			inFlight := estimate.InFlight(st, len(pipeline.Stages), pipeline.MicroBatches)
 			gaps[at].lost = append(gaps[at].lost, lostStage{stage.Node, st, pipeline.MicroBatches, inFlight})
@@ -87,11 +88,11 @@ func (s Situation) gaps() []gap {
 	return gaps
 }
 
-func (s Situation) survivors(layers estimate.Range) []string {
+func (s Situation) survivors(layers estimate.Range, alive map[string]bool) []string {
 	var survivors []string
 	for _, pipeline := range s.Current {
 		for _, stage := range pipeline.Stages {
-			if stage.Layers == layers && s.lives(stage.Node) {
+			if stage.Layers == layers && alive[stage.Node] {
 				survivors = append(survivors, stage.Node)
 			}
 		}
@@ -143,20 +144,23 @@ func (s Situation) reroutedSeconds(loads map[string]load) float64 {
 
 // reroutedPeaks checks each survivor's peak against its memory, which the paper does not.
 func (s Situation) reroutedPeaks(loads map[string]load) (map[string]int64, error) {
-	peaks := map[string]int64{}
+	memoryOf, peaks := map[string]int64{}, map[string]int64{}
+	for i, node := range s.Nodes {
+		memoryOf[node] = s.MemoryBytes[i]
+	}
 	for p, member := range members(s.Current) {
 		own := estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches)
 		for st, stage := range s.Current[p].Stages {
-			node := slices.Index(s.Nodes, stage.Node)
-			if node < 0 {
+			memory, alive := memoryOf[stage.Node]
+			if !alive {
 				continue
 			}
 			peak := own[st]
 			for _, layer := range s.Layers[stage.Layers.First:stage.Layers.End] {
 				peak += int64(loads[stage.Node].inFlight) * layer.ActivationBytes
 			}
-			if peak > s.MemoryBytes[node] {
-				return nil, fmt.Errorf("%s would need %d bytes of its %d", stage.Node, peak, s.MemoryBytes[node])
+			if peak > memory {
+				return nil, fmt.Errorf("%s would need %d bytes of its %d", stage.Node, peak, memory)
 			}
 			peaks[stage.Node] = peak
 		}
@@ -166,10 +170,10 @@ func (s Situation) reroutedPeaks(loads map[string]load) (map[string]int64, error
 
 // largestRefill is the most bytes that a node which came back empty must fetch to take its place again.
 func (s Situation) largestRefill() int64 {
-	largest := int64(0)
+	largest, alive := int64(0), s.alive()
 	for _, pipeline := range s.Current {
 		for _, stage := range pipeline.Stages {
-			if s.lives(stage.Node) && slices.Contains(s.Empty, stage.Node) {
+			if alive[stage.Node] && slices.Contains(s.Empty, stage.Node) {
 				largest = max(largest, sum(s.StateBytes[stage.Layers.First:stage.Layers.End]))
 			}
 		}

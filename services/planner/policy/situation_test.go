@@ -44,10 +44,16 @@ func grid(width, length, layers, microBatches int) []Pipeline {
 // lose takes nodes out of a situation whose plan in force still names them.
 func (s Situation) lose(nodes ...string) Situation {
 	var left Situation = s
-	left.Nodes, left.MemoryBytes = nil, nil
+	left.Nodes, left.MemoryBytes, left.Network.Dear = nil, nil, nil
 	for i, node := range s.Nodes {
 		if !slices.Contains(nodes, node) {
 			left.Nodes, left.MemoryBytes = append(left.Nodes, node), append(left.MemoryBytes, s.MemoryBytes[i])
+		}
+	}
+	for _, pair := range s.Network.Dear {
+		a, b := slices.Index(left.Nodes, s.Nodes[pair[0]]), slices.Index(left.Nodes, s.Nodes[pair[1]])
+		if a >= 0 && b >= 0 {
+			left.Network.Dear = append(left.Network.Dear, [2]int{a, b})
 		}
 	}
 	return left
@@ -108,12 +114,13 @@ func (s Situation) changed(random *rand.Rand) Situation {
 }
 
 // randomPairs are pairs without a direct link; every fifth or so.
-func randomPairs(random *rand.Rand, nodes int) func(a, b int) bool {
-	dear := map[[2]int]bool{}
+func randomPairs(random *rand.Rand, nodes int) (dear [][2]int) {
 	for a := range nodes {
 		for b := range a {
-			dear[[2]int{a, b}] = random.IntN(5) == 0
+			if random.IntN(5) == 0 {
+				dear = append(dear, [2]int{b, a})
+			}
 		}
 	}
-	return func(a, b int) bool { return dear[[2]int{max(a, b), min(a, b)}] }
+	return dear
 }
