@@ -7,7 +7,7 @@ func (m *Machine) connect(cause events.Event, request events.LinkRequest) []even
 		return refused
 	}
 	if !m.state.Cut[pairKey(request.From, request.To)] {
-		return nil // in use already
+		return m.refuse(cause, request.From, "the link to "+request.To+" is in use already")
 	}
 	delete(m.state.Cut, pairKey(request.From, request.To))
 	return m.take(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To})
@@ -18,7 +18,7 @@ func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []e
 		return refused
 	}
 	if m.state.Cut[pairKey(request.From, request.To)] {
-		return nil
+		return m.refuse(cause, request.From, "the link to "+request.To+" is disconnected already")
 	}
 	m.state.Cut[pairKey(request.From, request.To)] = true
 	return m.take(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To})

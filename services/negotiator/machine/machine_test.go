@@ -136,6 +136,16 @@ func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
 	}
 }
 
+func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
+	w := newWorld(t, 2)
+	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, "in use already") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
 func TestAJoinWithAnotherJobIsRefusedByName(t *testing.T) {
 	w := newWorld(t, 2)
 	join := &events.Join{Node: "n7", Incarnation: "x", Address: "a:1", MemoryBytes: 1,
@@ -171,7 +181,7 @@ func TestRepeatedAndLateAnswersSayNothingNew(t *testing.T) {
 	w.lose("n1")
 	w.run()
 	for _, event := range w.heard {
-		if event.Kind == events.JoinRequested {
+		if event.Kind == events.JoinRequested { // a user may ask again, and is answered
 			continue
 		}
 		if said, err := w.machine.Handle(event); err != nil || len(said) > 0 {

@@ -17,6 +17,7 @@ type Change struct {
 	Step         uint64  `json:"step"` // completed steps when it was done
 	AtSeconds    float64 `json:"atSeconds"`
 	Healed       bool    `json:"healed"`
+	Refused      string  `json:"refused,omitempty"` // why it was not done
 	Generation   uint64  `json:"generation,omitempty"`
 	Negotiations int     `json:"negotiations,omitempty"` // opened until one was committed
 

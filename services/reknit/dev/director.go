@@ -56,18 +56,29 @@ func (d *director) choose(action Action) ([]string, error) {
 		return action.Names, nil
 	}
 	trainers := d.cluster.processes.running(trainerRole)
-	if action.Verb == "join" {
+	var candidates [][]string
+	switch action.Verb {
+	case "join":
 		return []string{fmt.Sprintf("n%d", d.joined+1)}, nil
+	case "kill":
+		candidates = alone(d.story.safeVictims(trainers))
+	case "leave":
+		candidates = alone(d.story.members(trainers))
+	default:
+		candidates = d.story.links(trainers, action.Verb == "connect")
 	}
-	candidates := d.story.members(trainers)
-	if action.Verb == "kill" {
-		candidates = d.story.safeVictims(trainers)
+	if len(candidates) == 0 {
+		return nil, fmt.Errorf("expected something to choose, but of the trainers %v there is none that fits", trainers)
 	}
-	if len(candidates) < verbs[action.Verb] {
-		return nil, fmt.Errorf("expected a trainer to choose, among %v there is none whose layers live elsewhere", trainers)
+	return candidates[d.random.IntN(len(candidates))], nil
+}
+
+func alone(names []string) [][]string {
+	var list [][]string
+	for _, name := range names {
+		list = append(list, []string{name})
 	}
-	d.random.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-	return candidates[:verbs[action.Verb]], nil
+	return list
 }
 
 // act does an action and notes the moment.

@@ -47,11 +47,11 @@ func (s *story) allActivated() bool {
 	return true
 }
 
-// open returns the actions that are not healed yet; the mutex is held.
+// open returns the actions that are neither healed nor refused yet; the mutex is held.
 func (s *story) open() []string {
 	var open []string
 	for _, change := range s.changes {
-		if !change.Healed {
+		if !change.Healed && change.Refused == "" {
 			open = append(open, change.Action)
 		}
 	}
@@ -152,6 +152,22 @@ func (s *story) members(names []string) []string {
 		}
 	}
 	return members
+}
+
+// links returns the pairs of trainers whose link is not in use, or is.
+func (s *story) links(names []string, cut bool) [][]string {
+	members := s.members(names)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var pairs [][]string
+	for i, a := range members {
+		for _, b := range members[i+1:] {
+			if slices.Contains(s.plan.Relays, events.PairOf(a, b)) == cut {
+				pairs = append(pairs, []string{a, b})
+			}
+		}
+	}
+	return pairs
 }
 
 // complete reports whether training is complete: every node with a place told the digests of the last step under

@@ -110,11 +110,18 @@ func (r *Report) verdict() error {
 	case r.disagreement != "":
 		return fmt.Errorf("%w: %s", ErrNotHealed, r.disagreement)
 	case unhealed >= 0:
-		return fmt.Errorf("%w: %s", ErrNotHealed, r.Changes[unhealed].Action)
+		return fmt.Errorf("%w: %s%s", ErrNotHealed, r.Changes[unhealed].Action, because(r.Changes[unhealed].Refused))
 	case !r.Equal:
 		return fmt.Errorf("%w: the model's digest %s is not the oracle's %s", ErrNotHealed, r.Digest, r.OracleDigest)
 	}
 	return nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 func (r *Report) write(path string) error {

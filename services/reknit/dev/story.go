@@ -103,6 +103,7 @@ var takers = map[events.Kind]func(*story, events.Event) error{
 	events.DisconnectRequested: (*story).requested,
 	events.NodeLost:            (*story).requested,
 	events.LeaseTaken:          (*story).leaseTaken,
+	events.MembershipRefused:   taker((*story).refused),
 	events.NegotiationOpened:   taker((*story).opened),
 	events.RestorationPlanned:  taker((*story).restorationPlanned),
 	events.RestorationDone:     taker((*story).restorationDone),
@@ -130,6 +131,16 @@ func taker[T any, P interface {
 func (s *story) requested(event events.Event) error {
 	s.logged[event.ID] = event.Logged
 	return nil
+}
+
+// refused ends what a node asked for and will not get.
+func (s *story) refused(_ events.Event, refusal events.Refusal) {
+	for _, change := range s.changes {
+		asked := change.Kind != events.ChangeFailure && change.service == ""
+		if asked && change.node == refusal.Node && change.Generation == 0 {
+			change.Refused = refusal.Reason
+		}
+	}
 }
 
 // leaseTaken ends the restart of a service: the new instance acts for the cluster.

@@ -3,6 +3,7 @@ package dev
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,19 @@ func TestAChangeIsHealedByALaterPlanToo(t *testing.T) {
 	log.activate(3, 0, "n1", "n2", "n3", "n4")
 	if !change.Healed || change.Generation != 2 {
 		t.Fatalf("%+v", change)
+	}
+}
+
+func TestARefusedRequestIsNotWaitedForAndFailsTheRun(t *testing.T) {
+	log := newTeller(t)
+	log.act("disconnect", "n1", "n9")
+	log.say(events.MembershipRefused, "/negotiator", "n1", &events.Refusal{Node: "n1", Reason: "expected two active nodes"})
+	if open := log.story.open(); len(open) > 0 {
+		t.Fatalf("waits for %v", open)
+	}
+	report := Report{Changes: log.story.snapshot()}
+	if err := report.verdict(); err == nil || !strings.Contains(err.Error(), "two active nodes") {
+		t.Fatalf("got %v", err)
 	}
 }
 
