@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -71,6 +72,15 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 		Node: s.config.Node, Generation: generation, Step: step,
 		StallSeconds: stall, StallSteps: stall / max(usual, 1e-9), StepSeconds: usual,
 	}))
+}
+
+// Profiled tells how fast the node computes, relative to what the job declares.
+func (s *Session) Profiled(step uint64, speedFactor float64) {
+	s.mutex.Lock()
+	reason := fmt.Sprintf("%s-%d", s.view.incarnation, step)
+	s.mutex.Unlock()
+	s.say(s.speaker.First(time.Now(), reason, events.NodeProfiled, s.config.Node,
+		&events.Profile{Node: s.config.Node, SpeedFactor: speedFactor, Step: step}))
 }
 
 // Suspect tells that a peer does not answer on the data plane, at once.

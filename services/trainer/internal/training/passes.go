@@ -3,6 +3,7 @@ package training
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 	"github.com/reknit/reknit/services/trainer/model"
@@ -90,12 +91,25 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	if task.Backward {
 		pass, following = p.backward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop - 1, Backward: true}
 	}
+	route, start := p.routes[task.MicroBatch], time.Now()
 	output, err := pass(ctx, task)
-	route := p.routes[task.MicroBatch]
+	p.speed.pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start))
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}
 	return p.network.Send(route[following.Hop].Node, passPhase, itemOf(following), output)
+}
+
+// declaredSeconds is what the job says that a pass takes.
+func (p *passes) declaredSeconds(stage schedule.Stage, backward bool) (seconds float64) {
+	for layer := stage.First; layer < stage.End && layer < len(p.config.Profile); layer++ {
+		if backward {
+			seconds += p.config.Profile[layer].BackwardSeconds
+		} else {
+			seconds += p.config.Profile[layer].ForwardSeconds
+		}
+	}
+	return seconds
 }
 
 // input returns what arrived for one sample of a task; nil where the task needs none.

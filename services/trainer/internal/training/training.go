@@ -30,12 +30,14 @@ type Config struct {
 	MicroBatch  int    // samples of one pass
 	Steps       uint64 // training ends there
 	Samples     *text.Text
+	Profile     []events.LayerProfile // what the job declares
 }
 
 // Session is what the loop needs of its agent (*agent.Session).
 type Session interface {
 	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
 	Report(step uint64, stepSeconds, loss float64)
+	Profiled(step uint64, speedFactor float64)
 	Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error
 }
 
@@ -142,6 +144,9 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.state.Completed(t.done)
 	seconds := time.Since(start).Seconds()
 	t.network.SetHangLimit(t.pace.hangLimit(seconds))
+	if factor, news := t.worker.speed.step(); news {
+		t.session.Profiled(t.done, factor)
+	}
 	t.session.Report(t.done, seconds, loss)
 	return nil
 }

@@ -19,6 +19,7 @@ type worker struct {
 	state   *state.State
 	assignment
 
+	speed   speed
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
 	loss    *gradient.Accumulator
