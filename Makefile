@@ -32,8 +32,12 @@ race: ## run the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 15m work
 
 .PHONY: chaos
-chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed)
-	go run ./tests/chaos -first $(FIRST) -seeds $(SEEDS)
+chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)
+	go run ./tests/chaos -first $(FIRST) -seeds $(SEEDS) $(if $(JSON),-json $(JSON))
+
+.PHONY: conformance
+conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
+	go run ./tests/conformance -cases $(CASES)
 
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
