@@ -8,11 +8,12 @@ const (
 	ChangeConnect    = "connect-link"
 	ChangeDisconnect = "disconnect-link"
 	ChangeLinkLost   = "link-failure"
+	ChangeRestored   = "link-return" // of a link that had failed
 )
 
 var changeKinds = map[string]bool{
 	ChangeJoin: true, ChangeLeave: true, ChangeFailure: true,
-	ChangeConnect: true, ChangeDisconnect: true, ChangeLinkLost: true,
+	ChangeConnect: true, ChangeDisconnect: true, ChangeLinkLost: true, ChangeRestored: true,
 }
 
 // Change is one thing that happened or is asked for.
@@ -101,7 +102,7 @@ func (o *Opening) Validate() error {
 	c.that(len(o.Changes) > 0, "changes", "at least one", 0)
 	c.each(len(o.Changes), "changes", func(i int) error {
 		var c check
-		c.that(changeKinds[o.Changes[i].Kind], "kind", "join, leave, failure, connect-link, disconnect-link or link-failure", o.Changes[i].Kind)
+		c.that(changeKinds[o.Changes[i].Kind], "kind", "join, leave, failure, connect-link, disconnect-link, link-failure or link-return", o.Changes[i].Kind)
 		c.token("node", o.Changes[i].Node)
 		return c.err
 	})

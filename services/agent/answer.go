@@ -142,7 +142,8 @@ func addressOf(node string, members []events.Member) string {
 // be missing.
 func asked(changes []events.Change, pair events.Pair) bool {
 	return slices.ContainsFunc(changes, func(change events.Change) bool {
-		return change.Kind == events.ChangeConnect && events.PairOf(change.Node, change.Peer) == pair
+		asks := change.Kind == events.ChangeConnect || change.Kind == events.ChangeRestored
+		return asks && events.PairOf(change.Node, change.Peer) == pair
 	})
 }
 

@@ -21,11 +21,9 @@ const (
 var errOver = errors.New("the negotiation is over")
 
 func (s *Session) offered(offer heard[events.Offer]) {
-	if s.view.offers == nil {
-		s.view.offers = map[string][]events.Offer{}
+	if s.view.current(offer.payload.Negotiation) {
+		s.view.offers = append(s.view.offers, offer.payload)
 	}
-	id := offer.payload.Negotiation
-	s.view.offers[id] = append(s.view.offers[id], offer.payload)
 }
 
 // move gives the layers that others need of this node and takes those it needs, at the stop step. Called and
@@ -218,7 +216,7 @@ func (s *Session) awaitOffers(ctx context.Context, schedule *heard[events.Schedu
 		if s.view.schedule != schedule {
 			return nil, errOver
 		}
-		if offers := complete(s.view.offers[schedule.payload.Negotiation], transfer, schedule.payload.StopStep); offers != nil {
+		if offers := complete(s.view.offers, transfer, schedule.payload.StopStep); offers != nil {
 			return offers, nil
 		}
 		s.await(ctx)

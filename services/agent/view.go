@@ -98,7 +98,7 @@ func (s *Session) opened(opening heard[events.Opening]) {
 		v.promise = nil // it was to a negotiation that this one replaces
 		return
 	}
-	v.opening, v.prepared, v.schedule, v.promise = &opening, nil, nil, nil
+	v.opening, v.prepared, v.schedule, v.offers, v.promise = &opening, nil, nil, nil, nil
 	v.consented, v.connected, v.moved = false, false, false
 	if opening.payload.Abandon {
 		v.abandon(opening.payload.Generation)
@@ -146,8 +146,7 @@ func (s *Session) aborted(abortion heard[events.Abortion]) {
 	if !v.current(abortion.payload.Negotiation) {
 		return
 	}
-	delete(v.offers, abortion.payload.Negotiation)
-	v.opening, v.prepared, v.schedule = nil, nil, nil
+	v.opening, v.prepared, v.schedule, v.offers = nil, nil, nil, nil
 	if !abortion.payload.Superseded {
 		v.promise = nil
 	}
@@ -165,8 +164,7 @@ func (s *Session) committed(plan heard[events.Plan]) {
 		v.abandon(plan.payload.Generation)
 	}
 	if v.opening != nil && v.opening.payload.Generation <= plan.payload.Generation {
-		delete(v.offers, v.opening.payload.Negotiation)
-		v.opening, v.prepared, v.schedule = nil, nil, nil
+		v.opening, v.prepared, v.schedule, v.offers = nil, nil, nil, nil
 	}
 }
 

@@ -83,6 +83,8 @@ func (m *Machine) undo(change events.Change) {
 		}
 	case events.ChangeConnect:
 		m.state.Cut[pairKey(change.Node, change.Peer)] = true
+	case events.ChangeRestored:
+		m.markLost(events.LinkState{From: change.Node, To: change.Peer}, true)
 	case events.ChangeDisconnect:
 		delete(m.state.Cut, pairKey(change.Node, change.Peer))
 	}

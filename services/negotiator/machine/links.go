@@ -1,6 +1,11 @@
 package machine
 
-import "github.com/reknit/reknit/events"
+import (
+	"maps"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+)
 
 func (m *Machine) connect(cause events.Event, request events.LinkRequest) []events.Event {
 	if refused := m.refuseStrangers(cause, request); refused != nil {
@@ -54,7 +59,7 @@ func (m *Machine) linkRestored(cause events.Event, restored events.LinkState) []
 	if !m.markLost(restored, false) || m.state.Members[restored.From] == nil || m.state.Members[restored.To] == nil {
 		return nil
 	}
-	return m.take(cause, events.Change{Kind: events.ChangeConnect, Node: restored.From, Peer: restored.To})
+	return m.take(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To})
 }
 
 // markLost sets the state of a link and reports whether that is news.
@@ -67,4 +72,14 @@ func (m *Machine) markLost(state events.LinkState, lost bool) bool {
 	link.From, link.To, link.Lost = state.From, state.To, lost
 	m.state.Links[key] = link
 	return true
+}
+
+// forgetLinks drops what is known of links to nodes that are gone, so that churn leaves nothing behind.
+func (m *Machine) forgetLinks() {
+	gone := func(key string) bool {
+		from, to, _ := strings.Cut(key, " ")
+		return m.state.known(from) == nil || m.state.known(to) == nil
+	}
+	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return gone(key) })
+	maps.DeleteFunc(m.state.Cut, func(key string, _ bool) bool { return gone(key) })
 }

@@ -136,6 +136,38 @@ func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
 	}
 }
 
+func TestALinkThatDoesNotReallyReturnStaysLostAndIsNotCut(t *testing.T) {
+	w := newWorld(t, 2)
+	link := &events.LinkState{From: "n1", To: "n2"}
+	w.hear(events.LinkLost, "/monitor", "n1-n2", link)
+	w.run()
+	w.deaf["n1"], w.deaf["n2"] = true, true
+	w.hear(events.LinkRestored, "/monitor", "n1-n2", link)
+	w.run()
+	under := w.machine.state.Negotiation
+	if len(under.Opening.Connect) != 1 {
+		t.Fatalf("links to be opened: %v", under.Opening.Connect)
+	}
+	w.deaf = map[string]bool{}
+	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: under.ID, Node: "n1", Incarnation: under.Opening.Members[0].Incarnation, Reason: "no answer"})
+	w.run()
+	if len(w.machine.state.Cut) > 0 || !w.machine.state.Links[linkKey("n1", "n2")].Lost {
+		t.Fatalf("cut %v, links %v", w.machine.state.Cut, w.machine.state.Links)
+	}
+}
+
+func TestNothingIsRememberedOfLinksToNodesThatAreGone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.hear(events.LinkMeasured, "/monitor", "n1-n2", &events.Measurement{From: "n1", To: "n2", BandwidthBytesPerSecond: 1})
+	w.hear(events.DisconnectRequested, "/user", "n2", &events.LinkRequest{From: "n2", To: "n3"})
+	w.run()
+	w.lose("n2")
+	w.run()
+	if len(w.machine.state.Links) > 0 || len(w.machine.state.Cut) > 0 {
+		t.Fatalf("links %v, cut %v", w.machine.state.Links, w.machine.state.Cut)
+	}
+}
+
 func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 	w := newWorld(t, 2)
 	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})

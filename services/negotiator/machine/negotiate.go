@@ -75,7 +75,7 @@ func (m *Machine) linksToOpen() []events.Pair {
 	var pairs []events.Pair
 	for _, change := range m.state.Pending {
 		switch change.Kind {
-		case events.ChangeConnect:
+		case events.ChangeConnect, events.ChangeRestored:
 			pairs = append(pairs, events.PairOf(change.Node, change.Peer))
 		case events.ChangeJoin:
 			for _, neighbour := range m.state.next() {
@@ -145,6 +145,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 			delete(m.state.Members, member.Node)
 		}
 	}
+	m.forgetLinks()
 	m.state.Pending = without(m.state.Pending, under.Opening.Changes)
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
 	m.state.Abandoned, m.state.Attempts = false, 0
