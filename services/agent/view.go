@@ -21,13 +21,13 @@ type view struct {
 	prepared    *heard[events.Preparation]
 	schedule    *heard[events.Schedule]
 	consented   bool
-	connected   bool                      // the links of the opening are being opened, or are open
-	promise     *uint64                   // completed steps not to be passed before the negotiation ends
-	moved       bool                      // what the schedule asks of this node is done
-	hold        uint64                    // nothing is trained before the plan of this generation; zero for no hold
-	offers      map[string][]events.Offer // manifests by negotiation
-	done        uint64                    // completed steps, as of the last Boundary
-	cancelStep  context.CancelFunc        // of the step under way
+	connected   bool               // the links of the opening are being opened, or are open
+	promise     *uint64            // completed steps not to be passed before the negotiation ends
+	moved       bool               // what the schedule asks of this node is done
+	hold        uint64             // nothing is trained before the plan of this generation; zero for no hold
+	offers      []events.Offer     // manifests of the negotiation under way
+	done        uint64             // completed steps, as of the last Boundary
+	cancelStep  context.CancelFunc // of the step under way
 }
 
 // heard is a payload with the event it came in, which is the cause of the answer.
