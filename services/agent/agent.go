@@ -72,6 +72,7 @@ type Session struct {
 
 	mutex      sync.Mutex
 	view       view
+	overtaking []events.Event // heard before the plan they build on
 	clock      stepClock
 	beat       events.Pulse
 	pulsed     time.Time                   // the last heartbeat was sent
@@ -130,7 +131,7 @@ func (s *Session) begin(ctx context.Context) error {
 // ask requests membership under a new incarnation, which holds nothing.
 func (s *Session) ask(ctx context.Context) error {
 	s.mutex.Lock()
-	s.view = view{incarnation: newIncarnation()}
+	s.view, s.overtaking = view{incarnation: newIncarnation()}, nil
 	incarnation := s.view.incarnation
 	s.mutex.Unlock()
 	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.JoinRequested, s.config.Node, &events.Join{

@@ -21,7 +21,7 @@ const promiseAhead = 2
 // answer says what can be said without the trainer's state. Called with the mutex held.
 func (s *Session) answer() {
 	v := &s.view
-	if v.opening != nil && !v.opening.payload.Abandon && !v.connected && v.opening.payload.Generation <= v.known()+1 || v.joins() {
+	if v.opening != nil && !v.opening.payload.Abandon && !v.connected {
 		v.connected = true
 		go s.connect(*v.opening, v.trained(s.config.Node), v.done)
 	}
@@ -32,11 +32,6 @@ func (s *Session) answer() {
 		s.say(s.speaker.Say(prepared.event, events.Promised, s.config.Node,
 			&events.Promise{Negotiation: prepared.payload.Negotiation, Node: s.config.Node, StopStep: stop}))
 	}
-}
-
-// joins reports whether the node is the one that joins by the opening: it knows no plan to compare generations with.
-func (v *view) joins() bool {
-	return v.opening != nil && !v.opening.payload.Abandon && !v.connected && v.plan == nil
 }
 
 // trained returns the layers the node trains under the newest plan it knows, as holdings of whatever step it will

@@ -85,11 +85,9 @@ func (v *view) passOver() {
 	}
 }
 
-// mustConsent reports whether an opening that abandons the step waits for this node's holdings. A member first
-// needs the plan the opening builds on; a newcomer has none.
+// mustConsent reports whether an opening that abandons the step waits for this node's holdings.
 func (v *view) mustConsent() bool {
-	return v.opening != nil && v.opening.payload.Abandon && !v.consented &&
-		(v.plan == nil || v.opening.payload.Generation == v.generation()+1)
+	return v.opening != nil && v.opening.payload.Abandon && !v.consented
 }
 
 // mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to

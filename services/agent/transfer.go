@@ -35,7 +35,7 @@ func (s *Session) move(ctx context.Context, state State) error {
 	defer s.mutex.Lock()
 	err := s.give(ctx, schedule, state)
 	if err == nil {
-		err = s.take(ctx, schedule, state)
+		err = s.receive(ctx, schedule, state)
 	}
 	if err == nil || errors.Is(err, errOver) {
 		return nil
@@ -136,8 +136,8 @@ func byteRange(shards events.Layers, transfer events.Transfer, shardBytes, bytes
 	return min(first, bytes), min(end, bytes)
 }
 
-// take fetches every layer this node needs, all at the same time, verifies them, and tells so.
-func (s *Session) take(ctx context.Context, schedule *heard[events.Schedule], state State) error {
+// receive fetches every layer this node needs, all at the same time, verifies them, and tells so.
+func (s *Session) receive(ctx context.Context, schedule *heard[events.Schedule], state State) error {
 	began := time.Now()
 	receipt := events.Receipt{Negotiation: schedule.payload.Negotiation, Node: s.config.Node}
 	fetches, fetching := errgroup.WithContext(ctx)

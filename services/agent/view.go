@@ -7,8 +7,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// view is what the node knows of the cluster, from what it heard in the log's order. Two streams are heard, so a
-// plan may arrive after the opening that builds on it: whoever reads a view compares generations.
+// view is what the node knows of the cluster, from what it heard in the log's order.
 type view struct {
 	incarnation string
 	leaving     bool
@@ -52,11 +51,37 @@ func (v *view) known() uint64 {
 	return v.generation()
 }
 
-// hear takes one event of the log into the view and answers what needs no state of the trainer.
+// hear takes one event of the log into the view and answers what needs no state of the trainer. The two streams have
+// no common order: what overtook the plan it builds on is kept until that plan is here, and all behind it.
 func (s *Session) hear(event events.Event) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	defer s.wake()
+	if event.Kind != events.PlanCommitted && (len(s.overtaking) > 0 || s.overtakes(event)) {
+		s.overtaking = append(s.overtaking, event)
+		return
+	}
+	s.take(event)
+	if event.Kind == events.PlanCommitted {
+		for len(s.overtaking) > 0 && !s.overtakes(s.overtaking[0]) {
+			next := s.overtaking[0]
+			s.overtaking = s.overtaking[1:]
+			s.take(next)
+		}
+	}
+}
+
+// overtakes reports whether an event opens a negotiation that builds on a plan not heard of yet. To a newcomer no plan
+// is missing: the first one it hears of is its own.
+func (s *Session) overtakes(event events.Event) bool {
+	if event.Kind != events.NegotiationOpened || s.view.known() == 0 {
+		return false
+	}
+	opening, err := events.Open[events.Opening](event)
+	return err == nil && opening.Generation > s.view.known()+1
+}
+
+func (s *Session) take(event events.Event) {
 	take, ok := takers[event.Kind]
 	if !ok {
 		return

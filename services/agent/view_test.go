@@ -116,3 +116,28 @@ func TestALeaverTrainsOnToTheStepItPromised(t *testing.T) {
 		t.Fatal("left before the step that others need it for")
 	}
 }
+
+// Found by chaos seed 5: the opening of generation 10 came before plan 9 on the other stream, took the place of the
+// negotiation that plan 9 ends, and with it the promise to stop; the node trained on alone under plan 8.
+func TestAnOpeningThatOvertakesItsPlanReleasesNobody(t *testing.T) {
+	stop := uint64(97)
+	s := &Session{config: Config{Node: "n1"}, news: make(chan struct{}, 1)}
+	s.view = view{incarnation: "i", plan: planFor(8, 78, "n1"), done: stop, promise: &stop}
+	speaker := events.Speaker{Source: "/negotiator", Cluster: "c"}
+	opening := &events.Opening{
+		Negotiation: "g10", Generation: 10, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n9"}}, Abandon: true,
+		Members: []events.Member{{Node: "n1", Incarnation: "i", Address: "a"}},
+	}
+	s.hear(speaker.First(time.Unix(0, 0), "1", events.NegotiationOpened, "g10", opening))
+	offer := &events.Offer{Negotiation: "g10", Node: "n2", Digest: events.Digest(nil), Bytes: 1}
+	s.hear(speaker.First(time.Unix(0, 0), "2", events.ShardOffered, "layer-0", offer))
+	if !s.view.mustWait("n1", 0) || s.view.opening != nil {
+		t.Fatal("trains on under plan 8, which everybody else has left")
+	}
+	plan := *planFor(9, 97, "n1")
+	plan.Cluster, plan.Parent, plan.Data = "c", events.Digest(nil), events.Data{GlobalBatch: 1, MicroBatch: 1}
+	s.hear(speaker.First(time.Unix(0, 0), "3", events.PlanCommitted, "9", &plan))
+	if s.view.next == nil || s.view.opening == nil || len(s.view.offers) == 0 {
+		t.Fatalf("plan 9 is here, and what builds on it was not taken: %+v", s.view)
+	}
+}
