@@ -30,7 +30,7 @@ var (
 // fault is the death of a container, and the signs that the cluster lives without it and that it is back.
 type fault struct {
 	service string // in the compose file
-	alone   *sign // nil where nothing can be seen: there is no log without NATS
+	alone   *sign  // nil where nothing can be seen: there is no log without NATS
 	back    sign
 }
 

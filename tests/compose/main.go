@@ -50,7 +50,7 @@ func run(ctx context.Context, compose string) error {
 	defer deployment.bus.Close()
 	for _, fault := range faults {
 		if err := fault.play(ctx, deployment); err != nil {
-			return fmt.Errorf("%s: %w", fault.service, err)
+			return fmt.Errorf("%s, at step %d of %d: %w", fault.service, deployment.snapshot().steps, config.Steps, err)
 		}
 	}
 	if err := deployment.wait(ctx, trainingLimit, "the end of training", scene.complete); err != nil {
