@@ -17,7 +17,8 @@ type Change struct {
 	Step         uint64  `json:"step"` // completed steps when it was done
 	AtSeconds    float64 `json:"atSeconds"`
 	Healed       bool    `json:"healed"`
-	Refused      string  `json:"refused,omitempty"` // why it was not done
+	Refused      string  `json:"refused,omitempty"`   // why it was not done
+	Overtaken    bool    `json:"overtaken,omitempty"` // its node was killed before it could be done
 	Generation   uint64  `json:"generation,omitempty"`
 	Negotiations int     `json:"negotiations,omitempty"` // opened until one was committed
 
@@ -41,6 +42,7 @@ type Change struct {
 	peer    string
 	service string
 	cause   string // id of the fact or request
+	before  uint64 // generation in force when it was done
 }
 
 func (c *Change) matches(change events.Change) bool {

@@ -32,7 +32,11 @@ func (s *story) worksUnder(generation uint64, node string) {
 		return
 	}
 	for _, change := range s.changes {
-		change.Healed = change.Healed || change.Generation != 0 && change.Generation <= generation
+		_, member := s.plan.Member(change.node)
+		gone := change.Kind == events.ChangeFailure || change.Kind == events.ChangeLeave
+		committed := change.Generation != 0 && change.Generation <= generation
+		// A node may go in another way than it was about to: what counts is that all work without it.
+		change.Healed = change.Healed || committed || gone && !member && change.before < generation
 	}
 }
 
@@ -72,7 +76,7 @@ func (s *story) safeVictims(alive []string) []string {
 			holders[layer] = append(holders[layer], node)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(alive), func(node string) bool {
+	return slices.DeleteFunc(s.settled(alive), func(node string) bool {
 		layers, _ := s.plan.Holds(node)
 		for layer := layers.First; layer < layers.End; layer++ {
 			if len(holders[layer]) < 2 {
@@ -139,19 +143,26 @@ func (s *story) wait(ctx context.Context, holds func(*story) bool) error {
 // waitAgain bounds how long a waiter misses news that another one took.
 const waitAgain = 20 * time.Millisecond
 
-// members returns which of the names have a place among the plan's nodes.
+// settled returns which of the names are nodes of the plan that nothing is under way with; the mutex is held.
+func (s *story) settled(names []string) []string {
+	var settled []string
+	for _, name := range names {
+		busy := slices.ContainsFunc(s.changes, func(c *Change) bool { return !c.Healed && (c.node == name || c.peer == name) })
+		if s.plan == nil || busy {
+			continue
+		}
+		if _, member := s.plan.Member(name); member {
+			settled = append(settled, name)
+		}
+	}
+	return settled
+}
+
+// members returns which of the names may be asked for something.
 func (s *story) members(names []string) []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	var members []string
-	for _, name := range names {
-		if s.plan != nil {
-			if _, ok := s.plan.Member(name); ok {
-				members = append(members, name)
-			}
-		}
-	}
-	return members
+	return s.settled(names)
 }
 
 // links returns the pairs of trainers whose link is not in use, or is.

@@ -69,7 +69,7 @@ func (s *screen) healing(changes []Change) {
 		}
 		s.healed++
 		s.println("          " + change.line())
-		if change.Kind != serviceRestart {
+		if change.Generation != 0 {
 			s.println(change.table())
 		}
 	}
@@ -77,7 +77,12 @@ func (s *screen) healing(changes []Change) {
 
 // line tells the end of a change in one line.
 func (c Change) line() string {
-	if c.Kind == serviceRestart {
+	switch {
+	case c.Overtaken:
+		return "overtaken: the node was killed before"
+	case c.Generation == 0 && c.Kind != serviceRestart:
+		return "healed: the others work without it"
+	case c.Kind == serviceRestart:
 		return fmt.Sprintf("healed: back and acting after %s; longest stall of training %s", seconds(c.DetectedSeconds), stall(c.StallSeconds, c.StallSteps))
 	}
 	return fmt.Sprintf("healed: generation %d, %s (%s); every trainer at its next step after %s",

@@ -59,12 +59,27 @@ func (s *story) begin(action Action, names []string) *Change {
 	if len(names) > 1 {
 		change.peer = names[1]
 	}
+	if s.plan != nil {
+		change.before = s.plan.Generation
+	}
 	if isService(names[0]) {
 		change.Kind, change.service = serviceRestart, names[0]
 		s.gaps.reset(now)
 	}
+	if action.Verb == "kill" {
+		s.overtake(names[0])
+	}
 	s.changes = append(s.changes, change)
 	return change
+}
+
+// overtake ends what was under way with a node that is killed now; the mutex is held.
+func (s *story) overtake(node string) {
+	for _, change := range s.changes {
+		if change.node == node && !change.Healed && change.Kind != events.ChangeFailure {
+			change.Overtaken, change.Healed = true, true
+		}
+	}
 }
 
 // step returns the highest completed step heard of; the mutex is held.
@@ -101,7 +116,7 @@ var takers = map[events.Kind]func(*story, events.Event) error{
 	events.LeaveRequested:      (*story).requested,
 	events.ConnectRequested:    (*story).requested,
 	events.DisconnectRequested: (*story).requested,
-	events.NodeLost:            (*story).requested,
+	events.NodeLost:            (*story).lost,
 	events.LeaseTaken:          (*story).leaseTaken,
 	events.MembershipRefused:   taker((*story).refused),
 	events.NegotiationOpened:   taker((*story).opened),
@@ -131,6 +146,20 @@ func taker[T any, P interface {
 func (s *story) requested(event events.Event) error {
 	s.logged[event.ID] = event.Logged
 	return nil
+}
+
+// lost notes a failure. That of a node which is in no plan, because it joined or left just then, needs no new one.
+func (s *story) lost(event events.Event) error {
+	for _, change := range s.changes {
+		if change.Kind != events.ChangeFailure || change.node != event.Subject || s.plan == nil {
+			continue
+		}
+		if _, member := s.plan.Member(event.Subject); !member {
+			change.DetectedSeconds = since(change.done, event.Logged)
+			change.Healed = true
+		}
+	}
+	return s.requested(event)
 }
 
 // refused ends what a node asked for and will not get.

@@ -171,3 +171,27 @@ func TestHoldersThatDisagreeAreAFaultWhateverTheOracleSays(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 }
+
+func TestAKillOvertakesWhatTheNodeWasAboutToDo(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	join, kill := log.act("join", "n9"), log.act("kill", "n9")
+	if !join.Overtaken || kill.Healed {
+		t.Fatalf("join %+v, kill %+v", join, kill)
+	}
+	log.say(events.NodeLost, "/monitor", "n9", &events.NodeState{Node: "n9", Incarnation: "i"})
+	if !kill.Healed {
+		t.Fatal("no plan names n9, so that none has to change")
+	}
+}
+
+func TestNodesThatAreBusyAreNotChosen(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	log.act("leave", "n1")
+	if victims := log.story.safeVictims([]string{"n1", "n2", "n3", "n4"}); !slices.Equal(victims, []string{"n2", "n3", "n4"}) {
+		t.Fatalf("got %v", victims)
+	}
+}
