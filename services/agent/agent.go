@@ -193,6 +193,19 @@ func (s *Session) Leave(ctx context.Context, reason string, deadline time.Durati
 	return err
 }
 
+// Ready reports why the node cannot take part now: nil when it is connected and not refused.
+func (s *Session) Ready() error {
+	if !s.bus.Conn().IsConnected() {
+		return errors.New("not connected to NATS")
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.view.refused != "" {
+		return errors.New("membership refused: " + s.view.refused)
+	}
+	return nil
+}
+
 // Digested tells the digests of the layers held at a step.
 func (s *Session) Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error {
 	s.mutex.Lock()

@@ -58,7 +58,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer session.Close()
 	plane.session.Store(session)
-	if err := serveHealth(ctx, config.HTTPAddress); err != nil {
+	if err := serveHealth(ctx, config.HTTPAddress, session.Ready); err != nil {
 		return err
 	}
 	loop := training.New(training.Config{
@@ -133,8 +133,8 @@ func leave(ctx context.Context, session *agent.Session, complete <-chan struct{}
 	}
 }
 
-// serveHealth answers /healthz and /readyz while the process lives; no address, no answers.
-func serveHealth(ctx context.Context, address string) error {
+// serveHealth answers /healthz while the process lives and /readyz while it can take part; no address, no answers.
+func serveHealth(ctx context.Context, address string, ready func() error) error {
 	if address == "" {
 		return nil
 	}
@@ -142,10 +142,15 @@ func serveHealth(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("REKNIT_HTTP_ADDRESS: %w", err)
 	}
-	ok := func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "ok") }
 	handler := http.NewServeMux()
-	handler.HandleFunc("/healthz", ok)
-	handler.HandleFunc("/readyz", ok)
+	handler.HandleFunc("/healthz", func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "ok") })
+	handler.HandleFunc("/readyz", func(response http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(response, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(response, "ok")
+	})
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { server.Close() })
 	go server.Serve(listener)

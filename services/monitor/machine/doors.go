@@ -19,7 +19,7 @@ type Ask struct {
 }
 
 const (
-	askAgainSeconds = 1  // a suspected node is asked so often
+	askAgainSeconds = 1  // a node that is suspected or joins is asked so often
 	reportSeconds   = 10 // a report about a link is evidence for so long
 	giveUpSeconds   = 30 // after so long without Probed an ask counts as unanswered
 )
@@ -92,7 +92,11 @@ func (m *Machine) Probed(ask Ask, answer *events.ProbeAnswer, gone bool, at time
 	}
 	now := seconds(at)
 	if gone {
-		if verdict, lost := m.detector.Gone(now, ask.Node); lost {
+		verdict, lost := m.detector.Gone(now, ask.Node)
+		if !known.Active {
+			verdict.Node, lost = ask.Node, true // no peer trains with it yet who could report it
+		}
+		if lost {
 			return m.lose(at, verdict)
 		}
 		return nil
@@ -140,7 +144,8 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 func (m *Machine) askSuspected(now float64) {
 	for _, name := range slices.Sorted(maps.Keys(m.state.Nodes)) {
 		known := m.state.Nodes[name]
-		if known.Suspected && now-known.asked >= askAgainSeconds {
+		joins := !known.Active // others wait for it, and nobody but us would notice that it is gone
+		if (known.Suspected || joins) && now-known.asked >= askAgainSeconds {
 			known.asked = now
 			m.ask(now, Ask{Node: name})
 		}
@@ -152,7 +157,10 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	known := m.state.Nodes[verdict.Node]
 	m.state.Rate.Failures++
 	reason := "no heartbeat"
-	if verdict.Evidence {
+	switch {
+	case !known.Active && !verdict.Evidence && verdict.SilentSeconds < askAgainSeconds:
+		reason = "nobody answers at the hub"
+	case verdict.Evidence:
 		reason = fmt.Sprintf("%s reported a reset connection and nobody answers at the hub", m.reporters(verdict.Node, seconds(at)))
 	}
 	lost := m.speaker.First(at, known.Incarnation, events.NodeLost, verdict.Node,

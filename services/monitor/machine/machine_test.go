@@ -238,6 +238,16 @@ func TestAnotherIncarnationDoesNotSpeakForTheOneThatJoined(t *testing.T) {
 	w.expect("node.suspected n3", "node.lost n3")
 }
 
+func TestAJoiningNodeThatVanishesIsMissedWithoutAPeerThatReportsIt(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.join("n3", "third")
+	w.pass(2 * time.Second)
+	w.expect()
+	w.nodes["n3"].dead = true
+	w.pass(1500 * time.Millisecond)
+	w.expect("node.lost n3")
+}
+
 func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.commit("g2", []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}, "n1", "n2", "n3")

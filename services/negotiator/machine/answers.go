@@ -200,7 +200,7 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 		return nil
 	}
 	under.Promises[promise.Node] = promise.StopStep
-	if len(under.Promises) < len(under.Opening.Members) {
+	if len(m.silent()) > 0 {
 		return nil
 	}
 	under.StopStep = protocol.StopStep(slices.Collect(maps.Values(under.Promises)))

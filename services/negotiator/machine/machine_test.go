@@ -107,6 +107,20 @@ func TestAMemberThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestNobodyStandsStillForThePromiseOfANodeThatDoesNotTrainYet(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.Prepared] = true
+	w.join("n3")
+	w.run()
+	for _, node := range []string{"n1", "n2"} {
+		w.hear(events.Promised, "/node/"+node, node, &events.Promise{Negotiation: w.machine.state.Negotiation.ID, Node: node, StopStep: 3})
+	}
+	w.run()
+	if len(w.plans()) != 2 {
+		t.Fatal("trainers wait at step 3 for a promise that n3 cannot break")
+	}
+}
+
 func TestAPlannerThatIsAwayIsWaitedForAndNobodyIsGivenUp(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mute[events.PlanRequested] = true

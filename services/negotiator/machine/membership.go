@@ -50,8 +50,12 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
 	}
+	var said []events.Event
+	if m.state.Joiners[lost.Node] != nil {
+		said = m.refuse(cause, lost.Node, "lost before it joined: "+lost.Reason) // should it live, it knows
+	}
 	m.forget(cause, lost.Node)
-	return m.negotiate(cause, true)
+	return append(said, m.negotiate(cause, true)...)
 }
 
 // forget removes a node that is gone. An active one leaves a failure to be negotiated.

@@ -19,18 +19,23 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 		return m.retry(cause, "the transfer did not end in time")
 	}
 	if wait.Members {
-		return m.giveUp(cause, under.silent())
+		return m.giveUp(cause, m.silent())
 	}
 	return nil
 }
 
-// silent returns the members that a phase still waits for.
-func (n *negotiation) silent() []string {
+// silent returns the members that the phase still waits for. Only who trains can pass a step, and has to promise.
+func (m *Machine) silent() []string {
+	under := m.state.Negotiation
 	var silent []string
-	for _, member := range n.Opening.Members {
-		_, consented := n.Consents[member.Node]
-		_, promised := n.Promises[member.Node]
-		if n.Phase == protocol.Consenting && !consented || n.Phase == protocol.Promising && !promised {
+	for _, member := range under.Opening.Members {
+		_, consented := under.Consents[member.Node]
+		_, promised := under.Promises[member.Node]
+		trains := false
+		if m.state.Plan != nil {
+			_, trains = m.state.Plan.Holds(member.Node)
+		}
+		if under.Phase == protocol.Consenting && !consented || under.Phase == protocol.Promising && trains && !promised {
 			silent = append(silent, member.Node)
 		}
 	}
