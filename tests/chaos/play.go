@@ -28,6 +28,7 @@ type report struct {
 type change struct {
 	Action          string  `json:"action"`
 	Kind            string  `json:"kind"`
+	Step            uint64  `json:"step"`
 	Healed          bool    `json:"healed"`
 	Generation      uint64  `json:"generation"`
 	NextStepSeconds float64 `json:"nextStepSeconds"`
@@ -124,6 +125,9 @@ func (o *outcome) judgeReport() {
 	for _, change := range o.report.Changes {
 		if !change.Healed {
 			o.fault("not healed: %s", change.Action)
+		}
+		if change.Step >= o.churn.Steps {
+			o.fault("training was complete before %s: the script needs more steps on this machine", change.Action)
 		}
 	}
 }

@@ -22,11 +22,17 @@ type churn struct {
 const (
 	leastTrainers = 3
 	mostTrainers  = 7
-	leastBursts   = 5
-	mostBursts    = 7
+	leastBursts   = 4
+	mostBursts    = 6
 	mostCuts      = 2 // of the three links of three trainers
 	burstActions  = 4 // at most, one right behind the other
-	lastSteps     = 25
+)
+
+// Steps behind the last burst, so that training outlasts the script: some for the end, and for each action what a
+// machine of 30 steps a second trains until it is done and healed.
+const (
+	lastSteps   = 40
+	actionSteps = 20
 )
 
 var services = []string{"monitor", "negotiator", "planner", "restorer"}
@@ -62,7 +68,7 @@ func churnOf(seed uint64) churn {
 		}
 	}
 	return churn{
-		Seed: seed, Trainers: trainers, Steps: step + lastSteps,
+		Seed: seed, Trainers: trainers, Steps: step + lastSteps + actionSteps*uint64(len(w.lines)),
 		Script: strings.Join(w.lines, "\n") + "\n", Actions: len(w.lines),
 	}
 }
@@ -72,9 +78,9 @@ func (w *writer) act(when, what string) {
 	w.lines = append(w.lines, when+" "+what)
 }
 
-// pause draws from 1 ms to 2 s, as many below 45 ms as above: the phases of a change last from a millisecond to seconds.
+// pause draws from 1 ms to 500 ms, as many below 22 ms as above: the phases of a change last from one to hundreds.
 func (w *writer) pause() time.Duration {
-	milliseconds := math.Exp(w.random.Float64() * math.Log(2000))
+	milliseconds := math.Exp(w.random.Float64() * math.Log(500))
 	return time.Duration(milliseconds) * time.Millisecond
 }
 
