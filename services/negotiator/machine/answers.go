@@ -50,26 +50,28 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 // objected ends a negotiation that a member does not accept. The changes that node takes part in are refused; a
 // failure cannot be.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
-	said := m.abort(cause, consent.Node+" does not consent: "+consent.Reason, true)
-	return append(said, m.refuseChanges(cause, "not accepted: "+consent.Reason, func(change events.Change) bool {
+	refuse := m.refuseChanges("not accepted: "+consent.Reason, func(change events.Change) bool {
 		return change.Node == consent.Node || change.Peer == consent.Node
-	})...)
+	})
+	return m.abort(cause, consent.Node+" does not consent: "+consent.Reason, refuse)
 }
 
 // refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
-func (m *Machine) refuseChanges(cause events.Event, reason string, match func(events.Change) bool) []events.Event {
-	var said []events.Event
-	var kept []events.Change
-	for _, change := range m.state.Pending {
-		if urgent[change.Kind] || !match(change) {
-			kept = append(kept, change)
-			continue
+func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func(events.Event) []events.Event {
+	return func(cause events.Event) []events.Event {
+		var said []events.Event
+		var kept []events.Change
+		for _, change := range m.state.Pending {
+			if urgent[change.Kind] || !match(change) {
+				kept = append(kept, change)
+				continue
+			}
+			said = append(said, m.refuse(cause, change.Node, change.Kind+" refused: "+reason)...)
+			m.undo(change)
 		}
-		said = append(said, m.refuse(cause, change.Node, change.Kind+" refused: "+reason)...)
-		m.undo(change)
+		m.state.Pending = kept
+		return append(said, m.openNext(cause)...)
 	}
-	m.state.Pending = kept
-	return append(said, m.openNext(cause)...)
 }
 
 // undo takes back what a refused change had already set.
@@ -106,13 +108,12 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	if under == nil {
 		return nil
 	}
-	said := m.abort(cause, failure.Reason, false)
 	if under.Opening.Abandon {
-		return append(said, m.hold(cause, failure.Reason)...)
+		return m.abort(cause, failure.Reason, m.hold(failure.Reason))
 	}
-	return append(said, m.refuseChanges(cause, failure.Reason, func(change events.Change) bool {
+	return m.abort(cause, failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
 		return slices.Contains(under.Opening.Changes, change)
-	})...)
+	}))
 }
 
 // restore asks the restorer, once there is a proposal and everybody has said what it holds.
@@ -132,7 +133,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		resume, missing, ok := protocol.ResumePoint(len(m.state.Job.Layers), under.held())
 		if !ok {
 			reason := fmt.Sprintf("no live node holds layers %v, and there is no snapshot to take them from", missing)
-			return append(m.abort(cause, reason, false), m.hold(cause, reason)...)
+			return m.abort(cause, reason, m.hold(reason))
 		}
 		under.StopStep = resume.Step
 		request.Holders = holders(resume.Holders)
@@ -237,10 +238,9 @@ func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []e
 // retry plans a transfer anew, a bounded number of times.
 func (m *Machine) retry(cause events.Event, reason string) []events.Event {
 	m.state.Attempts++
-	said := m.abort(cause, reason, m.state.Attempts < m.settings.AttemptsLimit)
 	if m.state.Attempts < m.settings.AttemptsLimit {
-		return append(said, m.openNext(cause)...)
+		return m.abort(cause, reason, m.openNext)
 	}
 	m.state.Attempts = 0
-	return append(said, m.hold(cause, reason)...)
+	return m.abort(cause, reason, m.hold(reason))
 }

@@ -121,6 +121,20 @@ func TestNobodyStandsStillForThePromiseOfANodeThatDoesNotTrainYet(t *testing.T) 
 	}
 }
 
+// Found by chaos seed 14: the abortion said that another negotiation follows, none did, and all stood still for ever.
+func TestTrainersAreFreedWhenTheNodeThatWasToJoinIsLost(t *testing.T) {
+	w := newWorld(t, 2)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.join("n3")
+	w.run()
+	w.lose("n3")
+	w.run()
+	aborted := slices.IndexFunc(w.said, func(e events.Event) bool { return e.Kind == events.Aborted })
+	if aborted < 0 || must[events.Abortion](t, w.said[aborted]).Superseded || w.machine.state.Negotiation != nil {
+		t.Fatalf("aborted at %d of %v", aborted, w.saidKinds())
+	}
+}
+
 func TestAPlannerThatIsAwayIsWaitedForAndNobodyIsGivenUp(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mute[events.PlanRequested] = true

@@ -13,14 +13,14 @@ import (
 
 // negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it.
 func (m *Machine) negotiate(cause events.Event, isUrgent bool) []events.Event {
-	var said []events.Event
-	if under := m.state.Negotiation; under != nil {
-		if !protocol.Supersedes(under.Phase, isUrgent) {
-			return nil
-		}
-		said = m.abort(cause, "another change joins it", true)
+	under := m.state.Negotiation
+	switch {
+	case under == nil:
+		return m.openNext(cause)
+	case !protocol.Supersedes(under.Phase, isUrgent):
+		return nil
 	}
-	return append(said, m.openNext(cause)...)
+	return m.abort(cause, "the changes are others now", m.openNext)
 }
 
 // openNext opens a negotiation of all pending changes, if there are any that can be negotiated.
@@ -32,7 +32,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		return nil
 	}
 	if len(m.state.next()) == 0 {
-		return m.hold(cause, "no node is left")
+		return m.hold("no node is left")(cause)
 	}
 	abandon := m.mustAbandon()
 	m.state.Abandoned = abandon
@@ -110,20 +110,24 @@ func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Paylo
 	return m.speaker.Say(cause, kind, m.state.Negotiation.ID, payload)
 }
 
-// abort ends the negotiation under way without a plan; its changes stay pending.
-func (m *Machine) abort(cause events.Event, reason string, superseded bool) []events.Event {
+// abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending.
+// Trainers that promised to stop are free again, unless another negotiation follows at once.
+func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
 	under := m.state.Negotiation
-	said := m.say(cause, events.Aborted, &events.Abortion{
-		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: superseded,
-	})
 	m.state.Negotiation = nil
-	return []events.Event{said}
+	followed := after(cause)
+	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abortion{
+		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
+	})
+	return append([]events.Event{aborted}, followed...)
 }
 
 // hold says that nothing can be done until the world changes.
-func (m *Machine) hold(cause events.Event, reason string) []events.Event {
-	return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
-		&events.Failure{Negotiation: "none", Reason: reason})}
+func (m *Machine) hold(reason string) func(events.Event) []events.Event {
+	return func(cause events.Event) []events.Event {
+		return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
+			&events.Failure{Negotiation: "none", Reason: reason})}
+	}
 }
 
 // commit writes the plan of the negotiation under way and makes it the plan in force.

@@ -215,12 +215,20 @@ func (w *world) checkLog() error {
 		parent = events.Digest(w.said[index].Data)
 	}
 	for _, event := range w.said {
+		if event.Kind == events.Aborted && must[events.Abortion](w.t, event).Superseded != w.opensToo(event.Cause) {
+			return fmt.Errorf("%s says wrongly whether another negotiation follows", event.Subject)
+		}
 		if ids[event.ID] {
 			return fmt.Errorf("two facts have the id %s, the second is a %s", event.ID, event.Kind)
 		}
 		ids[event.ID] = true
 	}
 	return nil
+}
+
+// opensToo reports whether a cause opened a negotiation.
+func (w *world) opensToo(cause string) bool {
+	return slices.ContainsFunc(w.said, func(e events.Event) bool { return e.Kind == events.NegotiationOpened && e.Cause == cause })
 }
 
 func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T) {
