@@ -43,6 +43,7 @@ type writer struct {
 	lines  []string
 	burst  []string // what the burst under way did
 	alive  int      // trainers
+	free   int      // of them, those that were there before the burst and that it has not touched
 	joined int      // trainers ever started
 	cuts   int      // links disconnected and not connected again
 	whole  bool     // nobody went since the last cut, so that the link can be connected again
@@ -60,7 +61,7 @@ func churnOf(seed uint64) churn {
 	step := uint64(0)
 	for range leastBursts + random.IntN(mostBursts-leastBursts+1) {
 		step += 8 + random.Uint64N(20)
-		w.burst = nil
+		w.burst, w.free = nil, w.alive
 		when := fmt.Sprintf("at %d", step)
 		for range 1 + random.IntN(burstActions) {
 			w.act(when, w.choose())
@@ -96,7 +97,7 @@ var deeds = []deed{
 	{4, (*writer).mayRestart, func(w *writer) string { return "kill " + w.service() }},
 	{3, func(w *writer) bool { return w.alive < mostTrainers }, (*writer).join},
 	{2, (*writer).mayLeave, func(w *writer) string { return w.lose("leave any") }},
-	{2, func(w *writer) bool { return w.cuts < mostCuts }, (*writer).disconnect},
+	{2, (*writer).mayDisconnect, (*writer).disconnect},
 	{3, (*writer).mayConnect, (*writer).connect},
 }
 
@@ -115,28 +116,37 @@ func (w *writer) did(what string) bool { return slices.Contains(w.burst, what) }
 
 func (w *writer) lose(how string) string {
 	w.alive--
+	w.free--
 	w.whole = false
 	return how
 }
 
-func (w *writer) mayLeave() bool { return w.alive > leastTrainers && !w.did("leave any") }
+// "any" stands for trainers that nothing is under way with, so a burst uses each but once.
+func (w *writer) mayLeave() bool { return w.alive > leastTrainers && w.free > 0 && !w.did("leave any") }
+
+func (w *writer) mayDisconnect() bool { return w.cuts < mostCuts && w.free > 2 }
 
 func (w *writer) disconnect() string {
+	w.free -= 2
 	w.cuts++
 	w.whole = true
 	return "disconnect any"
 }
 
-func (w *writer) mayConnect() bool { return w.cuts > 0 && w.whole && !w.did("disconnect any") }
+func (w *writer) mayConnect() bool {
+	return w.cuts > 0 && w.whole && w.free > 1 && !w.did("disconnect any")
+}
 
 func (w *writer) connect() string {
+	w.free -= 2
 	w.cuts--
 	w.whole = w.cuts > 0
 	return "connect any"
 }
 
-// mayKill reports whether a trainer may be killed: only one a burst, for the second could hold the last replica.
-func (w *writer) mayKill() bool { return w.alive > leastTrainers && !w.did("kill any") }
+// mayKill reports whether a trainer may be killed: only one a burst, for the second could hold the last replica. After
+// a reroute one trainer may hold the last replica, too, so there must be a choice.
+func (w *writer) mayKill() bool { return w.alive > leastTrainers && w.free > 1 && !w.did("kill any") }
 
 func (w *writer) mayRestart() bool { return len(w.running()) > 0 }
 

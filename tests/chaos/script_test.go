@@ -131,3 +131,29 @@ func TestTheSameSeedIsTheSameScriptAndAllSeedsTogetherDoEverything(t *testing.T)
 		t.Fatalf("expected %d things to be done, got %v", want, done)
 	}
 }
+
+func TestABurstHasATrainerForEachOfItsActions(t *testing.T) {
+	uses := map[string]int{"kill": 1, "leave": 1, "connect": 2, "disconnect": 2}
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		alive, free := churn.Trainers, churn.Trainers
+		for _, action := range parsed(t, churn) {
+			if action.AtStep != 0 {
+				free = alive
+			}
+			if slices.Contains(dev.Services, action.Names[0]) {
+				continue
+			}
+			free -= uses[action.Verb]
+			switch action.Verb {
+			case "join":
+				alive++
+			case "kill", "leave":
+				alive--
+			}
+			if free < 0 {
+				t.Fatalf("seed %d: line %d\n%s", seed, action.Line, churn.Script)
+			}
+		}
+	}
+}
