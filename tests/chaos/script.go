@@ -25,14 +25,14 @@ const (
 	leastBursts   = 4
 	mostBursts    = 6
 	mostCuts      = 2 // of the three links of three trainers
-	burstActions  = 4 // at most, one right behind the other
+	burstActions  = 3 // at most, one right behind the other
 )
 
 // Steps behind the last burst, so that training outlasts the script: some for the end, and for each action what a
-// machine of 30 steps a second trains until it is done and healed.
+// machine of 20 steps a second trains until it is done and healed.
 const (
 	lastSteps   = 40
-	actionSteps = 20
+	actionSteps = 12
 )
 
 var services = []string{"monitor", "negotiator", "planner", "restorer"}
