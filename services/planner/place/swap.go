@@ -1,8 +1,8 @@
 package place
 
-// Effort bounds the swaps: how often it may be asked whether two nodes talk. 2,048 nodes with eight dear links each come
+// swapEffort bounds the swaps: how often it may be asked whether two nodes talk. 2,048 nodes with eight dear links each come
 // to the bound within some 30 ms; a hundred nodes never do.
-const Effort = 4_000_000
+const swapEffort = 4_000_000
 
 // swaps is a descent over exchanges of two nodes.
 type swaps struct {
@@ -13,7 +13,7 @@ type swaps struct {
 }
 
 func newSwaps(p Problem, nodeOf []int) *swaps {
-	s := &swaps{Problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)), effort: Effort}
+	s := &swaps{Problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)), effort: swapEffort}
 	for seat, node := range nodeOf {
 		s.seatOf[node] = seat
 	}

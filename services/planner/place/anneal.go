@@ -1,0 +1,170 @@
+package place
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// annealing improves a layout by swaps, first also by such that make it worse. Pieces of two pipelines are swapped, not
+// only single nodes: where nodes of a region sit in a row, one moved alone makes two long links.
+type annealing struct {
+	*layout
+	random *rand.Rand
+	chains [][]int // seats by pipeline; the idle ones are a chain of their own
+	chain  []int   // of a seat
+	swaps  [][2]int
+	fits   func(node, seat int) bool // nil: all do
+	best   []int                     // the cheapest seen
+	least  float64
+}
+
+func newAnnealing(l *layout, seed uint64) *annealing {
+	a := &annealing{layout: l, random: rand.New(rand.NewPCG(seed, 0)), chain: make([]int, len(l.nodeOf)), least: math.Inf(1)}
+	var idle []int
+	for first := range l.nodeOf {
+		if l.prev[first] >= 0 {
+			continue
+		}
+		if len(l.peers[first]) == 0 && l.next[first] < 0 {
+			idle = append(idle, first)
+			continue
+		}
+		var chain []int
+		for seat := first; seat >= 0; seat = l.next[seat] {
+			chain = append(chain, seat)
+		}
+		a.chains = append(a.chains, chain)
+	}
+	if len(idle) > 0 {
+		a.chains = append(a.chains, idle)
+	}
+	for c, chain := range a.chains {
+		for _, seat := range chain {
+			a.chain[seat] = c
+		}
+	}
+	a.keep()
+	return a
+}
+
+func (a *annealing) keep() {
+	if cost := a.cost(); cost < a.least-rounding {
+		a.least, a.best = cost, append(a.best[:0], a.nodeOf...)
+	}
+}
+
+// take starts again from a layout.
+func (a *annealing) take(nodeOf []int) {
+	copy(a.nodeOf, nodeOf)
+	a.measure()
+	a.keep()
+}
+
+// Temperatures are shares of the energy.
+const (
+	hot, warm, cold = 0.005, 0.002, 0.0004
+	// between is the moves after which groups are put in their best order and pipelines reseated: as dear as some
+	// thousand moves, and worth more.
+	between = 1000
+)
+
+// cool makes so many moves while the temperature falls from a share of the energy to cold.
+func (a *annealing) cool(moves int, from, slope float64) {
+	a.slope = slope
+	rounds := max(1, moves/between)
+	falling := math.Pow(cold/from, 1/float64(rounds))
+	for range rounds {
+		a.run(min(moves, between), from)
+		if a.embed() {
+			a.keep()
+		}
+		if a.reseat() {
+			a.keep()
+		}
+		from *= falling
+	}
+}
+
+// run makes so many moves at one temperature.
+func (a *annealing) run(moves int, share float64) {
+	a.measure()
+	energy := a.energy()
+	for range moves {
+		if !a.move() {
+			continue
+		}
+		now := a.energy()
+		if now <= energy || a.random.Float64() < math.Exp((energy-now)/(share*energy)) {
+			energy = now
+			a.journal = a.journal[:0]
+			a.keep()
+			continue
+		}
+		a.revert()
+	}
+}
+
+// move swaps two seats, of one pipeline, of one stage or any, and as many of those that follow as chance will.
+func (a *annealing) move() bool {
+	i := a.random.IntN(len(a.nodeOf))
+	j := a.random.IntN(len(a.nodeOf))
+	length := 1
+	switch which := a.random.IntN(10); {
+	case which < 3:
+		j = pick(a.random, a.columns[a.traffic.column[i]])
+	case which < 6:
+		j = pick(a.random, a.chains[a.chain[i]])
+	}
+	for a.chain[i] != a.chain[j] && length < longestPiece && a.random.IntN(2) == 0 {
+		length++
+	}
+	a.swaps = a.swaps[:0]
+	for ; length > 0 && i >= 0 && j >= 0 && i != j; length-- {
+		a.swap(i, j)
+		a.settle(i, j)
+		a.swaps = append(a.swaps, [2]int{i, j})
+		if a.fits != nil && (!a.fits(a.nodeOf[i], i) || !a.fits(a.nodeOf[j], j)) {
+			a.revert()
+			return false
+		}
+		i, j = a.next[i], a.next[j]
+	}
+	return len(a.swaps) > 0
+}
+
+const longestPiece = 8
+
+func pick(random *rand.Rand, from []int) int { return from[random.IntN(len(from))] }
+
+// revert undoes the last move.
+func (a *annealing) revert() {
+	for k := len(a.swaps) - 1; k >= 0; k-- {
+		i, j := a.swaps[k][0], a.swaps[k][1]
+		a.nodeOf[i], a.nodeOf[j] = a.nodeOf[j], a.nodeOf[i]
+	}
+	a.undo()
+}
+
+// search cools each start, and then the best layout again and again, for so many moves altogether.
+func (a *annealing) search(starts [][]int, moves int) {
+	each := moves / (len(starts) + reheats)
+	best, least := a.best, a.least
+	for k, start := range starts {
+		a.best, a.least = nil, math.Inf(1)
+		a.take(start)
+		a.cool(each, hot, slopes[k%2])
+		if a.least < least-rounding {
+			best, least = a.best, a.least
+		}
+	}
+	a.best, a.least = best, least
+	for again := range reheats {
+		a.take(a.best)
+		a.cool(each, warm, slopes[again%2])
+	}
+	a.take(a.best)
+}
+
+const reheats = 2
+
+var slopes = [2]float64{0.6, 0.3} // of the energy; neither is the better one on all networks

@@ -1,0 +1,103 @@
+package place
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// ShortestPath is the length of the cheapest path that visits every vertex once, both ends free, by dynamic programming
+// over sets (Held and Karp). weight is symmetric. O(2^n * n^2) time, O(2^n * n) space.
+func ShortestPath(weight [][]float64) float64 {
+	length, _ := shortestPath(weight)
+	return length
+}
+
+// shortestPath returns the order too.
+func shortestPath(weight [][]float64) (float64, []int) {
+	n := len(weight)
+	if n == 0 {
+		return 0, nil
+	}
+	length := make([]float64, n<<n) // by set of vertices visited, by the last of them
+	for set := 1; set < 1<<n; set++ {
+		for last := range n {
+			if set&(1<<last) != 0 && bits.OnesCount(uint(set)) > 1 {
+				length[set*n+last], _ = shortestTo(weight, length, set&^(1<<last), last)
+			}
+		}
+	}
+	set := 1<<n - 1
+	all := length[set*n:]
+	last := slices.Index(all, slices.Min(all))
+	order := []int{last}
+	for len(order) < n {
+		set &^= 1 << last
+		_, last = shortestTo(weight, length, set, last)
+		order = append(order, last)
+	}
+	return slices.Min(all), order
+}
+
+// shortestTo is the shortest path through a set that goes on to a vertex, and the vertex of the set it ends with.
+func shortestTo(weight [][]float64, length []float64, set, next int) (best float64, last int) {
+	n, best := len(weight), math.Inf(1)
+	for vertex := range n {
+		if through := length[set*n+vertex] + weight[vertex][next]; set&(1<<vertex) != 0 && through < best {
+			best, last = through, vertex
+		}
+	}
+	return best, last
+}
+
+// bottleneck pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It
+// returns that link and the partner of each of the left. O(size^3 log size).
+func bottleneck(links []float64, size int) (seconds float64, partner []int) {
+	limits := slices.Clone(links)
+	slices.Sort(limits)
+	limits = slices.Compact(limits)
+	low, high := 0, len(limits)-1
+	for low < high {
+		if middle := (low + high) / 2; paired(links, size, limits[middle]) != nil {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return limits[low], paired(links, size, limits[low])
+}
+
+// paired returns the partner of each of the left over links of at most limit, by augmenting paths; nil where not all
+// can be paired.
+func paired(links []float64, size int, limit float64) []int {
+	left := make([]int, size) // the left partner of each of the right
+	for b := range left {
+		left[b] = -1
+	}
+	seen := make([]bool, size)
+	var pair func(a int) bool
+	pair = func(a int) bool {
+		for b := range left {
+			if links[a*size+b] > limit || seen[b] {
+				continue
+			}
+			seen[b] = true
+			if left[b] < 0 || pair(left[b]) {
+				left[b] = a
+				return true
+			}
+		}
+		return false
+	}
+	for a := range size {
+		clear(seen)
+		if !pair(a) {
+			return nil
+		}
+	}
+	partner := make([]int, size)
+	for b, a := range left {
+		partner[a] = b
+	}
+	return partner
+}
