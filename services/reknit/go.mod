@@ -14,6 +14,7 @@ require (
 	github.com/reknit/reknit/services/trainer v0.0.0
 	github.com/reknit/reknit/shared v0.0.0
 	github.com/schollz/progressbar/v3 v3.19.1
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/term v0.47.0
 )
 

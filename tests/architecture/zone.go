@@ -60,6 +60,7 @@ var thirdParty = map[string]string{
 	"go.opentelemetry.io/":              "traces and metrics",
 	"github.com/caarlos0/env/v11":       "configuration from the environment",
 	"github.com/prometheus/":            "metrics over HTTP",
+	"go.yaml.in/yaml/v3":                "the cluster that reknit plan reads: the maintained parser, which tells line numbers",
 	"github.com/schollz/progressbar/v3": "the progress of dev on a terminal",
 	"golang.org/x/sync/":                "groups of fetches that fail together",
 	"golang.org/x/term":                 "whether somebody looks on",

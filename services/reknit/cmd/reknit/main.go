@@ -18,6 +18,7 @@ import (
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/planner"
 	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/service"
@@ -31,6 +32,7 @@ type command struct {
 
 var commands = []command{
 	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
+	{"plan", "plan from a file, without a server, and show why", runPlan},
 	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
 	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
 	{"planner", "run the planner", part("planner", planner.Run)},
@@ -91,6 +93,14 @@ func runDev(arguments []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return dev.Run(ctx, options, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+}
+
+func runPlan(arguments []string) error {
+	err := plan.Run(arguments, os.Stdout)
+	if use := (plan.UsageError{}); errors.As(err, &use) {
+		return usageError{err}
+	}
+	return err
 }
 
 // part runs one service as its own binary would: the sub-command takes the place of the program's name.

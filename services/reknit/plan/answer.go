@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"errors"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	planner "github.com/reknit/reknit/services/planner/machine"
+	restorer "github.com/reknit/reknit/services/restorer/machine"
+)
+
+// answer plans as the services do: the planner's machine proposes, and the restorer says who becomes whom and what
+// moves from whom. It fails with their reason where no plan exists.
+func (q *Question) answer() (events.Restoration, error) {
+	asker := events.Speaker{Source: "/negotiator", Cluster: q.Request.Cluster}
+	asked := asker.First(time.Unix(0, 0), "what-if", events.PlanRequested, q.Request.Negotiation, &q.Request)
+	said, err := planner.New(q.Settings).Handle(asked)
+	if err != nil {
+		return events.Restoration{}, err
+	}
+	if said[0].Kind == events.PlanRefused {
+		refused, err := events.Open[events.Failure](said[0])
+		return events.Restoration{}, errors.Join(err, errors.New(refused.Reason))
+	}
+	proposal, err := events.Open[events.Proposal](said[0])
+	if err != nil {
+		return events.Restoration{}, err
+	}
+	return restorer.Restore(q.restoration(proposal))
+}
+
+// restoration asks what the negotiator would, once it has the proposal.
+func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
+	request := events.RestorationRequest{
+		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links, Current: q.Request.Current,
+	}
+	for _, layer := range q.Request.Job.Layers {
+		request.Layers = append(request.Layers, layer.StateBytes())
+	}
+	for _, link := range q.Request.Links {
+		if (link.Disconnected || link.Lost) && link.From < link.To {
+			request.Unreachable = append(request.Unreachable, events.PairOf(link.From, link.To))
+		}
+	}
+	return request
+}

@@ -1,0 +1,245 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/reknit/reknit/events"
+)
+
+// report writes an answer for people; why adds every candidate that was weighed.
+func report(w io.Writer, q Question, answer events.Restoration, why bool) {
+	plan := answer.Plan
+	heading(w, q, answer)
+	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
+	picture(w, plan)
+	reroutes(w, plan)
+	fmt.Fprintln(w, "\nNodes")
+	nodes(w, q, plan)
+	fmt.Fprintln(w, "\nMoves")
+	moves(w, plan)
+	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
+	rounds(w, plan)
+	if why {
+		fmt.Fprintln(w, "\nCandidates, best first")
+		candidates(w, plan)
+	}
+}
+
+func heading(w io.Writer, q Question, answer events.Restoration) {
+	plan, predicted := answer.Plan, answer.Plan.Predicted
+	fmt.Fprintf(w, "Plan of %s, generation %d, by %s: %s\n", plan.Cluster, plan.Generation, plan.Policy, said(q.Request))
+	for _, assumed := range q.Assumed {
+		fmt.Fprintf(w, "  (%s)\n", assumed)
+	}
+	fmt.Fprintln(w)
+	table := newTable(w)
+	fmt.Fprintf(table, "step\t%s\t%s\n", inSeconds(predicted.StepSeconds), gap(predicted))
+	fmt.Fprintf(table, "throughput\t%.4g samples/s\tof %d samples a step, %d a micro-batch\n",
+		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
+	fmt.Fprintf(table, "transition\t%s\tmoves %s; a restart would load %s\n",
+		inSeconds(predicted.TransitionSeconds), inBytes(answer.BytesMoved), inBytes(answer.NaiveBytes))
+	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n", inSeconds(q.Request.SecondsBetweenFailures))
+	table.Flush()
+}
+
+// gap says how far the step is from the best there could be.
+func gap(predicted events.Predicted) string {
+	bound := predicted.StepSecondsLowerBound
+	if bound <= 0 {
+		return "this policy has no lower bound"
+	}
+	return fmt.Sprintf("lower bound %s, gap %.1f%%", inSeconds(bound), 100*(predicted.StepSeconds/bound-1))
+}
+
+// said tells the changes in a line.
+func said(request events.PlanRequest) string {
+	switch {
+	case request.Current == nil:
+		return "the first plan"
+	case len(request.Changes) == 0:
+		return "no change"
+	}
+	var parts []string
+	for _, change := range request.Changes {
+		part := change.Kind + " of " + change.Node
+		if change.Peer != "" {
+			part += " and " + change.Peer
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func reroutes(w io.Writer, plan events.Plan) {
+	if len(plan.Reroutes) > 0 {
+		fmt.Fprintln(w, "\nRerouted")
+	}
+	table := newTable(w)
+	for _, reroute := range plan.Reroutes {
+		fmt.Fprintf(table, "%s\ttakes %s of %s\tstage %d\n", reroute.To,
+			counted(reroute.MicroBatches, "micro-batch", "micro-batches"), reroute.From, reroute.Stage)
+	}
+	table.Flush()
+}
+
+func nodes(w io.Writer, q Question, plan events.Plan) {
+	places := map[string]string{}
+	for p, pipeline := range plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			places[stage.Node] = fmt.Sprintf("pipeline %d, stage %d\t%s", p, s, inWords(stage.Layers))
+		}
+	}
+	table := newTable(w)
+	fmt.Fprintln(table, "node\tplace\tlayers\tspeed\tpeak memory\tlimit\tfilled")
+	for _, node := range q.Request.Nodes {
+		place, placed := places[node.Node]
+		if !placed {
+			place = "spare\t-"
+		}
+		peak := plan.Predicted.PeakBytes[node.Node]
+		fmt.Fprintf(table, "%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, node.SpeedFactor,
+			inBytes(peak), inBytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
+	}
+	table.Flush()
+}
+
+// moves tells, for each receiver, its layers and how much of them comes from whom.
+func moves(w io.Writer, plan events.Plan) {
+	if len(plan.Migration.Transfers) == 0 {
+		fmt.Fprintln(w, "  nothing")
+		return
+	}
+	table := newTable(w)
+	fmt.Fprintln(table, "to\tlayers\tbytes\tfrom")
+	for _, member := range plan.Nodes {
+		var received received
+		for _, transfer := range plan.Migration.Transfers {
+			if transfer.To == member.Node {
+				received.add(transfer, plan.Migration.ShardBytes)
+			}
+		}
+		if len(received.layers) > 0 {
+			row(table, received.from(), 60, member.Node, ranges(received.layers), inBytes(received.bytes))
+		}
+	}
+	table.Flush()
+}
+
+// received sums what one node gets.
+type received struct {
+	layers  []int
+	bytes   int64
+	sources []string
+	of      map[string]int64
+}
+
+func (r *received) add(transfer events.Transfer, shardBytes int64) {
+	r.layers = append(r.layers, transfer.Layer)
+	r.bytes += transfer.Bytes
+	if r.of == nil {
+		r.of = map[string]int64{}
+	}
+	for _, source := range transfer.Sources {
+		if !slices.Contains(r.sources, source.Node) {
+			r.sources = append(r.sources, source.Node)
+		}
+		end := min(int64(source.Shards.End)*shardBytes, transfer.Bytes)
+		r.of[source.Node] += end - int64(source.Shards.First)*shardBytes
+	}
+}
+
+func (r *received) from() string {
+	var parts []string
+	for _, source := range r.sources {
+		parts = append(parts, fmt.Sprintf("%s %.0f%%", source, 100*float64(r.of[source])/float64(r.bytes)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ranges writes layers as runs, both ends included.
+func ranges(layers []int) string {
+	var runs []string
+	slices.Sort(layers)
+	for i := 0; i < len(layers); {
+		end := i + 1
+		for end < len(layers) && layers[end] == layers[end-1]+1 {
+			end++
+		}
+		run := fmt.Sprint(layers[i])
+		if end > i+1 {
+			run += fmt.Sprintf("-%d", layers[end-1])
+		}
+		runs, i = append(runs, run), end
+	}
+	return strings.Join(runs, ",")
+}
+
+func rounds(w io.Writer, plan events.Plan) {
+	if len(plan.Sync.Rounds) == 0 {
+		fmt.Fprintln(w, "  none: one pipeline has nobody to reduce with")
+		return
+	}
+	table := newTable(w)
+	for i, round := range plan.Sync.Rounds {
+		for g, group := range round.Groups {
+			name := ""
+			if g == 0 {
+				name = fmt.Sprintf("round %d", i+1)
+			}
+			row(table, strings.Join(group.Nodes, " "), 72, name, inWords(group.Layers))
+		}
+	}
+	table.Flush()
+}
+
+func candidates(w io.Writer, plan events.Plan) {
+	table := newTable(w)
+	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")
+	for i, candidate := range plan.Considered {
+		lost := candidate.Rejected
+		if i == 0 {
+			lost = "- (taken)"
+		}
+		row(table, lost, 42, candidate.Policy, folded(candidate.Shape), inSeconds(candidate.StepSeconds),
+			inSeconds(candidate.TransitionSeconds), fmt.Sprintf("%.4g", candidate.Score))
+	}
+	table.Flush()
+}
+
+// folded writes equal pipelines once: 3+3+2 as 2x3+2.
+func folded(shape string) string {
+	lengths := strings.Split(shape, "+")
+	var runs []string
+	for i := 0; i < len(lengths); {
+		end := i + 1
+		for end < len(lengths) && lengths[end] == lengths[i] {
+			end++
+		}
+		run := lengths[i]
+		if end > i+1 {
+			run = fmt.Sprintf("%dx%s", end-i, run)
+		}
+		runs, i = append(runs, run), end
+	}
+	return strings.Join(runs, "+")
+}
+
+// newTable writes aligned columns.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// row writes cells and then a text, which goes on below itself where it is wider than it may be.
+func row(table io.Writer, text string, width int, cells ...string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
+			cells, line = make([]string, len(cells)), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
+}

@@ -1,0 +1,142 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	planner "github.com/reknit/reknit/services/planner/machine"
+)
+
+// What the planner assumes where its environment does not say otherwise.
+const (
+	usualMinReplicas = 2
+	usualSwitchTime  = 50 * time.Millisecond
+	mostLayers       = 4096
+)
+
+// Question is what is to be planned.
+type Question struct {
+	Request  events.PlanRequest
+	Settings planner.Settings
+	Assumed  []string // what was taken for granted, for the reader
+
+	before []events.Device // the nodes before the changes
+}
+
+// question checks what a file says and asks for its plan.
+func (f *file) question(d *document, data []byte) (Question, error) {
+	job, err := f.job(d, data)
+	if err != nil {
+		return Question{}, err
+	}
+	if err := f.checkNodes(d); err != nil {
+		return Question{}, err
+	}
+	links, err := f.links(d)
+	if err != nil {
+		return Question{}, err
+	}
+	settings, err := f.settings(d)
+	if err != nil {
+		return Question{}, err
+	}
+	q := Question{Settings: settings, before: f.devices(f.Joining), Request: events.PlanRequest{
+		Negotiation: "what-if", Cluster: f.Cluster, Generation: 1, Changes: f.changes(),
+		Nodes: f.devices(slices.Concat(f.Failed, f.Leaving)), Job: job, Links: links,
+		SecondsBetweenFailures: float64(f.TimeBetweenFailures),
+	}}
+	if f.Links == nil || f.Links.Default == nil {
+		q.Assumed = append(q.Assumed, "links that the file leaves out: as the planner assumes")
+	}
+	current, err := f.current(d, q)
+	if current != nil {
+		q.Request.Current, q.Request.Generation = current, 2
+	}
+	return q, err
+}
+
+// planBefore plans for the nodes before the changes, where there were any and nobody said what they trained.
+func (q *Question) planBefore() error {
+	if q.Request.Current != nil || len(q.Request.Changes) == 0 || len(q.before) == 0 {
+		return nil
+	}
+	healthy := *q
+	healthy.Request.Changes, healthy.Request.Nodes = nil, q.before
+	answer, err := healthy.answer()
+	if err != nil {
+		return fmt.Errorf("the plan before the changes: %w", err)
+	}
+	q.Request.Current, q.Request.Generation = &answer.Plan, answer.Plan.Generation+1
+	q.Assumed = append(q.Assumed, "the plan before the changes: planned too, for the file gives none")
+	return nil
+}
+
+// holders says who can give what: of a first plan everybody every layer, for a model begins as its seed says; later
+// those who trained it and have not failed.
+func (q *Question) holders() []events.Holder {
+	var holders []events.Holder
+	if q.Request.Current == nil {
+		all := events.Layers{End: len(q.Request.Job.Layers)}
+		for _, node := range q.Request.Nodes {
+			holders = append(holders, events.Holder{Node: node.Node, Layers: []events.Layers{all}})
+		}
+		return holders
+	}
+	for _, member := range q.Request.Current.Nodes {
+		failed := slices.ContainsFunc(q.Request.Changes, func(change events.Change) bool {
+			return change.Kind == events.ChangeFailure && change.Node == member.Node
+		})
+		if layers, placed := q.Request.Current.Holds(member.Node); placed && !failed {
+			holders = append(holders, events.Holder{Node: member.Node, Layers: []events.Layers{layers}})
+		}
+	}
+	return holders
+}
+
+func (f *file) changes() []events.Change {
+	var changes []events.Change
+	for _, list := range f.lists() {
+		for _, node := range list.nodes {
+			changes = append(changes, events.Change{Kind: list.kind, Node: node, Cause: "file"})
+		}
+	}
+	return changes
+}
+
+// devices are the file's nodes without some.
+func (f *file) devices(without []string) []events.Device {
+	var devices []events.Device
+	for _, node := range f.Nodes {
+		if slices.Contains(without, node.Node) {
+			continue
+		}
+		device := events.Device{Member: member(node.Node), MemoryBytes: int64(node.Memory), SpeedFactor: 1}
+		if node.Speed != nil {
+			device.SpeedFactor = *node.Speed
+		}
+		devices = append(devices, device)
+	}
+	return devices
+}
+
+// member is a node that was started once: a file knows no processes.
+func member(node string) events.Member { return events.Member{Node: node, Incarnation: "1"} }
+
+func (f *file) settings(d *document) (planner.Settings, error) {
+	settings := planner.Settings{Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds()}
+	if f.TimeBetweenFailures <= 0 {
+		return settings, d.fault("timeBetweenFailures", "a time above 0", inSeconds(float64(f.TimeBetweenFailures)))
+	}
+	if f.MinReplicas != nil {
+		settings.MinReplicas = *f.MinReplicas
+	}
+	if settings.MinReplicas < 1 {
+		return settings, d.fault("minReplicas", "at least 1", settings.MinReplicas)
+	}
+	if f.SwitchTime != nil {
+		settings.SwitchSeconds = float64(*f.SwitchTime)
+	}
+	return settings, nil
+}

@@ -1,0 +1,195 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// sound is a file in which each fault is planted by replacing a part.
+const sound = `cluster: c
+nodes:
+  - {node: a, memory: 8GiB, speed: 1.5}
+  - {node: b, memory: 8GiB}
+  - {node: c, memory: 8GiB}
+links:
+  default: {roundTrip: 1ms, bandwidth: 1Gbit/s}
+  measured:
+    - {between: [a, b], roundTrip: 2ms, bandwidth: 2Gbit/s}
+    - {from: b, to: c, roundTrip: 2ms, bandwidth: 2Gbit/s}
+  disconnected: [[a, c]]
+model:
+  layers: 2
+  profile: {parameters: 1MB, optimizer: 2MB, gradients: 1MB, activations: 1kB, output: 1kB, forward: 1ms, backward: 2ms}
+globalBatch: 8
+microBatch: 2
+pipelines: {min: 1, max: 2}
+stages: {max: 2}
+timeBetweenFailures: 1h
+minReplicas: 1
+switchTime: 20ms
+current:
+  - microBatches: 4
+    stages:
+      - {node: a, layers: {first: 0, end: 1}}
+      - {node: b, layers: {first: 1, end: 2}}
+failed: [b]
+joining: [c]
+`
+
+// faults is what may be wrong with the file: a part of it, what stands there instead, and what the error must say.
+var faults = []struct{ old, new, says string }{
+	{"cluster: c", "cluster: a.b", `cluster.yaml:1: cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got "a.b"`},
+	{"cluster: c", "clutser: c", "cluster.yaml:1: clutser: expected one of the keys cluster, nodes,"},
+	{"cluster: c\n", "", "cluster.yaml: cluster: expected a value, got none"},
+	{"cluster: c", "cluster: c\ncluster: d", "cluster.yaml:2: cluster: expected each key once"},
+	{"cluster: c", "cluster: [c]", "cluster.yaml:1: cluster: expected a name, got a list"},
+	{"cluster: c", "cluster:", "cluster.yaml:1: cluster: expected a name, got nothing"},
+	{"cluster: c", "cluster: c: d", "cluster.yaml: yaml: "},
+	{"joining: [c]", "joining: [c]\n---\n", "expected one YAML document"},
+	{sound, "", "expected a cluster, got an empty file"},
+	{sound, "a: *a", "cluster.yaml: yaml: unknown anchor"},
+	{sound, "- a", "cluster.yaml: the file: expected the keys cluster, nodes,"},
+	{"node: b, memory", "node: b c, memory", "cluster.yaml:4: nodes[1].node: expected 1 to 64"},
+	{"node: b, memory", "node: a, memory", "cluster.yaml:4: nodes[1].node: expected each node once, got a"},
+	{"{node: b, memory: 8GiB}", "{node: b}", "cluster.yaml:4: nodes[1].memory: expected a value, got none"},
+	{"{node: b, memory: 8GiB}", "{node: b, memry: 8GiB}", "cluster.yaml:4: nodes[1].memry: expected one of the keys node, memory, speed"},
+	{"{node: b, memory: 8GiB}", "b", `cluster.yaml:4: nodes[1]: expected the keys node, memory, speed, got "b"`},
+	{"b, memory: 8GiB", "b, memory: 8", `cluster.yaml:4: nodes[1].memory: expected a size with its unit, such as 24GiB or 500MB, got "8"`},
+	{"b, memory: 8GiB", "b, memory: -8GiB", "nodes[1].memory: expected a size"},
+	{"b, memory: 8GiB", "b, memory: 1e300GiB", "nodes[1].memory: expected a size"},
+	{"b, memory: 8GiB", "b, memory: {}", "nodes[1].memory: expected a size with its unit, such as 24GiB or 500MB, got keys"},
+	{"b, memory: 8GiB", "b, memory: 0B", "nodes[1].memory: expected more than 0"},
+	{"speed: 1.5", "speed: fast", `cluster.yaml:3: nodes[0].speed: expected a number, got "fast"`},
+	{"speed: 1.5", "speed: 0", "nodes[0].speed: expected more than 0, got 0"},
+	{"speed: 1.5", "speed: .nan", "nodes[0].speed: expected a number"},
+	{"roundTrip: 1ms", "roundTrip: 1", `links.default.roundTrip: expected a time with its unit, such as 250ms or 6h, got "1"`},
+	{"roundTrip: 1ms", "roundTrip: -1ms", "links.default.roundTrip: expected a time"},
+	{"bandwidth: 1Gbit/s", "bandwidth: 1GB", `links.default.bandwidth: expected a rate above 0 with its unit, such as 10Gbit/s or 120MB/s, got "1GB"`},
+	{"bandwidth: 1Gbit/s", "bandwidth: 0Gbit/s", "links.default.bandwidth: expected a rate above 0"},
+	{"bandwidth: 1Gbit/s", "bandwidth: NaNB/s", "links.default.bandwidth: expected a rate"},
+	{"between: [a, b]", "between: [a]", "cluster.yaml:9: links.measured[0]: expected two different nodes"},
+	{"between: [a, b]", "between: [a, a]", "links.measured[0]: expected two different nodes"},
+	{"between: [a, b]", "between: [a, x]", `links.measured[0]: expected a node that nodes lists, got "x"`},
+	{"between: [a, b]", "between: [b, c]", "cluster.yaml:10: links.measured[1]: expected each direction once, got b to c again"},
+	{"from: b, to: c", "from: b", "links.measured[1]: expected two different nodes"},
+	{"from: b, to: c, ", "", "links.measured[1]: expected between two nodes, or from one to another, got neither or both"},
+	{"from: b, to: c", "between: [a, c], to: c", "links.measured[1]: expected between two nodes, or from one"},
+	{"[[a, c]]", "[[a]]", "cluster.yaml:11: links.disconnected[0]: expected two different nodes"},
+	{"[[a, c]]", "[a, c]", "links.disconnected[0]: expected a list"},
+	{"[[a, c]]", "[[a, x]]", "links.disconnected[0]: expected a node that nodes lists"},
+	{"layers: 2\n", "layers: two\n", `cluster.yaml:13: model.layers: expected a whole number, got "two"`},
+	{"layers: 2\n", "layers: 0\n", "model.layers: expected 1 to 4096, got 0"},
+	{"layers: 2\n", "layers: 5000\n", "model.layers: expected 1 to 4096, got 5000"},
+	{"profile: {", "profiles: [] #", "cluster.yaml:12: model: expected layers and their profile, or profiles"},
+	{"parameters: 1MB, ", "", "cluster.yaml:14: model.profile.parameters: expected a value, got none"},
+	{"optimizer: 2MB", "optimiser: 2MB", "model.profile.optimiser: expected one of the keys parameters, optimizer,"},
+	{"forward: 1ms", "forward: soon", "model.profile.forward: expected a time"},
+	{"globalBatch: 8", "globalBatch: 0", "cluster.yaml:15: globalBatch: expected at least 1, got 0"},
+	{"microBatch: 2", "microBatch: 3", "cluster.yaml:16: microBatch: expected a divisor of globalBatch 8, got 3"},
+	{"microBatch: 2", "microBatch: 0", "microBatch: expected a divisor"},
+	{"{min: 1, max: 2}", "{min: 3, max: 2}", "cluster.yaml:17: pipelines: expected 0 <= min <= max"},
+	{"stages: {max: 2}", "stages: {min: -1}", "cluster.yaml:18: stages: expected 0 <= min <= max"},
+	{"timeBetweenFailures: 1h", "timeBetweenFailures: 0s", "cluster.yaml:19: timeBetweenFailures: expected a time above 0"},
+	{"minReplicas: 1", "minReplicas: 0", "cluster.yaml:20: minReplicas: expected at least 1, got 0"},
+	{"switchTime: 20ms", "switchTime: short", "cluster.yaml:21: switchTime: expected a time"},
+	{"microBatches: 4", "microBatches: 5", "cluster.yaml:22: current: expected a plan, got pipelines: expected 8 samples a step"},
+	{"{first: 1, end: 2}", "{first: 0, end: 2}", "current: expected a plan, got pipelines: [0].stages[1]: expected layers from 1 on"},
+	{"{first: 1, end: 2}", "{first: 1, end: 3}", "current: expected the 2 layers of model, got 3"},
+	{"{first: 1, end: 2}", "{first: 1}", "cluster.yaml:26: current[0].stages[1].layers.end: expected a value, got none"},
+	{"{node: a, layers", "{node: x, layers", `cluster.yaml:25: current[0].stages[0].node: expected a node that nodes lists, got "x"`},
+	{"{node: a, layers", "{node: c, layers", "current[0].stages[0].node: expected a node that is there, not one that joins, got c"},
+	{"failed: [b]", "failed: [x]", "cluster.yaml:27: failed[0]: expected a node that nodes lists"},
+	{"failed: [b]", "failed: [c]", "cluster.yaml:28: joining[0]: expected a node that changes once, got c"},
+	{"failed: [b]", "failed: b", `failed: expected a list, got "b"`},
+	{"failed: [b]", "leaving: [b, b]", "leaving[1]: expected a node that changes once, got b"},
+}
+
+func TestEachFaultOfAFileIsToldWithItsLineAndWhatWasExpected(t *testing.T) {
+	for _, fault := range faults {
+		if strings.Count(sound, fault.old) != 1 {
+			t.Fatalf("%q: expected it once in the sound file", fault.old)
+		}
+		err := question(strings.Replace(sound, fault.old, fault.new, 1))
+		if err == nil || !strings.Contains(err.Error(), fault.says) {
+			t.Errorf("with %q:\n  error %v\n  expected one that says %s", fault.new, err, fault.says)
+		}
+	}
+}
+
+func question(text string) error {
+	var f file
+	d, err := read("cluster.yaml", []byte(text), &f)
+	if err == nil {
+		_, err = f.question(d, []byte(text))
+	}
+	return err
+}
+
+func TestASoundFileHasNoFault(t *testing.T) {
+	if err := question(sound); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProfilesAreOneALayer(t *testing.T) {
+	line := "  profile: {parameters: 1MB, optimizer: 2MB, gradients: 1MB, activations: 1kB, output: 1kB, forward: 1ms, backward: 2ms}"
+	one := strings.TrimPrefix(line, "  profile: ")
+	two := strings.Replace(sound, line, "  profiles: [&first "+one+", *first]", 1)
+	if err := question(two); err != nil {
+		t.Error(err)
+	}
+	three := strings.Replace(two, "*first]", "*first, *first]", 1)
+	if err := question(three); err == nil || !strings.Contains(err.Error(), "model.layers: expected the 3 of profiles") {
+		t.Errorf("error %v, expected one that says how many profiles there are", err)
+	}
+}
+
+func TestQuantitiesCarryTheirUnits(t *testing.T) {
+	for text, want := range map[string]float64{"1B": 1, "1kB": 1000, "1.5 MB": 1.5e6, "2GiB": 2 << 30, "1TB": 1e12} {
+		var got size
+		if err := got.UnmarshalText([]byte(text)); err != nil || float64(got) != want {
+			t.Errorf("%s: %v bytes, error %v; expected %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]float64{"8kbit/s": 1000, "1Gbit/s": 125e6, "3 MB/s": 3e6, "1MiB/s": 1 << 20} {
+		var got rate
+		if err := got.UnmarshalText([]byte(text)); err != nil || float64(got) != want {
+			t.Errorf("%s: %v bytes a second, error %v; expected %v", text, got, err, want)
+		}
+	}
+}
+
+func TestALinkHasItsOwnQualityInEachDirection(t *testing.T) {
+	var f file
+	d, err := read("cluster.yaml", []byte(sound), &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, err := f.links(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, link := range links {
+		got[link.From+link.To] = fmt.Sprint(link.BandwidthBytesPerSecond/125e6, " ", link.Disconnected)
+	}
+	for pair, want := range map[string]string{
+		"ab": "2 false", "ba": "2 false", "bc": "2 false", "cb": "1 false", "ac": "1 true", "ca": "1 true",
+	} {
+		if got[pair] != want {
+			t.Errorf("%s: %q, expected %q (Gbit/s, disconnected)", pair, got[pair], want)
+		}
+	}
+	if len(got) != 6 {
+		t.Errorf("%d links, expected 6", len(got))
+	}
+}
+
+func TestAFaultIsFoundByItsType(t *testing.T) {
+	var fault *Fault
+	if err := question(strings.Replace(sound, "globalBatch: 8", "globalBatch: 0", 1)); !errors.As(err, &fault) || fault.Field != "globalBatch" || fault.Line != 15 {
+		t.Errorf("%+v, expected the field globalBatch at line 15", fault)
+	}
+}
