@@ -31,6 +31,9 @@ func main() {
 			continue
 		}
 		outcome := play(ctx, *reknit, churn)
+		if ctx.Err() != nil {
+			break // interrupted: that is no failure of the seed
+		}
 		fmt.Println(outcome)
 		outcomes = append(outcomes, outcome)
 	}
