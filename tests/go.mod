@@ -12,6 +12,7 @@ require (
 	github.com/reknit/reknit/services/planner v0.0.0
 	github.com/reknit/reknit/services/reknit v0.0.0
 	github.com/reknit/reknit/services/restorer v0.0.0
+	github.com/reknit/reknit/services/trainer v0.0.0
 	github.com/reknit/reknit/shared v0.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	go.yaml.in/yaml/v3 v3.0.6
@@ -44,7 +45,6 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/reknit/reknit/services/agent v0.0.0 // indirect
-	github.com/reknit/reknit/services/trainer v0.0.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/schollz/progressbar/v3 v3.19.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
