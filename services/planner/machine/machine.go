@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -11,9 +12,14 @@ import (
 
 // Settings are the planner's knobs.
 type Settings struct {
-	Cluster       string
-	MinReplicas   int     // holders that every layer should have
-	SwitchSeconds float64 // a switch of plans that moves nothing
+	Cluster        string
+	Policy         policy.Policy // zero: adaptive
+	MinReplicas    int           // holders that every layer should have
+	SwitchSeconds  float64       // a switch of plans that moves nothing
+	RestartSeconds float64       // what it takes beside that to stop and start all trainers
+	// Ahead returns what the policy answers to a situation where that was computed ahead: faster, never other. Nil: nothing
+	// was.
+	Ahead func(policy.Canonical) ([]policy.Candidate, bool)
 }
 
 // Machine plans for one cluster.
@@ -24,6 +30,12 @@ type Machine struct {
 
 // New returns a machine.
 func New(settings Settings) *Machine {
+	if settings.Policy.Propose == nil {
+		settings.Policy = policy.Adaptive
+	}
+	if settings.Ahead == nil {
+		settings.Ahead = func(policy.Canonical) ([]policy.Candidate, bool) { return nil, false }
+	}
 	return &Machine{settings: settings, speaker: events.Speaker{Source: "/planner", Cluster: settings.Cluster}}
 }
 
@@ -31,17 +43,43 @@ func New(settings Settings) *Machine {
 func (m *Machine) Hears() []events.Kind { return []events.Kind{events.PlanRequested} }
 
 // Handle answers a request with the best plan and all that were weighed, or with why there is none.
-func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
+func (m *Machine) Handle(event events.Event) ([]events.Event, error) { return m.Answer(event, nil) }
+
+// Answer is Handle with what plug-ins replied to the same request.
+func (m *Machine) Answer(event events.Event, replies []Reply) ([]events.Event, error) {
 	request, err := events.Open[events.PlanRequest](event)
 	if err != nil {
 		return nil, err
 	}
-	candidates, err := policy.Choose(m.situation(request))
+	proposal, err := m.Plan(request, replies)
 	if err != nil {
 		return []events.Event{m.speaker.Say(event, events.PlanRefused, request.Negotiation,
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}, nil
 	}
-	return []events.Event{m.speaker.Say(event, events.PlanProposed, request.Negotiation, proposal(request, candidates))}, nil
+	return []events.Event{m.speaker.Say(event, events.PlanProposed, request.Negotiation, proposal)}, nil
+}
+
+// Plan is the best plan for a valid request, or why there is none.
+func (m *Machine) Plan(request events.PlanRequest, replies []Reply) (*events.Proposal, error) {
+	s := m.settings.Situation(request)
+	canonical := s.Canonical()
+	candidates, found := m.settings.Ahead(canonical)
+	var reason error
+	if !found {
+		if candidates, reason = m.settings.Policy.Answer(canonical.Situation); reason != nil {
+			_, reason = m.settings.Policy.Answer(s) // the same reason, with names
+		}
+	}
+	judged := judge(request, s, replies)
+	all, err := policy.Weigh(s, append(slices.Clip(candidates), judged.candidates...), reason)
+	if err != nil {
+		return nil, err
+	}
+	best := all[0]
+	if _, isForeign := judged.claims[best.Policy]; !isForeign {
+		best = canonical.Restored(best)
+	}
+	return proposal(request, best, append(judged.doubted(weighed(all)), judged.refused...)), nil
 }
 
 // Tick does nothing.

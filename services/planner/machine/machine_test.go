@@ -120,14 +120,13 @@ func talk(plan events.Plan, a, b string) bool {
 
 func TestTheSlowestNodeAndTheUsualLinkSetTheStep(t *testing.T) {
 	r := request("n1", "n2", "n3")
-	m := New(settings)
 	r.Nodes[1].SpeedFactor = 0.5
 	r.Links = slices.Concat(
 		link("n1", "n2", events.Measurement{RoundTripSeconds: 0.1, BandwidthBytesPerSecond: 1e3}, false),
 		link("n1", "n3", events.Measurement{RoundTripSeconds: 0.5, BandwidthBytesPerSecond: 4e3}, false),
 		link("n2", "n3", events.Measurement{RoundTripSeconds: 0.6, BandwidthBytesPerSecond: 1e5}, false),
 	)
-	s := m.situation(r)
+	s := settings.Situation(r)
 	if got := s.Layers[0]; got.ForwardSeconds != 0.02 || got.BackwardSeconds != 0.04 || got.StaticBytes != 160e3 {
 		t.Errorf("a layer is %+v", got)
 	}
@@ -140,7 +139,7 @@ func TestANodeStartedAnewHoldsNothing(t *testing.T) {
 	r := afterALoss()
 	r.Nodes = append(r.Nodes, device("n2"), device("n7")) // n2 is back, before it was found lost
 	r.Nodes[5].Incarnation = "b"
-	if got := New(settings).situation(r).Empty; !slices.Equal(got, []string{"n2", "n7"}) {
+	if got := settings.Situation(r).Empty; !slices.Equal(got, []string{"n2", "n7"}) {
 		t.Fatalf("empty: %v", got)
 	}
 }

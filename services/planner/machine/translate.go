@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -17,13 +19,14 @@ const (
 	dearTransfers = 10
 )
 
-// situation turns a request into what policies look at.
-func (m *Machine) situation(request events.PlanRequest) policy.Situation {
+// Situation turns a request into what policies look at.
+func (settings Settings) Situation(request events.PlanRequest) policy.Situation {
 	job := request.Job
 	s := policy.Situation{
 		MicroBatches: job.GlobalBatch / job.MicroBatch, GlobalBatch: job.GlobalBatch,
-		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: m.settings.MinReplicas,
-		SecondsBetweenFailures: request.SecondsBetweenFailures, SwitchSeconds: m.settings.SwitchSeconds,
+		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
+		SecondsBetweenFailures: request.SecondsBetweenFailures, SwitchSeconds: settings.SwitchSeconds,
+		RestartSeconds: settings.RestartSeconds,
 	}
 	for _, node := range request.Nodes {
 		s.Nodes = append(s.Nodes, node.Node)
@@ -39,7 +42,7 @@ func (m *Machine) situation(request events.PlanRequest) policy.Situation {
 		s.GradientBytes = append(s.GradientBytes, layer.GradientBytes)
 	}
 	if request.Current != nil {
-		s.Current = current(*request.Current)
+		s.Current = pipelines(*request.Current)
 		s.Empty = empty(request.Nodes, *request.Current)
 	}
 	s.Network = network(request, s.Nodes)
@@ -64,43 +67,55 @@ func limits(bounds events.Bounds) search.Limits {
 	return search.Limits{Least: bounds.Min, Most: bounds.Max}
 }
 
-func current(plan events.Plan) []policy.Pipeline {
-	var pipelines []policy.Pipeline
+func pipelines(plan events.Plan) []policy.Pipeline {
+	var list []policy.Pipeline
 	for _, pipeline := range plan.Pipelines {
 		converted := policy.Pipeline{MicroBatches: pipeline.MicroBatches}
 		for _, stage := range pipeline.Stages {
 			converted.Stages = append(converted.Stages, policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)})
 		}
-		pipelines = append(pipelines, converted)
+		list = append(list, converted)
 	}
-	return pipelines
+	return list
 }
 
 // empty returns the nodes that were no members of the plan in force as the processes they are now: a new incarnation
 // holds nothing any more.
 func empty(nodes []events.Device, plan events.Plan) []string {
+	incarnations := make(map[string]string, len(plan.Nodes))
+	for _, member := range plan.Nodes {
+		incarnations[member.Node] = member.Incarnation
+	}
 	var names []string
 	for _, node := range nodes {
-		if member, ok := plan.Member(node.Node); !ok || member.Incarnation != node.Incarnation {
+		if incarnation, ok := incarnations[node.Node]; !ok || incarnation != node.Incarnation {
 			names = append(names, node.Node)
 		}
 	}
 	return names
 }
 
-// network takes the median of the measured links as the usual one.
+// network takes the median of the measured links as the usual one, in three digits: the monitor tells no smaller changes, and
+// a plan that was computed ahead holds although the lost node's links are gone.
 func network(request events.PlanRequest, nodes []string) policy.Network {
 	var rates, roundTrips []float64
-	dear := map[events.Pair]bool{}
+	index := make(map[string]int, len(nodes))
+	for i, node := range nodes {
+		index[node] = i
+	}
+	var dear [][2]int
 	for _, link := range request.Links {
 		if link.BandwidthBytesPerSecond > 0 {
 			rates = append(rates, link.BandwidthBytesPerSecond)
 			roundTrips = append(roundTrips, link.RoundTripSeconds)
 		}
-		if link.Disconnected || link.Lost {
-			dear[events.PairOf(link.From, link.To)] = true
+		from, isFrom := index[link.From]
+		to, isTo := index[link.To]
+		if (link.Disconnected || link.Lost) && isFrom && isTo {
+			dear = append(dear, [2]int{min(from, to), max(from, to)})
 		}
 	}
+	slices.SortFunc(dear, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[1], b[1]), cmp.Compare(a[0], b[0])) })
 	rate, roundTrip := median(rates, assumedBytesPerSecond), median(roundTrips, assumedRoundTripSeconds)
 	largest := int64(0)
 	for _, layer := range request.Job.Layers {
@@ -108,29 +123,27 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 	}
 	usual := policy.Network{
 		BytesPerSecond: rate, LatencySeconds: roundTrip / 2, TransferSeconds: float64(largest)/rate + roundTrip/2,
+		Dear: slices.Compact(dear),
 	}
 	usual.DearSeconds = dearTransfers * usual.TransferSeconds
-	for i, a := range nodes {
-		for j, b := range nodes[:i] {
-			if dear[events.PairOf(a, b)] {
-				usual.Dear = append(usual.Dear, [2]int{j, i})
-			}
-		}
-	}
 	return usual
 }
 
+// median is the middle one of values, in three significant digits.
 func median(values []float64, otherwise float64) float64 {
 	if len(values) == 0 {
 		return otherwise
 	}
 	slices.Sort(values)
-	return values[len(values)/2]
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(values[len(values)/2], 'e', 2, 64), 64)
+	if err != nil {
+		return otherwise // beyond the largest float
+	}
+	return rounded
 }
 
-// proposal writes the best candidate as a plan, with the others beside it.
-func proposal(request events.PlanRequest, candidates []policy.Candidate) *events.Proposal {
-	best := candidates[0]
+// proposal writes the best candidate as a plan, with all that were considered beside it.
+func proposal(request events.PlanRequest, best policy.Candidate, considered []events.Candidate) *events.Proposal {
 	plan := events.Plan{
 		Cluster: request.Cluster, Generation: request.Generation, Policy: best.Policy, LearningRateScale: 1,
 		Data: events.Data{GlobalBatch: request.Job.GlobalBatch, MicroBatch: request.Job.MicroBatch},
@@ -156,11 +169,18 @@ func proposal(request events.PlanRequest, candidates []policy.Candidate) *events
 	for _, reroute := range best.Reroutes {
 		plan.Reroutes = append(plan.Reroutes, events.Reroute(reroute))
 	}
+	plan.Considered = considered
+	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
+}
+
+// weighed is candidates as the plan tells of them.
+func weighed(candidates []policy.Candidate) []events.Candidate {
+	var considered []events.Candidate
 	for _, candidate := range candidates {
-		plan.Considered = append(plan.Considered, events.Candidate{
+		considered = append(considered, events.Candidate{
 			Policy: candidate.Policy, Shape: candidate.Shape(), StepSeconds: candidate.StepSeconds,
 			TransitionSeconds: candidate.TransitionSeconds, Score: candidate.Score, Rejected: candidate.Rejected,
 		})
 	}
-	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
+	return considered
 }

@@ -1,4 +1,4 @@
-// Package policy answers a change: each policy, one file each, proposes plans for a situation, and Choose takes the one
+// Package policy answers a change: each policy, one file each, proposes plans for a situation, and Weigh finds the one
 // that is expected to deliver most until the next failure (Chameleon IV-A).
 package policy
 
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/search"
@@ -29,6 +30,7 @@ type Situation struct {
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
+	RestartSeconds         float64 // what it takes beside that to stop all trainers and start them anew
 }
 
 // Network is what a plan may expect of the links.
@@ -80,22 +82,78 @@ type Policy struct {
 	Propose func(Situation) ([]Candidate, error)
 }
 
-// Policies lists the policies that Choose weighs.
+// Policies lists the policies by name.
 var Policies = []Policy{
-	{"reroute", reroute},
+	Adaptive,
 	{"repipeline", repipeline},
+	{"reroute", reroute},
+	{"templates", templates},
+	{"checkpoint-restart", checkpointRestart},
 }
 
-// Choose weighs the plans of all policies and returns them best first. More replicas than MinReplicas count for nothing,
-// fewer count before all else; then the expected throughput counts, then the shorter transition. It fails with every
-// policy's reason where there is no plan.
-func Choose(s Situation) ([]Candidate, error) {
-	if len(s.Nodes) == 0 {
-		return nil, fmt.Errorf("no plan: there is no node")
+// Named returns the policy of a name, or an error that lists the right ones.
+func Named(name string) (Policy, error) {
+	var names []string
+	for _, policy := range Policies {
+		if policy.Name == name {
+			return policy, nil
+		}
+		names = append(names, policy.Name)
 	}
-	all, reasons := s.proposed()
+	return Policy{}, fmt.Errorf("policy %q: expected one of %s", name, strings.Join(names, ", "))
+}
+
+// Answer returns what a policy proposes, or repipeline where it has no answer: before the first plan there is nothing to
+// reroute. It fails with every policy's reason where there is no plan.
+func (p Policy) Answer(s Situation) ([]Candidate, error) {
+	if len(s.Nodes) == 0 {
+		return nil, fmt.Errorf("there is no node")
+	}
+	candidates, err := p.named(s)
+	if len(candidates) > 0 || p.Name == Adaptive.Name {
+		return candidates, err
+	}
+	candidates, otherwise := Policy{"repipeline", repipeline}.named(s)
+	if len(candidates) > 0 {
+		return candidates, nil
+	}
+	return nil, joined(err, otherwise)
+}
+
+// named proposes in the policy's name.
+func (p Policy) named(s Situation) ([]Candidate, error) {
+	candidates, err := p.Propose(s)
+	for i := range candidates {
+		candidates[i].Policy = cmp.Or(candidates[i].Policy, p.Name)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return candidates, err
+}
+
+// Choose weighs the plans of the adaptive policy and returns them best first.
+func Choose(s Situation) ([]Candidate, error) {
+	candidates, err := Adaptive.Answer(s)
+	return Weigh(s, candidates, err)
+}
+
+// Weigh scores candidates and returns them best first, the others with the reason why not. More replicas than MinReplicas
+// count for nothing, fewer count before all else; then the expected throughput counts, then the shorter transition, then
+// the order. It leaves what it is given as it is. It fails where there is no candidate, and then the reason says why.
+func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, error) {
+	var all []Candidate
+	for _, candidate := range candidates {
+		candidate.Score = s.score(candidate)
+		if candidate.measurable() {
+			all = append(all, candidate)
+			continue
+		}
+		reason = fmt.Errorf("%s: expected a step above 0 s and a finite transition, got %v s and %v s with %v s between failures",
+			candidate.Policy, candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
+	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no plan for %d nodes: %w", len(s.Nodes), joined(reasons))
+		return nil, fmt.Errorf("no plan for %d nodes: %w", len(s.Nodes), joined(reason))
 	}
 	slices.SortStableFunc(all, func(a, b Candidate) int {
 		return cmp.Or(
@@ -108,27 +166,6 @@ func Choose(s Situation) ([]Candidate, error) {
 		all[i+1].Rejected = reject(all[0], all[i+1], s.MinReplicas)
 	}
 	return all, nil
-}
-
-// proposed returns the candidates of all policies with their scores, and why there are no more.
-func (s Situation) proposed() (all []Candidate, reasons []error) {
-	for _, policy := range Policies {
-		candidates, err := policy.Propose(s)
-		for _, candidate := range candidates {
-			candidate.Policy = policy.Name
-			candidate.Score = s.score(candidate)
-			if candidate.measurable() {
-				all = append(all, candidate)
-			} else {
-				err = fmt.Errorf("expected a step above 0 s and a finite transition, got %v s and %v s with %v s between failures",
-					candidate.StepSeconds, candidate.TransitionSeconds, s.SecondsBetweenFailures)
-			}
-		}
-		if err != nil {
-			reasons = append(reasons, fmt.Errorf("%s: %w", policy.Name, err))
-		}
-	}
-	return all, reasons
 }
 
 // score is the samples a second that a candidate is expected to deliver until the next failure.
@@ -152,14 +189,20 @@ func reject(taken, other Candidate, minReplicas int) string {
 	return "no better, and a longer transition or later in order"
 }
 
-func joined(reasons []error) error {
-	err := fmt.Errorf("no policy applies")
-	for i, reason := range reasons {
-		if i == 0 {
-			err = reason
-		} else {
-			err = fmt.Errorf("%w; %w", err, reason)
+// joined is the reasons there are, in one.
+func joined(reasons ...error) error {
+	var all error
+	for _, reason := range reasons {
+		switch {
+		case reason == nil:
+		case all == nil:
+			all = reason
+		default:
+			all = fmt.Errorf("%w; %w", all, reason)
 		}
 	}
-	return err
+	if all == nil {
+		return fmt.Errorf("no policy applies")
+	}
+	return all
 }

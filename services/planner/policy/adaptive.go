@@ -1,0 +1,24 @@
+package policy
+
+// Adaptive weighs rerouting against planning anew (Chameleon IV-A): the default. Templates and checkpoint-restart are
+// there to be named and to be compared with.
+var Adaptive = Policy{"adaptive", adaptive}
+
+var weighed = []Policy{
+	{"reroute", reroute},
+	{"repipeline", repipeline},
+}
+
+// adaptive proposes what all weighed policies propose, each in its own name.
+func adaptive(s Situation) (all []Candidate, err error) {
+	var reasons []error
+	for _, policy := range weighed {
+		candidates, err := policy.named(s)
+		all = append(all, candidates...)
+		reasons = append(reasons, err)
+	}
+	if len(all) == 0 {
+		return nil, joined(reasons...)
+	}
+	return all, nil
+}
