@@ -23,7 +23,7 @@ func picture(w io.Writer, plan events.Plan) {
 			box = max(box, widest(lines))
 		}
 	}
-	perRow := max(1, (columns-label-2+len(arrow))/(box+len("|  |")+len(arrow)))
+	perRow := max(1, (columns-label-2)/(box+len("|  |")+len(arrow)))
 	for p := range boxes {
 		side := labels[p]
 		for row := range slices.Chunk(boxes[p], perRow) {

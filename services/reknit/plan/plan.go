@@ -1,5 +1,5 @@
-// Package plan answers "what if" without a cluster: it reads nodes, links, model and changes from a file, has the
-// planner and the restorer plan as they would, and shows the plan and why no other was taken.
+// Package plan answers "what if": it reads nodes, links, model and changes from a file or from a live cluster's log, has
+// the planner and the restorer plan as they would, and shows the plan and why no other was taken.
 package plan
 
 import (
@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+
+	"github.com/reknit/reknit/events"
 )
 
 // UsageError says that the flags or the file are wrong, not that there is no plan.
@@ -16,20 +19,34 @@ type UsageError struct{ error }
 
 // options are the flags of `reknit plan`.
 type options struct {
-	file      string
-	json, why bool
+	file            string
+	cluster, url    string
+	failed, leaving nodeList
+	json, why       bool
 }
 
-const help = `Usage: reknit plan --file cluster.yaml [--why] [--json]
+// nodeList is nodes joined by commas.
+type nodeList []string
 
-Plans as the services would, without any server. The file says which nodes, links and
-layers there are and what happens to them; services/reknit/plan/README.md lists its
-keys, and services/reknit/plan/testdata/opticks.yaml is one to copy.
+func (l *nodeList) String() string { return strings.Join(*l, ",") }
+
+func (l *nodeList) Set(text string) error {
+	*l = append(*l, strings.Split(text, ",")...)
+	return nil
+}
+
+const help = `Usage: reknit plan --file cluster.yaml [--why | --json]
+       reknit plan --cluster NAME [--nats URL] [--failed n1,n2] [--leaving n3] [--why | --json]
+
+Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
+and what happens to them, and needs no server; services/reknit/plan/README.md lists its keys, and
+services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster the log says all that.
 
 `
 
 const exits = `
-Exit status: 0 a plan was found, 1 none exists (the reason is printed), 2 the flags or the file are wrong.
+Exit status: 0 a plan was found, 1 none exists or the log cannot be read (the reason is printed),
+2 the flags or the file are wrong.
 `
 
 // Run does what `reknit plan` is asked to. It fails with a UsageError where the arguments or the file are wrong, with
@@ -42,11 +59,8 @@ func Run(arguments []string, w io.Writer) error {
 	if err != nil {
 		return UsageError{err}
 	}
-	q, err := load(o.file)
+	q, err := o.question()
 	if err != nil {
-		return UsageError{err}
-	}
-	if err := q.planBefore(); err != nil {
 		return err
 	}
 	answer, err := q.answer()
@@ -62,12 +76,35 @@ func Run(arguments []string, w io.Writer) error {
 	return nil
 }
 
+// question comes from the file or from the log of a live cluster.
+func (o options) question() (Question, error) {
+	if o.cluster == "" {
+		q, err := load(o.file)
+		if err != nil {
+			return q, UsageError{err}
+		}
+		return q, q.planBefore()
+	}
+	q, err := ask(o.url, o.cluster)
+	if err != nil {
+		return q, err
+	}
+	if err := errors.Join(q.lose(events.ChangeFailure, o.failed), q.lose(events.ChangeLeave, o.leaving)); err != nil {
+		return q, UsageError{err}
+	}
+	return q, nil
+}
+
 // parse reads the flags. An error names the flag and what was expected.
 func parse(arguments []string, w io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("reknit plan", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
+	flags.StringVar(&o.cluster, "cluster", "", "a live cluster instead of a file: plan what its log says now")
+	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
+	flags.Var(&o.failed, "failed", "nodes of the live cluster to plan without, as if they failed: n1,n2")
+	flags.Var(&o.leaving, "leaving", "likewise, as if they left in order")
 	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
 	flags.BoolVar(&o.json, "json", false, "print the plan document")
 	err := flags.Parse(arguments)
@@ -79,12 +116,24 @@ func parse(arguments []string, w io.Writer) (options, error) {
 		fmt.Fprint(w, exits)
 	case err == nil && flags.NArg() > 0:
 		err = fmt.Errorf("expected flags only, got %q", flags.Arg(0))
-	case err == nil && o.file == "":
-		err = errors.New("--file: expected a cluster's file; reknit plan --help tells more")
-	case err == nil && o.json && o.why:
-		err = errors.New("--why: expected without --json, whose document lists the candidates")
+	case err == nil:
+		err = o.check()
 	}
 	return o, err
+}
+
+func (o options) check() error {
+	switch {
+	case (o.file == "") == (o.cluster == ""):
+		return errors.New("--file: expected a cluster's file, or --cluster; reknit plan --help tells more")
+	case o.cluster != "" && !events.Token(o.cluster):
+		return fmt.Errorf("--cluster: expected %s, got %q", tokens, o.cluster)
+	case o.file != "" && len(o.failed)+len(o.leaving) > 0:
+		return errors.New("--failed, --leaving: expected with --cluster; a file has keys for them")
+	case o.json && o.why:
+		return errors.New("--why: expected without --json, whose document lists the candidates")
+	}
+	return nil
 }
 
 // load reads a question from a file. An error names the field and what was expected.

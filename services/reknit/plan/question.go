@@ -85,14 +85,21 @@ func (q *Question) holders() []events.Holder {
 		return holders
 	}
 	for _, member := range q.Request.Current.Nodes {
-		failed := slices.ContainsFunc(q.Request.Changes, func(change events.Change) bool {
-			return change.Kind == events.ChangeFailure && change.Node == member.Node
-		})
-		if layers, placed := q.Request.Current.Holds(member.Node); placed && !failed {
+		layers, placed := q.Request.Current.Holds(member.Node)
+		if placed && !q.failed(member) {
 			holders = append(holders, events.Holder{Node: member.Node, Layers: []events.Layers{layers}})
 		}
 	}
 	return holders
+}
+
+// failed reports whether a member of the plan in force holds nothing any more: a new incarnation starts empty.
+func (q *Question) failed(member events.Member) bool {
+	return slices.ContainsFunc(q.Request.Changes, func(change events.Change) bool {
+		return change.Kind == events.ChangeFailure && change.Node == member.Node
+	}) || slices.ContainsFunc(q.Request.Nodes, func(device events.Device) bool {
+		return device.Node == member.Node && device.Incarnation != member.Incarnation
+	})
 }
 
 func (f *file) changes() []events.Change {

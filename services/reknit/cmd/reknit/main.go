@@ -32,7 +32,7 @@ type command struct {
 
 var commands = []command{
 	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
-	{"plan", "plan from a file, without a server, and show why", runPlan},
+	{"plan", "plan for a file or a live cluster, change nothing, and show why", runPlan},
 	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
 	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
 	{"planner", "run the planner", part("planner", planner.Run)},

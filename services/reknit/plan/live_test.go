@@ -1,0 +1,149 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// liveLog is the log of the cluster of failure.yaml: it asked for its first plan, and committed the current one.
+func liveLog(t *testing.T) (url string, say func(events.Event)) {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "test", Cluster: "failure"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	say = func(event events.Event) {
+		t.Helper()
+		if _, err := b.Publish(ctx, event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server.URL(), say
+}
+
+var negotiator = events.Speaker{Source: "/negotiator", Cluster: "failure"}
+
+// first is the request for the first plan of the cluster of failure.yaml, and that plan.
+func first(t *testing.T) (events.PlanRequest, *events.Plan) {
+	t.Helper()
+	q, err := load(example("failure"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, current := q.Request, q.Request.Current
+	request.Negotiation, request.Generation, request.Current, request.Changes, request.Nodes = "first", 1, nil, nil, q.before
+	return request, current
+}
+
+func requested(request events.PlanRequest) events.Event {
+	return negotiator.First(time.Unix(1, 0), "r"+fmt.Sprint(request.Generation), events.PlanRequested, request.Negotiation, &request)
+}
+
+func committed(plan *events.Plan) events.Event {
+	return negotiator.First(time.Unix(2, 0), "c"+fmt.Sprint(plan.Generation), events.PlanCommitted, fmt.Sprint(plan.Generation), plan)
+}
+
+func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
+	url, say := liveLog(t)
+	request, plan := first(t)
+	say(requested(request))
+	say(committed(plan))
+	q, err := load(example("failure"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Settings.MinReplicas = usualMinReplicas
+	answer, err := q.answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := told(q, answer)
+	if got := printed(t, "--cluster", "failure", "--nats", url, "--failed", "n5", "--why"); got != want {
+		t.Errorf("the live cluster:\n%s\nexpected, as from the file:\n%s", got, want)
+	}
+}
+
+func TestWhatWasMeasuredSinceTheLastPlanCounts(t *testing.T) {
+	url, say := liveLog(t)
+	request, plan := first(t)
+	say(requested(request))
+	say(committed(plan))
+	monitor, node := events.Speaker{Source: "/monitor", Cluster: "failure"}, events.Speaker{Source: "/node/n2", Cluster: "failure"}
+	measured := events.Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.5, BandwidthBytesPerSecond: 7}
+	say(monitor.First(time.Unix(3, 0), "m", events.LinkMeasured, "n1_n2", &measured))
+	say(node.First(time.Unix(3, 0), "p", events.NodeProfiled, "n2", &events.Profile{Node: "n2", SpeedFactor: 0.25, Step: 9}))
+	q, err := ask(url, "failure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, link := range q.Request.Links {
+		if link.Measurement == measured {
+			links++
+		}
+	}
+	if links != 1 || len(q.Request.Links) != len(request.Links) {
+		t.Errorf("%d of %d links are the measured one, expected 1 of %d", links, len(q.Request.Links), len(request.Links))
+	}
+	for _, device := range q.Request.Nodes {
+		if want := map[bool]float64{true: 0.25, false: 1}[device.Node == "n2"]; device.SpeedFactor != want {
+			t.Errorf("%s: speed %v, expected %v", device.Node, device.SpeedFactor, want)
+		}
+	}
+}
+
+func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
+	url, say := liveLog(t)
+	request, plan := first(t)
+	say(committed(plan))
+	request.Generation, request.Negotiation, request.Current, request.Nodes = 2, "second", plan, request.Nodes[:5]
+	request.Changes = []events.Change{{Kind: events.ChangeLeave, Node: "n6", Cause: "e"}}
+	say(requested(request))
+	output := printed(t, "--cluster", "failure", "--nats", url)
+	for _, says := range []string{"generation 2", "leave of n6", "asked for and is not committed"} {
+		if !strings.Contains(output, says) {
+			t.Errorf("expected %q in\n%s", says, output)
+		}
+	}
+}
+
+func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
+	url, _ := liveLog(t)
+	err := Run([]string{"--cluster", "failure", "--nats", url}, &bytes.Buffer{})
+	if err == nil || errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), "expected that a plan was requested once") {
+		t.Errorf("error %v, expected that no plan was ever requested", err)
+	}
+}
+
+func TestOnlyNodesOfTheClusterCanFail(t *testing.T) {
+	url, say := liveLog(t)
+	request, plan := first(t)
+	say(requested(request))
+	say(committed(plan))
+	for _, nodes := range []string{"n9", "n5,n5"} {
+		err := Run([]string{"--cluster", "failure", "--nats", url, "--failed", nodes}, &bytes.Buffer{})
+		if !errors.As(err, &UsageError{}) {
+			t.Errorf("--failed %s: error %v, expected a usage error", nodes, err)
+		}
+	}
+}
