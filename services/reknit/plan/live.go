@@ -123,8 +123,9 @@ func (q *Question) take(event events.Event) {
 	}
 }
 
-// lose takes nodes out, as a change of the given kind would.
+// lose takes nodes out, as a change of the given kind would. Fewer nodes fail less often.
 func (q *Question) lose(kind string, nodes []string) error {
+	before := float64(len(q.Request.Nodes))
 	for _, node := range nodes {
 		at := slices.IndexFunc(q.Request.Nodes, func(device events.Device) bool { return device.Node == node })
 		if at < 0 {
@@ -132,6 +133,9 @@ func (q *Question) lose(kind string, nodes []string) error {
 		}
 		q.Request.Nodes = slices.Delete(q.Request.Nodes, at, at+1)
 		q.Request.Changes = append(q.Request.Changes, events.Change{Kind: kind, Node: node, Cause: "what-if"})
+	}
+	if left := float64(len(q.Request.Nodes)); left > 0 {
+		q.Request.SecondsBetweenFailures *= before / left
 	}
 	return nil
 }

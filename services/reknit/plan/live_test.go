@@ -73,6 +73,7 @@ func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Settings.MinReplicas = usualMinReplicas
+	q.Request.SecondsBetweenFailures *= 6.0 / 5 // one node less to fail
 	answer, err := q.answer()
 	if err != nil {
 		t.Fatal(err)

@@ -193,3 +193,20 @@ func TestAFaultIsFoundByItsType(t *testing.T) {
 		t.Errorf("%+v, expected the field globalBatch at line 15", fault)
 	}
 }
+
+func FuzzAFileIsRefusedOrAsksAValidQuestion(f *testing.F) {
+	f.Add(sound)
+	for _, fault := range faults {
+		f.Add(strings.Replace(sound, fault.old, fault.new, 1))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var file file
+		d, err := read("cluster.yaml", []byte(text), &file)
+		if err != nil {
+			return
+		}
+		if q, err := file.question(d, []byte(text)); err == nil && q.Request.Validate() != nil {
+			t.Errorf("accepted, but %v", q.Request.Validate())
+		}
+	})
+}
