@@ -106,6 +106,7 @@ const (
 	Scheduled           Kind = "negotiation.scheduled"
 	Committed           Kind = "negotiation.committed"
 	Aborted             Kind = "negotiation.aborted"
+	NegotiationOverdue  Kind = "negotiation.overdue"
 	PlanRequested       Kind = "plan.requested"
 	PlanProposed        Kind = "plan.proposed"
 	PlanRefused         Kind = "plan.refused"
@@ -156,6 +157,7 @@ var Catalogue = []Row{
 	{PlanCommitted, "The plan of a generation, written once; trainers follow it.", []string{"negotiator"}, func() Payload { return new(Plan) }, true},
 	{Committed, "The negotiation ended with a committed plan.", []string{"negotiator"}, func() Payload { return new(Commitment) }, false},
 	{Aborted, "The negotiation ended without a plan, and why.", []string{"negotiator"}, func() Payload { return new(Abortion) }, false},
+	{NegotiationOverdue, "Somebody was waited for too long; the negotiator decides when it hears this.", []string{"negotiator"}, func() Payload { return new(Overdue) }, false},
 	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
 	{ClusterHeld, "No plan is possible until the world changes, and why.", []string{"negotiator"}, func() Payload { return new(Failure) }, false},
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},

@@ -47,11 +47,17 @@ type Leave struct {
 	DeadlineSeconds float64 `json:"deadlineSeconds"`
 }
 
-// Refusal answers a request that cannot be granted.
+// Refusal answers a request that cannot be granted, or ends a membership.
 type Refusal struct {
-	Node   string `json:"node"`
-	Reason string `json:"reason"`
+	Node string `json:"node"` // who asked
+	// What is refused: the kind of the change, or "membership" for a node that was given up.
+	Refused     string `json:"refused"`
+	Incarnation string `json:"incarnation,omitempty"` // of the node, where its membership ends or does not begin
+	Reason      string `json:"reason"`
 }
+
+// RefusedMembership is what a node is refused that was given up: it may ask to join again.
+const RefusedMembership = "membership"
 
 func (j *Join) Validate() error {
 	var c check
@@ -101,6 +107,7 @@ func (l *Leave) Validate() error {
 func (r *Refusal) Validate() error {
 	var c check
 	c.token("node", r.Node)
+	c.that(r.Refused == RefusedMembership || changeKinds[r.Refused], "refused", "membership or a kind of change", r.Refused)
 	c.text("reason", r.Reason)
 	return c.err
 }

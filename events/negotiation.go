@@ -88,6 +88,14 @@ type Abortion struct {
 	Superseded  bool   `json:"superseded"` // another negotiation follows at once with the same changes and more
 }
 
+// Overdue says that somebody waited too long, by the negotiator's clock. What comes of it is decided when the
+// negotiator hears it in the log, where every answer that came in time stands before it.
+type Overdue struct {
+	Negotiation string `json:"negotiation"` // "none" where the cluster holds and is to be tried again
+	Phase       string `json:"phase"`
+	Round       int    `json:"round"` // counts within the phase
+}
+
 // Failure says why a step of a negotiation cannot be done.
 type Failure struct {
 	Negotiation string `json:"negotiation"`
@@ -155,6 +163,14 @@ func (o *Commitment) Validate() error {
 	c.token("negotiation", o.Negotiation)
 	c.atLeast("generation", int64(o.Generation), 1)
 	c.digest("planDigest", o.PlanDigest)
+	return c.err
+}
+
+func (o *Overdue) Validate() error {
+	var c check
+	c.token("negotiation", o.Negotiation)
+	c.token("phase", o.Phase)
+	c.atLeast("round", int64(o.Round), 0)
 	return c.err
 }
 

@@ -37,10 +37,7 @@ func (s *Session) answer() {
 // trained returns the layers the node trains under the newest plan it knows, as holdings of whatever step it will
 // stop at.
 func (v *view) trained(node string) []events.Holding {
-	plan := v.plan
-	if v.next != nil {
-		plan = v.next
-	}
+	plan := v.newest()
 	if plan == nil {
 		return nil
 	}
@@ -56,9 +53,7 @@ func (v *view) stopStep(node string, totalSteps uint64) uint64 {
 		return v.done
 	}
 	stop := v.done + promiseAhead
-	if v.next != nil {
-		stop = max(stop, v.next.ResumeStep)
-	}
+	stop = max(stop, v.newest().ResumeStep)
 	if totalSteps > 0 {
 		stop = min(stop, totalSteps)
 	}

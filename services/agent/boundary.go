@@ -48,14 +48,17 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 	if v.refused != "" {
 		return orders, false, fmt.Errorf("membership of %s refused: %s", s.config.Node, v.refused)
 	}
-	if v.leaving && v.plan == nil && v.next == nil {
+	if v.leaving && v.newest() == nil {
 		return orders, false, ErrLeft
 	}
+	if v.again {
+		return orders, false, s.askAgain(ctx)
+	}
+	v.passOver()
 	if v.mayAdopt(s.config.Node) {
 		switched, err := s.adopt(ctx, state)
 		return s.order(ctx, switched), switched && err == nil, err
 	}
-	v.passOver()
 	if v.mustConsent() {
 		s.consent(state.Holdings())
 	}
@@ -70,18 +73,18 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 
 // mayAdopt reports whether the committed plan takes over here: at its step, or where nothing is trained anyway.
 func (v *view) mayAdopt(node string) bool {
-	if v.next == nil {
+	if len(v.next) == 0 {
 		return false
 	}
-	endsHold := v.hold > 0 && v.next.Generation >= v.hold
-	return endsHold || v.plan == nil || v.done == v.next.ResumeStep || v.idle(node)
+	endsHold := v.hold > 0 && v.next[0].Generation >= v.hold
+	return endsHold || v.plan == nil || v.done == v.next[0].ResumeStep || v.idle(node)
 }
 
 // passOver skips a committed plan whose step this node will never reach, because a failure holds it before: the
 // state stays as it is, and the next plan builds on what each node then says it holds.
 func (v *view) passOver() {
-	if v.next != nil && v.next.Generation < v.hold {
-		v.plan, v.digest, v.next = v.next, v.nextDigest, nil
+	for len(v.next) > 0 && v.next[0].Generation < v.hold && v.next[0].ResumeStep != v.done && v.plan != nil {
+		v.plan, v.digest, v.next = v.next[0].Plan, v.next[0].digest, v.next[1:]
 	}
 }
 
@@ -96,8 +99,8 @@ func (v *view) mustWait(node string, totalSteps uint64) bool {
 	if v.plan == nil || v.hold > 0 || v.idle(node) || totalSteps > 0 && v.done >= totalSteps {
 		return true
 	}
-	if v.next != nil {
-		return v.done >= v.next.ResumeStep
+	if len(v.next) > 0 {
+		return v.done >= v.next[0].ResumeStep
 	}
 	if v.schedule != nil {
 		return v.done >= v.schedule.payload.StopStep
@@ -128,7 +131,7 @@ func (s *Session) order(ctx context.Context, switched bool) Orders {
 // out has left, or was given up while it lived: then it asks to join again.
 func (s *Session) adopt(ctx context.Context, state State) (placed bool, err error) {
 	v := &s.view
-	plan := v.next
+	plan, digest := v.next[0].Plan, v.next[0].digest
 	if v.plan != nil && plan.Generation == v.plan.Generation+1 && plan.Parent != v.digest {
 		return false, fmt.Errorf("plan %d: expected parent %s, got %s: the log went backwards", plan.Generation, v.digest, plan.Parent)
 	}
@@ -139,8 +142,11 @@ func (s *Session) adopt(ctx context.Context, state State) (placed bool, err erro
 	if err := state.Adopt(layers, plan.ResumeStep); err != nil {
 		return false, fmt.Errorf("plan %d: %w", plan.Generation, err)
 	}
-	v.plan, v.digest, v.next = plan, v.nextDigest, nil
-	v.promise, v.done = nil, plan.ResumeStep
+	v.plan, v.digest, v.next = plan, digest, v.next[1:]
+	v.done = plan.ResumeStep
+	if v.opening == nil {
+		v.promise = nil // it was kept
+	}
 	if plan.Generation >= v.hold {
 		v.hold = 0
 	}
@@ -152,13 +158,18 @@ func (s *Session) adopt(ctx context.Context, state State) (placed bool, err erro
 func (s *Session) leftOut(ctx context.Context, plan *events.Plan) error {
 	v := &s.view
 	if v.plan == nil {
-		v.next = nil // the joining node's own plan is still to come
+		v.next = v.next[1:] // the joining node's own plan is still to come
 		return nil
 	}
 	if v.leaving {
 		return ErrLeft
 	}
-	slog.Warn("given up by the cluster; joining again", "node", s.config.Node, "generation", plan.Generation)
+	slog.Warn("left out by the cluster; joining again", "node", s.config.Node, "generation", plan.Generation)
+	return s.askAgain(ctx)
+}
+
+// askAgain asks for membership as a new incarnation. Called and returning with the mutex held.
+func (s *Session) askAgain(ctx context.Context) error {
 	s.mutex.Unlock()
 	defer s.mutex.Lock()
 	return s.ask(ctx)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -11,11 +12,11 @@ import (
 type view struct {
 	incarnation string
 	leaving     bool
-	refused     string       // why membership was refused, while there is no plan
-	plan        *events.Plan // adopted
-	digest      string       // of the adopted plan
-	next        *events.Plan // committed, not yet adopted
-	nextDigest  string
+	refused     string                 // why the node may not join
+	again       bool                   // the node was given up and is to ask again
+	plan        *events.Plan           // adopted
+	digest      string                 // of the adopted plan
+	next        []committedPlan        // not yet adopted, in order
 	opening     *heard[events.Opening] // the negotiation under way
 	prepared    *heard[events.Preparation]
 	schedule    *heard[events.Schedule]
@@ -27,12 +28,27 @@ type view struct {
 	offers      []events.Offer     // manifests of the negotiation under way
 	done        uint64             // completed steps, as of the last Boundary
 	cancelStep  context.CancelFunc // of the step under way
+	cancelMove  context.CancelFunc // of the transfers under way
 }
 
 // heard is a payload with the event it came in, which is the cause of the answer.
 type heard[T any] struct {
 	event   events.Event
 	payload T
+}
+
+// committedPlan is a plan and the digest that the next one names as its parent.
+type committedPlan struct {
+	*events.Plan
+	digest string
+}
+
+// newest returns the newest committed plan heard of; nil before the first.
+func (v *view) newest() *events.Plan {
+	if last := len(v.next) - 1; last >= 0 {
+		return v.next[last].Plan
+	}
+	return v.plan
 }
 
 // generation returns that of the adopted plan; zero before the first.
@@ -45,10 +61,10 @@ func (v *view) generation() uint64 {
 
 // known returns the generation of the newest committed plan heard of.
 func (v *view) known() uint64 {
-	if v.next != nil {
-		return v.next.Generation
+	if newest := v.newest(); newest != nil {
+		return newest.Generation
 	}
-	return v.generation()
+	return 0
 }
 
 // hear takes one event of the log into the view and answers what needs no state of the trainer. The two streams have
@@ -121,12 +137,37 @@ func (s *Session) opened(opening heard[events.Opening]) {
 	v := &s.view
 	if !v.takesPart(opening.payload.Members, s.config.Node) {
 		v.promise = nil // it was to a negotiation that this one replaces
+		v.noticeLeftOut(s.config.Node)
 		return
 	}
-	v.opening, v.prepared, v.schedule, v.offers, v.promise = &opening, nil, nil, nil, nil
+	v.endNegotiation()
+	v.opening, v.promise = &opening, nil
+	v.leaving = v.leaving || leaves(opening.payload.Changes, s.config.Node)
 	v.consented, v.connected, v.moved = false, false, false
 	if opening.payload.Abandon {
 		v.abandon(opening.payload.Generation)
+	}
+}
+
+// leaves reports whether a node's leave is among the changes; it may be somebody else who asked for it.
+func leaves(changes []events.Change, node string) bool {
+	return slices.ContainsFunc(changes, func(c events.Change) bool { return c.Kind == events.ChangeLeave && c.Node == node })
+}
+
+// endNegotiation forgets the negotiation under way, and stops what it was moving.
+func (v *view) endNegotiation() {
+	v.opening, v.prepared, v.schedule, v.offers = nil, nil, nil, nil
+	if v.cancelMove != nil {
+		v.cancelMove()
+	}
+}
+
+// noticeLeftOut stops the step of a member whose plan was replaced by one without it, and without its promise: it was
+// given up, and nobody trains with it any more.
+func (v *view) noticeLeftOut(node string) {
+	newest := v.newest()
+	if v.plan != nil && newest != v.plan && v.promise == nil && !v.takesPart(newest.Nodes, node) {
+		v.abandon(newest.Generation)
 	}
 }
 
@@ -171,32 +212,38 @@ func (s *Session) aborted(abortion heard[events.Abortion]) {
 	if !v.current(abortion.payload.Negotiation) {
 		return
 	}
-	v.opening, v.prepared, v.schedule, v.offers = nil, nil, nil, nil
+	v.endNegotiation()
 	if !abortion.payload.Superseded {
 		v.promise = nil
 	}
 }
 
-// committed takes a plan that is newer than any known. It ends the negotiation that made it. A plan that leaves a member
-// out without its promise was made without it: the member was given up, and nobody trains with it any more.
+// committed takes a plan that is newer than any known. It ends the negotiation that made it.
 func (s *Session) committed(plan heard[events.Plan]) {
 	v := &s.view
 	if plan.payload.Generation <= v.known() {
 		return
 	}
-	v.next, v.nextDigest = &plan.payload, events.Digest(plan.event.Data)
-	if v.plan != nil && v.promise == nil && !v.takesPart(plan.payload.Nodes, s.config.Node) {
-		v.abandon(plan.payload.Generation)
-	}
+	v.next = append(v.next, committedPlan{&plan.payload, events.Digest(plan.event.Data)})
+	v.noticeLeftOut(s.config.Node)
 	if v.opening != nil && v.opening.payload.Generation <= plan.payload.Generation {
-		v.opening, v.prepared, v.schedule, v.offers = nil, nil, nil, nil
+		v.endNegotiation()
 	}
 }
 
+// refusedBy hears that a request was refused, or that the membership is over. A node that was given up while it lived
+// leaves its step and asks again.
 func (s *Session) refusedBy(refusal heard[events.Refusal]) {
-	if s.view.plan == nil && s.view.next == nil {
-		s.view.refused = refusal.payload.Reason
-		return
+	v := &s.view
+	mine := refusal.payload.Incarnation == v.incarnation
+	switch {
+	case mine && refusal.payload.Refused == events.ChangeJoin:
+		v.refused = refusal.payload.Reason
+	case mine && refusal.payload.Refused == events.RefusedMembership:
+		slog.Warn("given up by the cluster; joining again", "node", s.config.Node, "reason", refusal.payload.Reason)
+		v.abandon(v.known() + 1)
+		v.again = true
+	default:
+		slog.Warn("request refused", "node", s.config.Node, "request", refusal.payload.Refused, "reason", refusal.payload.Reason)
 	}
-	slog.Warn("request refused", "node", s.config.Node, "reason", refusal.payload.Reason)
 }

@@ -39,7 +39,7 @@ func TestNobodyPromisesAStepBeyondTheEndOfTraining(t *testing.T) {
 }
 
 func TestACommittedPlanTakesOverAtItsStepAndNotBefore(t *testing.T) {
-	v := view{plan: planFor(3, 10, "n1"), next: planFor(4, 22, "n1"), done: 21}
+	v := view{plan: planFor(3, 10, "n1"), next: pending(planFor(4, 22, "n1")), done: 21}
 	if v.mayAdopt("n1") || v.mustWait("n1", 0) {
 		t.Fatal("step 22 is still to be trained under the old plan")
 	}
@@ -50,15 +50,15 @@ func TestACommittedPlanTakesOverAtItsStepAndNotBefore(t *testing.T) {
 }
 
 func TestAFailurePassesOverAPlanWhoseStepIsNeverReached(t *testing.T) {
-	v := view{plan: planFor(3, 10, "n1"), next: planFor(4, 22, "n1"), done: 21, hold: 5}
+	v := view{plan: planFor(3, 10, "n1"), next: pending(planFor(4, 22, "n1")), done: 21, hold: 5}
 	if v.mayAdopt("n1") {
 		t.Fatal("adopted plan 4 at a step it does not start at")
 	}
 	v.passOver()
-	if v.generation() != 4 || v.next != nil || !v.mustWait("n1", 0) {
+	if v.generation() != 4 || len(v.next) > 0 || !v.mustWait("n1", 0) {
 		t.Fatalf("generation %d", v.generation())
 	}
-	v.next = planFor(5, 21, "n1")
+	v.next = pending(planFor(5, 21, "n1"))
 	if !v.mayAdopt("n1") {
 		t.Fatal("plan 5 ends the hold")
 	}
@@ -92,13 +92,21 @@ func TestAStallIsWhatAStepTookBeyondTheUsual(t *testing.T) {
 	}
 }
 
-func committedPlan(plan *events.Plan) heard[events.Plan] { return heard[events.Plan]{payload: *plan} }
+func hearing(plan *events.Plan) heard[events.Plan] { return heard[events.Plan]{payload: *plan} }
+
+func pending(plans ...*events.Plan) []committedPlan {
+	var next []committedPlan
+	for _, plan := range plans {
+		next = append(next, committedPlan{Plan: plan})
+	}
+	return next
+}
 
 func TestAMemberThatWasGivenUpWhileItLivedLeavesItsStepAndAsksAgain(t *testing.T) {
 	cancelled := false
 	s := &Session{config: Config{Node: "n1"}}
 	s.view = view{incarnation: "i", plan: planFor(3, 10, "n1"), done: 15, cancelStep: func() { cancelled = true }}
-	s.committed(committedPlan(planFor(4, 12, "n2")))
+	s.committed(hearing(planFor(4, 12, "n2")))
 	if !cancelled || !s.view.mayAdopt("n1") {
 		t.Fatalf("cancelled %v: it would wait for ever for nodes that went on without it", cancelled)
 	}
@@ -111,7 +119,7 @@ func TestALeaverTrainsOnToTheStepItPromised(t *testing.T) {
 		incarnation: "i", leaving: true, plan: planFor(3, 10, "n1"), done: 15, promise: &stop,
 		cancelStep: func() { t.Fatal("gave up a step that others need it for") },
 	}
-	s.committed(committedPlan(planFor(4, 17, "n2")))
+	s.committed(hearing(planFor(4, 17, "n2")))
 	if s.view.mayAdopt("n1") || s.view.mustWait("n1", 0) {
 		t.Fatal("left before the step that others need it for")
 	}
@@ -137,7 +145,63 @@ func TestAnOpeningThatOvertakesItsPlanReleasesNobody(t *testing.T) {
 	plan := *planFor(9, 97, "n1")
 	plan.Cluster, plan.Parent, plan.Data = "c", events.Digest(nil), events.Data{GlobalBatch: 1, MicroBatch: 1}
 	s.hear(speaker.First(time.Unix(0, 0), "3", events.PlanCommitted, "9", &plan))
-	if s.view.next == nil || s.view.opening == nil || len(s.view.offers) == 0 {
+	if len(s.view.next) == 0 || s.view.opening == nil || len(s.view.offers) == 0 {
 		t.Fatalf("plan 9 is here, and what builds on it was not taken: %+v", s.view)
+	}
+}
+
+// A commit may come while the plan before it has not taken over yet: then both do, each at its step.
+func TestTwoCommittedPlansTakeOverInTheirOrder(t *testing.T) {
+	v := view{plan: planFor(4, 1, "n1"), next: pending(planFor(5, 12, "n1"), planFor(6, 14, "n1")), done: 11}
+	if v.mayAdopt("n1") || v.mustWait("n1", 0) {
+		t.Fatal("step 12 belongs to plan 4")
+	}
+	v.done = 12
+	if !v.mayAdopt("n1") || v.known() != 6 || v.newest().Generation != 6 {
+		t.Fatal("plan 5 takes over at step 12, though plan 6 is known")
+	}
+	if stop := v.stopStep("n1", 0); stop < 14 {
+		t.Fatalf("promised %d, though plan 6 takes over at 14", stop)
+	}
+}
+
+func TestAFrozenMemberNoticesThatItWasLeftOutInWhateverOrderItHears(t *testing.T) {
+	stop := uint64(17)
+	s := &Session{config: Config{Node: "n1"}}
+	s.view = view{incarnation: "i", plan: planFor(3, 10, "n1"), done: 15, promise: &stop}
+	s.committed(hearing(planFor(4, 12, "n2"))) // made without it; the opening comes late
+	if s.view.hold > 0 {
+		t.Fatal("a promise is outstanding: the plan may have been made with it")
+	}
+	s.opened(heard[events.Opening]{payload: events.Opening{Negotiation: "g5", Generation: 5, Members: []events.Member{{Node: "n2", Incarnation: "j"}}}})
+	if s.view.hold != 4 || !s.view.mayAdopt("n1") {
+		t.Fatalf("hold %d: it would stay in its step for ever", s.view.hold)
+	}
+}
+
+func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *testing.T) {
+	s := &Session{config: Config{Node: "n1"}}
+	s.view = view{incarnation: "i", plan: planFor(3, 10, "n1"), done: 15}
+	refusal := events.Refusal{Node: "n1", Refused: events.RefusedMembership, Incarnation: "older", Reason: "no answer"}
+	s.refusedBy(heard[events.Refusal]{payload: refusal})
+	if s.view.again {
+		t.Fatal("an older incarnation was meant")
+	}
+	refusal.Incarnation = "i"
+	s.refusedBy(heard[events.Refusal]{payload: refusal})
+	if !s.view.again || s.view.hold == 0 {
+		t.Fatalf("%+v", s.view)
+	}
+}
+
+func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
+	s := &Session{config: Config{Node: "n1"}}
+	s.view = view{incarnation: "i", plan: planFor(3, 10, "n1")}
+	s.opened(heard[events.Opening]{payload: events.Opening{
+		Negotiation: "g4", Generation: 4, Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}},
+		Members: []events.Member{{Node: "n1", Incarnation: "i"}},
+	}})
+	if !s.view.leaving {
+		t.Fatal("it would ask to join again as soon as it is out")
 	}
 }

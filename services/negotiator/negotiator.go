@@ -21,6 +21,9 @@ type Config struct {
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
+// holdTime is how often a cluster that can do nothing is tried again: rarely enough to leave the log readable.
+const holdTime = 30 * time.Second
+
 // tickEvery is how exactly deadlines are kept; the shortest is five seconds.
 const tickEvery = 250 * time.Millisecond
 
@@ -57,5 +60,6 @@ func (c Config) settings() (machine.Settings, error) {
 	return machine.Settings{
 		Cluster: c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
 		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: c.TransferAttempts,
+		HoldTime: holdTime,
 	}, nil
 }

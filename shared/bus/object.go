@@ -25,7 +25,7 @@ const (
 // Put stores data under its digest, once: content that is there already and fresh is left alone.
 func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
-		return "", fmt.Errorf("put into %s: expected at most %d bytes, got %d", bucket, events.MaxPayloadBytes, len(data))
+		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data), events.MaxPayloadBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -44,6 +44,9 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 	}
 	return digest, nil
 }
+
+// ErrTooLarge says that content is too large to travel.
+var ErrTooLarge = errors.New("too large")
 
 // ErrCorrupt says that stored bytes are not those of their name.
 var ErrCorrupt = errors.New("content is not that of its digest")

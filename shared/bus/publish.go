@@ -51,13 +51,9 @@ func (b *Bus) Publish(ctx context.Context, event events.Event) (Ack, error) {
 	if err := check(event, b.cluster, event.SubjectName()); err != nil {
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
-	message, err := b.message(ctx, event)
-	if err != nil {
-		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
-	}
 	wait := firstRepeatWait
 	for attempt := 1; ; attempt++ {
-		ack, err := b.attempt(ctx, event, message)
+		ack, err := b.attempt(ctx, event)
 		if err == nil {
 			ack.Duplicate = ack.Duplicate && attempt == 1 // after a lost acknowledgement the repeat is the first
 			return ack, nil
@@ -79,7 +75,7 @@ func transient(err error) bool {
 	if errors.As(err, &api) {
 		return api.Code >= 500
 	}
-	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
+	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrTooLarge, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {
 			return false
 		}
@@ -108,7 +104,11 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 	return message, nil
 }
 
-func (b *Bus) attempt(ctx context.Context, event events.Event, message *nats.Msg) (Ack, error) {
+func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
+	message, err := b.message(ctx, event)
+	if err != nil {
+		return Ack{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	stream := streamOf(event.Kind)

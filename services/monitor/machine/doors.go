@@ -49,7 +49,7 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	}
 	counted, cleared := m.detector.Signal(now, detect.Signal{Node: pulse.Node, Incarnation: pulse.Incarnation, Number: pulse.Number})
 	if counted {
-		known.Number, known.Suspected = pulse.Number, false
+		known.Number, known.Suspected, known.gone = pulse.Number, false, 0
 	}
 	for _, suspicion := range pulse.Suspicions {
 		m.suspicion(now, pulse.Node, suspicion)
@@ -93,19 +93,27 @@ func (m *Machine) Probed(ask Ask, answer *events.ProbeAnswer, gone bool, at time
 	now := seconds(at)
 	if gone {
 		verdict, lost := m.detector.Gone(now, ask.Node)
-		if !known.Active {
-			verdict.Node, lost = ask.Node, true // no peer trains with it yet who could report it
-		}
-		if lost {
+		if lost || m.vanished(now, known) {
+			verdict.Node = ask.Node
 			return m.lose(at, verdict)
 		}
 		return nil
 	}
+	known.gone = 0
 	if answer != nil {
 		m.detector.Answered(now, ask.Node)
 		m.askLinks(now, ask.Node)
 	}
 	return nil
+}
+
+// vanished reports whether a joining node is gone for good. No peer trains with it yet who could report it, so the hub's
+// word must do, twice: right after a restart the hub knows nobody.
+func (m *Machine) vanished(now float64, known *node) bool {
+	if known.gone == 0 {
+		known.gone = now
+	}
+	return !known.Active && now-known.gone >= askAgainSeconds
 }
 
 // askLinks has those who reported a node that turned out to live try the link to it.

@@ -63,9 +63,10 @@ func (m *Machine) join(_ events.Event, join events.Join) []events.Event {
 	return nil
 }
 
-// refused forgets a node that may not join. A member stays one whatever else it asked for.
+// refused forgets a node that may not join or was given up. It stays what it is whatever else it was refused.
 func (m *Machine) refused(_ events.Event, refusal events.Refusal) []events.Event {
-	if known := m.state.Nodes[refusal.Node]; known != nil && !known.Active {
+	ends := refusal.Refused == events.ChangeJoin || refusal.Refused == events.RefusedMembership
+	if known := m.state.Nodes[refusal.Node]; ends && known != nil && known.Incarnation == refusal.Incarnation {
 		m.forget(refusal.Node)
 	}
 	return nil

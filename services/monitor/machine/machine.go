@@ -69,6 +69,7 @@ type node struct {
 	Active      bool   `json:"active"` // a member of the committed plan
 	Suspected   bool   `json:"suspected"`
 	asked       float64
+	gone        float64 // since when the hub has nobody to ask; zero while it has
 }
 
 // link is one about which there is more to know than how good it is.

@@ -51,27 +51,42 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 // failure cannot be.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	refuse := m.refuseChanges("not accepted: "+consent.Reason, func(change events.Change) bool {
-		return change.Node == consent.Node || change.Peer == consent.Node
+		return objectionable[change.Kind] && (change.Node == consent.Node || change.Peer == consent.Node)
 	})
 	return m.abort(cause, consent.Node+" does not consent: "+consent.Reason, refuse)
 }
+
+// objectionable are the changes that need the consent of who takes part in them.
+var objectionable = map[string]bool{events.ChangeConnect: true, events.ChangeRestored: true, events.ChangeJoin: true}
 
 // refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
 func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
 		var said []events.Event
 		var kept []events.Change
+		told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
 		for _, change := range m.state.Pending {
 			if urgent[change.Kind] || !match(change) {
 				kept = append(kept, change)
 				continue
 			}
-			said = append(said, m.refuse(cause, change.Node, change.Kind+" refused: "+reason)...)
+			if !told[change.Node] {
+				said = append(said, m.refuseChange(cause, change, reason)...)
+			}
+			told[change.Node] = true
 			m.undo(change)
 		}
 		m.state.Pending = kept
 		return append(said, m.openNext(cause)...)
 	}
+}
+
+func (m *Machine) refuseChange(cause events.Event, change events.Change, reason string) []events.Event {
+	refusal := refusalOf(change.Kind, change.Node, reason)
+	if joiner := m.state.Joiners[change.Node]; joiner != nil {
+		refusal.Incarnation = joiner.Incarnation
+	}
+	return m.refuse(cause, refusal)
 }
 
 // undo takes back what a refused change had already set.
@@ -188,8 +203,7 @@ func (m *Machine) restorationPlanned(cause events.Event, restoration events.Rest
 	if under.FixedStep {
 		return m.move(cause)
 	}
-	under.Phase = protocol.Promising
-	under.Deadline = cause.Logged.Add(m.settings.AnswerTimeout)
+	under.Phase, under.Overdue = protocol.Promising, 0
 	return []events.Event{m.say(cause, events.Prepared, &events.Preparation{
 		Negotiation: under.ID, Generation: under.Opening.Generation,
 	})}
@@ -214,8 +228,7 @@ func (m *Machine) move(cause events.Event) []events.Event {
 	if len(under.Plan.Migration.Transfers) == 0 {
 		return m.commit(cause)
 	}
-	under.Phase = protocol.Transferring
-	under.Deadline = cause.Logged.Add(m.settings.TransferTime)
+	under.Phase, under.Overdue = protocol.Transferring, 0
 	return []events.Event{m.say(cause, events.Scheduled, &events.Schedule{
 		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
 	})}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
@@ -8,34 +9,40 @@ import (
 )
 
 func (m *Machine) connect(cause events.Event, request events.LinkRequest) []events.Event {
-	if refused := m.refuseStrangers(cause, request); refused != nil {
-		return refused
-	}
-	if !m.state.Cut[pairKey(request.From, request.To)] {
-		return m.refuse(cause, request.From, "the link to "+request.To+" is in use already")
+	if reason := m.cannot(request, false); reason != "" {
+		return m.refuse(cause, refusalOf(events.ChangeConnect, request.From, reason))
 	}
 	delete(m.state.Cut, pairKey(request.From, request.To))
 	return m.take(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To})
 }
 
 func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []events.Event {
-	if refused := m.refuseStrangers(cause, request); refused != nil {
-		return refused
-	}
-	if m.state.Cut[pairKey(request.From, request.To)] {
-		return m.refuse(cause, request.From, "the link to "+request.To+" is disconnected already")
+	if reason := m.cannot(request, true); reason != "" {
+		return m.refuse(cause, refusalOf(events.ChangeDisconnect, request.From, reason))
 	}
 	m.state.Cut[pairKey(request.From, request.To)] = true
 	return m.take(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To})
 }
 
-func (m *Machine) refuseStrangers(cause events.Event, request events.LinkRequest) []events.Event {
+// cutsLimit bounds what users may cut; a cut is remembered while its nodes come and go.
+const cutsLimit = 4096
+
+// cannot says why a link cannot be cut or used; empty where it can.
+func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 	for _, end := range []string{request.From, request.To} {
 		if m.state.Members[end] == nil {
-			return m.refuse(cause, request.From, `a link of `+end+`: expected two active nodes`)
+			return "a link of " + end + ": expected two active nodes"
 		}
 	}
-	return nil
+	switch already := m.state.Cut[pairKey(request.From, request.To)]; {
+	case already && cut:
+		return "the link to " + request.To + " is disconnected already"
+	case !already && !cut:
+		return "the link to " + request.To + " is in use already"
+	case cut && len(m.state.Cut) >= cutsLimit:
+		return fmt.Sprintf("expected at most %d links that are cut", cutsLimit)
+	}
+	return ""
 }
 
 func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
@@ -74,12 +81,11 @@ func (m *Machine) markLost(state events.LinkState, lost bool) bool {
 	return true
 }
 
-// forgetLinks drops what is known of links to nodes that are gone, so that churn leaves nothing behind.
-func (m *Machine) forgetLinks() {
-	gone := func(key string) bool {
+// forgetLinks drops what is known of the links of a node that is gone. What was cut on purpose stays cut: the node may
+// come back.
+func (m *Machine) forgetLinks(node string) {
+	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool {
 		from, to, _ := strings.Cut(key, " ")
-		return m.state.known(from) == nil || m.state.known(to) == nil
-	}
-	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return gone(key) })
-	maps.DeleteFunc(m.state.Cut, func(key string, _ bool) bool { return gone(key) })
+		return from == node || to == node
+	})
 }

@@ -18,6 +18,7 @@ type Settings struct {
 	TransferTime  time.Duration // a transfer that takes longer is given up and planned anew
 	FailuresPrior float64       // failures per node and second, before the monitor said anything
 	AttemptsLimit int           // transfers that may fail in a row before the cluster is held
+	HoldTime      time.Duration // a cluster that is held is tried again so often
 }
 
 // Machine negotiates changes of one cluster.
@@ -25,6 +26,7 @@ type Machine struct {
 	settings Settings
 	speaker  events.Speaker
 	state    state
+	waits    waiting // not remembered: a restarted negotiator gives everybody the full time again
 }
 
 // New returns a machine that knows nothing yet.
@@ -55,6 +57,7 @@ var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, err
 	events.Promised:            open((*Machine).promised),
 	events.RestorationDone:     open((*Machine).restored),
 	events.RestorationFailed:   open((*Machine).transferFailed),
+	events.NegotiationOverdue:  open((*Machine).overdue),
 }
 
 // open turns a handler of a payload into a handler of an event.

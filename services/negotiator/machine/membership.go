@@ -8,14 +8,18 @@ import (
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.state.Job != nil && m.state.Job.Digest != join.Job.Digest {
-		return m.refuse(cause, join.Node, fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal",
+		refusal := refusalOf(events.ChangeJoin, join.Node, fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal",
 			"job.digest", m.state.Job.Digest, join.Job.Digest))
+		refusal.Incarnation = join.Incarnation
+		return []events.Event{m.speaker.Say(cause, events.MembershipRefused, join.Node, &refusal)}
 	}
+	restarted := false
 	if known := m.state.known(join.Node); known != nil {
 		if known.Incarnation == join.Incarnation {
 			return nil
 		}
-		m.forget(cause, join.Node) // the process was restarted before anybody missed it
+		restarted = m.state.Members[join.Node] != nil // before anybody missed it
+		m.forget(cause, join.Node)
 	}
 	if m.state.Job == nil {
 		m.state.Job = &join.Job
@@ -25,17 +29,19 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		MemoryBytes: join.MemoryBytes,
 		SpeedFactor: 1,
 	}
-	return m.take(cause, events.Change{Kind: events.ChangeJoin, Node: join.Node})
+	m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID})
+	return m.negotiate(cause, restarted)
 }
 
 func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 	if m.state.Joiners[leave.Node] != nil {
+		concerned := m.concerns(leave.Node)
 		m.forget(cause, leave.Node)
-		return m.negotiate(cause, true)
+		return m.negotiate(cause, concerned)
 	}
 	leaver := m.state.Members[leave.Node]
 	if leaver == nil {
-		return m.refuse(cause, leave.Node, `field "node": expected an active node`)
+		return m.refuse(cause, refusalOf(events.ChangeLeave, leave.Node, `field "node": expected an active node`))
 	}
 	if leaver.Leaving {
 		return nil
@@ -50,12 +56,15 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
 	}
-	var said []events.Event
-	if m.state.Joiners[lost.Node] != nil {
-		said = m.refuse(cause, lost.Node, "lost before it joined: "+lost.Reason) // should it live, it knows
-	}
+	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason) // should it live, it hears so
+	concerned := m.concerns(lost.Node)
 	m.forget(cause, lost.Node)
-	return append(said, m.negotiate(cause, true)...)
+	return append(said, m.negotiate(cause, concerned)...)
+}
+
+// concerns reports whether the negotiation under way cannot go on without a node.
+func (m *Machine) concerns(node string) bool {
+	return m.state.Members[node] != nil || m.state.Negotiation != nil && m.state.Negotiation.takesPart(node, "")
 }
 
 // forget removes a node that is gone. An active one leaves a failure to be negotiated.
@@ -66,6 +75,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	}
 	delete(m.state.Members, node)
 	delete(m.state.Joiners, node)
+	m.forgetLinks(node)
 }
 
 // dropChanges removes the pending changes that a node asked for.
@@ -86,8 +96,19 @@ func (m *Machine) profiled(_ events.Event, profile events.Profile) []events.Even
 	return nil
 }
 
-func (m *Machine) refuse(cause events.Event, node, reason string) []events.Event {
-	return []events.Event{m.speaker.Say(cause, events.MembershipRefused, node, &events.Refusal{Node: node, Reason: reason})}
+func refusalOf(refused, node, reason string) events.Refusal {
+	return events.Refusal{Node: node, Refused: refused, Reason: reason}
+}
+
+func (m *Machine) refuse(cause events.Event, refusal events.Refusal) []events.Event {
+	return []events.Event{m.speaker.Say(cause, events.MembershipRefused, refusal.Node, &refusal)}
+}
+
+// endMembership tells a node that it is taken for lost.
+func (m *Machine) endMembership(cause events.Event, node, reason string) []events.Event {
+	refusal := refusalOf(events.RefusedMembership, node, reason)
+	refusal.Incarnation = m.state.known(node).Incarnation
+	return m.refuse(cause, refusal)
 }
 
 // take adds a change and negotiates it.

@@ -32,15 +32,15 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		return nil
 	}
 	if len(m.state.next()) == 0 {
-		return m.hold("no node is left")(cause)
+		return m.lastOnes(cause)
 	}
+	m.state.Held = 0
 	abandon := m.mustAbandon()
 	m.state.Abandoned = abandon
 	generation := m.state.generation() + 1
 	under := &negotiation{
 		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.ID)), "sha256:")),
-		Phase: protocol.Consenting, Cause: cause.ID, Trace: cause.Traceparent,
-		Deadline: cause.Logged.Add(m.settings.AnswerTimeout),
+		Phase: protocol.Consenting, Trace: cause.Traceparent,
 		Consents: map[string]events.Consent{}, Promises: map[string]uint64{}, FixedStep: abandon,
 	}
 	under.Opening = events.Opening{
@@ -53,6 +53,16 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		said = append(said, m.say(cause, events.PlanRequested, m.planRequest()))
 	}
 	return said
+}
+
+// lastOnes answers when nobody would be left. Who wants to leave may not: the layers would be lost.
+func (m *Machine) lastOnes(cause events.Event) []events.Event {
+	if len(m.state.Members) == 0 {
+		return m.hold("no node is left")(cause)
+	}
+	return m.refuseChanges("no node would be left to hold the layers", func(change events.Change) bool {
+		return change.Kind == events.ChangeLeave
+	})(cause)
 }
 
 // mustAbandon reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a
@@ -122,9 +132,10 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	return append([]events.Event{aborted}, followed...)
 }
 
-// hold says that nothing can be done until the world changes.
+// hold says that nothing can be done until the world changes; it is tried again from time to time.
 func (m *Machine) hold(reason string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
+		m.state.Held++
 		return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
 			&events.Failure{Negotiation: "none", Reason: reason})}
 	}
@@ -147,9 +158,9 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		}
 		if under.leaves(member.Node) {
 			delete(m.state.Members, member.Node)
+			m.forgetLinks(member.Node)
 		}
 	}
-	m.forgetLinks()
 	m.state.Pending = without(m.state.Pending, under.Opening.Changes)
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
 	m.state.Abandoned, m.state.Attempts = false, 0

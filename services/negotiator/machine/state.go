@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -24,6 +23,7 @@ type state struct {
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Failures    float64                `json:"failures"` // per node and second, as the monitor last said
 	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
+	Held        int                    `json:"held"`     // times in a row that nothing could be done; zero while something can
 }
 
 // member is a node that is active or wants to be.
@@ -39,9 +39,8 @@ type negotiation struct {
 	ID        string                    `json:"id"`
 	Phase     protocol.Phase            `json:"phase"`
 	Opening   events.Opening            `json:"opening"`
-	Cause     string                    `json:"cause"` // id of the event that opened it
 	Trace     string                    `json:"trace"`
-	Deadline  time.Time                 `json:"deadline"` // of the phase, for members
+	Overdue   int                       `json:"overdue"` // rounds of the phase that ended without an answer
 	Consents  map[string]events.Consent `json:"consents"`
 	Proposal  *events.Proposal          `json:"proposal,omitempty"`
 	Plan      *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds

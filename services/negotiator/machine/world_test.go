@@ -32,7 +32,7 @@ func newWorld(t *testing.T, nodes int) *world {
 		t: t, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
-			FailuresPrior: 1e-6, AttemptsLimit: 3,
+			FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
 		}),
 	}
 	for i := range nodes {
@@ -71,10 +71,13 @@ func (w *world) takeSaid(said []events.Event) {
 	}
 }
 
+// tick lets time pass, a tick every 250 ms.
 func (w *world) tick(after time.Duration) {
-	w.now = w.now.Add(after)
-	w.takeSaid(w.machine.Tick(w.now))
-	w.run()
+	for end := w.now.Add(after); w.now.Before(end); {
+		w.now = w.now.Add(250 * time.Millisecond)
+		w.takeSaid(w.machine.Tick(w.now))
+		w.run()
+	}
 }
 
 func (w *world) join(node string) {
@@ -96,6 +99,10 @@ func (w *world) answer(event events.Event) {
 		return
 	}
 	switch event.Kind {
+	case events.NegotiationOverdue: // the negotiator hears its own fact, behind what was logged before
+		w.sequence++
+		event.Logged, event.Sequence = w.now, w.sequence
+		w.queue = append(w.queue, event)
 	case events.NegotiationOpened:
 		w.consent(must[events.Opening](w.t, event))
 	case events.PlanRequested:
@@ -165,6 +172,19 @@ func (w *world) restore(request events.RestorationRequest) {
 			Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Layers{First: 0, End: 3}}}}}
 	}
 	w.hear(events.RestorationPlanned, "/restorer", "r", &events.Restoration{Negotiation: request.Negotiation, Plan: plan})
+}
+
+// listen has everybody answer again, and hear first what they missed: the log loses nothing.
+func (w *world) listen() {
+	w.deaf = map[string]bool{}
+	w.run()
+	for _, event := range w.said {
+		late := event.Kind == events.NegotiationOpened || event.Kind == events.Prepared
+		if under := w.machine.state.Negotiation; under != nil && late && event.Subject == under.ID {
+			w.answer(event)
+		}
+	}
+	w.run()
 }
 
 // plans returns the committed plans in order.
@@ -239,7 +259,7 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 			node := fmt.Sprintf("n%d", 1+random.IntN(6))
 			w.transfer = random.IntN(2) == 0
 			w.step += random.Uint64N(5)
-			switch random.IntN(5) {
+			switch random.IntN(6) {
 			case 0, 1:
 				w.join(node)
 			case 2:
@@ -247,13 +267,20 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 			case 3:
 				w.hear(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node})
 			case 4:
-				w.hear(events.DisconnectRequested, "/user", node, &events.LinkRequest{From: node, To: "n9"})
+				kind := []events.Kind{events.DisconnectRequested, events.ConnectRequested}[random.IntN(2)]
+				if to := fmt.Sprintf("n%d", 1+random.IntN(6)); to != node {
+					w.hear(kind, "/user", node, &events.LinkRequest{From: node, To: to})
+				}
+			case 5:
+				w.deaf[node] = !w.deaf[node]
+				w.tick(time.Duration(random.IntN(8)) * time.Second)
 			}
 			if random.IntN(3) > 0 { // otherwise the next change comes in the middle
 				w.run()
 			}
 		}
-		w.run()
+		w.listen()
+		w.tick(time.Minute)
 		if err := w.checkLog(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -165,8 +165,7 @@ func (s *story) lost(event events.Event) error {
 // refused ends what a node asked for and will not get.
 func (s *story) refused(_ events.Event, refusal events.Refusal) {
 	for _, change := range s.changes {
-		asked := change.Kind != events.ChangeFailure && change.service == ""
-		if asked && change.node == refusal.Node && change.Generation == 0 {
+		if change.Kind == refusal.Refused && change.node == refusal.Node && change.Generation == 0 {
 			change.Refused = refusal.Reason
 		}
 	}

@@ -104,7 +104,7 @@ func TestAChangeIsHealedByALaterPlanToo(t *testing.T) {
 func TestARefusedRequestIsNotWaitedForAndFailsTheRun(t *testing.T) {
 	log := newTeller(t)
 	log.act("disconnect", "n1", "n9")
-	log.say(events.MembershipRefused, "/negotiator", "n1", &events.Refusal{Node: "n1", Reason: "expected two active nodes"})
+	log.say(events.MembershipRefused, "/negotiator", "n1", &events.Refusal{Node: "n1", Refused: events.ChangeDisconnect, Reason: "expected two active nodes"})
 	if open := log.story.open(); len(open) > 0 {
 		t.Fatalf("waits for %v", open)
 	}

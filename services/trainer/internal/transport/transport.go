@@ -106,6 +106,11 @@ func (t *Transport) Switch(generation uint64, incarnation string, peers []Peer) 
 	for _, link := range before {
 		link.leave(generation)
 	}
+	for node := range t.senders {
+		if t.links[node] == nil {
+			delete(t.senders, node)
+		}
+	}
 }
 
 // Begin makes a step of the generation the one that messages are sent for and taken from. What belongs to older ones
