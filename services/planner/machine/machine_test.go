@@ -12,6 +12,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/services/planner/policy"
 )
 
 func shape(plan events.Plan) string {
@@ -132,6 +133,12 @@ func TestTheSlowestNodeAndTheUsualLinkSetTheStep(t *testing.T) {
 	}
 	if n := s.Network; n.BytesPerSecond != 4e3 || n.LatencySeconds != 0.25 || n.TransferSeconds != 0.5 || n.Dear != nil {
 		t.Errorf("the network is %+v", n)
+	}
+	if want := []policy.Link{{From: 1, To: 2, LatencySeconds: 0.3, BytesPerSecond: 1e5}, {From: 2, To: 1, LatencySeconds: 0.3, BytesPerSecond: 1e5}}; !slices.Equal(s.Network.Links[2:], want) {
+		t.Errorf("unusual are %+v, want %+v last", s.Network.Links, want)
+	}
+	if !slices.Equal(s.Speed, []float64{2, 1, 2}) {
+		t.Errorf("speeds are %v", s.Speed)
 	}
 }
 

@@ -1,10 +1,6 @@
 package machine
 
 import (
-	"cmp"
-	"slices"
-	"strconv"
-
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/policy"
@@ -33,6 +29,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.MemoryBytes = append(s.MemoryBytes, node.MemoryBytes)
 	}
 	slowest := slowestFactor(request.Nodes)
+	s.Speed = speeds(request.Nodes, slowest)
 	for _, layer := range job.Layers {
 		s.Layers = append(s.Layers, estimate.Layer{
 			ForwardSeconds: layer.ForwardSeconds / slowest, BackwardSeconds: layer.BackwardSeconds / slowest,
@@ -93,53 +90,6 @@ func empty(nodes []events.Device, plan events.Plan) []string {
 		}
 	}
 	return names
-}
-
-// network takes the median of the measured links as the usual one, in three digits: the monitor tells no smaller changes, and
-// a plan that was computed ahead holds although the lost node's links are gone.
-func network(request events.PlanRequest, nodes []string) policy.Network {
-	var rates, roundTrips []float64
-	index := make(map[string]int, len(nodes))
-	for i, node := range nodes {
-		index[node] = i
-	}
-	var dear [][2]int
-	for _, link := range request.Links {
-		if link.BandwidthBytesPerSecond > 0 {
-			rates = append(rates, link.BandwidthBytesPerSecond)
-			roundTrips = append(roundTrips, link.RoundTripSeconds)
-		}
-		from, isFrom := index[link.From]
-		to, isTo := index[link.To]
-		if (link.Disconnected || link.Lost) && isFrom && isTo {
-			dear = append(dear, [2]int{min(from, to), max(from, to)})
-		}
-	}
-	slices.SortFunc(dear, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[1], b[1]), cmp.Compare(a[0], b[0])) })
-	rate, roundTrip := median(rates, assumedBytesPerSecond), median(roundTrips, assumedRoundTripSeconds)
-	largest := int64(0)
-	for _, layer := range request.Job.Layers {
-		largest = max(largest, layer.OutputBytes)
-	}
-	usual := policy.Network{
-		BytesPerSecond: rate, LatencySeconds: roundTrip / 2, TransferSeconds: float64(largest)/rate + roundTrip/2,
-		Dear: slices.Compact(dear),
-	}
-	usual.DearSeconds = dearTransfers * usual.TransferSeconds
-	return usual
-}
-
-// median is the middle one of values, in three significant digits.
-func median(values []float64, otherwise float64) float64 {
-	if len(values) == 0 {
-		return otherwise
-	}
-	slices.Sort(values)
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(values[len(values)/2], 'e', 2, 64), 64)
-	if err != nil {
-		return otherwise // beyond the largest float
-	}
-	return rounded
 }
 
 // proposal writes the best candidate as a plan, with all that were considered beside it.

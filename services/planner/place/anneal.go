@@ -75,10 +75,10 @@ func (a *annealing) cool(moves int, from, slope float64) {
 	falling := math.Pow(cold/from, 1/float64(rounds))
 	for range rounds {
 		a.run(min(moves, between), from)
-		if a.embed() {
+		if a.fits == nil && a.embed() {
 			a.keep()
 		}
-		if a.reseat() {
+		if a.fits == nil && a.reseat() {
 			a.keep()
 		}
 		from *= falling

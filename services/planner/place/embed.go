@@ -8,10 +8,10 @@ const longestPath = 12
 // embed puts the groups of a grid into their best order and pairs their nodes in the best way, so that the slowest links
 // between stages are the fastest possible; who is in a group stays. It reports whether that made the layout cheaper.
 //
-// Only where all pipelines are equally long; otherwise it changes nothing.
+// Only in a grid; elsewhere it changes nothing.
 func (l *layout) embed() bool {
 	columns := l.columns
-	if len(columns) < 2 || len(l.edges) != len(columns)-1 || len(columns) > longestPath {
+	if len(columns) < 2 || len(columns) > longestPath || !l.grid() {
 		return false
 	}
 	before, was := l.cost(), slices.Clone(l.nodeOf)

@@ -13,7 +13,7 @@ const longestReseated = 10
 // more. It reports whether it made the layout cheaper.
 func (l *layout) reseat() (cheaper bool) {
 	stages := len(l.columns)
-	if len(l.edges) != stages-1 || stages > longestReseated || l.moving != nil {
+	if stages > longestReseated || l.moving != nil || !l.grid() {
 		return false
 	}
 	pipelines := len(l.columns[0])

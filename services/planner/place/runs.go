@@ -10,8 +10,8 @@ import (
 // devices of each class (a mixture), and the path through the groups a sequence of runs of equal mixtures. It looks for
 // a path that is cheaper than limit, depth first over the runs.
 type runs struct {
-	classes   [][]int // devices of each
-	size      int     // of a group
+	classes   [][]int     // devices of each
+	size      int         // of a group
 	hop       [][]float64 // seconds between two devices, by class
 	levels    []level
 	values    []float64          // all hops, ascending

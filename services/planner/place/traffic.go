@@ -67,6 +67,21 @@ func newTraffic(places []Place, seats int, gradientBytes []float64, rounds func(
 	return t
 }
 
+// grid reports whether all pipelines are equal, and nobody idle.
+func (t *traffic) grid() bool {
+	for _, column := range t.columns {
+		if len(column) != len(t.columns[0]) {
+			return false
+		}
+	}
+	for _, e := range t.edges {
+		if e.length != len(t.columns) || len(e.seats) != len(t.columns[0]) {
+			return false
+		}
+	}
+	return len(t.edges) == len(t.columns)-1
+}
+
 func (t *traffic) chains(places []Place, rounds func(length int) float64) {
 	var lengths []int // per pipeline
 	for _, place := range places {

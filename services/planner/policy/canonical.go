@@ -35,11 +35,14 @@ func (s Situation) Canonical() Canonical {
 	order, lost := c.sortPipelines(index, isEmpty)
 	number := make(map[string]string, len(s.Nodes)+len(lost))
 	place := make([]int, len(s.Nodes)) // number by index
-	c.Nodes, c.MemoryBytes, c.Empty = nil, nil, nil
+	c.Nodes, c.MemoryBytes, c.Speed, c.Empty = nil, nil, nil, nil
 	for n, i := range order {
 		numeral := strconv.Itoa(n)
 		number[s.Nodes[i]], place[i] = numeral, n
 		c.Nodes, c.MemoryBytes, c.names = append(c.Nodes, numeral), append(c.MemoryBytes, s.MemoryBytes[i]), append(c.names, s.Nodes[i])
+		if s.Speed != nil {
+			c.Speed = append(c.Speed, s.Speed[i])
+		}
 		if isEmpty[i] {
 			c.Empty = append(c.Empty, numeral)
 		}
@@ -49,7 +52,7 @@ func (s Situation) Canonical() Canonical {
 		c.names = append(c.names, node)
 	}
 	c.Current = renamed(c.Current, func(node string) string { return number[node] })
-	c.Network.Dear = numbered(s.Network.Dear, place)
+	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
 	c.SecondsBetweenFailures = octave(s.SecondsBetweenFailures)
 	return c
 }
@@ -62,14 +65,13 @@ func (c *Canonical) sortPipelines(index map[string]int, isEmpty []bool) (order [
 	for p, pipeline := range c.Current {
 		list := []int64{0, int64(len(pipeline.Stages)), int64(pipeline.MicroBatches)}
 		for _, stage := range pipeline.Stages {
-			trait := int64(gone)
-			i, alive := index[stage.Node]
-			if alive {
-				trait = c.trait(i, isEmpty)
+			list = append(list, int64(stage.Layers.End))
+			if i, alive := index[stage.Node]; alive {
+				list = append(list, c.traits(i, isEmpty)...)
 			} else {
 				list[0]-- // hit pipelines first
+				list = append(list, gone, gone)
 			}
-			list = append(list, int64(stage.Layers.End), trait)
 		}
 		traits[p] = list
 	}
@@ -88,16 +90,20 @@ func (c *Canonical) sortPipelines(index map[string]int, isEmpty []bool) (order [
 	}
 	c.Current = pipelines
 	idle := slices.DeleteFunc(upTo(len(c.Nodes)), func(i int) bool { return isPlaced[i] })
-	slices.SortStableFunc(idle, func(a, b int) int { return cmp.Compare(c.trait(b, isEmpty), c.trait(a, isEmpty)) })
+	slices.SortStableFunc(idle, func(a, b int) int { return slices.Compare(c.traits(b, isEmpty), c.traits(a, isEmpty)) })
 	return append(order, idle...), lost
 }
 
-// trait tells nodes apart: by memory, and whether a node is empty.
-func (s Situation) trait(node int, isEmpty []bool) int64 {
+// traits tell nodes apart: memory and whether a node is empty, and speed.
+func (s Situation) traits(node int, isEmpty []bool) []int64 {
+	memory, speed := 2*s.MemoryBytes[node], int64(0)
 	if isEmpty[node] {
-		return 2*s.MemoryBytes[node] + 1
+		memory++
 	}
-	return 2 * s.MemoryBytes[node]
+	if s.Speed != nil {
+		speed = int64(math.Float64bits(s.Speed[node])) // in the order of the speeds, as these are above zero
+	}
+	return []int64{memory, speed}
 }
 
 func upTo(n int) []int {
@@ -116,6 +122,16 @@ func numbered(pairs [][2]int, place []int) [][2]int {
 		list = append(list, [2]int{min(a, b), max(a, b)})
 	}
 	slices.SortFunc(list, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	return list
+}
+
+func numberedLinks(links []Link, place []int) []Link {
+	var list []Link
+	for _, link := range links {
+		link.From, link.To = place[link.From], place[link.To]
+		list = append(list, link)
+	}
+	slices.SortFunc(list, func(a, b Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	return list
 }
 

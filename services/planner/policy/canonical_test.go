@@ -30,9 +30,13 @@ func TestLosingEitherOfTwoEqualNodesIsOneSituation(t *testing.T) {
 func (s Situation) shuffled(random *rand.Rand) Situation {
 	order := random.Perm(len(s.Nodes))
 	other := s
-	other.Nodes, other.MemoryBytes, other.Current, other.Empty = nil, nil, slices.Clone(s.Current), slices.Clone(s.Empty)
+	other.Nodes, other.MemoryBytes, other.Speed = nil, nil, nil
+	other.Current, other.Empty = slices.Clone(s.Current), slices.Clone(s.Empty)
 	for _, i := range order {
 		other.Nodes, other.MemoryBytes = append(other.Nodes, s.Nodes[i]), append(other.MemoryBytes, s.MemoryBytes[i])
+		if s.Speed != nil {
+			other.Speed = append(other.Speed, s.Speed[i])
+		}
 	}
 	random.Shuffle(len(other.Current), func(i, j int) { other.Current[i], other.Current[j] = other.Current[j], other.Current[i] })
 	random.Shuffle(len(other.Empty), func(i, j int) { other.Empty[i], other.Empty[j] = other.Empty[j], other.Empty[i] })
@@ -43,7 +47,7 @@ func TestTheOrderInWhichAClusterIsToldChangesNothing(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		s := randomSituation(random)
-		s.Network.Dear = nil // which would tell equals apart
+		s.Network.Dear, s.Network.Links = nil, nil // which would tell equals apart
 		if !s.Canonical().Same(s.shuffled(random).Canonical()) {
 			t.Fatalf("seed %d: %+v", seed, s)
 		}
@@ -82,9 +86,9 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 // Whatever a situation comes to hold of its nodes must be numbered like them, or answers go to the wrong nodes.
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
-		"Situation": {"Nodes", "MemoryBytes", "Layers", "StateBytes", "GradientBytes", "MicroBatches", "GlobalBatch", "DataParallel",
+		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "MicroBatches", "GlobalBatch", "DataParallel",
 			"PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SwitchSeconds", "RestartSeconds"},
-		"Network": {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds"},
+		"Network": {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds", "PeakBytes", "Replicas",
 			"Classes", "Score", "Rejected"},
 	}

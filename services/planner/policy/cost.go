@@ -4,37 +4,14 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
-	"github.com/reknit/reknit/services/planner/place"
 )
-
-// syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach
-// that bound for contiguous stages).
-func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
-	if len(pipelines) < 2 || s.Network.BytesPerSecond <= 0 {
-		return 0
-	}
-	slowest := 0.0
-	for _, pipeline := range pipelines {
-		for _, stage := range pipeline.Stages {
-			bytes := sum(s.GradientBytes[stage.Layers.First:stage.Layers.End])
-			slowest = max(slowest, estimate.RingSeconds(bytes, len(pipelines), s.Network.BytesPerSecond, s.Network.LatencySeconds))
-		}
-	}
-	return slowest
-}
 
 // dearSeconds is what pairs without a direct link add to a step: neighbours in a pipeline, and holders of one layer.
 func (s Situation) dearSeconds(pipelines []Pipeline) float64 {
 	if len(s.Network.Dear) == 0 {
 		return 0
 	}
-	places := map[string]place.Place{}
-	for p, pipeline := range pipelines {
-		for st, stage := range pipeline.Stages {
-			places[stage.Node] = place.Place{Pipeline: p, Stage: st, Layers: stage.Layers}
-		}
-	}
-	count := 0
+	places, count := seats(pipelines), 0
 	for _, pair := range s.Network.Dear {
 		a, seated := places[s.Nodes[pair[0]]]
 		b, both := places[s.Nodes[pair[1]]]

@@ -9,17 +9,16 @@ import (
 func (s Situation) figured(pipelines []Pipeline) Candidate {
 	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
 	for p, member := range members(pipelines) {
-		c.StepSeconds = max(c.StepSeconds, s.pipelineSeconds(member.Stages, member.MicroBatches))
 		for st, peak := range estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches) {
 			c.PeakBytes[pipelines[p].Stages[st].Node] = peak
 		}
 	}
-	c.StepSeconds += s.syncSeconds(pipelines) + s.dearSeconds(pipelines)
+	c.StepSeconds = s.stepSeconds(pipelines)
 	c.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestMissing(pipelines))
 	return c
 }
 
-// pipelineSeconds is the time of one pipeline for its share of a step.
+// pipelineSeconds is the time of one pipeline for its share of a step, on usual nodes and links.
 func (s Situation) pipelineSeconds(stages []estimate.Range, microBatches int) float64 {
 	return estimate.OneForwardOneBackward(estimate.OfLayers(s.Layers, stages, microBatches, s.Network.TransferSeconds)).MakespanSeconds
 }

@@ -17,6 +17,7 @@ import (
 type Situation struct {
 	Nodes                  []string
 	MemoryBytes            []int64          // per node: what it may fill
+	Speed                  []float64        // per node: how much faster than Layers says, at least 1; nil: as Layers says
 	Layers                 []estimate.Layer // per micro-batch
 	StateBytes             []int64          // per layer: what moves with it
 	GradientBytes          []int64          // per layer: what is all-reduced
@@ -40,6 +41,8 @@ type Network struct {
 	LatencySeconds  float64  // of a usual link, one way
 	Dear            [][2]int // pairs of nodes that reach each other only through the hub, each pair once
 	DearSeconds     float64  // that such a pair adds to a step
+	ActivationBytes int64    // of one micro-batch between two stages
+	Links           []Link   // measured ones that differ much from the usual; no dear ones
 }
 
 // Pipeline is a pipeline with its nodes.

@@ -202,7 +202,7 @@ func TestAPlanOfAnotherJobIsNotContinued(t *testing.T) {
 
 func TestTooLittleMemoryIsRefusedByName(t *testing.T) {
 	s := usual(2)
-	s.MemoryBytes = []int64{1000, 250}
+	s.MemoryBytes = []int64{300, 250}
 	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "repipeline: search: nodeMemoryBytes is 250") {
 		t.Fatalf("got %v", err)
 	}
@@ -236,5 +236,49 @@ func TestAnyTwoNodesWithoutALinkAreKeptApart(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Four nodes in two places far apart, named so that no order of names helps.
+func TestPipelinesStayWhereTheirLinksAreFast(t *testing.T) {
+	s := usual(4)
+	s.DataParallel.Least, s.PipelineLength.Least = 2, 2
+	s.Network.ActivationBytes, s.Network.TransferSeconds = 1e6, 0.0015
+	east := map[int]bool{0: true, 3: true}
+	for a := range 4 {
+		for b := range 4 {
+			if east[a] != east[b] {
+				s.Network.Links = append(s.Network.Links, Link{a, b, 0.2, 1e6})
+			}
+		}
+	}
+	s.GradientBytes = make([]int64, 6) // all-reduces cost the delay only, whoever takes part
+	taken := choose(t, s)[0]
+	for _, pipeline := range taken.Pipelines {
+		if pipeline.Stages[0].Node == "n1" != (pipeline.Stages[1].Node == "n4") && pipeline.Stages[1].Node == "n1" != (pipeline.Stages[0].Node == "n4") {
+			t.Errorf("%v crosses the slow link", pipeline.Stages)
+		}
+	}
+}
+
+func TestAPipelineOfFastNodesTakesMoreMicroBatches(t *testing.T) {
+	s := usual(4)
+	s.DataParallel.Least, s.PipelineLength.Least = 2, 2
+	s.Speed = []float64{1, 3, 1, 3}
+	taken := choose(t, s)[0]
+	for _, pipeline := range taken.Pipelines {
+		fast := pipeline.Stages[0].Node == "n2" || pipeline.Stages[0].Node == "n4"
+		if fast != (pipeline.MicroBatches > 6) || fast != (pipeline.Stages[1].Node == "n2" || pipeline.Stages[1].Node == "n4") {
+			t.Errorf("%v take %d of 12 micro-batches", pipeline.Stages, pipeline.MicroBatches)
+		}
+	}
+}
+
+func TestNodesOfMoreMemoryAreUsedForWhatOthersCannotHold(t *testing.T) {
+	s := usual(3)
+	s.MinReplicas, s.MemoryBytes = 1, []int64{150, 330, 330} // three layers and their activations need 306
+	taken := choose(t, s)[0]
+	if len(taken.PeakBytes) != 2 || taken.PeakBytes["n1"] != 0 {
+		t.Fatalf("peaks %v", taken.PeakBytes)
 	}
 }

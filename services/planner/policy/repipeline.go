@@ -5,117 +5,135 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reknit/reknit/services/planner/estimate"
-	"github.com/reknit/reknit/services/planner/place"
 	"github.com/reknit/reknit/services/planner/search"
 )
 
 // repipeline plans anew for the nodes there are: how many pipelines, how long, which layers where, how many
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
 //
-// Nodes are taken as alike: the smallest memory counts for all.
+// The search takes nodes and links as alike and is exact then. Where they are not, it is asked several times: for all
+// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed. The figures of a
+// candidate are always those of its own nodes and links.
 func repipeline(s Situation) ([]Candidate, error) {
-	found, err := search.Best(search.Problem{
-		Nodes: len(s.Nodes), NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers, MicroBatches: s.MicroBatches,
-		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
-		MinReplicas: s.MinReplicas,
-	})
-	if err != nil {
-		return nil, err
-	}
-	seating := s.newSeating()
+	t := s.newSeating()
 	var candidates []Candidate
-	for _, plan := range found.Considered {
-		candidate, err := seating.seat(plan, nil)
+	var refused error
+	for i, choice := range s.choices() {
+		found, err := search.Best(s.problem(len(choice.nodes), choice.memory, s.MinReplicas))
 		if err != nil {
-			return nil, err
+			refused = cmp.Or(refused, err)
+			continue
 		}
-		candidate.LowerBoundSeconds = found.LowerBoundSeconds
-		candidates = append(candidates, candidate)
-	}
-	if len(s.Network.Dear) == 0 {
-		return candidates, nil
-	}
-	return seating.refined(found.Considered, candidates)
-}
-
-// seating gives plans' places to nodes.
-type seating struct {
-	Situation
-	holds   []estimate.Range
-	dear    []place.Pair
-	classes [][]string
-}
-
-func (s Situation) newSeating() *seating {
-	t := &seating{Situation: s, holds: s.holds()}
-	for _, pair := range s.Network.Dear {
-		t.dear = append(t.dear, place.Pair{A: pair[0], B: pair[1], Cost: 1})
-	}
-	for _, class := range place.Classes(len(s.Nodes), t.dear, nil) {
-		var names []string
-		for _, node := range class {
-			names = append(names, s.Nodes[node])
+		plans := found.Considered
+		if i > 0 {
+			plans = plans[:1]
 		}
-		t.classes = append(t.classes, names)
-	}
-	return t
-}
-
-// refined keeps dear pairs apart in the candidates that can still win, the most promising first: those that would be
-// better than the best so far if it cost them nothing.
-func (t *seating) refined(plans []search.Plan, candidates []Candidate) ([]Candidate, error) {
-	hopes := make([]float64, len(plans))
-	order := make([]int, len(plans))
-	for i, candidate := range candidates {
-		order[i] = i
-		candidate.StepSeconds -= t.dearSeconds(candidate.Pipelines)
-		hopes[i] = t.score(candidate)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(hopes[b], hopes[a]) })
-	best := 0.0
-	for _, i := range order {
-		if hopes[i] > best {
-			refined, err := t.seat(plans[i], t.dear)
-			if err != nil {
-				return nil, err
+		for _, plan := range plans {
+			if candidate, err := t.seat(plan, choice); err == nil {
+				candidate.LowerBoundSeconds = found.LowerBoundSeconds
+				candidates = append(candidates, candidate)
+			} else {
+				refused = cmp.Or(refused, err)
 			}
-			refined.LowerBoundSeconds = candidates[i].LowerBoundSeconds
-			candidates[i] = refined
-			best = max(best, t.score(refined))
+		}
+	}
+	if len(candidates) == 0 {
+		return nil, refused
+	}
+	if s.unequal() {
+		bound := s.lowerBound()
+		for i := range candidates {
+			candidates[i].LowerBoundSeconds = bound
 		}
 	}
 	return candidates, nil
 }
 
-// seat gives a plan's places to nodes and fills in its figures.
-func (t *seating) seat(plan search.Plan, dear []place.Pair) (Candidate, error) {
-	problem := place.Problem{Holds: t.holds, LayerBytes: t.StateBytes, Dear: dear}
-	for p, pipeline := range plan.Pipelines {
-		for st, layers := range pipeline.Stages {
-			problem.Places = append(problem.Places, place.Place{Pipeline: p, Stage: st, Layers: layers})
-		}
+func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Problem {
+	return search.Problem{
+		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.Layers, MicroBatches: s.MicroBatches,
+		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
+		MinReplicas: minReplicas,
 	}
-	assignment, err := place.Assign(problem)
+}
+
+// choice is the nodes to plan for, and what each of them is taken to hold.
+type choice struct {
+	nodes  []int
+	memory int64
+}
+
+// mostLevels is how many larger memories, and higher speeds, are tried.
+const mostLevels = 3
+
+func (s Situation) choices() []choice {
+	all := make([]int, len(s.Nodes))
+	for i := range all {
+		all[i] = i
+	}
+	if s.Speed != nil { // the fastest first, so that fast ones share pipelines
+		slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.Speed[b], s.Speed[a]) })
+	}
+	choices := []choice{{all, slices.Min(s.MemoryBytes)}}
+	for _, memory := range levels(s.MemoryBytes) {
+		enough := slices.DeleteFunc(slices.Clone(all), func(node int) bool { return s.MemoryBytes[node] < memory })
+		choices = append(choices, choice{all, memory}, choice{enough, memory})
+	}
+	for _, speed := range levels(s.Speed) {
+		fast := slices.DeleteFunc(slices.Clone(all), func(node int) bool { return s.Speed[node] < speed })
+		least := s.MemoryBytes[fast[0]]
+		for _, node := range fast {
+			least = min(least, s.MemoryBytes[node])
+		}
+		choices = append(choices, choice{fast, least})
+	}
+	return choices
+}
+
+// levels are some of the values above the least, evenly.
+func levels[T cmp.Ordered](values []T) []T {
+	distinct := slices.Compact(slices.Sorted(slices.Values(values)))
+	if len(distinct) < 2 {
+		return nil
+	}
+	distinct = distinct[1:]
+	if len(distinct) <= mostLevels {
+		return distinct
+	}
+	var some []T
+	for i := range mostLevels {
+		some = append(some, distinct[i*(len(distinct)-1)/(mostLevels-1)])
+	}
+	return some
+}
+
+// unequal reports whether nodes or links differ in what the search takes as equal.
+func (s Situation) unequal() bool {
+	return s.Speed != nil || len(s.Network.Links) > 0 || slices.Min(s.MemoryBytes) != slices.Max(s.MemoryBytes)
+}
+
+// lowerBound holds for unequal nodes and links: as if all were like the best of them, and the work was shared by speed.
+// It is zero where there is no plan even then.
+func (s Situation) lowerBound() float64 {
+	best := s.problem(len(s.Nodes), slices.Max(s.MemoryBytes), 1)
+	for _, link := range s.Network.Links {
+		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
+	}
+	found, err := search.Best(best)
 	if err != nil {
-		return Candidate{}, err
+		return 0
 	}
-	candidate := Candidate{PeakBytes: map[string]int64{}, Replicas: len(plan.Pipelines), Classes: t.classes}
-	for _, pipeline := range plan.Pipelines {
-		candidate.Pipelines = append(candidate.Pipelines, Pipeline{MicroBatches: pipeline.MicroBatches})
-	}
-	for i, seat := range problem.Places {
-		pipeline := &candidate.Pipelines[seat.Pipeline]
-		pipeline.Stages = append(pipeline.Stages, Stage{Node: t.Nodes[assignment.NodeOf[i]], Layers: seat.Layers})
-	}
-	for p, pipeline := range plan.Pipelines {
-		for st, peak := range estimate.PeakBytes(t.Layers, pipeline.Stages, pipeline.MicroBatches) {
-			candidate.PeakBytes[candidate.Pipelines[p].Stages[st].Node] = peak
+	fastest, speeds, work := 1.0, float64(len(s.Nodes)), 0.0
+	if s.Speed != nil {
+		fastest, speeds = slices.Max(s.Speed), 0
+		for _, speed := range s.Speed {
+			speeds += speed
 		}
 	}
-	candidate.StepSeconds = plan.StepSeconds + t.syncSeconds(candidate.Pipelines) + t.dearSeconds(candidate.Pipelines)
-	candidate.TransitionSeconds = t.SwitchSeconds + t.fetchSeconds(slices.Max(assignment.MissingBytes))
-	return candidate, nil
+	for _, layer := range s.Layers {
+		work += layer.ForwardSeconds + layer.BackwardSeconds
+	}
+	return max(found.LowerBoundSeconds/fastest, work*float64(s.MicroBatches)/speeds) * (1 - 1e-12) // sums may round up
 }
 
 // Shape writes the lengths of a plan's pipelines, such as 2+3.

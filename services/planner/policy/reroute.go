@@ -129,11 +129,11 @@ func (g gap) share(loads map[string]load) []Reroute {
 
 // reroutedSeconds is the step time: each pipeline takes its own, and then the extra work of its most loaded survivor.
 func (s Situation) reroutedSeconds(loads map[string]load) float64 {
-	step := 0.0
-	for p, member := range members(s.Current) {
-		pipeline := estimate.OfLayers(s.Layers, member.Stages, member.MicroBatches, s.Network.TransferSeconds)
+	w, step := s.wires(), 0.0
+	for _, current := range s.Current {
+		pipeline := s.pipeline(w, current)
 		extra := 0.0
-		for st, stage := range s.Current[p].Stages {
+		for st, stage := range current.Stages {
 			work := pipeline.ForwardSeconds[st] + pipeline.BackwardSeconds[st]
 			extra = max(extra, float64(loads[stage.Node].microBatches)*work)
 		}

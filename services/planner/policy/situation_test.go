@@ -44,16 +44,25 @@ func grid(width, length, layers, microBatches int) []Pipeline {
 // lose takes nodes out of a situation whose plan in force still names them.
 func (s Situation) lose(nodes ...string) Situation {
 	var left Situation = s
-	left.Nodes, left.MemoryBytes, left.Network.Dear = nil, nil, nil
+	left.Nodes, left.MemoryBytes, left.Speed, left.Network.Dear, left.Network.Links = nil, nil, nil, nil, nil
 	for i, node := range s.Nodes {
 		if !slices.Contains(nodes, node) {
 			left.Nodes, left.MemoryBytes = append(left.Nodes, node), append(left.MemoryBytes, s.MemoryBytes[i])
+			if s.Speed != nil {
+				left.Speed = append(left.Speed, s.Speed[i])
+			}
 		}
 	}
 	for _, pair := range s.Network.Dear {
 		a, b := slices.Index(left.Nodes, s.Nodes[pair[0]]), slices.Index(left.Nodes, s.Nodes[pair[1]])
 		if a >= 0 && b >= 0 {
 			left.Network.Dear = append(left.Network.Dear, [2]int{a, b})
+		}
+	}
+	for _, link := range s.Network.Links {
+		link.From, link.To = slices.Index(left.Nodes, s.Nodes[link.From]), slices.Index(left.Nodes, s.Nodes[link.To])
+		if link.From >= 0 && link.To >= 0 {
+			left.Network.Links = append(left.Network.Links, link)
 		}
 	}
 	return left
@@ -80,6 +89,14 @@ func randomSituation(random *rand.Rand) Situation {
 	s.SecondsBetweenFailures = []float64{1, 60, 1e9}[random.IntN(3)]
 	if random.IntN(2) == 0 {
 		s.Network.Dear, s.Network.DearSeconds = randomPairs(random, len(s.Nodes)), 3
+	}
+	if random.IntN(2) == 0 {
+		s.Network.ActivationBytes, s.Network.Links = 1e6, s.randomLinks(random)
+	}
+	if random.IntN(3) == 0 {
+		for range s.Nodes {
+			s.Speed = append(s.Speed, 1+float64(random.IntN(3)))
+		}
 	}
 	if random.IntN(4) == 0 {
 		return s
@@ -109,8 +126,23 @@ func (s Situation) changed(random *rand.Rand) Situation {
 	for i := range random.IntN(3) {
 		joiner := fmt.Sprintf("j%d", i)
 		s.Nodes, s.MemoryBytes, s.Empty = append(s.Nodes, joiner), append(s.MemoryBytes, 100), append(s.Empty, joiner)
+		if s.Speed != nil {
+			s.Speed = append(s.Speed, 1)
+		}
 	}
 	return s
+}
+
+// randomLinks differ from the usual; every third or so, in one direction or both, of pairs that are not dear.
+func (s Situation) randomLinks(random *rand.Rand) (links []Link) {
+	for a := range s.Nodes {
+		for b := range s.Nodes {
+			if a != b && random.IntN(3) == 0 && !slices.Contains(s.Network.Dear, [2]int{min(a, b), max(a, b)}) {
+				links = append(links, Link{a, b, random.Float64(), 1e5 + 1e10*random.Float64()})
+			}
+		}
+	}
+	return links
 }
 
 // randomPairs are pairs without a direct link; every fifth or so.

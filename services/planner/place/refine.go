@@ -1,0 +1,51 @@
+package place
+
+// Communication is what is said in a step on an unequal network, for places of any shape.
+type Communication struct {
+	Network             Network
+	GradientBytes       []float64                // per layer
+	ActivationBytes     float64                  // of a micro-batch between two stages, each way
+	Rounds              func(length int) float64 // how often a transfer, there and back, delays a step of such pipelines
+	FetchBytesPerSecond float64
+	HorizonSteps        float64 // how many steps the plan is expected to last
+	Moves               int     // effort
+}
+
+// Refine swaps nodes so that the slowest exchange of gradients (DT-FM eq. 2), the slowest chain of transfers (eq. 4), and
+// the time of the largest fetch spread over the horizon take least together. Its figures are a guide only: a transfer
+// counts as often as Rounds says, whatever the schedule hides. It is never worse than the start by that measure. The
+// links of all pairs are in memory: for hundreds of nodes, not for thousands.
+func (p Problem) Refine(start Assignment, c Communication) Assignment {
+	t := newTraffic(p.Places, len(p.Holds), c.GradientBytes, c.Rounds)
+	nodeOf, used := make([]int, len(p.Holds)), make([]bool, len(p.Holds))
+	idle := len(p.Places)
+	copy(nodeOf, start.NodeOf)
+	for _, node := range start.NodeOf {
+		used[node] = true
+	}
+	for node := range used {
+		if !used[node] {
+			nodeOf[idle] = node
+			idle++
+		}
+	}
+	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
+	a := newAnnealing(l, 1)
+	if p.NeedBytes != nil && p.MemoryBytes != nil {
+		a.fits = p.fits
+	}
+	a.cool(c.Moves, warm, slopes[1])
+	return p.result(a.best)
+}
+
+func (p Problem) moving(t *traffic, c Communication) *moving {
+	m := &moving{horizon: max(1, c.HorizonSteps), column: t.column, at: make([]float64, len(p.Holds))}
+	for node := range p.Holds {
+		seconds := make([]float64, len(t.columns))
+		for column, seats := range t.columns {
+			seconds[column] = float64(p.missing(node, seats[0])) / c.FetchBytesPerSecond
+		}
+		m.fetch = append(m.fetch, seconds)
+	}
+	return m
+}
