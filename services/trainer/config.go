@@ -22,7 +22,7 @@ type Config struct {
 	Text        string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
 	Steps       uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
 	Seed        uint64 `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
-	GlobalBatch int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"24" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
+	GlobalBatch int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
 	MicroBatch  int    `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
 	Width       int    `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
 	Hidden      int    `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ type Bus struct {
 	js      jetstream.JetStream
 	cluster string
 	fence   atomic.Pointer[fence]
+	stores  sync.Map // buckets that were looked up
 }
 
 // The connection survives whatever happens to the server: it looks for it for ever, soon and not in step with others.

@@ -30,7 +30,7 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	digest = events.Digest(data)
-	store, err := b.js.ObjectStore(ctx, bucket)
+	store, err := b.store(ctx, bucket)
 	if err != nil {
 		return "", fmt.Errorf("put into %s: %w", bucket, err)
 	}
@@ -45,6 +45,18 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 	return digest, nil
 }
 
+// store returns a bucket. It is looked up once: trainers stand still while parts move, and a look-up is a round trip.
+func (b *Bus) store(ctx context.Context, bucket string) (jetstream.ObjectStore, error) {
+	if known, ok := b.stores.Load(bucket); ok {
+		return known.(jetstream.ObjectStore), nil
+	}
+	store, err := b.js.ObjectStore(ctx, bucket)
+	if err == nil {
+		b.stores.Store(bucket, store)
+	}
+	return store, err
+}
+
 // ErrTooLarge says that content is too large to travel.
 var ErrTooLarge = errors.New("too large")
 
@@ -55,7 +67,7 @@ var ErrCorrupt = errors.New("content is not that of its digest")
 func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
-	store, err := b.js.ObjectStore(ctx, bucket)
+	store, err := b.store(ctx, bucket)
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", bucket, err)
 	}
