@@ -49,7 +49,7 @@ func TestWithoutAPlanEveryPolicyInvolvedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTheAdaptiveChoiceIsExpectedToTrainAsMuchAsEachOfWhatItWeighs(t *testing.T) {
+func TestTheAdaptiveChoiceIsExpectedToTrainAboutAsMuchAsEachOfWhatItWeighs(t *testing.T) {
 	for seed := range uint64(300) {
 		s := randomSituation(rand.New(rand.NewPCG(seed, 6)))
 		taken, err := Choose(s)
@@ -62,7 +62,7 @@ func TestTheAdaptiveChoiceIsExpectedToTrainAsMuchAsEachOfWhatItWeighs(t *testing
 			if err != nil || alone[0].Replicas < min(taken[0].Replicas, s.MinReplicas) {
 				continue
 			}
-			if alone[0].Score > taken[0].Score {
+			if alone[0].Score*(1-worthMoving) > taken[0].Score {
 				t.Fatalf("seed %d: %s would train %v, taken %v", seed, policy.Name, alone[0].Score, taken[0].Score)
 			}
 		}

@@ -142,8 +142,8 @@ func Choose(s Situation) ([]Candidate, error) {
 }
 
 // Weigh scores candidates and returns them best first, the others with the reason why not. More replicas than MinReplicas
-// count for nothing, fewer count before all else; then the expected throughput counts, then the shorter transition, then
-// the order. It leaves what it is given as it is. It fails where there is no candidate, and then the reason says why.
+// count for nothing, fewer count before all else; then the expected throughput counts, where it differs by enough to be
+// worth moving, then the shorter transition, then the order. It leaves what it is given as it is. It fails where there is no candidate, and then the reason says why.
 func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, error) {
 	var all []Candidate
 	for _, candidate := range candidates {
@@ -165,10 +165,30 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 			cmp.Compare(a.TransitionSeconds, b.TransitionSeconds),
 		)
 	})
+	preferStaying(all, s.MinReplicas)
 	for i := range all[1:] {
 		all[i+1].Rejected = reject(all[0], all[i+1], s.MinReplicas)
 	}
 	return all, nil
+}
+
+// worthMoving is the gain in expected throughput below which nothing is moved for it. Links and speeds are measured
+// while training runs; on one host two measurements of the same link differed by more than that.
+const worthMoving = 0.05
+
+// preferStaying puts in front, of the candidates that are about as good as the first, the one that is there soonest.
+func preferStaying(all []Candidate, minReplicas int) {
+	soonest := 0
+	for i, candidate := range all {
+		asSafe := min(candidate.Replicas, minReplicas) == min(all[0].Replicas, minReplicas)
+		asGood := candidate.Score >= all[0].Score*(1-worthMoving)
+		if asSafe && asGood && candidate.TransitionSeconds < all[soonest].TransitionSeconds {
+			soonest = i
+		}
+	}
+	chosen := all[soonest]
+	copy(all[1:], all[:soonest])
+	all[0] = chosen
 }
 
 // score is the samples a second that a candidate is expected to deliver until the next failure.
@@ -188,6 +208,9 @@ func reject(taken, other Candidate, minReplicas int) string {
 	}
 	if other.Score < taken.Score {
 		return fmt.Sprintf("lower expected throughput: %.4g against %.4g samples a second", other.Score, taken.Score)
+	}
+	if other.Score > taken.Score {
+		return fmt.Sprintf("better by less than %.0f %%, for a longer transition", 100*worthMoving)
 	}
 	return "no better, and a longer transition or later in order"
 }

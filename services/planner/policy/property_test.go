@@ -242,7 +242,23 @@ func (s Situation) slowSync(pipelines []Pipeline) float64 {
 	return slowest
 }
 
-func TestTheOneTakenIsNoWorseThanAnyOtherAndTheOthersKnowWhy(t *testing.T) {
+func TestOfPlansAboutAsGoodTheOneThatMovesLeastIsTaken(t *testing.T) {
+	for seed := range uint64(600) {
+		s := randomSituation(rand.New(rand.NewPCG(seed, 3)))
+		found, err := Choose(s)
+		if err != nil {
+			continue
+		}
+		for _, other := range found[1:] {
+			asSafe := min(other.Replicas, s.MinReplicas) == min(found[0].Replicas, s.MinReplicas)
+			if asSafe && other.Score >= found[0].Score && other.TransitionSeconds < found[0].TransitionSeconds {
+				t.Fatalf("seed %d: took a transition of %v s, left one as good of %v s", seed, found[0].TransitionSeconds, other.TransitionSeconds)
+			}
+		}
+	}
+}
+
+func TestTheOneTakenIsAboutAsGoodAsAnyOtherAndTheOthersKnowWhy(t *testing.T) {
 	for seed := range uint64(600) {
 		s := randomSituation(rand.New(rand.NewPCG(seed, 3)))
 		found, err := Choose(s)
@@ -254,7 +270,7 @@ func TestTheOneTakenIsNoWorseThanAnyOtherAndTheOthersKnowWhy(t *testing.T) {
 				t.Fatalf("seed %d: candidate %d rejected for %q", seed, i, candidate.Rejected)
 			}
 			enough := min(found[0].Replicas, s.MinReplicas) - min(candidate.Replicas, s.MinReplicas)
-			if enough < 0 || enough == 0 && candidate.Score > found[0].Score {
+			if enough < 0 || enough == 0 && candidate.Score*(1-worthMoving) > found[0].Score {
 				t.Fatalf("seed %d: took %v replicas at %v, left %v at %v", seed, found[0].Replicas, found[0].Score, candidate.Replicas, candidate.Score)
 			}
 		}
