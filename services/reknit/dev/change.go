@@ -72,6 +72,14 @@ func sourcesOf(plan events.Plan, node string) int {
 	return len(from)
 }
 
+// policyOf names the policy of a plan; one that reroutes nothing keeps the plan before.
+func policyOf(plan events.Plan) string {
+	if plan.Policy == "reroute" && len(plan.Reroutes) == 0 {
+		return "kept"
+	}
+	return plan.Policy
+}
+
 // shapeOf writes the lengths of a plan's pipelines, such as 2+3.
 func shapeOf(plan events.Plan) string {
 	shape := ""

@@ -221,7 +221,7 @@ func (s *story) committed(event events.Event, commitment events.Commitment) {
 			change.TransferredSeconds = since(change.done, negotiated.transferred)
 			change.CommittedSeconds = since(change.done, event.Logged)
 			change.BytesMoved, change.NaiveBytes = negotiated.restoration.BytesMoved, negotiated.restoration.NaiveBytes
-			change.Policy, change.Shape = negotiated.restoration.Plan.Policy, shapeOf(negotiated.restoration.Plan)
+			change.Policy, change.Shape = policyOf(negotiated.restoration.Plan), shapeOf(negotiated.restoration.Plan)
 			change.Sources = sourcesOf(negotiated.restoration.Plan, change.node)
 		}
 	}
