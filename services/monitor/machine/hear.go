@@ -12,27 +12,14 @@ import (
 // handlers says what the machine does about each kind of event. It hears some of its own facts, so that one that was
 // said just before a crash is not said again in other words.
 var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
-	events.JoinRequested:     open((*Machine).join),
-	events.MembershipRefused: open((*Machine).refused),
-	events.NegotiationOpened: open((*Machine).opened),
-	events.Committed:         open((*Machine).committed),
-	events.Consented:         open((*Machine).consented),
-	events.NodeLost:          open((*Machine).nodeLost),
-	events.LinkLost:          open((*Machine).linkLost),
-	events.LinkRestored:      open((*Machine).linkRestored),
-}
-
-func open[T any, P interface {
-	*T
-	events.Payload
-}](handle func(*Machine, events.Event, T) []events.Event) func(*Machine, events.Event) ([]events.Event, error) {
-	return func(m *Machine, event events.Event) ([]events.Event, error) {
-		payload, err := events.Open[T, P](event)
-		if err != nil {
-			return nil, err
-		}
-		return handle(m, event, payload), nil
-	}
+	events.JoinRequested:     events.Handling((*Machine).join),
+	events.MembershipRefused: events.Handling((*Machine).refused),
+	events.NegotiationOpened: events.Handling((*Machine).opened),
+	events.Committed:         events.Handling((*Machine).committed),
+	events.Consented:         events.Handling((*Machine).consented),
+	events.NodeLost:          events.Handling((*Machine).nodeLost),
+	events.LinkLost:          events.Handling((*Machine).linkLost),
+	events.LinkRestored:      events.Handling((*Machine).linkRestored),
 }
 
 // Hears returns the kinds that the machine handles.

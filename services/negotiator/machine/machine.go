@@ -40,38 +40,24 @@ func New(settings Settings) *Machine {
 
 // handlers says what the machine does about each kind of event.
 var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
-	events.JoinRequested:       open((*Machine).join),
-	events.LeaveRequested:      open((*Machine).leave),
-	events.ConnectRequested:    open((*Machine).connect),
-	events.DisconnectRequested: open((*Machine).disconnect),
-	events.NodeLost:            open((*Machine).nodeLost),
-	events.NodeProfiled:        open((*Machine).profiled),
-	events.LinkMeasured:        open((*Machine).linkMeasured),
-	events.LinkLost:            open((*Machine).linkLost),
-	events.LinkRestored:        open((*Machine).linkRestored),
-	events.Consented:           open((*Machine).consented),
-	events.PlanProposed:        open((*Machine).proposed),
-	events.PlanRefused:         open((*Machine).impossible),
-	events.RestorationPlanned:  open((*Machine).restorationPlanned),
-	events.RestorationRefused:  open((*Machine).impossible),
-	events.Promised:            open((*Machine).promised),
-	events.RestorationDone:     open((*Machine).restored),
-	events.RestorationFailed:   open((*Machine).transferFailed),
-	events.NegotiationOverdue:  open((*Machine).overdue),
-}
-
-// open turns a handler of a payload into a handler of an event.
-func open[T any, P interface {
-	*T
-	events.Payload
-}](handle func(*Machine, events.Event, T) []events.Event) func(*Machine, events.Event) ([]events.Event, error) {
-	return func(m *Machine, event events.Event) ([]events.Event, error) {
-		payload, err := events.Open[T, P](event)
-		if err != nil {
-			return nil, err
-		}
-		return handle(m, event, payload), nil
-	}
+	events.JoinRequested:       events.Handling((*Machine).join),
+	events.LeaveRequested:      events.Handling((*Machine).leave),
+	events.ConnectRequested:    events.Handling((*Machine).connect),
+	events.DisconnectRequested: events.Handling((*Machine).disconnect),
+	events.NodeLost:            events.Handling((*Machine).nodeLost),
+	events.NodeProfiled:        events.Handling((*Machine).profiled),
+	events.LinkMeasured:        events.Handling((*Machine).linkMeasured),
+	events.LinkLost:            events.Handling((*Machine).linkLost),
+	events.LinkRestored:        events.Handling((*Machine).linkRestored),
+	events.Consented:           events.Handling((*Machine).consented),
+	events.PlanProposed:        events.Handling((*Machine).proposed),
+	events.PlanRefused:         events.Handling((*Machine).impossible),
+	events.RestorationPlanned:  events.Handling((*Machine).restorationPlanned),
+	events.RestorationRefused:  events.Handling((*Machine).impossible),
+	events.Promised:            events.Handling((*Machine).promised),
+	events.RestorationDone:     events.Handling((*Machine).restored),
+	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
+	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 }
 
 // Hears returns the kinds of event the machine handles.

@@ -23,25 +23,12 @@ func New(cluster string) *Machine {
 }
 
 var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
-	events.RestorationAsked: open((*Machine).asked),
-	events.Scheduled:        open((*Machine).scheduled),
-	events.ShardOffered:     open((*Machine).offered),
-	events.ShardReceived:    open((*Machine).received),
-	events.Committed:        open((*Machine).committed),
-	events.Aborted:          open((*Machine).aborted),
-}
-
-func open[T any, P interface {
-	*T
-	events.Payload
-}](handle func(*Machine, events.Event, T) []events.Event) func(*Machine, events.Event) ([]events.Event, error) {
-	return func(m *Machine, event events.Event) ([]events.Event, error) {
-		payload, err := events.Open[T, P](event)
-		if err != nil {
-			return nil, err
-		}
-		return handle(m, event, payload), nil
-	}
+	events.RestorationAsked: events.Handling((*Machine).asked),
+	events.Scheduled:        events.Handling((*Machine).scheduled),
+	events.ShardOffered:     events.Handling((*Machine).offered),
+	events.ShardReceived:    events.Handling((*Machine).received),
+	events.Committed:        events.Handling((*Machine).committed),
+	events.Aborted:          events.Handling((*Machine).aborted),
 }
 
 // Hears returns the kinds of event the machine handles.
