@@ -65,6 +65,10 @@ func PulseSubject(cluster, node string) string { return "reknit.pulse." + cluste
 // ProbeSubject returns the core NATS request subject on which a node's agent answers probes.
 func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluster + "." + node }
 
+// PolicySubject returns the core NATS request subject on which a policy plug-in of the planner answers a PlanRequest with a
+// Proposal, both as plain JSON.
+func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
+
 // RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
 // be used.
 func RelaySubject(cluster, node string) string { return "reknit.relay." + cluster + "." + node }

@@ -4,32 +4,72 @@ package planner
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/reknit/reknit/services/planner/internal/ahead"
 	"github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/shared/service"
 )
 
 // Config is the planner's environment.
 type Config struct {
 	service.Common
-	MinReplicas int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
-	SwitchTime  time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"a switch of plans that moves nothing; weighed against the gain of a better plan"`
+	Policy         string        `env:"REKNIT_POLICY" envDefault:"adaptive" unit:"name" reason:"weighs rerouting against planning anew; the others (repipeline, reroute, templates, checkpoint-restart) are there to compare with"`
+	Plugins        []string      `env:"REKNIT_POLICY_PLUGINS" unit:"names, with commas" reason:"responders on reknit.policy.<cluster>.<name> that are asked for a plan too; none by default"`
+	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
+	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
+	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"a switch of plans that moves nothing; weighed against the gain of a better plan"`
+	RestartTime    time.Duration `env:"REKNIT_RESTART_TIME" envDefault:"30s" unit:"duration" reason:"to stop all trainers and start them anew, an assumption; only checkpoint-restart pays it"`
+}
+
+// settings checks what the environment says.
+func (c Config) settings() (machine.Settings, error) {
+	named, err := policy.Named(c.Policy)
+	if err != nil {
+		return machine.Settings{}, fmt.Errorf("REKNIT_POLICY: %w", err)
+	}
+	if c.MinReplicas < 1 {
+		return machine.Settings{}, fmt.Errorf("REKNIT_MIN_REPLICAS: expected at least 1, got %d", c.MinReplicas)
+	}
+	if c.SwitchTime < 0 {
+		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
+	}
+	if c.RestartTime < 0 {
+		return machine.Settings{}, fmt.Errorf("REKNIT_RESTART_TIME: expected at least 0, got %s", c.RestartTime)
+	}
+	return machine.Settings{
+		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
+		SwitchSeconds: c.SwitchTime.Seconds(), RestartSeconds: c.RestartTime.Seconds(),
+	}, nil
 }
 
 // Run plans until ctx ends.
 func Run(ctx context.Context, config Config) error {
-	if config.MinReplicas < 1 {
-		return fmt.Errorf("REKNIT_MIN_REPLICAS: expected at least 1, got %d", config.MinReplicas)
+	settings, err := config.settings()
+	if err != nil {
+		return err
 	}
-	if config.SwitchTime < 0 {
-		return fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", config.SwitchTime)
+	asked := plugins{cluster: config.Cluster, names: config.Plugins, deadline: config.PluginDeadline}
+	if err := asked.validate(); err != nil {
+		return err
 	}
 	bus, err := config.Connect(ctx, "planner")
 	if err != nil {
 		return err
 	}
 	defer bus.Close()
-	settings := machine.Settings{Cluster: config.Cluster, MinReplicas: config.MinReplicas, SwitchSeconds: config.SwitchTime.Seconds()}
-	return service.Run(ctx, service.Options{Name: "planner", Bus: bus, Machine: machine.New(settings), Address: config.HTTPAddress})
+	asked.conn = bus.Conn()
+	ctx, cancel := context.WithCancel(ctx)
+	cache := &ahead.Cache{}
+	forerunner := ahead.Planner{Settings: settings, Cache: cache}
+	var background sync.WaitGroup
+	background.Go(func() { forerunner.Run(ctx, bus) })
+	defer background.Wait()
+	defer cancel()
+	settings.Ahead = cache.Answer
+	return service.Run(ctx, service.Options{
+		Name: "planner", Bus: bus, Machine: asking{machine.New(settings), asked}, Address: config.HTTPAddress,
+	})
 }

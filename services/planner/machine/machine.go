@@ -45,8 +45,9 @@ func (m *Machine) Hears() []events.Kind { return []events.Kind{events.PlanReques
 // Handle answers a request with the best plan and all that were weighed, or with why there is none.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) { return m.Answer(event, nil) }
 
-// Answer is Handle with what plug-ins replied to the same request.
-func (m *Machine) Answer(event events.Event, replies []Reply) ([]events.Event, error) {
+// Answer is Handle with what plug-ins replied to the same request; nil: there are none. Replies are taken when our own
+// search is over, so that both can go on side by side.
+func (m *Machine) Answer(event events.Event, replies func() []Reply) ([]events.Event, error) {
 	request, err := events.Open[events.PlanRequest](event)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (m *Machine) Answer(event events.Event, replies []Reply) ([]events.Event, e
 }
 
 // Plan is the best plan for a valid request, or why there is none.
-func (m *Machine) Plan(request events.PlanRequest, replies []Reply) (*events.Proposal, error) {
+func (m *Machine) Plan(request events.PlanRequest, replies func() []Reply) (*events.Proposal, error) {
 	s := m.settings.Situation(request)
 	canonical := s.Canonical()
 	candidates, found := m.settings.Ahead(canonical)
@@ -70,7 +71,10 @@ func (m *Machine) Plan(request events.PlanRequest, replies []Reply) (*events.Pro
 			_, reason = m.settings.Policy.Answer(s) // the same reason, with names
 		}
 	}
-	judged := judge(request, s, replies)
+	var judged judgement
+	if replies != nil {
+		judged = judge(request, s, replies())
+	}
 	all, err := policy.Weigh(s, append(slices.Clip(candidates), judged.candidates...), reason)
 	if err != nil {
 		return nil, err

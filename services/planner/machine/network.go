@@ -38,6 +38,9 @@ const unusualFactor = 2
 // unusual returns the pairs without a direct link, and the links that transfer a micro-batch, or a byte of a layer, much
 // faster or slower than usual, in two digits.
 func unusual(links []events.Link, nodes []string, usual policy.Network) (dear [][2]int, others []policy.Link) {
+	if len(links) == 0 {
+		return nil, nil
+	}
 	index := make(map[string]int, len(nodes))
 	for i, node := range nodes {
 		index[node] = i

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/policy"
@@ -67,11 +69,11 @@ func limits(bounds events.Bounds) search.Limits {
 func pipelines(plan events.Plan) []policy.Pipeline {
 	var list []policy.Pipeline
 	for _, pipeline := range plan.Pipelines {
-		converted := policy.Pipeline{MicroBatches: pipeline.MicroBatches}
-		for _, stage := range pipeline.Stages {
-			converted.Stages = append(converted.Stages, policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)})
+		stages := make([]policy.Stage, len(pipeline.Stages))
+		for st, stage := range pipeline.Stages {
+			stages[st] = policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)}
 		}
-		list = append(list, converted)
+		list = append(list, policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages})
 	}
 	return list
 }
@@ -79,15 +81,18 @@ func pipelines(plan events.Plan) []policy.Pipeline {
 // empty returns the nodes that were no members of the plan in force as the processes they are now: a new incarnation
 // holds nothing any more.
 func empty(nodes []events.Device, plan events.Plan) []string {
-	incarnations := make(map[string]string, len(plan.Nodes))
-	for _, member := range plan.Nodes {
-		incarnations[member.Node] = member.Incarnation
-	}
 	var names []string
+	next := 0 // both lists are in one order, most of the time
 	for _, node := range nodes {
-		if incarnation, ok := incarnations[node.Node]; !ok || incarnation != node.Incarnation {
+		named := func(member events.Member) bool { return member.Node == node.Node }
+		at := slices.IndexFunc(plan.Nodes[next:], named) + next
+		if at < next {
+			at = slices.IndexFunc(plan.Nodes, named)
+		}
+		if at < 0 || plan.Nodes[at].Incarnation != node.Incarnation {
 			names = append(names, node.Node)
 		}
+		next = max(next, at+1)
 	}
 	return names
 }
@@ -110,11 +115,11 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		plan.Nodes = append(plan.Nodes, node.Member)
 	}
 	for _, pipeline := range best.Pipelines {
-		converted := events.Pipeline{MicroBatches: pipeline.MicroBatches}
-		for _, stage := range pipeline.Stages {
-			converted.Stages = append(converted.Stages, events.Stage{Node: stage.Node, Layers: events.Layers(stage.Layers)})
+		stages := make([]events.Stage, len(pipeline.Stages))
+		for st, stage := range pipeline.Stages {
+			stages[st] = events.Stage{Node: stage.Node, Layers: events.Layers(stage.Layers)}
 		}
-		plan.Pipelines = append(plan.Pipelines, converted)
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages})
 	}
 	for _, reroute := range best.Reroutes {
 		plan.Reroutes = append(plan.Reroutes, events.Reroute(reroute))

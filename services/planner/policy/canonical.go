@@ -22,88 +22,139 @@ type Canonical struct {
 // O(nodes log nodes).
 func (s Situation) Canonical() Canonical {
 	c := Canonical{Situation: s, kept: s.Current}
+	isEmpty := make([]bool, len(s.Nodes))
 	index := make(map[string]int, len(s.Nodes))
 	for i, node := range s.Nodes {
 		index[node] = i
 	}
-	isEmpty := make([]bool, len(s.Nodes))
 	for _, node := range s.Empty {
 		if i, alive := index[node]; alive {
 			isEmpty[i] = true
 		}
 	}
-	order, lost := c.sortPipelines(index, isEmpty)
-	number := make(map[string]string, len(s.Nodes)+len(lost))
-	place := make([]int, len(s.Nodes)) // number by index
-	c.Nodes, c.MemoryBytes, c.Speed, c.Empty = nil, nil, nil, nil
-	for n, i := range order {
-		numeral := strconv.Itoa(n)
-		number[s.Nodes[i]], place[i] = numeral, n
-		c.Nodes, c.MemoryBytes, c.names = append(c.Nodes, numeral), append(c.MemoryBytes, s.MemoryBytes[i]), append(c.names, s.Nodes[i])
+	seats := s.seated(index)
+	sorted := s.sorted(seats, isEmpty)
+	order := s.order(sorted, seats, isEmpty)
+	place := make([]int, len(order)) // number by index
+	c.Nodes, c.MemoryBytes, c.names = make([]string, len(order)), make([]int64, len(order)), make([]string, len(order))
+	c.Speed, c.Empty = nil, nil
+	for number, i := range order {
+		place[i], c.Nodes[number], c.MemoryBytes[number], c.names[number] = number, numeral(number), s.MemoryBytes[i], s.Nodes[i]
 		if s.Speed != nil {
 			c.Speed = append(c.Speed, s.Speed[i])
 		}
 		if isEmpty[i] {
-			c.Empty = append(c.Empty, numeral)
+			c.Empty = append(c.Empty, c.Nodes[number])
 		}
 	}
-	for _, node := range lost {
-		number[node] = strconv.Itoa(len(c.names))
-		c.names = append(c.names, node)
+	c.Current = make([]Pipeline, len(sorted))
+	for at, p := range sorted {
+		pipeline := Pipeline{MicroBatches: s.Current[p].MicroBatches, Stages: slices.Clone(s.Current[p].Stages)}
+		for st, i := range seats[p] {
+			if i == lost {
+				pipeline.Stages[st].Node = numeral(len(c.names))
+				c.names = append(c.names, s.Current[p].Stages[st].Node)
+			} else {
+				pipeline.Stages[st].Node = c.Nodes[place[i]]
+			}
+		}
+		c.Current[at] = pipeline
 	}
-	c.Current = renamed(c.Current, func(node string) string { return number[node] })
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
 	c.SecondsBetweenFailures = octave(s.SecondsBetweenFailures)
 	return c
 }
 
-// sortPipelines sorts the plan in force, and returns the indices of the nodes there are and the names of the lost ones, in
-// canonical order.
-func (c *Canonical) sortPipelines(index map[string]int, isEmpty []bool) (order []int, lost []string) {
-	const gone = -2
-	traits := make([][]int64, len(c.Current)) // what tells a pipeline from another
-	for p, pipeline := range c.Current {
-		list := []int64{0, int64(len(pipeline.Stages)), int64(pipeline.MicroBatches)}
-		for _, stage := range pipeline.Stages {
-			list = append(list, int64(stage.Layers.End))
+// Halved is the situation with half the time between failures.
+func (c Canonical) Halved() Canonical {
+	c.SecondsBetweenFailures /= 2
+	return c
+}
+
+const lost = -1
+
+// seated returns the index of the node of each stage of the plan in force, or lost.
+func (s Situation) seated(index map[string]int) [][]int {
+	seats := make([][]int, len(s.Current))
+	for p, pipeline := range s.Current {
+		seats[p] = make([]int, len(pipeline.Stages))
+		for st, stage := range pipeline.Stages {
 			if i, alive := index[stage.Node]; alive {
-				list = append(list, c.traits(i, isEmpty)...)
+				seats[p][st] = i
 			} else {
+				seats[p][st] = lost
+			}
+		}
+	}
+	return seats
+}
+
+// sorted returns the pipelines of the plan in force by what tells one from another.
+func (s Situation) sorted(seats [][]int, isEmpty []bool) []int {
+	all := make([][]int64, len(s.Current))
+	for p, pipeline := range s.Current {
+		list := make([]int64, 3, 3+3*len(pipeline.Stages))
+		list[1], list[2] = int64(len(pipeline.Stages)), int64(pipeline.MicroBatches)
+		for st, i := range seats[p] {
+			memory, speed := int64(lost), int64(lost)
+			if i == lost {
 				list[0]-- // hit pipelines first
-				list = append(list, gone, gone)
-			}
-		}
-		traits[p] = list
-	}
-	sorted := upTo(len(c.Current))
-	slices.SortStableFunc(sorted, func(a, b int) int { return slices.Compare(traits[a], traits[b]) })
-	isPlaced, pipelines := make([]bool, len(c.Nodes)), make([]Pipeline, len(c.Current))
-	for at, p := range sorted {
-		pipelines[at] = c.Current[p]
-		for _, stage := range c.Current[p].Stages {
-			if i, alive := index[stage.Node]; alive {
-				order, isPlaced[i] = append(order, i), true
 			} else {
-				lost = append(lost, stage.Node)
+				memory, speed = s.traits(i, isEmpty)
+			}
+			list = append(list, int64(pipeline.Stages[st].Layers.End), memory, speed)
+		}
+		all[p] = list
+	}
+	sorted := upTo(len(s.Current))
+	slices.SortStableFunc(sorted, func(a, b int) int { return slices.Compare(all[a], all[b]) })
+	return sorted
+}
+
+// order returns the indices of the nodes there are by number.
+func (s Situation) order(sorted []int, seats [][]int, isEmpty []bool) []int {
+	order, isPlaced := make([]int, 0, len(s.Nodes)), make([]bool, len(s.Nodes))
+	for _, p := range sorted {
+		for _, i := range seats[p] {
+			if i != lost {
+				order, isPlaced[i] = append(order, i), true
 			}
 		}
 	}
-	c.Current = pipelines
-	idle := slices.DeleteFunc(upTo(len(c.Nodes)), func(i int) bool { return isPlaced[i] })
-	slices.SortStableFunc(idle, func(a, b int) int { return slices.Compare(c.traits(b, isEmpty), c.traits(a, isEmpty)) })
-	return append(order, idle...), lost
+	idle := slices.DeleteFunc(upTo(len(s.Nodes)), func(i int) bool { return isPlaced[i] })
+	slices.SortStableFunc(idle, func(a, b int) int {
+		memory, speed := s.traits(a, isEmpty)
+		others, its := s.traits(b, isEmpty)
+		return cmp.Or(cmp.Compare(others, memory), cmp.Compare(its, speed))
+	})
+	return append(order, idle...)
+}
+
+// numerals are the first numbers as names: a plan for thousands of nodes has thousands of them.
+var numerals = func() (list [4096]string) {
+	for i := range list {
+		list[i] = strconv.Itoa(i)
+	}
+	return list
+}()
+
+func numeral(number int) string {
+	if number < len(numerals) {
+		return numerals[number]
+	}
+	return strconv.Itoa(number)
 }
 
 // traits tell nodes apart: memory and whether a node is empty, and speed.
-func (s Situation) traits(node int, isEmpty []bool) []int64 {
-	memory, speed := 2*s.MemoryBytes[node], int64(0)
+func (s Situation) traits(node int, isEmpty []bool) (memory, speed int64) {
+	memory = 2 * s.MemoryBytes[node]
 	if isEmpty[node] {
 		memory++
 	}
 	if s.Speed != nil {
 		speed = int64(math.Float64bits(s.Speed[node])) // in the order of the speeds, as these are above zero
 	}
-	return []int64{memory, speed}
+	return memory, speed
 }
 
 func upTo(n int) []int {
@@ -184,11 +235,13 @@ func (c Canonical) Restored(candidate Candidate) Candidate {
 func (c Canonical) Same(other Canonical) bool {
 	a, b := c.Situation, other.Situation
 	if !slices.EqualFunc(a.Current, b.Current, samePipeline) || !slices.Equal(a.Nodes, b.Nodes) ||
-		!slices.Equal(a.MemoryBytes, b.MemoryBytes) || !slices.Equal(a.Network.Dear, b.Network.Dear) {
+		!slices.Equal(a.MemoryBytes, b.MemoryBytes) || !slices.Equal(a.Speed, b.Speed) ||
+		!slices.Equal(a.Network.Dear, b.Network.Dear) || !slices.Equal(a.Network.Links, b.Network.Links) {
 		return false
 	}
-	a.Current, a.Nodes, a.MemoryBytes, a.Network.Dear = nil, nil, nil, nil
-	b.Current, b.Nodes, b.MemoryBytes, b.Network.Dear = nil, nil, nil, nil
+	for _, s := range []*Situation{&a, &b} {
+		s.Current, s.Nodes, s.MemoryBytes, s.Speed, s.Network.Dear, s.Network.Links = nil, nil, nil, nil, nil, nil
+	}
 	return reflect.DeepEqual(a, b)
 }
 

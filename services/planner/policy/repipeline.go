@@ -2,8 +2,9 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/reknit/reknit/services/planner/search"
 )
@@ -138,12 +139,9 @@ func (s Situation) lowerBound() float64 {
 
 // Shape writes the lengths of a plan's pipelines, such as 2+3.
 func (c Candidate) Shape() string {
-	shape := ""
+	lengths := make([]string, len(c.Pipelines))
 	for i, pipeline := range c.Pipelines {
-		if i > 0 {
-			shape += "+"
-		}
-		shape += fmt.Sprint(len(pipeline.Stages))
+		lengths[i] = strconv.Itoa(len(pipeline.Stages))
 	}
-	return shape
+	return strings.Join(lengths, "+")
 }

@@ -99,14 +99,13 @@ func TestTheOrderFollowsFromTheSeedAndTheEpoch(t *testing.T) {
 		}
 		return string(all)
 	}
-	once, again := order(1, 0), order(1, 0)
-	if once != again {
+	if order(1, 0) != order(1, 0) {
 		t.Error("one seed and epoch gave two orders")
 	}
-	if once == order(1, 1) {
+	if order(1, 0) == order(1, 1) {
 		t.Error("two epochs have one order")
 	}
-	if once == order(2, 0) {
+	if order(1, 0) == order(2, 0) {
 		t.Error("two seeds have one order")
 	}
 }

@@ -53,6 +53,7 @@ type node struct {
 	done      uint64
 	state     agent.State
 	orders    chan agent.Orders
+	relayed   func([]byte)
 	transport *transport.Transport
 }
 

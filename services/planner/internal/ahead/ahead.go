@@ -1,0 +1,153 @@
+// Package ahead answers plan requests before they are made: while nothing is negotiated, it computes what the policy would
+// answer to the loss of each node, once for each failure class.
+package ahead
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/planner/policy"
+	"github.com/reknit/reknit/services/planner/search"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// Bounds of the work. Facts come in bursts, and a burst needs one round.
+const (
+	mostPlaces = 1 << 20 // of all answers together, about 80 MB: 64 answers at 2,048 nodes
+	quiet      = time.Second
+	startPause = 250 * time.Millisecond
+)
+
+// Planner computes answers ahead.
+type Planner struct {
+	Settings machine.Settings
+	Cache    *Cache
+	world    world
+	heard    chan events.Event
+	isStale  bool                                 // facts were heard since the last round began
+	rest     func(context.Context, time.Duration) // between two answers
+}
+
+// Run follows the facts and computes ahead until ctx ends. Between two answers it rests as long as the last one took, and it
+// stops when something is negotiated.
+func (p *Planner) Run(ctx context.Context, b *bus.Bus) {
+	p.heard, p.rest = make(chan events.Event), p.listen
+	for err := p.follow(ctx, b); err != nil && ctx.Err() == nil; err = p.follow(ctx, b) {
+		slog.DebugContext(ctx, "nothing is planned ahead yet", "error", err)
+		p.listen(ctx, startPause)
+	}
+	for ctx.Err() == nil {
+		if !p.isStale {
+			select {
+			case event := <-p.heard:
+				p.world.hear(event)
+			case <-ctx.Done():
+			}
+		}
+		p.listen(ctx, quiet)
+		p.isStale = false
+		if p.world.stands() {
+			p.round(ctx)
+		}
+	}
+}
+
+// listen hears facts for a while.
+func (p *Planner) listen(ctx context.Context, while time.Duration) {
+	timer := time.NewTimer(while)
+	defer timer.Stop()
+	for {
+		select {
+		case event := <-p.heard:
+			p.world.hear(event)
+			p.isStale = true
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// round drops the answers that no loss asks for any more, and computes those that are missing.
+func (p *Planner) round(ctx context.Context) {
+	start, computed, plan := time.Now(), 0, p.world.plan
+	questions := p.questions(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	p.Cache.retain(questions)
+	for _, question := range questions {
+		if _, known := p.Cache.Answer(question); known {
+			continue
+		}
+		begun := time.Now()
+		candidates, err := p.Settings.Policy.Answer(question.Situation)
+		if err == nil { // a refusal is said with names, and is computed when it is asked for
+			p.Cache.add(question, candidates)
+			computed++
+		}
+		if p.rest(ctx, time.Since(begun)); ctx.Err() != nil || !p.world.stands() || p.world.plan != plan {
+			return
+		}
+	}
+	slog.DebugContext(ctx, "planned ahead", "generation", plan.Generation, "questions", len(questions), "computed", computed, "seconds", time.Since(start).Seconds())
+}
+
+// questions are the different situations after the loss of one node, within the bound. A
+// failure raises the failure rate, so that each is asked with the time between failures as it is and with half of it.
+func (p *Planner) questions(ctx context.Context) []policy.Canonical {
+	var questions []policy.Canonical
+	limit := max(2, mostPlaces/(search.Weighed*len(p.world.plan.Nodes)))
+	for _, node := range p.world.plan.Nodes {
+		request := p.world.after(node.Node)
+		if len(request.Nodes) == 0 {
+			continue
+		}
+		question := p.Settings.Situation(request).Canonical()
+		if slices.ContainsFunc(questions, question.Same) {
+			continue
+		}
+		questions = append(questions, question, question.Halved())
+		if len(questions) >= limit || ctx.Err() != nil {
+			break
+		}
+	}
+	return questions
+}
+
+// follow hears from the last plan request and the last plan on.
+func (p *Planner) follow(ctx context.Context, b *bus.Bus) error {
+	var facts []string
+	for _, kind := range hears {
+		facts = append(facts, events.EventSubject(b.Cluster(), kind, "*"))
+	}
+	plans := events.PlanSubject(b.Cluster(), "*")
+	if err := p.followFrom(ctx, b, events.EventStream, facts, events.EventSubject(b.Cluster(), events.PlanRequested, "*")); err != nil {
+		return err
+	}
+	return p.followFrom(ctx, b, events.PlanStream, []string{plans}, plans)
+}
+
+// followFrom follows a stream from the last event on a subject on, that included; from the start where there is none.
+func (p *Planner) followFrom(ctx context.Context, b *bus.Bus, stream events.Stream, subjects []string, last string) error {
+	event, found, err := b.LastEvent(ctx, stream, last)
+	if err != nil {
+		return err
+	}
+	position := bus.All
+	if found {
+		position = bus.AfterSequence(event.Sequence - 1)
+	}
+	_, err = b.Follow(ctx, stream, subjects, position, func(event events.Event) {
+		select {
+		case p.heard <- event:
+		case <-ctx.Done():
+		}
+	})
+	return err
+}

@@ -1,0 +1,291 @@
+package ahead
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/planner/policy"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// cluster is a request for the first plan of so many nodes and layers of one megabyte.
+func cluster(nodes, layers, globalBatch int) events.PlanRequest {
+	r := events.PlanRequest{
+		Negotiation: "g1", Cluster: "c", Generation: 1, SecondsBetweenFailures: 3600,
+		Job: events.Job{Digest: events.Digest([]byte("job")), GlobalBatch: globalBatch, MicroBatch: 1},
+	}
+	for range layers {
+		r.Job.Layers = append(r.Job.Layers, events.LayerProfile{
+			ParameterBytes: 1e6, OptimizerBytes: 2e6, GradientBytes: 1e6, ActivationBytes: 1e4, OutputBytes: 1e4,
+			ForwardSeconds: 0.01, BackwardSeconds: 0.02,
+		})
+	}
+	for i := range nodes {
+		node := fmt.Sprintf("n%04d", i)
+		r.Nodes = append(r.Nodes, events.Device{Member: events.Member{Node: node, Incarnation: "a", Address: node + ":1"}, MemoryBytes: 1e9, SpeedFactor: 1})
+	}
+	return r
+}
+
+var negotiator = events.Speaker{Source: "/negotiator", Cluster: "c"}
+
+func said(kind events.Kind, subject string, payload events.Payload) events.Event {
+	return negotiator.First(time.Unix(1, 0), "test", kind, subject, payload)
+}
+
+// committed plans for a request and returns a planner that heard the request and the plan.
+func committed(t testing.TB, request events.PlanRequest, rest func()) *Planner {
+	t.Helper()
+	p := &Planner{Settings: machine.Settings{Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05}, Cache: &Cache{}}
+	p.rest = func(context.Context, time.Duration) { rest() }
+	proposal, err := machine.New(p.Settings).Plan(request, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.world.hear(said(events.PlanRequested, request.Negotiation, &request))
+	p.world.hear(said(events.PlanCommitted, fmt.Sprint(request.Generation), &proposal.Plan))
+	if !p.world.stands() {
+		t.Fatal("no plan stands")
+	}
+	return p
+}
+
+// next is the request after the loss of a node, as a negotiator makes it.
+func next(r events.PlanRequest, plan events.Plan, lost string) events.PlanRequest {
+	old := r
+	r.Negotiation, r.Generation, r.Current, r.Nodes, r.Links = "g2-x", old.Generation+1, &plan, nil, nil
+	r.Changes = []events.Change{{Kind: events.ChangeFailure, Node: lost, Cause: "e1"}}
+	for _, device := range old.Nodes {
+		if device.Node != lost {
+			r.Nodes = append(r.Nodes, device)
+		}
+	}
+	for _, link := range old.Links {
+		if link.From != lost && link.To != lost {
+			r.Links = append(r.Links, link)
+		}
+	}
+	return r
+}
+
+// random is a cluster whose nodes, links and layers differ.
+func random(seed uint64) events.PlanRequest {
+	dice := rand.New(rand.NewPCG(seed, 1))
+	r := cluster(3+dice.IntN(7), 2+dice.IntN(5), 6+dice.IntN(10))
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = int64(1e7 + dice.IntN(3)*5e6)
+		for j := range i {
+			if dice.IntN(2) == 0 {
+				r.Links = append(r.Links, events.Link{
+					Measurement:  events.Measurement{From: r.Nodes[i].Node, To: r.Nodes[j].Node, RoundTripSeconds: 0.01 * dice.Float64(), BandwidthBytesPerSecond: 1e6 * dice.Float64()},
+					Disconnected: dice.IntN(8) == 0,
+				})
+			}
+		}
+	}
+	return r
+}
+
+func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T) {
+	served := 0
+	for seed := range uint64(60) {
+		request := random(seed)
+		if _, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(request, nil); err != nil {
+			continue
+		}
+		p := committed(t, request, func() {})
+		p.round(t.Context())
+		for _, device := range request.Nodes {
+			asked := next(request, *p.world.plan, device.Node)
+			asked.SecondsBetweenFailures = 3600 / (1 + rand.New(rand.NewPCG(seed, 2)).Float64()/3)
+			event := said(events.PlanRequested, asked.Negotiation, &asked)
+			fresh, err := machine.New(p.Settings).Handle(event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			quick := p.Settings
+			quick.Ahead = func(s policy.Canonical) ([]policy.Candidate, bool) {
+				candidates, found := p.Cache.Answer(s)
+				if found {
+					served++
+				} else if fresh[0].Kind == events.PlanProposed {
+					t.Errorf("seed %d: the loss of %s was not computed ahead", seed, device.Node)
+				}
+				return candidates, found
+			}
+			got, err := machine.New(quick).Handle(event)
+			if err != nil || got[0].ID != fresh[0].ID || !bytes.Equal(got[0].Data, fresh[0].Data) {
+				t.Fatalf("seed %d without %s:\n%s\nafresh:\n%s (%v)", seed, device.Node, got[0].Data, fresh[0].Data, err)
+			}
+		}
+	}
+	if served < 100 {
+		t.Fatalf("only %d were served", served)
+	}
+}
+
+func TestEqualFailuresAreComputedOnce(t *testing.T) {
+	computed := 0
+	p := committed(t, cluster(24, 8, 48), func() { computed++ })
+	shape := len(p.world.plan.Pipelines[0].Stages)
+	for _, pipeline := range p.world.plan.Pipelines {
+		if len(pipeline.Stages) != shape {
+			t.Fatalf("expected equal pipelines, got %v", p.world.plan.Pipelines)
+		}
+	}
+	p.round(t.Context())
+	batches := map[int]bool{}
+	for _, pipeline := range p.world.plan.Pipelines {
+		batches[pipeline.MicroBatches] = true
+	}
+	if want := 2 * shape * len(batches); computed != want || p.Cache.Len() != want {
+		t.Fatalf("%d computed, %d kept for 24 nodes, want %d", computed, p.Cache.Len(), want)
+	}
+	if p.round(t.Context()); computed != 2*shape*len(batches) {
+		t.Fatal("nothing changed, and it was computed again")
+	}
+}
+
+func slowLink(from, to string) events.Event {
+	monitor := events.Speaker{Source: "/monitor", Cluster: "c"}
+	return monitor.First(time.Unix(1, 0), "test", events.LinkMeasured, "l", &events.Measurement{From: from, To: to, RoundTripSeconds: 1, BandwidthBytesPerSecond: 1e3})
+}
+
+func slowNode(node string) events.Event {
+	return said(events.NodeProfiled, node, &events.Profile{Node: node, SpeedFactor: 0.5})
+}
+
+// Two of each, so that the loss of no node undoes the change.
+func TestAnswersAreDroppedWhenTheWorldChanges(t *testing.T) {
+	for what, changes := range map[string][]events.Event{
+		"links are slow": {slowLink("n0000", "n0001"), slowLink("n0002", "n0003")},
+		"nodes are slow": {slowNode("n0000"), slowNode("n0003")},
+	} {
+		p := committed(t, cluster(6, 6, 12), func() {})
+		p.round(t.Context())
+		before := p.questions(t.Context())
+		for _, change := range changes {
+			p.world.hear(change)
+		}
+		p.round(t.Context())
+		for _, question := range before {
+			if _, found := p.Cache.Answer(question); found {
+				t.Errorf("%s: an old answer is kept", what)
+			}
+		}
+		if p.Cache.Len() != len(p.questions(t.Context())) {
+			t.Errorf("%s: %d new answers", what, p.Cache.Len())
+		}
+	}
+}
+
+func TestNothingIsComputedAheadUntilANegotiationEnds(t *testing.T) {
+	request := cluster(6, 6, 12)
+	p := committed(t, request, func() {})
+	asked := next(request, *p.world.plan, "n0000")
+	p.world.hear(said(events.PlanRequested, asked.Negotiation, &asked))
+	if p.world.stands() {
+		t.Fatal("a plan was asked for, and the old one is taken for the last word")
+	}
+	p.world.hear(said(events.Aborted, "other", &events.Abortion{Negotiation: "other", Generation: 2, Reason: "test"}))
+	if p.world.stands() {
+		t.Fatal("the end of another negotiation ended this one")
+	}
+	p.world.hear(said(events.Aborted, asked.Negotiation, &events.Abortion{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
+	if !p.world.stands() || len(p.world.request.Nodes) != 6 {
+		t.Fatal("the plan in force was forgotten")
+	}
+}
+
+// The whole answer from the request as it was decoded to the proposal, at 2,048 nodes.
+func BenchmarkAPlanComputedAhead(b *testing.B) { benchmark(b, true) }
+
+func BenchmarkAPlanComputedAfresh(b *testing.B) { benchmark(b, false) }
+
+func benchmark(b *testing.B, ahead bool) {
+	request := cluster(2048, 32, 2048)
+	for i := range request.Nodes {
+		request.Nodes[i].MemoryBytes = 2e7 // four layers and some
+	}
+	p := committed(b, request, func() {})
+	asked := next(request, *p.world.plan, request.Nodes[777].Node)
+	settings := p.Settings
+	if ahead {
+		p.round(b.Context())
+		settings.Ahead = p.Cache.Answer
+	}
+	planner := machine.New(settings)
+	for b.Loop() {
+		if _, err := planner.Plan(asked, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(p.Cache.Len()), "answers")
+}
+
+// A planner that starts anew finds the last request and the last plan in the log.
+func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "planner", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	request := cluster(6, 6, 12)
+	known := committed(t, request, func() {})
+	for _, event := range []events.Event{
+		said(events.PlanRequested, request.Negotiation, &request),
+		said(events.PlanCommitted, "1", known.world.plan),
+		slowLink("n0000", "n0001"),
+	} {
+		if _, err := b.Publish(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		known.world.hear(event)
+	}
+	questions := known.questions(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	p := &Planner{Settings: known.Settings, Cache: &Cache{}}
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx, b) }()
+	defer func() { cancel(); <-done }()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for _, question := range questions {
+		for {
+			if _, found := p.Cache.Answer(question); found {
+				break
+			}
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				t.Fatalf("%d of %d answers are computed", p.Cache.Len(), len(questions))
+			}
+		}
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	request := cluster(64, 4, 64)
+	for i := range request.Nodes {
+		request.Nodes[i].MemoryBytes += int64(i) // no two are alike
+	}
+	p := committed(t, request, func() {})
+	if questions := len(p.questions(t.Context())); questions > mostPlaces/(8*64) || questions < 64 {
+		t.Fatalf("%d questions", questions)
+	}
+}

@@ -1,0 +1,98 @@
+package ahead
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// world is what the next plan request will say, as far as it can be known: the plan in force, the request that it came of,
+// and what changed since. Where it errs, an answer computed ahead fits no request, and that is all.
+type world struct {
+	plan    *events.Plan
+	request *events.PlanRequest
+	asked   *events.PlanRequest // of the negotiation under way
+}
+
+// hears are the facts that change what the next request says. All others lead to a request first.
+var hears = []events.Kind{events.PlanRequested, events.Aborted, events.LinkMeasured, events.NodeProfiled}
+
+func (w *world) hear(event events.Event) {
+	switch event.Kind {
+	case events.PlanRequested:
+		take(event, func(request events.PlanRequest) { w.asked = &request })
+	case events.PlanCommitted:
+		take(event, func(plan events.Plan) { w.plan = &plan })
+	case events.Aborted:
+		take(event, func(abortion events.Abortion) {
+			if w.asked != nil && w.asked.Negotiation == abortion.Negotiation {
+				w.asked = nil
+			}
+		})
+	case events.LinkMeasured:
+		take(event, w.measured)
+	case events.NodeProfiled:
+		take(event, w.profiled)
+	}
+	if w.asked != nil && w.plan != nil && w.asked.Generation == w.plan.Generation {
+		w.request, w.asked = w.asked, nil
+	}
+}
+
+// take opens an event, which the bus let through, and so is what it says.
+func take[T any, P interface {
+	*T
+	events.Payload
+}](event events.Event, hear func(T)) {
+	if payload, err := events.Open[T, P](event); err == nil {
+		hear(payload)
+	}
+}
+
+// stands reports whether the plan of the last request is in force and nothing is negotiated that we know of.
+func (w *world) stands() bool {
+	return w.asked == nil && w.request != nil && w.plan != nil && w.request.Generation == w.plan.Generation
+}
+
+// requests are those that the next one may be made of.
+func (w *world) requests() []*events.PlanRequest {
+	return slices.DeleteFunc([]*events.PlanRequest{w.request, w.asked}, func(request *events.PlanRequest) bool { return request == nil })
+}
+
+// measured puts a link where the negotiator would list it: by its ends.
+func (w *world) measured(measured events.Measurement) {
+	for _, request := range w.requests() {
+		if device(request, measured.From) < 0 || device(request, measured.To) < 0 {
+			continue
+		}
+		at, known := slices.BinarySearchFunc(request.Links, measured, func(link events.Link, measured events.Measurement) int {
+			return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
+		})
+		if !known {
+			request.Links = slices.Insert(request.Links, at, events.Link{})
+		}
+		request.Links[at].Measurement = measured
+	}
+}
+
+func (w *world) profiled(profile events.Profile) {
+	for _, request := range w.requests() {
+		if at := device(request, profile.Node); at >= 0 {
+			request.Nodes[at].SpeedFactor = profile.SpeedFactor
+		}
+	}
+}
+
+func device(request *events.PlanRequest, node string) int {
+	return slices.IndexFunc(request.Nodes, func(device events.Device) bool { return device.Node == node })
+}
+
+// after is the request that follows the loss of a node.
+func (w *world) after(lost string) events.PlanRequest {
+	request := *w.request
+	request.Generation, request.Current = w.plan.Generation+1, w.plan
+	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes), func(device events.Device) bool { return device.Node == lost })
+	request.Links = slices.DeleteFunc(slices.Clone(request.Links), func(link events.Link) bool { return link.From == lost || link.To == lost })
+	return request
+}

@@ -1,0 +1,85 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/planner/policy"
+)
+
+// mostDeadline keeps a request from being delivered again while plug-ins are waited for, which is after five seconds.
+const mostDeadline = 3 * time.Second
+
+// plugins are responders on core NATS that are asked for a plan beside our own search.
+type plugins struct {
+	conn     *nats.Conn
+	cluster  string
+	names    []string
+	deadline time.Duration
+}
+
+func (p plugins) validate() error {
+	for i, name := range p.names {
+		_, err := policy.Named(name)
+		if !events.Token(name) || err == nil || slices.Contains(p.names[:i], name) {
+			return fmt.Errorf("REKNIT_POLICY_PLUGINS: expected names of A-Z a-z 0-9 - _, each once, none of a policy of ours, got %q", name)
+		}
+	}
+	if p.deadline <= 0 || p.deadline > mostDeadline {
+		return fmt.Errorf("REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0 and at most %s, got %s", mostDeadline, p.deadline)
+	}
+	return nil
+}
+
+// ask sends a request to all plug-ins at once and returns how to wait for their replies, in the order of the names.
+func (p plugins) ask(request []byte) (replies func() []machine.Reply) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.deadline)
+	all := make([]machine.Reply, len(p.names))
+	var asked sync.WaitGroup
+	for i, name := range p.names {
+		asked.Go(func() { all[i] = p.askOne(ctx, name, request) })
+	}
+	return func() []machine.Reply {
+		defer cancel()
+		asked.Wait()
+		return all
+	}
+}
+
+func (p plugins) askOne(ctx context.Context, name string, request []byte) machine.Reply {
+	subject := events.PolicySubject(p.cluster, name)
+	message, err := p.conn.RequestWithContext(ctx, subject, request)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return machine.Reply{Plugin: name, Problem: "nobody answers on " + subject}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return machine.Reply{Plugin: name, Problem: fmt.Sprintf("no answer within %s", p.deadline)}
+	case err != nil:
+		return machine.Reply{Plugin: name, Problem: err.Error()}
+	}
+	return machine.Reply{Plugin: name, Data: message.Data}
+}
+
+// asking is a machine that has plug-ins answer beside it. A request that comes again is asked again and may have another
+// answer; the stream keeps the words that were said first.
+type asking struct {
+	*machine.Machine
+	plugins plugins
+}
+
+// Handle asks the plug-ins, searches, and weighs what has come within the deadline.
+func (a asking) Handle(event events.Event) ([]events.Event, error) {
+	if len(a.plugins.names) == 0 {
+		return a.Machine.Handle(event)
+	}
+	replies := a.plugins.ask(event.Data)
+	return a.Answer(event, replies)
+}
