@@ -33,8 +33,8 @@ func (c *check) token(field, id string) {
 	c.that(Token(id), field, "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%.80q", id))
 }
 
-func (c *check) text(field, text string) {
-	c.that(len(text) <= 1024, field, "at most 1024 bytes", fmt.Sprintf("%d bytes", len(text)))
+func (c *check) reason(text string) {
+	c.that(len(text) <= 1024, "reason", "at most 1024 bytes", fmt.Sprintf("%d bytes", len(text)))
 }
 
 func (c *check) digest(field, digest string) {

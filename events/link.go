@@ -38,7 +38,7 @@ func (m *Measurement) Validate() error {
 func (s *LinkState) Validate() error {
 	var c check
 	c.pair(s.From, s.To)
-	c.text("reason", s.Reason)
+	c.reason(s.Reason)
 	return c.err
 }
 

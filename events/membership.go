@@ -99,7 +99,7 @@ func (l LayerProfile) validate() error {
 func (l *Leave) Validate() error {
 	var c check
 	c.token("node", l.Node)
-	c.text("reason", l.Reason)
+	c.reason(l.Reason)
 	c.amount("deadlineSeconds", l.DeadlineSeconds)
 	return c.err
 }
@@ -108,6 +108,6 @@ func (r *Refusal) Validate() error {
 	var c check
 	c.token("node", r.Node)
 	c.that(r.Refused == RefusedMembership || changeKinds[r.Refused], "refused", "membership or a kind of change", r.Refused)
-	c.text("reason", r.Reason)
+	c.reason(r.Reason)
 	return c.err
 }

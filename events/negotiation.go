@@ -126,7 +126,7 @@ func (o *Consent) Validate() error {
 	var c check
 	c.token("negotiation", o.Negotiation)
 	c.token("node", o.Node)
-	c.text("reason", o.Reason)
+	c.reason(o.Reason)
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
 		c.layers("layers", o.Holdings[i].Layers)
@@ -177,13 +177,13 @@ func (o *Overdue) Validate() error {
 func (a *Abortion) Validate() error {
 	var c check
 	c.token("negotiation", a.Negotiation)
-	c.text("reason", a.Reason)
+	c.reason(a.Reason)
 	return c.err
 }
 
 func (f *Failure) Validate() error {
 	var c check
 	c.token("negotiation", f.Negotiation)
-	c.text("reason", f.Reason)
+	c.reason(f.Reason)
 	return c.err
 }

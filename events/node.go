@@ -63,7 +63,7 @@ func (p *Pulse) Validate() error {
 	c.each(len(p.Suspicions), "suspicions", func(i int) error {
 		var c check
 		c.token("node", p.Suspicions[i].Node)
-		c.text("reason", p.Suspicions[i].Reason)
+		c.reason(p.Suspicions[i].Reason)
 		return c.err
 	})
 	return c.err
@@ -73,7 +73,7 @@ func (s *NodeState) Validate() error {
 	var c check
 	c.token("node", s.Node)
 	c.token("incarnation", s.Incarnation)
-	c.text("reason", s.Reason)
+	c.reason(s.Reason)
 	c.amount("silentSeconds", s.SilentSeconds)
 	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
 	return c.err

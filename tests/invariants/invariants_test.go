@@ -43,7 +43,7 @@ func goodStory(t *testing.T) *story {
 
 	request := s.say("/user", events.DisconnectRequested, "n1", &events.LinkRequest{From: "n1", To: "n4"}, "")
 	leave := s.node("n2", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}, "")
-	cause = s.open("g4", 4, request, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4"}, "n1", "n2", "n4")
+	s.open("g4", 4, request, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4"}, "n1", "n2", "n4")
 	s.say("/negotiator", events.Aborted, "g4", &events.Abortion{Negotiation: "g4", Generation: 4, Superseded: true}, leave)
 	cause = s.open("g4b", 4, leave, events.Change{Kind: events.ChangeLeave, Node: "n2"}, "n1", "n2", "n4")
 	s.consent("g4b", "n1", cause, front, 12)

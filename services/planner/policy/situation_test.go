@@ -43,7 +43,7 @@ func grid(width, length, layers, microBatches int) []Pipeline {
 
 // lose takes nodes out of a situation whose plan in force still names them.
 func (s Situation) lose(nodes ...string) Situation {
-	var left Situation = s
+	left := s
 	left.Nodes, left.MemoryBytes, left.Speed, left.Network.Dear, left.Network.Links = nil, nil, nil, nil, nil
 	for i, node := range s.Nodes {
 		if !slices.Contains(nodes, node) {

@@ -29,7 +29,6 @@ type scratch struct {
 	forward, backward []float64
 	transfer, clock   []float64
 	starts            []int
-	split             []int
 }
 
 func newModel(p Problem) *model {

@@ -99,13 +99,14 @@ func TestTheOrderFollowsFromTheSeedAndTheEpoch(t *testing.T) {
 		}
 		return string(all)
 	}
-	if order(1, 0) != order(1, 0) {
+	once, again := order(1, 0), order(1, 0)
+	if once != again {
 		t.Error("one seed and epoch gave two orders")
 	}
-	if order(1, 0) == order(1, 1) {
+	if once == order(1, 1) {
 		t.Error("two epochs have one order")
 	}
-	if order(1, 0) == order(2, 0) {
+	if once == order(2, 0) {
 		t.Error("two seeds have one order")
 	}
 }

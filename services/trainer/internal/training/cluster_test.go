@@ -53,7 +53,6 @@ type node struct {
 	done      uint64
 	state     agent.State
 	orders    chan agent.Orders
-	relayed   func([]byte)
 	transport *transport.Transport
 }
 
