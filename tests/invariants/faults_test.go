@@ -12,6 +12,14 @@ var faults = map[string]struct {
 	invariant Invariant
 	plant     func(*story)
 }{
+	"a fact leaves its change's trace": {traced, func(s *story) {
+		cause := events.Event{ID: idAt(s, firstOf(s, events.NegotiationOpened)), Logged: begin}
+		consent := events.Speaker{Source: "/node/n9", Cluster: cluster}.Say(cause, events.Consented, "n9", &events.Consent{
+			Negotiation: "g0", Node: "n9", Incarnation: "x", Accepted: true,
+		})
+		consent.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-7bba7c9200f538cc-01"
+		s.append(consent)
+	}},
 	"a message is missing":          {gapless, func(s *story) { s.remove(lastOf(s, events.PlanActivated)) }},
 	"a message is logged too early": {gapless, func(s *story) { s.lines[5].Logged = begin }},
 	"a message is no CloudEvent":    {spoken, func(s *story) { s.lines[0].Event = json.RawMessage(`"hello"`) }},

@@ -27,7 +27,7 @@ var All = []Invariant{
 	gapless, spoken, identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
 	ended, accepted, verified, oneDigest,
-	forward, answered,
+	forward, answered, traced,
 }
 
 // Check judges the log by every invariant.

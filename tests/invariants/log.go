@@ -54,6 +54,7 @@ type envelope struct {
 	Subject     string          `json:"subject"`
 	Cluster     string          `json:"cluster"`
 	Cause       string          `json:"cause,omitempty"`
+	Traceparent string          `json:"traceparent,omitempty"`
 	Time        time.Time       `json:"time"`
 	Data        json.RawMessage `json:"data"`
 }
@@ -88,7 +89,7 @@ func decode(message line) *Entry {
 		return entry
 	}
 	entry.ID, entry.Source, entry.Subject, entry.Cluster = wire.ID, wire.Source, wire.Subject, wire.Cluster
-	entry.Cause, entry.Time, entry.Data = wire.Cause, wire.Time, wire.Data
+	entry.Cause, entry.Traceparent, entry.Time, entry.Data = wire.Cause, wire.Traceparent, wire.Time, wire.Data
 	kind, err := events.KindOf(wire.Type)
 	if err != nil {
 		entry.Fault = err.Error()

@@ -45,7 +45,7 @@ func (s *story) append(event events.Event) {
 	}
 	message.Event = s.encode(envelope{
 		SpecVersion: "1.0", ID: event.ID, Type: event.Kind.Type(), Source: event.Source, Subject: event.Subject,
-		Cluster: event.Cluster, Cause: event.Cause, Time: event.Time, Data: event.Data,
+		Cluster: event.Cluster, Cause: event.Cause, Traceparent: event.Traceparent, Time: event.Time, Data: event.Data,
 	})
 	s.lines = append(s.lines, message)
 }
