@@ -39,6 +39,10 @@ chaos: build ## kill, join and cut at random on real processes (SEEDS= how many,
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
 	go run ./tests/conformance -cases $(CASES)
 
+.PHONY: bench-planner
+bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file for the rows, CASES= folder of networks)
+	go run ./tests/bench/planner -json "$(JSON)" -cases "$(CASES)"
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up

@@ -45,31 +45,50 @@ func (p Placement) Seconds() float64 {
 	return p.CommunicationSeconds()*max(1, p.horizon) + p.MigrationSeconds
 }
 
-// Place finds a layout of least CommunicationSeconds, or where moving costs something, of least Seconds: by annealing,
-// and where devices fall into few classes (equal links to all) by an exact search too, which then tells how far from the
-// best it can be. The previous layout is among the starts, so that it is kept where moving does not pay.
+// Place finds a layout of least CommunicationSeconds: by annealing, and where devices fall into few classes (equal links
+// to all) by an exact search too, which then tells how far from the best it can be. Where moving costs something it goes
+// on from there, and from the previous layout, to one of least Seconds: never more than staying, or than that move.
 func (g Grid) Place(effort Effort) (Placement, error) {
 	if err := g.check(); err != nil {
 		return Placement{}, err
 	}
 	l := g.layout()
+	moving, previous := l.moving, slices.Clone(l.nodeOf)
+	l.moving = nil
 	a := newAnnealing(l, 1)
-	starts := g.starts(l)
-	exact := newRuns(l, l.links.classes())
+	bound := g.cheapest(a, effort)
+	if moving == nil {
+		return g.result(a, bound), nil
+	}
+	l.moving = moving
+	a.least = math.Inf(1)
+	a.search([][]int{previous, slices.Clone(a.best)}, effort.Moves/4)
+	return g.result(a, bound), nil
+}
+
+// cheapest leaves the layout of least communication in the annealing and returns a lower bound on it.
+func (g Grid) cheapest(a *annealing, effort Effort) float64 {
+	starts, exact := g.starts(a.layout), newRuns(a.layout, a.links.classes())
 	a.search(starts, effort.Moves/8)
-	proven := exact != nil && l.moving == nil && a.exactly(exact, effort.Mixtures/2)
+	proven := exact != nil && a.exactly(exact, effort.Mixtures/2)
 	if !proven {
 		a.search(starts, effort.Moves-effort.Moves/8)
 	}
 	a.take(a.best)
-	bound := l.floor()
-	switch communication := a.communication(); {
+	switch {
 	case proven:
-		bound = communication
+		return a.communication()
 	case exact != nil:
-		bound = exact.refuted(bound, communication, g.Stages, effort.Mixtures/2)
+		return exact.refuted(a.floor(), a.communication(), g.Stages, effort.Mixtures/2)
 	}
-	return g.result(a, bound), nil
+	return a.floor()
+}
+
+// Cost is what a layout, by stage and by pipeline, costs as it is.
+func (g Grid) Cost(groups [][]int) Placement {
+	a := newAnnealing(g.layout(), 1)
+	a.take(slices.Concat(groups...))
+	return g.result(a, 0)
 }
 
 func (g Grid) check() error {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/reknit/reknit/services/planner/policy"
+)
+
+// The twin tries every assignment.
+func TestMunkresAssignsAtTheLeastCost(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		cost := make([][]int, 1+random.IntN(6))
+		for i := range cost {
+			for range cost {
+				cost[i] = append(cost[i], random.IntN(9))
+			}
+		}
+		got := 0
+		rows := munkres(cost)
+		for column, row := range rows {
+			got += cost[row][column]
+		}
+		if want := least(cost, 0, make([]bool, len(cost))); got != want || len(slices.Compact(slices.Sorted(slices.Values(rows)))) != len(cost) {
+			t.Fatalf("seed %d: %v: rows %v cost %d, want %d", seed, cost, rows, got, want)
+		}
+	}
+}
+
+func least(cost [][]int, column int, used []bool) int {
+	if column == len(cost) {
+		return 0
+	}
+	best := 1 << 30
+	for row := range cost {
+		if !used[row] {
+			used[row] = true
+			best = min(best, cost[row][column]+least(cost, column+1, used))
+			used[row] = false
+		}
+	}
+	return best
+}
+
+// Seven nodes make (2,2,3), the paper's example, where lengths are 2 or 3 and there are three pipelines.
+func TestLengthsArePeeledOffAsInThePaper(t *testing.T) {
+	s := afterALoss(8)
+	l := &literal{layers: s.Layers, microBatches: 24, shortest: 2, longest: 3}
+	l.find(7, 2, 3)
+	if l.strategies != 1 || len(l.plan) != 3 || len(l.plan[2].Stages) != 3 {
+		t.Fatalf("%d strategies, %+v", l.strategies, l.plan)
+	}
+}
+
+func TestOurPlanIsNoSlowerThanTheLiteralOne(t *testing.T) {
+	for _, devices := range []int{8, 16, 32, 64} {
+		s := afterALoss(devices)
+		found, err := policy.Choose(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, theirs := byTheText(s); fastest(found) > theirs {
+			t.Errorf("%d devices: ours takes %v s, the literal plan %v", devices, fastest(found), theirs)
+		}
+	}
+}
+
+func TestEveryNetworkHasAllItsLinks(t *testing.T) {
+	networks, err := load("")
+	if err != nil || len(networks) != 9 {
+		t.Fatalf("%d networks, %v", len(networks), err)
+	}
+	for _, n := range networks {
+		for a, rates := range n.grid.Network.BytesPerSecond {
+			for b, rate := range rates {
+				if len(rates) != 64 || rate <= 0 || rate != n.grid.Network.BytesPerSecond[b][a] {
+					t.Fatalf("%s: %d links, %v bytes a second between %d and %d", n.name, len(rates), rate, a, b)
+				}
+			}
+		}
+	}
+}
+
+func TestAFigureHoldsWhereItReachesItsTargetAndItsBaseline(t *testing.T) {
+	for _, c := range []struct {
+		figure row
+		ratio  float64
+		holds  bool
+	}{
+		{row{Ours: 1, Target: 1}, 0, true},
+		{row{Ours: 1.1, Target: 1}, 0, false},
+		{row{Ours: 1, Baseline: 99}, 100, false},
+		{row{Ours: 1, Baseline: 100, Target: 2}, 100, true},
+	} {
+		var r report
+		if r.add(c.figure, c.ratio); r.rows[0].Holds != c.holds {
+			t.Errorf("%+v: want %v", r.rows[0], c.holds)
+		}
+	}
+}
