@@ -50,8 +50,8 @@ var sharedPackages = map[string]string{
 }
 
 // sharedLines bounds shared, tests not counted. Whoever raises it says why in the same commit: quarantine, fencing
-// and the high-water mark of the log stand at 1,870.
-const sharedLines = 1900
+// the high-water mark of the log and repeats of large events stand at 1,902.
+const sharedLines = 1950
 
 // thirdParty is what production code may depend on, by the beginning of the import path.
 var thirdParty = map[string]string{
