@@ -1,5 +1,11 @@
 package place
 
+import (
+	"slices"
+
+	"github.com/reknit/reknit/services/planner/estimate"
+)
+
 // Communication is what is said in a step on an unequal network, for places of any shape.
 type Communication struct {
 	Network             Network
@@ -31,14 +37,31 @@ func (p Problem) Refine(start Assignment, c Communication) Assignment {
 	}
 	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
 	a := newAnnealing(l, 1)
+	starts := [][]int{slices.Clone(nodeOf)}
+	if near := l.nearest(0); p.allFit(near) { // places go by pipelines, so near nodes share them
+		starts = append(starts, near)
+	}
 	if p.NeedBytes != nil && p.MemoryBytes != nil {
 		a.fits = p.fits
 	}
-	a.cool(c.Moves, warm, slopes[1])
+	a.search(starts, c.Moves)
 	return p.result(a.best)
 }
 
+func (p Problem) allFit(nodeOf []int) bool {
+	for seat, node := range nodeOf {
+		if !p.fits(node, seat) {
+			return false
+		}
+	}
+	return true
+}
+
+// moving is nil where nobody holds anything, and all must fetch alike.
 func (p Problem) moving(t *traffic, c Communication) *moving {
+	if !slices.ContainsFunc(p.Holds, func(layers estimate.Range) bool { return layers.Len() > 0 }) {
+		return nil
+	}
 	m := &moving{horizon: max(1, c.HorizonSteps), column: t.column, at: make([]float64, len(p.Holds))}
 	for node := range p.Holds {
 		seconds := make([]float64, len(t.columns))

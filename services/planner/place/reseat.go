@@ -98,11 +98,12 @@ func (r *reseating) improve() bool {
 	if order == nil {
 		return false
 	}
+	before := r.cost()
 	for stage, node := range order {
 		r.nodeOf[r.seats[stage]] = node
 	}
 	r.measure()
-	return true
+	return r.cost() < before // and not only by rounding
 }
 
 // chain is the fastest order of the nodes under a limit of load, by dynamic programming over sets.
@@ -158,7 +159,8 @@ func (r *reseating) extend(set int, limit float64) {
 	}
 }
 
-// slowest hop of a boundary if two nodes of the pipeline sat beside it.
+// slowest is what a boundary costs if two nodes of the pipeline sat beside it.
 func (r *reseating) slowest(boundary, left, right int) float64 {
-	return max(r.others[boundary], r.hopOver(r.links.row(r.nodes[left])[r.nodes[right]]))
+	hop := max(r.others[boundary], r.hopOver(r.links.row(r.nodes[left])[r.nodes[right]]))
+	return r.edges[boundary].rounds * hop
 }

@@ -261,6 +261,21 @@ func TestPipelinesStayWhereTheirLinksAreFast(t *testing.T) {
 	}
 }
 
+func TestNodesOfOneRegionAreOneClass(t *testing.T) {
+	s := usual(9)
+	for a := range 9 {
+		for b := range 9 {
+			if a%3 != b%3 {
+				s.Network.Links = append(s.Network.Links, Link{a, b, 0.01 * float64(1+a%3+b%3), 1e6})
+			}
+		}
+	}
+	want := [][]string{{"n1", "n4", "n7"}, {"n2", "n5", "n8"}, {"n3", "n6", "n9"}}
+	if got := choose(t, s)[0].Classes; !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
 func TestAPipelineOfFastNodesTakesMoreMicroBatches(t *testing.T) {
 	s := usual(4)
 	s.DataParallel.Least, s.PipelineLength.Least = 2, 2

@@ -27,10 +27,10 @@ const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
 	t := &seating{Situation: s, wires: s.wires(), holds: s.holds(), refinements: max(2, 512/len(s.Nodes))}
-	var links []place.Pair
 	for _, pair := range s.Network.Dear {
 		t.apart = append(t.apart, place.Pair{A: pair[0], B: pair[1], Cost: s.Network.DearSeconds})
 	}
+	links := slices.Clone(t.apart) // all that differ, which tells nodes apart
 	for _, link := range s.Network.Links {
 		if _, back := t.wires.unusual[[2]int{link.To, link.From}]; back && link.To < link.From {
 			continue // counted with the other direction
@@ -41,10 +41,10 @@ func (s Situation) newSeating() *seating {
 			t.apart = append(t.apart, place.Pair{A: link.From, B: link.To, Cost: 2 * (seconds - s.Network.TransferSeconds)})
 		}
 	}
-	if len(s.Nodes) <= mostRefined && len(links)+len(s.Network.Dear) > 0 && s.Network.BytesPerSecond > 0 {
+	if len(s.Nodes) <= mostRefined && len(links) > 0 && s.Network.BytesPerSecond > 0 {
 		t.network = s.network()
 	}
-	for _, class := range place.Classes(len(s.Nodes), slices.Concat(t.apart, links), s.kinds(t.wires)) {
+	for _, class := range place.Classes(len(s.Nodes), links, s.kinds(t.wires)) {
 		var names []string
 		for _, node := range class {
 			names = append(names, s.Nodes[node])
