@@ -77,7 +77,11 @@ func measure(r *report, n network) (place.Placement, place.Effort, error) {
 	if cost > bound*(1+1e-9) {
 		gap = fmt.Sprintf("%.1f %%", 100*(cost/bound-1))
 	}
-	fmt.Printf("%-24s %10.4f %8.2f %10.4f %10.4f %8s %10.4f %10.2f\n", n.name, cost, took, bound, n.best, gap, dice, proving)
+	known := ""
+	if n.best > 0 {
+		known = fmt.Sprintf("%.4f", n.best)
+	}
+	fmt.Printf("%-24s %10.4f %8.2f %10.4f %10s %8s %10.4f %10.2f\n", n.name, cost, took, bound, known, gap, dice, proving)
 	r.add(row{Figure: "communication, " + n.name, Unit: "s", Ours: cost, Baseline: dice, BaselineName: "best of 5,000 random layouts", Target: n.target()}, 1)
 	r.add(row{Figure: "lower bound, " + n.name, Unit: "s", Ours: bound, Target: cost}, 0)
 	r.add(row{Figure: "search, " + n.name, Unit: "CPU s", Ours: took, Target: allowed}, 0)
