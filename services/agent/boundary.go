@@ -55,9 +55,10 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 		return orders, false, s.askAgain(ctx)
 	}
 	v.passOver()
-	if v.mayAdopt(s.config.Node) {
-		switched, err := s.adopt(ctx, state)
-		return s.order(ctx, switched), switched && err == nil, err
+	for v.mayAdopt(s.config.Node) {
+		if err := s.adopt(ctx, state); err != nil {
+			return orders, false, err
+		}
 	}
 	if v.mustConsent() {
 		s.consent(state.Holdings())
@@ -68,7 +69,7 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 	if v.mustWait(s.config.Node, s.config.TotalSteps) {
 		return orders, false, nil
 	}
-	return s.order(ctx, false), true, nil
+	return s.order(ctx), true, nil
 }
 
 // mayAdopt reports whether the committed plan takes over here: at its step, or where nothing is trained anyway.
@@ -94,9 +95,10 @@ func (v *view) mustConsent() bool {
 }
 
 // mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to
-// stop here, or training is complete.
+// stop here, or training is complete. (A node that was given other layers after the last step has to tell their digests.)
 func (v *view) mustWait(node string, totalSteps uint64) bool {
-	if v.plan == nil || v.hold > 0 || v.idle(node) || totalSteps > 0 && v.done >= totalSteps {
+	complete := totalSteps > 0 && v.done >= totalSteps && !v.switched
+	if v.plan == nil || v.hold > 0 || v.idle(node) || complete {
 		return true
 	}
 	if len(v.next) > 0 {
@@ -118,32 +120,30 @@ func (v *view) idle(node string) bool {
 }
 
 // order gives the go-ahead for a step under the plan in force.
-func (s *Session) order(ctx context.Context, switched bool) Orders {
-	if s.view.plan == nil {
-		return Orders{}
-	}
+func (s *Session) order(ctx context.Context) Orders {
 	step, cancel := context.WithCancel(ctx)
-	s.view.cancelStep = cancel
-	return Orders{Plan: s.view.plan, Switched: switched, Step: step}
+	orders := Orders{Plan: s.view.plan, Switched: s.view.switched, Step: step}
+	s.view.cancelStep, s.view.switched = cancel, false
+	return orders
 }
 
-// adopt switches to the committed plan. It reports whether the node has a place in it. A node that a plan leaves
-// out has left, or was given up while it lived: then it asks to join again.
-func (s *Session) adopt(ctx context.Context, state State) (placed bool, err error) {
+// adopt switches to the next committed plan. A node that a plan leaves out has left, or was given up while it lived:
+// then it asks to join again.
+func (s *Session) adopt(ctx context.Context, state State) error {
 	v := &s.view
 	plan, digest := v.next[0].Plan, v.next[0].digest
 	if v.plan != nil && plan.Generation == v.plan.Generation+1 && plan.Parent != v.digest {
-		return false, fmt.Errorf("plan %d: expected parent %s, got %s: the log went backwards", plan.Generation, v.digest, plan.Parent)
+		return fmt.Errorf("plan %d: expected parent %s, got %s: the log went backwards", plan.Generation, v.digest, plan.Parent)
 	}
 	if !v.takesPart(plan.Nodes, s.config.Node) {
-		return false, s.leftOut(ctx, plan)
+		return s.leftOut(ctx, plan)
 	}
-	layers, placed := plan.Holds(s.config.Node)
+	layers, _ := plan.Holds(s.config.Node)
 	if err := state.Adopt(layers, plan.ResumeStep); err != nil {
-		return false, fmt.Errorf("plan %d: %w", plan.Generation, err)
+		return fmt.Errorf("plan %d: %w", plan.Generation, err)
 	}
 	v.plan, v.digest, v.next = plan, digest, v.next[1:]
-	v.done = plan.ResumeStep
+	v.done, v.switched = plan.ResumeStep, true
 	if v.opening == nil {
 		v.promise = nil // it was kept
 	}
@@ -152,7 +152,7 @@ func (s *Session) adopt(ctx context.Context, state State) (placed bool, err erro
 	}
 	s.clock.switched(plan.Generation)
 	slog.Info("plan adopted", "node", s.config.Node, "generation", plan.Generation, "step", plan.ResumeStep, "layers", layers)
-	return placed && v.hold == 0, nil
+	return nil
 }
 
 func (s *Session) leftOut(ctx context.Context, plan *events.Plan) error {

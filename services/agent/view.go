@@ -17,6 +17,7 @@ type view struct {
 	plan        *events.Plan           // adopted
 	digest      string                 // of the adopted plan
 	next        []committedPlan        // not yet adopted, in order
+	switched    bool                   // a plan was adopted since the last orders
 	opening     *heard[events.Opening] // the negotiation under way
 	prepared    *heard[events.Preparation]
 	schedule    *heard[events.Schedule]

@@ -205,3 +205,43 @@ func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 		t.Fatal("it would ask to join again as soon as it is out")
 	}
 }
+
+// lent is a state that adopts whatever it is told.
+type lent struct{ adopted []uint64 }
+
+func (l *lent) Holdings() []events.Holding            { return nil }
+func (l *lent) Export(int, uint64) ([]byte, error)    { return nil, nil }
+func (l *lent) Import(int, uint64, []byte) error      { return nil }
+func (l *lent) Adopt(_ events.Layers, s uint64) error { l.adopted = append(l.adopted, s); return nil }
+
+// Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went on with
+// step 61 as soon as they had switched, and nobody came to the transfer.
+func TestASwitchAtAStepThatIsPromisedToAnotherNegotiationReleasesNobody(t *testing.T) {
+	stop := uint64(60)
+	s := &Session{config: Config{Node: "n1"}, news: make(chan struct{}, 1)}
+	s.view = view{
+		incarnation: "i", plan: planFor(4, 40, "n1"), next: pending(planFor(5, 60, "n1")), done: stop, promise: &stop,
+		opening: &heard[events.Opening]{payload: events.Opening{Negotiation: "g6", Generation: 6}},
+	}
+	state := &lent{}
+	_, ready, err := s.next(t.Context(), state)
+	if err != nil || ready || s.view.generation() != 5 {
+		t.Fatalf("ready %v in generation %d, %v", ready, s.view.generation(), err)
+	}
+	s.view.promise, s.view.opening = nil, nil // the negotiation was aborted
+	orders, ready, err := s.next(t.Context(), state)
+	if err != nil || !ready || !orders.Switched || orders.Plan.Generation != 5 || len(state.adopted) != 1 {
+		t.Fatalf("orders %+v, ready %v, adopted %v, %v", orders, ready, state.adopted, err)
+	}
+}
+
+func TestANodeThatGetsOtherLayersAfterTheLastStepTellsTheirDigests(t *testing.T) {
+	s := &Session{config: Config{Node: "n1", TotalSteps: 60}, news: make(chan struct{}, 1)}
+	s.view = view{incarnation: "i", plan: planFor(4, 40, "n1"), next: pending(planFor(5, 60, "n1")), done: 60}
+	if orders, ready, err := s.next(t.Context(), &lent{}); err != nil || !ready || !orders.Switched {
+		t.Fatalf("ready %v, %v", ready, err)
+	}
+	if _, ready, _ := s.next(t.Context(), &lent{}); ready {
+		t.Fatal("trains beyond the last step")
+	}
+}
