@@ -31,6 +31,19 @@ var tiny = map[string][2]string{
 		`{"forward_us": [1, 1], "backward_us": [2, 2], "micro_batches": 2, "forward_comm_us": [0], "backward_comm_us": [0]}`,
 		`{"makespan_us": 9, "stage_finish_us": [9, 7], "peak_in_flight_activations": [2, 1]}`,
 	},
+	"open_tsp": {`{"weight": [[0, 3, 9], [3, 0, 4], [9, 4, 0]]}`, `{"min_path": 7}`},
+	"dtfm_cost": {
+		`{"delay_s": [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]],
+		  "bandwidth_gbps": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
+		  "c_dp_gigabit": 2, "c_pp_gigabit": 1, "groups": [[0, 2], [1, 3]]}`,
+		`{"datap_s": 4.0, "pipelinep_s": 2.0, "total_s": 6.0, "optimal_total_s": 6.0}`,
+	},
+	"dtfm_best": {
+		`{"delay_s": [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0]],
+		  "bandwidth_gbps": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
+		  "c_dp_gigabit": 2, "c_pp_gigabit": 1, "group_size": 2}`,
+		`{"total_s": 6.0, "datap_s": 2.0, "certified_optimal": true, "how": "by hand"}`,
+	},
 	"memory": {
 		`{"layers_per_stage": [2, 1], "micro_batches": 3, "param_bytes": 1, "optimizer_bytes": 2, "gradient_bytes": 3,
 		  "activation_bytes": 10, "device_bytes": 50}`,

@@ -32,6 +32,7 @@ type answerLine struct {
 // session is one run over a folder.
 type session struct {
 	out, complaints  io.Writer
+	folder           string // of the case files
 	tallies          map[string]*tally
 	faults, unsolved int
 }
@@ -43,6 +44,7 @@ type tally struct {
 }
 
 func (s *session) solveFolder(folder string) error {
+	s.folder = folder
 	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return err
@@ -98,7 +100,11 @@ func (s *session) solveFile(name string) error {
 // solve answers one case and judges the answer; what makes the case unreadable is an error.
 func (s *session) solve(name string, kind kind, c caseOf) error {
 	tally, start := s.tallies[name], time.Now()
-	answer, err := kind.solve(c.Input)
+	var answer answer
+	input, err := resolve(s.folder, c.Input)
+	if err == nil {
+		answer, err = kind.solve(input)
+	}
 	tally.seconds += time.Since(start).Seconds()
 	tally.cases++
 	line, marshalErr := json.Marshal(answerLine{name, c.ID, answer})
