@@ -37,7 +37,7 @@ chaos: build ## kill, join and cut at random on real processes (SEEDS= how many,
 
 .PHONY: conformance
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
-	go run ./tests/conformance -cases $(CASES)
+	go run ./tests/conformance -cases $(or $(CASES),$(error CASES= is required: the folder of the cases))
 
 .PHONY: bench-planner
 bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file for the rows, CASES= folder of networks)

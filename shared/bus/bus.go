@@ -60,6 +60,8 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
 	}
+	patience := time.AfterFunc(dialTimeout, func() { log.Warn("no NATS server answers yet", "url", config.URL) })
+	defer patience.Stop()
 	select {
 	case <-connected:
 	case <-ctx.Done():

@@ -72,7 +72,7 @@ func (s *Stranger) opened(event envelope, opened *opening) error {
 	case placed:
 		holdings = append(holdings, map[string]any{"layers": place, "steps": s.versions(), "current": true})
 	}
-	return s.say("negotiation.consented", opened.Negotiation, event.ID, map[string]any{
+	return s.say("negotiation.consented", s.Node, event.ID, map[string]any{
 		"negotiation": opened.Negotiation, "node": s.Node, "incarnation": s.incarnation, "accepted": true, "step": s.step, "holdings": holdings,
 	})
 }
@@ -104,7 +104,7 @@ func (s *Stranger) prepared(event envelope, opened *opening) error {
 			stop = s.promise
 		}
 	}
-	return s.say("negotiation.promised", opened.Negotiation, event.ID, map[string]any{
+	return s.say("negotiation.promised", s.Node, event.ID, map[string]any{
 		"negotiation": opened.Negotiation, "node": s.Node, "stopStep": stop,
 	})
 }

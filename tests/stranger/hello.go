@@ -21,7 +21,7 @@ func hello(nc *nats.Conn, job any, train func(plan []byte), stop <-chan struct{}
 		var opened struct{ Data struct{ Negotiation string } }
 		json.Unmarshal(m.Data, &opened)
 		everything := []any{map[string]any{"layers": map[string]int{"first": 0, "end": 2}, "steps": []int{0}}}
-		say("negotiation.consented", opened.Data.Negotiation, map[string]any{"negotiation": opened.Data.Negotiation,
+		say("negotiation.consented", "me", map[string]any{"negotiation": opened.Data.Negotiation,
 			"node": "me", "incarnation": "1", "accepted": true, "step": 0, "holdings": everything})
 	})
 	say("membership.join-requested", "me", map[string]any{"node": "me", "incarnation": "1", "address": "10.0.0.1:7400",

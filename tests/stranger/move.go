@@ -94,7 +94,7 @@ func (s *Stranger) take() error {
 	if len(received) == 0 {
 		return nil
 	}
-	return s.say("shard.received", negotiation, s.cause, map[string]any{
+	return s.say("shard.received", s.Node, s.cause, map[string]any{
 		"negotiation": negotiation, "node": s.Node, "layers": received, "seconds": 0.01,
 	})
 }

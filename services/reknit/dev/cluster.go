@@ -26,14 +26,16 @@ type cluster struct {
 	log       *recorder
 }
 
-func startCluster(ctx context.Context, options Options, story *story) (*cluster, error) {
+func startCluster(ctx context.Context, options Options, story *story, screen *screen) (*cluster, error) {
 	c := &cluster{options: options}
 	logs := filepath.Join(options.Dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
 	var err error
-	if c.processes, err = newSupervisor(logs); err != nil {
+	if c.processes, err = newSupervisor(logs, func(name string, err error) {
+		screen.println(fmt.Sprintf("          %s ended by itself, %v: see %s", name, err, filepath.Join(logs, name+".log")))
+	}); err != nil {
 		return nil, err
 	}
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {

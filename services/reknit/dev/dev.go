@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -25,7 +26,7 @@ func Run(ctx context.Context, options Options, out io.Writer, terminal bool) err
 	story := newStory()
 	screen := newScreen(out, terminal, options.Steps)
 	screen.println(fmt.Sprintf("reknit dev: %d trainers, %d steps; logs in %s", options.Trainers, options.Steps, filepath.Join(options.Dir, "logs")))
-	cluster, err := startCluster(ctx, options, story)
+	cluster, err := startCluster(ctx, options, story, screen)
 	if cluster != nil {
 		defer cluster.close()
 	}
@@ -70,6 +71,7 @@ func watch(ctx context.Context, story *story, screen *screen, stop context.Cance
 		case <-ticker.C:
 		}
 		screen.progress(story.status())
+		screen.holding(story.holding())
 		screen.healing(story.snapshot())
 		if quiet := story.quiet(time.Now()); quiet > stuckAfter {
 			stop(fmt.Errorf("%w: no step was completed for %s%s", ErrNotHealed, quiet.Round(time.Second), story.why()))
@@ -95,6 +97,9 @@ func conclude(report Report, options Options, screen *screen, runError error) er
 	}
 	if runError != nil {
 		return fmt.Errorf("%w (logs in %s)", runError, filepath.Join(options.Dir, "logs"))
+	}
+	if options.temporary {
+		return os.RemoveAll(options.Dir)
 	}
 	return nil
 }

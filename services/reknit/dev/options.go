@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,18 +26,19 @@ type Options struct {
 	Dir       string
 	Cluster   string
 
-	actions []Action
+	actions   []Action
+	temporary bool // Dir was made here
 }
 
 // defaultText comes with every Go distribution.
 const defaultText = "src/testdata/Isaac.Newton-Opticks.txt"
 
-// Parse reads the flags. An error names the flag and what was expected.
+// Parse reads the flags. An error names the flag and what was expected; help goes to output, with flag.ErrHelp.
 func Parse(arguments []string, output io.Writer) (Options, error) {
 	var o Options
 	flags := flag.NewFlagSet("reknit dev", flag.ContinueOnError)
-	flags.SetOutput(output)
-	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, from 2 on")
+	flags.SetOutput(io.Discard)
+	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, 2 to 64")
 	flags.IntVar(&o.Pipelines, "pipelines", 2, "data-parallel pipelines; 0 lets the planner choose")
 	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
@@ -44,9 +46,14 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.StringVar(&o.Script, "script", "", "what happens to the cluster; a file of lines such as \"at 30 kill n2\" (default: the demo)")
 	flags.StringVar(&o.Report, "report", "", "write the report to this JSON file")
 	flags.StringVar(&o.Log, "log", "", "write every event to this file, a line of JSON each")
-	flags.StringVar(&o.Dir, "dir", "", "for the processes' logs and the NATS store (default: a temporary directory)")
+	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store (default: a temporary one, removed after a success)")
 	flags.StringVar(&o.Cluster, "cluster", "dev", "id of the cluster")
 	if err := flags.Parse(arguments); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(output)
+			fmt.Fprintln(output, "reknit dev runs a cluster here and shows how training heals.\n\nFlags:")
+			flags.PrintDefaults()
+		}
 		return o, err
 	}
 	if flags.NArg() > 0 {
@@ -72,10 +79,27 @@ func (o *Options) complete() error {
 	if err := o.readScript(); err != nil {
 		return fmt.Errorf("--script: %w", err)
 	}
+	if o.Report != "" {
+		file, err := os.Create(o.Report)
+		if err != nil {
+			return fmt.Errorf("--report: %w", err)
+		}
+		file.Close()
+	}
+	if err := o.makeDir(); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	return nil
+}
+
+func (o *Options) makeDir() error {
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "reknit-dev-")
-		o.Dir = dir
+		o.Dir, o.temporary = dir, true
 		return err
+	}
+	if entries, err := os.ReadDir(o.Dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("expected an empty directory, for an old log would be taken for this run's, got %s", o.Dir)
 	}
 	return os.MkdirAll(o.Dir, 0o755)
 }
@@ -88,16 +112,19 @@ func (o *Options) completeText() error {
 		}
 		o.Text = filepath.Join(strings.TrimSpace(string(root)), defaultText)
 	}
-	file, err := os.Open(o.Text)
-	if err != nil {
-		return err
+	config, err := o.trainerConfig("dev")
+	if err == nil {
+		_, _, err = config.Training()
 	}
-	return file.Close()
+	return err
 }
 
 func (o *Options) readScript() error {
-	var reader io.Reader = strings.NewReader(DefaultScript)
-	if o.Script != "" {
+	var reader io.Reader = strings.NewReader(DefaultScript(o.Trainers))
+	switch {
+	case o.Script == "" && o.Trainers < defaultTrainers:
+		return fmt.Errorf("the default needs --trainers %d or more; got %d, so name another", defaultTrainers, o.Trainers)
+	case o.Script != "":
 		file, err := os.Open(o.Script)
 		if err != nil {
 			return err

@@ -17,8 +17,9 @@ import (
 // supervisor runs the services and trainers as processes of their own, so that a kill is a real kill. A service
 // that dies is started again, as compose or systemd would; a trainer is not.
 type supervisor struct {
-	program string // this binary; its sub-commands are the roles
-	logs    string // directory of the processes' logs
+	program string                       // this binary; its sub-commands are the roles
+	logs    string                       // directory of the processes' logs
+	died    func(name string, err error) // hears of a trainer that failed by itself
 
 	mutex     sync.Mutex
 	processes map[string]*process
@@ -32,6 +33,7 @@ type process struct {
 	env     []string
 	command *exec.Cmd
 	restart bool
+	killed  bool
 }
 
 const trainerRole = "trainer"
@@ -39,12 +41,12 @@ const trainerRole = "trainer"
 // restartPause keeps a service that dies at once from spinning.
 const restartPause = 200 * time.Millisecond
 
-func newSupervisor(logs string) (*supervisor, error) {
+func newSupervisor(logs string, died func(string, error)) (*supervisor, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return &supervisor{program: program, logs: logs, processes: map[string]*process{}}, nil
+	return &supervisor{program: program, logs: logs, died: died, processes: map[string]*process{}}, nil
 }
 
 // start runs a role under a name until it ends; restart says whether it then runs again.
@@ -93,6 +95,9 @@ func (s *supervisor) wait(p *process, command *exec.Cmd) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.processes, p.name)
+	if err != nil && !p.killed && !p.restart && !s.closing {
+		s.died(p.name, err)
+	}
 	if p.restart && !s.closing {
 		if err := s.launch(p); err != nil {
 			slog.Error("service not restarted", "name", p.name, "error", err)
@@ -110,6 +115,7 @@ func (s *supervisor) signal(name string, signal syscall.Signal) error {
 	if p == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
+	p.killed = p.killed || signal == syscall.SIGKILL
 	return p.command.Process.Signal(signal)
 }
 

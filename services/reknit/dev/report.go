@@ -76,6 +76,13 @@ func (s *story) why() string {
 	return ""
 }
 
+// holding tells why the cluster holds; empty where it does not.
+func (s *story) holding() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.held
+}
+
 // ended reports whether training is complete and every change healed; the mutex is held.
 func ended(s *story) bool { return s.complete() && len(s.open()) == 0 }
 
@@ -98,7 +105,9 @@ func (s *story) report(options Options) Report {
 			digests = append(digests, digest)
 		}
 	}
-	report.Digest = model.ModelDigest(digests)
+	if len(digests) > 0 {
+		report.Digest = model.ModelDigest(digests)
+	}
 	return report
 }
 
@@ -132,15 +141,14 @@ func (r *Report) write(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// lines are the last words of a run.
+// lines are the last words of a run; what failed is the error's to say.
 func (r *Report) lines() []string {
-	lines := []string{
-		"",
-		"model digest  " + r.Digest,
-		"oracle digest " + r.OracleDigest,
+	if r.OracleDigest == "" {
+		return nil
 	}
+	lines := []string{"", "model digest  " + r.Digest, "oracle digest " + r.OracleDigest}
 	if r.Error != "" {
-		return append(lines, "FAILED: "+r.Error)
+		return lines
 	}
 	return append(lines, fmt.Sprintf("equal: %d changes, all healed, and the model is the one an undisturbed run trains", len(r.Changes)))
 }

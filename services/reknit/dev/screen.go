@@ -16,7 +16,8 @@ type screen struct {
 	out      io.Writer
 	bar      *progressbar.ProgressBar // nil where out is no terminal
 	lastLine time.Time
-	healed   int // changes shown as healed
+	healed   int    // changes shown as healed
+	held     string // why the cluster holds, as shown
 }
 
 // A reader of a log file wants a sign of life, not a line a step.
@@ -40,8 +41,19 @@ func (s *screen) println(text string) {
 	fmt.Fprintln(s.out, text)
 }
 
-// progress shows where training stands.
+// holding shows why the cluster holds, once.
+func (s *screen) holding(reason string) {
+	if reason != "" && reason != s.held {
+		s.println("          the cluster holds: " + reason)
+	}
+	s.held = reason
+}
+
+// progress shows where training stands, once there is a plan.
 func (s *screen) progress(status status) {
+	if status.generation == 0 {
+		return
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	text := fmt.Sprintf("loss %.3f  generation %d  %s trainers", status.loss, status.generation, status.shape)
@@ -93,7 +105,7 @@ func (c Change) line() string {
 func (c Change) table() string {
 	var text writer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "            detected\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\ta naive re-shard")
+	fmt.Fprintln(table, "            detected after\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\ta restart would move")
 	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
 		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(), bytes(c.NaiveBytes))
 	table.Flush()
@@ -103,6 +115,9 @@ func (c Change) table() string {
 func (c Change) moved() string {
 	if c.Sources == 0 {
 		return bytes(c.BytesMoved)
+	}
+	if c.Sources == 1 {
+		return bytes(c.BytesMoved) + " from 1 neighbour"
 	}
 	return fmt.Sprintf("%s from %d neighbours", bytes(c.BytesMoved), c.Sources)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,10 +31,14 @@ var Services = []string{"monitor", "negotiator", "planner", "restorer"}
 // verbs says how many names each verb takes.
 var verbs = map[string]int{"kill": 1, "join": 1, "leave": 1, "connect": 2, "disconnect": 2}
 
-// DefaultScript is what `reknit dev` does without --script.
-const DefaultScript = `
+// DefaultScript is what `reknit dev` does without --script, beginning with so many trainers: at least defaultTrainers.
+func DefaultScript(trainers int) string { return fmt.Sprintf(defaultScript, trainers+1) }
+
+const defaultTrainers = 4
+
+const defaultScript = `
 at 30  kill n2
-at 70  join n7
+at 70  join n%d
 at 110 leave n3
 at 150 disconnect n1 n5
 at 190 connect n1 n5
@@ -46,6 +51,7 @@ at 290 kill restorer
 // ParseScript reads a script: a line an action, "at STEP ACTION" or "after DURATION ACTION"; # begins a comment.
 func ParseScript(reader io.Reader) ([]Action, error) {
 	var actions []Action
+	latest := uint64(0)
 	lines := bufio.NewScanner(reader)
 	for number := 1; lines.Scan(); number++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
@@ -57,7 +63,10 @@ func ParseScript(reader io.Reader) ([]Action, error) {
 		if err != nil {
 			return nil, fmt.Errorf("script line %d: %w", number, err)
 		}
-		action.Line = number
+		if action.AtStep > 0 && action.AtStep < latest {
+			return nil, fmt.Errorf("script line %d: at: expected a step from %d on, as before, got %d", number, latest, action.AtStep)
+		}
+		action.Line, latest = number, max(latest, action.AtStep)
 		actions = append(actions, action)
 	}
 	return actions, lines.Err()
@@ -92,10 +101,25 @@ func (a Action) check() error {
 	if len(a.Names) != names && !(names == 2 && slices.Equal(a.Names, []string{Any})) {
 		return fmt.Errorf("%s: expected %d name(s) or %q, got %q", a.Verb, names, Any, a.Names)
 	}
-	if a.Verb != "kill" && slices.ContainsFunc(a.Names, isService) {
-		return fmt.Errorf("%s: expected trainers, got %q", a.Verb, a.Names)
+	for _, name := range a.Names {
+		service := a.Verb == "kill" && isService(name)
+		if name != Any && !service && !trainerName.MatchString(name) {
+			return fmt.Errorf("%s: expected trainers such as n1%s, got %q", a.Verb, orServices(a.Verb), name)
+		}
+	}
+	if len(a.Names) == 2 && a.Names[0] == a.Names[1] {
+		return fmt.Errorf("%s: expected two trainers, got %s twice", a.Verb, a.Names[0])
 	}
 	return nil
+}
+
+var trainerName = regexp.MustCompile(`^n[1-9][0-9]{0,3}$`)
+
+func orServices(verb string) string {
+	if verb != "kill" {
+		return ""
+	}
+	return ", or one of " + strings.Join(Services, ", ")
 }
 
 func isService(name string) bool { return slices.Contains(Services, name) }

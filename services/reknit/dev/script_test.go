@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheDefaultScriptDoesEverythingOnce(t *testing.T) {
-	actions, err := ParseScript(strings.NewReader(DefaultScript))
+	actions, err := ParseScript(strings.NewReader(DefaultScript(6)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +29,17 @@ func TestAnActionMayFollowAnotherWhateverIsUnderWay(t *testing.T) {
 
 func TestABadLineIsNamedWithWhatWasExpected(t *testing.T) {
 	for script, want := range map[string]string{
-		"at 5 explode n1":       "line 1: expected kill, join",
-		"\nat soon kill n1":     "line 2: at: expected a step",
-		"after 5 kill n1":       "after: expected a duration",
-		"at 5 connect n1":       "connect: expected 2 name(s)",
-		"at 5 join planner":     "join: expected trainers",
-		"when 5 kill n1":        "expected at or after",
-		"at 5 kill":             "at STEP VERB NAME",
-		"at 5 kill n1 n2 n3 n4": "kill: expected 1 name(s)",
+		"at 5 explode n1":            "line 1: expected kill, join",
+		"\nat soon kill n1":          "line 2: at: expected a step",
+		"after 5 kill n1":            "after: expected a duration",
+		"at 5 connect n1":            "connect: expected 2 name(s)",
+		"at 5 join planner":          "join: expected trainers",
+		"at 5 kill nats":             "expected trainers such as n1, or one of monitor",
+		"at 5 connect n1 n1":         "expected two trainers, got n1 twice",
+		"at 5 join n8\nat 4 kill n1": "line 2: at: expected a step from 5 on",
+		"when 5 kill n1":             "expected at or after",
+		"at 5 kill":                  "at STEP VERB NAME",
+		"at 5 kill n1 n2 n3 n4":      "kill: expected 1 name(s)",
 	} {
 		if _, err := ParseScript(strings.NewReader(script)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", script, err, want)

@@ -23,11 +23,18 @@ func (o Options) trainerEnvironment(name string) map[string]string {
 	}
 }
 
+// trainerConfig is that configuration as a trainer reads it.
+func (o Options) trainerConfig(name string) (trainer.Config, error) {
+	var config trainer.Config
+	err := env.ParseWithOptions(&config, env.Options{Environment: o.trainerEnvironment(name)})
+	return config, err
+}
+
 // oracleDigest trains the same model in this process, undisturbed, and returns its digest. Samples of a step are
 // shared among the cores, which the sums allow.
 func oracleDigest(options Options) (string, error) {
-	var config trainer.Config
-	if err := env.ParseWithOptions(&config, env.Options{Environment: options.trainerEnvironment("oracle")}); err != nil {
+	config, err := options.trainerConfig("oracle")
+	if err != nil {
 		return "", err
 	}
 	training, samples, err := config.Training()

@@ -75,6 +75,8 @@ func exit(err error) {
 
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 func usage() {
 	fmt.Println("Reknit heals distributed training.\n\nUsage: reknit COMMAND")
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -86,7 +88,7 @@ func usage() {
 }
 
 func runDev(arguments []string) error {
-	options, err := dev.Parse(arguments, os.Stderr)
+	options, err := dev.Parse(arguments, os.Stdout)
 	if err != nil {
 		return usageError{err}
 	}

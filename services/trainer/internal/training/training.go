@@ -65,7 +65,11 @@ type Trainer struct {
 	broken     bool   // the last step was given up
 	digested   bool   // the present final layers were told
 	complete   chan struct{}
+	logged     time.Time // a step
 }
+
+// logEvery bounds how often a completed step is logged: a sign of life for who reads the log.
+const logEvery = 10 * time.Second
 
 // New returns a trainer that holds nothing yet.
 func New(config Config, session Session, network Network) *Trainer {
@@ -148,6 +152,10 @@ func (t *Trainer) train(ctx, step context.Context) error {
 		t.session.Profiled(t.done, factor)
 	}
 	t.session.Report(t.done, seconds, loss)
+	if time.Since(t.logged) >= logEvery {
+		t.logged = time.Now()
+		slog.Info("step completed", "node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds, "loss", loss)
+	}
 	return nil
 }
 
@@ -160,6 +168,7 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
+	slog.Info("training is complete; layers stay here in case a change needs them", "node", t.config.Node, "step", t.done)
 	select {
 	case <-t.complete:
 	default:
