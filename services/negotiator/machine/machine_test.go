@@ -289,6 +289,19 @@ func TestOfALinkToANodeThatIsGoneOnlyACutIsRemembered(t *testing.T) {
 	}
 }
 
+func TestANewcomerIsTakenToBeAsFastAsTheOthers(t *testing.T) {
+	w := newWorld(t, 3)
+	for i, node := range []string{"n1", "n2", "n3"} {
+		w.hear(events.NodeProfiled, "/node/"+node, node, &events.Profile{Node: node, SpeedFactor: 0.5 + 0.1*float64(i)})
+	}
+	w.mute[events.PlanRequested] = true
+	w.join("n4")
+	w.run()
+	if speed := w.machine.state.Joiners["n4"].SpeedFactor; speed != 0.6 {
+		t.Fatalf("taken to be %v times as fast as declared: it would be given the most work unmeasured", speed)
+	}
+}
+
 func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 	w := newWorld(t, 2)
 	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -27,10 +29,24 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	m.state.Joiners[join.Node] = &member{
 		Member:      events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address},
 		MemoryBytes: join.MemoryBytes,
-		SpeedFactor: 1,
+		SpeedFactor: m.usualSpeed(),
 	}
 	m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID})
 	return m.negotiate(cause, restarted)
+}
+
+// usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job
+// declares.
+func (m *Machine) usualSpeed() float64 {
+	if len(m.state.Members) == 0 {
+		return 1
+	}
+	var speeds []float64
+	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
+		speeds = append(speeds, m.state.Members[node].SpeedFactor)
+	}
+	slices.Sort(speeds)
+	return speeds[len(speeds)/2]
 }
 
 func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {

@@ -113,11 +113,22 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 		hope.StepSeconds = equal.stepSeconds(candidate.Pipelines)
 		if t.score(hope) > t.best && t.refinements > 0 {
 			t.refinements--
-			candidate = t.refined(candidate, plan, problem, among)
+			if refined := t.refined(candidate, plan, problem, among); t.worthMoving(candidate, refined) {
+				candidate = refined
+			}
 		}
 	}
 	t.best = max(t.best, t.score(candidate))
 	return candidate, nil
+}
+
+// worthMoving reports whether seats chosen by the links are worth it, against those that let nodes keep most. A pair
+// whose link was cut is kept apart wherever that helps.
+func (t *seating) worthMoving(stay, move Candidate) bool {
+	if len(t.Network.Dear) > 0 || move.TransitionSeconds <= stay.TransitionSeconds {
+		return t.score(move) > t.score(stay)
+	}
+	return t.score(move)*(1-worthMoving) > t.score(stay)
 }
 
 // places are a plan's places and the nodes that may take them.
