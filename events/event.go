@@ -100,17 +100,3 @@ func Decode(data []byte, payload Payload) error {
 	}
 	return payload.Validate()
 }
-
-// Handling turns what a machine does about a payload into what it does about an event.
-func Handling[M, T any, P interface {
-	*T
-	Payload
-}](handle func(machine M, event Event, payload T) []Event) func(M, Event) ([]Event, error) {
-	return func(machine M, event Event) ([]Event, error) {
-		payload, err := Open[T, P](event)
-		if err != nil {
-			return nil, err
-		}
-		return handle(machine, event, payload), nil
-	}
-}

@@ -3,7 +3,6 @@ package machine
 import (
 	"cmp"
 	"maps"
-	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/detect"
@@ -11,7 +10,7 @@ import (
 
 // handlers says what the machine does about each kind of event. It hears some of its own facts, so that one that was
 // said just before a crash is not said again in other words.
-var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
+var handlers = events.Handlers[*Machine]{
 	events.JoinRequested:     events.Handling((*Machine).join),
 	events.MembershipRefused: events.Handling((*Machine).refused),
 	events.NegotiationOpened: events.Handling((*Machine).opened),
@@ -23,15 +22,11 @@ var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, err
 }
 
 // Hears returns the kinds that the machine handles.
-func (m *Machine) Hears() []events.Kind { return slices.Sorted(maps.Keys(handlers)) }
+func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
 // Handle takes an event of a kind it hears.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
-	handle := handlers[event.Kind]
-	if handle == nil {
-		return nil, nil
-	}
-	return handle(m, event)
+	return handlers.Handle(m, event)
 }
 
 // join watches a node from its request on: a joiner can die, too.

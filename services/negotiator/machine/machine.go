@@ -3,8 +3,6 @@
 package machine
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -39,7 +37,7 @@ func New(settings Settings) *Machine {
 }
 
 // handlers says what the machine does about each kind of event.
-var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
+var handlers = events.Handlers[*Machine]{
 	events.JoinRequested:       events.Handling((*Machine).join),
 	events.LeaveRequested:      events.Handling((*Machine).leave),
 	events.ConnectRequested:    events.Handling((*Machine).connect),
@@ -61,13 +59,9 @@ var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, err
 }
 
 // Hears returns the kinds of event the machine handles.
-func (m *Machine) Hears() []events.Kind { return slices.Sorted(maps.Keys(handlers)) }
+func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
-	handle, ok := handlers[event.Kind]
-	if !ok {
-		return nil, nil
-	}
-	return handle(m, event)
+	return handlers.Handle(m, event)
 }

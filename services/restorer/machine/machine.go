@@ -4,8 +4,6 @@ package machine
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -22,7 +20,7 @@ func New(cluster string) *Machine {
 	return &Machine{speaker: events.Speaker{Source: "/restorer", Cluster: cluster}}
 }
 
-var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, error){
+var handlers = events.Handlers[*Machine]{
 	events.RestorationAsked: events.Handling((*Machine).asked),
 	events.Scheduled:        events.Handling((*Machine).scheduled),
 	events.ShardOffered:     events.Handling((*Machine).offered),
@@ -32,15 +30,11 @@ var handlers = map[events.Kind]func(*Machine, events.Event) ([]events.Event, err
 }
 
 // Hears returns the kinds of event the machine handles.
-func (m *Machine) Hears() []events.Kind { return slices.Sorted(maps.Keys(handlers)) }
+func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
-	handle, ok := handlers[event.Kind]
-	if !ok {
-		return nil, nil
-	}
-	return handle(m, event)
+	return handlers.Handle(m, event)
 }
 
 // Tick does nothing: the negotiator keeps the deadlines.
