@@ -66,7 +66,7 @@ func PulseSubject(cluster, node string) string { return "reknit.pulse." + cluste
 func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluster + "." + node }
 
 // PolicySubject returns the core NATS request subject on which a policy plug-in of the planner answers a PlanRequest with a
-// Proposal, both as plain JSON.
+// PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
 // RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
@@ -113,6 +113,7 @@ const (
 	NegotiationOverdue  Kind = "negotiation.overdue"
 	PlanRequested       Kind = "plan.requested"
 	PlanProposed        Kind = "plan.proposed"
+	PlanDeferred        Kind = "plan.deferred"
 	PlanRefused         Kind = "plan.refused"
 	PlanCommitted       Kind = "plan.committed"
 	PlanActivated       Kind = "plan.activated"
@@ -147,6 +148,7 @@ var Catalogue = []Row{
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
 	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
 	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
+	{PlanDeferred, "Waiting for lost nodes to come back is better than any plan without them, and for how long.", []string{"planner"}, func() Payload { return new(Deferral) }, false},
 	{PlanRefused, "No plan is possible, and why.", []string{"planner"}, func() Payload { return new(Failure) }, false},
 	{RestorationAsked, "A proposal is to be mapped onto the nodes and what they hold.", []string{"negotiator"}, func() Payload { return new(RestorationRequest) }, false},
 	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},

@@ -28,6 +28,8 @@ type NodeState struct {
 	SilentSeconds float64 `json:"silentSeconds"`
 	// FailuresPerNodeSecond is the failure rate seen so far, prior included.
 	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond"`
+	// SecondsUntilReturn is how long lost nodes took to come back on average; zero: none has come back yet.
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
 }
 
 // Profile is what a node measured while training.
@@ -76,6 +78,7 @@ func (s *NodeState) Validate() error {
 	c.reason(s.Reason)
 	c.amount("silentSeconds", s.SilentSeconds)
 	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
+	c.amount("secondsUntilReturn", s.SecondsUntilReturn)
 	return c.err
 }
 

@@ -12,6 +12,34 @@ type PlanRequest struct {
 	Current     *Plan    `json:"current,omitempty"` // the plan in force
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
 	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
+	// SecondsUntilReturn is when the lost nodes of the plan in force are expected back; zero: not known, or waited for
+	// already.
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
+}
+
+// PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.
+type PolicyReply struct {
+	Negotiation string     `json:"negotiation"`
+	Plan        PolicyPlan `json:"plan"`
+}
+
+// PolicyPlan is the part of a plan that a plug-in decides: who trains which layers and how many micro-batches.
+type PolicyPlan struct {
+	Pipelines []Pipeline      `json:"pipelines"`
+	Predicted PolicyPredicted `json:"predicted,omitzero"`
+}
+
+// PolicyPredicted is what a plug-in expects of its plan. It counts for nothing, and is quoted where it was far off.
+type PolicyPredicted struct {
+	StepSeconds float64 `json:"stepSeconds"`
+}
+
+// Deferral says that no plan is as good as waiting until the lost nodes are back.
+type Deferral struct {
+	Negotiation string      `json:"negotiation"`
+	Reason      string      `json:"reason"`
+	Seconds     float64     `json:"seconds"`    // to wait at most; then a plan without the lost nodes is asked for
+	Considered  []Candidate `json:"considered"` // best first: waiting itself, and the plans
 }
 
 // Device is a node as the planner sees it.
@@ -120,6 +148,15 @@ func (r *PlanRequest) Validate() error {
 		c.nested("current", r.Current.Validate())
 	}
 	c.amount("secondsBetweenFailures", r.SecondsBetweenFailures)
+	c.amount("secondsUntilReturn", r.SecondsUntilReturn)
+	return c.err
+}
+
+func (d *Deferral) Validate() error {
+	var c check
+	c.token("negotiation", d.Negotiation)
+	c.reason(d.Reason)
+	c.amount("seconds", d.Seconds)
 	return c.err
 }
 

@@ -204,7 +204,7 @@ func TestSlowWrongLyingAndAbsentPluginsCostNothingButTheDeadline(t *testing.T) {
 	}
 	for name, says := range map[string]string{
 		"absent": "nobody answers on reknit.policy.c.absent", "slow": "no answer within 300ms", "lying": "claimed a step of 1e-09 s",
-		"noise": "expected a proposal as JSON", "stale": `negotiation: expected "g2-a"`, "short": "expected all 6 layers, got 5",
+		"noise": "expected a reply as JSON", "stale": `negotiation: expected "g2-a"`, "short": "expected all 6 layers, got 5",
 		"stranger": `no other place, got "n6"`,
 	} {
 		if !strings.Contains(reasons[name], says) {

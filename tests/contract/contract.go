@@ -22,11 +22,19 @@ type Message struct {
 	Payload any
 }
 
-// Messages lists those that a trainer in another language sends or answers.
+// Messages lists those that a trainer or a policy plug-in in another language sends or answers.
 var Messages = []Message{
 	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, about every quarter of a second.", "node", events.Pulse{}},
 	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
+	{"policy-request", events.PolicySubject("{cluster}", "{policy}"), "A request for a plan to a policy plug-in, beside the planner's own search.", "planner", events.PlanRequest{}},
+	{"policy-reply", "", "A plug-in's plan, on the request's own reply subject.", "plug-in", events.PolicyReply{}},
+}
+
+// About is what the subject names beside the cluster.
+func (m Message) About() string {
+	_, last, _ := strings.Cut(m.Subject, ".{cluster}.{")
+	return strings.TrimSuffix(last, "}")
 }
 
 // abouts tells what the id in an event's subject names, where the kind's entity does not tell. What a node says of

@@ -132,6 +132,7 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 	now := seconds(at)
 	if m.ticked > 0 {
 		m.state.Rate.Seconds += float64(m.detector.Watched()) * max(0, now-m.ticked)
+		m.state.Returns.Pass(max(0, now-m.ticked))
 	}
 	m.ticked = now
 	var said []events.Event
@@ -173,6 +174,7 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	}
 	lost := m.speaker.First(at, known.Incarnation, events.NodeLost, verdict.Node,
 		m.nodeState(verdict.Node, known, reason, verdict.SilentSeconds))
+	m.state.Returns.Lost(verdict.Node)
 	m.forget(verdict.Node)
 	return []events.Event{lost}
 }
@@ -202,6 +204,6 @@ func beat(known *node) string { return fmt.Sprintf("%s.%d", known.Incarnation, k
 func (m *Machine) nodeState(name string, known *node, reason string, silent float64) *events.NodeState {
 	return &events.NodeState{
 		Node: name, Incarnation: known.Incarnation, Reason: reason, SilentSeconds: silent,
-		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(),
+		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(), SecondsUntilReturn: m.state.Returns.MeanSeconds(),
 	}
 }

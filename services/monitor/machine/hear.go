@@ -31,6 +31,7 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 
 // join watches a node from its request on: a joiner can die, too.
 func (m *Machine) join(_ events.Event, join events.Join) []events.Event {
+	m.state.Returns.Came(join.Node)
 	known := m.state.Nodes[join.Node]
 	if known != nil && known.Incarnation == join.Incarnation {
 		known.Address = join.Address
@@ -111,6 +112,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 func (m *Machine) nodeLost(_ events.Event, lost events.NodeState) []events.Event {
 	if known := m.state.Nodes[lost.Node]; known != nil && known.Incarnation == lost.Incarnation {
 		m.state.Rate.Failures++
+		m.state.Returns.Lost(lost.Node)
 		m.forget(lost.Node)
 	}
 	return nil

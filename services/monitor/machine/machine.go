@@ -57,6 +57,7 @@ type state struct {
 	Said    []events.Measurement  `json:"said"`  // in order of their directions
 	Opening *events.Opening       `json:"opening,omitempty"`
 	Rate    detect.Rate           `json:"rate"`
+	Returns detect.Returns        `json:"returns"`
 	Turn    int                   `json:"turn"` // of measuring links
 	links   map[events.Pair]*link // Links
 	said    map[direction]events.Measurement

@@ -439,6 +439,34 @@ func TestTheFailureRateGrowsWithEachLoss(t *testing.T) {
 	}
 }
 
+func TestALossTellsHowLongLostNodesStayedAwaySoFar(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	expected := func(node string) float64 {
+		t.Helper()
+		w.nodes[node].frozen = true
+		w.pass(30 * time.Second)
+		at := slices.IndexFunc(w.said, func(event events.Event) bool { return event.Kind == events.NodeLost })
+		lost, err := events.Open[events.NodeState](w.said[at])
+		if err != nil || lost.Node != node {
+			t.Fatalf("lost %s, expected %s: %v", lost.Node, node, err)
+		}
+		w.said = nil
+		return lost.SecondsUntilReturn
+	}
+	if got := expected("n1"); got != 0 {
+		t.Fatalf("nobody came back yet, but %v s are expected", got)
+	}
+	w.join("n1", "b")
+	first := expected("n2")
+	if first < 10 || first > 30 {
+		t.Fatalf("n1 was away for less than 30 s, and %v s are expected", first)
+	}
+	w.pass(2 * time.Hour) // n2 stays away, and counts for an hour
+	if got := expected("n3"); got < first+3600 || got > first+3660 {
+		t.Fatalf("%v s are expected, after one stayed away for an hour and one for %v s", got, first)
+	}
+}
+
 func TestLongNamesStillMakeASubject(t *testing.T) {
 	long := strings.Repeat("N", 60)
 	w := newWorld(t, long+"1", long+"2")

@@ -131,6 +131,17 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	}))
 }
 
+// deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything
+// else changes, or they have been waited for long enough; then a plan is asked for that does without them.
+func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []events.Event {
+	under := m.under(deferral.Negotiation, protocol.Consenting, protocol.Planning)
+	if under == nil || !under.Opening.Abandon || m.state.Waited {
+		return m.impossible(cause, events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
+	}
+	m.state.Waited, m.state.Patience = true, deferral.Seconds
+	return m.abort(cause, deferral.Reason, m.hold(deferral.Reason))
+}
+
 // restore asks the restorer, once there is a proposal and everybody has said what it holds.
 func (m *Machine) restore(cause events.Event) []events.Event {
 	under := m.state.Negotiation

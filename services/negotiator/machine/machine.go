@@ -49,6 +49,7 @@ var handlers = events.Handlers[*Machine]{
 	events.LinkRestored:        events.Handling((*Machine).linkRestored),
 	events.Consented:           events.Handling((*Machine).consented),
 	events.PlanProposed:        events.Handling((*Machine).proposed),
+	events.PlanDeferred:        events.Handling((*Machine).deferred),
 	events.PlanRefused:         events.Handling((*Machine).impossible),
 	events.RestorationPlanned:  events.Handling((*Machine).restorationPlanned),
 	events.RestorationRefused:  events.Handling((*Machine).impossible),

@@ -225,6 +225,66 @@ func TestAClusterThatIsHeldIsTriedAgain(t *testing.T) {
 	}
 }
 
+// afterADeferral is a cluster whose n1 was lost and is waited for.
+func afterADeferral(t *testing.T) *world {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.hear(events.NodeLost, "/monitor", "n1", &events.NodeState{
+		Node: "n1", Incarnation: w.machine.state.Members["n1"].Incarnation, SecondsUntilReturn: 7,
+	})
+	w.run()
+	if asked := w.requests(); asked[len(asked)-1].SecondsUntilReturn != 7 {
+		t.Fatalf("the planner is not told when n1 is expected: %+v", asked[len(asked)-1])
+	}
+	w.mute[events.PlanRequested] = false
+	w.hear(events.PlanDeferred, "/planner", "p", &events.Deferral{Negotiation: w.machine.state.Negotiation.ID, Reason: "n1 is soon back", Seconds: 14})
+	w.run()
+	if last := w.said[len(w.said)-1]; last.Kind != events.ClusterHeld || len(w.plans()) != 1 {
+		t.Fatalf("last said %s, after %d plans", last.Kind, len(w.plans()))
+	}
+	return w
+}
+
+func TestALostNodeThatIsWaitedForIsPlannedForAsSoonAsItIsBack(t *testing.T) {
+	w := afterADeferral(t)
+	w.tick(6 * time.Second)
+	w.join("n1")
+	w.run()
+	if w.nodes() != "n1 n2 n3" || len(w.plans()) != 2 {
+		t.Fatalf("nodes %q after %d plans", w.nodes(), len(w.plans()))
+	}
+}
+
+func TestALostNodeIsWaitedForOnceAndNoLongerThanThePlannerSaid(t *testing.T) {
+	w := afterADeferral(t)
+	w.tick(13 * time.Second)
+	if len(w.plans()) != 1 {
+		t.Fatal("planned too early")
+	}
+	w.tick(2 * time.Second)
+	asked := w.requests()
+	if w.nodes() != "n2 n3" || asked[len(asked)-1].SecondsUntilReturn != 0 {
+		t.Fatalf("nodes %q, last asked %+v", w.nodes(), asked[len(asked)-1])
+	}
+	w.lose("n2")
+	w.run()
+	if w.machine.state.Waited {
+		t.Fatal("the next loss is never waited for")
+	}
+}
+
+func TestADeferralThatNobodyAskedForRefusesTheChange(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.PlanRequested] = true
+	w.join("n3")
+	w.run()
+	w.hear(events.PlanDeferred, "/planner", "p", &events.Deferral{Negotiation: w.machine.state.Negotiation.ID, Reason: "wait", Seconds: 5})
+	w.run()
+	if w.machine.state.Held > 0 || w.machine.state.Joiners["n3"] != nil {
+		t.Fatalf("held %d, joiners %v", w.machine.state.Held, w.machine.state.Joiners)
+	}
+}
+
 func TestAPlannerThatIsAwayIsWaitedForAndNobodyIsGivenUp(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mute[events.PlanRequested] = true

@@ -67,7 +67,7 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 }
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
-	m.state.Failures = lost.FailuresPerNodeSecond
+	m.state.Failures, m.state.Returns = lost.FailuresPerNodeSecond, lost.SecondsUntilReturn
 	known := m.state.known(lost.Node)
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone

@@ -34,7 +34,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	if len(m.state.next()) == 0 {
 		return m.lastOnes(cause)
 	}
-	m.state.Held = 0
+	m.state.Held, m.state.Patience = 0, 0
 	abandon := m.mustAbandon()
 	m.state.Abandoned = abandon
 	generation := m.state.generation() + 1
@@ -112,6 +112,9 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		rate = m.settings.FailuresPrior
 	}
 	request.SecondsBetweenFailures = math.Min(1/(rate*float64(len(nodes))), 1e9)
+	if under.Opening.Abandon && !m.state.Waited {
+		request.SecondsUntilReturn = m.state.Returns
+	}
 	return request
 }
 
@@ -163,7 +166,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	}
 	m.state.Pending = without(m.state.Pending, under.Opening.Changes)
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
-	m.state.Abandoned, m.state.Attempts = false, 0
+	m.state.Abandoned, m.state.Attempts, m.state.Waited = false, 0, false
 	return append(said, m.openNext(cause)...)
 }
 

@@ -22,6 +22,9 @@ type state struct {
 	Pending     []events.Change        `json:"pending"`   // changes that no negotiation has taken up, or that one under way must finish
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Failures    float64                `json:"failures"` // per node and second, as the monitor last said
+	Returns     float64                `json:"returns"`  // seconds a lost node stays away, as the monitor last said; zero: not known
+	Waited      bool                   `json:"waited"`   // for lost nodes, since the last commit: once is enough
+	Patience    float64                `json:"patience"` // seconds that the planner wants to wait; zero while nobody is waited for
 	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
 	Held        int                    `json:"held"`     // times in a row that nothing could be done; zero while something can
 }

@@ -39,8 +39,11 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 	under := m.state.Negotiation
 	if under == nil {
 		limit := m.settings.HoldTime
-		if m.state.Held == 0 {
+		switch {
+		case m.state.Held == 0:
 			limit = 0
+		case m.state.Patience > 0:
+			limit = time.Duration(m.state.Patience * float64(time.Second))
 		}
 		return events.Overdue{Negotiation: "none", Phase: "held", Round: m.state.Held}, limit
 	}

@@ -198,6 +198,17 @@ func (w *world) plans() []events.Plan {
 	return plans
 }
 
+// requests returns what the planner was asked, in order.
+func (w *world) requests() []events.PlanRequest {
+	var requests []events.PlanRequest
+	for _, event := range w.said {
+		if event.Kind == events.PlanRequested {
+			requests = append(requests, must[events.PlanRequest](w.t, event))
+		}
+	}
+	return requests
+}
+
 func (w *world) nodes() string {
 	plans := w.plans()
 	if len(plans) == 0 {

@@ -141,6 +141,34 @@ func TestExpectedThroughputIsTheMeanOverMemorylessFailures(t *testing.T) {
 	}
 }
 
+// What is trained until a failure, counted second by second: nothing in a transition, and from the return on whatever plan
+// is better.
+func TestThroughputWithReturnIsTheMeanOverMemorylessFailures(t *testing.T) {
+	const seed, between = 5, 100.0
+	random := rand.New(rand.NewSource(seed))
+	for range 50 {
+		step, transition := 1+random.Float64(), 60*random.Float64()
+		back := Return{AfterSeconds: 60 * random.Float64(), StepSeconds: 1 + random.Float64(), TransitionSeconds: 20 * random.Float64()}
+		then, stay, goBack := max(transition, back.AfterSeconds), 0.0, 0.0
+		const tick = 0.01
+		for at := tick / 2; at < 20*between; at += tick {
+			alive := math.Exp(-at/between) * tick / between
+			if at > transition {
+				stay += alive / step
+			}
+			switch {
+			case at > transition && at < then:
+				goBack += alive / step
+			case at > then+back.TransitionSeconds:
+				goBack += alive / back.StepSeconds
+			}
+		}
+		if got, want := ThroughputWithReturn(1, step, transition, back, between), max(stay, goBack); math.Abs(got-want) > 1e-3 {
+			t.Fatalf("step %v, transition %v, %+v: got %v, counted %v", step, transition, back, got, want)
+		}
+	}
+}
+
 func TestARingOfOneNeedsNoTime(t *testing.T) {
 	if got := RingSeconds(1e9, 1, 1e6, 0.1); got != 0 {
 		t.Errorf("got %v", got)

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ func New(settings Settings) *Machine {
 // Hears returns the kinds of event the machine handles.
 func (m *Machine) Hears() []events.Kind { return []events.Kind{events.PlanRequested} }
 
-// Handle answers a request with the best plan and all that were weighed, or with why there is none.
+// Handle answers a request with the best plan and all that were weighed, with how long to wait, or with why there is no plan.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) { return m.Answer(event, nil) }
 
 // Answer is Handle with what plug-ins replied to the same request; nil: there are none. Replies are taken when our own
@@ -53,14 +54,23 @@ func (m *Machine) Answer(event events.Event, replies func() []Reply) ([]events.E
 		return nil, err
 	}
 	proposal, err := m.Plan(request, replies)
-	if err != nil {
-		return []events.Event{m.speaker.Say(event, events.PlanRefused, request.Negotiation,
-			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}, nil
+	var deferred Deferred
+	switch {
+	case err == nil:
+		return []events.Event{m.speaker.Say(event, events.PlanProposed, request.Negotiation, proposal)}, nil
+	case errors.As(err, &deferred):
+		return []events.Event{m.speaker.Say(event, events.PlanDeferred, request.Negotiation, &deferred.Deferral)}, nil
 	}
-	return []events.Event{m.speaker.Say(event, events.PlanProposed, request.Negotiation, proposal)}, nil
+	return []events.Event{m.speaker.Say(event, events.PlanRefused, request.Negotiation,
+		&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}, nil
 }
 
-// Plan is the best plan for a valid request, or why there is none.
+// Deferred is why there is no plan where waiting is better than any.
+type Deferred struct{ events.Deferral }
+
+func (d Deferred) Error() string { return d.Reason }
+
+// Plan is the best plan for a valid request, or why there is none, which may be that waiting is better: Deferred.
 func (m *Machine) Plan(request events.PlanRequest, replies func() []Reply) (*events.Proposal, error) {
 	s := m.settings.Situation(request)
 	canonical := s.Canonical()
@@ -75,15 +85,18 @@ func (m *Machine) Plan(request events.PlanRequest, replies func() []Reply) (*eve
 	if replies != nil {
 		judged = judge(request, s, replies())
 	}
-	all, err := policy.Weigh(s, append(slices.Clip(candidates), judged.candidates...), reason)
+	all, err := policy.Weigh(s, slices.Concat(candidates, m.settings.Policy.Wait(s), judged.candidates), reason)
 	if err != nil {
 		return nil, err
 	}
-	best := all[0]
+	best, considered := all[0], append(judged.doubted(weighed(all)), judged.refused...)
+	if best.Policy == policy.Waiting {
+		return nil, Deferred{deferral(request, considered)}
+	}
 	if _, isForeign := judged.claims[best.Policy]; !isForeign {
 		best = canonical.Restored(best)
 	}
-	return proposal(request, best, append(judged.doubted(weighed(all)), judged.refused...)), nil
+	return proposal(request, best, considered), nil
 }
 
 // Tick does nothing.

@@ -66,6 +66,36 @@ func TestAReroutedPlanKeepsTheLostNodeInItsPlaceAndMovesNothing(t *testing.T) {
 	}
 }
 
+// Two pipelines must stay. The lost node's layers are light, but to do without it a heavy one would have to move.
+func TestWaitingIsSaidWithTheTimeTheNamesAndWhatElseWasWeighed(t *testing.T) {
+	r := request("n2", "n3", "n4", "n5", "n6")
+	r.Negotiation, r.Generation, r.Current, r.Job.Pipelines.Min = "g2", 2, twoByThree(), 2
+	for i := range r.Job.Layers {
+		r.Job.Layers[i].ActivationBytes = 32e3
+		if i >= 2 {
+			r.Job.Layers[i].OptimizerBytes = 8e9
+		}
+	}
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 24.8e9
+	}
+	r.Nodes[2].MemoryBytes = 690e3 // n4 cannot stand in for n1
+	r.SecondsUntilReturn, r.SecondsBetweenFailures = 5, 600
+	patient := settings
+	patient.MinReplicas = 1
+	said, err := New(patient).Handle(asked(r))
+	if err != nil || said[0].Kind != events.PlanDeferred {
+		t.Fatalf("%v: %s", err, said[0].Data)
+	}
+	deferral, err := events.Open[events.Deferral](said[0])
+	if err != nil || deferral.Seconds != 10 || deferral.Considered[0].Policy != policy.Waiting || len(deferral.Considered) < 2 {
+		t.Fatalf("%+v, %v", deferral, err)
+	}
+	if want := "waiting for n1, expected back in 5 s, trains more until the next failure than any plan without"; deferral.Reason != want {
+		t.Fatalf("reason %q", deferral.Reason)
+	}
+}
+
 func TestTooLittleMemoryIsRefusedAndTheReasonNamesTheLimit(t *testing.T) {
 	r := request("n1", "n2")
 	r.Nodes[1].MemoryBytes = 300e3

@@ -11,7 +11,7 @@ import (
 // Reply is what a plug-in answered to a request.
 type Reply struct {
 	Plugin  string
-	Data    []byte // a proposal, as JSON
+	Data    []byte // an events.PolicyReply, as JSON
 	Problem string // why there is no data; empty where there is
 }
 
@@ -43,17 +43,14 @@ func judgeOne(request events.PlanRequest, s policy.Situation, reply Reply) (poli
 	if reply.Problem != "" {
 		return fail(fmt.Errorf("%s", reply.Problem))
 	}
-	var theirs events.Proposal
+	var theirs events.PolicyReply
 	if err := json.Unmarshal(reply.Data, &theirs); err != nil {
-		return fail(fmt.Errorf("expected a proposal as JSON: %w", err))
+		return fail(fmt.Errorf("expected a reply as JSON, see events/schema/policy-reply.json: %w", err))
 	}
 	if theirs.Negotiation != request.Negotiation {
 		return fail(fmt.Errorf("negotiation: expected %q, got %.80q", request.Negotiation, theirs.Negotiation))
 	}
-	if len(theirs.Plan.Reroutes) > 0 {
-		return fail(fmt.Errorf("plan.reroutes: expected none, got %d: a plug-in seats live nodes", len(theirs.Plan.Reroutes)))
-	}
-	candidate, err := policy.Judge(s, reply.Plugin, pipelines(theirs.Plan))
+	candidate, err := policy.Judge(s, reply.Plugin, pipelines(theirs.Plan.Pipelines))
 	if err != nil {
 		return fail(fmt.Errorf("plan: %w", err))
 	}

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -23,8 +25,8 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 	s := policy.Situation{
 		MicroBatches: job.GlobalBatch / job.MicroBatch, GlobalBatch: job.GlobalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
-		SecondsBetweenFailures: request.SecondsBetweenFailures, SwitchSeconds: settings.SwitchSeconds,
-		RestartSeconds: settings.RestartSeconds,
+		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
+		SwitchSeconds: settings.SwitchSeconds, RestartSeconds: settings.RestartSeconds,
 	}
 	for _, node := range request.Nodes {
 		s.Nodes = append(s.Nodes, node.Node)
@@ -41,7 +43,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.GradientBytes = append(s.GradientBytes, layer.GradientBytes)
 	}
 	if request.Current != nil {
-		s.Current = pipelines(*request.Current)
+		s.Current = pipelines(request.Current.Pipelines)
 		s.Empty = empty(request.Nodes, *request.Current)
 	}
 	s.Network = network(request, s.Nodes)
@@ -66,9 +68,9 @@ func limits(bounds events.Bounds) search.Limits {
 	return search.Limits{Least: bounds.Min, Most: bounds.Max}
 }
 
-func pipelines(plan events.Plan) []policy.Pipeline {
+func pipelines(planned []events.Pipeline) []policy.Pipeline {
 	var list []policy.Pipeline
-	for _, pipeline := range plan.Pipelines {
+	for _, pipeline := range planned {
 		stages := make([]policy.Stage, len(pipeline.Stages))
 		for st, stage := range pipeline.Stages {
 			stages[st] = policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)}
@@ -126,6 +128,25 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 	}
 	plan.Considered = considered
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
+}
+
+// patience is for how many times the expected time lost nodes are waited for: where they come back at random, six of seven
+// are back by then.
+const patience = 2
+
+// deferral says for whom and how long to wait.
+func deferral(request events.PlanRequest, considered []events.Candidate) events.Deferral {
+	var lost []string
+	for _, member := range request.Current.Nodes {
+		if !slices.ContainsFunc(request.Nodes, func(device events.Device) bool { return device.Node == member.Node }) {
+			lost = append(lost, member.Node)
+		}
+	}
+	names := strings.Join(lost[:min(len(lost), 8)], ", ")
+	return events.Deferral{
+		Negotiation: request.Negotiation, Seconds: patience * request.SecondsUntilReturn, Considered: considered,
+		Reason: fmt.Sprintf("waiting for %s, expected back in %.3g s, trains more until the next failure than any plan without", names, request.SecondsUntilReturn),
+	}
 }
 
 // weighed is candidates as the plan tells of them.

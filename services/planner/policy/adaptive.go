@@ -1,12 +1,12 @@
 package policy
 
-// Adaptive weighs rerouting against planning anew (Chameleon IV-A): the default. Templates and checkpoint-restart are
+// Adaptive weighs rerouting, planning anew (Chameleon IV-A), and waiting for the lost nodes: the default. Templates and checkpoint-restart are
 // there to be named and to be compared with.
-var Adaptive = Policy{"adaptive", adaptive}
+var Adaptive = Policy{Name: "adaptive", Propose: adaptive, Waits: true}
 
 var weighed = []Policy{
-	{"reroute", reroute},
-	{"repipeline", repipeline},
+	{Name: "reroute", Propose: reroute},
+	{Name: "repipeline", Propose: repipeline},
 }
 
 // adaptive proposes what all weighed policies propose, each in its own name.

@@ -61,7 +61,7 @@ func (s Situation) Canonical() Canonical {
 		c.Current[at] = pipeline
 	}
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
-	c.SecondsBetweenFailures = octave(s.SecondsBetweenFailures)
+	c.SecondsBetweenFailures, c.SecondsUntilReturn = octave(s.SecondsBetweenFailures), 0 // no plan depends on the latter
 	return c
 }
 

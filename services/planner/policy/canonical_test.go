@@ -87,7 +87,7 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
 		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "MicroBatches", "GlobalBatch", "DataParallel",
-			"PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SwitchSeconds", "RestartSeconds"},
+			"PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds"},
 		"Network": {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds", "PeakBytes", "Replicas",
 			"Classes", "Score", "Rejected"},

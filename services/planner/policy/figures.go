@@ -14,7 +14,11 @@ func (s Situation) figured(pipelines []Pipeline) Candidate {
 		}
 	}
 	c.StepSeconds = s.stepSeconds(pipelines)
-	c.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestMissing(pipelines))
+	has := map[string]estimate.Range{}
+	for i, layers := range s.holds() {
+		has[s.Nodes[i]] = layers
+	}
+	c.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestMissing(has, pipelines))
 	return c
 }
 
@@ -23,12 +27,9 @@ func (s Situation) pipelineSeconds(stages []estimate.Range, microBatches int) fl
 	return estimate.OneForwardOneBackward(estimate.OfLayers(s.Layers, stages, microBatches, s.Network.TransferSeconds)).MakespanSeconds
 }
 
-// largestMissing is the most bytes that a node must fetch to take its stage.
-func (s Situation) largestMissing(pipelines []Pipeline) int64 {
-	has, largest := map[string]estimate.Range{}, int64(0)
-	for i, layers := range s.holds() {
-		has[s.Nodes[i]] = layers
-	}
+// largestMissing is the most bytes that a node must fetch to take its stage, given what each has.
+func (s Situation) largestMissing(has map[string]estimate.Range, pipelines []Pipeline) int64 {
+	largest := int64(0)
 	for _, pipeline := range pipelines {
 		for _, stage := range pipeline.Stages {
 			held, missing := has[stage.Node], int64(0)

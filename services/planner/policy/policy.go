@@ -31,6 +31,7 @@ type Situation struct {
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
+	SecondsUntilReturn     float64 // until the lost nodes are back; zero: not known, or not to be waited for
 	RestartSeconds         float64 // what it takes beside that to stop all trainers and start them anew
 }
 
@@ -83,15 +84,16 @@ type Candidate struct {
 type Policy struct {
 	Name    string
 	Propose func(Situation) ([]Candidate, error)
+	Waits   bool // waiting for lost nodes is weighed beside its plans
 }
 
 // Policies lists the policies by name.
 var Policies = []Policy{
 	Adaptive,
-	{"repipeline", repipeline},
-	{"reroute", reroute},
-	{"templates", templates},
-	{"checkpoint-restart", checkpointRestart},
+	{Name: "repipeline", Propose: repipeline},
+	{Name: "reroute", Propose: reroute},
+	{Name: "templates", Propose: templates},
+	{Name: "checkpoint-restart", Propose: checkpointRestart},
 }
 
 // Named returns the policy of a name, or an error that lists the right ones.
@@ -116,7 +118,7 @@ func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	if len(candidates) > 0 || p.Name == Adaptive.Name {
 		return candidates, err
 	}
-	candidates, otherwise := Policy{"repipeline", repipeline}.named(s)
+	candidates, otherwise := Policy{Name: "repipeline", Propose: repipeline}.named(s)
 	if len(candidates) > 0 {
 		return candidates, nil
 	}
@@ -138,7 +140,7 @@ func (p Policy) named(s Situation) ([]Candidate, error) {
 // Choose weighs the plans of the adaptive policy and returns them best first.
 func Choose(s Situation) ([]Candidate, error) {
 	candidates, err := Adaptive.Answer(s)
-	return Weigh(s, candidates, err)
+	return Weigh(s, append(candidates, Adaptive.Wait(s)...), err)
 }
 
 // Weigh scores candidates and returns them best first, the others with the reason why not. More replicas than MinReplicas
@@ -189,11 +191,6 @@ func preferStaying(all []Candidate, minReplicas int) {
 	chosen := all[soonest]
 	copy(all[1:], all[:soonest])
 	all[0] = chosen
-}
-
-// score is the samples a second that a candidate is expected to deliver until the next failure.
-func (s Situation) score(c Candidate) float64 {
-	return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 }
 
 // measurable tells a candidate with figures from one whose layers take no time, or whose links take for ever.

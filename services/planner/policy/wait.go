@@ -1,0 +1,50 @@
+package policy
+
+import (
+	"github.com/reknit/reknit/services/planner/estimate"
+)
+
+// Waiting is the name under which doing nothing is weighed.
+const Waiting = "wait"
+
+// Wait is the plan in force with its lost nodes back in their places, which takes until they are there and have fetched
+// their layers; meanwhile nothing is trained. It is no plan to commit: who takes it waits. There is none where no node is
+// lost or expected back, where a layer has no live holder, or where the policy does not wait.
+func (p Policy) Wait(s Situation) []Candidate {
+	if !p.Waits || !s.mayReturn() || len(s.gaps()) == 0 || s.replicas() == 0 {
+		return nil
+	}
+	return []Candidate{{
+		Policy: Waiting, Pipelines: s.Current, Replicas: s.replicas(), StepSeconds: s.stepSeconds(s.Current),
+		TransitionSeconds: s.SecondsUntilReturn + s.backSeconds(s.Current),
+	}}
+}
+
+// score is the samples a second that a candidate is expected to deliver until the next failure. Where the lost nodes are
+// expected back before, the plan in force may be taken up again then.
+func (s Situation) score(c Candidate) float64 {
+	if !s.mayReturn() {
+		return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
+	}
+	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.Current), TransitionSeconds: s.backSeconds(c.Pipelines),
+	}, s.SecondsBetweenFailures)
+}
+
+// mayReturn reports whether the plan in force may be taken up again.
+func (s Situation) mayReturn() bool {
+	return s.SecondsUntilReturn > 0 && len(s.Current) > 0 && s.continues() == nil
+}
+
+// backSeconds is the transition from some pipelines back to the plan in force, with the lost nodes there and empty.
+func (s Situation) backSeconds(from []Pipeline) float64 {
+	has, alive := map[string]estimate.Range{}, s.alive()
+	for _, pipeline := range from {
+		for _, stage := range pipeline.Stages {
+			if alive[stage.Node] {
+				has[stage.Node] = stage.Layers
+			}
+		}
+	}
+	return s.SwitchSeconds + s.fetchSeconds(s.largestMissing(has, s.Current))
+}
