@@ -1,17 +1,14 @@
 // Package ahead answers plan requests before they are made: while nothing is negotiated, it computes what the policy would
-// answer to the loss of each node, once for each failure class.
+// answer to the loss of each node, of each host and of two nodes, once for each failure class.
 package ahead
 
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/machine"
-	"github.com/reknit/reknit/services/planner/policy"
-	"github.com/reknit/reknit/services/planner/search"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -96,28 +93,6 @@ func (p *Planner) round(ctx context.Context) {
 		}
 	}
 	slog.DebugContext(ctx, "planned ahead", "generation", plan.Generation, "questions", len(questions), "computed", computed, "seconds", time.Since(start).Seconds())
-}
-
-// questions are the different situations after the loss of one node, within the bound. A
-// failure raises the failure rate, so that each is asked with the time between failures as it is and with half of it.
-func (p *Planner) questions(ctx context.Context) []policy.Canonical {
-	var questions []policy.Canonical
-	limit := max(2, mostPlaces/(search.Weighed*len(p.world.plan.Nodes)))
-	for _, node := range p.world.plan.Nodes {
-		request := p.world.after(node.Node)
-		if len(request.Nodes) == 0 {
-			continue
-		}
-		question := p.Settings.Situation(request).Canonical()
-		if slices.ContainsFunc(questions, question.Same) {
-			continue
-		}
-		questions = append(questions, question, question.Halved())
-		if len(questions) >= limit || ctx.Err() != nil {
-			break
-		}
-	}
-	return questions
 }
 
 // follow hears from the last plan request and the last plan on.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,25 +133,76 @@ func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T)
 	}
 }
 
+// The nodes hold a third of the layers at most. There are as many classes of nodes as stages, twice that where the pipelines'
+// batches differ; of pairs there are those within a pipeline and those across two.
 func TestEqualFailuresAreComputedOnce(t *testing.T) {
+	request := cluster(24, 8, 48)
+	for i := range request.Nodes {
+		request.Nodes[i].MemoryBytes = 2e7
+	}
 	computed := 0
-	p := committed(t, cluster(24, 8, 48), func() { computed++ })
-	shape := len(p.world.plan.Pipelines[0].Stages)
-	for _, pipeline := range p.world.plan.Pipelines {
-		if len(pipeline.Stages) != shape {
-			t.Fatalf("expected equal pipelines, got %v", p.world.plan.Pipelines)
+	p := committed(t, request, func() { computed++ })
+	pipelines, shape := p.world.plan.Pipelines, len(p.world.plan.Pipelines[0].Stages)
+	for _, pipeline := range pipelines {
+		if len(pipeline.Stages) != shape || shape < 2 || pipeline.MicroBatches != pipelines[0].MicroBatches {
+			t.Fatalf("expected equal pipelines, got %v", pipelines)
 		}
 	}
 	p.round(t.Context())
-	batches := map[int]bool{}
-	for _, pipeline := range p.world.plan.Pipelines {
-		batches[pipeline.MicroBatches] = true
+	within, across := shape*(shape-1)/2, shape*(shape+1)/2
+	want := 2*shape + 3*(within+across)
+	if computed != want || p.Cache.Len() != want {
+		t.Fatalf("%d computed, %d kept for 24 nodes in pipelines of %d, want %d", computed, p.Cache.Len(), shape, want)
 	}
-	if want := 2 * shape * len(batches); computed != want || p.Cache.Len() != want {
-		t.Fatalf("%d computed, %d kept for 24 nodes, want %d", computed, p.Cache.Len(), want)
-	}
-	if p.round(t.Context()); computed != 2*shape*len(batches) {
+	if p.round(t.Context()); computed != want {
 		t.Fatal("nothing changed, and it was computed again")
+	}
+}
+
+func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
+	request := cluster(12, 6, 24)
+	for i := range request.Nodes {
+		request.Nodes[i].MemoryBytes = 2e7
+		request.Nodes[i].Address = fmt.Sprintf("10.0.0.%d:%d", i/4, 7000+i)
+	}
+	p := committed(t, request, func() {})
+	p.round(t.Context())
+	for _, lost := range [][]string{{"n0000", "n0001"}, {"n0003", "n0010"}, {"n0007", "n0002"}, {"n0004", "n0005", "n0006", "n0007"}} {
+		asked, plan := request, *p.world.plan
+		for _, node := range lost {
+			asked = next(asked, plan, node)
+		}
+		for failures := range len(lost) + 1 {
+			asked.SecondsBetweenFailures = request.SecondsBetweenFailures / float64(1+failures)
+			question := p.Settings.Situation(asked).Canonical()
+			answer, found := p.Cache.Answer(question)
+			fresh, err := p.Settings.Policy.Answer(question.Situation)
+			if !found || err != nil || !reflect.DeepEqual(answer, fresh) {
+				t.Errorf("without %v, after %d failures: found %v, %v", lost, failures, found, err)
+			}
+		}
+	}
+}
+
+// With as many classes as nodes there are more pairs than are planned for: those with most like them are.
+func TestOfPairsTheLikeliestArePlannedFor(t *testing.T) {
+	w := world{plan: &events.Plan{}}
+	for p := range 10 {
+		pipeline := events.Pipeline{Stages: []events.Stage{{Node: fmt.Sprintf("a%d", p)}, {Node: fmt.Sprintf("b%d", p)}}}
+		w.plan.Pipelines = append(w.plan.Pipelines, pipeline)
+	}
+	classes := [][]string{{"spare"}, nil, nil}
+	for _, pipeline := range w.plan.Pipelines {
+		for st, stage := range pipeline.Stages {
+			classes[st+1] = append(classes[st+1], stage.Node)
+		}
+	}
+	var got []string
+	for _, pair := range w.pairs(classes) {
+		got = append(got, fmt.Sprintf("%s+%s", pair.nodes[0], pair.nodes[1]))
+	}
+	if want := "a0+b1 a0+a1 b0+b1 spare+a0 spare+b0 a0+b0"; strings.Join(got, " ") != want {
+		t.Fatalf("got %v, want %s", got, want)
 	}
 }
 
@@ -162,11 +215,11 @@ func slowNode(node string) events.Event {
 	return said(events.NodeProfiled, node, &events.Profile{Node: node, SpeedFactor: 0.5})
 }
 
-// Two of each, so that the loss of no node undoes the change.
+// Three of each, so that the loss of no two nodes undoes the change.
 func TestAnswersAreDroppedWhenTheWorldChanges(t *testing.T) {
 	for what, changes := range map[string][]events.Event{
-		"links are slow": {slowLink("n0000", "n0001"), slowLink("n0002", "n0003")},
-		"nodes are slow": {slowNode("n0000"), slowNode("n0003")},
+		"links are slow": {slowLink("n0000", "n0001"), slowLink("n0002", "n0003"), slowLink("n0004", "n0005")},
+		"nodes are slow": {slowNode("n0000"), slowNode("n0003"), slowNode("n0005")},
 	} {
 		p := committed(t, cluster(6, 6, 12), func() {})
 		p.round(t.Context())

@@ -88,11 +88,13 @@ func device(request *events.PlanRequest, node string) int {
 	return slices.IndexFunc(request.Nodes, func(device events.Device) bool { return device.Node == node })
 }
 
-// after is the request that follows the loss of a node.
-func (w *world) after(lost string) events.PlanRequest {
+// after is the request that follows the loss of some nodes.
+func (w *world) after(lost ...string) events.PlanRequest {
 	request := *w.request
 	request.Generation, request.Current = w.plan.Generation+1, w.plan
-	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes), func(device events.Device) bool { return device.Node == lost })
-	request.Links = slices.DeleteFunc(slices.Clone(request.Links), func(link events.Link) bool { return link.From == lost || link.To == lost })
+	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes), func(device events.Device) bool { return slices.Contains(lost, device.Node) })
+	request.Links = slices.DeleteFunc(slices.Clone(request.Links), func(link events.Link) bool {
+		return slices.Contains(lost, link.From) || slices.Contains(lost, link.To)
+	})
 	return request
 }
