@@ -277,6 +277,30 @@ func TestTheOneTakenIsAboutAsGoodAsAnyOtherAndTheOthersKnowWhy(t *testing.T) {
 	}
 }
 
+// However unequal nodes and links are: the plan in force stays a candidate.
+func TestANodeThatJoinsNeverMakesTheStepSlower(t *testing.T) {
+	joined := 0
+	for seed := range uint64(400) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		with := randomSituation(random)
+		with.Current, with.Empty, with.MinReplicas = nil, nil, 1
+		joiner := with.Nodes[random.IntN(len(with.Nodes))]
+		before, err := Choose(with.lose(joiner))
+		if len(with.Nodes) < 2 || err != nil {
+			continue
+		}
+		joined++
+		with.Current, with.Empty = before[0].Pipelines, []string{joiner}
+		after, err := Choose(with)
+		if err != nil || after[0].StepSeconds > before[0].StepSeconds*(1+1e-12) {
+			t.Fatalf("seed %d: a step of %v s became %v s with %s (%v)", seed, before[0].StepSeconds, after[0].StepSeconds, joiner, err)
+		}
+	}
+	if joined < 200 {
+		t.Fatalf("only %d joined", joined)
+	}
+}
+
 func TestRenamingNodesChangesNothingButTheNames(t *testing.T) {
 	for seed := range uint64(300) {
 		s := randomSituation(rand.New(rand.NewPCG(seed, 4)))
