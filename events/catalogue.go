@@ -126,6 +126,7 @@ const (
 	ShardReceived       Kind = "shard.received"
 	ClusterHeld         Kind = "cluster.held"
 	TrainingDigested    Kind = "training.digested"
+	ReplicaDiverged     Kind = "replica.diverged"
 	EventRefused        Kind = "event.refused"
 	LeaseTaken          Kind = "lease.taken"
 )
@@ -167,6 +168,7 @@ var Catalogue = []Row{
 	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
 	{ClusterHeld, "No plan is possible until the world changes, and why.", []string{"negotiator"}, func() Payload { return new(Failure) }, false},
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
+	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
 	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},
 }

@@ -27,6 +27,22 @@ type LayerDigest struct {
 	Digest string `json:"digest"`
 }
 
+// Divergence says that replicas of a layer differ at one step, where they must be equal to the bit.
+type Divergence struct {
+	Generation uint64    `json:"generation"`
+	Step       uint64    `json:"step"`
+	Layer      int       `json:"layer"`
+	Replicas   []Replica `json:"replicas"`
+	Digest     string    `json:"digest,omitempty"`   // what more than half of the replicas hold; empty where none has that many
+	Minority   []string  `json:"minority,omitempty"` // nodes that hold something else: they are restored
+}
+
+// Replica is a node's copy of a layer.
+type Replica struct {
+	Node   string `json:"node"`
+	Digest string `json:"digest"`
+}
+
 // Quarantine keeps a message that was refused.
 type Quarantine struct {
 	Reason  string `json:"reason"`  // malformed, oversized, unknown-version, wrong-cluster, wrong-source or invalid
@@ -61,6 +77,20 @@ func (d *Digests) Validate() error {
 		var c check
 		c.atLeast("layer", int64(d.Layers[i].Layer), 0)
 		c.digest("digest", d.Layers[i].Digest)
+		return c.err
+	})
+	return c.err
+}
+
+func (d *Divergence) Validate() error {
+	var c check
+	c.atLeast("generation", int64(d.Generation), 1)
+	c.atLeast("layer", int64(d.Layer), 0)
+	c.that(len(d.Replicas) >= 2, "replicas", "at least 2", len(d.Replicas))
+	c.each(len(d.Replicas), "replicas", func(i int) error {
+		var c check
+		c.token("node", d.Replicas[i].Node)
+		c.digest("digest", d.Replicas[i].Digest)
 		return c.err
 	})
 	return c.err

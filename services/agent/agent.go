@@ -206,14 +206,20 @@ func (s *Session) Ready() error {
 	return nil
 }
 
-// Digested tells the digests of the layers held at a step.
+// Digested tells the digests of the layers held at a step, so that replicas are compared. Final ones are told before it
+// returns; others in the background.
 func (s *Session) Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error {
 	s.mutex.Lock()
 	generation, incarnation := s.view.generation(), s.view.incarnation
 	s.mutex.Unlock()
-	reason := fmt.Sprintf("%s-%d-%d", incarnation, generation, step)
-	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), reason, events.TrainingDigested, s.config.Node,
-		&events.Digests{Node: s.config.Node, Generation: generation, Step: step, Final: final, Layers: layers}))
+	reason := fmt.Sprintf("%s-%d-%d-%t", incarnation, generation, step, final)
+	digests := s.speaker.First(time.Now(), reason, events.TrainingDigested, s.config.Node,
+		&events.Digests{Node: s.config.Node, Generation: generation, Step: step, Final: final, Layers: layers})
+	if !final {
+		s.say(digests)
+		return nil
+	}
+	_, err := s.bus.Publish(ctx, digests)
 	return err
 }
 

@@ -16,18 +16,19 @@ import (
 // Config is a trainer's environment.
 type Config struct {
 	service.Common
-	Node        string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
-	Listen      string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
-	Advertise   string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
-	Text        string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
-	Steps       uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
-	Seed        uint64 `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
-	GlobalBatch int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
-	MicroBatch  int    `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
-	Width       int    `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
-	Hidden      int    `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
-	Blocks      int    `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
-	MemoryBytes int64  `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
+	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
+	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
+	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	Text         string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
+	Steps        uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
+	CompareEvery uint64 `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`
+	Seed         uint64 `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
+	GlobalBatch  int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
+	MicroBatch   int    `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
+	Width        int    `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
+	Hidden       int    `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
+	Blocks       int    `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
+	MemoryBytes  int64  `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
 
 	Pipelines   int `env:"REKNIT_TRAINER_PIPELINES" envDefault:"0" unit:"pipelines" reason:"0: the planner chooses the data-parallel degree"`
 	LeastStages int `env:"REKNIT_TRAINER_LEAST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`

@@ -44,7 +44,7 @@ var abouts = map[events.Kind]about{
 	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
 	events.Consented: node, events.Promised: node, events.ShardReceived: node, events.PlanActivated: node, events.RestorationFailed: node,
 	events.PlanCommitted: generation,
-	events.ShardOffered:  layer, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
+	events.ShardOffered:  layer, events.ReplicaDiverged: layer, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
 }
 
 // about is what a subject's id names.

@@ -56,6 +56,7 @@ var handlers = events.Handlers[*Machine]{
 	events.Promised:            events.Handling((*Machine).promised),
 	events.RestorationDone:     events.Handling((*Machine).restored),
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
+	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 }
 

@@ -151,6 +151,46 @@ func TestAnswersThatCameInTimeCountHoweverLateTheyAreHeard(t *testing.T) {
 	}
 }
 
+func TestWhoHoldsAnotherLayerThanMostIsGivenUpAndRestored(t *testing.T) {
+	w := newWorld(t, 3)
+	digest := func(word string) string { return events.Digest([]byte(word)) }
+	diverged := &events.Divergence{Generation: 1, Step: 9, Layer: 1, Digest: digest("a"), Minority: []string{"n2"}, Replicas: []events.Replica{
+		{Node: "n1", Digest: digest("a")}, {Node: "n2", Digest: digest("b")}, {Node: "n3", Digest: digest("a")},
+	}}
+	old := *diverged
+	old.Generation, old.Minority = 7, []string{"n1"}
+	tied := *diverged
+	tied.Digest, tied.Minority = "", nil
+	for _, harmless := range []*events.Divergence{&old, &tied} {
+		w.hear(events.ReplicaDiverged, "/restorer", "layer-1", harmless)
+	}
+	w.run()
+	if len(w.plans()) != 1 {
+		t.Fatal("a word about another plan, or without a minority, had an effect")
+	}
+	w.hear(events.ReplicaDiverged, "/restorer", "layer-1", diverged)
+	w.hear(events.ReplicaDiverged, "/restorer", "layer-2", diverged) // the same node, of another layer
+	w.run()
+	refusals := 0
+	for _, event := range w.said {
+		if event.Kind == events.MembershipRefused {
+			refusal := must[events.Refusal](t, event)
+			refusals++
+			if refusal.Node != "n2" || refusal.Refused != events.RefusedMembership || refusal.Reason != "layer 1 at step 9 differs from that of most of its holders" {
+				t.Fatalf("refused %+v", refusal)
+			}
+		}
+	}
+	if w.nodes() != "n1 n3" || refusals != 1 {
+		t.Fatalf("nodes %q after %d refusals", w.nodes(), refusals)
+	}
+	w.join("n2")
+	w.run()
+	if w.nodes() != "n1 n2 n3" {
+		t.Fatalf("nodes %q", w.nodes())
+	}
+}
+
 func TestWhenNobodyAnswersNobodyIsGivenUp(t *testing.T) {
 	w := newWorld(t, 3)
 	w.deaf = map[string]bool{"n1": true, "n2": true, "n3": true, "n4": true}

@@ -105,6 +105,16 @@ func (m *Machine) dropChanges(node string) {
 	m.state.Pending = kept
 }
 
+// diverged gives up who holds other layers than most. It joins again and is given them anew; what it trained since it went
+// astray is in everybody's gradients.
+func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
+	astray := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
+	if divergence.Generation != m.state.generation() || len(astray) == 0 {
+		return nil
+	}
+	return m.giveUp(cause, astray, fmt.Sprintf("layer %d at step %d differs from that of most of its holders", divergence.Layer, divergence.Step))
+}
+
 func (m *Machine) profiled(_ events.Event, profile events.Profile) []events.Event {
 	if known := m.state.known(profile.Node); known != nil {
 		known.SpeedFactor = profile.SpeedFactor

@@ -74,7 +74,7 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 		under.Overdue++ // all at once: the way to them is at fault, or this service; it waits another round
 		return nil
 	}
-	return m.giveUp(cause, silent)
+	return m.giveUp(cause, silent, "no answer in time: given up")
 }
 
 // expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise.
@@ -106,12 +106,11 @@ func (m *Machine) silent() []string {
 	return silent
 }
 
-// giveUp treats silent members as failed: alive or not, they do not take part. One that lives hears so, and asks to
-// join again.
-func (m *Machine) giveUp(cause events.Event, silent []string) []events.Event {
+// giveUp treats members as failed: alive or not, they do not take part. One that lives hears so, and asks to join again.
+func (m *Machine) giveUp(cause events.Event, members []string, reason string) []events.Event {
 	var said []events.Event
-	for _, node := range silent {
-		said = append(said, m.endMembership(cause, node, "no answer in time: given up")...)
+	for _, node := range members {
+		said = append(said, m.endMembership(cause, node, reason)...)
 		m.forget(cause, node)
 	}
 	return append(said, m.negotiate(cause, true)...)

@@ -9,10 +9,23 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Machine restores one cluster. Between two requests it remembers only the transfer under way.
+// Machine restores one cluster.
 type Machine struct {
 	speaker events.Speaker
-	watch   *watch
+	state   state
+}
+
+// state is what the machine remembers between two requests.
+type state struct {
+	Planned *planned    `json:"planned,omitempty"` // restored last; not in force yet
+	Watch   *watch      `json:"watch,omitempty"`   // the transfer under way
+	Compare *comparison `json:"compare,omitempty"` // of the replicas of the plan in force
+}
+
+// planned is who will hold what once a negotiation is committed.
+type planned struct {
+	Negotiation string      `json:"negotiation"`
+	Compare     *comparison `json:"compare"`
 }
 
 // New returns a machine that knows nothing yet.
@@ -27,6 +40,7 @@ var handlers = events.Handlers[*Machine]{
 	events.ShardReceived:    events.Handling((*Machine).received),
 	events.Committed:        events.Handling((*Machine).committed),
 	events.Aborted:          events.Handling((*Machine).aborted),
+	events.TrainingDigested: events.Handling((*Machine).digested),
 }
 
 // Hears returns the kinds of event the machine handles.
@@ -41,12 +55,12 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 func (m *Machine) Tick(time.Time) []events.Event { return nil }
 
 // Snapshot returns the machine's memory.
-func (m *Machine) Snapshot() ([]byte, error) { return json.Marshal(m.watch) }
+func (m *Machine) Snapshot() ([]byte, error) { return json.Marshal(m.state) }
 
 // Restore replaces the machine's memory by that of a snapshot.
 func (m *Machine) Restore(data []byte) error {
-	m.watch = nil
-	return json.Unmarshal(data, &m.watch)
+	m.state = state{}
+	return json.Unmarshal(data, &m.state)
 }
 
 func (m *Machine) asked(cause events.Event, request events.RestorationRequest) []events.Event {
@@ -55,5 +69,6 @@ func (m *Machine) asked(cause events.Event, request events.RestorationRequest) [
 		return []events.Event{m.speaker.Say(cause, events.RestorationRefused, request.Negotiation,
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}
 	}
+	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan)}
 	return []events.Event{m.speaker.Say(cause, events.RestorationPlanned, request.Negotiation, &restoration)}
 }

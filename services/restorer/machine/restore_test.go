@@ -215,7 +215,7 @@ func startedTransfer(t *testing.T) (*Machine, string) {
 func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *testing.T) {
 	m, _ := startedTransfer(t)
 	digest := events.Digest([]byte("layer"))
-	for to, layers := range m.watch.Expected {
+	for to, layers := range m.state.Watch.Expected {
 		receipt := &events.Receipt{Negotiation: "g2", Node: to, Seconds: 2}
 		for _, layer := range layers {
 			hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Layer: layer, Digest: digest, Bytes: 9})
@@ -223,11 +223,11 @@ func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *te
 		}
 		said := hear(t, m, events.ShardReceived, receipt)
 		complete := len(said) == 1 && said[0].Kind == events.RestorationDone
-		if complete != (m.watch == nil) {
-			t.Fatalf("said %v while %+v was expected", said, m.watch)
+		if complete != (m.state.Watch == nil) {
+			t.Fatalf("said %v while %+v was expected", said, m.state.Watch)
 		}
 	}
-	if m.watch != nil {
+	if m.state.Watch != nil {
 		t.Fatal("all was received, but nothing is complete")
 	}
 }
@@ -244,7 +244,7 @@ func TestHoldersThatDisagreeFailTheRestoration(t *testing.T) {
 func TestAReceiptOfOtherBytesThanOfferedFailsTheRestoration(t *testing.T) {
 	m, to := startedTransfer(t)
 	receipt := &events.Receipt{Negotiation: "g2", Node: to}
-	for _, layer := range m.watch.Expected[to] {
+	for _, layer := range m.state.Watch.Expected[to] {
 		receipt.Layers = append(receipt.Layers, events.ReceivedLayer{Layer: layer, Digest: events.Digest([]byte("flipped"))})
 	}
 	said := hear(t, m, events.ShardReceived, receipt)
@@ -259,7 +259,7 @@ func TestWhatBelongsToAnotherNegotiationHasNoEffect(t *testing.T) {
 		t.Fatalf("said %v", said)
 	}
 	hear(t, m, events.Aborted, &events.Abortion{Negotiation: "g2"})
-	if m.watch != nil {
+	if m.state.Watch != nil {
 		t.Fatal("an aborted transfer is still watched")
 	}
 }

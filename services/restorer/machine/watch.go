@@ -16,9 +16,9 @@ type watch struct {
 }
 
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
-	m.watch = &watch{Negotiation: schedule.Negotiation, Expected: map[string][]int{}, Offered: map[int]string{}}
+	m.state.Watch = &watch{Negotiation: schedule.Negotiation, Expected: map[string][]int{}, Offered: map[int]string{}}
 	for _, transfer := range schedule.Plan.Migration.Transfers {
-		m.watch.Expected[transfer.To] = append(m.watch.Expected[transfer.To], transfer.Layer)
+		m.state.Watch.Expected[transfer.To] = append(m.state.Watch.Expected[transfer.To], transfer.Layer)
 	}
 	return nil
 }
@@ -28,52 +28,55 @@ func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event
 	if !m.watches(offer.Negotiation) {
 		return nil
 	}
-	if first, known := m.watch.Offered[offer.Layer]; known && first != offer.Digest {
+	if first, known := m.state.Watch.Offered[offer.Layer]; known && first != offer.Digest {
 		return m.fail(cause, offer.Node, fmt.Sprintf("layer %d at step %d: expected %s as offered before, got %s", offer.Layer, offer.Step, first, offer.Digest))
 	}
-	m.watch.Offered[offer.Layer] = offer.Digest
+	m.state.Watch.Offered[offer.Layer] = offer.Digest
 	return nil
 }
 
 func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.Event {
-	if !m.watches(receipt.Negotiation) || m.watch.Expected[receipt.Node] == nil {
+	if !m.watches(receipt.Negotiation) || m.state.Watch.Expected[receipt.Node] == nil {
 		return nil
 	}
 	verified := map[int]bool{}
 	for _, layer := range receipt.Layers {
-		if layer.Digest != m.watch.Offered[layer.Layer] {
-			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d: expected %s as offered, got %s", layer.Layer, m.watch.Offered[layer.Layer], layer.Digest))
+		if layer.Digest != m.state.Watch.Offered[layer.Layer] {
+			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d: expected %s as offered, got %s", layer.Layer, m.state.Watch.Offered[layer.Layer], layer.Digest))
 		}
 		verified[layer.Layer] = true
-		m.watch.Bytes += layer.Bytes
+		m.state.Watch.Bytes += layer.Bytes
 	}
-	for _, layer := range m.watch.Expected[receipt.Node] {
+	for _, layer := range m.state.Watch.Expected[receipt.Node] {
 		if !verified[layer] {
 			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d is missing in the receipt", layer))
 		}
 	}
-	delete(m.watch.Expected, receipt.Node)
-	m.watch.Seconds = max(m.watch.Seconds, receipt.Seconds)
-	if len(m.watch.Expected) > 0 {
+	delete(m.state.Watch.Expected, receipt.Node)
+	m.state.Watch.Seconds = max(m.state.Watch.Seconds, receipt.Seconds)
+	if len(m.state.Watch.Expected) > 0 {
 		return nil
 	}
-	done := &events.Completion{Negotiation: receipt.Negotiation, Bytes: m.watch.Bytes, Seconds: m.watch.Seconds}
-	m.watch = nil
+	done := &events.Completion{Negotiation: receipt.Negotiation, Bytes: m.state.Watch.Bytes, Seconds: m.state.Watch.Seconds}
+	m.state.Watch = nil
 	return []events.Event{m.speaker.Say(cause, events.RestorationDone, receipt.Negotiation, done)}
 }
 
 func (m *Machine) fail(cause events.Event, node, reason string) []events.Event {
-	negotiation := m.watch.Negotiation
-	m.watch = nil
+	negotiation := m.state.Watch.Negotiation
+	m.state.Watch = nil
 	return []events.Event{m.speaker.Say(cause, events.RestorationFailed, negotiation,
 		&events.Failure{Negotiation: negotiation, Node: node, Reason: reason})}
 }
 
 func (m *Machine) watches(negotiation string) bool {
-	return m.watch != nil && m.watch.Negotiation == negotiation
+	return m.state.Watch != nil && m.state.Watch.Negotiation == negotiation
 }
 
 func (m *Machine) committed(_ events.Event, commitment events.Commitment) []events.Event {
+	if planned := m.state.Planned; planned != nil && planned.Negotiation == commitment.Negotiation {
+		m.state.Planned, m.state.Compare = nil, planned.Compare
+	}
 	return m.forget(commitment.Negotiation)
 }
 
@@ -83,7 +86,7 @@ func (m *Machine) aborted(_ events.Event, abortion events.Abortion) []events.Eve
 
 func (m *Machine) forget(negotiation string) []events.Event {
 	if m.watches(negotiation) {
-		m.watch = nil
+		m.state.Watch = nil
 	}
 	return nil
 }

@@ -29,8 +29,10 @@ type Config struct {
 	GlobalBatch int    // samples a step
 	MicroBatch  int    // samples of one pass
 	Steps       uint64 // training ends there
-	Samples     *text.Text
-	Profile     []events.LayerProfile // what the job declares
+	// CompareEvery is after how many steps replicas are compared; zero: only where layers moved.
+	CompareEvery uint64
+	Samples      *text.Text
+	Profile      []events.LayerProfile // what the job declares
 }
 
 // Session is what the loop needs of its agent (*agent.Session).
@@ -98,7 +100,10 @@ func (t *Trainer) Run(ctx context.Context) error {
 		if err := t.follow(orders.Plan); err != nil {
 			return err
 		}
-		if t.done < t.config.Steps {
+		if orders.Switched && len(orders.Plan.Migration.Transfers) > 0 {
+			err = t.compare(ctx)
+		}
+		if err == nil && t.done < t.config.Steps {
 			err = t.train(ctx, orders.Step)
 		}
 		if err == nil && t.done == t.config.Steps {
@@ -156,7 +161,15 @@ func (t *Trainer) train(ctx, step context.Context) error {
 		t.logged = time.Now()
 		slog.Info("step completed", "node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds, "loss", loss)
 	}
+	if every := t.config.CompareEvery; every > 0 && t.done%every == 0 && t.done < t.config.Steps {
+		return t.compare(ctx)
+	}
 	return nil
+}
+
+// compare tells the layers' digests, so that somebody notices should replicas differ.
+func (t *Trainer) compare(ctx context.Context) error {
+	return t.session.Digested(ctx, t.done, false, t.state.Digests())
 }
 
 // digest tells the final layers' digests, once.

@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// comparison holds what the nodes of the plan in force said of their layers until all holders of a layer have spoken:
+// replicas of one step are equal to the bit, or one of them is wrong.
+type comparison struct {
+	Generation uint64     `json:"generation"`
+	Holders    [][]string `json:"holders"` // by layer
+	Steps      []stepSaid `json:"steps"`   // the last steps that somebody spoke of, in order
+}
+
+// stepSaid is what was said of one step.
+type stepSaid struct {
+	Step   uint64                    `json:"step"`
+	Layers map[int]map[string]string `json:"layers"` // digests by layer and node
+}
+
+// mostSteps is how many steps are compared at a time. Nodes of one plan are at most a step apart; a node that tells
+// nothing must not make the others' words pile up.
+const mostSteps = 4
+
+// newComparison is that of a plan that came into force.
+func newComparison(plan *events.Plan) *comparison {
+	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.LayerCount())}
+	for _, node := range plan.Nodes {
+		held, _ := plan.Holds(node.Node)
+		for layer := held.First; layer < held.End; layer++ {
+			c.Holders[layer] = append(c.Holders[layer], node.Node)
+		}
+	}
+	return c
+}
+
+// digested compares a node's layers with what the others said of the same step.
+func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
+	c := m.state.Compare
+	if c == nil || digests.Generation != c.Generation {
+		return nil
+	}
+	step := c.step(digests.Step)
+	if step == nil {
+		return nil
+	}
+	var said []events.Event
+	for _, layer := range digests.Layers {
+		if layer.Layer >= len(c.Holders) || !slices.Contains(c.Holders[layer.Layer], digests.Node) {
+			continue
+		}
+		if step.Layers[layer.Layer] == nil {
+			step.Layers[layer.Layer] = map[string]string{}
+		}
+		step.Layers[layer.Layer][digests.Node] = layer.Digest
+		if len(step.Layers[layer.Layer]) < len(c.Holders[layer.Layer]) {
+			continue
+		}
+		if divergence, differ := c.judge(digests.Step, layer.Layer, step.Layers[layer.Layer]); differ {
+			said = append(said, m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("layer-%d", layer.Layer), divergence))
+		}
+		delete(step.Layers, layer.Layer)
+	}
+	return said
+}
+
+// step returns what was said of a step, or nil for one that is too old.
+func (c *comparison) step(number uint64) *stepSaid {
+	at, known := slices.BinarySearchFunc(c.Steps, number, func(said stepSaid, number uint64) int {
+		return int(int64(said.Step - number))
+	})
+	if known {
+		return &c.Steps[at]
+	}
+	if at == 0 && len(c.Steps) == mostSteps {
+		return nil
+	}
+	c.Steps = slices.Insert(c.Steps, at, stepSaid{Step: number, Layers: map[int]map[string]string{}})
+	if len(c.Steps) > mostSteps {
+		c.Steps = c.Steps[1:]
+		at--
+	}
+	return &c.Steps[at]
+}
+
+// judge reports whether the holders of a layer differ. Who differs from more than half of them is in the minority; where
+// no digest has that many, nobody can tell who is right.
+func (c *comparison) judge(step uint64, layer int, said map[string]string) (*events.Divergence, bool) {
+	d := &events.Divergence{Generation: c.Generation, Step: step, Layer: layer}
+	count := map[string]int{}
+	for _, node := range slices.Sorted(maps.Keys(said)) {
+		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: said[node]})
+		count[said[node]]++
+	}
+	for _, replica := range d.Replicas {
+		if 2*count[replica.Digest] > len(said) {
+			d.Digest = replica.Digest
+		}
+	}
+	for _, replica := range d.Replicas {
+		if d.Digest != "" && replica.Digest != d.Digest {
+			d.Minority = append(d.Minority, replica.Node)
+		}
+	}
+	return d, len(count) > 1
+}

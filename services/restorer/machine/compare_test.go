@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// inForce is a machine whose plan of three pipelines of one stage each was committed.
+func inForce(t *testing.T) *Machine {
+	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2", "n3"), Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	var holders []events.Holder
+	for _, node := range plan.Nodes {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, 2)}})
+		holders = append(holders, held(node.Node, 0, 2))
+	}
+	m := New("c")
+	hear(t, m, events.RestorationAsked, &events.RestorationRequest{
+		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Layers: []int64{9000, 9000},
+	})
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+	return m
+}
+
+// tells says what a node holds: a word for each layer.
+func tells(t *testing.T, m *Machine, node string, generation, step uint64, layers ...string) []string {
+	t.Helper()
+	digests := &events.Digests{Node: node, Generation: generation, Step: step}
+	for layer, word := range layers {
+		digests.Layers = append(digests.Layers, events.LayerDigest{Layer: layer, Digest: events.Digest([]byte(word))})
+	}
+	var said []string
+	for _, event := range hear(t, m, events.TrainingDigested, digests) {
+		d, err := events.Open[events.Divergence](event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, fmt.Sprintf("layer %d at step %d: %s", d.Layer, d.Step, strings.Join(d.Minority, " ")))
+	}
+	return said
+}
+
+func TestTheMinorityOfALayersReplicasIsNamedOnceAllHaveSpoken(t *testing.T) {
+	m := inForce(t)
+	if said := slices.Concat(tells(t, m, "n1", 1, 10, "a", "b"), tells(t, m, "n3", 1, 10, "a", "x")); len(said) > 0 {
+		t.Fatalf("said %q before n2 spoke", said)
+	}
+	if said := tells(t, m, "n2", 1, 10, "a", "b"); !slices.Equal(said, []string{"layer 1 at step 10: n3"}) {
+		t.Fatalf("said %q", said)
+	}
+}
+
+func TestWhereEveryReplicaDiffersNobodyIsBlamed(t *testing.T) {
+	m := inForce(t)
+	tells(t, m, "n1", 1, 10, "a", "b")
+	tells(t, m, "n2", 1, 10, "a", "c")
+	if said := tells(t, m, "n3", 1, 10, "a", "d"); !slices.Equal(said, []string{"layer 1 at step 10: "}) {
+		t.Fatalf("said %q", said)
+	}
+}
+
+func TestDigestsOfAnotherPlanOrOfWhoHasNoPartInItAreNotCompared(t *testing.T) {
+	m := inForce(t)
+	for _, said := range [][]string{
+		tells(t, m, "n1", 2, 10, "x"), tells(t, m, "n9", 1, 10, "x"), tells(t, m, "n1", 1, 10, "a", "b", "no such layer"),
+	} {
+		if len(said) > 0 {
+			t.Fatalf("said %q", said)
+		}
+	}
+}
+
+// The twin remembers all that was ever said.
+func TestInWhateverOrderNodesSpeakWhoDiffersIsFound(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		m, found, want := inForce(t), []string{}, []string{}
+		var words [][3]string
+		for step := range mostSteps {
+			correct := []string{"a", "a", "a"}
+			correct[random.IntN(3)] = []string{"a", "b"}[random.IntN(2)]
+			for i, word := range correct {
+				words = append(words, [3]string{fmt.Sprint(step), fmt.Sprintf("n%d", i+1), word})
+				if word == "b" {
+					want = append(want, fmt.Sprintf("layer 0 at step %d: n%d", step, i+1))
+				}
+			}
+		}
+		random.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+		for _, word := range words {
+			var step uint64
+			fmt.Sscan(word[0], &step)
+			found = append(found, tells(t, m, word[1], 1, step, word[2])...)
+			restored := New("c")
+			if snapshot, err := m.Snapshot(); err != nil || restored.Restore(snapshot) != nil {
+				t.Fatal(err)
+			}
+			m = restored
+		}
+		slices.Sort(found)
+		if !slices.Equal(found, want) {
+			t.Fatalf("seed %d: found %q, want %q", seed, found, want)
+		}
+	}
+}
+
+func TestOfANodeThatNeverSpeaksOnlyTheLastStepsAreKept(t *testing.T) {
+	m := inForce(t)
+	for step := range uint64(100) {
+		tells(t, m, "n1", 1, step, "a")
+	}
+	if kept := m.state.Compare.Steps; len(kept) != mostSteps || kept[0].Step != 100-mostSteps {
+		t.Fatalf("kept %+v", kept)
+	}
+	if said := tells(t, m, "n2", 1, 3, "x"); len(said) > 0 || len(m.state.Compare.Steps) != mostSteps {
+		t.Fatalf("a step long past: said %q", said)
+	}
+}
