@@ -3,6 +3,7 @@ package stranger
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -17,17 +18,18 @@ type guest struct {
 	left    chan struct{}
 	leave   chan struct{}
 	quit    context.CancelFunc // without a word
+	refused chan string        // why it was
 	ended   chan error
 }
 
 func invite(t *testing.T, h *house, cluster, node string, job map[string]any) *guest {
 	t.Helper()
-	g := &guest{adopted: make(chan [2]uint64, 64), left: make(chan struct{}), leave: make(chan struct{}), ended: make(chan error, 1)}
+	g := &guest{adopted: make(chan [2]uint64, 64), left: make(chan struct{}), leave: make(chan struct{}), refused: make(chan string, 1), ended: make(chan error, 1)}
 	s := &Stranger{
 		Node: node, Cluster: cluster,
 		Adopted: func(generation, step uint64) { g.adopted <- [2]uint64{generation, step} },
 		Left:    func() { close(g.left) },
-		Refused: func(reason string) { t.Errorf("%s was refused: %s", node, reason) },
+		Refused: func(reason string) { g.refused <- reason },
 	}
 	var ctx context.Context
 	ctx, g.quit = context.WithCancel(t.Context())
@@ -36,6 +38,11 @@ func invite(t *testing.T, h *house, cluster, node string, job map[string]any) *g
 		g.quit()
 		if err := <-g.ended; err != nil {
 			t.Errorf("%s: %v", node, err)
+		}
+		select {
+		case reason := <-g.refused:
+			t.Errorf("%s was refused: %s", node, reason)
+		default:
 		}
 	})
 	return g
@@ -100,6 +107,41 @@ func TestAStrangerJoinsReceivesItsLayersAndIsMissedWhenItVanishes(t *testing.T) 
 	ben.follows(t, 3)
 	h.works(t, "ben", 3)
 	h.judge(t)
+}
+
+// Three train both layers each. What one of them tells of a layer is not what the two others tell.
+func TestANodeWhoseReplicaDiffersFromMostIsGivenUp(t *testing.T) {
+	h := build(t, "guests", 3)
+	guests := map[string]*guest{}
+	for _, node := range []string{"ada", "ben", "cyd"} {
+		guests[node] = invite(t, h, "guests", node, job(3))
+	}
+	for _, guest := range guests {
+		guest.follows(t, 1)
+	}
+	for node, word := range map[string]string{"ada": "right", "ben": "right", "cyd": "wrong"} {
+		event, err := json.Marshal(map[string]any{
+			"specversion": "1.0", "id": "digests-of-" + node, "source": "/node/" + node, "type": "io.reknit.training.digested.v1",
+			"subject": node, "cluster": "guests", "datacontenttype": "application/json", "data": map[string]any{
+				"node": node, "generation": 1, "step": 1, "final": false,
+				"layers": []map[string]any{{"layer": 1, "digest": digest([]byte(word))}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.put(t, "reknit.event.guests.training.digested."+node, string(event))
+	}
+	diverged := h.await(t, "replica.diverged", func(heard) bool { return true })
+	if minority := fmt.Sprint(diverged.Data["minority"]); diverged.Subject != "layer-1" || minority != "[cyd]" {
+		t.Errorf("expected cyd to differ in layer 1, got %s: %v", diverged.Subject, diverged.Data)
+	}
+	if reason := <-guests["cyd"].refused; reason != "layer 1 at step 1 differs from that of most of its holders" {
+		t.Errorf("cyd was refused: %s", reason)
+	}
+	guests["cyd"].quit()
+	guests["ada"].follows(t, 2)
+	h.works(t, "ben", 2) // the log is not judged: it tells of what must never happen
 }
 
 func TestADozenLinesAreEnoughForAPlan(t *testing.T) {
