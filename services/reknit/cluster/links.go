@@ -90,3 +90,14 @@ func (f *File) ends(d *Document, field string, ends []string) error {
 	}
 	return nil
 }
+
+// Unreachable returns the pairs of nodes that must not, or cannot, use their direct link.
+func Unreachable(links []events.Link) []events.Pair {
+	var pairs []events.Pair
+	for _, link := range links {
+		if (link.Disconnected || link.Lost) && link.From < link.To {
+			pairs = append(pairs, events.PairOf(link.From, link.To))
+		}
+	}
+	return pairs
+}

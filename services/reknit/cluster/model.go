@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-const mostLayers = 4096
+// MostLayers bounds what a model may have: work grows with its layers.
+const MostLayers = 4096
 
 // EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none.
 func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
@@ -28,12 +29,12 @@ func (m Model) profiles(d *Document) ([]Profile, error) {
 	switch {
 	case m.Profile == nil && len(m.Profiles) == 0, m.Profile != nil && len(m.Profiles) > 0:
 		return nil, d.Fault("model", "layers and their profile, or profiles", "neither or both")
-	case m.Profile != nil && (m.Layers < 1 || m.Layers > mostLayers):
-		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", mostLayers), m.Layers)
+	case m.Profile != nil && (m.Layers < 1 || m.Layers > MostLayers):
+		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", MostLayers), m.Layers)
 	case m.Profile != nil:
 		profiles = slices.Repeat([]Profile{*m.Profile}, m.Layers)
-	case len(profiles) > mostLayers:
-		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", mostLayers), len(profiles))
+	case len(profiles) > MostLayers:
+		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", MostLayers), len(profiles))
 	case m.Layers != 0 && m.Layers != len(profiles):
 		return nil, d.Fault("model.layers", fmt.Sprintf("the %d of profiles, or nothing", len(profiles)), m.Layers)
 	}
