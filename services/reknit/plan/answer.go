@@ -6,6 +6,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/reknit/cluster"
 	restorer "github.com/reknit/reknit/services/restorer/machine"
 )
 
@@ -33,14 +34,10 @@ func (q *Question) answer() (events.Restoration, error) {
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
 	request := events.RestorationRequest{
 		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links, Current: q.Request.Current,
+		Unreachable: cluster.Unreachable(q.Request.Links),
 	}
 	for _, layer := range q.Request.Job.Layers {
 		request.Layers = append(request.Layers, layer.StateBytes())
-	}
-	for _, link := range q.Request.Links {
-		if (link.Disconnected || link.Lost) && link.From < link.To {
-			request.Unreachable = append(request.Unreachable, events.PairOf(link.From, link.To))
-		}
 	}
 	return request
 }

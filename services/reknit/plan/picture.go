@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // columns is how wide a picture may be: a terminal of usual width beside something else.
@@ -68,7 +69,7 @@ func drawRow(w io.Writer, side []string, label int, row [][]string, box int, las
 func labels(plan events.Plan) [][]string {
 	labels := make([][]string, len(plan.Pipelines))
 	for p, pipeline := range plan.Pipelines {
-		labels[p] = []string{fmt.Sprintf("pipeline %d", p), counted(pipeline.MicroBatches, "micro-batch", "micro-batches")}
+		labels[p] = []string{fmt.Sprintf("pipeline %d", p), tell.Count(pipeline.MicroBatches, "micro-batch", "micro-batches")}
 	}
 	return labels
 }
@@ -81,25 +82,10 @@ func boxes(plan events.Plan) [][][]string {
 			if _, lives := plan.Member(name); !lives {
 				name += " (lost)"
 			}
-			boxes[p] = append(boxes[p], []string{name, inWords(stage.Layers)})
+			boxes[p] = append(boxes[p], []string{name, tell.Layers(stage.Layers)})
 		}
 	}
 	return boxes
-}
-
-// inWords writes layers with both ends included, as people count.
-func inWords(layers events.Layers) string {
-	if layers.Count() == 1 {
-		return fmt.Sprintf("layer %d", layers.First)
-	}
-	return fmt.Sprintf("layers %d-%d", layers.First, layers.End-1)
-}
-
-func counted(count int, one, many string) string {
-	if count == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", count, many)
 }
 
 func widest(lines []string) int {

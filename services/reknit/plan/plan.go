@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/cluster"
 )
 
 // UsageError says that the flags or the file are wrong, not that there is no plan.
@@ -127,7 +128,7 @@ func (o options) check() error {
 	case (o.file == "") == (o.cluster == ""):
 		return errors.New("--file: expected a cluster's file, or --cluster; reknit plan --help tells more")
 	case o.cluster != "" && !events.Token(o.cluster):
-		return fmt.Errorf("--cluster: expected %s, got %q", tokens, o.cluster)
+		return fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, o.cluster)
 	case o.file != "" && len(o.failed)+len(o.leaving) > 0:
 		return errors.New("--failed, --leaving: expected with --cluster; a file has keys for them")
 	case o.json && o.why:
@@ -143,7 +144,7 @@ func load(path string) (Question, error) {
 		return Question{}, err
 	}
 	var f file
-	d, err := read(path, data, &f)
+	d, err := cluster.Decode(path, data, &f.File)
 	if err != nil {
 		return Question{}, err
 	}

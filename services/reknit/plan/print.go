@@ -5,9 +5,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // report writes an answer for people; why adds every candidate that was weighed.
@@ -36,13 +36,13 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 		fmt.Fprintf(w, "  (%s)\n", assumed)
 	}
 	fmt.Fprintln(w)
-	table := newTable(w)
-	fmt.Fprintf(table, "step\t%s\t%s\n", inSeconds(predicted.StepSeconds), gap(predicted))
+	table := tell.Table(w)
+	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), gap(predicted))
 	fmt.Fprintf(table, "throughput\t%.4g samples/s\tof %d samples a step, %d a micro-batch\n",
 		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	fmt.Fprintf(table, "transition\t%s\tmoves %s; a restart would load %s\n",
-		inSeconds(predicted.TransitionSeconds), inBytes(answer.BytesMoved), inBytes(answer.NaiveBytes))
-	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n", inSeconds(q.Request.SecondsBetweenFailures))
+		tell.Seconds(predicted.TransitionSeconds), tell.Bytes(answer.BytesMoved), tell.Bytes(answer.NaiveBytes))
+	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n", tell.Seconds(q.Request.SecondsBetweenFailures))
 	table.Flush()
 }
 
@@ -52,7 +52,7 @@ func gap(predicted events.Predicted) string {
 	if bound <= 0 {
 		return "this policy has no lower bound"
 	}
-	return fmt.Sprintf("lower bound %s, gap %.1f%%", inSeconds(bound), 100*(predicted.StepSeconds/bound-1))
+	return fmt.Sprintf("lower bound %s, gap %.1f%%", tell.Seconds(bound), 100*(predicted.StepSeconds/bound-1))
 }
 
 // said tells the changes in a line.
@@ -78,10 +78,10 @@ func reroutes(w io.Writer, plan events.Plan) {
 	if len(plan.Reroutes) > 0 {
 		fmt.Fprintln(w, "\nRerouted")
 	}
-	table := newTable(w)
+	table := tell.Table(w)
 	for _, reroute := range plan.Reroutes {
 		fmt.Fprintf(table, "%s\ttakes %s of %s\tstage %d\n", reroute.To,
-			counted(reroute.MicroBatches, "micro-batch", "micro-batches"), reroute.From, reroute.Stage)
+			tell.Count(reroute.MicroBatches, "micro-batch", "micro-batches"), reroute.From, reroute.Stage)
 	}
 	table.Flush()
 }
@@ -90,10 +90,10 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 	places := map[string]string{}
 	for p, pipeline := range plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			places[stage.Node] = fmt.Sprintf("pipeline %d, stage %d\t%s", p, s, inWords(stage.Layers))
+			places[stage.Node] = fmt.Sprintf("pipeline %d, stage %d\t%s", p, s, tell.Layers(stage.Layers))
 		}
 	}
-	table := newTable(w)
+	table := tell.Table(w)
 	fmt.Fprintln(table, "node\tplace\tlayers\tspeed\tpeak memory\tlimit\tfilled")
 	for _, node := range q.Request.Nodes {
 		place, placed := places[node.Node]
@@ -102,7 +102,7 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 		}
 		peak := plan.Predicted.PeakBytes[node.Node]
 		fmt.Fprintf(table, "%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, node.SpeedFactor,
-			inBytes(peak), inBytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
+			tell.Bytes(peak), tell.Bytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
 	}
 	table.Flush()
 }
@@ -113,7 +113,7 @@ func moves(w io.Writer, plan events.Plan) {
 		fmt.Fprintln(w, "  nothing")
 		return
 	}
-	table := newTable(w)
+	table := tell.Table(w)
 	fmt.Fprintln(table, "to\tlayers\tbytes\tfrom")
 	for _, member := range plan.Nodes {
 		var received received
@@ -123,7 +123,7 @@ func moves(w io.Writer, plan events.Plan) {
 			}
 		}
 		if len(received.layers) > 0 {
-			row(table, received.from(), 60, member.Node, ranges(received.layers), inBytes(received.bytes))
+			tell.Row(table, received.from(), 60, member.Node, tell.Runs(received.layers), tell.Bytes(received.bytes))
 		}
 	}
 	table.Flush()
@@ -160,52 +160,34 @@ func (r *received) from() string {
 	return strings.Join(parts, ", ")
 }
 
-// ranges writes layers as runs, both ends included.
-func ranges(layers []int) string {
-	var runs []string
-	slices.Sort(layers)
-	for i := 0; i < len(layers); {
-		end := i + 1
-		for end < len(layers) && layers[end] == layers[end-1]+1 {
-			end++
-		}
-		run := fmt.Sprint(layers[i])
-		if end > i+1 {
-			run += fmt.Sprintf("-%d", layers[end-1])
-		}
-		runs, i = append(runs, run), end
-	}
-	return strings.Join(runs, ",")
-}
-
 func rounds(w io.Writer, plan events.Plan) {
 	if len(plan.Sync.Rounds) == 0 {
 		fmt.Fprintln(w, "  none: one pipeline has nobody to reduce with")
 		return
 	}
-	table := newTable(w)
+	table := tell.Table(w)
 	for i, round := range plan.Sync.Rounds {
 		for g, group := range round.Groups {
 			name := ""
 			if g == 0 {
 				name = fmt.Sprintf("round %d", i+1)
 			}
-			row(table, strings.Join(group.Nodes, " "), 72, name, inWords(group.Layers))
+			tell.Row(table, strings.Join(group.Nodes, " "), 72, name, tell.Layers(group.Layers))
 		}
 	}
 	table.Flush()
 }
 
 func candidates(w io.Writer, plan events.Plan) {
-	table := newTable(w)
+	table := tell.Table(w)
 	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")
 	for i, candidate := range plan.Considered {
 		lost := candidate.Rejected
 		if i == 0 {
 			lost = "- (taken)"
 		}
-		row(table, lost, 42, candidate.Policy, folded(candidate.Shape), inSeconds(candidate.StepSeconds),
-			inSeconds(candidate.TransitionSeconds), fmt.Sprintf("%.4g", candidate.Score))
+		tell.Row(table, lost, 42, candidate.Policy, folded(candidate.Shape), tell.Seconds(candidate.StepSeconds),
+			tell.Seconds(candidate.TransitionSeconds), fmt.Sprintf("%.4g", candidate.Score))
 	}
 	table.Flush()
 }
@@ -226,20 +208,4 @@ func folded(shape string) string {
 		runs, i = append(runs, run), end
 	}
 	return strings.Join(runs, "+")
-}
-
-// newTable writes aligned columns.
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
-
-// row writes cells and then a text, which goes on below itself where it is wider than it may be.
-func row(table io.Writer, text string, width int, cells ...string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
-			cells, line = make([]string, len(cells)), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
 }

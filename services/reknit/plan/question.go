@@ -7,13 +7,14 @@ import (
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // What the planner assumes where its environment does not say otherwise.
 const (
 	usualMinReplicas = 2
 	usualSwitchTime  = 50 * time.Millisecond
-	mostLayers       = 4096
 )
 
 // Question is what is to be planned.
@@ -26,7 +27,10 @@ type Question struct {
 }
 
 // question checks what a file says and asks for its plan.
-func (f *file) question(d *document, data []byte) (Question, error) {
+func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
+	if err := complete(d); err != nil {
+		return Question{}, err
+	}
 	job, err := f.job(d, data)
 	if err != nil {
 		return Question{}, err
@@ -34,7 +38,7 @@ func (f *file) question(d *document, data []byte) (Question, error) {
 	if err := f.checkNodes(d); err != nil {
 		return Question{}, err
 	}
-	links, err := f.links(d)
+	links, err := f.EveryLink(d)
 	if err != nil {
 		return Question{}, err
 	}
@@ -131,16 +135,16 @@ func (f *file) devices(without []string) []events.Device {
 // member is a node that was started once: a file knows no processes.
 func member(node string) events.Member { return events.Member{Node: node, Incarnation: "1"} }
 
-func (f *file) settings(d *document) (planner.Settings, error) {
+func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 	settings := planner.Settings{Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds()}
 	if f.TimeBetweenFailures <= 0 {
-		return settings, d.fault("timeBetweenFailures", "a time above 0", inSeconds(float64(f.TimeBetweenFailures)))
+		return settings, d.Fault("timeBetweenFailures", "a time above 0", tell.Seconds(float64(f.TimeBetweenFailures)))
 	}
 	if f.MinReplicas != nil {
 		settings.MinReplicas = *f.MinReplicas
 	}
 	if settings.MinReplicas < 1 {
-		return settings, d.fault("minReplicas", "at least 1", settings.MinReplicas)
+		return settings, d.Fault("minReplicas", "at least 1", settings.MinReplicas)
 	}
 	if f.SwitchTime != nil {
 		settings.SwitchSeconds = float64(*f.SwitchTime)

@@ -2,9 +2,10 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/services/reknit/cluster"
 )
 
 // sound is a file in which each fault is planted by replacing a part.
@@ -71,14 +72,14 @@ var faults = []struct{ old, new, says string }{
 	{"bandwidth: 1Gbit/s", "bandwidth: NaNB/s", "links.default.bandwidth: expected a rate"},
 	{"between: [a, b]", "between: [a]", "cluster.yaml:9: links.measured[0]: expected two different nodes"},
 	{"between: [a, b]", "between: [a, a]", "links.measured[0]: expected two different nodes"},
-	{"between: [a, b]", "between: [a, x]", `links.measured[0]: expected a node that nodes lists, got "x"`},
+	{"between: [a, b]", "between: [a, x]", `links.measured[0]: expected one of the cluster's nodes, got "x"`},
 	{"between: [a, b]", "between: [b, c]", "cluster.yaml:10: links.measured[1]: expected each direction once, got b to c again"},
 	{"from: b, to: c", "from: b", "links.measured[1]: expected two different nodes"},
 	{"from: b, to: c, ", "", "links.measured[1]: expected between two nodes, or from one to another, got neither or both"},
 	{"from: b, to: c", "between: [a, c], to: c", "links.measured[1]: expected between two nodes, or from one"},
 	{"[[a, c]]", "[[a]]", "cluster.yaml:11: links.disconnected[0]: expected two different nodes"},
 	{"[[a, c]]", "[a, c]", "links.disconnected[0]: expected a list"},
-	{"[[a, c]]", "[[a, x]]", "links.disconnected[0]: expected a node that nodes lists"},
+	{"[[a, c]]", "[[a, x]]", "links.disconnected[0]: expected one of the cluster's nodes"},
 	{"layers: 2\n", "layers: two\n", `cluster.yaml:13: model.layers: expected a whole number, got "two"`},
 	{"layers: 2\n", "layers: 0\n", "model.layers: expected 1 to 4096, got 0"},
 	{"layers: 2\n", "layers: 5000\n", "model.layers: expected 1 to 4096, got 5000"},
@@ -98,9 +99,9 @@ var faults = []struct{ old, new, says string }{
 	{"{first: 1, end: 2}", "{first: 0, end: 2}", "current: expected a plan, got pipelines: [0].stages[1]: expected layers from 1 on"},
 	{"{first: 1, end: 2}", "{first: 1, end: 3}", "current: expected the 2 layers of model, got 3"},
 	{"{first: 1, end: 2}", "{first: 1}", "cluster.yaml:26: current[0].stages[1].layers.end: expected a value, got none"},
-	{"{node: a, layers", "{node: x, layers", `cluster.yaml:25: current[0].stages[0].node: expected a node that nodes lists, got "x"`},
+	{"{node: a, layers", "{node: x, layers", `cluster.yaml:25: current[0].stages[0].node: expected one of the cluster's nodes, got "x"`},
 	{"{node: a, layers", "{node: c, layers", "current[0].stages[0].node: expected a node that is there, not one that joins, got c"},
-	{"failed: [b]", "failed: [x]", "cluster.yaml:27: failed[0]: expected a node that nodes lists"},
+	{"failed: [b]", "failed: [x]", "cluster.yaml:27: failed[0]: expected one of the cluster's nodes"},
 	{"failed: [b]", "failed: [c]", "cluster.yaml:28: joining[0]: expected a node that changes once, got c"},
 	{"failed: [b]", "failed: b", `failed: expected a list, got "b"`},
 	{"failed: [b]", "leaving: [b, b]", "leaving[1]: expected a node that changes once, got b"},
@@ -120,7 +121,7 @@ func TestEachFaultOfAFileIsToldWithItsLineAndWhatWasExpected(t *testing.T) {
 
 func question(text string) error {
 	var f file
-	d, err := read("cluster.yaml", []byte(text), &f)
+	d, err := cluster.Decode("cluster.yaml", []byte(text), &f.File)
 	if err == nil {
 		_, err = f.question(d, []byte(text))
 	}
@@ -146,49 +147,8 @@ func TestProfilesAreOneALayer(t *testing.T) {
 	}
 }
 
-func TestQuantitiesCarryTheirUnits(t *testing.T) {
-	for text, want := range map[string]float64{"1B": 1, "1kB": 1000, "1.5 MB": 1.5e6, "2GiB": 2 << 30, "1TB": 1e12} {
-		var got size
-		if err := got.UnmarshalText([]byte(text)); err != nil || float64(got) != want {
-			t.Errorf("%s: %v bytes, error %v; expected %v", text, got, err, want)
-		}
-	}
-	for text, want := range map[string]float64{"8kbit/s": 1000, "1Gbit/s": 125e6, "3 MB/s": 3e6, "1MiB/s": 1 << 20} {
-		var got rate
-		if err := got.UnmarshalText([]byte(text)); err != nil || float64(got) != want {
-			t.Errorf("%s: %v bytes a second, error %v; expected %v", text, got, err, want)
-		}
-	}
-}
-
-func TestALinkHasItsOwnQualityInEachDirection(t *testing.T) {
-	var f file
-	d, err := read("cluster.yaml", []byte(sound), &f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	links, err := f.links(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, link := range links {
-		got[link.From+link.To] = fmt.Sprint(link.BandwidthBytesPerSecond/125e6, " ", link.Disconnected)
-	}
-	for pair, want := range map[string]string{
-		"ab": "2 false", "ba": "2 false", "bc": "2 false", "cb": "1 false", "ac": "1 true", "ca": "1 true",
-	} {
-		if got[pair] != want {
-			t.Errorf("%s: %q, expected %q (Gbit/s, disconnected)", pair, got[pair], want)
-		}
-	}
-	if len(got) != 6 {
-		t.Errorf("%d links, expected 6", len(got))
-	}
-}
-
 func TestAFaultIsFoundByItsType(t *testing.T) {
-	var fault *Fault
+	var fault *cluster.Fault
 	if err := question(strings.Replace(sound, "globalBatch: 8", "globalBatch: 0", 1)); !errors.As(err, &fault) || fault.Field != "globalBatch" || fault.Line != 15 {
 		t.Errorf("%+v, expected the field globalBatch at line 15", fault)
 	}
@@ -201,7 +161,7 @@ func FuzzAFileIsRefusedOrAsksAValidQuestion(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var file file
-		d, err := read("cluster.yaml", []byte(text), &file)
+		d, err := cluster.Decode("cluster.yaml", []byte(text), &file.File)
 		if err != nil {
 			return
 		}

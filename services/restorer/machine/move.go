@@ -20,34 +20,23 @@ const (
 	shardsPerLayer  = 256 // of the largest layer: fine enough to share it out within half a per cent
 )
 
+// Fetching returns what the nodes lack of the places that the proposal gives them, who holds it, and at which rates it can
+// be sent: the problem behind Restore's transfers. Nodes are numbered in the order of names. It fails where nobody holds a
+// layer that somebody lacks.
+func Fetching(request events.RestorationRequest) (fetch replicate.Fetch, names []string, err error) {
+	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
+	if fetch, names, err = r.lacking(); err == nil {
+		r.rates(&fetch, names)
+	}
+	return fetch, names, err
+}
+
 // move decides what comes from whom, and what may be dropped.
 func (r *restoration) move() error {
-	index, names := r.numbered()
-	fetch := replicate.Fetch{LayerBytes: r.Layers, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Layers))}
-	for layer := range r.Layers {
-		for i, name := range names {
-			if r.holds(name, layer) {
-				fetch.Holders[layer] = append(fetch.Holders[layer], i)
-			}
-		}
-	}
-	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, nil
-	for _, node := range r.plan.Nodes {
-		needed, _ := r.plan.Holds(node.Node)
-		for layer := range r.Layers {
-			needs, has := needed.First <= layer && layer < needed.End, r.holds(node.Node, layer)
-			switch {
-			case needs && !has && len(fetch.Holders[layer]) == 0:
-				return fmt.Errorf("layer %d: no node holds it", layer)
-			case needs && !has:
-				fetch.Needs = append(fetch.Needs, replicate.Need{Node: index[node.Node], Layer: layer})
-			case has && !needs:
-				r.plan.Migration.Drops = append(r.plan.Migration.Drops, events.Drop{Node: node.Node, Layer: layer})
-			}
-		}
-	}
-	if len(fetch.Needs) == 0 {
-		return nil
+	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, r.drops()
+	fetch, names, err := r.lacking()
+	if err != nil || len(fetch.Needs) == 0 {
+		return err
 	}
 	r.rates(&fetch, names)
 	fetched, err := replicate.PlanFetch(fetch)
@@ -56,6 +45,46 @@ func (r *restoration) move() error {
 	}
 	r.transfers(fetch, fetched, names)
 	return nil
+}
+
+// lacking lists holders and needs; the rates are still to be filled in.
+func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err error) {
+	index, names := r.numbered()
+	fetch = replicate.Fetch{LayerBytes: r.Layers, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Layers))}
+	for layer := range r.Layers {
+		for i, name := range names {
+			if r.holds(name, layer) {
+				fetch.Holders[layer] = append(fetch.Holders[layer], i)
+			}
+		}
+	}
+	for _, node := range r.plan.Nodes {
+		needed, _ := r.plan.Holds(node.Node)
+		for layer := needed.First; layer < needed.End; layer++ {
+			switch {
+			case r.holds(node.Node, layer):
+			case len(fetch.Holders[layer]) == 0:
+				return fetch, names, fmt.Errorf("layer %d: no node holds it", layer)
+			default:
+				fetch.Needs = append(fetch.Needs, replicate.Need{Node: index[node.Node], Layer: layer})
+			}
+		}
+	}
+	return fetch, names, nil
+}
+
+// drops lists what the nodes hold and no longer need.
+func (r *restoration) drops() []events.Drop {
+	var drops []events.Drop
+	for _, node := range r.plan.Nodes {
+		needed, _ := r.plan.Holds(node.Node)
+		for layer := range r.Layers {
+			if needs := needed.First <= layer && layer < needed.End; !needs && r.holds(node.Node, layer) {
+				drops = append(drops, events.Drop{Node: node.Node, Layer: layer})
+			}
+		}
+	}
+	return drops
 }
 
 // numbered lists everybody who receives or gives: the plan's nodes, then holders that are about to leave.

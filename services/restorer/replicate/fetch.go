@@ -55,7 +55,7 @@ func PlanFetch(fetch Fetch) (Fetched, error) {
 	for _, group := range d.groups {
 		d.cutUp(group, result.Sources)
 	}
-	result.Seconds = fetch.seconds(result.Sources)
+	result.Seconds = fetch.Seconds(result.Sources)
 	return result, nil
 }
 
@@ -119,8 +119,9 @@ func (f Fetch) shards(layer int) int64 {
 	return (f.LayerBytes[layer] + f.ShardBytes - 1) / f.ShardBytes
 }
 
-// seconds is when the busiest node or link is done.
-func (f Fetch) seconds(sources [][]Source) float64 {
+// Seconds is when the busiest node or link is done, if each need is served by its sources and all send at once. Per need,
+// the sources' nodes hold its layer at a rate above 0. Linear in the sources, plus the nodes.
+func (f Fetch) Seconds(sources [][]Source) float64 {
 	nodes := len(f.EgressBytesPerSecond)
 	sent, received := make([]int64, nodes), make([]int64, nodes)
 	between := make(map[linkKey]int64)

@@ -19,6 +19,7 @@ import (
 	"github.com/reknit/reknit/services/planner"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
+	"github.com/reknit/reknit/services/reknit/restore"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/service"
@@ -33,6 +34,7 @@ type command struct {
 var commands = []command{
 	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
 	{"plan", "plan for a file or a live cluster, change nothing, and show why", runPlan},
+	{"restore", "say what it takes to get from one plan to another, beside naive ways", runRestore},
 	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
 	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
 	{"planner", "run the planner", part("planner", planner.Run)},
@@ -100,6 +102,14 @@ func runDev(arguments []string) error {
 func runPlan(arguments []string) error {
 	err := plan.Run(arguments, os.Stdout)
 	if use := (plan.UsageError{}); errors.As(err, &use) {
+		return usageError{err}
+	}
+	return err
+}
+
+func runRestore(arguments []string) error {
+	err := restore.Run(arguments, os.Stdout)
+	if use := (restore.UsageError{}); errors.As(err, &use) {
 		return usageError{err}
 	}
 	return err

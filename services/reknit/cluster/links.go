@@ -1,4 +1,4 @@
-package plan
+package cluster
 
 import (
 	"fmt"
@@ -7,8 +7,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// links returns what is known of each pair in each direction: as measured, else the default where there is one.
-func (f *file) links(d *document) ([]events.Link, error) {
+// EveryLink returns what is known of each pair of nodes in each direction: as measured, else the default where there is
+// one. It fails with a Fault where a link has not two different nodes, or stands there twice.
+func (f *File) EveryLink(d *Document) ([]events.Link, error) {
 	if f.Links == nil {
 		return nil, nil
 	}
@@ -41,14 +42,14 @@ func (f *file) links(d *document) ([]events.Link, error) {
 }
 
 // measured returns the file's measurements by sender and receiver.
-func (f *file) measured(d *document) (map[[2]string]fileQuality, error) {
-	measured := map[[2]string]fileQuality{}
+func (f *File) measured(d *Document) (map[[2]string]Quality, error) {
+	measured := map[[2]string]Quality{}
 	for i, link := range f.Links.Measured {
 		at := fmt.Sprintf("links.measured[%d]", i)
 		ends, directions := []string{link.From, link.To}, 1
 		switch oneWay := link.From != "" || link.To != ""; {
 		case oneWay == (link.Between != nil):
-			return nil, d.fault(at, "between two nodes, or from one to another", "neither or both")
+			return nil, d.Fault(at, "between two nodes, or from one to another", "neither or both")
 		case !oneWay:
 			ends, directions = link.Between, 2
 		}
@@ -58,15 +59,15 @@ func (f *file) measured(d *document) (map[[2]string]fileQuality, error) {
 		for direction := range directions {
 			key := [2]string{ends[direction], ends[1-direction]}
 			if _, twice := measured[key]; twice {
-				return nil, d.fault(at, "each direction once", fmt.Sprintf("%s to %s again", key[0], key[1]))
+				return nil, d.Fault(at, "each direction once", fmt.Sprintf("%s to %s again", key[0], key[1]))
 			}
-			measured[key] = fileQuality{link.RoundTrip, link.Bandwidth}
+			measured[key] = Quality{link.RoundTrip, link.Bandwidth}
 		}
 	}
 	return measured, nil
 }
 
-func (f *file) disconnected(d *document) (map[events.Pair]bool, error) {
+func (f *File) disconnected(d *Document) (map[events.Pair]bool, error) {
 	cut := map[events.Pair]bool{}
 	for i, pair := range f.Links.Disconnected {
 		if err := f.ends(d, fmt.Sprintf("links.disconnected[%d]", i), pair); err != nil {
@@ -78,14 +79,25 @@ func (f *file) disconnected(d *document) (map[events.Pair]bool, error) {
 }
 
 // ends checks that a link has two, which are nodes of the file.
-func (f *file) ends(d *document, field string, ends []string) error {
+func (f *File) ends(d *Document, field string, ends []string) error {
 	if len(ends) != 2 || ends[0] == ends[1] || slices.Contains(ends, "") {
-		return d.fault(field, "two different nodes", fmt.Sprintf("%q", ends))
+		return d.Fault(field, "two different nodes", fmt.Sprintf("%q", ends))
 	}
 	for _, end := range ends {
-		if err := f.known(d, field, end); err != nil {
+		if err := f.Known(d, field, end); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Unreachable returns the pairs of nodes that must not, or cannot, use their direct link.
+func Unreachable(links []events.Link) []events.Pair {
+	var pairs []events.Pair
+	for _, link := range links {
+		if (link.Disconnected || link.Lost) && link.From < link.To {
+			pairs = append(pairs, events.PairOf(link.From, link.To))
+		}
+	}
+	return pairs
 }

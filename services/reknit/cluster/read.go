@@ -1,4 +1,6 @@
-package plan
+// Package cluster reads a cluster's file: its nodes, links and model, and what happens to them. Every error names the
+// field, its line and what was expected there.
+package cluster
 
 import (
 	"bytes"
@@ -32,18 +34,25 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s: %s: expected %s, got %s", at, field, f.Expected, f.Got)
 }
 
-// document remembers where each field of a file stands.
-type document struct {
+// Document remembers where each field of a file stands.
+type Document struct {
 	name  string
 	lines map[string]int // by the path of the field, such as nodes[1].memory
 }
 
-func (d *document) fault(field, expected string, got any) error {
+// Fault says what was expected at a field and what stands there.
+func (d *Document) Fault(field, expected string, got any) error {
 	return &Fault{File: d.name, Line: d.line(field), Field: field, Expected: expected, Got: fmt.Sprint(got)}
 }
 
+// Has reports whether a field stands in the file.
+func (d *Document) Has(field string) bool {
+	_, has := d.lines[field]
+	return has
+}
+
 // line returns the line of a field, or of the nearest field around it.
-func (d *document) line(field string) int {
+func (d *Document) line(field string) int {
 	for field != "" {
 		if line, known := d.lines[field]; known {
 			return line
@@ -53,11 +62,11 @@ func (d *document) line(field string) int {
 	return 0
 }
 
-// read decodes YAML into the struct that target points to. A field's key is its `key` tag; it must be there unless the
+// Decode reads YAML into the struct that target points to. A field's key is its `key` tag; it must be there unless the
 // tag says optional. Unlike the decoder of the library, this one refuses keys it does not know and calls every field by
 // its path in the file, not by its Go type.
-func read(name string, data []byte, target any) (*document, error) {
-	d := &document{name: name, lines: map[string]int{}}
+func Decode(name string, data []byte, target any) (*Document, error) {
+	d := &Document{name: name, lines: map[string]int{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, more yaml.Node
 	switch err := decoder.Decode(&root); {
@@ -72,7 +81,7 @@ func read(name string, data []byte, target any) (*document, error) {
 	return d, d.decode(root.Content[0], reflect.ValueOf(target).Elem(), "")
 }
 
-func (d *document) decode(node *yaml.Node, into reflect.Value, path string) error {
+func (d *Document) decode(node *yaml.Node, into reflect.Value, path string) error {
 	if _, known := d.lines[path]; !known {
 		d.lines[path] = node.Line
 	}
@@ -81,7 +90,7 @@ func (d *document) decode(node *yaml.Node, into reflect.Value, path string) erro
 	}
 	if text, ok := into.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := text.UnmarshalText([]byte(node.Value)); err != nil {
-			return d.fault(path, err.Error(), written(node))
+			return d.Fault(path, err.Error(), written(node))
 		}
 		return nil
 	}
@@ -97,10 +106,10 @@ func (d *document) decode(node *yaml.Node, into reflect.Value, path string) erro
 	return d.scalar(node, into, path)
 }
 
-func (d *document) mapping(node *yaml.Node, into reflect.Value, path string) error {
+func (d *Document) mapping(node *yaml.Node, into reflect.Value, path string) error {
 	keys, required := keysOf(into.Type())
 	if node.Kind != yaml.MappingNode {
-		return d.fault(path, "the keys "+strings.Join(keys, ", "), written(node))
+		return d.Fault(path, "the keys "+strings.Join(keys, ", "), written(node))
 	}
 	seen := map[string]bool{}
 	for i := 0; i < len(node.Content); i += 2 {
@@ -110,9 +119,9 @@ func (d *document) mapping(node *yaml.Node, into reflect.Value, path string) err
 		index := slices.Index(keys, key.Value)
 		switch {
 		case index < 0:
-			return d.fault(field, "one of the keys "+strings.Join(keys, ", "), "an unknown key")
+			return d.Fault(field, "one of the keys "+strings.Join(keys, ", "), "an unknown key")
 		case seen[key.Value]:
-			return d.fault(field, "each key once", "it again")
+			return d.Fault(field, "each key once", "it again")
 		}
 		seen[key.Value] = true
 		if err := d.decode(node.Content[i+1], into.Field(index), field); err != nil {
@@ -121,7 +130,7 @@ func (d *document) mapping(node *yaml.Node, into reflect.Value, path string) err
 	}
 	for i, key := range keys {
 		if required[i] && !seen[key] {
-			return d.fault(strings.TrimPrefix(path+"."+key, "."), "a value", "none")
+			return d.Fault(strings.TrimPrefix(path+"."+key, "."), "a value", "none")
 		}
 	}
 	return nil
@@ -135,9 +144,9 @@ func keysOf(structure reflect.Type) (keys []string, required []bool) {
 	return keys, required
 }
 
-func (d *document) sequence(node *yaml.Node, into reflect.Value, path string) error {
+func (d *Document) sequence(node *yaml.Node, into reflect.Value, path string) error {
 	if node.Kind != yaml.SequenceNode {
-		return d.fault(path, "a list", written(node))
+		return d.Fault(path, "a list", written(node))
 	}
 	into.Set(reflect.MakeSlice(into.Type(), len(node.Content), len(node.Content)))
 	for i, element := range node.Content {
@@ -148,7 +157,7 @@ func (d *document) sequence(node *yaml.Node, into reflect.Value, path string) er
 	return nil
 }
 
-func (d *document) scalar(node *yaml.Node, into reflect.Value, path string) error {
+func (d *Document) scalar(node *yaml.Node, into reflect.Value, path string) error {
 	expected, err := "a name", error(nil)
 	switch into.Kind() {
 	case reflect.Int:
@@ -168,7 +177,7 @@ func (d *document) scalar(node *yaml.Node, into reflect.Value, path string) erro
 		into.SetString(node.Value)
 	}
 	if err != nil || node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
-		return d.fault(path, expected, written(node))
+		return d.Fault(path, expected, written(node))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package plan
+package cluster
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// size is bytes, written with their unit, such as 24GiB.
-type size int64
+// Size is bytes, written with their unit, such as 24GiB.
+type Size int64
 
-// rate is bytes a second, written such as 10Gbit/s.
-type rate float64
+// Rate is bytes a second, written such as 10Gbit/s.
+type Rate float64
 
-// span is seconds, written such as 250ms.
-type span float64
+// Span is seconds, written such as 250ms.
+type Span float64
 
 // unit is a suffix and what it multiplies by. A suffix that ends like another stands before it.
 type unit struct {
@@ -34,30 +34,30 @@ var rates = []unit{
 	{"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"B/s", 1},
 }
 
-func (s *size) UnmarshalText(text []byte) error {
+func (s *Size) UnmarshalText(text []byte) error {
 	value, ok := quantity(string(text), sizes)
 	if !ok || value > math.MaxInt64/2 {
 		return fmt.Errorf("a size with its unit, such as 24GiB or 500MB")
 	}
-	*s = size(value)
+	*s = Size(value)
 	return nil
 }
 
-func (r *rate) UnmarshalText(text []byte) error {
+func (r *Rate) UnmarshalText(text []byte) error {
 	value, ok := quantity(string(text), rates)
 	if !ok || value <= 0 {
 		return fmt.Errorf("a rate above 0 with its unit, such as 10Gbit/s or 120MB/s")
 	}
-	*r = rate(value)
+	*r = Rate(value)
 	return nil
 }
 
-func (s *span) UnmarshalText(text []byte) error {
+func (s *Span) UnmarshalText(text []byte) error {
 	value, err := time.ParseDuration(string(text))
 	if err != nil || value < 0 {
 		return fmt.Errorf("a time with its unit, such as 250ms or 6h")
 	}
-	*s = span(value.Seconds())
+	*s = Span(value.Seconds())
 	return nil
 }
 
@@ -71,31 +71,4 @@ func quantity(text string, units []unit) (float64, bool) {
 		}
 	}
 	return 0, false
-}
-
-// inBytes writes bytes with three digits.
-func inBytes(bytes int64) string {
-	value, unit := float64(bytes), "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if value < 1000 {
-			break
-		}
-		value, unit = value/1024, next
-	}
-	return fmt.Sprintf("%.3g %s", value, unit)
-}
-
-// inSeconds writes seconds with four digits.
-func inSeconds(seconds float64) string {
-	switch {
-	case seconds == 0:
-		return "0 s"
-	case seconds < 1e-3:
-		return fmt.Sprintf("%.4g us", seconds*1e6)
-	case seconds < 1:
-		return fmt.Sprintf("%.4g ms", seconds*1e3)
-	case seconds < 1e4:
-		return fmt.Sprintf("%.4g s", seconds)
-	}
-	return fmt.Sprintf("%.0f s", seconds)
 }

@@ -1,0 +1,91 @@
+package cluster
+
+// File is what a cluster's file may say; who reads it says which keys it needs. Sizes, rates and times carry their units.
+type File struct {
+	Cluster             string     `key:"cluster,optional"`
+	Nodes               []Node     `key:"nodes,optional"`
+	Links               *Links     `key:"links,optional"`
+	Model               Model      `key:"model,optional"`
+	GlobalBatch         int        `key:"globalBatch,optional"`
+	MicroBatch          int        `key:"microBatch,optional"`
+	Pipelines           Bounds     `key:"pipelines,optional"`
+	Stages              Bounds     `key:"stages,optional"`
+	TimeBetweenFailures Span       `key:"timeBetweenFailures,optional"` // of any node
+	MinReplicas         *int       `key:"minReplicas,optional"`
+	SwitchTime          *Span      `key:"switchTime,optional"`
+	Current             []Pipeline `key:"current,optional"`
+	Failed              []string   `key:"failed,optional"`
+	Leaving             []string   `key:"leaving,optional"`
+	Joining             []string   `key:"joining,optional"`
+}
+
+// Node is a machine that trains.
+type Node struct {
+	Node   string   `key:"node"`
+	Memory Size     `key:"memory"`
+	Speed  *float64 `key:"speed,optional"` // of a node on which the model's times were measured: 1
+}
+
+// Links is what is known of the network.
+type Links struct {
+	Default      *Quality   `key:"default,optional"`
+	Measured     []Link     `key:"measured,optional"`
+	Disconnected [][]string `key:"disconnected,optional"`
+}
+
+// Quality is how good a link is in one direction.
+type Quality struct {
+	RoundTrip Span `key:"roundTrip"`
+	Bandwidth Rate `key:"bandwidth"`
+}
+
+// Link is measured between two nodes, or from one to the other only.
+type Link struct {
+	Between   []string `key:"between,optional"`
+	From      string   `key:"from,optional"`
+	To        string   `key:"to,optional"`
+	RoundTrip Span     `key:"roundTrip"`
+	Bandwidth Rate     `key:"bandwidth"`
+}
+
+// Model is so many layers of one profile, or a list of profiles.
+type Model struct {
+	Layers   int       `key:"layers,optional"`
+	Profile  *Profile  `key:"profile,optional"`
+	Profiles []Profile `key:"profiles,optional"`
+}
+
+// Profile is what a layer costs for one micro-batch.
+type Profile struct {
+	Parameters  Size `key:"parameters"`
+	Optimizer   Size `key:"optimizer"`
+	Gradients   Size `key:"gradients"`
+	Activations Size `key:"activations"`
+	Output      Size `key:"output"`
+	Forward     Span `key:"forward"`
+	Backward    Span `key:"backward"`
+}
+
+// Bounds are open where 0.
+type Bounds struct {
+	Min int `key:"min,optional"`
+	Max int `key:"max,optional"`
+}
+
+// Pipeline is a chain of stages that train its micro-batches.
+type Pipeline struct {
+	MicroBatches int     `key:"microBatches"`
+	Stages       []Stage `key:"stages"`
+}
+
+// Stage is a node and the layers it trains.
+type Stage struct {
+	Node   string `key:"node"`
+	Layers Range  `key:"layers"`
+}
+
+// Range is half-open, as in a plan document.
+type Range struct {
+	First int `key:"first"`
+	End   int `key:"end"`
+}

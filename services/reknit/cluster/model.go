@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// MostLayers bounds what a model may have: work grows with its layers.
+const MostLayers = 4096
+
+// EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none.
+func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
+	profiles, err := m.profiles(d)
+	if err != nil {
+		return nil, err
+	}
+	var layers []events.LayerProfile
+	for _, profile := range profiles {
+		layers = append(layers, profile.layer())
+	}
+	return layers, nil
+}
+
+// profiles returns one for each layer.
+func (m Model) profiles(d *Document) ([]Profile, error) {
+	profiles := m.Profiles
+	switch {
+	case m.Profile == nil && len(m.Profiles) == 0, m.Profile != nil && len(m.Profiles) > 0:
+		return nil, d.Fault("model", "layers and their profile, or profiles", "neither or both")
+	case m.Profile != nil && (m.Layers < 1 || m.Layers > MostLayers):
+		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", MostLayers), m.Layers)
+	case m.Profile != nil:
+		profiles = slices.Repeat([]Profile{*m.Profile}, m.Layers)
+	case len(profiles) > MostLayers:
+		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", MostLayers), len(profiles))
+	case m.Layers != 0 && m.Layers != len(profiles):
+		return nil, d.Fault("model.layers", fmt.Sprintf("the %d of profiles, or nothing", len(profiles)), m.Layers)
+	}
+	return profiles, nil
+}
+
+func (p Profile) layer() events.LayerProfile {
+	return events.LayerProfile{
+		ParameterBytes: int64(p.Parameters), OptimizerBytes: int64(p.Optimizer), GradientBytes: int64(p.Gradients),
+		ActivationBytes: int64(p.Activations), OutputBytes: int64(p.Output),
+		ForwardSeconds: float64(p.Forward), BackwardSeconds: float64(p.Backward),
+	}
+}

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// Tokens is what ids look like.
+const Tokens = "1 to 64 characters of A-Z a-z 0-9 - _"
+
+// CheckNodes checks ids, memory and speeds, and that each node is listed once.
+func (f *File) CheckNodes(d *Document) error {
+	for i, node := range f.Nodes {
+		at := fmt.Sprintf("nodes[%d]", i)
+		switch {
+		case !events.Token(node.Node):
+			return d.Fault(at+".node", Tokens, fmt.Sprintf("%.80q", node.Node))
+		case slices.ContainsFunc(f.Nodes[:i], func(other Node) bool { return other.Node == node.Node }):
+			return d.Fault(at+".node", "each node once", node.Node)
+		case node.Memory < 1:
+			return d.Fault(at+".memory", "more than 0", tell.Bytes(int64(node.Memory)))
+		case node.Speed != nil && *node.Speed <= 0:
+			return d.Fault(at+".speed", "more than 0", *node.Speed)
+		}
+	}
+	return nil
+}
+
+// Known checks that a field names a node of the file.
+func (f *File) Known(d *Document, field, node string) error {
+	if slices.ContainsFunc(f.Nodes, func(known Node) bool { return known.Node == node }) {
+		return nil
+	}
+	return d.Fault(field, "one of the cluster's nodes", fmt.Sprintf("%.80q", node))
+}

@@ -1,0 +1,147 @@
+package restore
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// report writes an answer for people.
+func report(w io.Writer, q question, a answer) {
+	fmt.Fprintf(w, "Restoration of %s, generation %d to %d: %s\n", q.to.Cluster, q.from.Generation, q.to.Generation, q.changes())
+	for _, assumed := range q.assumed {
+		fmt.Fprintf(w, "  (%s)\n", assumed)
+	}
+	fmt.Fprintln(w)
+	ways(w, a)
+	fmt.Fprintln(w, "\nMoves (layers counted from 0, both ends included)")
+	q.moves(w, a.Plan)
+	fmt.Fprintln(w, "\nTransfers, all at once; the seconds of each are those it would take alone")
+	transfers(w, a)
+	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
+	reduced(w, a)
+}
+
+// changes tells in a line who is lost, starts empty or is new.
+func (q *question) changes() string {
+	var lost, joined []string
+	for _, member := range q.from.Nodes {
+		if _, lives := q.to.Member(member.Node); !lives {
+			lost = append(lost, member.Node)
+		}
+	}
+	for _, member := range q.to.Nodes {
+		if before, was := q.from.Member(member.Node); !was || before.Incarnation != member.Incarnation {
+			joined = append(joined, member.Node)
+		}
+	}
+	var parts []string
+	if len(lost) > 0 {
+		parts = append(parts, "lost "+strings.Join(lost, ", "))
+	}
+	if len(joined) > 0 {
+		parts = append(parts, "joined "+strings.Join(joined, ", "))
+	}
+	if len(parts) == 0 {
+		return "the same nodes"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func ways(w io.Writer, a answer) {
+	table := tell.Table(w)
+	fmt.Fprintln(table, "way\tbytes\tseconds\twhat it does")
+	for _, way := range []struct {
+		name   string
+		figure figure
+		says   string
+	}{
+		{"restoration", a.figures.Restoration, "matched to what they hold, from all who hold it"},
+		{"restart", a.Restart, "every place reads all its layers from a store nobody waits for"},
+		{"rank order", a.RankOrder, "nodes keep their order instead of being matched"},
+		{"single source", a.SingleSource, "each layer comes from the first of its holders"},
+	} {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", way.name, tell.Bytes(way.figure.Bytes), tell.Seconds(way.figure.Seconds), way.says)
+	}
+	table.Flush()
+}
+
+// moves lists the nodes whose layers change, who has none any more included.
+func (q *question) moves(w io.Writer, plan events.Plan) {
+	table, none := tell.Table(w), true
+	for _, member := range plan.Nodes {
+		was, had := q.from.Holds(member.Node)
+		is, has := plan.Holds(member.Node)
+		if had == has && was == is {
+			continue
+		}
+		if none {
+			fmt.Fprintln(table, "node\twas\tbecomes")
+		}
+		none = false
+		fmt.Fprintf(table, "%s\t%s\t%s\n", member.Node, placed(q.from, member.Node), placed(plan, member.Node))
+	}
+	table.Flush()
+	if none {
+		fmt.Fprintln(w, "  nobody")
+	}
+}
+
+// placed says where a node is in a plan.
+func placed(plan events.Plan, node string) string {
+	for p, pipeline := range plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			if stage.Node == node {
+				return fmt.Sprintf("pipeline %d, stage %d: %s", p, s, tell.Layers(stage.Layers))
+			}
+		}
+	}
+	if _, member := plan.Member(node); member {
+		return "spare"
+	}
+	return "new"
+}
+
+func transfers(w io.Writer, a answer) {
+	migration := a.Plan.Migration
+	if len(migration.Transfers) == 0 {
+		fmt.Fprintln(w, "  nothing")
+		return
+	}
+	table := tell.Table(w)
+	fmt.Fprintln(table, "layer\tto\tbytes\tseconds\tfrom: shards (bytes)")
+	for i, transfer := range migration.Transfers {
+		var sources []string
+		for _, source := range transfer.Sources {
+			bytes := sourceBytes(source, transfer, migration.ShardBytes)
+			sources = append(sources, fmt.Sprintf("%s %d (%s)", source.Node, source.Shards.Count(), tell.Bytes(bytes)))
+		}
+		tell.Row(table, strings.Join(sources, ", "), 60, fmt.Sprint(transfer.Layer), transfer.To, tell.Bytes(transfer.Bytes),
+			tell.Seconds(a.transferSeconds[i]))
+	}
+	table.Flush()
+}
+
+func reduced(w io.Writer, a answer) {
+	if len(a.Plan.Sync.Rounds) == 0 {
+		fmt.Fprintln(w, "  none")
+		return
+	}
+	table := tell.Table(w)
+	fmt.Fprintln(table, "round\tlayers\tbytes\tseconds\tnodes")
+	for i, round := range a.Plan.Sync.Rounds {
+		for g, group := range round.Groups {
+			name := ""
+			if g == 0 {
+				name = fmt.Sprint(i + 1)
+			}
+			tell.Row(table, strings.Join(group.Nodes, " "), 60, name, tell.Layers(group.Layers),
+				tell.Bytes(a.AllReduce.GroupBytes[i][g]), tell.Seconds(a.AllReduce.GroupSeconds[i][g]))
+		}
+	}
+	table.Flush()
+	fmt.Fprintf(w, "%s in rounds; no schedule takes less than %s\n", tell.Seconds(a.AllReduce.Seconds), tell.Seconds(a.AllReduce.SecondsLowerBound))
+}

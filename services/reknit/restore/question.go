@@ -1,0 +1,103 @@
+package restore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/cluster"
+)
+
+// question is two plans, and what lies between them.
+type question struct {
+	from, to events.Plan
+	ground
+}
+
+// question reads the files. An error names the file, the field and what was expected.
+func (o options) question() (question, error) {
+	var q question
+	var err error
+	if q.from, err = readPlan(o.from); err != nil {
+		return q, err
+	}
+	if q.to, err = readPlan(o.to); err != nil {
+		return q, err
+	}
+	if q.to.Cluster != q.from.Cluster {
+		return q, &cluster.Fault{File: o.to, Field: "cluster", Expected: q.from.Cluster + ", as in " + o.from, Got: q.to.Cluster}
+	}
+	if is, was := q.to.LayerCount(), q.from.LayerCount(); is != was {
+		return q, &cluster.Fault{File: o.to, Field: "pipelines", Expected: fmt.Sprintf("the %d layers of %s", was, o.from), Got: fmt.Sprint(is)}
+	}
+	q.ground, err = o.ground(q.from, q.to)
+	return q, err
+}
+
+// readPlan reads a plan document. It bounds the layers, which a plan's own rules do not.
+func readPlan(path string) (events.Plan, error) {
+	var plan events.Plan
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return plan, err
+	}
+	err = events.Decode(data, &plan)
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typed):
+		return plan, &cluster.Fault{File: path, Field: typed.Field, Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
+	case err != nil:
+		return plan, fmt.Errorf("%s: expected a plan document: %w", path, err)
+	case plan.LayerCount() > cluster.MostLayers:
+		return plan, &cluster.Fault{
+			File: path, Field: "pipelines", Expected: fmt.Sprintf("1 to %d layers", cluster.MostLayers), Got: fmt.Sprint(plan.LayerCount()),
+		}
+	}
+	return plan, nil
+}
+
+// kindOf says in words what JSON a Go type is read from.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
+}
+
+// request asks what the negotiator would, had the planner proposed the plan wanted.
+func (q *question) request() events.RestorationRequest {
+	unreachable := append(cluster.Unreachable(q.links), q.to.Relays...)
+	request := events.RestorationRequest{
+		Negotiation: "what-if", Holders: q.holders(), Links: q.links, Unreachable: unreachable, Current: &q.from,
+		Proposal: events.Proposal{Negotiation: "what-if", Plan: q.to, Classes: q.classes(q.to.Nodes, unreachable)},
+	}
+	// What the document says of its own restoration is to be found out anew.
+	request.Proposal.Plan.Migration, request.Proposal.Plan.Predicted.TransitionSeconds = events.Migration{}, 0
+	for _, layer := range q.layers {
+		request.Layers = append(request.Layers, layer.StateBytes())
+	}
+	return request
+}
+
+// holders are the nodes of the plan in force that still live, with the layers of their places. A new incarnation starts
+// empty.
+func (q *question) holders() []events.Holder {
+	var holders []events.Holder
+	for _, member := range q.from.Nodes {
+		layers, placed := q.from.Holds(member.Node)
+		if now, lives := q.to.Member(member.Node); placed && lives && now.Incarnation == member.Incarnation {
+			holders = append(holders, events.Holder{Node: member.Node, Layers: []events.Layers{layers}})
+		}
+	}
+	return holders
+}

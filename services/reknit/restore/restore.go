@@ -1,0 +1,95 @@
+// Package restore shows what it takes to get from one plan to another: who becomes whom, what comes from whom, the
+// all-reduce rounds, and what naive ways would cost. It asks the restorer's machine, and no server.
+package restore
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/reknit/reknit/events"
+)
+
+// UsageError says that the flags or a file are wrong, not that the plan cannot be restored.
+type UsageError struct{ error }
+
+// options are the flags of `reknit restore`.
+type options struct {
+	from, to, links string
+	json            bool
+}
+
+const help = `Usage: reknit restore --from plan.json --to plan.json [--links cluster.yaml] [--json]
+
+Says who becomes whom, what moves from whom and how long it takes, as the restorer would, beside what naive
+ways would cost. Plans are documents as reknit plan --json prints them: --from is in force and its nodes hold
+the layers of their places; who is missing among the nodes of --to is lost and gives nothing, who is new holds
+nothing. services/reknit/restore/README.md tells more.
+
+`
+
+const exits = `
+Exit status: 0 it can be done, 1 it cannot (the reason is printed), 2 the flags or a file are wrong.
+`
+
+// Run does what `reknit restore` is asked to. It fails with a UsageError where the arguments or the files are wrong,
+// with flag.ErrHelp after it has printed help, and otherwise with the reason why the plan cannot be restored.
+func Run(arguments []string, w io.Writer) error {
+	o, err := parse(arguments, w)
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	if err != nil {
+		return UsageError{err}
+	}
+	q, err := o.question()
+	if err != nil {
+		return UsageError{err}
+	}
+	answer, err := q.answer()
+	if err != nil {
+		return err
+	}
+	if o.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(document{answer.Restoration, answer.figures, q.assumed})
+	}
+	report(w, q, answer)
+	return nil
+}
+
+// document is a restoration as in the event restoration.planned, and what else there is to say.
+type document struct {
+	events.Restoration
+	Figures figures  `json:"figures"`
+	Assumed []string `json:"assumed,omitempty"`
+}
+
+// parse reads the flags. An error names the flag and what was expected.
+func parse(arguments []string, w io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("reknit restore", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.from, "from", "", "the plan in force, in JSON")
+	flags.StringVar(&o.to, "to", "", "the plan wanted, in JSON; the restorer may let its nodes trade places")
+	flags.StringVar(&o.links, "links", "", "a cluster's file as reknit plan reads it, in YAML or JSON: of its keys, nodes, links and model count")
+	flags.BoolVar(&o.json, "json", false, "print the restoration document")
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(w, help)
+		flags.SetOutput(w)
+		flags.PrintDefaults()
+		fmt.Fprint(w, exits)
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("expected flags only, got %q", flags.Arg(0))
+	case err == nil && o.from == "":
+		err = errors.New("--from: expected the file of the plan in force; reknit restore --help tells more")
+	case err == nil && o.to == "":
+		err = errors.New("--to: expected the file of the plan wanted; reknit restore --help tells more")
+	}
+	return o, err
+}

@@ -1,0 +1,89 @@
+// Package tell writes figures, layers and tables as people read them.
+package tell
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Bytes writes bytes with three digits.
+func Bytes(bytes int64) string {
+	value, unit := float64(bytes), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value < 1000 {
+			break
+		}
+		value, unit = value/1024, next
+	}
+	return fmt.Sprintf("%.3g %s", value, unit)
+}
+
+// Seconds writes seconds with four digits.
+func Seconds(seconds float64) string {
+	switch {
+	case seconds == 0:
+		return "0 s"
+	case seconds < 1e-3:
+		return fmt.Sprintf("%.4g us", seconds*1e6)
+	case seconds < 1:
+		return fmt.Sprintf("%.4g ms", seconds*1e3)
+	case seconds < 1e4:
+		return fmt.Sprintf("%.4g s", seconds)
+	}
+	return fmt.Sprintf("%.0f s", seconds)
+}
+
+// Layers writes layers with both ends included, as people count.
+func Layers(layers events.Layers) string {
+	if layers.Count() == 1 {
+		return fmt.Sprintf("layer %d", layers.First)
+	}
+	return fmt.Sprintf("layers %d-%d", layers.First, layers.End-1)
+}
+
+// Count writes a number of things, of which there may be one.
+func Count(count int, one, many string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", count, many)
+}
+
+// Runs writes layers as runs, both ends included.
+func Runs(layers []int) string {
+	var runs []string
+	slices.Sort(layers)
+	for i := 0; i < len(layers); {
+		end := i + 1
+		for end < len(layers) && layers[end] == layers[end-1]+1 {
+			end++
+		}
+		run := fmt.Sprint(layers[i])
+		if end > i+1 {
+			run += fmt.Sprintf("-%d", layers[end-1])
+		}
+		runs, i = append(runs, run), end
+	}
+	return strings.Join(runs, ",")
+}
+
+// Table writes aligned columns.
+func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// Row writes cells and then a text, which goes on below itself where it is wider than it may be.
+func Row(table io.Writer, text string, width int, cells ...string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
+			cells, line = make([]string, len(cells)), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
+}
