@@ -11,6 +11,7 @@ type File struct {
 	Pipelines           Bounds     `key:"pipelines,optional"`
 	Stages              Bounds     `key:"stages,optional"`
 	TimeBetweenFailures Span       `key:"timeBetweenFailures,optional"` // of any node
+	TimeUntilReturn     Span       `key:"timeUntilReturn,optional"`     // of the failed nodes
 	MinReplicas         *int       `key:"minReplicas,optional"`
 	SwitchTime          *Span      `key:"switchTime,optional"`
 	Current             []Pipeline `key:"current,optional"`

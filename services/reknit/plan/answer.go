@@ -11,7 +11,8 @@ import (
 )
 
 // answer plans as the services do: the planner's machine proposes, and the restorer says who becomes whom and what
-// moves from whom. It fails with their reason where no plan exists.
+// moves from whom. It fails with their reason where no plan exists, and with planner.Deferred where
+// waiting is better than any.
 func (q *Question) answer() (events.Restoration, error) {
 	asker := events.Speaker{Source: "/negotiator", Cluster: q.Request.Cluster}
 	asked := asker.First(time.Unix(0, 0), "what-if", events.PlanRequested, q.Request.Negotiation, &q.Request)
@@ -19,9 +20,13 @@ func (q *Question) answer() (events.Restoration, error) {
 	if err != nil {
 		return events.Restoration{}, err
 	}
-	if said[0].Kind == events.PlanRefused {
+	switch said[0].Kind {
+	case events.PlanRefused:
 		refused, err := events.Open[events.Failure](said[0])
 		return events.Restoration{}, errors.Join(err, errors.New(refused.Reason))
+	case events.PlanDeferred:
+		deferral, err := events.Open[events.Deferral](said[0])
+		return events.Restoration{}, errors.Join(err, planner.Deferred{Deferral: deferral})
 	}
 	proposal, err := events.Open[events.Proposal](said[0])
 	if err != nil {

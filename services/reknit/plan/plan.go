@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
 )
 
@@ -46,7 +47,7 @@ services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster th
 `
 
 const exits = `
-Exit status: 0 a plan was found, 1 none exists or the log cannot be read (the reason is printed),
+Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log cannot be read (the reason is printed),
 2 the flags or the file are wrong.
 `
 
@@ -65,16 +66,26 @@ func Run(arguments []string, w io.Writer) error {
 		return err
 	}
 	answer, err := q.answer()
-	if err != nil {
+	var deferred planner.Deferred
+	switch isDeferred := errors.As(err, &deferred); {
+	case isDeferred && o.json:
+		return document(w, deferred.Deferral)
+	case isDeferred:
+		reportWaiting(w, q, deferred.Deferral, o.why)
+		return nil
+	case err != nil:
 		return err
-	}
-	if o.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(answer.Plan)
+	case o.json:
+		return document(w, answer.Plan)
 	}
 	report(w, q, answer, o.why)
 	return nil
+}
+
+func document(w io.Writer, what any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(what)
 }
 
 // question comes from the file or from the log of a live cluster.

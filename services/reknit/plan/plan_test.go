@@ -176,6 +176,44 @@ func TestWhereNoPlanExistsTheReasonIsTold(t *testing.T) {
 	}
 }
 
+// n1's layers are light; to do without it a heavy one would have to move over a slow link.
+const returning = `
+cluster: opticks
+nodes: [{node: n1, memory: 200GB}, {node: n2, memory: 250GB}, {node: n3, memory: 250GB}, {node: n4, memory: 2GB}, {node: n5, memory: 250GB}, {node: n6, memory: 250GB}]
+model:
+  profiles:
+    - &light {parameters: 40kB, optimizer: 80kB, gradients: 40kB, activations: 300MB, output: 1kB, forward: 10ms, backward: 20ms}
+    - *light
+    - &heavy {parameters: 40kB, optimizer: 80GB, gradients: 40kB, activations: 300MB, output: 1kB, forward: 10ms, backward: 20ms}
+    - *heavy
+    - *heavy
+    - *heavy
+globalBatch: 12
+microBatch: 1
+pipelines: {min: 2}
+timeBetweenFailures: 1h
+timeUntilReturn: 20s
+minReplicas: 1
+current:
+  - {microBatches: 6, stages: [{node: n1, layers: {first: 0, end: 2}}, {node: n2, layers: {first: 2, end: 4}}, {node: n3, layers: {first: 4, end: 6}}]}
+  - {microBatches: 6, stages: [{node: n4, layers: {first: 0, end: 2}}, {node: n5, layers: {first: 2, end: 4}}, {node: n6, layers: {first: 4, end: 6}}]}
+failed: [n1]
+`
+
+func TestWaitingIsToldWithWhatElseWasWeighed(t *testing.T) {
+	file := saved(t, returning)
+	told := printed(t, "--file", file, "--why")
+	for _, says := range []string{"No plan of opticks yet: failure of n1", "waiting for n1, expected back in 20 s", "after 40 s it is planned without", "\nwait ", "\nrepipeline "} {
+		if !strings.Contains(told, says) {
+			t.Errorf("expected %q in\n%s", says, told)
+		}
+	}
+	var deferral events.Deferral
+	if err := json.Unmarshal([]byte(printed(t, "--file", file, "--json")), &deferral); err != nil || deferral.Validate() != nil || deferral.Seconds != 40 {
+		t.Errorf("%+v, %v", deferral, err)
+	}
+}
+
 func TestWrongFlagsAreUsageErrors(t *testing.T) {
 	for _, test := range []struct{ says, arguments string }{
 		{"--file", ""},

@@ -24,8 +24,16 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) {
 	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
 	rounds(w, plan)
 	if why {
-		fmt.Fprintln(w, "\nCandidates, best first")
-		candidates(w, plan)
+		candidates(w, plan.Considered)
+	}
+}
+
+// reportWaiting writes that there is nothing to do but to wait.
+func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) {
+	fmt.Fprintf(w, "No plan of %s yet: %s\n", q.Request.Cluster, said(q.Request))
+	fmt.Fprintf(w, "  %s; after %s it is planned without\n", deferral.Reason, tell.Seconds(deferral.Seconds))
+	if why {
+		candidates(w, deferral.Considered)
 	}
 }
 
@@ -178,10 +186,13 @@ func rounds(w io.Writer, plan events.Plan) {
 	table.Flush()
 }
 
-func candidates(w io.Writer, plan events.Plan) {
+// candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the plan
+// taken is known better by now, and stands in the heading.
+func candidates(w io.Writer, considered []events.Candidate) {
+	fmt.Fprintln(w, "\nCandidates, best first (transitions at the usual bandwidth, as they were weighed)")
 	table := tell.Table(w)
 	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")
-	for i, candidate := range plan.Considered {
+	for i, candidate := range considered {
 		lost := candidate.Rejected
 		if i == 0 {
 			lost = "- (taken)"

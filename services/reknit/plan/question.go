@@ -49,7 +49,7 @@ func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
 	q := Question{Settings: settings, before: f.devices(f.Joining), Request: events.PlanRequest{
 		Negotiation: "what-if", Cluster: f.Cluster, Generation: 1, Changes: f.changes(),
 		Nodes: f.devices(slices.Concat(f.Failed, f.Leaving)), Job: job, Links: links,
-		SecondsBetweenFailures: float64(f.TimeBetweenFailures),
+		SecondsBetweenFailures: float64(f.TimeBetweenFailures), SecondsUntilReturn: float64(f.TimeUntilReturn),
 	}}
 	if f.Links == nil || f.Links.Default == nil {
 		q.Assumed = append(q.Assumed, "links that the file leaves out: as the planner assumes")
