@@ -1,0 +1,196 @@
+package shards
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+const testPart = 8 << 20
+
+// within returns a context that ends the test's waits long after they should have ended.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func serve(t *testing.T, config StoreConfig) *Store {
+	t.Helper()
+	config.Dir = t.TempDir()
+	store, err := Serve(within(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func content(seed uint64, size int) []byte {
+	data := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	random.Read(data)
+	return data
+}
+
+// layer is a test's content, cut into parts.
+type layer struct {
+	data  []byte
+	parts []Part
+}
+
+func cut(data []byte, sources ...string) layer {
+	cut := layer{data: data}
+	for first := 0; first < len(data); first += testPart {
+		end := min(first+testPart, len(data))
+		cut.parts = append(cut.parts, Part{Digest: events.Digest(data[first:end]), First: int64(first), End: int64(end), Sources: sources})
+	}
+	return cut
+}
+
+func (l layer) putInto(t *testing.T, buckets ...*Bucket) {
+	t.Helper()
+	for _, bucket := range buckets {
+		for _, part := range l.parts {
+			if digest, err := bucket.Put(within(t), l.data[part.First:part.End]); err != nil || digest != part.Digest {
+				t.Fatalf("put: digest %s, error %v, expected %s", digest, err, part.Digest)
+			}
+		}
+	}
+}
+
+// fetch runs a transfer of one layer and expects its bytes.
+func fetch(t *testing.T, transfer *Transfer, want layer) Progress {
+	t.Helper()
+	into := make([]byte, len(want.data))
+	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	if err := transfer.Run(within(t)); err != nil {
+		t.Fatalf("%v; %v", err, transfer.Progress())
+	}
+	if !bytes.Equal(into, want.data) {
+		t.Fatal("the transfer ended without an error, with wrong bytes")
+	}
+	return transfer.Progress()
+}
+
+func transferFrom(t *testing.T, sources ...Source) *Transfer {
+	t.Helper()
+	transfer, err := NewTransfer(sources, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transfer
+}
+
+func (s *Store) source(name string) Source { return Source{Name: name, URL: s.URL(), Bucket: s.name} }
+
+// library opens a bucket with nats.go over a connection of a reader.
+func library(t *testing.T, conn *nats.Conn, bucket string) jetstream.ObjectStore {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := js.ObjectStore(within(t), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func messagesIn(t *testing.T, bucket *Bucket) uint64 {
+	t.Helper()
+	info, err := bucket.stream.Info(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.State.Msgs
+}
+
+// link is a TCP proxy that carries so many bytes a second to whoever dials it, and can be cut.
+type link struct {
+	listener net.Listener
+	closed   chan struct{}
+	carried  atomic.Int64
+	rate     float64 // zero for no bound
+	cutAt    int64   // bytes after which it ends for ever; zero for never
+	breakAt  int64   // bytes after which its connection ends once
+	hangAt   int64   // bytes after which it carries nothing any more
+}
+
+func newLink(t *testing.T, to string, rate float64, cutAt int64) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, rate: rate, cutAt: cutAt, closed: make(chan struct{})}
+	t.Cleanup(func() { listener.Close(); close(l.closed) })
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.join(near, to)
+		}
+	}()
+	return l
+}
+
+func (l *link) url() string { return "nats://" + l.listener.Addr().String() }
+
+func (l *link) join(near net.Conn, to string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	go func() { io.Copy(far, near); far.Close() }()
+	buffer := make([]byte, 64<<10)
+	begin := time.Now()
+	for sent := 0; ; {
+		read, err := far.Read(buffer)
+		if err != nil {
+			return
+		}
+		if _, err := near.Write(buffer[:read]); err != nil {
+			return
+		}
+		sent += read
+		total := l.carried.Add(int64(read))
+		if l.cutAt > 0 && total > l.cutAt {
+			l.listener.Close()
+			return
+		}
+		if l.breakAt > 0 && total > l.breakAt && total-int64(read) <= l.breakAt {
+			return
+		}
+		if l.hangAt > 0 && total > l.hangAt {
+			<-l.closed
+			return
+		}
+		if l.rate > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(float64(sent) / l.rate * float64(time.Second)))))
+		}
+	}
+}
+
+func (s *Store) address() string { return s.server.Addr().String() }
+
+func bucketName(i int) string { return fmt.Sprintf("shards-n%d", i) }
