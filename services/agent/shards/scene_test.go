@@ -70,6 +70,33 @@ func (l layer) putInto(t *testing.T, buckets ...*Bucket) {
 	}
 }
 
+// watch returns a function that ends the watching and tells the longest time in which no byte came.
+func watch(transfer *Transfer) func() time.Duration {
+	stop, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		looks := time.NewTicker(10 * time.Millisecond)
+		defer looks.Stop()
+		gap, had, since := time.Duration(0), int64(0), time.Now()
+		for {
+			bytes := int64(0)
+			for _, source := range transfer.Progress().Sources {
+				bytes += source.Bytes
+			}
+			if bytes == 0 || bytes > had {
+				had, since = bytes, time.Now()
+			}
+			gap = max(gap, time.Since(since))
+			select {
+			case <-looks.C:
+			case <-stop:
+				longest <- gap
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-longest }
+}
+
 // fetch runs a transfer of one layer and expects its bytes.
 func fetch(t *testing.T, transfer *Transfer, want layer) Progress {
 	t.Helper()
@@ -96,7 +123,7 @@ func transferFrom(t *testing.T, sources ...Source) *Transfer {
 	return transfer
 }
 
-func (s *Store) source(name string) Source { return Source{Name: name, URL: s.URL(), Bucket: s.name} }
+func (s *Store) source() Source { return Source{Name: s.name, URL: s.URL(), Bucket: s.name} }
 
 // library opens a bucket with nats.go over a connection of a reader.
 func library(t *testing.T, conn *nats.Conn, bucket string) jetstream.ObjectStore {
@@ -121,24 +148,26 @@ func messagesIn(t *testing.T, bucket *Bucket) uint64 {
 	return info.State.Msgs
 }
 
-// link is a TCP proxy that carries so many bytes a second to whoever dials it, and can be cut.
+// link is a TCP proxy to a store, as good or bad as a test needs it. Zero fields mean that it is good.
 type link struct {
+	rate    float64 // bytes/s that a connection carries to whoever dialled
+	cutAt   int64   // bytes after which it ends for ever
+	breakAt int64   // bytes after which its connection ends once
+	hangAt  int64   // bytes after which it carries nothing any more
+
 	listener net.Listener
 	closed   chan struct{}
 	carried  atomic.Int64
-	rate     float64 // zero for no bound
-	cutAt    int64   // bytes after which it ends for ever; zero for never
-	breakAt  int64   // bytes after which its connection ends once
-	hangAt   int64   // bytes after which it carries nothing any more
 }
 
-func newLink(t *testing.T, to string, rate float64, cutAt int64) *link {
+// open returns the link as a source.
+func (l *link) open(t *testing.T, to *Store) Source {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{listener: listener, rate: rate, cutAt: cutAt, closed: make(chan struct{})}
+	l.listener, l.closed = listener, make(chan struct{})
 	t.Cleanup(func() { listener.Close(); close(l.closed) })
 	go func() {
 		for {
@@ -146,13 +175,11 @@ func newLink(t *testing.T, to string, rate float64, cutAt int64) *link {
 			if err != nil {
 				return
 			}
-			go l.join(near, to)
+			go l.join(near, to.server.Addr().String())
 		}
 	}()
-	return l
+	return Source{Name: to.name, URL: "nats://" + listener.Addr().String(), Bucket: to.name}
 }
-
-func (l *link) url() string { return "nats://" + l.listener.Addr().String() }
 
 func (l *link) join(near net.Conn, to string) {
 	defer near.Close()
@@ -190,7 +217,5 @@ func (l *link) join(near net.Conn, to string) {
 		}
 	}
 }
-
-func (s *Store) address() string { return s.server.Addr().String() }
 
 func bucketName(i int) string { return fmt.Sprintf("shards-n%d", i) }

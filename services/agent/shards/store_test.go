@@ -45,7 +45,7 @@ func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fetch(t, transferFrom(t, store.source("n1")), want)
+		fetch(t, transferFrom(t, store.source()), want)
 	}
 }
 
