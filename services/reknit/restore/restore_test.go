@@ -45,6 +45,9 @@ func planned(arguments []string, w *bytes.Buffer) error { return plan.Run(argume
 func documented(t *testing.T, arguments ...string) document {
 	t.Helper()
 	data := []byte(output(t, restored, append(arguments, "--json")...))
+	if bytes.Contains(data, []byte("null")) {
+		t.Errorf("null in\n%s\nexpected empty lists, as the schema says", data)
+	}
 	var read document
 	if err := events.Decode(data, &read.Restoration); err != nil {
 		t.Fatal(err)
