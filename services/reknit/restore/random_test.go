@@ -81,15 +81,17 @@ func randomQuestion(random *rand.Rand) question {
 	for range layerCount {
 		q.layers = append(q.layers, events.LayerProfile{ParameterBytes: 1 + random.Int64N(1<<24), GradientBytes: random.Int64N(1 << 20)})
 	}
+	var links []events.Link
 	for _, from := range pool {
 		for _, to := range pool {
 			if from != to && random.IntN(3) == 0 {
-				q.links = append(q.links, events.Link{Disconnected: random.IntN(8) == 0, Measurement: events.Measurement{
+				links = append(links, events.Link{Disconnected: random.IntN(8) == 0, Measurement: events.Measurement{
 					From: from, To: to, RoundTripSeconds: random.Float64() / 100, BandwidthBytesPerSecond: 1e6 + 1e9*random.Float64(),
 				}})
 			}
 		}
 	}
+	q.connect(links)
 	return q
 }
 

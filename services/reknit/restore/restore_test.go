@@ -170,6 +170,15 @@ func TestANodeStartedAnewHoldsNothing(t *testing.T) {
 	}
 }
 
+func TestReroutedMicroBatchesMoveNobody(t *testing.T) {
+	rerouted := strings.NewReplacer(`    {"node": "n5", "incarnation": "1", "address": ""},`, "",
+		`"sync"`, `"reroutes": [{"from": "n5", "to": "n2", "stage": 1, "microBatches": 8}], "sync"`).Replace(text(t, before))
+	got := documented(t, "--from", before, "--to", saved(t, rerouted))
+	if got.Figures.Restoration != (figure{}) || got.Figures.RankOrder != (figure{}) || len(got.Plan.Migration.Moves) != 0 {
+		t.Errorf("%+v with moves %v, expected that nobody moves", got.Figures, got.Plan.Migration.Moves)
+	}
+}
+
 func TestNodesOfOtherMemorySpeedOrLinksDoNotTradePlaces(t *testing.T) {
 	nodes := `{"nodes": [{"node": "n1", "memory": "8GiB"}, {"node": "n4", "memory": "8GiB"}, {"node": "n3", "memory": "8GiB", "speed": 2}],
 		"links": {"disconnected": [["n2", "n6"]]}}`
