@@ -43,7 +43,7 @@ type kind struct {
 
 // ground reads the file of links, if there is one. It needs none of its keys.
 func (o options) ground(from, to events.Plan) (ground, error) {
-	g := ground{layers: slices.Repeat([]events.LayerProfile{assumedLayer}, to.LayerCount()), kind: map[string]kind{}, measured: map[events.Pair]events.Measurement{}}
+	g := ground{layers: slices.Repeat([]events.LayerProfile{assumedLayer}, to.LayerCount()), kind: map[string]kind{}}
 	if o.links == "" {
 		g.assumed = []string{assumedLinks, assumedModel}
 		return g, nil
@@ -64,7 +64,7 @@ func (o options) ground(from, to events.Plan) (ground, error) {
 }
 
 // takeNodes reads nodes and links. The plans' nodes need not stand in the file.
-func (g *ground) takeNodes(d *cluster.Document, file *cluster.File, from, to events.Plan) (err error) {
+func (g *ground) takeNodes(d *cluster.Document, file *cluster.File, from, to events.Plan) error {
 	if err := file.CheckNodes(d); err != nil {
 		return err
 	}
@@ -83,13 +83,18 @@ func (g *ground) takeNodes(d *cluster.Document, file *cluster.File, from, to eve
 	if file.Links == nil || file.Links.Default == nil {
 		g.assumed = append(g.assumed, assumedLinks)
 	}
-	g.links, err = file.EveryLink(d)
-	for _, link := range g.links {
+	links, err := file.EveryLink(d)
+	g.connect(links)
+	return err
+}
+
+func (g *ground) connect(links []events.Link) {
+	g.links, g.measured = links, map[events.Pair]events.Measurement{}
+	for _, link := range links {
 		if link.BandwidthBytesPerSecond > 0 {
 			g.measured[events.Pair{A: link.From, B: link.To}] = link.Measurement
 		}
 	}
-	return err
 }
 
 func (g *ground) takeModel(d *cluster.Document, model cluster.Model, nodes int) error {

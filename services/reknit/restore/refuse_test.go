@@ -3,8 +3,6 @@ package restore
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -88,27 +86,4 @@ func expectRefusal(t *testing.T, of, says string, arguments ...string) {
 	if !errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: error %v\nexpected a usage error that says %s", of, err, says)
 	}
-}
-
-func FuzzAPlanIsRefusedOrRestored(f *testing.F) {
-	for _, path := range []string{before, after, filepath.Join("testdata", "figure3-links.json")} {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(data))
-	}
-	f.Fuzz(func(t *testing.T, wanted string) {
-		q, err := options{from: before, to: saved(t, wanted)}.question()
-		if err != nil {
-			return
-		}
-		a, err := q.answer()
-		if err != nil {
-			return
-		}
-		if err := a.Restoration.Validate(); err != nil {
-			t.Errorf("restored, but %v", err)
-		}
-	})
 }

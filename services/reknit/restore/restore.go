@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -53,6 +54,9 @@ func Run(arguments []string, w io.Writer) error {
 		return err
 	}
 	if o.json {
+		// As the restorer says it, empty lists are lists; encoding/json alone would make them null.
+		restorer := events.Speaker{Source: "/restorer", Cluster: q.to.Cluster}
+		restorer.First(time.Unix(0, 0), "what-if", events.RestorationPlanned, answer.Negotiation, &answer.Restoration)
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(document{answer.Restoration, answer.figures, q.assumed})

@@ -45,6 +45,9 @@ func planned(arguments []string, w *bytes.Buffer) error { return plan.Run(argume
 func documented(t *testing.T, arguments ...string) document {
 	t.Helper()
 	data := []byte(output(t, restored, append(arguments, "--json")...))
+	if bytes.Contains(data, []byte("null")) {
+		t.Errorf("null in\n%s\nexpected empty lists, as the schema says", data)
+	}
 	var read document
 	if err := events.Decode(data, &read.Restoration); err != nil {
 		t.Fatal(err)
@@ -164,6 +167,15 @@ func TestANodeStartedAnewHoldsNothing(t *testing.T) {
 	got := documented(t, "--from", before, "--to", saved(t, anew))
 	if got.BytesMoved != 4*layer { // two for n1, and two for the third node that held layers 6 to 8, of which there are two places
 		t.Errorf("%d bytes move, expected %d", got.BytesMoved, 4*layer)
+	}
+}
+
+func TestReroutedMicroBatchesMoveNobody(t *testing.T) {
+	rerouted := strings.NewReplacer(`    {"node": "n5", "incarnation": "1", "address": ""},`, "",
+		`"sync"`, `"reroutes": [{"from": "n5", "to": "n2", "stage": 1, "microBatches": 8}], "sync"`).Replace(text(t, before))
+	got := documented(t, "--from", before, "--to", saved(t, rerouted))
+	if got.Figures.Restoration != (figure{}) || got.Figures.RankOrder != (figure{}) || len(got.Plan.Migration.Moves) != 0 {
+		t.Errorf("%+v with moves %v, expected that nobody moves", got.Figures, got.Plan.Migration.Moves)
 	}
 }
 

@@ -153,6 +153,31 @@ func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 	}
 }
 
+func TestWhatIsToBeFetchedIsWhatTheTransfersBring(t *testing.T) {
+	for seed := range uint64(100) {
+		request := randomRequest(rand.New(rand.NewPCG(seed, 4)))
+		result, err := Restore(request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		request.Proposal.Plan = result.Plan
+		fetch, names, err := Fetching(request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		var needed, brought []string
+		for _, need := range fetch.Needs {
+			needed = append(needed, fmt.Sprint(names[need.Node], need.Layer))
+		}
+		for _, transfer := range result.Plan.Migration.Transfers {
+			brought = append(brought, fmt.Sprint(transfer.To, transfer.Layer))
+		}
+		if !slices.Equal(needed, brought) || len(fetch.LinkBytesPerSecond) != len(names) {
+			t.Fatalf("seed %d: needed %v over links of %d nodes, brought %v", seed, needed, len(fetch.LinkBytesPerSecond), brought)
+		}
+	}
+}
+
 func randomRequest(random *rand.Rand) events.RestorationRequest {
 	layerCount := 4 + random.IntN(6)
 	request := events.RestorationRequest{Negotiation: "g2"}

@@ -1,0 +1,100 @@
+// Package shards moves shard parts between nodes over JetStream object stores. Its README tells how.
+package shards
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// chunkBytes is the size of a message. 512 KiB costs the least processor time a byte of 128 KiB to 1 MiB (measured).
+const chunkBytes = 512 << 10
+
+// sequencesKey names the metadata in which a manifest lists where its chunks lie in the stream. It lets a reader begin
+// at any chunk; the library ignores it.
+const sequencesKey = "reknit-sequences"
+
+func streamName(bucket string) string { return "OBJ_" + bucket }
+
+func metaSubject(bucket, name string) string {
+	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
+
+func chunkSubject(bucket, id string) string { return "$O." + bucket + ".C." + id }
+
+// directSubject is where a bucket's messages are asked for without a consumer.
+func directSubject(bucket string) string { return "$JS.API.DIRECT.GET." + streamName(bucket) }
+
+// chunkID is unique for each put, so that two writers of one content never mix their chunks.
+func chunkID(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + "." + nuid.Next() }
+
+// object is what a manifest says.
+type object struct {
+	info      jetstream.ObjectInfo
+	sequence  uint64    // of the manifest in the stream
+	stored    time.Time // by the server's clock
+	sequences []uint64  // of the chunks; none where another writer did not tell them
+}
+
+// newInfo returns the manifest of content whose chunks are stored.
+func newInfo(bucket, digest, id string, data []byte, sum [sha256.Size]byte, sequences []uint64) ([]byte, error) {
+	listed, err := json.Marshal(sequences)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{
+			Name: digest, Metadata: map[string]string{sequencesKey: string(listed)},
+			Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes},
+		},
+		Bucket: bucket, NUID: id, Size: uint64(len(data)), Chunks: uint32(len(sequences)),
+		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]),
+	})
+}
+
+// parseObject reads the answer to a direct get of a manifest. It returns nil where the bucket does not hold one.
+func parseObject(answer *nats.Msg) (*object, error) {
+	switch status := answer.Header.Get("Status"); status {
+	case "":
+	case "404", "503": // no such message; no such bucket
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("direct get of a manifest: status %s %s", status, answer.Header.Get("Description"))
+	}
+	var found object
+	if err := json.Unmarshal(answer.Data, &found.info); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	var err error
+	if found.sequence, err = strconv.ParseUint(answer.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
+		return nil, fmt.Errorf("sequence of a manifest: %w", err)
+	}
+	if found.stored, err = time.Parse(time.RFC3339Nano, answer.Header.Get(jetstream.TimeStampHeaer)); err != nil {
+		return nil, fmt.Errorf("time of a manifest: %w", err)
+	}
+	found.sequences = found.listed()
+	return &found, nil
+}
+
+// listed returns the sequences of the chunks where the manifest lists all of them, in the layout of this package.
+func (o *object) listed() []uint64 {
+	text := o.info.Metadata[sequencesKey]
+	if text == "" || o.info.Opts == nil || o.info.Opts.ChunkSize != chunkBytes {
+		return nil
+	}
+	var sequences []uint64
+	if json.Unmarshal([]byte(text), &sequences) != nil || int64(len(sequences)) != chunksOf(int64(o.info.Size)) {
+		return nil
+	}
+	return sequences
+}
+
+func chunksOf(bytes int64) int64 { return (bytes + chunkBytes - 1) / chunkBytes }

@@ -1,0 +1,211 @@
+package shards
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// simulation runs a queue against sources of known rates, on a clock of its own. Each source sends the chunks of its
+// claims by turns.
+type simulation struct {
+	queue queue
+	now   time.Time
+	rates []float64 // bytes/s
+	turns []int
+	owed  []float64 // bytes that a source had time to send
+}
+
+const tick = time.Millisecond
+
+func simulate(parts int, rates ...float64) *simulation {
+	s := &simulation{now: time.Unix(0, 0), rates: rates, turns: make([]int, len(rates)), owed: make([]float64, len(rates))}
+	for range rates {
+		s.queue.peers = append(s.queue.peers, &peer{connected: true})
+	}
+	nobodyReads := make([]byte, testPart)
+	for range parts {
+		s.queue.add(&fetched{into: nobodyReads, sources: s.queue.peers}, false)
+	}
+	return s
+}
+
+// step lets a millisecond pass.
+func (s *simulation) step() {
+	s.now = s.now.Add(tick)
+	for i, p := range s.queue.peers {
+		for s.queue.take(p, s.now) != nil {
+		}
+		s.owed[i] = min(s.owed[i]+s.rates[i]*tick.Seconds(), 2*chunkBytes)
+		for s.owed[i] >= chunkBytes && len(p.claims) > 0 {
+			s.turns[i]++
+			s.owed[i] -= chunkBytes
+			s.send(p.claims[s.turns[i]%len(p.claims)])
+		}
+	}
+}
+
+func (s *simulation) send(c *claim) {
+	if c.next < c.end {
+		_, wanted, _ := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
+		if s.queue.stored(c, wanted) {
+			s.queue.verified(c.part)
+		}
+	}
+	if c.next == c.end {
+		s.queue.release(c, s.now)
+	}
+}
+
+func (s *simulation) run(t *testing.T, limit time.Duration) time.Duration {
+	t.Helper()
+	for s.queue.open > 0 {
+		if s.step(); s.now.Sub(time.Unix(0, 0)) > limit {
+			t.Fatalf("%d parts are open after %v", s.queue.open, limit)
+		}
+	}
+	return s.now.Sub(time.Unix(0, 0))
+}
+
+// No schedule is faster than all sources sending all the time. What a source may be late is about a chunk of the
+// slowest, which nobody can take from it without loss, and what it takes to learn its rate.
+func TestSourcesOfAnyRatesEndTogether(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		sum, slowest := 0.0, 1e12
+		var rates []float64
+		for range 1 + random.IntN(5) {
+			rate := 10e6 * (1 + 19*random.Float64())
+			rates = append(rates, rate)
+			sum, slowest = sum+rate, min(slowest, rate)
+		}
+		parts := 20 + random.IntN(60)
+		ideal := float64(parts) * testPart / sum
+		took := simulate(parts, rates...).run(t, time.Hour).Seconds()
+		if limit := 1.1*ideal + 2*chunkBytes/slowest; took > limit {
+			t.Errorf("seed %d: %d parts from %.0f bytes/s took %.3f s, %.3f s are possible", seed, parts, rates, took, ideal)
+		}
+	}
+}
+
+func TestATenthOfTheRateDoesNotHoldTheTail(t *testing.T) {
+	s := simulate(16, 100e6, 10e6)
+	ideal := 16 * testPart / 110e6
+	if took := s.run(t, time.Minute).Seconds(); took > 1.05*ideal+chunkBytes/10e6 {
+		t.Errorf("took %.3f s, %.3f s are possible", took, ideal)
+	}
+}
+
+// The rate falls to nothing in the middle, without a word.
+func TestASourceThatSlowsDownLosesItsTail(t *testing.T) {
+	s := simulate(16, 100e6, 100e6)
+	for range 300 {
+		s.step()
+	}
+	s.rates[1] = 1e6
+	ideal := 0.3 + (16*testPart-0.3*200e6)/101e6
+	if took := s.run(t, time.Minute).Seconds(); took > ideal+2*quiet.Seconds() {
+		t.Errorf("took %.3f s, %.3f s are possible", took, ideal)
+	}
+}
+
+func TestOneSourceIsAskedForTwoPartsAtATime(t *testing.T) {
+	s := simulate(5, 100e6)
+	s.step()
+	if claims := s.queue.peers[0].claims; len(claims) != partsInFlight || claims[0].part == claims[1].part {
+		t.Errorf("%d claims", len(claims))
+	}
+}
+
+// Whatever fails, and how often: every byte is asked for, stored once, and no part is complete before all its bytes
+// are there. The twin counts bytes one by one.
+func TestNoByteIsLostOrStoredTwiceWhateverFails(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		s := simulate(3+random.IntN(6), 80e6, 40e6, 5e6)
+		had := map[*fetched]map[int64]bool{}
+		for steps := 0; s.queue.open > 0; steps++ {
+			if steps > 200_000 {
+				t.Fatalf("seed %d: never ends", seed)
+			}
+			s.now = s.now.Add(tick)
+			p := s.queue.peers[random.IntN(3)]
+			s.queue.take(p, s.now)
+			if len(p.claims) == 0 {
+				continue
+			}
+			c := p.claims[random.IntN(len(p.claims))]
+			switch random.IntN(12) {
+			case 0:
+				s.queue.stall(c, s.now, defaultStall)
+			case 1:
+				s.queue.absent(c, s.now)
+			default:
+				before := c.next
+				s.deliver(t, seed, c, had)
+				if c.next == before && before != c.end {
+					t.Fatalf("seed %d: a chunk was not taken", seed)
+				}
+			}
+		}
+	}
+}
+
+func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetched]map[int64]bool) {
+	if had[c.part] == nil {
+		had[c.part] = map[int64]bool{}
+	}
+	if c.next < c.end {
+		offset, wanted, _ := s.queue.reserve(c, c.next, chunkBytes, s.now)
+		if had[c.part][offset] || wanted != chunkBytes {
+			t.Fatalf("seed %d: %d bytes at %d, there before: %t", seed, wanted, offset, had[c.part][offset])
+		}
+		had[c.part][offset] = true
+		complete := s.queue.stored(c, wanted)
+		if all := len(had[c.part]) == testPart/chunkBytes; complete != all {
+			t.Fatalf("seed %d: complete %t with %d chunks", seed, complete, len(had[c.part]))
+		}
+		if complete {
+			s.queue.verified(c.part)
+		}
+	}
+	if c.next == c.end {
+		s.queue.release(c, s.now)
+	}
+}
+
+func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOne(t *testing.T) {
+	s := simulate(1, 100e6, 100e6)
+	part, now := s.queue.pieces[0].part, s.now
+	first := s.queue.take(s.queue.peers[0], now)
+	s.queue.reserve(first, 0, chunkBytes, now)
+	s.queue.stored(first, chunkBytes)
+	s.queue.stall(first, now, defaultStall)
+	rest := s.queue.take(s.queue.peers[1], now)
+	if rest.next != chunkBytes {
+		t.Fatalf("the second source is asked from byte %d on", rest.next)
+	}
+	s.queue.reserve(rest, rest.next, testPart-chunkBytes, now)
+	s.queue.stored(rest, testPart-chunkBytes)
+	s.queue.release(rest, now)
+	if err := s.queue.corrupted(part); err != nil || s.queue.peers[0].corrupt+s.queue.peers[1].corrupt != 0 {
+		t.Fatalf("%v: nobody can be blamed yet", err)
+	}
+	for i, p := range s.queue.peers {
+		now = now.Add(time.Minute)
+		whole := s.queue.take(p, now)
+		if whole == nil || whole.next != 0 || whole.end != testPart {
+			t.Fatalf("source %d is asked for %+v", i, whole)
+		}
+		if other := s.queue.take(s.queue.peers[1-i], now); other != nil {
+			t.Fatalf("a second source is asked for %+v", other)
+		}
+		s.queue.reserve(whole, 0, testPart, now)
+		s.queue.stored(whole, testPart)
+		s.queue.release(whole, now)
+		if err := s.queue.corrupted(part); (i == 1) != errors.Is(err, ErrCorrupt) {
+			t.Fatalf("after source %d: %v", i, err)
+		}
+	}
+}

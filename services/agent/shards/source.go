@@ -1,0 +1,147 @@
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Bounds of a source's connection. It bears nothing but bulk; a PONG waits behind that, so it is given time.
+const (
+	dialTimeout   = 2 * time.Second
+	reconnectWait = 250 * time.Millisecond
+	pingInterval  = 5 * time.Second
+)
+
+// batchMessages bounds the messages of an answer whose chunks another writer made smaller.
+const batchMessages = 64
+
+// errBroken says that the connection to a source was lost.
+var errBroken = errors.New("connection lost")
+
+// source is a connection to a bucket, and the answers that are awaited on it.
+type source struct {
+	conn   *nats.Conn
+	bucket string
+	inbox  string // answers arrive below it
+	late   func(bytes int64)
+
+	mutex   sync.Mutex
+	answers map[string]*answer // by the last token of their subject
+	token   uint64
+	broken  chan struct{} // closed when the connection is lost
+}
+
+// answer receives the messages that one request asks for.
+type answer struct {
+	token    string
+	messages chan *nats.Msg
+	broken   <-chan struct{}
+}
+
+// dialer gives up with the transfer.
+type dialer struct{ ctx context.Context }
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+}
+
+// dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes.
+func dial(ctx context.Context, config Source, changed func(connected bool), late func(bytes int64)) (*source, error) {
+	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, broken: make(chan struct{})}
+	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx}), nats.Timeout(dialTimeout),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
+		nats.ConnectHandler(func(*nats.Conn) { changed(true) }),
+		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.lost(); changed(false) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = conn
+	subscription, err := conn.Subscribe(s.inbox+"*", s.deliver)
+	if err == nil {
+		err = subscription.SetPendingLimits(-1, -1) // bounded by what is asked for
+	}
+	return s, err
+}
+
+// lost ends every wait for an answer.
+func (s *source) lost() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	close(s.broken)
+	s.broken = make(chan struct{})
+}
+
+// deliver hands a message to who asked for it. One that nobody awaits any more is counted.
+func (s *source) deliver(message *nats.Msg) {
+	token := strings.TrimPrefix(message.Subject, s.inbox)
+	s.mutex.Lock()
+	awaited := s.answers[token]
+	s.mutex.Unlock()
+	if awaited != nil {
+		select {
+		case awaited.messages <- message:
+			return
+		default: // more than was asked for
+		}
+	}
+	s.late(int64(len(message.Data)))
+}
+
+// ask sends a request of which at most messages answers are awaited.
+func (s *source) ask(subject string, request []byte, messages int) (*answer, error) {
+	s.mutex.Lock()
+	s.token++
+	asked := &answer{strconv.FormatUint(s.token, 10), make(chan *nats.Msg, messages), s.broken}
+	s.answers[asked.token] = asked
+	s.mutex.Unlock()
+	err := s.conn.PublishRequest(subject, s.inbox+asked.token, request)
+	if err != nil {
+		s.forget(asked)
+	}
+	return asked, err
+}
+
+func (s *source) forget(asked *answer) {
+	s.mutex.Lock()
+	delete(s.answers, asked.token)
+	s.mutex.Unlock()
+	for {
+		select {
+		case message := <-asked.messages:
+			s.late(int64(len(message.Data)))
+		default:
+			return
+		}
+	}
+}
+
+// askManifest asks for a digest's manifest.
+func (s *source) askManifest(digest string) (*answer, error) {
+	return s.ask(directSubject(s.bucket)+"."+metaSubject(s.bucket, digest), nil, 1)
+}
+
+// askChunks asks for chunks from a sequence on; the answer ends with a message that has a status.
+func (s *source) askChunks(found *object, from uint64, chunks int, bytes int64) (*answer, error) {
+	request, err := json.Marshal(struct {
+		From    uint64 `json:"seq"`
+		Subject string `json:"next_by_subj"`
+		Batch   int    `json:"batch"`
+		Bytes   int64  `json:"max_bytes,omitempty"`
+	}{from, chunkSubject(s.bucket, found.info.NUID), chunks, bytes})
+	if err != nil {
+		return nil, err
+	}
+	return s.ask(directSubject(s.bucket), request, chunks+1)
+}

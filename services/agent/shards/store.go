@@ -1,0 +1,170 @@
+package shards
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// StoreConfig says what a node serves and where.
+type StoreConfig struct {
+	Bucket   string        // unique among the nodes: a bucket's subjects do not tell servers apart
+	Host     string        // where receivers dial; default 127.0.0.1
+	Port     int           // 0 takes any free one
+	Dir      string        // of this store alone: its files lie in Dir/shards; default a new temporary directory
+	Memory   bool          // parts lie in memory, not in files
+	MaxBytes int64         // all parts and their manifests; default 8 GiB
+	MaxAge   time.Duration // parts that nobody retired go after so long; default 1 hour
+}
+
+// Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
+// pending bytes; a slow link needs more than the default 10 s to take them (both measured: the server cuts the
+// connection else).
+const (
+	defaultMaxBytes = 8 << 30
+	defaultMaxAge   = time.Hour
+	maxPayload      = 1 << 20
+	maxPending      = 512 << 20
+	streamBuffer    = 256 << 20
+	writeDeadline   = time.Minute
+	startTimeout    = 10 * time.Second
+	maxConsumers    = 64 // that nats object get makes
+)
+
+// Store is a node's own bucket on a server of its own. It begins empty, and nothing of it outlives Close.
+type Store struct {
+	*Bucket
+	server *server.Server
+	dir    string
+}
+
+// Serve returns when receivers may dial. Only this process writes; whoever reaches the port may read.
+func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
+	if config.Bucket == "" {
+		return nil, fmt.Errorf("shard store: Bucket: expected a name, got none")
+	}
+	if config.MaxBytes == 0 {
+		config.MaxBytes = defaultMaxBytes
+	}
+	if config.MaxAge == 0 {
+		config.MaxAge = defaultMaxAge
+	}
+	if config.Host == "" {
+		config.Host = "127.0.0.1"
+	}
+	dir, err := emptyDir(config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("shard store: Dir: %w", err)
+	}
+	store := &Store{dir: dir}
+	if err := store.start(ctx, config); err != nil {
+		store.Close()
+		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
+	}
+	return store, nil
+}
+
+// emptyDir also removes what a process left that was killed.
+func emptyDir(parent string) (string, error) {
+	if parent == "" {
+		return os.MkdirTemp("", "reknit-shards-")
+	}
+	dir := filepath.Join(parent, "shards")
+	return dir, os.RemoveAll(dir)
+}
+
+func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
+	writer := &server.User{Username: "writer", Password: rand.Text()}
+	if s.server, err = server.NewServer(options(config, s.dir, writer)); err != nil {
+		return err
+	}
+	s.server.Start()
+	if !s.server.ReadyForConnections(startTimeout) {
+		return fmt.Errorf("expected it to accept connections within %v (is the port taken?)", startTimeout)
+	}
+	conn, err := nats.Connect("", nats.InProcessServer(s.server), nats.UserInfo(writer.Username, writer.Password), nats.Name("shards"))
+	if err != nil {
+		return err
+	}
+	if err := create(ctx, conn, config); err != nil {
+		conn.Close()
+		return err
+	}
+	s.Bucket, err = OpenBucket(ctx, conn, config.Bucket)
+	return err
+}
+
+func options(config StoreConfig, dir string, writer *server.User) *server.Options {
+	port := config.Port
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	reader := &server.User{Username: "reader", Permissions: readerPermissions(config.Bucket)}
+	return &server.Options{
+		ServerName: config.Bucket, Host: config.Host, Port: port,
+		Users: []*server.User{writer, reader}, NoAuthUser: reader.Username,
+		JetStream: true, StoreDir: dir,
+		JetStreamMaxMemory: config.MaxBytes, JetStreamMaxStore: config.MaxBytes,
+		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
+		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+	}
+}
+
+// readerPermissions lets a receiver read one bucket: by direct gets, and by the consumers of the library's Get. Nobody
+// outside writes.
+func readerPermissions(bucket string) *server.Permissions {
+	stream := streamName(bucket)
+	return &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: []string{
+			directSubject(bucket), directSubject(bucket) + ".>",
+			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream,
+			"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
+			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>", "$JS.FC." + stream + ".>",
+		}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	}
+}
+
+func create(ctx context.Context, conn *nats.Conn, config StoreConfig) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	stream := jetstream.StreamConfig{
+		Name: streamName(config.Bucket), Subjects: []string{chunkSubject(config.Bucket, ">"), "$O." + config.Bucket + ".M.>"},
+		Discard: jetstream.DiscardNew, MaxBytes: config.MaxBytes, MaxAge: config.MaxAge, MaxConsumers: maxConsumers,
+		AllowRollup: true, AllowDirect: true, PersistMode: jetstream.AsyncPersistMode,
+	}
+	if config.Memory {
+		stream.Storage, stream.PersistMode = jetstream.MemoryStorage, jetstream.DefaultPersistMode
+	}
+	_, err = js.CreateStream(ctx, stream)
+	return err
+}
+
+// URL returns where receivers dial.
+func (s *Store) URL() string {
+	address := s.server.Addr().(*net.TCPAddr)
+	return "nats://" + net.JoinHostPort(address.IP.String(), strconv.Itoa(address.Port))
+}
+
+// Close ends the server and removes what it stored.
+func (s *Store) Close() {
+	if s.Bucket != nil {
+		s.conn.Close()
+	}
+	if s.server != nil {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+	}
+	os.RemoveAll(s.dir)
+}

@@ -1,0 +1,196 @@
+package shards
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+func TestTheLibraryReadsWhatPutWrote(t *testing.T) {
+	for _, memory := range []bool{false, true} {
+		store := serve(t, StoreConfig{Bucket: "shards-n1", Memory: memory})
+		data := content(1, testPart+12345)
+		digest, err := store.Put(within(t), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := nats.Connect(store.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		got, err := library(t, conn, "shards-n1").GetBytes(within(t), digest)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("got %d bytes, %v; expected the %d that were put", len(got), err, len(data))
+		}
+	}
+}
+
+func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	for _, chunk := range []uint32{128 << 10, chunkBytes, 100_000} {
+		want := cut(content(uint64(chunk), testPart+777))
+		for _, part := range want.parts {
+			meta := jetstream.ObjectMeta{Name: part.Digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
+			if _, err := library(t, store.conn, "shards-n1").Put(within(t), meta, bytes.NewReader(want.data[part.First:part.End])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fetch(t, transferFrom(t, store.source()), want)
+	}
+}
+
+func TestPutTwiceStoresOnce(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	data := content(2, 3*chunkBytes)
+	var puts sync.WaitGroup
+	for range 8 {
+		puts.Go(func() {
+			if _, err := store.Put(within(t), data); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	puts.Wait()
+	if messages := messagesIn(t, store.Bucket); messages != 4 {
+		t.Fatalf("%d messages, expected three chunks and a manifest", messages)
+	}
+}
+
+func TestAPartThatGrowsOldIsStoredAnew(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	data := content(3, 2*chunkBytes)
+	digest, err := store.Put(within(t), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := store.find(within(t), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.lifetime = time.Nanosecond
+	if _, err := store.Put(within(t), data); err != nil {
+		t.Fatal(err)
+	}
+	after, err := store.find(within(t), digest)
+	if err != nil || after.sequence == before.sequence || messagesIn(t, store.Bucket) != 3 {
+		t.Fatalf("manifest %d then %d, %d messages, %v", before.sequence, after.sequence, messagesIn(t, store.Bucket), err)
+	}
+}
+
+func TestAFullStoreNamesItsLimitAndKeepsNothing(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1", MaxBytes: 5 << 20})
+	small := content(4, chunkBytes)
+	if _, err := store.Put(within(t), small); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Put(within(t), content(5, testPart))
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "5242880 bytes") {
+		t.Fatalf("got %v, expected ErrFull and the limit", err)
+	}
+	if messages := messagesIn(t, store.Bucket); messages != 2 {
+		t.Fatalf("%d messages, expected those of the first part", messages)
+	}
+}
+
+func TestAPutThatIsGivenUpLeavesNoChunks(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	ctx, cancel := context.WithCancel(within(t))
+	data := content(6, 64*chunkBytes)
+	watcher, err := store.conn.Subscribe("$O.shards-n1.C.>", func(*nats.Msg) { cancel() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Unsubscribe()
+	if _, err := store.Put(ctx, data); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, expected that the put was given up", err)
+	}
+	if messages := messagesIn(t, store.Bucket); messages != 0 {
+		t.Fatalf("%d messages are left", messages)
+	}
+}
+
+func TestARetiredPartLeavesNothing(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	kept, gone := content(7, chunkBytes), content(8, testPart)
+	for _, data := range [][]byte{kept, gone} {
+		if _, err := store.Put(within(t), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Retire(within(t), events.Digest(gone), "sha256:00"); err != nil {
+		t.Fatal(err)
+	}
+	if messages := messagesIn(t, store.Bucket); messages != 2 {
+		t.Fatalf("%d messages, expected those of the part that is kept", messages)
+	}
+}
+
+func TestNobodyOutsideWrites(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	if _, err := store.Put(within(t), content(9, chunkBytes)); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{
+		"$O.shards-n1.C.x", "$O.shards-n1.M.x", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$JS.API.STREAM.DELETE.OBJ_shards-n1",
+		"$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.MSG.DELETE.OBJ_shards-n1", "_INBOX.other", "anything",
+	} {
+		refused := make(chan error, 1)
+		conn, err := nats.Connect(store.URL(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-within(t).Done():
+			t.Errorf("%s: was not refused", subject)
+		}
+		conn.Close()
+	}
+	if messages := messagesIn(t, store.Bucket); messages != 2 {
+		t.Fatalf("%d messages, expected a chunk and a manifest", messages)
+	}
+}
+
+// A consumer delivers where its maker says: it must not carry messages to where its maker may not publish.
+func TestAReadersConsumerDeliversNothingToTheServersInterface(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	if _, err := store.Put(within(t), content(10, chunkBytes)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect(store.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, subject := range []string{"$JS.API.STREAM.DELETE.OBJ_shards-n1", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$O.shards-n1.C.forged"} {
+		request := `{"stream_name":"OBJ_shards-n1","config":{"deliver_subject":"` + subject + `","headers_only":true,"deliver_policy":"all","ack_policy":"none"}}`
+		answer, err := conn.Request("$JS.API.CONSUMER.CREATE.OBJ_shards-n1", []byte(request), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %.300s", subject, answer.Data)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if messages := messagesIn(t, store.Bucket); messages != 2 {
+		t.Fatalf("%d messages, expected a chunk and a manifest", messages)
+	}
+}

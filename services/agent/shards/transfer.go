@@ -1,0 +1,255 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// maxPartBytes bounds a part: it is the most that is fetched again.
+const maxPartBytes = 64 << 20
+
+// defaultStall is how long a source may send nothing before its bytes are asked of another.
+const defaultStall = 1500 * time.Millisecond
+
+// lookEvery is how often idle sources look again: rates change without anybody saying so.
+const lookEvery = 20 * time.Millisecond
+
+// Source is a store to fetch from: a neighbour's or the hub's.
+type Source struct {
+	Name           string  // unique in the transfer
+	URL            string  // of its NATS server
+	Bucket         string  // there
+	BytesPerSecond float64 // planned or measured earlier; zero where nothing is known
+}
+
+// Part is a range of a layer's bytes and the digest that they must have.
+type Part struct {
+	Digest     string
+	First, End int64    // in the layer
+	Sources    []string // by name; none means that all have it, or will
+	Have       bool     // Into holds it already, as an earlier process left it: it is verified, and fetched if it is not
+}
+
+// Layer is a buffer and the parts that fill it.
+type Layer struct {
+	Into  []byte
+	Parts []Part
+}
+
+// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most two parts for
+// each source.
+type Transfer struct {
+	sources []Source
+	stalls  time.Duration
+
+	mutex  sync.Mutex
+	wake   *sync.Cond
+	queue  queue
+	sealed bool
+	ended  bool
+	failed error
+	began  time.Time
+	took   time.Duration
+	cancel context.CancelFunc
+}
+
+// NewTransfer names the field of a source that is bad. A stall of zero means 1.5 s.
+func NewTransfer(sources []Source, stall time.Duration) (*Transfer, error) {
+	if stall == 0 {
+		stall = defaultStall
+	}
+	t := &Transfer{sources: sources, stalls: stall}
+	t.wake = sync.NewCond(&t.mutex)
+	for i, source := range sources {
+		if source.Name == "" || source.URL == "" || source.Bucket == "" {
+			return nil, fmt.Errorf("source %d: expected Name, URL and Bucket, got %+v", i, source)
+		}
+		if t.peer(source.Name) != nil {
+			return nil, fmt.Errorf("source %d: Name %q: expected each name once", i, source.Name)
+		}
+		t.queue.peers = append(t.queue.peers, &peer{name: source.Name, meter: meter{planned: source.BytesPerSecond}})
+	}
+	return t, nil
+}
+
+func (t *Transfer) peer(name string) *peer {
+	for _, p := range t.queue.peers {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Add queues a layer's parts, also while Run goes on. It hashes those that are there already. Its error names the
+// field that is bad; nothing is queued then.
+func (t *Transfer) Add(layer Layer) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	var parts []*fetched
+	for i, part := range layer.Parts {
+		added, err := t.part(part, layer.Into)
+		if err != nil {
+			return fmt.Errorf("part %d: %w", i, err)
+		}
+		parts = append(parts, added)
+	}
+	for i, part := range parts {
+		t.queue.add(part, layer.Parts[i].Have && digestOf(sha256.Sum256(part.into)) == part.digest)
+	}
+	t.wake.Broadcast()
+	return nil
+}
+
+func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
+
+func (t *Transfer) part(part Part, into []byte) (*fetched, error) {
+	sum, err := hex.DecodeString(strings.TrimPrefix(part.Digest, "sha256:"))
+	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(part.Digest, "sha256:") {
+		return nil, fmt.Errorf("Digest: expected sha256: and 64 digits, got %.80q", part.Digest)
+	}
+	if part.First < 0 || part.End <= part.First || part.End > int64(len(into)) || part.End-part.First > maxPartBytes {
+		return nil, fmt.Errorf("First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", maxPartBytes, len(into), part.First, part.End)
+	}
+	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End]}
+	for _, name := range part.Sources {
+		p := t.peer(name)
+		if p == nil {
+			return nil, fmt.Errorf("Sources: expected names of this transfer's sources, got %q", name)
+		}
+		added.sources = append(added.sources, p)
+	}
+	if len(part.Sources) == 0 {
+		added.sources = t.queue.peers
+	}
+	if len(added.sources) == 0 {
+		return nil, fmt.Errorf("Sources: expected one at least, got none")
+	}
+	return added, nil
+}
+
+// Seal says that no layers will be added any more.
+func (t *Transfer) Seal() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.sealed = true
+	t.endIfComplete()
+}
+
+// Run returns when all parts of all layers are verified. It is called once. It fails with ErrCorrupt, or with ctx; a
+// source that is away or does not have a part yet is waited for.
+func (t *Transfer) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.mutex.Lock()
+	t.began, t.cancel = time.Now(), cancel
+	t.endIfComplete()
+	t.mutex.Unlock()
+	sources, pulling := errgroup.WithContext(ctx)
+	for i := range t.sources {
+		sources.Go(func() error { return t.fetch(pulling, t.sources[i], t.queue.peers[i]) })
+	}
+	sources.Go(func() error { return t.look(pulling) })
+	err := sources.Wait()
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.ended, t.took = true, time.Since(t.began)
+	if t.complete() {
+		return nil
+	}
+	return cmp.Or(t.failed, err)
+}
+
+func (t *Transfer) complete() bool { return t.sealed && t.queue.open == 0 }
+
+// endIfComplete also ends the waits for bytes that others have brought.
+func (t *Transfer) endIfComplete() {
+	if t.complete() && t.cancel != nil {
+		t.ended = true
+		t.cancel()
+		t.wake.Broadcast()
+	}
+}
+
+// fail ends the transfer.
+func (t *Transfer) fail(err error) error {
+	if err != nil {
+		t.failed, t.ended = cmp.Or(t.failed, err), true
+		t.cancel()
+	}
+	return err
+}
+
+// look wakes who waits, until the transfer ends.
+func (t *Transfer) look(ctx context.Context) error {
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+		}
+		t.mutex.Lock()
+		t.ended = t.ended || ctx.Err() != nil
+		t.wake.Broadcast()
+		t.mutex.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// fetch keeps a source busy until the transfer ends.
+func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
+	connection, err := dial(ctx, config, func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) })
+	if err != nil {
+		return fmt.Errorf("source %s: %w", config.Name, err)
+	}
+	defer connection.conn.Close()
+	pulls, ctx := errgroup.WithContext(ctx)
+	for range partsInFlight {
+		pulls.Go(func() error {
+			for c := t.take(p); c != nil; c = t.take(p) {
+				if err := t.settle(ctx, c, t.pull(ctx, connection, c)); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	return pulls.Wait()
+}
+
+func (t *Transfer) connected(p *peer, connected bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	p.connected = connected || t.ended && p.connected // the end closes connections, which is no news
+	t.wake.Broadcast()
+}
+
+func (t *Transfer) late(p *peer, bytes int64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	p.duplicate += bytes
+}
+
+// take waits until a source is to be asked for something. It returns nil when the transfer has ended.
+func (t *Transfer) take(p *peer) *claim {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for !t.ended {
+		if c := t.queue.take(p, time.Now()); c != nil {
+			return c
+		}
+		t.wake.Wait()
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package shards
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestThreeSourcesShareTheWork(t *testing.T) {
+	want := cut(content(20, 9*testPart))
+	var sources []Source
+	for i := range 3 {
+		store := serve(t, StoreConfig{Bucket: bucketName(i)})
+		want.putInto(t, store.Bucket)
+		sources = append(sources, (&link{rate: 20 << 20}).open(t, store)) // the links bound it, not this machine
+	}
+	progress := fetch(t, transferFrom(t, sources...), want)
+	for _, source := range progress.Sources {
+		if source.Bytes < progress.Total/6 {
+			t.Errorf("%s gave %d of %d bytes, expected about a third: %v", source.Name, source.Bytes, progress.Total, progress)
+		}
+	}
+}
+
+func TestASourceThatDiesIsReplacedByTheOthers(t *testing.T) {
+	want := cut(content(21, 12*testPart))
+	var sources []Source
+	for i := range 3 {
+		store := serve(t, StoreConfig{Bucket: bucketName(i)})
+		want.putInto(t, store.Bucket)
+		between := &link{rate: 40 << 20}
+		if i == 0 {
+			between.cutAt = testPart / 2
+		}
+		sources = append(sources, between.open(t, store))
+	}
+	transfer := transferFrom(t, sources...)
+	longest := watch(transfer)
+	progress := fetch(t, transfer, want)
+	dead := progress.Sources[0]
+	if dead.State != Away || dead.Stalled == 0 || progress.Duplicate > testPart {
+		t.Errorf("%+v, %d bytes came twice", dead, progress.Duplicate)
+	}
+	if gap := longest(); gap > 2*time.Second {
+		t.Errorf("no byte came for %v", gap)
+	}
+}
+
+// A server that hangs says nothing, and its connection stays.
+func TestASourceThatFallsSilentIsReplacedWithinTheStall(t *testing.T) {
+	want := cut(content(22, 8*testPart))
+	good, silent := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, good.Bucket)
+	want.putInto(t, silent.Bucket)
+	transfer := transferFrom(t, good.source(), (&link{hangAt: testPart / 2}).open(t, silent))
+	longest := watch(transfer)
+	progress := fetch(t, transfer, want)
+	if gap := longest(); gap > 2*time.Second || progress.Duplicate > testPart {
+		t.Errorf("no byte came for %v, %d came twice: %v", gap, progress.Duplicate, progress)
+	}
+}
+
+func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
+	want := cut(content(23, 6*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	breaks := &link{rate: 100 << 20, breakAt: 2*testPart + testPart/2}
+	progress := fetch(t, transferFrom(t, breaks.open(t, store)), want)
+	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate > testPart || breaks.carried.Load() > progress.Total+testPart+1<<20 {
+		t.Errorf("%+v, the link carried %d bytes", source, breaks.carried.Load())
+	}
+}
+
+func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
+	want := cut(content(24, 10*testPart))
+	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, good.Bucket)
+	for _, part := range want.parts {
+		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
+	}
+	progress := fetch(t, transferFrom(t, (&link{rate: 40 << 20}).open(t, good), bad.source()), want)
+	if found := progress.Sources[1]; found.State != Corrupt || found.Corrupt < corruptOut || found.Corrupt > corruptOut+partsInFlight {
+		t.Errorf("%+v, expected it to be left after %d corrupt parts", found, corruptOut)
+	}
+	if progress.Sources[0].Corrupt != 0 {
+		t.Errorf("the good source is blamed: %+v", progress.Sources[0])
+	}
+}
+
+func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
+	want := cut(content(25, testPart))
+	bad := serve(t, StoreConfig{Bucket: "shards-n1"})
+	forge(t, bad.Bucket, want.parts[0].Digest, want.data)
+	transfer := transferFrom(t, bad.source())
+	if err := transfer.Add(Layer{Into: make([]byte, testPart), Parts: want.parts}); err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	if err := transfer.Run(within(t)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want.parts[0].Digest) {
+		t.Fatalf("got %v, expected ErrCorrupt and the part", err)
+	}
+}
+
+// forge stores a part of which one bit is flipped, under the name of the true one.
+func forge(t *testing.T, bucket *Bucket, digest string, data []byte) {
+	t.Helper()
+	flipped := bytes.Clone(data)
+	flipped[len(flipped)/2] ^= 1
+	if err := bucket.put(within(t), digest, flipped, sha256.Sum256(flipped)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
+	want := cut(content(26, 8*testPart))
+	const rate = 40 << 20 // the links bound it, not this machine
+	var sources []Source
+	for i := range 2 {
+		store := serve(t, StoreConfig{Bucket: bucketName(i)})
+		want.putInto(t, store.Bucket)
+		sources = append(sources, (&link{rate: rate / (1 + 9*float64(i))}).open(t, store))
+	}
+	progress := fetch(t, transferFrom(t, sources...), want)
+	if ideal := float64(progress.Total) / (1.1 * rate); progress.Seconds > 1.5*ideal {
+		t.Errorf("took %.2f s, %.2f s are possible: %v", progress.Seconds, ideal, progress)
+	}
+	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate > testPart {
+		t.Errorf("the slow source gave %d bytes, %d came twice", slow.Bytes, progress.Duplicate)
+	}
+}
+
+func TestARestartedReceiverFetchesOnlyWhatIsMissing(t *testing.T) {
+	want := cut(content(27, 6*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	into := bytes.Clone(want.data)
+	for i := range want.parts {
+		want.parts[i].Have = i != 2
+	}
+	clear(into[2*testPart : 3*testPart])
+	into[5*testPart+7] ^= 1 // kept, and damaged
+	transfer := transferFrom(t, store.source())
+	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	if err := transfer.Run(within(t)); err != nil || !bytes.Equal(into, want.data) {
+		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(into, want.data))
+	}
+	if progress := transfer.Progress(); progress.Sources[0].Bytes != 2*testPart || progress.Done != progress.Total {
+		t.Errorf("%+v, expected two parts to be fetched", progress)
+	}
+}
+
+func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	want := cut(content(28, 3*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	transfer := transferFrom(t, store.source())
+	into := make([]byte, len(want.data))
+	if err := transfer.Add(Layer{Into: into, Parts: want.parts[:1]}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- transfer.Run(within(t)) }()
+	for waited := false; !waited; {
+		transfer.mutex.Lock()
+		waited = transfer.queue.pieces != nil && len(transfer.queue.pieces[0:]) > 0 && transfer.queue.pieces[0].part.waits[transfer.queue.peers[0]].length > 0
+		transfer.mutex.Unlock()
+	}
+	want.putInto(t, store.Bucket)
+	if err := transfer.Add(Layer{Into: into, Parts: want.parts[1:]}); err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	if err := <-ended; err != nil || !bytes.Equal(into, want.data) {
+		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(into, want.data))
+	}
+}
+
+func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
+	want := cut(content(29, 4*testPart))
+	hub := serve(t, StoreConfig{Bucket: "shards"})
+	want.putInto(t, hub.Bucket)
+	unreachable := Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"}
+	progress := fetch(t, transferFrom(t, unreachable, hub.source()), want)
+	if progress.Sources[0].State != Away || progress.Sources[1].Bytes != progress.Total {
+		t.Errorf("%+v", progress)
+	}
+}
+
+func TestATransferWithNothingToFetchEnds(t *testing.T) {
+	transfer := transferFrom(t, Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"})
+	transfer.Seal()
+	if err := transfer.Run(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBadInputIsNamed(t *testing.T) {
+	good := Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"}
+	if _, err := NewTransfer([]Source{good, good}, 0); err == nil || !strings.Contains(err.Error(), "each name once") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := NewTransfer([]Source{{Name: "n1"}}, 0); err == nil || !strings.Contains(err.Error(), "expected Name, URL and Bucket") {
+		t.Errorf("got %v", err)
+	}
+	digest := cut(content(30, 8)).parts[0].Digest
+	for says, part := range map[string]Part{
+		"Digest: expected sha256:":                           {Digest: "md5:00", End: 8},
+		"First and End: expected a range":                    {Digest: digest, End: 9},
+		"Sources: expected names of this transfer's sources": {Digest: digest, End: 8, Sources: []string{"n2"}},
+	} {
+		if err := transferFrom(t, good).Add(Layer{Into: make([]byte, 8), Parts: []Part{part}}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, expected %q", err, says)
+		}
+	}
+}
+
+func TestProgressReads(t *testing.T) {
+	progress := Progress{Done: 3 << 20, Total: 8 << 20, Sources: []SourceProgress{{Name: "n1", State: Active, Recent: 40 << 20}, {Name: "hub", State: Idle}}}
+	if line := progress.String(); line != "3.0 of 8.0 MiB, n1 active 40.0 MiB/s, hub idle" {
+		t.Error(line)
+	}
+}

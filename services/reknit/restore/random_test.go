@@ -1,0 +1,116 @@
+package restore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Whatever the plans are, the restoration is valid, rank order moves what a count by hand says, and no naive way is cheaper.
+func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		q := randomQuestion(random)
+		a, err := q.answer()
+		if err != nil && strings.Contains(err.Error(), "no node holds it") {
+			continue
+		}
+		if err == nil {
+			err = a.Validate()
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if want := q.rankOrderBytes(); a.RankOrder.Bytes != want {
+			t.Errorf("seed %d: in rank order %d bytes move, expected %d", seed, a.RankOrder.Bytes, want)
+		}
+		free := len(q.request().Proposal.Classes) == 1 // else rank order lets nodes trade places that the restorer keeps apart
+		ours, byRank := a.figures.Restoration, a.RankOrder
+		if free && ours.Bytes > byRank.Bytes || byRank.Bytes > a.Restart.Bytes || ours.Seconds > a.SingleSource.Seconds*(1+1e-9) {
+			t.Errorf("seed %d: %+v, expected no naive way to be cheaper", seed, a.figures)
+		}
+		if a.AllReduce.SecondsLowerBound > a.AllReduce.Seconds+1e-6 {
+			t.Errorf("seed %d: all-reduces %+v, expected no less than their bound", seed, a.AllReduce)
+		}
+	}
+}
+
+// rankOrderBytes seats the nodes one after the other, as a person would, and adds up what they lack.
+func (q *question) rankOrderBytes() int64 {
+	var ranks []string
+	for _, pipeline := range q.from.Pipelines {
+		for _, stage := range pipeline.Stages {
+			ranks = append(ranks, stage.Node)
+		}
+	}
+	ranks = slices.DeleteFunc(ranks, func(node string) bool { _, lives := q.to.Member(node); return !lives })
+	for _, member := range q.to.Nodes {
+		if _, placed := q.from.Holds(member.Node); !placed {
+			ranks = append(ranks, member.Node)
+		}
+	}
+	bytes, next := int64(0), 0
+	for _, pipeline := range q.to.Pipelines {
+		for _, stage := range pipeline.Stages {
+			has, _ := q.from.Holds(ranks[next])
+			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+				if layer < has.First || has.End <= layer {
+					bytes += q.layers[layer].StateBytes()
+				}
+			}
+			next++
+		}
+	}
+	return bytes
+}
+
+// randomQuestion cuts a few layers into pipelines for some nodes, and then for others.
+func randomQuestion(random *rand.Rand) question {
+	layerCount := 4 + random.IntN(5)
+	var pool []string
+	for i := range 12 {
+		pool = append(pool, fmt.Sprintf("n%d", i))
+	}
+	q := question{from: randomPlan(random, pool[:4+random.IntN(8)], layerCount)}
+	random.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+	q.to = randomPlan(random, pool[:4+random.IntN(8)], layerCount)
+	for range layerCount {
+		q.layers = append(q.layers, events.LayerProfile{ParameterBytes: 1 + random.Int64N(1<<24), GradientBytes: random.Int64N(1 << 20)})
+	}
+	var links []events.Link
+	for _, from := range pool {
+		for _, to := range pool {
+			if from != to && random.IntN(3) == 0 {
+				links = append(links, events.Link{Disconnected: random.IntN(8) == 0, Measurement: events.Measurement{
+					From: from, To: to, RoundTripSeconds: random.Float64() / 100, BandwidthBytesPerSecond: 1e6 + 1e9*random.Float64(),
+				}})
+			}
+		}
+	}
+	q.connect(links)
+	return q
+}
+
+// randomPlan gives the nodes, the last of which may be spare, places in pipelines of any lengths.
+func randomPlan(random *rand.Rand, nodes []string, layerCount int) events.Plan {
+	plan := events.Plan{Cluster: "c", Generation: 1, Data: events.Data{MicroBatch: 1}}
+	for _, node := range nodes {
+		plan.Nodes = append(plan.Nodes, events.Member{Node: node, Incarnation: "1"})
+	}
+	for left := nodes; len(left) > 1; {
+		stages := 1 + random.IntN(min(len(left), layerCount, 4))
+		pipeline := events.Pipeline{MicroBatches: 1}
+		for s, node := range left[:stages] {
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Layers{
+				First: s * layerCount / stages, End: (s + 1) * layerCount / stages,
+			}})
+		}
+		plan.Pipelines, left = append(plan.Pipelines, pipeline), left[stages:]
+		plan.Data.GlobalBatch++
+	}
+	return plan
+}
