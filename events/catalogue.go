@@ -69,6 +69,13 @@ func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluste
 // PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
+// ShardSubject returns the core NATS request subject on which a node is asked to put what it gives somebody into the hub's
+// store, too, because that one cannot reach it.
+func ShardSubject(cluster, node string) string { return "reknit.shard." + cluster + "." + node }
+
+// ShardBucketOf returns the bucket of a node's own shard store.
+func ShardBucketOf(node string) string { return "shards-" + node }
+
 // RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
 // be used.
 func RelaySubject(cluster, node string) string { return "reknit.relay." + cluster + "." + node }
@@ -157,7 +164,7 @@ var Catalogue = []Row{
 	{Prepared, "The plan stands; each member promises the step at which it will stop.", []string{"negotiator"}, func() Payload { return new(Preparation) }, false},
 	{Promised, "A member's promise not to pass a step under the old plan.", []string{"node"}, func() Payload { return new(Promise) }, false},
 	{Scheduled, "All members stop at one step; shards move there.", []string{"negotiator"}, func() Payload { return new(Schedule) }, false},
-	{ShardOffered, "Manifest of a layer's parts that a source has put into the object store.", []string{"node"}, func() Payload { return new(Offer) }, false},
+	{ShardOffered, "Manifest of a layer's parts that a source puts into its object store.", []string{"node"}, func() Payload { return new(Offer) }, false},
 	{ShardReceived, "Receipt: a node read back and verified the layers it needs.", []string{"node"}, func() Payload { return new(Receipt) }, false},
 	{RestorationDone, "Every receiver holds every layer it needs, verified.", []string{"restorer"}, func() Payload { return new(Completion) }, false},
 	{RestorationFailed, "A transfer cannot end well, and why.", []string{"node", "restorer"}, func() Payload { return new(Failure) }, false},

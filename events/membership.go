@@ -6,8 +6,10 @@ type Join struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"` // drawn anew at each start of the process
 	Address     string `json:"address"`     // host:port where other trainers reach its data plane
-	MemoryBytes int64  `json:"memoryBytes"` // what training may use
-	Job         Job    `json:"job"`         // what it came to train; must equal the cluster's
+	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
+	ShardAddress string `json:"shardAddress,omitempty"`
+	MemoryBytes  int64  `json:"memoryBytes"` // what training may use
+	Job          Job    `json:"job"`         // what it came to train; must equal the cluster's
 }
 
 // Job is what is trained. Every member carries the same one.
@@ -64,6 +66,7 @@ func (j *Join) Validate() error {
 	c.token("node", j.Node)
 	c.token("incarnation", j.Incarnation)
 	c.that(j.Address != "" && len(j.Address) <= 256, "address", "host:port", j.Address)
+	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
 	c.nested("job", j.Job.validate())
 	return c.err

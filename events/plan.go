@@ -36,6 +36,8 @@ type Member struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
 	Address     string `json:"address"`
+	// ShardAddress is where the node serves shards itself; empty: through the hub.
+	ShardAddress string `json:"shardAddress,omitempty"`
 }
 
 // Pair is two nodes, the lesser id first.

@@ -98,7 +98,7 @@ type Offer struct {
 	Step        uint64 `json:"step"`
 	Digest      string `json:"digest"` // of the whole layer
 	Bytes       int64  `json:"bytes"`  // of the whole layer
-	Parts       []Part `json:"parts"`  // those this source put into the store
+	Parts       []Part `json:"parts"`  // those this source puts into its store, or the hub's: what it was asked to give at least
 }
 
 // Part is a range of a layer's bytes, stored under its digest.
@@ -108,12 +108,26 @@ type Part struct {
 	End    int64  `json:"end"`
 }
 
+// Lift is a request on ShardSubject: a receiver cannot reach the store of a node that is to give it something.
+type Lift struct {
+	Negotiation string `json:"negotiation"`
+	To          string `json:"to"` // the receiver
+}
+
 // Receipt says that a node read back and verified every layer it was to receive.
 type Receipt struct {
 	Negotiation string          `json:"negotiation"`
 	Node        string          `json:"node"`
 	Layers      []ReceivedLayer `json:"layers"`
 	Seconds     float64         `json:"seconds"` // from the stop step to the last verified byte
+	Sources     []Received      `json:"sources,omitempty"`
+}
+
+// Received is what came from one source.
+type Received struct {
+	From           string  `json:"from"` // a node; empty: the hub
+	Bytes          int64   `json:"bytes"`
+	BytesPerSecond float64 `json:"bytesPerSecond"` // while something was asked of it
 }
 
 // ReceivedLayer is a verified layer.
@@ -213,6 +227,12 @@ func (r *Receipt) Validate() error {
 		return c.err
 	})
 	c.amount("seconds", r.Seconds)
+	c.each(len(r.Sources), "sources", func(i int) error {
+		var c check
+		c.atLeast("bytes", r.Sources[i].Bytes, 0)
+		c.amount("bytesPerSecond", r.Sources[i].BytesPerSecond)
+		return c.err
+	})
 	return c.err
 }
 

@@ -11,10 +11,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -31,6 +34,9 @@ type Config struct {
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
+	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
+	// without a Dir the parts lie in memory while they are given.
+	Store shards.StoreConfig
 
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, address string, bytes int) (roundTripSeconds, bandwidthBytesPerSecond float64, err error)
@@ -65,6 +71,7 @@ type Session struct {
 	config  Config
 	bus     *bus.Bus
 	speaker events.Speaker
+	store   *shards.Store
 	stop    []func()
 	cancel  context.CancelFunc
 	context context.Context // of everything the session does in the background
@@ -72,6 +79,7 @@ type Session struct {
 
 	mutex      sync.Mutex
 	view       view
+	moves      *moves         // the last
 	overtaking []events.Event // heard before the plan they build on
 	clock      stepClock
 	beat       events.Pulse
@@ -93,7 +101,11 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 		speaker: events.Speaker{Source: events.NodeSource(config.Node), Cluster: config.Cluster},
 	}
 	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if err := session.begin(ctx); err != nil {
+	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
+	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
+		err = session.begin(ctx)
+	}
+	if err != nil {
 		session.Close()
 		return nil, err
 	}
@@ -135,10 +147,19 @@ func (s *Session) ask(ctx context.Context) error {
 	incarnation := s.view.incarnation
 	s.mutex.Unlock()
 	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.JoinRequested, s.config.Node, &events.Join{
-		Node: s.config.Node, Incarnation: incarnation, Address: s.config.Address,
+		Node: s.config.Node, Incarnation: incarnation, Address: s.config.Address, ShardAddress: s.shardAddress(),
 		MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
 	}))
 	return err
+}
+
+// shardAddress is the store's port at the host where others reach this node.
+func (s *Session) shardAddress() string {
+	host, _, err := net.SplitHostPort(s.config.Address)
+	if err != nil {
+		host = s.config.Address
+	}
+	return net.JoinHostPort(host, strconv.Itoa(s.store.Port()))
 }
 
 func newIncarnation() string {
@@ -179,6 +200,9 @@ func (s *Session) Close() {
 		stop()
 	}
 	s.bus.Close()
+	if s.store != nil {
+		s.store.Close()
+	}
 }
 
 // Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node.

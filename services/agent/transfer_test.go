@@ -7,7 +7,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Two receivers, two sources: what each source offers covers what each receiver is to take from it, byte for byte.
+// Two receivers, two sources: the parts of the layer cover what each receiver is to take from each source, byte for byte.
 func TestPartsOfAllSourcesCoverALayerWithoutGapOrOverlap(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -25,7 +25,7 @@ func TestPartsOfAllSourcesCoverALayerWithoutGapOrOverlap(t *testing.T) {
 			next := int64(0)
 			for _, source := range transfer.Sources {
 				first, end := byteRange(source.Shards, transfer, shardBytes, bytes)
-				tiles, err := tile(partsFrom(source.Node, 3, migration, bytes), first, end)
+				tiles, err := tile(partsOf(3, migration, bytes), first, end)
 				if err != nil {
 					t.Fatalf("seed %d: %s from %s: %v", seed, transfer.To, source.Node, err)
 				}

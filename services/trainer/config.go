@@ -19,6 +19,8 @@ type Config struct {
 	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
 	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
 	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	ShardPort    int    `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
+	ShardDir     string `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"layers that move lie in memory meanwhile; a directory of this node alone keeps them in files"`
 	Text         string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
 	Steps        uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
 	CompareEvery uint64 `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`

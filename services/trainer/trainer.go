@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 	"github.com/reknit/reknit/shared/telemetry"
@@ -50,7 +51,7 @@ func Run(ctx context.Context, config Config) error {
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: config.Node, Address: config.address(network),
 		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps,
-		Measure: network.Measure, Relayed: network.Relayed,
+		Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()
 	if err != nil {
@@ -88,6 +89,12 @@ func (c Config) address(network *transport.Transport) string {
 		return c.Advertise
 	}
 	return network.Address()
+}
+
+// listenHost is that of the data plane, for the shard store.
+func (c Config) listenHost() string {
+	host, _, _ := net.SplitHostPort(c.Listen) // the data plane listens there already
+	return host
 }
 
 // dataPlane gives the transport the session, which needs the transport's address to begin with.

@@ -27,6 +27,7 @@ var Messages = []Message{
 	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, about every quarter of a second.", "node", events.Pulse{}},
 	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
+	{"lift", events.ShardSubject("{cluster}", "{node}"), "A request to put what a node gives into the hub's store too, from a receiver that cannot reach the node's own. The reply is empty.", "node", events.Lift{}},
 	{"policy-request", events.PolicySubject("{cluster}", "{policy}"), "A request for a plan to a policy plug-in, beside the planner's own search.", "planner", events.PlanRequest{}},
 	{"policy-reply", "", "A plug-in's plan, on the request's own reply subject.", "plug-in", events.PolicyReply{}},
 }

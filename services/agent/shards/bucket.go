@@ -155,6 +155,19 @@ func (b *Bucket) publishChunk(ctx context.Context, chunk *nats.Msg) (jetstream.P
 	}
 }
 
+// Get returns a part. It fails with jetstream.ErrObjectNotFound.
+func (b *Bucket) Get(ctx context.Context, digest string) ([]byte, error) {
+	store, err := b.js.ObjectStore(ctx, b.name)
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", b.name, err)
+	}
+	data, err := store.GetBytes(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("get %.80s from %s: %w", digest, b.name, err)
+	}
+	return data, nil
+}
+
 // Retire removes parts that no negotiation needs any more, manifest first. A part that is not there is no error.
 func (b *Bucket) Retire(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {

@@ -157,6 +157,9 @@ func (s *Store) URL() string {
 	return "nats://" + net.JoinHostPort(address.IP.String(), strconv.Itoa(address.Port))
 }
 
+// Port returns the port on which receivers dial.
+func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
+
 // Close ends the server and removes what it stored.
 func (s *Store) Close() {
 	if s.Bucket != nil {

@@ -27,7 +27,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		m.state.Job = &join.Job
 	}
 	m.state.Joiners[join.Node] = &member{
-		Member:      events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address},
+		Member:      events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress},
 		MemoryBytes: join.MemoryBytes,
 		SpeedFactor: m.usualSpeed(),
 	}

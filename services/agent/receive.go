@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+const (
+	reachTimeout = 2 * time.Second // for a neighbour's store to accept a connection; then it is asked to use the hub
+	liftPause    = time.Second     // between two requests to do so
+	tellEvery    = time.Second     // how far a transfer is
+	theHub       = "the hub"       // as a source; no node's id has a space
+)
+
+// receive fetches every layer this node needs from all its holders at a time, verifies them, and tells so.
+func (t *moves) receive(ctx context.Context, state State) error {
+	began := time.Now()
+	wanted := slices.DeleteFunc(slices.Clone(t.Plan.Migration.Transfers), func(transfer events.Transfer) bool {
+		return transfer.To != t.config.Node
+	})
+	if len(wanted) == 0 {
+		return nil
+	}
+	reached := t.reach(ctx, wanted)
+	fetch, err := shards.NewTransfer(t.sources(reached), 0)
+	if err != nil {
+		return err
+	}
+	receiving, fetching := errgroup.WithContext(ctx)
+	receiving.Go(func() error { return fetch.Run(fetching) })
+	telling, told := context.WithCancel(ctx)
+	defer told()
+	go t.tellProgress(telling, fetch)
+	var arrived []*arrival
+	receiving.Go(func() error {
+		defer fetch.Seal()
+		for _, transfer := range wanted {
+			layer, err := t.request(fetching, fetch, transfer, reached)
+			if err != nil {
+				return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			}
+			arrived = append(arrived, layer)
+		}
+		return nil
+	})
+	if err := receiving.Wait(); err != nil {
+		return err
+	}
+	receipt := events.Receipt{Negotiation: t.Negotiation, Node: t.config.Node, Sources: received(fetch.Progress())}
+	for _, layer := range arrived {
+		loaded, err := layer.load(state)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", layer.offer.Layer, err)
+		}
+		receipt.Layers = append(receipt.Layers, loaded)
+	}
+	receipt.Seconds = time.Since(began).Seconds()
+	_, err = t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardReceived, t.config.Node, &receipt))
+	return err
+}
+
+// reach returns the givers whose stores accept a connection. The others are asked to use the hub.
+func (t *moves) reach(ctx context.Context, wanted []events.Transfer) map[string]bool {
+	var givers []string
+	for _, transfer := range wanted {
+		for _, source := range transfer.Sources {
+			if !slices.Contains(givers, source.Node) && !t.throughHub(source.Node, t.config.Node) {
+				givers = append(givers, source.Node)
+			}
+		}
+	}
+	answers := make([]bool, len(givers))
+	var dials errgroup.Group
+	for i, giver := range givers {
+		dials.Go(func() error {
+			dialer := net.Dialer{Timeout: reachTimeout}
+			conn, err := dialer.DialContext(ctx, "tcp", t.shardAddress(giver))
+			if err != nil {
+				slog.Warn("a neighbour's shard store is out of reach; its shards go through the hub", "node", t.config.Node, "neighbour", giver, "error", err)
+				go t.askForLift(ctx, giver)
+				return nil
+			}
+			answers[i] = true
+			return conn.Close()
+		})
+	}
+	dials.Wait()
+	reached := map[string]bool{}
+	for i, giver := range givers {
+		reached[giver] = answers[i]
+	}
+	return reached
+}
+
+// askForLift asks a giver to put what it gives this node into the hub's store, until it says that it will.
+func (t *moves) askForLift(ctx context.Context, giver string) {
+	request, err := json.Marshal(events.Lift{Negotiation: t.Negotiation, To: t.config.Node})
+	if err != nil {
+		panic(err) // plain data
+	}
+	for {
+		asked, cancel := context.WithTimeout(ctx, liftPause)
+		_, err := t.bus.Conn().RequestWithContext(asked, events.ShardSubject(t.config.Cluster, giver), request)
+		cancel()
+		if err == nil || !pause(ctx, liftPause) {
+			return
+		}
+	}
+}
+
+// sources are the stores that are reached, and the hub's.
+func (t *moves) sources(reached map[string]bool) []shards.Source {
+	sources := []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
+	for _, member := range t.members {
+		if reached[member.Node] {
+			sources = append(sources, shards.Source{
+				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node),
+			})
+		}
+	}
+	return sources
+}
+
+// arrival is a layer on its way, as its holders offered it.
+type arrival struct {
+	offer events.Offer
+	data  []byte
+}
+
+// request waits for the manifests of a layer and has its parts fetched.
+func (t *moves) request(ctx context.Context, fetch *shards.Transfer, transfer events.Transfer, reached map[string]bool) (*arrival, error) {
+	offers, err := t.awaitOffers(ctx, transfer)
+	if err != nil {
+		return nil, err
+	}
+	layer := &arrival{offer: offers[0], data: make([]byte, offers[0].Bytes)}
+	var parts []shards.Part
+	for i, source := range transfer.Sources {
+		if offers[i].Digest != layer.offer.Digest || offers[i].Bytes != layer.offer.Bytes {
+			return nil, fmt.Errorf("%s holds %s, %s holds %s", layer.offer.Node, layer.offer.Digest, offers[i].Node, offers[i].Digest)
+		}
+		from, to := byteRange(source.Shards, transfer, t.Plan.Migration.ShardBytes, layer.offer.Bytes)
+		tiles, err := tile(offers[i].Parts, from, to)
+		if err != nil {
+			return nil, fmt.Errorf("from %s: %w", source.Node, err)
+		}
+		for _, part := range tiles {
+			parts = append(parts, shards.Part{Digest: part.Digest, First: part.First, End: part.End, Sources: holders(part, offers, source.Node, reached)})
+		}
+	}
+	return layer, fetch.Add(shards.Layer{Into: layer.data, Parts: parts})
+}
+
+// holders are the sources that have a part: all that offer it and are reached, and the hub where its giver is not.
+func holders(part events.Part, offers []events.Offer, giver string, reached map[string]bool) []string {
+	var names []string
+	if !reached[giver] {
+		names = append(names, theHub)
+	}
+	for _, offer := range offers {
+		if reached[offer.Node] && slices.Contains(offer.Parts, part) {
+			names = append(names, offer.Node)
+		}
+	}
+	return names
+}
+
+// load verifies a layer that is complete and hands it to the trainer.
+func (a *arrival) load(state State) (events.ReceivedLayer, error) {
+	if digest := events.Digest(a.data); digest != a.offer.Digest {
+		return events.ReceivedLayer{}, fmt.Errorf("expected %s, got %s", a.offer.Digest, digest)
+	}
+	if err := state.Import(a.offer.Layer, a.offer.Step, a.data); err != nil {
+		return events.ReceivedLayer{}, err
+	}
+	return events.ReceivedLayer{Layer: a.offer.Layer, Step: a.offer.Step, Digest: a.offer.Digest, Bytes: a.offer.Bytes}, nil
+}
+
+// awaitOffers waits until every source of a transfer has published its manifest; they come in the sources' order.
+func (t *moves) awaitOffers(ctx context.Context, transfer events.Transfer) ([]events.Offer, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for {
+		if t.view.schedule != t.schedule {
+			return nil, errOver
+		}
+		if offers := complete(t.view.offers, transfer, t.StopStep); offers != nil {
+			return offers, nil
+		}
+		t.await(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func complete(offers []events.Offer, transfer events.Transfer, step uint64) []events.Offer {
+	found := make([]events.Offer, 0, len(transfer.Sources))
+	for _, source := range transfer.Sources {
+		for _, offer := range offers {
+			if offer.Node == source.Node && offer.Layer == transfer.Layer && offer.Step == step {
+				found = append(found, offer)
+				break
+			}
+		}
+	}
+	if len(found) < len(transfer.Sources) {
+		return nil
+	}
+	return found
+}
+
+// tellProgress logs how far a transfer is, until ctx ends.
+func (t *moves) tellProgress(ctx context.Context, fetch *shards.Transfer) {
+	for pause(ctx, tellEvery) {
+		slog.Info("layers are on their way", "node", t.config.Node, "negotiation", t.Negotiation, "progress", fetch.Progress().String())
+	}
+}
+
+// received is what came from whom.
+func received(progress shards.Progress) []events.Received {
+	var list []events.Received
+	for _, source := range progress.Sources {
+		if source.Bytes == 0 {
+			continue
+		}
+		from := source.Name
+		if from == theHub {
+			from = ""
+		}
+		list = append(list, events.Received{From: from, Bytes: source.Bytes, BytesPerSecond: source.BytesPerSecond})
+	}
+	return list
+}
