@@ -32,6 +32,7 @@ type reseating struct {
 	seats, nodes []int       // of the pipeline, in the order of the stages
 	load         [][]float64 // by stage, by index of node: the largest load in the column were it there
 	others       []float64   // per boundary: the slowest hop of the other pipelines
+	ahead        []float64   // per stage: seconds that the other pipelines alone take from there on
 	reached      []float64   // by set of nodes seated, by the last of them: seconds of the hops so far
 }
 
@@ -56,6 +57,10 @@ func newReseating(l *layout, pipeline int) *reseating {
 			r.load[stage][i] = r.loadWith(r.seats[stage], node)
 		}
 	}
+	r.ahead = make([]float64, len(l.columns))
+	for boundary := len(r.others) - 1; boundary >= 0; boundary-- {
+		r.ahead[boundary] = r.ahead[boundary+1] + l.edges[boundary].rounds*r.others[boundary]
+	}
 	r.reached = make([]float64, len(r.nodes)<<len(r.nodes))
 	return r
 }
@@ -75,7 +80,6 @@ func (r *reseating) loadWith(seat, node int) float64 {
 // improve tries every limit of load, from the least possible on, as long as one may pay.
 func (r *reseating) improve() bool {
 	best := r.cost() - rounding*1e3
-	fastest, _ := r.chain(math.Inf(1))
 	least := 0.0
 	var limits []float64
 	for _, loads := range r.load {
@@ -83,7 +87,8 @@ func (r *reseating) improve() bool {
 		limits = append(limits, loads...)
 	}
 	slices.Sort(limits)
-	var order []int
+	fastest, order := r.chain(math.Inf(1), best-least)
+	order = nil
 	for _, limit := range slices.Compact(limits) {
 		if limit < least {
 			continue
@@ -91,7 +96,7 @@ func (r *reseating) improve() bool {
 		if limit+fastest >= best {
 			break
 		}
-		if seconds, nodes := r.chain(limit); limit+seconds < best {
+		if seconds, nodes := r.chain(limit, best-limit); limit+seconds < best {
 			best, order = limit+seconds, nodes
 		}
 	}
@@ -106,8 +111,9 @@ func (r *reseating) improve() bool {
 	return r.cost() < before // and not only by rounding
 }
 
-// chain is the fastest order of the nodes under a limit of load, by dynamic programming over sets.
-func (r *reseating) chain(limit float64) (seconds float64, nodes []int) {
+// chain is the fastest order of the nodes under a limit of load, by dynamic programming over sets; infinite where none
+// takes less than so many seconds.
+func (r *reseating) chain(limit, enough float64) (seconds float64, nodes []int) {
 	n := len(r.nodes)
 	for i := range r.reached {
 		r.reached[i] = math.Inf(1)
@@ -117,8 +123,8 @@ func (r *reseating) chain(limit float64) (seconds float64, nodes []int) {
 			r.reached[(1<<i)*n+i] = 0
 		}
 	}
-	for set := 1; set < 1<<n; set++ {
-		r.extend(set, limit)
+	for set := 1; set < 1<<n-1; set++ {
+		r.extend(set, limit, enough)
 	}
 	set := 1<<n - 1
 	all := r.reached[set*n:]
@@ -142,11 +148,11 @@ func (r *reseating) chain(limit float64) (seconds float64, nodes []int) {
 	}
 }
 
-func (r *reseating) extend(set int, limit float64) {
+func (r *reseating) extend(set int, limit, enough float64) {
 	n, stage := len(r.nodes), bits.OnesCount(uint(set))
 	for last := range n {
 		at := r.reached[set*n+last]
-		if math.IsInf(at, 1) {
+		if at+r.ahead[stage-1] >= enough {
 			continue
 		}
 		for next := range n {
