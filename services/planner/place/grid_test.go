@@ -165,7 +165,7 @@ func TestNoOrderOfAPipelineIsBetterThanReseated(t *testing.T) {
 			twin.measure()
 			best = min(best, twin.cost())
 		})
-		newReseating(l, 1).improve()
+		newReseating(l).improve(1)
 		if !near(l.cost(), best) {
 			t.Fatalf("seed %d: reseated %v, best %v", seed, l.cost(), best)
 		}
