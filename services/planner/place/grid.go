@@ -70,8 +70,11 @@ func (g Grid) Place(effort Effort) (Placement, error) {
 func (g Grid) cheapest(a *annealing, effort Effort) float64 {
 	starts, exact := g.starts(a.layout), newRuns(a.layout, a.links.classes())
 	a.search(starts, effort.Moves/8)
-	proven := exact != nil && a.exactly(exact, effort.Mixtures/2)
+	proven := exact != nil && a.exactly(exact, g.Stages, effort.Mixtures/2)
 	if !proven {
+		if exact != nil {
+			a.exactly(exact, fewRuns, aMove*effort.Moves)
+		}
 		a.search(starts, effort.Moves-effort.Moves/8)
 	}
 	a.take(a.best)
@@ -83,6 +86,12 @@ func (g Grid) cheapest(a *annealing, effort Effort) float64 {
 	}
 	return a.floor()
 }
+
+const (
+	fewRuns = 3
+	// aMove is how many mixtures are looked at in the time of a move, where most do not go into so few runs.
+	aMove = 12
+)
 
 // Cost is what a layout, by stage and by pipeline, costs as it is.
 func (g Grid) Cost(groups [][]int) Placement {
