@@ -69,9 +69,10 @@ func (l *layout) leastHops() float64 {
 	return least
 }
 
-// exactly looks for a layout that is cheaper than the best and takes it; it reports whether none is cheaper then.
-func (a *annealing) exactly(r *runs, mixtures int) (proven bool) {
-	proven = r.cheaper(a.least*(1-exactness), len(a.columns), mixtures)
+// exactly looks for a layout of so many runs at most that is cheaper than the best and takes it; it reports whether none
+// is cheaper then.
+func (a *annealing) exactly(r *runs, most, mixtures int) (proven bool) {
+	proven = r.ofFew(most, a.least*(1-exactness), len(a.columns), mixtures)
 	if r.best == nil {
 		return proven
 	}

@@ -19,10 +19,10 @@ type Grid struct {
 	HorizonSteps      float64 // how many steps a layout is expected to last; 0: moving is free
 }
 
-// Effort bounds a search in steps, so that it has the same answer on any machine. 400,000 moves or 1,000,000 mixtures
-// take about half a second for 64 devices.
+// Effort bounds a search in steps, so that it has the same answer on any machine. For 64 devices 1,000,000
+// mixtures take about half a second, and 200,000 moves too where devices are all different, a fifth where they are not.
 type Effort struct {
-	Moves    int // of the annealing
+	Moves    int // of the annealing; twice as many where devices do not fall into few classes
 	Mixtures int // that the proof looks at
 }
 
@@ -46,8 +46,9 @@ func (p Placement) Seconds() float64 {
 }
 
 // Place finds a layout of least CommunicationSeconds: by annealing, and where devices fall into few classes (equal links
-// to all) by an exact search too, which then tells how far from the best it can be. Where moving costs something it goes
-// on from there, and from the previous layout, to one of least Seconds: never more than staying, or than that move.
+// to all) by exact searches too: of all layouts, which then tells how far from the best it can be, and where that is too
+// much, of those whose path is three runs of equal groups. Where moving costs something it goes on from there, and from
+// the previous layout, to one of least Seconds: never more than staying, or than that move.
 func (g Grid) Place(effort Effort) (Placement, error) {
 	if err := g.check(); err != nil {
 		return Placement{}, err
@@ -55,7 +56,7 @@ func (g Grid) Place(effort Effort) (Placement, error) {
 	l := g.layout()
 	moving, previous := l.moving, slices.Clone(l.nodeOf)
 	l.moving = nil
-	a := newAnnealing(l, 1)
+	a := newAnnealing(l, 1, brisk)
 	bound := g.cheapest(a, effort)
 	if moving == nil {
 		return g.result(a, bound), nil
@@ -70,9 +71,18 @@ func (g Grid) Place(effort Effort) (Placement, error) {
 func (g Grid) cheapest(a *annealing, effort Effort) float64 {
 	starts, exact := g.starts(a.layout), newRuns(a.layout, a.links.classes())
 	a.search(starts, effort.Moves/8)
-	proven := exact != nil && a.exactly(exact, effort.Mixtures/2)
+	proven := exact != nil && a.exactly(exact, g.Stages, effort.Mixtures/2)
 	if !proven {
+		if exact != nil {
+			a.exactly(exact, fewRuns, aMove*effort.Moves)
+		}
 		a.search(starts, effort.Moves-effort.Moves/8)
+	}
+	if exact == nil {
+		a.take(starts[0]) // what the other pace found must not lead this one
+		again := newAnnealing(a.layout, 1, thorough)
+		again.search(starts, effort.Moves)
+		a.take(again.best)
 	}
 	a.take(a.best)
 	switch {
@@ -84,9 +94,15 @@ func (g Grid) cheapest(a *annealing, effort Effort) float64 {
 	return a.floor()
 }
 
+const (
+	fewRuns = 3
+	// aMove is how many mixtures are looked at in the time of a move, where most do not go into so few runs.
+	aMove = 12
+)
+
 // Cost is what a layout, by stage and by pipeline, costs as it is.
 func (g Grid) Cost(groups [][]int) Placement {
-	a := newAnnealing(g.layout(), 1)
+	a := newAnnealing(g.layout(), 1, brisk)
 	a.take(slices.Concat(groups...))
 	return g.result(a, 0)
 }

@@ -95,6 +95,44 @@ func TestRunsOfEqualMixturesReachTheLeastCostOnClassesOfDevices(t *testing.T) {
 	}
 }
 
+// The twin tries all layouts and counts the runs of each.
+func TestNoPathOfFewRunsIsCheaperThanTheOneFound(t *testing.T) {
+	for seed := range uint64(200) {
+		g := randomGrid(rand.New(rand.NewPCG(seed, 9)))
+		l := g.layout()
+		r := newRuns(l, l.links.classes())
+		if r == nil {
+			continue
+		}
+		for most := 1; most <= g.Stages; most++ {
+			best := math.Inf(1)
+			permutations(l.nodeOf, 0, func([]int) {
+				if runsOf(l, r.classes) <= most {
+					l.measure()
+					best = min(best, l.communication())
+				}
+			})
+			proven := r.ofFew(most, math.Inf(1), g.Stages, math.MaxInt)
+			if !proven || r.limit != best && !near(r.limit, best) {
+				t.Fatalf("seed %d: %+v: at most %d runs: found %v, the least possible is %v", seed, g, most, r.limit, best)
+			}
+		}
+	}
+}
+
+// runsOf is the number of runs of stages with as many devices of each class.
+func runsOf(l *layout, classes [][]int) int {
+	mixtures := [][]int{}
+	for column := range l.columns {
+		counts := make([]int, len(classes))
+		for _, node := range l.members(column) {
+			counts[slices.IndexFunc(classes, func(class []int) bool { return slices.Contains(class, node) })]++
+		}
+		mixtures = append(mixtures, counts)
+	}
+	return len(slices.CompactFunc(mixtures, slices.Equal))
+}
+
 func TestTheFloorIsBelowEveryLayout(t *testing.T) {
 	for seed := range uint64(300) {
 		l := randomGrid(rand.New(rand.NewPCG(seed, 3))).layout()
@@ -165,7 +203,7 @@ func TestNoOrderOfAPipelineIsBetterThanReseated(t *testing.T) {
 			twin.measure()
 			best = min(best, twin.cost())
 		})
-		newReseating(l, 1).improve()
+		newReseating(l).improve(1)
 		if !near(l.cost(), best) {
 			t.Fatalf("seed %d: reseated %v, best %v", seed, l.cost(), best)
 		}

@@ -53,7 +53,16 @@ func shortestTo(weight [][]float64, length []float64, set, next int) (best float
 // bottleneck pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It
 // returns that link and the partner of each of the left. O(size^3 log size).
 func bottleneck(links []float64, size int) (seconds float64, partner []int) {
-	limits := slices.Clone(links)
+	least := slowestNeeded(links, size)
+	if partner = paired(links, size, least); partner != nil {
+		return least, partner
+	}
+	var limits []float64
+	for _, link := range links {
+		if link > least {
+			limits = append(limits, link)
+		}
+	}
 	slices.Sort(limits)
 	limits = slices.Compact(limits)
 	low, high := 0, len(limits)-1
@@ -65,6 +74,19 @@ func bottleneck(links []float64, size int) (seconds float64, partner []int) {
 		}
 	}
 	return limits[low], paired(links, size, limits[low])
+}
+
+// slowestNeeded is the slowest of everybody's fastest links, which is often enough for all.
+func slowestNeeded(links []float64, size int) float64 {
+	least := 0.0
+	for i := range size {
+		left, right := math.Inf(1), math.Inf(1)
+		for j := range size {
+			left, right = min(left, links[i*size+j]), min(right, links[j*size+i])
+		}
+		least = max(least, left, right)
+	}
+	return least
 }
 
 // paired returns the partner of each of the left over links of at most limit, by augmenting paths; nil where not all

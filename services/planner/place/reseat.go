@@ -16,48 +16,59 @@ func (l *layout) reseat() (cheaper bool) {
 	if stages > longestReseated || l.moving != nil || !l.grid() {
 		return false
 	}
+	r := newReseating(l)
 	pipelines := len(l.columns[0])
 	for pipeline, failed := 0, 0; failed < pipelines; pipeline = (pipeline + 1) % pipelines {
 		failed++
-		if newReseating(l, pipeline).improve() {
+		if r.improve(pipeline) {
 			failed, cheaper = 0, true
 		}
 	}
 	return cheaper
 }
 
-// reseating is the choice of seats for the nodes of one pipeline.
+// reseating is the choice of seats for the nodes of one pipeline after the other.
 type reseating struct {
 	*layout
 	seats, nodes []int       // of the pipeline, in the order of the stages
 	load         [][]float64 // by stage, by index of node: the largest load in the column were it there
 	others       []float64   // per boundary: the slowest hop of the other pipelines
+	ahead        []float64   // per stage: seconds that the other pipelines alone take from there on
 	reached      []float64   // by set of nodes seated, by the last of them: seconds of the hops so far
 }
 
-func newReseating(l *layout, pipeline int) *reseating {
-	r := &reseating{layout: l}
-	for stage, column := range l.columns {
-		r.seats = append(r.seats, column[pipeline])
-		r.nodes = append(r.nodes, l.nodeOf[column[pipeline]])
-		if stage+1 < len(l.columns) {
-			slowest := 0.0
-			for _, seat := range column {
-				if seat != column[pipeline] {
-					slowest = max(slowest, l.hop[seat])
-				}
-			}
-			r.others = append(r.others, slowest)
-		}
+func newReseating(l *layout) *reseating {
+	stages := len(l.columns)
+	r := &reseating{
+		layout: l, seats: make([]int, stages), nodes: make([]int, stages), others: make([]float64, len(l.edges)),
+		ahead: make([]float64, stages), reached: make([]float64, stages<<stages),
 	}
-	for stage := range r.seats {
-		r.load = append(r.load, make([]float64, len(r.nodes)))
-		for i, node := range r.nodes {
-			r.load[stage][i] = r.loadWith(r.seats[stage], node)
-		}
+	for range stages {
+		r.load = append(r.load, make([]float64, stages))
 	}
-	r.reached = make([]float64, len(r.nodes)<<len(r.nodes))
 	return r
+}
+
+// take looks at a pipeline.
+func (r *reseating) take(pipeline int) {
+	for stage, column := range r.columns {
+		r.seats[stage], r.nodes[stage] = column[pipeline], r.nodeOf[column[pipeline]]
+	}
+	for boundary := len(r.others) - 1; boundary >= 0; boundary-- {
+		slowest := 0.0
+		for _, seat := range r.columns[boundary] {
+			if seat != r.seats[boundary] {
+				slowest = max(slowest, r.hop[seat])
+			}
+		}
+		r.others[boundary] = slowest
+		r.ahead[boundary] = r.ahead[boundary+1] + r.edges[boundary].rounds*slowest
+	}
+	for stage, seat := range r.seats {
+		for i, node := range r.nodes {
+			r.load[stage][i] = r.loadWith(seat, node)
+		}
+	}
 }
 
 // loadWith is the largest load in a seat's column if the node sat there.
@@ -72,66 +83,65 @@ func (r *reseating) loadWith(seat, node int) float64 {
 	return max(own, slowest)
 }
 
-// improve tries every limit of load, from the least possible on, as long as one may pay.
-func (r *reseating) improve() bool {
-	best := r.cost() - rounding*1e3
-	fastest, _ := r.chain(math.Inf(1))
-	least := 0.0
-	var limits []float64
+// improve takes the fastest order, then the fastest one of less load than that, and so on as long as one may pay.
+func (r *reseating) improve(pipeline int) bool {
+	r.take(pipeline)
+	before := r.cost()
+	best, least := before-rounding*1e3, 0.0
 	for _, loads := range r.load {
 		least = max(least, slices.Min(loads))
-		limits = append(limits, loads...)
 	}
-	slices.Sort(limits)
 	var order []int
-	for _, limit := range slices.Compact(limits) {
-		if limit < least {
-			continue
-		}
-		if limit+fastest >= best {
+	for limit := best - r.ahead[0]; limit > least; {
+		seconds, indexes := r.chain(limit, best-least)
+		if indexes == nil {
 			break
 		}
-		if seconds, nodes := r.chain(limit); limit+seconds < best {
-			best, order = limit+seconds, nodes
+		limit = 0
+		for stage, i := range indexes {
+			limit = max(limit, r.load[stage][i])
+		}
+		if limit+seconds < best {
+			best, order = limit+seconds, indexes
 		}
 	}
 	if order == nil {
 		return false
 	}
-	before := r.cost()
-	for stage, node := range order {
-		r.nodeOf[r.seats[stage]] = node
+	for stage, i := range order {
+		r.nodeOf[r.seats[stage]] = r.nodes[i]
 	}
 	r.measure()
 	return r.cost() < before // and not only by rounding
 }
 
-// chain is the fastest order of the nodes under a limit of load, by dynamic programming over sets.
-func (r *reseating) chain(limit float64) (seconds float64, nodes []int) {
+// chain is the fastest order of the nodes, by index, with loads below a limit, by dynamic programming over sets; nil
+// where none takes less than so many seconds.
+func (r *reseating) chain(limit, enough float64) (seconds float64, order []int) {
 	n := len(r.nodes)
 	for i := range r.reached {
 		r.reached[i] = math.Inf(1)
 	}
 	for i := range n {
-		if r.load[0][i] <= limit {
+		if r.load[0][i] < limit {
 			r.reached[(1<<i)*n+i] = 0
 		}
 	}
-	for set := 1; set < 1<<n; set++ {
-		r.extend(set, limit)
+	for set := 1; set < 1<<n-1; set++ {
+		r.extend(set, limit, enough)
 	}
 	set := 1<<n - 1
 	all := r.reached[set*n:]
 	seconds = slices.Min(all)
-	if math.IsInf(seconds, 1) {
+	if seconds >= enough {
 		return seconds, nil
 	}
 	last := slices.Index(all, seconds)
-	nodes = make([]int, n)
+	order = make([]int, n)
 	for stage := n - 1; ; stage-- {
-		nodes[stage] = r.nodes[last]
+		order[stage] = last
 		if stage == 0 {
-			return seconds, nodes
+			return seconds, order
 		}
 		at := r.reached[set*n+last]
 		set &^= 1 << last
@@ -142,15 +152,15 @@ func (r *reseating) chain(limit float64) (seconds float64, nodes []int) {
 	}
 }
 
-func (r *reseating) extend(set int, limit float64) {
+func (r *reseating) extend(set int, limit, enough float64) {
 	n, stage := len(r.nodes), bits.OnesCount(uint(set))
 	for last := range n {
 		at := r.reached[set*n+last]
-		if math.IsInf(at, 1) {
+		if at+r.ahead[stage-1] >= enough {
 			continue
 		}
 		for next := range n {
-			if set&(1<<next) != 0 || r.load[stage][next] > limit {
+			if set&(1<<next) != 0 || r.load[stage][next] >= limit {
 				continue
 			}
 			to := (set|1<<next)*n + next

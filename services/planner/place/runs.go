@@ -21,6 +21,7 @@ type runs struct {
 
 	limit  float64
 	effort int
+	most   int // runs of a path
 	path   []run
 	rests  [][mostClasses]int // what is left after each run of the path
 	best   []run
@@ -75,7 +76,13 @@ func newRuns(l *layout, classes [][]int) *runs {
 // cheaper looks for a path that costs less than the limit, until so many mixtures were looked at. It reports whether that was
 // enough to look everywhere: what it found is the cheapest then, or there is none.
 func (r *runs) cheaper(limit float64, groups, effort int) (proven bool) {
-	r.limit, r.effort, r.best = limit, effort, nil
+	return r.ofFew(groups, limit, groups, effort)
+}
+
+// ofFew looks at paths of so many runs at most. Three are looked through in seconds on networks where all take hours, and
+// good paths have few runs, since only equal mixtures meet over the fastest links.
+func (r *runs) ofFew(most int, limit float64, groups, effort int) (proven bool) {
+	r.most, r.limit, r.effort, r.best = most, limit, effort, nil
 	r.rests = make([][mostClasses]int, groups)
 	left := make([]int, len(r.classes))
 	for class, devices := range r.classes {
@@ -129,6 +136,9 @@ func (r *runs) tryRun(last int, next run, left []int, groups int, load, hops flo
 	for class := range left {
 		rest[class] = left[class] - next.groups*mixture.counts[class]
 	}
+	if !r.ends(rest, groups-next.groups) {
+		return
+	}
 	hops += float64(next.groups-1) * mixture.self
 	ahead := r.rest(mixture.counts, rest, groups-next.groups, r.limit-load-hops)
 	if load+hops+ahead >= r.limit {
@@ -143,6 +153,18 @@ func (r *runs) tryRun(last int, next run, left []int, groups int, load, hops flo
 	r.path = append(r.path, next)
 	r.extend(next.mixture, rest, groups-next.groups, load, hops)
 	r.path = r.path[:len(r.path)-1]
+}
+
+// ends reports whether the rest can be seated in the runs that may follow the next: nothing in none, and in one only equal
+// groups.
+func (r *runs) ends(rest []int, groups int) bool {
+	switch r.most - len(r.path) - 1 {
+	case 0:
+		return groups == 0
+	case 1:
+		return groups == 0 || !slices.ContainsFunc(rest, func(count int) bool { return count%groups != 0 })
+	}
+	return true
 }
 
 func (r *runs) edge(a, b int) float64 {

@@ -19,10 +19,9 @@ var ours []byte
 
 // network is a grid to place, and the least cost that is known for it; 0 for none.
 type network struct {
-	name    string
-	grid    place.Grid
-	best    float64
-	optimal bool // the best known is proven
+	name string
+	grid place.Grid
+	best float64
 }
 
 // table is a network in a file: classes of devices with equal links, or single devices.
@@ -71,7 +70,6 @@ func loadCases(file string) ([]network, error) {
 			Boundary  float64                 `json:"c_pp_gigabit"`
 			Best      struct {
 				Seconds float64 `json:"total_s"`
-				Proven  bool    `json:"certified_optimal"`
 			} `json:"best_known"`
 		}
 	}
@@ -85,7 +83,7 @@ func loadCases(file string) ([]network, error) {
 			t.Classes = append(t.Classes, class.Devices)
 		}
 		t.Pipelines, t.Stages, t.Gradient, t.Boundary = c.Pipelines, c.Stages, c.Gradient, c.Boundary
-		networks = append(networks, network{name, t.grid(), c.Best.Seconds, c.Best.Proven})
+		networks = append(networks, network{name, t.grid(), c.Best.Seconds})
 	}
 	slices.SortFunc(networks, func(a, b network) int { return strings.Compare(a.name, b.name) })
 	return networks, nil
