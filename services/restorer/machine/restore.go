@@ -38,7 +38,8 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 
 type restoration struct {
 	events.RestorationRequest
-	plan events.Plan
+	plan    events.Plan
+	holding map[string][]layers.Range // by node, made by held
 }
 
 func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
@@ -51,15 +52,15 @@ func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
 
 // held returns the layers a node can give, as the holders in the request say.
 func (r *restoration) held(node string) []layers.Range {
-	var held []layers.Range
-	for _, holder := range r.Holders {
-		if holder.Node == node {
+	if r.holding == nil {
+		r.holding = map[string][]layers.Range{}
+		for _, holder := range r.Holders {
 			for _, span := range holder.Layers {
-				held = append(held, layers.Range(span))
+				r.holding[holder.Node] = append(r.holding[holder.Node], layers.Range(span))
 			}
 		}
 	}
-	return held
+	return r.holding[node]
 }
 
 func (r *restoration) holds(node string, layer int) bool {

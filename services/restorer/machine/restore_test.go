@@ -121,6 +121,34 @@ func TestReroutingMovesNobody(t *testing.T) {
 	}
 }
 
+// Layers 0 and 3 are reduced over slow links, 1 and 2 over fast ones. Two rounds would wait for a slow link each.
+func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
+	request := events.RestorationRequest{Negotiation: "g2", Layers: []int64{9e6, 9e6, 9e6, 9e6}}
+	plan := &request.Proposal.Plan
+	plan.Pipelines = []events.Pipeline{
+		{Stages: []events.Stage{stage("a1", 0, 2), stage("a2", 2, 4)}},
+		{Stages: []events.Stage{stage("b1", 0, 1), stage("b2", 1, 3), stage("b3", 3, 4)}},
+	}
+	plan.Nodes = members("a1", "a2", "b1", "b2", "b3")
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			request.Holders = append(request.Holders, held(stage.Node, stage.Layers.First, stage.Layers.End))
+		}
+	}
+	for _, pair := range [][2]string{{"a1", "b1"}, {"a2", "b3"}} {
+		link := events.Link{Measurement: events.Measurement{From: pair[0], To: pair[1], BandwidthBytesPerSecond: 1e6}}
+		request.Links = append(request.Links, link)
+	}
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounds := restoration.Plan.Sync.Rounds
+	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 || rounds[0].Groups[1].Layers.First != 3 {
+		t.Fatalf("rounds %+v, want layers 0 and 3 in one", rounds)
+	}
+}
+
 // Every layer that a node needs and lacks comes whole from nodes that hold it, and every layer is in one group.
 func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 	for seed := range uint64(300) {
