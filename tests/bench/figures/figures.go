@@ -4,6 +4,7 @@ package figures
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"time"
 )
@@ -70,17 +71,19 @@ func (r *Report) Finish(file string) error {
 // Seconds is the least CPU time of a few calls: few of a long one, more of a short one.
 func Seconds(call func()) float64 {
 	const enough = 200 * time.Millisecond
-	least, total := time.Duration(1<<62), time.Duration(0)
-	for total < enough {
-		before := Spent()
-		calls := 0
-		for Spent()-before < time.Millisecond { // finer than the clock of the processor's time
-			call()
-			calls++
-		}
-		took := Spent() - before
-		total += took
-		least = min(least, took/time.Duration(calls))
+	least := math.Inf(1)
+	for before := Spent(); Spent()-before < enough; {
+		least = min(least, Once(call))
 	}
-	return least.Seconds()
+	return least
+}
+
+// Once is the CPU time of one call in seconds, or the mean of several short ones.
+func Once(call func()) float64 {
+	before, calls := Spent(), 0
+	for Spent()-before < time.Millisecond { // finer than the clock of the processor's time
+		call()
+		calls++
+	}
+	return (Spent() - before).Seconds() / float64(calls)
 }
