@@ -44,6 +44,7 @@ func (r *restoration) move() error {
 		return nil
 	}
 	r.rates(&fetch, names)
+	r.spareTheHub(&fetch, names)
 	fetched, err := replicate.PlanFetch(fetch)
 	if err != nil {
 		return fmt.Errorf("what comes from whom: %w", err)
@@ -90,6 +91,39 @@ func (r *restoration) rates(fetch *replicate.Fetch, names []string) {
 		}
 	}
 }
+
+// spareTheHub takes away the ways through the hub by which a node needs nothing that it could not have directly.
+func (r *restoration) spareTheHub(fetch *replicate.Fetch, names []string) {
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		index[name] = i
+	}
+	relayed, needed := map[linkOf]bool{}, map[linkOf]bool{}
+	for _, pair := range r.Unreachable {
+		a, hasA := index[pair.A]
+		b, hasB := index[pair.B]
+		if hasA && hasB {
+			relayed[linkOf{a, b}], relayed[linkOf{b, a}] = true, true
+		}
+	}
+	for _, need := range fetch.Needs {
+		holders := fetch.Holders[need.Layer]
+		if slices.ContainsFunc(holders, func(from int) bool { return !relayed[linkOf{from, need.Node}] }) {
+			continue
+		}
+		for _, from := range holders {
+			needed[linkOf{from, need.Node}] = true
+		}
+	}
+	for link := range relayed {
+		if !needed[link] {
+			fetch.LinkBytesPerSecond[link.from][link.to] = 0
+		}
+	}
+}
+
+// linkOf is a way between two of the numbered nodes.
+type linkOf struct{ from, to int }
 
 func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched, names []string) {
 	r.plan.Migration.ShardBytes = fetch.ShardBytes
