@@ -84,6 +84,56 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	}
 }
 
+// Both lack four layers, whoever becomes whom.
+func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
+	plan := events.Plan{Nodes: members("fast", "slow"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("slow", 0, 3), stage("fast", 3, 4)}}}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"fast", "slow"}}},
+		Layers: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 4)},
+	}
+	becomes := func() events.Layers {
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, _ := restoration.Plan.Holds("fast")
+		return layers
+	}
+	if layers := becomes(); layers.First != 3 {
+		t.Fatalf("where all links are alike the proposed place will do, but the node became %v", layers)
+	}
+	link := events.Measurement{From: "old", To: "fast", BandwidthBytesPerSecond: 800e6}
+	request.Links = []events.Link{{Measurement: link}}
+	if layers := becomes(); layers.First != 0 {
+		t.Fatalf("the fast node became %v", layers)
+	}
+}
+
+// n2 has no direct link to n1, which holds all that it lacks; n3 holds the first layer.
+func TestWhatADirectNeighbourHoldsDoesNotGoThroughTheHub(t *testing.T) {
+	plan := events.Plan{Nodes: members("n1", "n2", "n3"), Pipelines: []events.Pipeline{
+		{Stages: []events.Stage{stage("n1", 0, 2)}}, {Stages: []events.Stage{stage("n2", 0, 1), stage("n3", 1, 2)}},
+	}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan}, Layers: []int64{9e6, 9e6},
+		Holders: []events.Holder{held("n1", 0, 2), held("n3", 0, 2)}, Unreachable: []events.Pair{events.PairOf("n1", "n2")},
+	}
+	sources := func() []events.Source {
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return restoration.Plan.Migration.Transfers[0].Sources
+	}
+	if from := sources(); len(from) != 1 || from[0].Node != "n3" {
+		t.Fatalf("layer 0 comes from %v, want n3 alone", from)
+	}
+	request.Holders = request.Holders[:1]
+	if from := sources(); len(from) != 1 || from[0].Node != "n1" {
+		t.Fatalf("layer 0 comes from %v, want n1 through the hub", from)
+	}
+}
+
 func TestALayerNobodyHoldsIsRefusedByName(t *testing.T) {
 	request := lossOfOne()
 	request.Holders = slices.DeleteFunc(request.Holders, func(h events.Holder) bool { return h.Node == "n5" })
