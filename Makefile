@@ -43,6 +43,10 @@ conformance: ## solve the sample cases of a folder and judge the answers (CASES=
 bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file for the rows, CASES= folder of networks)
 	go run ./tests/bench/planner -json "$(JSON)" -cases "$(CASES)"
 
+.PHONY: bench-restorer
+bench-restorer: ## measure the restorer beside scipy and the papers' greedy algorithms (JSON= file for the rows, CASES= folder of fetch.json)
+	go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up

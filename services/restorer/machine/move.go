@@ -9,12 +9,6 @@ import (
 )
 
 const (
-	// What a link is taken to carry where nobody measured it: 1 Gbit/s.
-	assumedBytesPerSecond = 125e6
-	// A pair without a direct link goes through the hub, where both ways share one server: a tenth is a guess on the
-	// safe side, and only serves to prefer other sources.
-	relayedShare = 0.1
-
 	leastShardBytes = 4 << 10
 	mostShardBytes  = 8 << 20
 	shardsPerLayer  = 256 // of the largest layer: fine enough to share it out within half a per cent
@@ -39,6 +33,7 @@ func (r *restoration) move() error {
 		return err
 	}
 	r.rates(&fetch, names)
+	r.spareTheHub(&fetch, names)
 	fetched, err := replicate.PlanFetch(fetch)
 	if err != nil {
 		return fmt.Errorf("what comes from whom: %w", err)
@@ -89,17 +84,18 @@ func (r *restoration) drops() []events.Drop {
 
 // numbered lists everybody who receives or gives: the plan's nodes, then holders that are about to leave.
 func (r *restoration) numbered() (index map[string]int, names []string) {
-	for _, node := range r.plan.Nodes {
-		names = append(names, node.Node)
-	}
-	for _, holder := range r.Holders {
-		if !slices.Contains(names, holder.Node) {
-			names = append(names, holder.Node)
+	index = map[string]int{}
+	add := func(name string) {
+		if _, known := index[name]; !known {
+			index[name] = len(names)
+			names = append(names, name)
 		}
 	}
-	index = map[string]int{}
-	for i, name := range names {
-		index[name] = i
+	for _, node := range r.plan.Nodes {
+		add(node.Node)
+	}
+	for _, holder := range r.Holders {
+		add(holder.Node)
 	}
 	return index, names
 }
@@ -115,33 +111,48 @@ func (r *restoration) shardBytes() int64 {
 
 // rates takes each link as measured, and each node's uplink and downlink as its best link.
 func (r *restoration) rates(fetch *replicate.Fetch, names []string) {
-	measured := map[events.Pair]float64{}
-	for _, link := range r.Links {
-		if link.BandwidthBytesPerSecond > 0 {
-			measured[events.Pair{A: link.From, B: link.To}] = link.BandwidthBytesPerSecond
-		}
-	}
-	fetch.EgressBytesPerSecond = make([]float64, len(names))
-	fetch.IngressBytesPerSecond = make([]float64, len(names))
-	for from, sender := range names {
-		fetch.LinkBytesPerSecond = append(fetch.LinkBytesPerSecond, make([]float64, len(names)))
-		for to, receiver := range names {
-			if from == to {
-				continue
-			}
-			rate, known := measured[events.Pair{A: sender, B: receiver}]
-			if !known {
-				rate = assumedBytesPerSecond
-			}
-			if slices.Contains(r.Unreachable, events.PairOf(sender, receiver)) {
-				rate *= relayedShare
-			}
-			fetch.LinkBytesPerSecond[from][to] = rate
+	fetch.LinkBytesPerSecond = r.bandwidths(names)
+	fetch.EgressBytesPerSecond, fetch.IngressBytesPerSecond = make([]float64, len(names)), make([]float64, len(names))
+	for from, row := range fetch.LinkBytesPerSecond {
+		for to, rate := range row {
 			fetch.EgressBytesPerSecond[from] = max(fetch.EgressBytesPerSecond[from], rate)
 			fetch.IngressBytesPerSecond[to] = max(fetch.IngressBytesPerSecond[to], rate)
 		}
 	}
 }
+
+// spareTheHub takes away the ways through the hub by which a node needs nothing that it could not have directly.
+func (r *restoration) spareTheHub(fetch *replicate.Fetch, names []string) {
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		index[name] = i
+	}
+	relayed, needed := map[linkOf]bool{}, map[linkOf]bool{}
+	for _, pair := range r.Unreachable {
+		a, hasA := index[pair.A]
+		b, hasB := index[pair.B]
+		if hasA && hasB {
+			relayed[linkOf{a, b}], relayed[linkOf{b, a}] = true, true
+		}
+	}
+	for _, need := range fetch.Needs {
+		holders := fetch.Holders[need.Layer]
+		if slices.ContainsFunc(holders, func(from int) bool { return !relayed[linkOf{from, need.Node}] }) {
+			continue
+		}
+		for _, from := range holders {
+			needed[linkOf{from, need.Node}] = true
+		}
+	}
+	for link := range relayed {
+		if !needed[link] {
+			fetch.LinkBytesPerSecond[link.from][link.to] = 0
+		}
+	}
+}
+
+// linkOf is a way between two of the numbered nodes.
+type linkOf struct{ from, to int }
 
 func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched, names []string) {
 	r.plan.Migration.ShardBytes = fetch.ShardBytes

@@ -9,8 +9,9 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, what comes from whom so that
-// all have it soonest, and in which rounds gradients are reduced. It is a pure function of the request.
+// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, and then that the slowest node
+// is ready soonest; what comes from whom so that all have it soonest; and in which rounds gradients are reduced. It is a
+// pure function of the request.
 func Restore(request events.RestorationRequest) (events.Restoration, error) {
 	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
 	r.plan.Pipelines = clonePipelines(r.plan.Pipelines)
@@ -38,7 +39,8 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 
 type restoration struct {
 	events.RestorationRequest
-	plan events.Plan
+	plan    events.Plan
+	holding map[string][]layers.Range // by node, made by held
 }
 
 func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
@@ -51,15 +53,15 @@ func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
 
 // held returns the layers a node can give, as the holders in the request say.
 func (r *restoration) held(node string) []layers.Range {
-	var held []layers.Range
-	for _, holder := range r.Holders {
-		if holder.Node == node {
+	if r.holding == nil {
+		r.holding = map[string][]layers.Range{}
+		for _, holder := range r.Holders {
 			for _, span := range holder.Layers {
-				held = append(held, layers.Range(span))
+				r.holding[holder.Node] = append(r.holding[holder.Node], layers.Range(span))
 			}
 		}
 	}
-	return held
+	return r.holding[node]
 }
 
 func (r *restoration) holds(node string, layer int) bool {
@@ -92,9 +94,11 @@ func (r *restoration) assign() error {
 // match solves the migration and writes the nodes into the plan's places.
 func (r *restoration) match() error {
 	problem := migrate.Problem{LayerBytes: r.Layers}
-	class := r.classes()
-	for _, node := range r.plan.Nodes {
-		problem.Survivors = append(problem.Survivors, migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
+	class, downlinks := r.classes(), r.downlinks()
+	for i, node := range r.plan.Nodes {
+		problem.Survivors = append(problem.Survivors, migrate.Survivor{
+			Holds: r.held(node.Node), Group: class[node.Node], BytesPerSecond: downlinks[i],
+		})
 	}
 	var places []*events.Stage
 	for p := range r.plan.Pipelines {
@@ -108,7 +112,7 @@ func (r *restoration) match() error {
 	if err != nil {
 		return fmt.Errorf("who becomes whom: %w", err)
 	}
-	settle(r.plan.Nodes, problem.Survivors, places, migration.PlaceOf)
+	settle(r.plan.Nodes, problem.Survivors, places, migration)
 	return nil
 }
 
@@ -128,9 +132,16 @@ func (r *restoration) classes() map[string]int {
 	return class
 }
 
-// settle writes the nodes into their places. Survivors that hold the same may share out their places as they like: each
-// takes the one the planner proposed for it where that is among them, so that fewer connections change.
-func settle(nodes []events.Member, survivors []migrate.Survivor, places []*events.Stage, placeOf []int) {
+// settle writes the nodes into their places. Survivors that hold the same may share out their places as they like, where
+// nobody has to fetch more slowly for it: each takes the one the planner proposed for it where that is among them, so
+// that fewer connections change.
+func settle(nodes []events.Member, survivors []migrate.Survivor, places []*events.Stage, migration migrate.Migration) {
+	placeOf, missing := migration.PlaceOf, migration.Missing
+	mayTrade := func(i, j int) bool {
+		a, b := survivors[i], survivors[j]
+		asFast := a.BytesPerSecond == b.BytesPerSecond || len(missing[i])+len(missing[j]) == 0
+		return asFast && a.Group == b.Group && slices.Equal(a.Holds, b.Holds)
+	}
 	proposed := map[string]int{}
 	for i, place := range places {
 		proposed[place.Node] = i
@@ -141,8 +152,9 @@ func settle(nodes []events.Member, survivors []migrate.Survivor, places []*event
 			continue
 		}
 		for j := range nodes {
-			if placeOf[j] == want && survivors[i].Group == survivors[j].Group && slices.Equal(survivors[i].Holds, survivors[j].Holds) {
+			if placeOf[j] == want && mayTrade(i, j) {
 				placeOf[i], placeOf[j] = placeOf[j], placeOf[i]
+				missing[i], missing[j] = missing[j], missing[i]
 				break
 			}
 		}

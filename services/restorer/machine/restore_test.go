@@ -84,6 +84,56 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	}
 }
 
+// Both lack four layers, whoever becomes whom.
+func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
+	plan := events.Plan{Nodes: members("fast", "slow"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("slow", 0, 3), stage("fast", 3, 4)}}}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"fast", "slow"}}},
+		Layers: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 4)},
+	}
+	becomes := func() events.Layers {
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, _ := restoration.Plan.Holds("fast")
+		return layers
+	}
+	if layers := becomes(); layers.First != 3 {
+		t.Fatalf("where all links are alike the proposed place will do, but the node became %v", layers)
+	}
+	link := events.Measurement{From: "old", To: "fast", BandwidthBytesPerSecond: 800e6}
+	request.Links = []events.Link{{Measurement: link}}
+	if layers := becomes(); layers.First != 0 {
+		t.Fatalf("the fast node became %v", layers)
+	}
+}
+
+// n2 has no direct link to n1, which holds all that it lacks; n3 holds the first layer.
+func TestWhatADirectNeighbourHoldsDoesNotGoThroughTheHub(t *testing.T) {
+	plan := events.Plan{Nodes: members("n1", "n2", "n3"), Pipelines: []events.Pipeline{
+		{Stages: []events.Stage{stage("n1", 0, 2)}}, {Stages: []events.Stage{stage("n2", 0, 1), stage("n3", 1, 2)}},
+	}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan}, Layers: []int64{9e6, 9e6},
+		Holders: []events.Holder{held("n1", 0, 2), held("n3", 0, 2)}, Unreachable: []events.Pair{events.PairOf("n1", "n2")},
+	}
+	sources := func() []events.Source {
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return restoration.Plan.Migration.Transfers[0].Sources
+	}
+	if from := sources(); len(from) != 1 || from[0].Node != "n3" {
+		t.Fatalf("layer 0 comes from %v, want n3 alone", from)
+	}
+	request.Holders = request.Holders[:1]
+	if from := sources(); len(from) != 1 || from[0].Node != "n1" {
+		t.Fatalf("layer 0 comes from %v, want n1 through the hub", from)
+	}
+}
+
 func TestALayerNobodyHoldsIsRefusedByName(t *testing.T) {
 	request := lossOfOne()
 	request.Holders = slices.DeleteFunc(request.Holders, func(h events.Holder) bool { return h.Node == "n5" })
@@ -118,6 +168,34 @@ func TestReroutingMovesNobody(t *testing.T) {
 	}
 	if restoration.BytesMoved != 0 || restoration.Plan.Pipelines[0].Stages[1].Node != "n2" {
 		t.Fatalf("moved %d bytes", restoration.BytesMoved)
+	}
+}
+
+// Layers 0 and 3 are reduced over slow links, 1 and 2 over fast ones. Two rounds would wait for a slow link each.
+func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
+	request := events.RestorationRequest{Negotiation: "g2", Layers: []int64{9e6, 9e6, 9e6, 9e6}}
+	plan := &request.Proposal.Plan
+	plan.Pipelines = []events.Pipeline{
+		{Stages: []events.Stage{stage("a1", 0, 2), stage("a2", 2, 4)}},
+		{Stages: []events.Stage{stage("b1", 0, 1), stage("b2", 1, 3), stage("b3", 3, 4)}},
+	}
+	plan.Nodes = members("a1", "a2", "b1", "b2", "b3")
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			request.Holders = append(request.Holders, held(stage.Node, stage.Layers.First, stage.Layers.End))
+		}
+	}
+	for _, pair := range [][2]string{{"a1", "b1"}, {"a2", "b3"}} {
+		link := events.Link{Measurement: events.Measurement{From: pair[0], To: pair[1], BandwidthBytesPerSecond: 1e6}}
+		request.Links = append(request.Links, link)
+	}
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounds := restoration.Plan.Sync.Rounds
+	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 || rounds[0].Groups[1].Layers.First != 3 {
+		t.Fatalf("rounds %+v, want layers 0 and 3 in one", rounds)
 	}
 }
 

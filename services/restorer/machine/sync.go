@@ -8,7 +8,10 @@ import (
 	"github.com/reknit/reknit/services/restorer/rounds"
 )
 
-// schedule orders the all-reduces of the plan: layers with the same holders together, in as few rounds as possible.
+// mostSeconds bounds an all-reduce, so that sums of nanoseconds cannot overflow: eleven days.
+const mostSeconds = 1e6
+
+// schedule orders the all-reduces of the plan in rounds whose longest ones take as little together as can be found.
 func (r *restoration) schedule() error {
 	var holdings [][]layers.Range
 	var names []string
@@ -18,7 +21,7 @@ func (r *restoration) schedule() error {
 			names = append(names, node.Node)
 		}
 	}
-	schedule, err := rounds.Plan(len(r.Layers), holdings)
+	schedule, err := rounds.Plan(len(r.Layers), holdings, r.reduction(names))
 	if err != nil {
 		return fmt.Errorf("all-reduce rounds: %w", err)
 	}
@@ -35,4 +38,33 @@ func (r *restoration) schedule() error {
 		r.plan.Sync.Rounds = append(r.plan.Sync.Rounds, events.Round{Groups: groups})
 	}
 	return nil
+}
+
+// reduction returns how long an all-reduce among some of names lasts. Each holder sends every other a part of its gradients
+// and gets the sum back, as the holder with the slowest links can (DT-FM, equation 2). Gradients are taken to be
+// as large as the state that the request tells: only how the groups compare matters.
+func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
+	bandwidths, roundTrips := r.bandwidths(names), r.roundTrips(names)
+	return func(group rounds.Group) int64 {
+		if len(group.Nodes) < 2 {
+			return 0
+		}
+		perByte, begin := 0.0, 0.0
+		for _, node := range group.Nodes {
+			sends, receives := 0.0, 0.0 // seconds for a byte to and from each of the others
+			for _, other := range group.Nodes {
+				if other != node {
+					sends += 1 / bandwidths[node][other]
+					receives += 1 / bandwidths[other][node]
+				}
+			}
+			perByte, begin = max(perByte, sends, receives), max(begin, roundTrips[node])
+		}
+		bytes := 0.0
+		for layer := group.Layers.First; layer < group.Layers.End; layer++ {
+			bytes += float64(r.Layers[layer])
+		}
+		seconds := 2*perByte*bytes/float64(len(group.Nodes)) + begin
+		return int64(1e9 * min(seconds, mostSeconds))
+	}
 }

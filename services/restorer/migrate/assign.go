@@ -24,8 +24,8 @@ type Assignment struct {
 //
 // It solves the assignment problem of Kuhn and Munkres by shortest augmenting paths, after the start of Jonker and
 // Volgenant ("A shortest augmenting path algorithm for dense and sparse linear assignment problems", 1987): cheap steps
-// settle most rows, a Dijkstra search each of the others. O(n^3). A matrix whose rows come in few kinds, as in
-// a cluster where nodes hold equal stages, is solved kind by kind: O(n^2) to find the kinds.
+// settle most rows, a Dijkstra search each of the others. O(n^3). A matrix whose rows or columns come in few
+// kinds, as in a cluster where nodes hold or need equal stages, is solved kind by kind: O(n^2) to find the kinds.
 func Assign(cost [][]int64) (Assignment, error) {
 	if err := checkSquare(cost); err != nil {
 		return Assignment{}, err

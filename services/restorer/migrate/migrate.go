@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
@@ -26,6 +27,9 @@ const Idle = -1
 type Survivor struct {
 	Holds []layers.Range // empty for a node that has just joined
 	Group int            // survivors of one group may take one another's places
+
+	// BytesPerSecond is the rate at which it receives, 0 for 1e9. Few different ones keep the kinds few.
+	BytesPerSecond float64
 }
 
 // Place is a stage of a pipeline of the next plan.
@@ -47,39 +51,35 @@ type Migration struct {
 	Missing      [][]int // layers to fetch, ascending
 	Bytes        int64   // fetched by all
 	LargestBytes int64   // fetched by the one who fetches most
+	Nanoseconds  int64   // that the one takes who fetches longest, at its own rate
 	Layers       int     // fetched by all
 	Orphans      []int   // layers no survivor holds, ascending: they must come from a snapshot
 }
 
-// LeastTotal returns a migration that fetches the fewest bytes. Among survivors of a kind the first in the list takes
-// the first place of a kind. It fails when a range or a size is out of bounds, when there are more places than survivors,
-// and with ErrNoMatching when the groups leave a place that nobody may take.
+// LeastTotal returns a migration that fetches the fewest bytes, and of those one in which the node that fetches longest
+// takes as little time as possible, because the restoration ends with it. Among survivors of a kind the first in the
+// list takes the first place of a kind. It fails when a range, a size or a rate is out of bounds, when there are more places
+// than survivors, and with ErrNoMatching when the groups leave a place that nobody may take.
 //
-// For n survivors of a kinds and places of b kinds it takes O(n) and about (a+b)*a*b steps.
+// For n survivors of a kinds and places of b kinds it takes O(n) and about (a+b)*a*b*log2(a*b) steps.
 func LeastTotal(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {
 		return Migration{}, err
 	}
-	return m.match(Forbidden - 1)
+	_, fewest, _ := m.flow(Forbidden - 1)
+	return m.match(m.leastLimit(func(bytes int64) bool { return bytes == fewest }))
 }
 
-// LeastLargest returns a migration in which the node that fetches most fetches as little as possible, because the
-// restoration ends with it, and of those one that fetches the fewest bytes. Otherwise like LeastTotal, at most
-// log2(a*b) times as long.
+// LeastLargest returns a migration in which the node that fetches longest takes as little time as possible, and of those
+// one that fetches the fewest bytes. Where all rates are equal, that node is the one that fetches most. Otherwise like
+// LeastTotal.
 func LeastLargest(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {
 		return Migration{}, err
 	}
-	limits := slices.Concat(m.cost...)
-	slices.Sort(limits)
-	limits = slices.Compact(limits)
-	least := sort.Search(len(limits)-1, func(i int) bool {
-		_, ok := transport(m.cost, sizes(m.survivors), sizes(m.places), limits[i])
-		return ok
-	})
-	return m.match(min(limits[least], Forbidden-1))
+	return m.match(m.leastLimit(func(int64) bool { return true }))
 }
 
 // matcher is a problem sorted into kinds.
@@ -87,7 +87,8 @@ type matcher struct {
 	problem           Problem
 	survivors, places [][]int // members of each kind; places beyond the list are for the idle
 	missing           [][]layers.Set
-	cost              [][]int64 // bytes missing; both per kind of survivor and kind of place
+	cost              [][]int64 // bytes missing
+	time              [][]int64 // nanoseconds to fetch them; all three per kind of survivor and kind of place
 	orphans           []int
 }
 
@@ -96,17 +97,17 @@ func newMatcher(problem Problem) (*matcher, error) {
 		return nil, err
 	}
 	count := len(problem.LayerBytes)
-	survivors, err := kindsOf(count, len(problem.Survivors), func(i int) ([]layers.Range, int) {
-		return problem.Survivors[i].Holds, problem.Survivors[i].Group
+	survivors, err := kindsOf(count, len(problem.Survivors), func(i int) ([]layers.Range, int, float64) {
+		return problem.Survivors[i].Holds, problem.Survivors[i].Group, problem.Survivors[i].rate()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("survivor %w", err)
 	}
-	places, err := kindsOf(count, len(problem.Survivors), func(j int) ([]layers.Range, int) {
+	places, err := kindsOf(count, len(problem.Survivors), func(j int) ([]layers.Range, int, float64) {
 		if j >= len(problem.Places) {
-			return nil, Anyone
+			return nil, Anyone, 0
 		}
-		return problem.Places[j].Needs, problem.Places[j].Group
+		return problem.Places[j].Needs, problem.Places[j].Group, 0
 	})
 	if err != nil {
 		return nil, fmt.Errorf("place %w", err)
@@ -127,33 +128,49 @@ func check(problem Problem) error {
 			return fmt.Errorf("layerBytes[%d] is %d, expected at least 0", layer, size)
 		}
 	}
+	for i, survivor := range problem.Survivors {
+		if rate := survivor.BytesPerSecond; !(rate >= 0) || math.IsInf(rate, 1) {
+			return fmt.Errorf("survivor %d: bytesPerSecond is %v, expected a finite number of at least 0", i, rate)
+		}
+	}
 	return nil
 }
 
-// kind is what is interchangeable: the layers, the group, and who has both.
+func (s Survivor) rate() float64 {
+	if s.BytesPerSecond == 0 {
+		return 1e9
+	}
+	return s.BytesPerSecond
+}
+
+const mostNanoseconds = 1 << 62 // a century, and below Forbidden
+
+// kind is what is interchangeable: the layers, the group, the rate, and who has all three.
 type kind struct {
 	layers  layers.Set
 	group   int
+	rate    float64
 	members []int
 }
 
 // kindsOf sorts n things into kinds, in order of first appearance.
-func kindsOf(count, n int, of func(i int) ([]layers.Range, int)) ([]kind, error) {
+func kindsOf(count, n int, of func(i int) ([]layers.Range, int, float64)) ([]kind, error) {
 	var kinds []kind
 	index := make(map[string]int)
 	var key []byte
 	for i := range n {
-		ranges, group := of(i)
+		ranges, group, rate := of(i)
 		set, err := layers.NewSet(count, ranges...)
 		if err != nil {
 			return nil, fmt.Errorf("%d: %w", i, err)
 		}
-		key = set.AppendKey(binary.AppendVarint(key[:0], int64(group)))
+		key = binary.LittleEndian.AppendUint64(key[:0], math.Float64bits(rate))
+		key = set.AppendKey(binary.AppendVarint(key, int64(group)))
 		k, known := index[string(key)]
 		if !known {
 			k = len(kinds)
 			index[string(key)] = k
-			kinds = append(kinds, kind{layers: set, group: group})
+			kinds = append(kinds, kind{layers: set, group: group, rate: rate})
 		}
 		kinds[k].members = append(kinds[k].members, i)
 	}
@@ -169,11 +186,13 @@ func newMatcherOfKinds(problem Problem, survivors, places []kind) *matcher {
 		m.survivors = append(m.survivors, survivor.members)
 		m.missing = append(m.missing, make([]layers.Set, len(places)))
 		m.cost = append(m.cost, make([]int64, len(places)))
+		m.time = append(m.time, make([]int64, len(places)))
 		for j, place := range places {
 			m.missing[i][j] = place.layers.Minus(survivor.layers)
-			m.cost[i][j] = Forbidden
+			m.cost[i][j], m.time[i][j] = Forbidden, Forbidden
 			if place.group == Anyone || place.group == survivor.group {
 				m.cost[i][j] = bytesOf(m.missing[i][j], problem.LayerBytes)
+				m.time[i][j] = int64(min(float64(m.cost[i][j])/(survivor.rate/1e9), mostNanoseconds))
 			}
 		}
 	}
@@ -197,14 +216,48 @@ func orphans(count int, survivors []kind) []int {
 	return rest.Members()
 }
 
-// match finds the matching of least total among the pairs up to limit bytes.
+// flow finds how many of each kind take places of each kind for the fewest bytes, when nobody may take longer than limit.
+func (m *matcher) flow(limit int64) (flow [][]int, bytes int64, ok bool) {
+	cost := make([][]int64, len(m.cost))
+	for i, row := range m.cost {
+		cost[i] = slices.Clone(row)
+		for j, time := range m.time[i] {
+			if time > limit {
+				cost[i][j] = Forbidden
+			}
+		}
+	}
+	flow, ok = transport(cost, sizes(m.survivors), sizes(m.places), Forbidden-1)
+	for i, row := range flow {
+		for j, amount := range row {
+			if amount > 0 {
+				bytes += int64(amount) * cost[i][j]
+			}
+		}
+	}
+	return flow, bytes, ok
+}
+
+// leastLimit returns the least time in which there is a flow of so many bytes as will do, which more time cannot spoil.
+func (m *matcher) leastLimit(do func(bytes int64) bool) int64 {
+	limits := slices.Concat(m.time...)
+	slices.Sort(limits)
+	limits = slices.Compact(limits)
+	least := sort.Search(len(limits)-1, func(i int) bool {
+		_, bytes, ok := m.flow(limits[i])
+		return ok && do(bytes)
+	})
+	return min(limits[least], Forbidden-1)
+}
+
+// match is the migration of the flow within limit.
 func (m *matcher) match(limit int64) (Migration, error) {
-	flow, ok := transport(m.cost, sizes(m.survivors), sizes(m.places), limit)
+	flow, bytes, ok := m.flow(limit)
 	if !ok {
 		return Migration{}, ErrNoMatching
 	}
 	n := len(m.problem.Survivors)
-	result := Migration{PlaceOf: make([]int, n), Missing: make([][]int, n), Orphans: m.orphans}
+	result := Migration{PlaceOf: make([]int, n), Missing: make([][]int, n), Bytes: bytes, Orphans: m.orphans}
 	pairUp(flow, m.survivors, m.places, result.PlaceOf)
 	for i, row := range flow {
 		first := 0
@@ -213,7 +266,7 @@ func (m *matcher) match(limit int64) (Migration, error) {
 				continue
 			}
 			result.LargestBytes = max(result.LargestBytes, m.cost[i][j])
-			result.Bytes += int64(amount) * m.cost[i][j]
+			result.Nanoseconds = max(result.Nanoseconds, m.time[i][j])
 			for _, survivor := range m.survivors[i][first : first+amount] {
 				result.Missing[survivor] = m.missing[i][j].Members()
 				result.Layers += len(result.Missing[survivor])

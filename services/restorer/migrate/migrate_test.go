@@ -117,6 +117,65 @@ func checkMigration(t *testing.T, problem migrate.Problem, m migrate.Migration) 
 	}
 }
 
+// bestOfBoth tries every matching: the least first measure that a matching has in all, where sum adds up costs and longest
+// is the largest time, and the least second one that goes with it.
+func bestOfBoth(cost, times [][]int64, measures func(sum, longest int64) (first, second int64)) (first, second int64) {
+	first, second = migrate.Forbidden, migrate.Forbidden
+	used := make([]bool, len(cost))
+	var try func(row int, sum, longest int64)
+	try = func(row int, sum, longest int64) {
+		if row == len(cost) {
+			if a, b := measures(sum, longest); a < first || a == first && b < second {
+				first, second = a, b
+			}
+			return
+		}
+		for column, c := range cost[row] {
+			if !used[column] && c != migrate.Forbidden {
+				used[column] = true
+				try(row+1, sum+c, max(longest, times[row][column]))
+				used[column] = false
+			}
+		}
+	}
+	try(0, 0, 0)
+	return first, second
+}
+
+func TestWhereRatesDifferBytesAndTimeAreThoseOfTheBestOfAllMatchings(t *testing.T) {
+	for seed := range uint64(1000) {
+		random := rand.New(rand.NewPCG(seed, 9))
+		problem := randomProblem(random)
+		cost, times := costMatrix(problem), costMatrix(problem)
+		for i := range problem.Survivors {
+			gigabytes := 1 + random.Int64N(4) // a second
+			problem.Survivors[i].BytesPerSecond = float64(gigabytes) * 1e9
+			for j := range times[i] {
+				times[i][j] /= gigabytes
+			}
+		}
+		fewest, thenLongest := bestOfBoth(cost, times, func(sum, longest int64) (int64, int64) { return sum, longest })
+		shortest, thenBytes := bestOfBoth(cost, times, func(sum, longest int64) (int64, int64) { return longest, sum })
+		total, err := migrate.LeastTotal(problem)
+		largest, errLargest := migrate.LeastLargest(problem)
+		if fewest == migrate.Forbidden {
+			if !errors.Is(err, migrate.ErrNoMatching) || !errors.Is(errLargest, migrate.ErrNoMatching) {
+				t.Fatalf("seed %d: no matching is allowed, got %v and %v", seed, err, errLargest)
+			}
+			continue
+		}
+		if err != nil || errLargest != nil {
+			t.Fatalf("seed %d: %v, %v", seed, err, errLargest)
+		}
+		checkMigration(t, problem, total)
+		checkMigration(t, problem, largest)
+		if total.Bytes != fewest || total.Nanoseconds != thenLongest || largest.Nanoseconds != shortest || largest.Bytes != thenBytes {
+			t.Fatalf("seed %d: %d bytes in %d ns, and %d ns for %d bytes; best %d in %d, and %d for %d", seed, total.Bytes, total.Nanoseconds,
+				largest.Nanoseconds, largest.Bytes, fewest, thenLongest, shortest, thenBytes)
+		}
+	}
+}
+
 func TestAMigrationFetchesAsLittleAsTheBestOfAllMatchings(t *testing.T) {
 	for seed := range uint64(2000) {
 		problem := randomProblem(rand.New(rand.NewPCG(seed, 5)))

@@ -69,8 +69,11 @@ func (n *network) layer(source, sink int) bool {
 				queue = append(queue, w)
 			}
 		}
+		if n.depth[sink] >= 0 {
+			return true // no vertex beyond leads there on a shortest path
+		}
 	}
-	return n.depth[sink] >= 0
+	return false
 }
 
 // push sends up to most along one path of growing depth. Paths have few edges here, so recursion is shallow.

@@ -17,14 +17,15 @@ type brancher struct {
 	rounds    int
 	most      int // rounds that can be needed
 	best      Colouring
+	effort    int // items that may be looked at
 	looked    int
 }
 
-func colour(weights []int64, devices [][]int) Colouring {
+func colour(weights []int64, devices [][]int, effort int) Colouring {
 	n := len(weights)
 	b := &brancher{
 		weights: weights, conflicts: conflictsOf(n, devices), taken: make([][]int, n), ruledOut: make([]int, n),
-		roundOf: slices.Repeat([]int{-1}, n),
+		roundOf: slices.Repeat([]int{-1}, n), effort: effort,
 	}
 	for _, others := range b.conflicts {
 		b.most = max(b.most, len(others)+1)
@@ -85,7 +86,7 @@ func (b *brancher) branch(cost int64) bool {
 	if found && (cost >= b.best.Cost || b.best.Cost == b.best.AtLeast) {
 		return true
 	}
-	if found && b.looked > effort {
+	if found && b.looked > b.effort {
 		return false
 	}
 	item := b.next()

@@ -28,7 +28,7 @@ func FewestRounds(items int, devices [][]int) (Colouring, error) {
 		return Colouring{}, err
 	}
 	if !contiguous(devices) {
-		return colour(weights, devices), nil
+		return colour(weights, devices, effort), nil
 	}
 	most := min(1, items)
 	for _, device := range devices {
@@ -48,7 +48,7 @@ func ShortestRounds(weights []int64, devices [][]int) (Colouring, error) {
 	if err := check(weights, devices); err != nil {
 		return Colouring{}, err
 	}
-	return colour(weights, devices), nil
+	return colour(weights, devices, effort), nil
 }
 
 // check wants the items of each device ascending, which also rules out one item twice.

@@ -23,29 +23,79 @@ func pipelines(stageSizes ...[]int) [][]layers.Range {
 	return holdings
 }
 
-func TestThreeStagesBesideFourNeedTwoRounds(t *testing.T) {
-	// Chameleon, figure 4: nine layers as 3+3+3 and as 2+2+2+3.
-	schedule, err := rounds.Plan(9, pipelines([]int{3, 3, 3}, []int{2, 2, 2, 3}))
-	if err != nil {
-		t.Fatal(err)
-	}
+// perLayer takes so long for each layer, and for each group.
+func perLayer(layer, group int64) func(rounds.Group) int64 {
+	return func(g rounds.Group) int64 { return int64(g.Layers.End-g.Layers.First)*layer + group }
+}
+
+func TestThreeStagesBesideFourFillThreeRoundsLayerByLayer(t *testing.T) {
+	// Chameleon, figure 4: nine layers as 3+3+3 and as 2+2+2+3. In groups they take two rounds, of three layers and two.
+	holdings := pipelines([]int{3, 3, 3}, []int{2, 2, 2, 3})
 	group := func(first, end int, nodes ...int) rounds.Group {
 		return rounds.Group{Layers: layers.Range{First: first, End: end}, Nodes: nodes}
 	}
+	apart, err := rounds.Plan(9, holdings, perLayer(10, 0))
+	if err != nil || len(apart.Rounds) != 3 || apart.Nanoseconds != 30 || apart.AtLeast != 30 {
+		t.Errorf("%+v, error %v; expected three rounds of one layer each", apart, err)
+	}
+	together, err := rounds.Plan(9, holdings, perLayer(10, 100)) // what a round takes to begin counts most
 	want := [][]rounds.Group{
 		{group(0, 2, 0, 3), group(3, 4, 1, 4), group(6, 9, 2, 6)},
 		{group(2, 3, 0, 4), group(4, 6, 1, 5)},
 	}
-	if !reflect.DeepEqual(schedule.Rounds, want) || schedule.AtLeast != 2 {
-		t.Errorf("rounds %v, at least %d; expected %v", schedule.Rounds, schedule.AtLeast, want)
+	if err != nil || !reflect.DeepEqual(together.Rounds, want) || together.Nanoseconds != 250 {
+		t.Errorf("%+v, error %v; expected %v", together, err, want)
 	}
 }
 
 func TestEqualPipelinesNeedOneRound(t *testing.T) {
-	schedule, err := rounds.Plan(8, pipelines([]int{4, 4}, []int{4, 4}, []int{4, 4}))
+	schedule, err := rounds.Plan(8, pipelines([]int{4, 4}, []int{4, 4}, []int{4, 4}), perLayer(1, 0))
 	if err != nil || len(schedule.Rounds) != 1 || len(schedule.Rounds[0]) != 2 {
 		t.Errorf("rounds %v, error %v; expected one of two groups", schedule.Rounds, err)
 	}
+}
+
+// The twin tries every colouring of the groups, and of the layers.
+func TestAPlanTakesNoLongerThanAnyRoundsOfGroupsOrOfLayers(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 8))
+		count := 1 + random.IntN(7)
+		holdings, times, begin := randomHoldings(random, count), randomWeights(random, count), random.Int64N(4)
+		takes := func(g rounds.Group) int64 {
+			total := begin
+			for layer := g.Layers.First; layer < g.Layers.End; layer++ {
+				total += times[layer]
+			}
+			return total
+		}
+		schedule, err := rounds.Plan(count, holdings, takes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, err := rounds.Groups(count, holdings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var single []rounds.Group
+		for layer := range count {
+			single = append(single, rounds.Group{Layers: layers.Range{First: layer, End: layer + 1}, Nodes: holdersOf(holdings, layer)})
+		}
+		if want := min(leastSum(groups, holdings, takes), leastSum(single, holdings, takes)); schedule.Nanoseconds != want {
+			t.Fatalf("seed %d: takes %d, best is %d", seed, schedule.Nanoseconds, want)
+		}
+	}
+}
+
+// leastSum tries every way to put groups into rounds.
+func leastSum(groups []rounds.Group, holdings [][]layers.Range, takes func(rounds.Group) int64) int64 {
+	weights, devices := make([]int64, len(groups)), make([][]int, len(holdings))
+	for g, group := range groups {
+		weights[g] = takes(group)
+		for _, node := range group.Nodes {
+			devices[node] = append(devices[node], g)
+		}
+	}
+	return bestCost(weights, devices)
 }
 
 func randomHoldings(random *rand.Rand, count int) [][]layers.Range {
@@ -76,7 +126,7 @@ func TestEveryLayerIsReducedOnceByAllItsHoldersAndNoNodeIsTwiceInARound(t *testi
 		random := rand.New(rand.NewPCG(seed, 6))
 		count := 1 + random.IntN(20)
 		holdings := randomHoldings(random, count)
-		schedule, err := rounds.Plan(count, holdings)
+		schedule, err := rounds.Plan(count, holdings, perLayer(1, random.Int64N(3)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,10 +187,13 @@ func TestGroupsAreTheLongestRunsOfLayersWithTheSameHolders(t *testing.T) {
 }
 
 func TestALayerWithoutHolderOrOutOfBoundsIsRefused(t *testing.T) {
-	if _, err := rounds.Plan(3, pipelines([]int{2})); err == nil {
+	if _, err := rounds.Plan(3, pipelines([]int{2}), perLayer(1, 0)); err == nil {
 		t.Error("planned an all-reduce of a layer nobody holds")
 	}
-	if _, err := rounds.Plan(3, pipelines([]int{4})); err == nil {
+	if _, err := rounds.Plan(3, pipelines([]int{4}), perLayer(1, 0)); err == nil {
 		t.Error("planned an all-reduce of a layer the model has not")
+	}
+	if _, err := rounds.Plan(3, pipelines([]int{3}), perLayer(-1, 0)); err == nil {
+		t.Error("planned an all-reduce that takes less than no time")
 	}
 }

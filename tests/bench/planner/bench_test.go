@@ -82,21 +82,3 @@ func TestEveryNetworkHasAllItsLinks(t *testing.T) {
 		}
 	}
 }
-
-func TestAFigureHoldsWhereItReachesItsTargetAndItsBaseline(t *testing.T) {
-	for _, c := range []struct {
-		figure row
-		ratio  float64
-		holds  bool
-	}{
-		{row{Ours: 1, Target: 1}, 0, true},
-		{row{Ours: 1.1, Target: 1}, 0, false},
-		{row{Ours: 1, Baseline: 99}, 100, false},
-		{row{Ours: 1, Baseline: 100, Target: 2}, 100, true},
-	} {
-		var r report
-		if r.add(c.figure, c.ratio); r.rows[0].Holds != c.holds {
-			t.Errorf("%+v: want %v", r.rows[0], c.holds)
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/reknit/reknit/services/planner/place"
+	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 // Efforts of the search. The quick one finds what is proven to be best, the long one improves on the rest; the proof looks
@@ -24,7 +25,7 @@ const (
 )
 
 // placement measures the search on DT-FM's networks, with its bound, and where moving costs something.
-func placement(r *report, networks []network) error {
+func placement(r *figures.Report, networks []network) error {
 	fmt.Println("placement of 64 devices as 8 pipelines of 8 stages: seconds of communication in a step")
 	fmt.Printf("%-24s %10s %8s %10s %10s %8s %10s %10s\n", "network", "ours", "CPU s", "bound", "best known", "gap", "random", "proof s")
 	placed, efforts := make([]place.Placement, len(networks)), make([]place.Effort, len(networks))
@@ -46,7 +47,7 @@ func placement(r *report, networks []network) error {
 }
 
 // measure returns the layout, and the effort it took.
-func measure(r *report, n network) (place.Placement, place.Effort, error) {
+func measure(r *figures.Report, n network) (place.Placement, place.Effort, error) {
 	effort := quick
 	placed, took, err := timed(n.grid, effort)
 	if err != nil {
@@ -74,16 +75,16 @@ func measure(r *report, n network) (place.Placement, place.Effort, error) {
 		known = fmt.Sprintf("%.4f", n.best)
 	}
 	fmt.Printf("%-24s %10.4f %8.2f %10.4f %10s %8s %10.4f %10.2f\n", n.name, cost, took, bound, known, gap, dice, proving)
-	r.add(row{Figure: "communication, " + n.name, Unit: "s", Ours: cost, Baseline: dice, BaselineName: "best of 5,000 random layouts", Target: n.best}, 1)
-	r.add(row{Figure: "lower bound, " + n.name, Unit: "s", Ours: bound, Target: cost}, 0)
-	r.add(row{Figure: "search, " + n.name, Unit: "CPU s", Ours: took, Target: allowed}, 0)
+	r.Add(figures.Row{Figure: "communication, " + n.name, Unit: "s", Ours: cost, Baseline: dice, BaselineName: "best of 5,000 random layouts", Target: n.best, LeastRatio: 1})
+	r.Add(figures.Row{Figure: "lower bound, " + n.name, Unit: "s", Ours: bound, Target: cost})
+	r.Add(figures.Row{Figure: "search, " + n.name, Unit: "CPU s", Ours: took, Target: allowed})
 	return placed, effort, nil
 }
 
 func timed(grid place.Grid, effort place.Effort) (place.Placement, float64, error) {
-	before := spent()
+	before := figures.Spent()
 	placed, err := grid.Place(effort)
-	return placed, (spent() - before).Seconds(), err
+	return placed, (figures.Spent() - before).Seconds(), err
 }
 
 // dice is the cheapest of many random layouts, each with its stages in the best order.
@@ -102,7 +103,7 @@ func dice(grid place.Grid) float64 {
 }
 
 // keep searches from a layout that is there: devices in order, so that each region's are a stage or nearly so.
-func keep(r *report, n network, free place.Placement, effort place.Effort) error {
+func keep(r *figures.Report, n network, free place.Placement, effort place.Effort) error {
 	const stateBytes, steps = 2.3e9, 100 // three layers of GPT-3 XL with their optimizer; some hours
 	grid := n.grid
 	grid.StateBytes, grid.HorizonSteps = stateBytes, steps
@@ -120,9 +121,10 @@ func keep(r *report, n network, free place.Placement, effort place.Effort) error
 	stay := grid.Cost(grid.Previous)
 	move := grid.Cost(free.Groups)
 	fmt.Printf("%-24s %10.1f %10.1f %10.1f %12.1f\n", n.name, kept.Seconds(), stay.Seconds(), move.Seconds(), kept.MigrationSeconds)
-	r.add(row{
+	r.Add(figures.Row{
 		Figure: "100 steps and the move, " + n.name, Unit: "s", Ours: kept.Seconds(),
 		Baseline: min(stay.Seconds(), move.Seconds()), BaselineName: "the better of staying and moving to the cheapest layout",
-	}, 1)
+		LeastRatio: 1,
+	})
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/services/planner/search"
+	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 // mostLiteral is the most devices for which the literal algorithm is run: it takes some ten seconds there.
@@ -16,14 +17,14 @@ const mostLiteral = 2048
 var targets = map[int]struct{ seconds, ratio float64 }{256: {0.010, 0}, 2048: {0.100, 100}, 16384: {1, 0}}
 
 // planning measures the answer to the loss of one device, for ever more of them.
-func planning(r *report) {
+func planning(r *figures.Report) {
 	fmt.Println("planning after the loss of one device: CPU seconds, predicted step")
 	fmt.Printf("%8s %12s %12s %8s %12s %12s %10s %10s\n", "devices", "ours", "literal", "ratio", "ours", "literal", "plans", "evaluated")
 	var sizes, times []float64
 	for devices := 8; devices <= 16384; devices *= 2 {
 		s := afterALoss(devices)
 		var found []policy.Candidate
-		took := seconds(func() { found, _ = policy.Choose(s) })
+		took := figures.Seconds(func() { found, _ = policy.Choose(s) })
 		if len(found) == 0 {
 			continue
 		}
@@ -32,13 +33,13 @@ func planning(r *report) {
 		step := fastest(found)
 		if devices > mostLiteral {
 			fmt.Printf("%8d %12.6f %12s %8s %12.4f\n", devices, took, "", "", step)
-			r.add(row{Figure: "planning time, " + name, Unit: "s", Ours: took, Target: target.seconds}, 0)
+			r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Target: target.seconds})
 			continue
 		}
 		l, slow, theirs := byTheText(s)
 		fmt.Printf("%8d %12.6f %12.6f %8.1f %12.4f %12.4f %10d %10d\n", devices, took, slow, slow/took, step, theirs, l.strategies, l.evaluated)
-		r.add(row{Figure: "planning time, " + name, Unit: "s", Ours: took, Baseline: slow, BaselineName: "Chameleon Algorithm 1, literal", Target: target.seconds}, target.ratio)
-		r.add(row{Figure: "predicted step, " + name, Unit: "s", Ours: step, Baseline: theirs, BaselineName: "Chameleon Algorithm 1, literal"}, 1)
+		r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Baseline: slow, BaselineName: "Chameleon Algorithm 1, literal", Target: target.seconds, LeastRatio: target.ratio})
+		r.Add(figures.Row{Figure: "predicted step, " + name, Unit: "s", Ours: step, Baseline: theirs, BaselineName: "Chameleon Algorithm 1, literal", LeastRatio: 1})
 	}
 	fmt.Printf("ours grows with devices^%.2f from 8 to 16,384, and with devices^%.2f from 2,048 on\n\n", slope(sizes, times), slope(sizes[len(sizes)-4:], times[len(times)-4:]))
 }
@@ -56,7 +57,7 @@ func fastest(found []policy.Candidate) float64 {
 // byTheText plans and assigns literally, and has our cost model judge the plan.
 func byTheText(s policy.Situation) (l *literal, took, step float64) {
 	var pipelines []policy.Pipeline
-	took = seconds(func() {
+	took = figures.Seconds(func() {
 		l = &literal{
 			layers: s.Layers, microBatches: s.MicroBatches, transfer: s.Network.TransferSeconds,
 			shortest: s.PipelineLength.Least, longest: s.PipelineLength.Most,

@@ -1,14 +1,14 @@
 //go:build unix
 
-package main
+package figures
 
 import (
 	"syscall"
 	"time"
 )
 
-// spent is the CPU time of this process so far.
-func spent() time.Duration {
+// Spent is the CPU time of this process so far.
+func Spent() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
 		return 0

@@ -1,0 +1,83 @@
+package machine
+
+import (
+	"math"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+const (
+	// What a link is taken to carry where nobody measured it: 1 Gbit/s, and a millisecond there and back.
+	assumedBytesPerSecond   = 125e6
+	assumedRoundTripSeconds = 1e-3
+	// A pair without a direct link goes through the hub, where both ways share one server: a tenth is a guess on the
+	// safe side, and only serves to prefer other sources.
+	relayedShare = 0.1
+)
+
+// bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
+func (r *restoration) bandwidths(names []string) [][]float64 {
+	index := make(map[string]int, len(names))
+	links := make([][]float64, len(names))
+	for i, name := range names {
+		index[name] = i
+		links[i] = slices.Repeat([]float64{assumedBytesPerSecond}, len(names))
+		links[i][i] = 0
+	}
+	at := func(from, to string) *float64 {
+		i, sends := index[from]
+		j, receives := index[to]
+		if !sends || !receives || i == j {
+			return new(float64) // a link of somebody else
+		}
+		return &links[i][j]
+	}
+	for _, link := range r.Links {
+		if link.BandwidthBytesPerSecond > 0 {
+			*at(link.From, link.To) = link.BandwidthBytesPerSecond
+		}
+	}
+	relayed := map[events.Pair]bool{}
+	for _, pair := range r.Unreachable {
+		if !relayed[pair] {
+			relayed[pair] = true
+			*at(pair.A, pair.B) *= relayedShare
+			*at(pair.B, pair.A) *= relayedShare
+		}
+	}
+	return links
+}
+
+// downlinks returns the best rate at which each of the plan's nodes receives, rounded down to a power of two: less is
+// noise, and would make every node unlike any other.
+func (r *restoration) downlinks() []float64 {
+	_, names := r.numbered()
+	best := make([]float64, len(names))
+	for _, row := range r.bandwidths(names) {
+		for to, rate := range row {
+			best[to] = max(best[to], rate)
+		}
+	}
+	for i, rate := range best {
+		if rate > 0 {
+			_, exponent := math.Frexp(rate)
+			best[i] = math.Ldexp(1, exponent-1)
+		}
+	}
+	return best[:len(r.plan.Nodes)]
+}
+
+// roundTrips returns the longest measured round trip of each node, at least the assumed one.
+func (r *restoration) roundTrips(names []string) []float64 {
+	longest := map[string]float64{}
+	for _, link := range r.Links {
+		longest[link.From] = max(longest[link.From], link.RoundTripSeconds)
+		longest[link.To] = max(longest[link.To], link.RoundTripSeconds)
+	}
+	seconds := make([]float64, len(names))
+	for i, name := range names {
+		seconds[i] = max(longest[name], assumedRoundTripSeconds)
+	}
+	return seconds
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/reknit/reknit/services/restorer/replicate"
+	"github.com/reknit/reknit/tests/bench/figures"
+)
+
+// shards measures Chaos's P4 beside its greedy algorithm.
+func shards(r *figures.Report, s settings) error {
+	for _, c := range []struct {
+		shards     int64
+		neighbours int
+		seconds    float64 // allowed
+	}{
+		{1e8, 16, 50e-6},
+		{1e6, 1000, 1e-3},
+	} {
+		neighbours := someNeighbours(c.neighbours, rand.New(rand.NewPCG(uint64(c.neighbours), 3)))
+		if err := shardsOf(r, neighbours, c.shards, c.seconds, s.literal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shardsOf leaves the literal algorithm with fewer shards where it may not have as many.
+func shardsOf(r *figures.Report, neighbours []replicate.Neighbour, count int64, allowed float64, most int64) error {
+	var found replicate.Allocation
+	var err error
+	took := figures.Seconds(func() { found, err = replicate.Allocate(neighbours, count, replicate.EveryNeighbour) })
+	if err != nil {
+		return err
+	}
+	baseline, faster := "Chaos's greedy, literal", 1.0
+	literal := max(min(count, most), int64(len(neighbours)))
+	if literal < count {
+		baseline, faster = fmt.Sprintf("%s, %d shards", baseline, literal), 0 // ours hands out more
+		if found, err = replicate.Allocate(neighbours, literal, replicate.EveryNeighbour); err != nil {
+			return err
+		}
+	}
+	theirs := int64(0)
+	slow := figures.Once(func() { _, theirs = greedyShards(neighbours, literal) })
+	name := fmt.Sprintf("%.0e shards, %d neighbours", float64(count), len(neighbours))
+	r.Add(figures.Row{Figure: "allocation, " + name, Unit: "CPU s", Ours: took, Target: allowed, Baseline: slow, BaselineName: baseline, LeastRatio: faster})
+	r.Add(figures.Row{Figure: "makespan, " + name, Unit: "s", Ours: float64(found.Nanoseconds) / 1e9, Baseline: float64(theirs) / 1e9, BaselineName: baseline, LeastRatio: 1})
+	return nil
+}
+
+// someNeighbours have links of 0.1 to 1 Gbit/s, shards of 8 KiB, and begin within half a second.
+func someNeighbours(count int, random *rand.Rand) []replicate.Neighbour {
+	neighbours := make([]replicate.Neighbour, count)
+	for u := range neighbours {
+		neighbours[u] = replicate.Neighbour{StartNanoseconds: random.Int64N(500e6), ShardNanoseconds: 65_536 + random.Int64N(589_824)}
+	}
+	return neighbours
+}
+
+// greedyShards is the algorithm of the wide-area Chaos paper as its text has it: one shard to every neighbour, and each
+// further one to whoever would have sent it first. It returns the list of shards of each neighbour.
+func greedyShards(neighbours []replicate.Neighbour, shards int64) (lists [][]int64, makespan int64) {
+	lists, loads := make([][]int64, len(neighbours)), make([]int64, len(neighbours))
+	for u, n := range neighbours {
+		loads[u] = n.StartNanoseconds
+	}
+	for shard := range shards {
+		least := int(shard)
+		if least >= len(neighbours) {
+			least = 0
+			for u, n := range neighbours {
+				if loads[u]+n.ShardNanoseconds < loads[least]+neighbours[least].ShardNanoseconds {
+					least = u
+				}
+			}
+		}
+		lists[least] = append(lists[least], shard)
+		loads[least] += neighbours[least].ShardNanoseconds
+		makespan = max(makespan, loads[least])
+	}
+	return lists, makespan
+}
