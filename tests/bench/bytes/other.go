@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+const (
+	storeBucket = "shards-bench"
+	hubBucket   = "shards"
+	partBytes   = 8 << 20
+)
+
+// served is what the other process says at its start.
+type served struct {
+	Store, Hub, TCP string   // where it listens
+	Whole           string   // digest of the object as one
+	Parts           []string // digests of its parts
+}
+
+// answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of input is
+// answered with the CPU seconds spent so far.
+func answer(ctx context.Context, size int, memory bool) error {
+	data := content(size)
+	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var says served
+	if says.Whole, err = store.Put(ctx, data); err != nil {
+		return err
+	}
+	for first := 0; first < size; first += partBytes {
+		digest, err := store.Put(ctx, data[first:min(first+partBytes, size)])
+		if err != nil {
+			return err
+		}
+		says.Parts = append(says.Parts, digest)
+	}
+	says.Store = store.URL()
+	hub, err := serveHub(ctx, memory)
+	if err != nil {
+		return err
+	}
+	defer hub.Shutdown()
+	says.Hub = hub.URL()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	says.TCP = listener.Addr().String()
+	go serveTCP(listener, data)
+	if err := json.NewEncoder(os.Stdout).Encode(says); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(spent().Seconds())
+	}
+	return nil
+}
+
+func content(size int) []byte {
+	data := make([]byte, size)
+	rand.NewChaCha8([32]byte{}).Read(data)
+	return data
+}
+
+func serveHub(ctx context.Context, memory bool) (*embedded.Server, error) {
+	dir, err := os.MkdirTemp("", "reknit-bench-")
+	if err != nil {
+		return nil, err
+	}
+	hub, err := embedded.Start(embedded.Config{StoreDir: dir})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect(hub.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, err
+	}
+	config := jetstream.ObjectStoreConfig{Bucket: hubBucket, MaxBytes: 4 << 30}
+	if memory {
+		config.Storage, config.MaxBytes = jetstream.MemoryStorage, 200<<20
+	}
+	_, err = js.CreateObjectStore(ctx, config)
+	return hub, err
+}
+
+// serveTCP sends the object to whoever writes a g, and takes as many bytes from whoever writes a p.
+func serveTCP(listener net.Listener, data []byte) {
+	into := make([]byte, len(data))
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		wish := make([]byte, 1)
+		if _, err := io.ReadFull(conn, wish); err == nil && wish[0] == 'g' {
+			conn.Write(data)
+		} else if _, err := io.ReadFull(conn, into); err == nil {
+			conn.Write(wish)
+		}
+		conn.Close()
+	}
+}
+
+// other is the process that serves.
+type other struct {
+	served
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+func start(size int, memory bool) (*other, error) {
+	kind := "file"
+	if memory {
+		kind = "memory"
+	}
+	command := exec.Command(os.Args[0], "-serve", kind, "-bytes", strconv.Itoa(size))
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	o := &other{command: command, in: in, out: bufio.NewReader(out)}
+	line, err := o.out.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("the other process: %w", err)
+	}
+	return o, json.Unmarshal(line, &o.served)
+}
+
+func (o *other) stop() error {
+	o.in.Close()
+	return o.command.Wait()
+}
+
+// spent is the CPU time of the other process so far, in seconds.
+func (o *other) spent() (float64, error) {
+	if _, err := fmt.Fprintln(o.in); err != nil {
+		return 0, err
+	}
+	line, err := o.out.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(line[:len(line)-1], 64)
+}
