@@ -2,8 +2,8 @@ package shards
 
 import "time"
 
-// Measuring: a sample is taken after so long at least, and counts half. A source that is asked for bytes and sends
-// none for quiet is as slow as its silence says.
+// Measuring: a sample is taken after so long at least and counts half, or wholly when it is as long as quiet. A source
+// that is asked for bytes and sends none for quiet is as slow as its silence says.
 const (
 	samplePeriod = 20 * time.Millisecond
 	quiet        = 250 * time.Millisecond
@@ -48,7 +48,8 @@ func (m *meter) add(bytes int64, now time.Time) {
 	if m.rate == 0 {
 		m.rate = rate
 	}
-	m.rate = (m.rate + rate) / 2
+	weight := min(max(0.5, elapsed.Seconds()/quiet.Seconds()), 1)
+	m.rate += weight * (rate - m.rate)
 	m.busy += elapsed
 	m.since, m.sample = now, 0
 }
@@ -63,7 +64,7 @@ func (m *meter) speed(now time.Time) (float64, bool) {
 	if !m.asked || silent <= quiet {
 		return rate, rate > 0
 	}
-	return max(rate, 1) * quiet.Seconds() / silent.Seconds(), true
+	return min(max(rate, 1), chunkBytes/silent.Seconds()), true // not even a chunk came
 }
 
 // mean returns the bytes/s over all the time the source was asked for something.

@@ -12,11 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Batches of direct gets. Two are asked for at a time, so that the link is busy while the end of the first travels;
-// both together hold what the source sends in half a second, at most 8 MiB: that is what a take-over may waste.
+// Batches of direct gets. Two are asked for at a time, so that the link is busy while the end of the first travels.
+// Both hold what the source sends in half a second, at most 4 MiB: that is what a take-over may waste. With two parts
+// in flight that fills 1 Gbit/s at a round trip of 60 ms.
 const (
 	batchesAsked = 2
-	batchBytes   = 4 << 20
+	batchBytes   = 2 << 20
 	firstBatch   = 1 << 20 // while the rate of a source is not known
 	batchSeconds = 0.25
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-const testPart = 8 << 20
+const testPart = 4 << 20
 
 // within returns a context that ends the test's waits long after they should have ended.
 func within(t *testing.T) context.Context {
