@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -67,8 +68,7 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	}
 	store := &Store{dir: dir}
 	if err := store.start(ctx, config); err != nil {
-		store.Close()
-		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
+		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, errors.Join(err, store.Close()))
 	}
 	return store, nil
 }
@@ -161,7 +161,7 @@ func (s *Store) URL() string {
 func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
 // Close ends the server and removes what it stored.
-func (s *Store) Close() {
+func (s *Store) Close() error {
 	if s.Bucket != nil {
 		s.conn.Close()
 	}
@@ -169,5 +169,5 @@ func (s *Store) Close() {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
 	}
-	os.RemoveAll(s.dir)
+	return os.RemoveAll(s.dir)
 }

@@ -92,18 +92,18 @@ func (t *Transfer) peer(name string) *peer {
 // Add queues a layer's parts, also while Run goes on. It hashes those that are there already. Its error names the
 // field that is bad; nothing is queued then.
 func (t *Transfer) Add(layer Layer) error {
+	parts, have := make([]*fetched, len(layer.Parts)), make([]bool, len(layer.Parts))
+	for i, part := range layer.Parts {
+		var err error
+		if parts[i], err = t.part(i, part, layer.Into); err != nil {
+			return err
+		}
+		have[i] = part.Have && digestOf(sha256.Sum256(parts[i].into)) == part.Digest
+	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	var parts []*fetched
-	for i, part := range layer.Parts {
-		added, err := t.part(part, layer.Into)
-		if err != nil {
-			return fmt.Errorf("part %d: %w", i, err)
-		}
-		parts = append(parts, added)
-	}
 	for i, part := range parts {
-		t.queue.add(part, layer.Parts[i].Have && digestOf(sha256.Sum256(part.into)) == part.digest)
+		t.queue.add(part, have[i])
 	}
 	t.wake.Broadcast()
 	return nil
@@ -111,19 +111,19 @@ func (t *Transfer) Add(layer Layer) error {
 
 func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-func (t *Transfer) part(part Part, into []byte) (*fetched, error) {
+func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
 	sum, err := hex.DecodeString(strings.TrimPrefix(part.Digest, "sha256:"))
 	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(part.Digest, "sha256:") {
-		return nil, fmt.Errorf("Digest: expected sha256: and 64 digits, got %.80q", part.Digest)
+		return nil, fmt.Errorf("part %d: Digest: expected sha256: and 64 digits, got %.80q", number, part.Digest)
 	}
 	if part.First < 0 || part.End <= part.First || part.End > int64(len(into)) || part.End-part.First > maxPartBytes {
-		return nil, fmt.Errorf("First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", maxPartBytes, len(into), part.First, part.End)
+		return nil, fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", number, maxPartBytes, len(into), part.First, part.End)
 	}
 	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End]}
 	for _, name := range part.Sources {
 		p := t.peer(name)
 		if p == nil {
-			return nil, fmt.Errorf("Sources: expected names of this transfer's sources, got %q", name)
+			return nil, fmt.Errorf("part %d: Sources: expected names of this transfer's sources, got %q", number, name)
 		}
 		added.sources = append(added.sources, p)
 	}
@@ -131,7 +131,7 @@ func (t *Transfer) part(part Part, into []byte) (*fetched, error) {
 		added.sources = t.queue.peers
 	}
 	if len(added.sources) == 0 {
-		return nil, fmt.Errorf("Sources: expected one at least, got none")
+		return nil, fmt.Errorf("part %d: Sources: expected one at least, got none", number)
 	}
 	return added, nil
 }

@@ -52,7 +52,7 @@ func bytesPath(ctx context.Context, size int, memory bool, repeat int) ([]row, e
 	b := &bench{other: o, data: content(size), into: make([]byte, size)}
 	rows, err := b.measure(ctx, memory, repeat)
 	if b.own != nil {
-		b.own.Close()
+		err = errors.Join(err, b.own.Close())
 	}
 	return rows, errors.Join(err, o.stop())
 }

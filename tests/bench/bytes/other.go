@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -34,13 +35,13 @@ type served struct {
 
 // answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of input is
 // answered with the CPU seconds spent so far.
-func answer(ctx context.Context, size int, memory bool) error {
+func answer(ctx context.Context, size int, memory bool) (err error) {
 	data := content(size)
 	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	var says served
 	if says.Whole, err = store.Put(ctx, data); err != nil {
 		return err
@@ -77,7 +78,7 @@ func answer(ctx context.Context, size int, memory bool) error {
 
 func content(size int) []byte {
 	data := make([]byte, size)
-	rand.NewChaCha8([32]byte{}).Read(data)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // never fails
 	return data
 }
 
@@ -117,9 +118,9 @@ func serveTCP(listener net.Listener, data []byte) {
 		}
 		wish := make([]byte, 1)
 		if _, err := io.ReadFull(conn, wish); err == nil && wish[0] == 'g' {
-			conn.Write(data)
+			_, _ = conn.Write(data) // the other side reports what is missing
 		} else if _, err := io.ReadFull(conn, into); err == nil {
-			conn.Write(wish)
+			_, _ = conn.Write(wish)
 		}
 		conn.Close()
 	}
