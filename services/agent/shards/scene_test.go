@@ -33,11 +33,7 @@ func serve(t *testing.T, config StoreConfig) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(store.Close)
 	return store
 }
 

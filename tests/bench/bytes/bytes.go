@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 // What the bytes path must reach of a plain TCP copy.
@@ -39,12 +40,14 @@ type way struct {
 	name  string
 	move  func(context.Context) error
 	clean func(context.Context) error
-	times []float64 // seconds
-	costs []float64 // CPU seconds of both processes
+
+	baseline bool
+	times    []float64 // seconds
+	costs    []float64 // CPU seconds of both processes
 }
 
 // bytesPath measures putting and getting an object of some size, in memory or in files.
-func bytesPath(ctx context.Context, size int, memory bool, repeat int) ([]row, error) {
+func bytesPath(ctx context.Context, size int, memory bool, repeat int) ([]figures.Row, error) {
 	o, err := start(size, memory)
 	if err != nil {
 		return nil, err
@@ -52,12 +55,12 @@ func bytesPath(ctx context.Context, size int, memory bool, repeat int) ([]row, e
 	b := &bench{other: o, data: content(size), into: make([]byte, size)}
 	rows, err := b.measure(ctx, memory, repeat)
 	if b.own != nil {
-		err = errors.Join(err, b.own.Close())
+		b.own.Close()
 	}
 	return rows, errors.Join(err, o.stop())
 }
 
-func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]row, error) {
+func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]figures.Row, error) {
 	hub, err := nats.Connect(b.Hub)
 	if err != nil {
 		return nil, err
@@ -80,12 +83,12 @@ func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]row, er
 	if b.writer, err = library(ctx, hub, hubBucket); err != nil {
 		return nil, err
 	}
-	gets := []*way{{name: "ours", move: b.get}, {name: "tcp", move: b.getTCP}, {name: "library", move: b.getLibrary}}
+	gets := []*way{{name: "ours", move: b.get}, {name: "tcp", move: b.getTCP, baseline: true}, {name: "library", move: b.getLibrary, baseline: true}}
 	puts := []*way{
 		{name: "ours", move: b.put, clean: func(ctx context.Context) error { return b.hub.Retire(ctx, b.Parts...) }},
 		{name: "in process", move: b.putOwn, clean: func(ctx context.Context) error { return b.own.Retire(ctx, b.Parts...) }},
-		{name: "tcp", move: b.putTCP},
-		{name: "library", move: b.putLibrary, clean: b.cleanLibrary},
+		{name: "tcp", move: b.putTCP, baseline: true},
+		{name: "library", move: b.putLibrary, clean: b.cleanLibrary, baseline: true},
 	}
 	if memory && len(b.data) > 128<<20 { // the hub of the other process holds 256 MiB in memory
 		puts = slices.Delete(puts, 3, 4)
@@ -121,7 +124,7 @@ func (b *bench) once(ctx context.Context, w *way) error {
 	if err != nil {
 		return err
 	}
-	ours, began := spent(), time.Now()
+	ours, began := figures.Spent(), time.Now()
 	if err := w.move(ctx); err != nil {
 		return err
 	}
@@ -130,38 +133,33 @@ func (b *bench) once(ctx context.Context, w *way) error {
 	if err != nil {
 		return err
 	}
-	w.costs = append(w.costs, (spent()-ours).Seconds()+after-theirs)
+	w.costs = append(w.costs, (figures.Spent()-ours).Seconds()+after-theirs)
 	if w.clean != nil {
 		return w.clean(ctx)
 	}
 	return nil
 }
 
-// rows compares the first way, and the one in process, with all others.
-func (b *bench) rows(figure string, ways []*way, target float64) []row {
-	mebibytes := float64(len(b.data)) / (1 << 20)
-	var rows []row
+// rows compares our ways, over TCP and in process, with the others.
+func (b *bench) rows(figure string, ways []*way, target float64) []figures.Row {
+	gibibytes := float64(len(b.data)) / (1 << 30)
+	var rows []figures.Row
 	for _, our := range ways {
-		if our.name != "ours" && our.name != "in process" {
+		if our.baseline {
 			continue
 		}
-		name := figure
-		if our.name == "in process" {
-			name += " in process"
-		}
 		for _, their := range ways {
-			if their.name == "ours" || their.name == "in process" {
+			if !their.baseline {
 				continue
 			}
-			rate := row{Figure: name, Unit: "MiB/s", Ours: mebibytes / median(our.times), Baseline: mebibytes / median(their.times), BaselineName: their.name}
-			rate.Ratio = rate.Ours / rate.Baseline
+			row := figures.Row{Figure: figure + ", " + our.name, BaselineName: their.name}
+			wall, cost := row, row
+			wall.Unit, wall.Ours, wall.Baseline = "s/GiB", median(our.times)/gibibytes, median(their.times)/gibibytes
+			cost.Unit, cost.Ours, cost.Baseline = "CPU s/GiB", median(our.costs)/gibibytes, median(their.costs)/gibibytes
 			if their.name == "tcp" {
-				rate.Target = target
+				wall.LeastRatio = target
 			}
-			rate.Holds = rate.Ratio >= rate.Target
-			cost := row{Figure: name, Unit: "CPU s/GiB", Ours: median(our.costs) * 1024 / mebibytes, Baseline: median(their.costs) * 1024 / mebibytes, BaselineName: their.name, Holds: true}
-			cost.Ratio = cost.Baseline / cost.Ours
-			rows = append(rows, rate, cost)
+			rows = append(rows, wall, cost)
 		}
 	}
 	return rows

@@ -3,23 +3,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-)
 
-// row is one figure.
-type row struct {
-	Figure       string  `json:"figure"`
-	Unit         string  `json:"unit"`
-	Ours         float64 `json:"ours"`
-	Baseline     float64 `json:"baseline"`
-	BaselineName string  `json:"baselineName"`
-	Ratio        float64 `json:"ratio"`  // above 1 where ours is better
-	Target       float64 `json:"target"` // of the ratio at least; 0 for none
-	Holds        bool    `json:"holds"`
-}
+	"github.com/reknit/reknit/tests/bench/figures"
+)
 
 func main() {
 	file := flag.String("json", "", "write the rows to this file")
@@ -33,25 +22,24 @@ func main() {
 		exitOn(answer(ctx, *size, *serving == "memory"))
 		return
 	}
-	var rows []row
+	var report figures.Report
 	for _, mebibytes := range []int{64, 1024} {
+		if *only != 0 && *only != mebibytes {
+			continue
+		}
 		for _, memory := range []bool{false, true} {
-			if *only != 0 && *only != mebibytes {
-				continue
-			}
-			measured, err := bytesPath(ctx, mebibytes<<20, memory, *repeat)
+			first := len(report.Rows)
+			rows, err := bytesPath(ctx, mebibytes<<20, memory, *repeat)
 			exitOn(err)
-			for _, r := range measured {
-				fmt.Printf("%-28s %-10s %9.2f  %-10s %9.2f  ratio %5.2f  target %4.2f  %v\n", r.Figure, r.Unit, r.Ours, r.BaselineName, r.Baseline, r.Ratio, r.Target, r.Holds)
+			for _, row := range rows {
+				report.Add(row)
 			}
-			rows = append(rows, measured...)
+			for _, row := range report.Rows[first:] {
+				fmt.Printf("%-30s %9.3f %-9s  %-7s %9.3f  ratio %5.2f of %4.2f\n", row.Figure, row.Ours, row.Unit, row.BaselineName, row.Baseline, row.Ratio, row.LeastRatio)
+			}
 		}
 	}
-	if *file != "" {
-		text, err := json.MarshalIndent(rows, "", "  ")
-		exitOn(err)
-		exitOn(os.WriteFile(*file, append(text, '\n'), 0o644))
-	}
+	exitOn(report.Finish(*file))
 }
 
 func exitOn(err error) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 const (
@@ -35,13 +35,13 @@ type served struct {
 
 // answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of input is
 // answered with the CPU seconds spent so far.
-func answer(ctx context.Context, size int, memory bool) (err error) {
+func answer(ctx context.Context, size int, memory bool) error {
 	data := content(size)
 	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer store.Close()
 	var says served
 	if says.Whole, err = store.Put(ctx, data); err != nil {
 		return err
@@ -71,7 +71,7 @@ func answer(ctx context.Context, size int, memory bool) (err error) {
 		return err
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		fmt.Println(spent().Seconds())
+		fmt.Println(figures.Spent().Seconds())
 	}
 	return nil
 }
