@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
 const (
 	layersAtOnce = 2 // offered at a time
 	putsAtOnce   = 2 // of a layer's parts: one is hashed while another travels
+	earlyParts   = 2 // stored before their layer's manifest is told: who hears it finds them there
 )
 
 // The hub's store without a leader comes back within ten seconds (measured on three servers: 8.3 s at most).
@@ -82,8 +84,8 @@ func (t *moves) retire() {
 	}
 }
 
-// offer tells a layer's manifest and stores its parts: first those that this node is to give, then all others, should
-// another giver fail.
+// offer stores the first parts that this node is to give, tells the layer's manifest, and stores the rest; all others
+// follow where the move lasts, should another giver fail.
 func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	offer := events.Offer{
 		Negotiation: t.Negotiation, Node: t.config.Node, Layer: layer, Step: t.StopStep,
@@ -92,25 +94,37 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	for i, part := range offer.Parts {
 		offer.Parts[i].Digest = events.Digest(data[part.First:part.End])
 	}
-	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
-		return err
-	}
 	if t.before != nil {
 		<-t.before
 	}
-	for _, isMine := range []bool{true, false} {
-		puts, putting := errgroup.WithContext(ctx)
-		puts.SetLimit(putsAtOnce)
-		for _, part := range offer.Parts {
-			if receivers := t.receivers(offer, part); len(receivers) > 0 == isMine {
-				puts.Go(func() error { return t.put(putting, data[part.First:part.End], receivers) })
-			}
-		}
-		if err := puts.Wait(); err != nil {
-			return err
+	var mine, others []events.Part
+	for _, part := range offer.Parts {
+		if len(t.receivers(offer, part)) > 0 {
+			mine = append(mine, part)
+		} else {
+			others = append(others, part)
 		}
 	}
-	return nil
+	early := min(earlyParts, len(mine))
+	if err := t.putAll(ctx, offer, mine[:early], data); err != nil {
+		return err
+	}
+	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
+		return err
+	}
+	if err := t.putAll(ctx, offer, mine[early:], data); err != nil || !pause(ctx, shards.SpareWait/2) {
+		return err
+	}
+	return t.putAll(ctx, offer, others, data)
+}
+
+func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.Part, data []byte) error {
+	puts, ctx := errgroup.WithContext(ctx)
+	puts.SetLimit(putsAtOnce)
+	for _, part := range parts {
+		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], t.receivers(offer, part)) })
+	}
+	return puts.Wait()
 }
 
 // put stores a part, in the hub's store too where a receiver cannot reach this node's.
@@ -142,11 +156,11 @@ func (t *moves) putIntoHub(ctx context.Context, data []byte) error {
 func (t *moves) receivers(offer events.Offer, part events.Part) []string {
 	var receivers []string
 	for _, transfer := range t.Plan.Migration.Transfers {
-		shards, gives := rangeOf(t.config.Node, transfer)
+		given, gives := rangeOf(t.config.Node, transfer)
 		if transfer.Layer != offer.Layer || !gives {
 			continue
 		}
-		first, end := byteRange(shards, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
+		first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
 		if first <= part.First && part.End <= end {
 			receivers = append(receivers, transfer.To)
 		}

@@ -32,7 +32,7 @@ func (t *moves) receive(ctx context.Context, state State) error {
 		return nil
 	}
 	reached := t.reach(ctx, wanted)
-	fetch, err := shards.NewTransfer(t.sources(reached), 0)
+	fetch, err := shards.NewTransfer(t.sources(wanted, reached), 0)
 	if err != nil {
 		return err
 	}
@@ -118,9 +118,14 @@ func (t *moves) askForLift(ctx context.Context, giver string) {
 	}
 }
 
-// sources are the stores that are reached, and the hub's.
-func (t *moves) sources(reached map[string]bool) []shards.Source {
-	sources := []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
+// sources are the stores that are reached, and the hub's where a giver's is not.
+func (t *moves) sources(wanted []events.Transfer, reached map[string]bool) []shards.Source {
+	var sources []shards.Source
+	for _, transfer := range wanted {
+		if slices.ContainsFunc(transfer.Sources, func(source events.Source) bool { return !reached[source.Node] }) {
+			sources = []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
+		}
+	}
 	for _, member := range t.members {
 		if reached[member.Node] {
 			sources = append(sources, shards.Source{
@@ -155,20 +160,23 @@ func (t *moves) request(ctx context.Context, fetch *shards.Transfer, transfer ev
 			return nil, fmt.Errorf("from %s: %w", source.Node, err)
 		}
 		for _, part := range tiles {
-			parts = append(parts, shards.Part{Digest: part.Digest, First: part.First, End: part.End, Sources: holders(part, offers, source.Node, reached)})
+			giver := source.Node
+			if !reached[giver] {
+				giver = theHub
+			}
+			parts = append(parts, shards.Part{
+				Digest: part.Digest, First: part.First, End: part.End, Sources: []string{giver}, Spares: spares(part, offers, giver, reached),
+			})
 		}
 	}
 	return layer, fetch.Add(shards.Layer{Into: layer.data, Parts: parts})
 }
 
-// holders are the sources that have a part: all that offer it and are reached, and the hub where its giver is not.
-func holders(part events.Part, offers []events.Offer, giver string, reached map[string]bool) []string {
+// spares are the other holders of a part that are reached.
+func spares(part events.Part, offers []events.Offer, giver string, reached map[string]bool) []string {
 	var names []string
-	if !reached[giver] {
-		names = append(names, theHub)
-	}
 	for _, offer := range offers {
-		if reached[offer.Node] && slices.Contains(offer.Parts, part) {
+		if reached[offer.Node] && offer.Node != giver && slices.Contains(offer.Parts, part) {
 			names = append(names, offer.Node)
 		}
 	}

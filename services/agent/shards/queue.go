@@ -13,8 +13,8 @@ import (
 // end (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one).
 const (
 	partsInFlight = 2
-	absentWait    = 250 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
-	absentLongest = 2 * time.Second
+	absentWait    = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
+	absentLongest = time.Second
 	absentPause   = 5 * time.Millisecond  // between two questions to one source
 	patience      = 20 * time.Millisecond // by which a take-over must be faster
 	strikesOut    = 3
@@ -121,7 +121,9 @@ func (q *queue) add(part *fetched, have bool) {
 		return
 	}
 	part.reset()
-	part.waits = map[*peer]wait{}
+	if part.waits == nil {
+		part.waits = map[*peer]wait{}
+	}
 	q.pieces = append(q.pieces, piece{part, 0, int64(len(part.into))})
 	q.open++
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,10 @@ const maxPartBytes = 64 << 20
 
 // defaultStall is how long a source may send nothing before its bytes are asked of another.
 const defaultStall = 1500 * time.Millisecond
+
+// SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who was
+// not to give, and a fault shows later than that.
+const SpareWait = time.Second
 
 // lookEvery is how often idle sources look again: rates change without anybody saying so.
 const lookEvery = 20 * time.Millisecond
@@ -35,6 +40,7 @@ type Part struct {
 	Digest     string
 	First, End int64    // in the layer
 	Sources    []string // by name; none means that all have it, or will
+	Spares     []string // other sources that will have it later: asked for what is missing after SpareWait
 	Have       bool     // Into holds it already, as an earlier process left it: it is verified, and fetched if it is not
 }
 
@@ -119,13 +125,16 @@ func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
 	if part.First < 0 || part.End <= part.First || part.End > int64(len(into)) || part.End-part.First > maxPartBytes {
 		return nil, fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", number, maxPartBytes, len(into), part.First, part.End)
 	}
-	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End]}
-	for _, name := range part.Sources {
+	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End], waits: map[*peer]wait{}}
+	for i, name := range slices.Concat(part.Sources, part.Spares) {
 		p := t.peer(name)
 		if p == nil {
-			return nil, fmt.Errorf("part %d: Sources: expected names of this transfer's sources, got %q", number, name)
+			return nil, fmt.Errorf("part %d: Sources and Spares: expected names of this transfer's sources, got %q", number, name)
 		}
 		added.sources = append(added.sources, p)
+		if i >= len(part.Sources) {
+			added.waits[p] = wait{until: time.Now().Add(SpareWait)}
+		}
 	}
 	if len(part.Sources) == 0 {
 		added.sources = t.queue.peers

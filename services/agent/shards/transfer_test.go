@@ -156,6 +156,20 @@ func TestARestartedReceiverFetchesOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
+// The spare has the part all the time; its giver never does.
+func TestASpareIsAskedForWhatItsGiverDoesNotBring(t *testing.T) {
+	want := cut(content(30, 2*testPart), "shards-n1")
+	giver, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, spare.Bucket)
+	for i := range want.parts {
+		want.parts[i].Spares = []string{"shards-n2"}
+	}
+	progress := fetch(t, transferFrom(t, giver.source(), spare.source()), want)
+	if progress.Sources[1].Bytes != progress.Total || progress.Seconds < SpareWait.Seconds() {
+		t.Errorf("%+v", progress)
+	}
+}
+
 func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	want := cut(content(28, 3*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
