@@ -226,7 +226,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	for says, part := range map[string]Part{
 		"Digest: expected sha256:":                           {Digest: "md5:00", End: 8},
 		"First and End: expected a range":                    {Digest: digest, End: 9},
-		"Sources: expected names of this transfer's sources": {Digest: digest, End: 8, Sources: []string{"n2"}},
+		"Sources and Spares: expected names of this transfer's sources": {Digest: digest, End: 8, Sources: []string{"n2"}},
 	} {
 		if err := transferFrom(t, good).Add(Layer{Into: make([]byte, 8), Parts: []Part{part}}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, expected %q", err, says)
