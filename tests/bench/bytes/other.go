@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -35,7 +36,7 @@ type served struct {
 
 // answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of input is
 // answered with the CPU seconds spent so far.
-func answer(ctx context.Context, size int, memory bool) error {
+func answer(ctx context.Context, size int, memory bool) (err error) {
 	data := content(size)
 	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})
 	if err != nil {
@@ -54,7 +55,12 @@ func answer(ctx context.Context, size int, memory bool) error {
 		says.Parts = append(says.Parts, digest)
 	}
 	says.Store = store.URL()
-	hub, err := serveHub(ctx, memory)
+	dir, err := os.MkdirTemp("", "reknit-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	hub, err := serveHub(ctx, dir, memory)
 	if err != nil {
 		return err
 	}
@@ -82,11 +88,7 @@ func content(size int) []byte {
 	return data
 }
 
-func serveHub(ctx context.Context, memory bool) (*embedded.Server, error) {
-	dir, err := os.MkdirTemp("", "reknit-bench-")
-	if err != nil {
-		return nil, err
-	}
+func serveHub(ctx context.Context, dir string, memory bool) (*embedded.Server, error) {
 	hub, err := embedded.Start(embedded.Config{StoreDir: dir})
 	if err != nil {
 		return nil, err
