@@ -119,6 +119,9 @@ func (c *Config) complete() error {
 	if !events.Token(c.Cluster) {
 		return fmt.Errorf("agent: cluster %q: expected 1 to 64 characters of A-Z a-z 0-9 - _", c.Cluster)
 	}
+	if c.Store.Host == "" {
+		c.Store.Host, _, _ = net.SplitHostPort(c.Address) // an address without a port is no host either; the store says so
+	}
 	if c.PulseEvery == 0 {
 		c.PulseEvery = 500 * time.Millisecond
 	}
@@ -143,6 +146,7 @@ func (s *Session) begin(ctx context.Context) error {
 // ask requests membership under a new incarnation, which holds nothing.
 func (s *Session) ask(ctx context.Context) error {
 	s.mutex.Lock()
+	s.view.endNegotiation() // what the incarnation before was moving stops
 	s.view, s.overtaking = view{incarnation: newIncarnation()}, nil
 	incarnation := s.view.incarnation
 	s.mutex.Unlock()

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,9 +17,10 @@ import (
 )
 
 const (
-	layersAtOnce = 2 // offered at a time
-	putsAtOnce   = 2 // of a layer's parts: one is hashed while another travels
-	earlyParts   = 2 // stored before their layer's manifest is told: who hears it finds them there
+	layersAtOnce = 4         // exported and not yet stored: what a node gives is in memory so often, beside its store
+	putsAtOnce   = 2         // of a layer's parts: one is hashed while another travels
+	keptBytes    = 256 << 20 // of layers that are kept to be stored later, if at all
+	earlyParts   = 2         // stored before their layer's manifest is told: who hears it finds them there
 )
 
 // The hub's store without a leader comes back within ten seconds (measured on three servers: 8.3 s at most).
@@ -37,34 +39,35 @@ func pause(ctx context.Context, duration time.Duration) bool {
 	}
 }
 
-// give exports what this node is to give, on the trainer's goroutine, and serves it behind the trainer's back until ctx
-// ends with the negotiation.
+// give exports what this node is to give, on the trainer's goroutine and a few layers at a time, and serves it behind the
+// trainer's back until ctx ends with the negotiation.
 func (t *moves) give(ctx context.Context, state State) error {
-	layers := layersFrom(t.config.Node, t.Plan.Migration.Transfers)
-	exported := make([][]byte, len(layers))
-	for i, layer := range layers {
-		var err error
-		if exported[i], err = state.Export(layer, t.StopStep); err != nil {
-			close(t.retired)
+	offers, offering := errgroup.WithContext(ctx)
+	offers.SetLimit(layersAtOnce)
+	defer func() { go t.serve(ctx, offers) }()
+	for _, layer := range layersFrom(t.config.Node, t.Plan.Migration.Transfers) {
+		data, err := state.Export(layer, t.StopStep)
+		if err != nil {
 			return fmt.Errorf("layer %d at step %d: %w", layer, t.StopStep, err)
 		}
+		offers.Go(func() error { return t.offer(offering, layer, data) })
 	}
-	go t.serve(ctx, layers, exported)
 	return nil
 }
 
-// serve tells what this node gives and stores it. Its parts are retired when ctx ends, and those of the move before
-// it are first: both may be the same.
-func (t *moves) serve(ctx context.Context, layers []int, exported [][]byte) {
+// serve waits until ctx ends, and then retires what was stored. What others were to give is stored only where the move
+// lasts, should one of them fail.
+func (t *moves) serve(ctx context.Context, offers *errgroup.Group) {
 	defer close(t.retired)
-	offers, offering := errgroup.WithContext(ctx)
-	offers.SetLimit(layersAtOnce)
-	for i, layer := range layers {
-		offers.Go(func() error { return t.offer(offering, layer, exported[i]) })
-	}
 	t.failed(ctx, offers.Wait())
-	clear(exported)
+	if pause(ctx, shards.SpareWait/2) {
+		for _, kept := range t.kept {
+			t.putSpares(ctx, kept.offer, kept.data)
+		}
+	}
+	t.kept = nil
 	<-ctx.Done()
+	<-t.before
 	t.retire()
 }
 
@@ -84,8 +87,7 @@ func (t *moves) retire() {
 	}
 }
 
-// offer stores the first parts that this node is to give, tells the layer's manifest, and stores the rest; all others
-// follow where the move lasts, should another giver fail.
+// offer stores the first parts that this node is to give, tells the layer's manifest, and stores the rest.
 func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	offer := events.Offer{
 		Negotiation: t.Negotiation, Node: t.config.Node, Layer: layer, Step: t.StopStep,
@@ -94,17 +96,12 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	for i, part := range offer.Parts {
 		offer.Parts[i].Digest = events.Digest(data[part.First:part.End])
 	}
-	if t.before != nil {
-		<-t.before
+	select {
+	case <-t.before:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	var mine, others []events.Part
-	for _, part := range offer.Parts {
-		if len(t.receivers(offer, part)) > 0 {
-			mine = append(mine, part)
-		} else {
-			others = append(others, part)
-		}
-	}
+	mine := slices.DeleteFunc(slices.Clone(offer.Parts), func(part events.Part) bool { return len(t.receivers(offer, part)) == 0 })
 	early := min(earlyParts, len(mine))
 	if err := t.putAll(ctx, offer, mine[:early], data); err != nil {
 		return err
@@ -112,10 +109,42 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
 		return err
 	}
-	if err := t.putAll(ctx, offer, mine[early:], data); err != nil || !pause(ctx, shards.SpareWait/2) {
+	if err := t.putAll(ctx, offer, mine[early:], data); err != nil {
 		return err
 	}
-	return t.putAll(ctx, offer, others, data)
+	if !t.keep(offer, data) {
+		t.putSpares(ctx, offer, data)
+	}
+	return nil
+}
+
+// keptLayer is one whose spare parts are stored later.
+type keptLayer struct {
+	offer events.Offer
+	data  []byte
+}
+
+// keep keeps a layer's bytes for later, where there is room.
+func (t *moves) keep(offer events.Offer, data []byte) bool {
+	t.given.Lock()
+	defer t.given.Unlock()
+	bytes := len(data)
+	for _, kept := range t.kept {
+		bytes += len(kept.data)
+	}
+	if bytes > keptBytes {
+		return false
+	}
+	t.kept = append(t.kept, keptLayer{offer, data})
+	return true
+}
+
+// putSpares stores the parts of a layer that others are to give. Where there is no room for them, there are no spares.
+func (t *moves) putSpares(ctx context.Context, offer events.Offer, data []byte) {
+	spares := slices.DeleteFunc(slices.Clone(offer.Parts), func(part events.Part) bool { return len(t.receivers(offer, part)) > 0 })
+	if err := t.putAll(ctx, offer, spares, data); err != nil && ctx.Err() == nil {
+		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", offer.Layer, "error", err)
+	}
 }
 
 func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.Part, data []byte) error {
@@ -127,9 +156,14 @@ func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.P
 	return puts.Wait()
 }
 
-// put stores a part, in the hub's store too where a receiver cannot reach this node's.
+// put stores a part: in the hub's store too where a receiver cannot reach this node's, and only there where this node's is
+// full.
 func (t *moves) put(ctx context.Context, data []byte, receivers []string) error {
 	digest, err := t.store.Put(ctx, data)
+	if errors.Is(err, shards.ErrFull) && len(receivers) > 0 {
+		slog.Warn("a part goes through the hub", "node", t.config.Node, "error", err)
+		return t.putIntoHub(ctx, data)
+	}
 	if err != nil {
 		return err
 	}

@@ -113,43 +113,72 @@ func await[T any, P interface {
 	}
 }
 
-func (h *hub) say(kind events.Kind, payload events.Payload) {
+func (h *hub) say(kind events.Kind, subject string, payload events.Payload) {
 	h.t.Helper()
-	if _, err := h.bus.Publish(h.t.Context(), h.speaker.First(time.Now(), "test", kind, "g1", payload)); err != nil {
+	if _, err := h.bus.Publish(h.t.Context(), h.speaker.First(time.Now(), subject, kind, subject, payload)); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// move has n1 give a layer of 20 MiB to n2.
-func (h *hub) move(members []events.Member, relays ...events.Pair) (received events.Receipt, layer, imported []byte) {
+// train has a giver and a receiver stand at their boundaries. The giver's layer is its own to change.
+func (h *hub) train(layer []byte) (receiver *shelfOf) {
+	receiver = &shelfOf{}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var trainers sync.WaitGroup
+	for i, state := range []*shelfOf{{layer: layer}, receiver} {
+		trainers.Go(func() { h.sessions[i].Boundary(ctx, 0, state) })
+	}
+	h.t.Cleanup(func() { cancel(); trainers.Wait() })
+	return receiver
+}
+
+// move has n1 give its layer to n2.
+func (h *hub) move(negotiation string, members []events.Member, bytes int64, relays ...events.Pair) events.Receipt {
 	h.t.Helper()
-	layer = make([]byte, 20<<20)
-	random := rand.NewChaCha8(sha256.Sum256([]byte(h.t.Name())))
-	random.Read(layer)
 	plan := events.Plan{
 		Cluster: "c", Generation: 1, Nodes: members, Relays: relays, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n2", Layers: events.Layers{First: 0, End: 1}}}}},
-		Migration: events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n2", Bytes: int64(len(layer)), Sources: []events.Source{
-			{Node: "n1", Shards: events.Layers{First: 0, End: 20}},
+		Migration: events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n2", Bytes: bytes, Sources: []events.Source{
+			{Node: "n1", Shards: events.Layers{First: 0, End: int(bytes >> 20)}},
 		}}}},
 	}
-	h.say(events.NegotiationOpened, &events.Opening{Negotiation: "g1", Generation: 1, Abandon: true, Members: members, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n2"}}})
-	receiver := &shelfOf{}
-	ctx, cancel := context.WithCancel(h.t.Context())
-	var trainers sync.WaitGroup
-	for i, session := range h.sessions {
-		state := &shelfOf{layer: layer}
-		if members[i].Node == "n2" {
-			state = receiver
-		}
-		trainers.Go(func() { session.Boundary(ctx, 0, state) })
+	h.say(events.NegotiationOpened, negotiation, &events.Opening{
+		Negotiation: negotiation, Generation: 1, Abandon: true, Members: members, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n2"}},
+	})
+	h.say(events.Scheduled, negotiation, &events.Schedule{Negotiation: negotiation, Plan: plan})
+	return await[events.Receipt](h, events.ShardReceived)
+}
+
+func (h *hub) abort(negotiation string) {
+	h.say(events.Aborted, negotiation, &events.Abortion{Negotiation: negotiation, Generation: 1, Reason: "test"})
+}
+
+// content is 20 MiB of this test's own.
+func (h *hub) content() []byte {
+	content := make([]byte, 20<<20)
+	random := rand.NewChaCha8(sha256.Sum256([]byte(h.t.Name())))
+	random.Read(content)
+	return content
+}
+
+func (s *shelfOf) has(layer []byte) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return bytes.Equal(s.imported, layer)
+}
+
+// awaitRetired waits until nothing of a node's last move is left.
+func (h *hub) awaitRetired(session *Session) *moves {
+	h.t.Helper()
+	session.mutex.Lock()
+	moves := session.moves
+	session.mutex.Unlock()
+	select {
+	case <-moves.retired:
+	case <-time.After(patience):
+		h.t.Fatal("the parts are kept")
 	}
-	h.t.Cleanup(func() { cancel(); trainers.Wait() })
-	h.say(events.Scheduled, &events.Schedule{Negotiation: "g1", Plan: plan})
-	received = await[events.Receipt](h, events.ShardReceived)
-	receiver.mutex.Lock()
-	defer receiver.mutex.Unlock()
-	return received, layer, receiver.imported
+	return moves
 }
 
 func TestALayerComesStraightFromItsHolderOrThroughTheHubWhereThatIsOutOfReach(t *testing.T) {
@@ -171,9 +200,11 @@ func TestALayerComesStraightFromItsHolderOrThroughTheHubWhereThatIsOutOfReach(t 
 			if test.alter != nil {
 				test.alter(members)
 			}
-			receipt, layer, imported := h.move(members, test.relays...)
-			if len(receipt.Sources) != 1 || receipt.Sources[0].From != test.from || !bytes.Equal(imported, layer) {
-				t.Errorf("%d of %d bytes from %+v, expected them from %q", len(imported), len(layer), receipt.Sources, test.from)
+			layer := h.content()
+			receiver := h.train(layer)
+			receipt := h.move("g1", members, int64(len(layer)), test.relays...)
+			if len(receipt.Sources) != 1 || receipt.Sources[0].From != test.from || !receiver.has(layer) {
+				t.Errorf("from %+v, expected it from %q; right bytes: %t", receipt.Sources, test.from, receiver.has(layer))
 			}
 		})
 	}
@@ -181,17 +212,12 @@ func TestALayerComesStraightFromItsHolderOrThroughTheHubWhereThatIsOutOfReach(t 
 
 func TestPartsAreRetiredWhenTheNegotiationEnds(t *testing.T) {
 	h := newHub(t)
-	h.move([]events.Member{h.join("n1"), h.join("n2")})
-	h.say(events.Aborted, &events.Abortion{Negotiation: "g1", Generation: 1, Reason: "test"})
+	members, layer := []events.Member{h.join("n1"), h.join("n2")}, h.content()
+	h.train(layer)
+	h.move("g1", members, int64(len(layer)))
+	h.abort("g1")
 	giver := h.sessions[0]
-	giver.mutex.Lock()
-	moves := giver.moves
-	giver.mutex.Unlock()
-	select {
-	case <-moves.retired:
-	case <-time.After(patience):
-		t.Fatal("the parts are kept")
-	}
+	moves := h.awaitRetired(giver)
 	if len(moves.stored) != 3 {
 		t.Fatalf("expected 3 parts of at most 8 MiB, got %d", len(moves.stored))
 	}
@@ -199,5 +225,26 @@ func TestPartsAreRetiredWhenTheNegotiationEnds(t *testing.T) {
 		if _, err := giver.store.Get(t.Context(), part.digest); err == nil {
 			t.Fatalf("%s is still there", part.digest)
 		}
+	}
+}
+
+// The refusal comes before the end of the negotiation in which the giver stands.
+func TestAGiverThatIsGivenUpGivesAgainAsANewIncarnation(t *testing.T) {
+	h := newHub(t)
+	members, layer := []events.Member{h.join("n1"), h.join("n2")}, h.content()
+	receiver := h.train(layer)
+	h.move("g1", members, int64(len(layer)))
+	h.say(events.MembershipRefused, "n1", &events.Refusal{
+		Node: "n1", Incarnation: members[0].Incarnation, Refused: events.RefusedMembership, Reason: "lost",
+	})
+	members[0].Incarnation = await[events.Join](h, events.JoinRequested).Incarnation
+	h.abort("g1")
+	h.awaitRetired(h.sessions[0])
+	for i := range layer {
+		layer[i]++ // a later step
+	}
+	h.move("g2", members, int64(len(layer)))
+	if !receiver.has(layer) {
+		t.Fatal("the second move brought other bytes")
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
@@ -18,8 +18,8 @@ import (
 const (
 	reachTimeout = 2 * time.Second // for a neighbour's store to accept a connection; then it is asked to use the hub
 	liftPause    = time.Second     // between two requests to do so
-	tellEvery    = time.Second     // how far a transfer is
-	theHub       = "the hub"       // as a source; no node's id has a space
+	attendEvery  = time.Second
+	theHub       = "the hub" // as a source; no node's id has a space
 )
 
 // receive fetches every layer this node needs from all its holders at a time, verifies them, and tells so.
@@ -32,15 +32,15 @@ func (t *moves) receive(ctx context.Context, state State) error {
 		return nil
 	}
 	reached := t.reach(ctx, wanted)
-	fetch, err := shards.NewTransfer(t.sources(wanted, reached), 0)
+	fetch, err := shards.NewTransfer(t.sources(reached), 0)
 	if err != nil {
 		return err
 	}
 	receiving, fetching := errgroup.WithContext(ctx)
 	receiving.Go(func() error { return fetch.Run(fetching) })
-	telling, told := context.WithCancel(ctx)
-	defer told()
-	go t.tellProgress(telling, fetch)
+	attending, attended := context.WithCancel(ctx)
+	defer attended()
+	go t.attend(attending, fetch)
 	var arrived []*arrival
 	receiving.Go(func() error {
 		defer fetch.Seal()
@@ -69,7 +69,7 @@ func (t *moves) receive(ctx context.Context, state State) error {
 	return err
 }
 
-// reach returns the givers whose stores accept a connection. The others are asked to use the hub.
+// reach returns the givers whose stores answer. The others are asked to use the hub.
 func (t *moves) reach(ctx context.Context, wanted []events.Transfer) map[string]bool {
 	var givers []string
 	for _, transfer := range wanted {
@@ -83,15 +83,15 @@ func (t *moves) reach(ctx context.Context, wanted []events.Transfer) map[string]
 	var dials errgroup.Group
 	for i, giver := range givers {
 		dials.Go(func() error {
-			dialer := net.Dialer{Timeout: reachTimeout}
-			conn, err := dialer.DialContext(ctx, "tcp", t.shardAddress(giver))
+			conn, err := nats.Connect("nats://"+t.shardAddress(giver), nats.Timeout(reachTimeout), nats.NoReconnect())
 			if err != nil {
 				slog.Warn("a neighbour's shard store is out of reach; its shards go through the hub", "node", t.config.Node, "neighbour", giver, "error", err)
 				go t.askForLift(ctx, giver)
 				return nil
 			}
 			answers[i] = true
-			return conn.Close()
+			conn.Close()
+			return nil
 		})
 	}
 	dials.Wait()
@@ -118,19 +118,12 @@ func (t *moves) askForLift(ctx context.Context, giver string) {
 	}
 }
 
-// sources are the stores that are reached, and the hub's where a giver's is not.
-func (t *moves) sources(wanted []events.Transfer, reached map[string]bool) []shards.Source {
-	var sources []shards.Source
-	for _, transfer := range wanted {
-		if slices.ContainsFunc(transfer.Sources, func(source events.Source) bool { return !reached[source.Node] }) {
-			sources = []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
-		}
-	}
+// sources are the stores that are reached, and the hub's.
+func (t *moves) sources(reached map[string]bool) []shards.Source {
+	sources := []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
 	for _, member := range t.members {
 		if reached[member.Node] {
-			sources = append(sources, shards.Source{
-				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node),
-			})
+			sources = append(sources, shards.Source{Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node)})
 		}
 	}
 	return sources
@@ -172,9 +165,13 @@ func (t *moves) request(ctx context.Context, fetch *shards.Transfer, transfer ev
 	return layer, fetch.Add(shards.Layer{Into: layer.data, Parts: parts})
 }
 
-// spares are the other holders of a part that are reached.
+// spares are the other holders of a part that are reached, and the hub: a giver that cannot be reached any more is asked to
+// put it there.
 func spares(part events.Part, offers []events.Offer, giver string, reached map[string]bool) []string {
 	var names []string
+	if giver != theHub {
+		names = append(names, theHub)
+	}
 	for _, offer := range offers {
 		if reached[offer.Node] && offer.Node != giver && slices.Contains(offer.Parts, part) {
 			names = append(names, offer.Node)
@@ -228,10 +225,19 @@ func complete(offers []events.Offer, transfer events.Transfer, step uint64) []ev
 	return found
 }
 
-// tellProgress logs how far a transfer is, until ctx ends.
-func (t *moves) tellProgress(ctx context.Context, fetch *shards.Transfer) {
-	for pause(ctx, tellEvery) {
-		slog.Info("layers are on their way", "node", t.config.Node, "negotiation", t.Negotiation, "progress", fetch.Progress().String())
+// attend logs how far a transfer is, until ctx ends, and asks a giver that cannot be reached any more to use the hub.
+func (t *moves) attend(ctx context.Context, fetch *shards.Transfer) {
+	asked := map[string]bool{theHub: true}
+	for pause(ctx, attendEvery) {
+		progress := fetch.Progress()
+		slog.Info("layers are on their way", "node", t.config.Node, "negotiation", t.Negotiation, "progress", progress.String())
+		for _, source := range progress.Sources {
+			lost := source.State == shards.Away || source.State == shards.Stalled
+			if lost && !asked[source.Name] {
+				asked[source.Name] = true
+				go t.askForLift(ctx, source.Name)
+			}
+		}
 	}
 }
 

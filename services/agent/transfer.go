@@ -31,12 +31,14 @@ func (s *Session) move(ctx context.Context, state State) error {
 		Session: s, schedule: s.view.schedule, Schedule: s.view.schedule.payload, members: s.view.opening.payload.Members,
 		moving: moving, retired: make(chan struct{}), lifts: map[string]bool{},
 	}
+	t.before = nothingBefore
 	if s.moves != nil {
 		t.before = s.moves.retired
 	}
 	s.moves = t
 	s.mutex.Unlock()
 	defer s.mutex.Lock()
+	defer s.wake() // the wait for manifests may have taken the news that Boundary waits for
 	err := t.give(moving, state)
 	if err == nil {
 		err = t.receive(moving, state)
@@ -47,6 +49,13 @@ func (s *Session) move(ctx context.Context, state State) error {
 	t.failed(moving, err)
 	return nil
 }
+
+// nothingBefore is what the first move waits for.
+var nothingBefore = func() chan struct{} {
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}()
 
 // moves is what a schedule asks of this node.
 type moves struct {
@@ -60,6 +69,7 @@ type moves struct {
 
 	given  sync.Mutex
 	stored []stored
+	kept   []keptLayer
 	lifts  map[string]bool // receivers that cannot reach this node's store
 }
 

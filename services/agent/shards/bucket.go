@@ -20,6 +20,9 @@ const (
 	windowPause  = 250 * time.Millisecond
 	ackTimeout   = time.Minute // a window over a link of 2.5 Mbit/s
 	purgeTimeout = 10 * time.Second
+	// manifestTimeout is the patience with a server that does not answer. Should it store the manifest behind that, the part
+	// is there without its chunks; receivers ask another source.
+	manifestTimeout = 30 * time.Second
 )
 
 // ErrFull says that a bucket has no room for a part.
@@ -70,7 +73,11 @@ func (b *Bucket) put(ctx context.Context, name string, data []byte, sum [sha256.
 		return nil
 	}
 	id := chunkID(sum)
-	kept, err := b.publish(ctx, name, id, data, sum, old)
+	manifest, err := b.publishChunks(ctx, name, id, data, sum)
+	kept := false
+	if err == nil {
+		kept, err = b.publishManifest(ctx, manifest, id, old)
+	}
 	if err != nil || !kept {
 		return errors.Join(err, b.purge(ctx, chunkSubject(b.name, id)))
 	}
@@ -94,17 +101,11 @@ func (b *Bucket) find(ctx context.Context, digest string) (*object, error) {
 	return parseObject(answer)
 }
 
-// publish stores chunks and manifest, and reports false where another writer of the same content was first.
-func (b *Bucket) publish(ctx context.Context, digest, id string, data []byte, sum [sha256.Size]byte, old *object) (kept bool, err error) {
-	sequences, err := b.publishChunks(ctx, chunkSubject(b.name, id), data)
-	if err != nil {
-		return false, err
-	}
-	manifest := nats.NewMsg(metaSubject(b.name, digest))
-	manifest.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	if manifest.Data, err = newInfo(b.name, digest, id, data, sum, sequences); err != nil {
-		return false, err
-	}
+// publishManifest reports false where another writer of the same content was first. It takes its time though ctx ends: a
+// manifest must not stay behind without its chunks, so that it must be known whether it is stored.
+func (b *Bucket) publishManifest(ctx context.Context, manifest *nats.Msg, id string, old *object) (kept bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), manifestTimeout)
+	defer cancel()
 	replaces := uint64(0)
 	if old != nil {
 		replaces = old.sequence
@@ -117,8 +118,20 @@ func (b *Bucket) publish(ctx context.Context, digest, id string, data []byte, su
 	return err == nil, err
 }
 
-// publishChunks returns when every chunk is stored or refused: one stored behind the purge would stay.
-func (b *Bucket) publishChunks(ctx context.Context, subject string, data []byte) (sequences []uint64, err error) {
+// publishChunks stores the chunks and returns the manifest that is to follow.
+func (b *Bucket) publishChunks(ctx context.Context, digest, id string, data []byte, sum [sha256.Size]byte) (manifest *nats.Msg, err error) {
+	sequences, err := b.sendChunks(ctx, chunkSubject(b.name, id), data)
+	if err != nil {
+		return nil, err
+	}
+	manifest = nats.NewMsg(metaSubject(b.name, digest))
+	manifest.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	manifest.Data, err = newInfo(b.name, digest, id, data, sum, sequences)
+	return manifest, err
+}
+
+// sendChunks returns when every chunk is stored or refused: one stored behind the purge would stay.
+func (b *Bucket) sendChunks(ctx context.Context, subject string, data []byte) (sequences []uint64, err error) {
 	var futures []jetstream.PubAckFuture
 	for ; len(data) > 0 && err == nil; data = data[min(chunkBytes, len(data)):] {
 		var future jetstream.PubAckFuture

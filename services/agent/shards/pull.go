@@ -219,7 +219,7 @@ func (s *stream) store(chunk *nats.Msg) (err error) {
 	}
 	s.at += bytes
 	t.mutex.Lock()
-	complete := t.queue.stored(c, wanted)
+	complete := t.queue.stored(c, wanted, hashes)
 	t.mutex.Unlock()
 	if complete {
 		return t.verify(c.part)
@@ -261,5 +261,5 @@ func (t *Transfer) settle(ctx context.Context, c *claim, err error) error {
 	default:
 		t.queue.stall(c, now, t.stalls)
 	}
-	return nil
+	return t.fail(t.queue.servable())
 }

@@ -63,6 +63,7 @@ type fetched struct {
 	left     int64 // bytes that are not there yet
 	hash     hash.Hash
 	hashed   int64 // bytes from the beginning on that the hash has seen
+	hashes   bool  // somebody is at it
 	alone    bool  // several sources gave bytes and the whole was corrupt: now one gives all, so that it is known
 }
 
@@ -83,7 +84,7 @@ func (f *fetched) mayServe(p *peer) bool {
 
 // reset forgets the bytes of a part.
 func (f *fetched) reset() {
-	f.left, f.hashed, f.givers = int64(len(f.into)), 0, nil
+	f.left, f.hashed, f.hashes, f.givers = int64(len(f.into)), 0, false, nil
 	f.hash = sha256.New()
 }
 
@@ -217,15 +218,20 @@ func (q *queue) reserve(c *claim, at, bytes int64, now time.Time) (offset, wante
 	c.peer.duplicate += bytes - wanted
 	c.peer.meter.add(bytes, now)
 	c.peer.strikes = 0
-	if hashes = wanted > 0 && c.part.hashed == offset; hashes {
-		c.part.hashed += wanted
+	if hashes = wanted > 0 && c.part.hashed == offset && !c.part.hashes; hashes {
+		c.part.hashes = true
 	}
 	return offset, wanted, hashes
 }
 
-// stored says that reserved bytes are in their place, and reports whether the part is complete.
-func (q *queue) stored(c *claim, bytes int64) (complete bool) {
+// stored says that reserved bytes are in their place and, where reserve said so, hashed, and reports whether the part is
+// complete.
+func (q *queue) stored(c *claim, bytes int64, hashed bool) (complete bool) {
 	c.part.left -= bytes
+	if hashed {
+		c.part.hashed += bytes
+		c.part.hashes = false
+	}
 	if bytes > 0 && !slices.Contains(c.part.givers, c.peer) {
 		c.part.givers = append(c.part.givers, c.peer)
 	}
@@ -305,6 +311,11 @@ func (q *queue) corrupted(part *fetched) error {
 func (q *queue) exclude(part *fetched, p *peer) error {
 	p.corrupt++
 	part.excluded = append(part.excluded, p)
+	return q.servable()
+}
+
+// servable fails with ErrCorrupt when a part that is waiting has no source left.
+func (q *queue) servable() error {
 	for _, waiting := range q.pieces {
 		if !slices.ContainsFunc(waiting.part.sources, waiting.part.mayServe) {
 			return fmt.Errorf("part %s: all of its %d sources: %w", waiting.part.digest, len(waiting.part.sources), ErrCorrupt)

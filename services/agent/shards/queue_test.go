@@ -48,8 +48,8 @@ func (s *simulation) step() {
 
 func (s *simulation) send(c *claim) {
 	if c.next < c.end {
-		_, wanted, _ := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
-		if s.queue.stored(c, wanted) {
+		_, wanted, hashes := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
+		if s.queue.stored(c, wanted, hashes) {
 			s.queue.verified(c.part)
 		}
 	}
@@ -157,12 +157,12 @@ func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetch
 		had[c.part] = map[int64]bool{}
 	}
 	if c.next < c.end {
-		offset, wanted, _ := s.queue.reserve(c, c.next, chunkBytes, s.now)
+		offset, wanted, hashes := s.queue.reserve(c, c.next, chunkBytes, s.now)
 		if had[c.part][offset] || wanted != chunkBytes {
 			t.Fatalf("seed %d: %d bytes at %d, there before: %t", seed, wanted, offset, had[c.part][offset])
 		}
 		had[c.part][offset] = true
-		complete := s.queue.stored(c, wanted)
+		complete := s.queue.stored(c, wanted, hashes)
 		if all := len(had[c.part]) == testPart/chunkBytes; complete != all {
 			t.Fatalf("seed %d: complete %t with %d chunks", seed, complete, len(had[c.part]))
 		}
@@ -180,14 +180,14 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOne(t *testing.T) {
 	part, now := s.queue.pieces[0].part, s.now
 	first := s.queue.take(s.queue.peers[0], now)
 	s.queue.reserve(first, 0, chunkBytes, now)
-	s.queue.stored(first, chunkBytes)
+	s.queue.stored(first, chunkBytes, true)
 	s.queue.stall(first, now, defaultStall)
 	rest := s.queue.take(s.queue.peers[1], now)
 	if rest.next != chunkBytes {
 		t.Fatalf("the second source is asked from byte %d on", rest.next)
 	}
 	s.queue.reserve(rest, rest.next, testPart-chunkBytes, now)
-	s.queue.stored(rest, testPart-chunkBytes)
+	s.queue.stored(rest, testPart-chunkBytes, true)
 	s.queue.release(rest, now)
 	if err := s.queue.corrupted(part); err != nil || s.queue.peers[0].corrupt+s.queue.peers[1].corrupt != 0 {
 		t.Fatalf("%v: nobody can be blamed yet", err)
@@ -202,10 +202,36 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOne(t *testing.T) {
 			t.Fatalf("a second source is asked for %+v", other)
 		}
 		s.queue.reserve(whole, 0, testPart, now)
-		s.queue.stored(whole, testPart)
+		s.queue.stored(whole, testPart, true)
 		s.queue.release(whole, now)
 		if err := s.queue.corrupted(part); (i == 1) != errors.Is(err, ErrCorrupt) {
 			t.Fatalf("after source %d: %v", i, err)
 		}
+	}
+}
+
+// A hash takes bytes in order and from one goroutine at a time.
+func TestTwoClaimsNeverHashOnePartAtATime(t *testing.T) {
+	s := simulate(1, 10e6, 100e6)
+	s.queue.peers[0].meter.rate, s.queue.peers[1].meter.rate = 10e6, 30e6
+	first := s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
+	s.queue.pieces = nil
+	tail := s.queue.take(s.queue.peers[1], s.now)
+	for first.next < first.end-chunkBytes {
+		s.send(first)
+	}
+	_, _, hashes := s.queue.reserve(first, first.next, chunkBytes, s.now)
+	_, _, also := s.queue.reserve(tail, tail.next, chunkBytes, s.now)
+	if !hashes || also {
+		t.Fatalf("the last chunk before the tail is hashed: %t, the tail's first meanwhile: %t", hashes, also)
+	}
+}
+
+func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
+	s := simulate(1, 10e6, 100e6)
+	s.queue.peers[0].corrupt = corruptOut
+	s.queue.add(&fetched{into: make([]byte, testPart), sources: s.queue.peers[:1]}, false)
+	if err := s.queue.servable(); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("got %v", err)
 	}
 }

@@ -24,7 +24,7 @@ type StoreConfig struct {
 	Dir      string        // of this store alone: its files lie in Dir/shards; default a new temporary directory
 	Memory   bool          // parts lie in memory, not in files
 	MaxBytes int64         // all parts and their manifests; default 8 GiB
-	MaxAge   time.Duration // parts that nobody retired go after so long; default 1 hour
+	MaxAge   time.Duration // parts that nobody retired go after so long; default never
 }
 
 // Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
@@ -32,7 +32,6 @@ type StoreConfig struct {
 // connection else).
 const (
 	defaultMaxBytes = 8 << 30
-	defaultMaxAge   = time.Hour
 	maxPayload      = 1 << 20
 	maxPending      = 512 << 20
 	streamBuffer    = 256 << 20
@@ -55,9 +54,6 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	}
 	if config.MaxBytes == 0 {
 		config.MaxBytes = defaultMaxBytes
-	}
-	if config.MaxAge == 0 {
-		config.MaxAge = defaultMaxAge
 	}
 	if config.Host == "" {
 		config.Host = "127.0.0.1"
@@ -100,7 +96,9 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 		conn.Close()
 		return err
 	}
-	s.Bucket, err = OpenBucket(ctx, conn, config.Bucket)
+	if s.Bucket, err = OpenBucket(ctx, conn, config.Bucket); err != nil {
+		conn.Close()
+	}
 	return err
 }
 

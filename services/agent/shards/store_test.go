@@ -194,3 +194,24 @@ func TestAReadersConsumerDeliversNothingToTheServersInterface(t *testing.T) {
 		t.Fatalf("%v, %d messages, expected a chunk and a manifest", consumers.Err(), messages)
 	}
 }
+
+// A put may be given up at any moment, and is then done again.
+func TestAPutThatWasGivenUpNeverLeavesAManifestWithoutItsChunks(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1", Memory: true})
+	for seed := range uint64(100) {
+		data := content(seed+1000, 2*chunkBytes)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seed%25)*200*time.Microsecond)
+		store.Put(ctx, data)
+		cancel()
+		digest, err := store.Put(within(t), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, err := store.Get(within(t), digest); err != nil || !bytes.Equal(read, data) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if err := store.Retire(within(t), digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

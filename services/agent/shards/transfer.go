@@ -96,7 +96,7 @@ func (t *Transfer) peer(name string) *peer {
 }
 
 // Add queues a layer's parts, also while Run goes on. It hashes those that are there already. Its error names the
-// field that is bad; nothing is queued then.
+// field that is bad, and nothing is queued then; or it is ErrCorrupt, where no source is left that could serve them.
 func (t *Transfer) Add(layer Layer) error {
 	parts, have := make([]*fetched, len(layer.Parts)), make([]bool, len(layer.Parts))
 	for i, part := range layer.Parts {
@@ -112,7 +112,7 @@ func (t *Transfer) Add(layer Layer) error {
 		t.queue.add(part, have[i])
 	}
 	t.wake.Broadcast()
-	return nil
+	return t.fail(t.queue.servable())
 }
 
 func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
@@ -192,7 +192,9 @@ func (t *Transfer) endIfComplete() {
 func (t *Transfer) fail(err error) error {
 	if err != nil {
 		t.failed, t.ended = cmp.Or(t.failed, err), true
-		t.cancel()
+		if t.cancel != nil {
+			t.cancel()
+		}
 	}
 	return err
 }

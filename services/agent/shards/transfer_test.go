@@ -180,7 +180,10 @@ func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() { ended <- transfer.Run(within(t)) }()
-	for waited := false; !waited; {
+	for waited, deadline := false, within(t); !waited; {
+		if deadline.Err() != nil {
+			t.Fatal("nobody waits for the part")
+		}
 		transfer.mutex.Lock()
 		waited = transfer.queue.pieces != nil && len(transfer.queue.pieces[0:]) > 0 && transfer.queue.pieces[0].part.waits[transfer.queue.peers[0]].length > 0
 		transfer.mutex.Unlock()
@@ -224,8 +227,8 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 	digest := cut(content(30, 8)).parts[0].Digest
 	for says, part := range map[string]Part{
-		"Digest: expected sha256:":                           {Digest: "md5:00", End: 8},
-		"First and End: expected a range":                    {Digest: digest, End: 9},
+		"Digest: expected sha256:":                                      {Digest: "md5:00", End: 8},
+		"First and End: expected a range":                               {Digest: digest, End: 9},
 		"Sources and Spares: expected names of this transfer's sources": {Digest: digest, End: 8, Sources: []string{"n2"}},
 	} {
 		if err := transferFrom(t, good).Add(Layer{Into: make([]byte, 8), Parts: []Part{part}}); err == nil || !strings.Contains(err.Error(), says) {

@@ -248,6 +248,21 @@ func TestTheLastOnesMayNotLeave(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsHeldIsTriedAgainAndAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.PlanRequested] = true
+	w.lose("n1")
+	w.run()
+	for range 3 {
+		if w.machine.state.Negotiation == nil {
+			t.Fatal("it was not tried again")
+		}
+		w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: w.machine.state.Negotiation.ID, Reason: "the store is away"})
+		w.run()
+		w.tick(31 * time.Second)
+	}
+}
+
 func TestAClusterThatIsHeldIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 2)
 	w.mute[events.PlanRequested] = true

@@ -112,10 +112,20 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		rate = m.settings.FailuresPrior
 	}
 	request.SecondsBetweenFailures = math.Min(1/(rate*float64(len(nodes))), 1e9)
-	if under.Opening.Abandon && !m.state.Waited {
+	if m.mayWait() {
 		request.SecondsUntilReturn = m.state.Returns
 	}
 	return request
+}
+
+// mayWait reports whether the nodes that the plan in force will miss may come back: they failed, and nobody leaves.
+func (m *Machine) mayWait() bool {
+	opening, failed, leaves := m.state.Negotiation.Opening, false, false
+	for _, change := range opening.Changes {
+		failed = failed || change.Kind == events.ChangeFailure
+		leaves = leaves || change.Kind == events.ChangeLeave
+	}
+	return opening.Abandon && failed && !leaves && !m.state.Waited
 }
 
 // say tells a fact of the negotiation under way.
@@ -139,6 +149,7 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 func (m *Machine) hold(reason string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
 		m.state.Held++
+		m.state.Holds++
 		return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
 			&events.Failure{Negotiation: "none", Reason: reason})}
 	}

@@ -45,7 +45,7 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 		case m.state.Patience > 0:
 			limit = time.Duration(m.state.Patience * float64(time.Second))
 		}
-		return events.Overdue{Negotiation: "none", Phase: "held", Round: m.state.Held}, limit
+		return events.Overdue{Negotiation: "none", Phase: "held", Round: m.state.Holds}, limit
 	}
 	wanted := events.Overdue{Negotiation: under.ID, Phase: string(under.Phase), Round: under.Overdue}
 	switch wait := protocol.Waits[under.Phase]; {

@@ -99,7 +99,10 @@ func (w *world) answer(event events.Event) {
 		return
 	}
 	switch event.Kind {
-	case events.NegotiationOverdue: // the negotiator hears its own fact, behind what was logged before
+	case events.NegotiationOverdue: // the negotiator hears its own fact, behind what was logged before, and once: the stream drops repeats
+		if slices.ContainsFunc(w.heard, func(before events.Event) bool { return before.ID == event.ID }) {
+			return
+		}
 		w.sequence++
 		event.Logged, event.Sequence = w.now, w.sequence
 		w.queue = append(w.queue, event)

@@ -41,7 +41,7 @@ func newComparison(plan *events.Plan) *comparison {
 // digested compares a node's layers with what the others said of the same step.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
 	c := m.state.Compare
-	if c == nil || digests.Generation != c.Generation {
+	if c == nil || digests.Generation != c.Generation || !c.holds(digests.Node) {
 		return nil
 	}
 	step := c.step(digests.Step)
@@ -66,6 +66,10 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		delete(step.Layers, layer.Layer)
 	}
 	return said
+}
+
+func (c *comparison) holds(node string) bool {
+	return slices.ContainsFunc(c.Holders, func(holders []string) bool { return slices.Contains(holders, node) })
 }
 
 // step returns what was said of a step, or nil for one that is too old.
