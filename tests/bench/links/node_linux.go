@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/rpc"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+// node is a process of the cluster in a namespace of its own: a trainer and its store, the one that joins, or the shared
+// store. The bench calls its methods over standard input and output; it ends when they do.
+type node struct {
+	ctx      context.Context // of the process
+	store    *shards.Store
+	training *training
+}
+
+// serveNode is the main function of a node.
+func serveNode(name string) error {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // meant for the bench, which ends us
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	store, err := serveStore(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	server := rpc.NewServer()
+	if err := server.RegisterName("Node", &node{ctx: ctx, store: store}); err != nil {
+		return err
+	}
+	server.ServeConn(stream{ending{os.Stdin, cancel}, os.Stdout})
+	return nil
+}
+
+// ending is a reader behind whose end nothing goes on.
+type ending struct {
+	io.Reader
+	cancel context.CancelFunc
+}
+
+func (e ending) Read(into []byte) (int, error) {
+	length, err := e.Reader.Read(into)
+	if err != nil {
+		e.cancel()
+	}
+	return length, err
+}
+
+// State is what trainers hold: so many bytes of a seed, in parts.
+type State struct {
+	Seed             uint64
+	Bytes, PartBytes int64
+}
+
+// Hold makes the state and stores it, and answers with its parts.
+func (n *node) Hold(state State, parts *[]shards.Part) error {
+	random, data := rand.NewChaCha8([32]byte{byte(state.Seed)}), make([]byte, state.PartBytes)
+	for first := int64(0); first < state.Bytes; first += state.PartBytes {
+		data = data[:min(state.Bytes-first, state.PartBytes)]
+		if _, err := random.Read(data); err != nil {
+			return err
+		}
+		digest, err := n.store.Put(n.ctx, data)
+		if err != nil {
+			return err
+		}
+		*parts = append(*parts, shards.Part{Digest: digest, First: first, End: first + int64(len(data))})
+	}
+	return nil
+}
+
+// Job is pulls of parts of the state.
+type Job struct {
+	Parts []shards.Part
+	Pulls []pull
+	Keep  bool // store what comes
+}
+
+// Fetched is how a job went.
+type Fetched struct {
+	Seconds float64
+	Twice   int64 // bytes that came although they were there
+}
+
+// Fetch connects to all sources of a job, and then runs its pulls at the same time.
+func (n *node) Fetch(job Job, fetched *Fetched) error {
+	state := make([]byte, job.Parts[len(job.Parts)-1].End)
+	pulls, ctx := errgroup.WithContext(n.ctx)
+	transfers := make([]*fetching, len(job.Pulls))
+	for i, pull := range job.Pulls {
+		var err error
+		if transfers[i], err = connect(ctx, pull.Sources); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i, pull := range job.Pulls {
+		pulls.Go(func() error { return transfers[i].fetch(pull.of(job.Parts), state) })
+	}
+	if err := pulls.Wait(); err != nil {
+		return err
+	}
+	if job.Keep {
+		if err := n.keep(job.Parts, state); err != nil {
+			return err
+		}
+	}
+	fetched.Seconds = time.Since(began).Seconds()
+	for _, transfer := range transfers {
+		fetched.Twice += transfer.Progress().Duplicate
+	}
+	return nil
+}
+
+// of picks the parts of a pull.
+func (p pull) of(parts []shards.Part) []shards.Part {
+	picked := make([]shards.Part, len(p.Parts))
+	for i, part := range p.Parts {
+		picked[i] = parts[part]
+		for s, source := range p.Sources {
+			switch {
+			case p.Givers == nil:
+			case p.Givers[i] == s:
+				picked[i].Sources = append(picked[i].Sources, source.Bucket)
+			default:
+				picked[i].Spares = append(picked[i].Spares, source.Bucket)
+			}
+		}
+	}
+	return picked
+}
+
+func (n *node) keep(parts []shards.Part, state []byte) error {
+	for _, part := range parts {
+		if _, err := n.store.Put(n.ctx, state[part.First:part.End]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Train starts the training loop of a node.
+func (n *node) Train(struct{}, *struct{}) error {
+	if n.training != nil {
+		return errors.New("trains already")
+	}
+	n.training = train()
+	return nil
+}
+
+// Rest ends the training loop.
+func (n *node) Rest(_ struct{}, trained *Trained) error {
+	if n.training == nil {
+		return errors.New("does not train")
+	}
+	*trained = n.training.end()
+	n.training = nil
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+// undisturbedFor is how long the trainers train alone before, to know how long their steps take here.
+const undisturbedFor = 3 * time.Second
+
+// play lets a node fetch a state by every policy.
+func play(ctx context.Context, s scenario, bytes int64) (result outcome, err error) {
+	result = outcome{scenario: s, Bytes: bytes}
+	c, err := build(s)
+	defer func() { err = errors.Join(err, c.end()) }()
+	if err != nil {
+		return result, fmt.Errorf("build the cluster: %w", err)
+	}
+	defer context.AfterFunc(ctx, c.stop)()
+	parts, err := c.hold(State{Seed: s.Seed, Bytes: bytes, PartBytes: partBytes})
+	if err != nil {
+		return result, fmt.Errorf("store the state: %w", err)
+	}
+	undisturbed, err := c.train(func() error {
+		select {
+		case <-time.After(undisturbedFor):
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return result, err
+	}
+	policies, err := c.policies(s, parts)
+	if err != nil {
+		return result, err
+	}
+	for _, policy := range policies {
+		passage, err := c.pass(policy, undisturbed)
+		if err != nil {
+			return result, fmt.Errorf("%s: %w", policy.name, err)
+		}
+		result.Policies = append(result.Policies, passage)
+	}
+	return result, nil
+}
+
+// pass brings the state to the joiner by a policy, while the others train.
+func (c *cluster) pass(policy policy, undisturbed []Trained) (passage, error) {
+	result := passage{Policy: policy.name}
+	disturbed, err := c.train(func() error {
+		before := processorTime()
+		for _, leg := range policy.legs {
+			var fetched Fetched
+			if err := leg.to.Call("Node.Fetch", leg.job, &fetched); err != nil {
+				return err
+			}
+			result.Seconds += fetched.Seconds
+			result.Twice += fetched.Twice
+		}
+		result.Busy = processorTime().busySince(before)
+		return nil
+	})
+	if err != nil {
+		return result, err
+	}
+	result.IdleSeconds = idle(undisturbed, disturbed)
+	return result, nil
+}
+
+// policy is how the state gets to the joiner: one leg, or two.
+type policy struct {
+	name string
+	legs []leg
+}
+
+type leg struct {
+	to  *process
+	job Job
+}
+
+func (c *cluster) policies(s scenario, parts []shards.Part) ([]policy, error) {
+	joining := func(pulls []pull) leg { return leg{c.joiner, Job{Parts: parts, Pulls: pulls}} }
+	write := leg{c.store, Job{Parts: parts, Pulls: together([]source{c.written}, len(parts)), Keep: true}}
+	shares, err := s.shares(c.direct, len(parts))
+	return []policy{
+		{policyOurs, []leg{joining(planned(shares, c.direct))}},
+		{policySingle, []leg{joining(together(c.direct[s.fastest():s.fastest()+1], len(parts)))}},
+		{policyEven, []leg{joining(even(c.direct, len(parts)))}},
+		{policyRelays, []leg{joining(even(c.relayed, len(parts)))}},
+		{policyCheckpoint, []leg{write, joining(together([]source{c.stored}, len(parts)))}},
+		{policyShares, []leg{joining(shares)}},
+		{policySoonest, []leg{joining(together(c.direct, len(parts)))}},
+	}, err
+}
+
+// hold has every neighbour store the state.
+func (c *cluster) hold(state State) ([]shards.Part, error) {
+	parts := make([][]shards.Part, len(c.neighbours))
+	var holds errgroup.Group
+	for i, neighbour := range c.neighbours {
+		holds.Go(func() error { return neighbour.Call("Node.Hold", state, &parts[i]) })
+	}
+	err := holds.Wait()
+	return parts[0], err
+}
+
+// train has every neighbour train while a function runs.
+func (c *cluster) train(meanwhile func() error) ([]Trained, error) {
+	trained := make([]Trained, len(c.neighbours))
+	for _, neighbour := range c.neighbours {
+		if err := neighbour.Call("Node.Train", struct{}{}, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := meanwhile(); err != nil {
+		return nil, err
+	}
+	for i, neighbour := range c.neighbours {
+		if err := neighbour.Call("Node.Rest", struct{}{}, &trained[i]); err != nil {
+			return nil, err
+		}
+	}
+	return trained, nil
+}
