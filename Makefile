@@ -47,6 +47,14 @@ bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file
 bench-restorer: ## measure the restorer beside scipy and the papers' greedy algorithms (JSON= file for the rows, CASES= folder of fetch.json)
 	go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
 
+.PHONY: bench-bytes
+bench-bytes: ## put and fetch parts beside plain TCP and the client library (JSON= file for the rows)
+	go run ./tests/bench/bytes -json "$(JSON)"
+
+.PHONY: bench-links
+bench-links: ## measure a join over uneven links beside other policies (root; ARGS="-states ... -seeds ...", JSON= file for the rows)
+	go run ./tests/bench/links -json "$(JSON)" $(ARGS)
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up
