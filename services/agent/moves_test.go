@@ -47,7 +47,6 @@ type hub struct {
 	said     chan events.Event
 	speaker  events.Speaker
 	sessions []*Session
-	members  []events.Member
 }
 
 const patience = 20 * time.Second

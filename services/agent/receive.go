@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,18 +81,17 @@ func (t *moves) reach(ctx context.Context, wanted []events.Transfer) map[string]
 		}
 	}
 	answers := make([]bool, len(givers))
-	var dials errgroup.Group
+	var dials sync.WaitGroup
 	for i, giver := range givers {
-		dials.Go(func() error {
+		dials.Go(func() {
 			conn, err := nats.Connect("nats://"+t.shardAddress(giver), nats.Timeout(reachTimeout), nats.NoReconnect())
 			if err != nil {
 				slog.Warn("a neighbour's shard store is out of reach; its shards go through the hub", "node", t.config.Node, "neighbour", giver, "error", err)
 				go t.askForLift(ctx, giver)
-				return nil
+				return
 			}
 			answers[i] = true
 			conn.Close()
-			return nil
 		})
 	}
 	dials.Wait()

@@ -76,7 +76,7 @@ func (b *Bucket) put(ctx context.Context, name string, data []byte, sum [sha256.
 	manifest, err := b.publishChunks(ctx, name, id, data, sum)
 	kept := false
 	if err == nil {
-		kept, err = b.publishManifest(ctx, manifest, id, old)
+		kept, err = b.publishManifest(ctx, manifest, old)
 	}
 	if err != nil || !kept {
 		return errors.Join(err, b.purge(ctx, chunkSubject(b.name, id)))
@@ -103,7 +103,7 @@ func (b *Bucket) find(ctx context.Context, digest string) (*object, error) {
 
 // publishManifest reports false where another writer of the same content was first. It takes its time though ctx ends: a
 // manifest must not stay behind without its chunks, so that it must be known whether it is stored.
-func (b *Bucket) publishManifest(ctx context.Context, manifest *nats.Msg, id string, old *object) (kept bool, err error) {
+func (b *Bucket) publishManifest(ctx context.Context, manifest *nats.Msg, old *object) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), manifestTimeout)
 	defer cancel()
 	replaces := uint64(0)

@@ -26,7 +26,7 @@ type state struct {
 	Waited      bool                   `json:"waited"`   // for lost nodes, since the last commit: once is enough
 	Patience    float64                `json:"patience"` // seconds that the planner wants to wait; zero while nobody is waited for
 	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
-	Holds       int                    `json:"holds"`     // times that nothing could be done, ever: no two retries have one id
+	Holds       int                    `json:"holds"`    // times that nothing could be done, ever: no two retries have one id
 	Held        int                    `json:"held"`     // times in a row that nothing could be done; zero while something can
 }
 

@@ -31,8 +31,8 @@ var (
 	thorough = pace{0.01, 250}
 )
 
-func newAnnealing(l *layout, seed uint64, p pace) *annealing {
-	a := &annealing{layout: l, random: rand.New(rand.NewPCG(seed, 0)), chain: make([]int, len(l.nodeOf)), least: math.Inf(1), pace: p}
+func newAnnealing(l *layout, p pace) *annealing {
+	a := &annealing{layout: l, random: rand.New(rand.NewPCG(1, 0)), chain: make([]int, len(l.nodeOf)), least: math.Inf(1), pace: p}
 	var idle []int
 	for first := range l.nodeOf {
 		if l.prev[first] >= 0 {

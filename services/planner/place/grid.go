@@ -56,7 +56,7 @@ func (g Grid) Place(effort Effort) (Placement, error) {
 	l := g.layout()
 	moving, previous := l.moving, slices.Clone(l.nodeOf)
 	l.moving = nil
-	a := newAnnealing(l, 1, brisk)
+	a := newAnnealing(l, brisk)
 	bound := g.cheapest(a, effort)
 	if moving == nil {
 		return g.result(a, bound), nil
@@ -80,7 +80,7 @@ func (g Grid) cheapest(a *annealing, effort Effort) float64 {
 	}
 	if exact == nil {
 		a.take(starts[0]) // what the other pace found must not lead this one
-		again := newAnnealing(a.layout, 1, thorough)
+		again := newAnnealing(a.layout, thorough)
 		again.search(starts, effort.Moves)
 		a.take(again.best)
 	}
@@ -102,7 +102,7 @@ const (
 
 // Cost is what a layout, by stage and by pipeline, costs as it is.
 func (g Grid) Cost(groups [][]int) Placement {
-	a := newAnnealing(g.layout(), 1, brisk)
+	a := newAnnealing(g.layout(), brisk)
 	a.take(slices.Concat(groups...))
 	return g.result(a, 0)
 }

@@ -36,7 +36,7 @@ func (p Problem) Refine(start Assignment, c Communication) Assignment {
 		}
 	}
 	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
-	a := newAnnealing(l, 1, brisk)
+	a := newAnnealing(l, brisk)
 	starts := [][]int{slices.Clone(nodeOf)}
 	if near := l.nearest(0); p.allFit(near) { // places go by pipelines, so near nodes share them
 		starts = append(starts, near)
