@@ -3,12 +3,16 @@ package shards
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -21,7 +25,7 @@ type StoreConfig struct {
 	Bucket   string        // unique among the nodes: a bucket's subjects do not tell servers apart
 	Host     string        // where receivers dial; default 127.0.0.1
 	Port     int           // 0 takes any free one
-	Dir      string        // of this store alone: its files lie in Dir/shards; default a new temporary directory
+	Dir      string        // of this store alone: its files lie in Dir/shards; default a new temporary directory, in shared memory with Memory
 	Memory   bool          // parts lie in memory, not in files
 	MaxBytes int64         // all parts and their manifests; default 8 GiB
 	MaxAge   time.Duration // parts that nobody retired go after so long; default never
@@ -58,7 +62,7 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if config.Host == "" {
 		config.Host = "127.0.0.1"
 	}
-	dir, err := emptyDir(config.Dir)
+	dir, err := emptyDir(config)
 	if err != nil {
 		return nil, fmt.Errorf("shard store: Dir: %w", err)
 	}
@@ -70,13 +74,48 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	return store, nil
 }
 
-// emptyDir also removes what a process left that was killed.
-func emptyDir(parent string) (string, error) {
-	if parent == "" {
-		return os.MkdirTemp("", "reknit-shards-")
+// emptyDir also removes what a process left that was killed. A store in memory has a few kilobytes of books on a disk; a
+// container without one has shared memory.
+func emptyDir(config StoreConfig) (string, error) {
+	if config.Dir != "" {
+		dir := filepath.Join(config.Dir, "shards")
+		return dir, os.RemoveAll(dir)
 	}
-	dir := filepath.Join(parent, "shards")
-	return dir, os.RemoveAll(dir)
+	parents := []string{os.TempDir(), sharedMemory}
+	if config.Memory {
+		slices.Reverse(parents)
+	}
+	var failures error
+	for _, parent := range parents {
+		sweep(parent)
+		dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
+		if err == nil {
+			return dir, nil
+		}
+		failures = errors.Join(failures, err)
+	}
+	return "", failures
+}
+
+const (
+	sharedMemory = "/dev/shm" // a file system in memory, on Linux
+	tempPrefix   = "reknit-shards-"
+)
+
+// sweep removes the directories of processes that are no more.
+func sweep(parent string) {
+	left, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*-*")) // the pattern is sound
+	for _, dir := range left {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), tempPrefix), "-")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		process, err := os.FindProcess(pid)
+		if err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -213,5 +217,27 @@ func TestAPutThatWasGivenUpNeverLeavesAManifestWithoutItsChunks(t *testing.T) {
 		if err := store.Retire(within(t), digest); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A process that was killed leaves its directory; that of one that lives is not ours to remove.
+func TestWhatAKilledProcessLeftIsSweptAway(t *testing.T) {
+	parent, killed := t.TempDir(), exec.Command("true")
+	if err := killed.Run(); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(parent, fmt.Sprintf("%s%d-1", tempPrefix, killed.Process.Pid))
+	alive := filepath.Join(parent, fmt.Sprintf("%s%d-2", tempPrefix, os.Getppid()))
+	for _, dir := range []string{left, alive} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(parent)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", left, err)
+	}
+	if _, err := os.Stat(alive); err != nil {
+		t.Error(err)
 	}
 }
