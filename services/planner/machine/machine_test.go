@@ -98,7 +98,7 @@ func TestWaitingIsSaidWithTheTimeTheNamesAndWhatElseWasWeighed(t *testing.T) {
 
 func TestTooLittleMemoryIsRefusedAndTheReasonNamesTheLimit(t *testing.T) {
 	r := request("n1", "n2")
-	r.Nodes[1].MemoryBytes = 300e3
+	r.Nodes[0].MemoryBytes, r.Nodes[1].MemoryBytes = 300e3, 300e3
 	answer := ask(t, r)
 	failure, err := events.Open[events.Failure](answer)
 	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(failure.Reason, "nodeMemoryBytes is 300000, too little") {

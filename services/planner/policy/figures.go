@@ -14,11 +14,15 @@ func (s Situation) figured(pipelines []Pipeline) Candidate {
 		}
 	}
 	c.StepSeconds = s.stepSeconds(pipelines)
+	c.TransitionSeconds = s.SwitchSeconds
+	if len(s.Current) == 0 {
+		return c // every node makes the layers of the first plan itself
+	}
 	has := map[string]estimate.Range{}
 	for i, layers := range s.holds() {
 		has[s.Nodes[i]] = layers
 	}
-	c.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestMissing(has, pipelines))
+	c.TransitionSeconds += s.fetchSeconds(s.largestMissing(has, pipelines))
 	return c
 }
 

@@ -13,8 +13,8 @@ import (
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
 //
 // The search takes nodes and links as alike and is exact then. Where they are not, it is asked several times: for all
-// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed. The figures of a
-// candidate are always those of its own nodes and links.
+// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed; and splits by what each
+// node can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
 func repipeline(s Situation) ([]Candidate, error) {
 	t := s.newSeating()
 	var candidates []Candidate
@@ -30,14 +30,18 @@ func repipeline(s Situation) ([]Candidate, error) {
 			plans = plans[:1]
 		}
 		for _, plan := range plans {
-			if candidate, err := t.seat(plan, choice); err == nil {
-				candidate.LowerBoundSeconds = found.LowerBoundSeconds
-				candidates = append(candidates, candidate)
-			} else {
+			candidate, err := t.seat(plan, choice)
+			if err != nil {
 				refused = cmp.Or(refused, err)
+				continue
+			}
+			candidate.LowerBoundSeconds = found.LowerBoundSeconds
+			if !slices.ContainsFunc(candidates, candidate.same) {
+				candidates = append(candidates, candidate)
 			}
 		}
 	}
+	candidates = append(candidates, t.uneven()...)
 	if len(candidates) == 0 {
 		return nil, refused
 	}
@@ -48,6 +52,11 @@ func repipeline(s Situation) ([]Candidate, error) {
 		}
 	}
 	return candidates, nil
+}
+
+// same reports whether two candidates are one plan.
+func (c Candidate) same(other Candidate) bool {
+	return slices.EqualFunc(c.Pipelines, other.Pipelines, samePipeline)
 }
 
 func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Problem {
