@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -80,6 +81,20 @@ func (a asking) Handle(event events.Event) ([]events.Event, error) {
 	if len(a.plugins.names) == 0 {
 		return a.Machine.Handle(event)
 	}
-	replies := a.plugins.ask(event.Data)
-	return a.Answer(event, replies)
+	said, err := a.Answer(event, a.plugins.ask(event.Data))
+	for _, answer := range said {
+		if proposal, err := events.Open[events.Proposal](answer); err == nil && answer.Kind == events.PlanProposed {
+			a.plugins.tell(proposal.Plan)
+		}
+	}
+	return said, err
+}
+
+// tell logs what became of each plug-in's plan.
+func (p plugins) tell(plan events.Plan) {
+	for _, candidate := range plan.Considered {
+		if slices.Contains(p.names, candidate.Policy) {
+			slog.Info("plug-in answered", "plugin", candidate.Policy, "generation", plan.Generation, "taken", candidate.Rejected == "", "rejected", candidate.Rejected)
+		}
+	}
 }

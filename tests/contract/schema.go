@@ -170,7 +170,7 @@ func (g generator) fields(t reflect.Type, into *Schema) {
 		schema := g.field(field.Type)
 		schema.Description = g.comments[t.Name()+"."+field.Name]
 		into.Properties = append(into.Properties, Property{name, schema})
-		if options != "omitempty" {
+		if options != "omitempty" && options != "omitzero" {
 			into.Required = append(into.Required, name)
 		}
 	}

@@ -34,7 +34,7 @@ func (q *question) changes() string {
 		}
 	}
 	for _, member := range q.to.Nodes {
-		if before, was := q.from.Member(member.Node); !was || before.Incarnation != member.Incarnation {
+		if q.begins(member) {
 			joined = append(joined, member.Node)
 		}
 	}
@@ -75,19 +75,30 @@ func (q *question) moves(w io.Writer, plan events.Plan) {
 	for _, member := range plan.Nodes {
 		was, had := q.from.Holds(member.Node)
 		is, has := plan.Holds(member.Node)
-		if had == has && was == is {
+		begins := q.begins(member)
+		if had == has && was == is && !begins {
 			continue
 		}
 		if none {
 			fmt.Fprintln(table, "node\twas\tbecomes")
 		}
 		none = false
-		fmt.Fprintf(table, "%s\t%s\t%s\n", member.Node, placed(q.from, member.Node), placed(plan, member.Node))
+		before := placed(q.from, member.Node)
+		if begins {
+			before = "new"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", member.Node, before, placed(plan, member.Node))
 	}
 	table.Flush()
 	if none {
 		fmt.Fprintln(w, "  nobody")
 	}
+}
+
+// begins reports whether a member holds nothing yet: it joined, or its process is another one.
+func (q *question) begins(member events.Member) bool {
+	before, was := q.from.Member(member.Node)
+	return !was || before.Incarnation != member.Incarnation
 }
 
 // placed says where a node is in a plan.
