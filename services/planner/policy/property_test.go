@@ -277,6 +277,31 @@ func TestTheOneTakenIsAboutAsGoodAsAnyOtherAndTheOthersKnowWhy(t *testing.T) {
 	}
 }
 
+func TestANodeMoreNeverMakesAFirstPlanOfAFewUnequalNodesSlower(t *testing.T) {
+	compared := 0
+	for seed := range uint64(60) {
+		with := randomSituation(rand.New(rand.NewPCG(seed, 6)))
+		with.Current, with.Empty, with.MinReplicas = nil, nil, 1
+		if len(with.Nodes) < 2 || len(with.Nodes) > mostTried {
+			continue
+		}
+		most, _ := Choose(with)
+		for _, node := range with.Nodes {
+			without, err := Choose(with.lose(node))
+			if err != nil {
+				continue
+			}
+			compared++
+			if len(most) == 0 || most[0].StepSeconds > without[0].StepSeconds*(1+1e-12) {
+				t.Fatalf("seed %d: %v s without %s, and with it %+v", seed, without[0].StepSeconds, node, most)
+			}
+		}
+	}
+	if compared < 50 {
+		t.Fatalf("only %d compared", compared)
+	}
+}
+
 // However unequal nodes and links are: the plan in force stays a candidate.
 func TestANodeThatJoinsNeverMakesTheStepSlower(t *testing.T) {
 	joined := 0

@@ -16,6 +16,22 @@ import (
 // nodes with the smallest memory, and for all or for the better ones with a larger memory or speed; and splits by what each
 // node can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
 func repipeline(s Situation) ([]Candidate, error) {
+	candidates, err := s.searched()
+	candidates = append(candidates, s.fewer()...)
+	if len(candidates) == 0 {
+		return nil, err
+	}
+	if s.unequal() {
+		bound := s.lowerBound()
+		for i := range candidates {
+			candidates[i].LowerBoundSeconds = bound
+		}
+	}
+	return candidates, nil
+}
+
+// searched is what the searches for all nodes find, or why they find nothing.
+func (s Situation) searched() ([]Candidate, error) {
 	t := s.newSeating()
 	var candidates []Candidate
 	var refused error
@@ -41,17 +57,7 @@ func repipeline(s Situation) ([]Candidate, error) {
 			}
 		}
 	}
-	candidates = append(candidates, t.uneven()...)
-	if len(candidates) == 0 {
-		return nil, refused
-	}
-	if s.unequal() {
-		bound := s.lowerBound()
-		for i := range candidates {
-			candidates[i].LowerBoundSeconds = bound
-		}
-	}
-	return candidates, nil
+	return append(candidates, t.uneven()...), refused
 }
 
 // same reports whether two candidates are one plan.
