@@ -44,16 +44,20 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(filesDir)) }()
 	fmt.Printf("%d MiB from %d sources over links of %.0f Mbit/s and %s\n", state.Bytes>>20, sources, whole.MegabitsPerSecond, whole.Delay)
 	var failed []error
+	digest, undisturbed := state.Digest(), 0.0
 	for _, fault := range faults {
 		if err := os.RemoveAll(filesDir); err != nil {
 			return err
 		}
-		outcome, err := play(ctx, fault)
+		outcome, err := fault.play(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}
-		fmt.Println(outcome)
-		failed = append(failed, outcome.judge(fault))
+		if undisturbed == 0 {
+			undisturbed = outcome.seconds
+		}
+		fmt.Println(outcome.line(undisturbed))
+		failed = append(failed, outcome.judge(fault.limits, digest))
 	}
 	return errors.Join(failed...)
 }

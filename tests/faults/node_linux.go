@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,6 +23,7 @@ import (
 // node is a process of the cluster: a source and its store, or the destination.
 type node struct {
 	ctx    context.Context // of the process
+	name   string          // of the node and of its bucket
 	bucket *shards.Bucket
 	open   *nats.Conn // to an open store
 
@@ -32,11 +32,11 @@ type node struct {
 }
 
 // serveNode is the main function of a node.
-func serveNode(string) error {
+func serveNode(name string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // meant for the test, which ends us
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	return nodes.Serve(&node{ctx: ctx}, cancel)
+	return nodes.Serve(&node{ctx: ctx, name: name}, cancel)
 }
 
 // Store says what a source serves.
@@ -78,6 +78,43 @@ func (n *node) serveOpen(config Store) error {
 	return err
 }
 
+// Filled is how much of a state a store had room for.
+type Filled struct {
+	Parts    int
+	Messages uint64 // that are there behind the refusal
+	Error    string
+}
+
+// Fill stores as much of the state as there is room for.
+func (n *node) Fill(state nodes.State, filled *Filled) error {
+	parts, refused := state.Hold(n.ctx, n.bucket)
+	filled.Parts = len(parts)
+	if refused != nil {
+		filled.Error = refused.Error()
+	}
+	var err error
+	filled.Messages, err = n.messages()
+	return err
+}
+
+// messages is how many messages a reader finds in this node's store.
+func (n *node) messages() (uint64, error) {
+	conn, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return 0, err
+	}
+	stream, err := js.Stream(n.ctx, "OBJ_"+n.name)
+	if err != nil {
+		return 0, err
+	}
+	return stream.CachedInfo().State.Msgs, nil
+}
+
 // Hold makes the state and stores it, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
 	*parts, err = state.Hold(n.ctx, n.bucket)
@@ -101,7 +138,7 @@ func (n *node) Flip(bucket string, flipped *int) error {
 			return err
 		}
 		data[len(data)/2] ^= 1
-		if _, err = objects.Put(n.ctx, object.ObjectMeta, bytes.NewReader(data)); err != nil {
+		if _, err = objects.Put(n.ctx, jetstream.ObjectMeta{Name: object.Name}, bytes.NewReader(data)); err != nil {
 			return err
 		}
 		*flipped++
@@ -223,5 +260,3 @@ func watch(transfer *nodes.Transfer) func() time.Duration {
 	}()
 	return func() time.Duration { close(stop); return <-longest }
 }
-
-var errNotFull = errors.New("everything was stored, expected that the store is full")

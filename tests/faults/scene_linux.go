@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
+	"net/rpc"
 	"path/filepath"
 	"time"
 
@@ -23,11 +23,8 @@ const (
 )
 
 var (
-	whole  = links.Shape{MegabitsPerSecond: 100, Delay: 15 * time.Millisecond}
-	tenth  = links.Shape{MegabitsPerSecond: 10, Delay: 15 * time.Millisecond}
-	absent links.Shape // of a link that is cut, or whose source gives nothing
-
-	state = nodes.State{Seed: 1, Bytes: 96 << 20, PartBytes: 8 << 20}
+	whole = links.Shape{MegabitsPerSecond: 100, Delay: 15 * time.Millisecond}
+	tenth = links.Shape{MegabitsPerSecond: 10, Delay: 15 * time.Millisecond}
 )
 
 // scene is a cluster: some sources, and the destination that they are joined to.
@@ -36,6 +33,8 @@ type scene struct {
 	sources     []*nodes.Process
 	links       []*links.Link // of each source to the destination
 	parts       []shards.Part
+	fetching    *rpc.Call // of the destination
+	fetched     Fetched
 }
 
 // build starts the processes and joins them. What it returns has to be ended also after an error.
@@ -121,6 +120,12 @@ func (s *scene) job(only bool) Job {
 	return job
 }
 
+// fetch has the destination begin a job.
+func (s *scene) fetch(job Job) {
+	s.fetched = Fetched{}
+	s.fetching = s.destination.Go("Node.Fetch", job, &s.fetched, make(chan *rpc.Call, 1))
+}
+
 // await returns how far a transfer is when so many bytes have come.
 func (s *scene) await(ctx context.Context, bytes int64) (shards.Progress, error) {
 	for {
@@ -160,5 +165,3 @@ func (s *scene) stop() {
 		_ = p.Client.Close() // it may be closed already
 	}
 }
-
-var errTooSoon = errors.New("the transfer ended before the fault")

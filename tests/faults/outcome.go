@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/tests/links"
+	"github.com/reknit/reknit/tests/nodes"
+)
+
+// state is what is transferred: a part is as long as agents make them.
+var state = nodes.State{Seed: 1, Bytes: 96 << 20, PartBytes: 8 << 20}
+
+// chunkBytes is a message of the data path: what the issue lets come twice for each fault is less than that.
+const chunkBytes = 512 << 10
+
+// Limits of every fault.
+const (
+	longestGap  = 2 * time.Second
+	mostOfBound = 1.25            // of what the links allow
+	start       = time.Second / 2 // TCP's, and that of the parts' manifests
+)
+
+// limits are what may come of a fault.
+type limits struct {
+	twice                       int64 // bytes at most
+	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
+}
+
+// outcome is how a transfer went.
+type outcome struct {
+	name    string
+	seconds float64
+	struck  float64 // seconds after which the fault did
+	bound   float64 // seconds that the links need at least, given what they carry behind the fault
+	gap     float64 // the longest time without a byte, in seconds, by the last process of the destination
+	twice   int64   // bytes that came although they were there
+	corrupt int     // parts
+	came    int64   // bytes that the last process of the destination was sent
+	missing int64   // bytes of the parts that it did not have
+	note    string
+	digest  string // of what was loaded
+}
+
+// add counts a transfer, or a further part of one.
+func (o *outcome) add(progress shards.Progress) {
+	o.seconds += progress.Seconds
+	o.twice += progress.Duplicate
+	o.came = came(progress)
+	for _, source := range progress.Sources {
+		o.corrupt += source.Corrupt
+	}
+}
+
+// came is how many bytes came that somebody waited for.
+func came(progress shards.Progress) int64 {
+	bytes := int64(0)
+	for _, source := range progress.Sources {
+		bytes += source.Bytes
+	}
+	return bytes
+}
+
+// allow returns the seconds that links need for so many bytes.
+func allow(bytes int64, links []links.Shape) float64 {
+	rate := 0.0
+	for _, shape := range links {
+		rate += shape.BytesPerSecond()
+	}
+	return float64(bytes) / rate
+}
+
+// line tells an outcome beside the same transfer undisturbed.
+func (o outcome) line(undisturbed float64) string {
+	return fmt.Sprintf("%-30s %.2f s, %.2f times the undisturbed, links allow %.2f s; longest gap %.2f s; twice %d KiB; corrupt parts %d%s",
+		o.name, o.seconds, o.seconds/undisturbed, o.bound, o.gap, o.twice>>10, o.corrupt, o.note)
+}
+
+// judge says what went too far.
+func (o outcome) judge(limits limits, digest string) error {
+	var failed []error
+	expect := func(holds bool, format string, arguments ...any) {
+		if !holds {
+			failed = append(failed, fmt.Errorf("%s: %s", o.name, fmt.Sprintf(format, arguments...)))
+		}
+	}
+	expect(o.digest == digest, "expected bytes of %s, loaded %s", digest, o.digest)
+	expect(o.gap < longestGap.Seconds(), "expected that bytes come within %s, none came for %.2f s", longestGap, o.gap)
+	most := mostOfBound*o.bound + start.Seconds()
+	expect(o.seconds <= most, "expected at most %.2f s, it took %.2f s", most, o.seconds)
+	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
+	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
+		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
+	expect(o.came >= o.missing && o.came <= o.missing+o.twice+int64(o.corrupt)*state.PartBytes, "expected that %d missing bytes come, %d did", o.missing, o.came)
+	return errors.Join(failed...)
+}
