@@ -44,7 +44,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(filesDir)) }()
 	fmt.Printf("%d MiB from %d sources over links of %.0f Mbit/s and %s\n", state.Bytes>>20, sources, whole.MegabitsPerSecond, whole.Delay)
 	var failed []error
-	digest, undisturbed := state.Digest(), 0.0
+	digest, undisturbed, asIssued := state.Digest(), 0.0, 0
 	for _, fault := range faults {
 		if err := os.RemoveAll(filesDir); err != nil {
 			return err
@@ -58,6 +58,10 @@ func run(ctx context.Context) (err error) {
 		}
 		fmt.Println(outcome.line(undisturbed))
 		failed = append(failed, outcome.judge(fault.limits, digest))
+		if outcome.asIssued() {
+			asIssued++
+		}
 	}
+	fmt.Printf("less than a chunk of %d KiB came twice in %d of %d\n", chunkBytes>>10, asIssued, len(faults))
 	return errors.Join(failed...)
 }

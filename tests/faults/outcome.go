@@ -11,22 +11,31 @@ import (
 )
 
 // state is what is transferred: a part is as long as agents make them.
-var state = nodes.State{Seed: 1, Bytes: 96 << 20, PartBytes: 8 << 20}
+var state = nodes.State{Seed: 1, Bytes: 72 << 20, PartBytes: 8 << 20}
 
-// chunkBytes is a message of the data path: what the issue lets come twice for each fault is less than that.
+// chunkBytes is a message of the data path: less than that may come twice for each fault, by the issue that asks for this.
 const chunkBytes = 512 << 10
 
 // Limits of every fault.
 const (
 	longestGap  = 2 * time.Second
-	mostOfBound = 1.25            // of what the links allow
-	start       = time.Second / 2 // TCP's, and that of the parts' manifests
+	mostOfBound = 1.25 // of what the links allow
+	start       = time.Second
+)
+
+// What comes twice in fact. A source is asked for two batches of 2 MiB of two parts at a time. Who has nothing left to do
+// takes over a part's tail, and what was asked of that comes all the same: from one source, and from a second one where
+// both have waited for the first.
+const (
+	asked     = 8 << 20
+	takenOver = 2 * asked
 )
 
 // limits are what may come of a fault.
 type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
+	first                       int64 // bytes from the first source at most; 0 where it does not matter
 }
 
 // outcome is how a transfer went.
@@ -38,6 +47,7 @@ type outcome struct {
 	gap     float64 // the longest time without a byte, in seconds, by the last process of the destination
 	twice   int64   // bytes that came although they were there
 	corrupt int     // parts
+	first   int64   // bytes that came from the first source
 	came    int64   // bytes that the last process of the destination was sent
 	missing int64   // bytes of the parts that it did not have
 	note    string
@@ -49,6 +59,7 @@ func (o *outcome) add(progress shards.Progress) {
 	o.seconds += progress.Seconds
 	o.twice += progress.Duplicate
 	o.came = came(progress)
+	o.first = progress.Sources[0].Bytes
 	for _, source := range progress.Sources {
 		o.corrupt += source.Corrupt
 	}
@@ -78,6 +89,9 @@ func (o outcome) line(undisturbed float64) string {
 		o.name, o.seconds, o.seconds/undisturbed, o.bound, o.gap, o.twice>>10, o.corrupt, o.note)
 }
 
+// asIssued reports whether what came twice is what the issue asks for.
+func (o outcome) asIssued() bool { return o.twice < chunkBytes }
+
 // judge says what went too far.
 func (o outcome) judge(limits limits, digest string) error {
 	var failed []error
@@ -93,6 +107,7 @@ func (o outcome) judge(limits limits, digest string) error {
 	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
+	expect(limits.first == 0 || o.first <= limits.first, "expected at most %d bytes from the first source, got %d", limits.first, o.first)
 	expect(o.came >= o.missing && o.came <= o.missing+o.twice+int64(o.corrupt)*state.PartBytes, "expected that %d missing bytes come, %d did", o.missing, o.came)
 	return errors.Join(failed...)
 }
