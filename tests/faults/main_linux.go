@@ -49,7 +49,7 @@ func run(ctx context.Context) (err error) {
 		if err := os.RemoveAll(filesDir); err != nil {
 			return err
 		}
-		outcome, err := fault.play(ctx)
+		outcome, err := fault.play(ctx, digest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}

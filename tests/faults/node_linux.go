@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/nodes"
@@ -181,8 +181,9 @@ func flipBit(name string) error {
 type Job struct {
 	Sources []shards.Source
 	Parts   []shards.Part
+	Digest  string // of the state
 	Bytes   int64
-	File    string // that holds what came
+	Dir     string // of the buffer
 }
 
 // Fetched is how a job went.
@@ -194,9 +195,12 @@ type Fetched struct {
 
 // Fetch connects to all sources of a job, and then fetches its parts.
 func (n *node) Fetch(job Job, fetched *Fetched) error {
-	into, err := mapFile(job.File, job.Bytes)
+	buffer, left, err := shards.OpenBuffer(job.Dir, job.Digest, job.Bytes)
 	if err != nil {
 		return err
+	}
+	for i := range job.Parts {
+		job.Parts[i].Have = left
 	}
 	transfer, err := nodes.Connect(n.ctx, job.Sources)
 	if err != nil {
@@ -206,24 +210,11 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 	n.transfer = transfer
 	n.mutex.Unlock()
 	gap := watch(transfer)
-	if err := transfer.Fetch(job.Parts, into); err != nil {
+	if err := transfer.Fetch(job.Parts, buffer.Bytes); err != nil {
 		return err
 	}
-	*fetched = Fetched{fmt.Sprintf("sha256:%x", sha256.Sum256(into)), gap().Seconds(), transfer.Progress()}
-	return nil
-}
-
-// mapFile returns the bytes of a file of so many bytes. They outlive the process, however it ends.
-func mapFile(name string, bytes int64) ([]byte, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if err := file.Truncate(bytes); err != nil {
-		return nil, err
-	}
-	return syscall.Mmap(int(file.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	*fetched = Fetched{events.Digest(buffer.Bytes), gap().Seconds(), transfer.Progress()}
+	return buffer.Remove()
 }
 
 // Progress tells how far the transfer is.

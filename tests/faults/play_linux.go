@@ -23,12 +23,12 @@ type fault struct {
 	limits limits
 }
 
-// play lets a fault strike a transfer on a cluster of its own.
-func (f fault) play(ctx context.Context) (result outcome, err error) {
+// play lets a fault strike a transfer of the state on a cluster of its own.
+func (f fault) play(ctx context.Context, digest string) (result outcome, err error) {
 	result.name = f.name
 	ctx, cancel := context.WithTimeout(ctx, playLimit)
 	defer cancel()
-	s, err := build()
+	s, err := build(digest)
 	defer func() { err = errors.Join(err, s.end()) }()
 	if err != nil {
 		return result, fmt.Errorf("build the cluster: %w", err)

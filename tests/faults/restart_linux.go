@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/reknit/reknit/events"
 )
@@ -18,17 +19,26 @@ func killDestination(_ context.Context, s *scene, result *outcome) error {
 	<-s.fetching.Done
 	result.seconds = result.struck
 	job := s.job(false)
-	kept, err := os.ReadFile(job.File)
+	files, err := filepath.Glob(filepath.Join(job.Dir, "*"))
+	if err != nil {
+		return err
+	}
+	if len(files) != 1 {
+		return fmt.Errorf("expected one buffer, got %q", files)
+	}
+	kept, err := os.ReadFile(files[0])
 	if err != nil {
 		return err
 	}
 	result.missing = 0
-	for i, part := range job.Parts {
-		job.Parts[i].Have = true
+	for _, part := range job.Parts {
 		if there := kept[part.First:part.End]; events.Digest(there) != part.Digest {
 			result.missing += part.End - part.First
 			result.twice += written(there)
 		}
+	}
+	if result.missing == 0 || result.missing == state.Bytes {
+		return fmt.Errorf("%d of %d bytes were missing: expected that some parts were whole and some were not", result.missing, state.Bytes)
 	}
 	result.bound = result.struck + allow(result.missing, all)
 	result.note = fmt.Sprintf("; killed after %.2f s, %d of %d KiB were missing", result.struck, result.missing>>10, state.Bytes>>10)

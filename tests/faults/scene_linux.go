@@ -32,14 +32,15 @@ type scene struct {
 	destination *nodes.Process
 	sources     []*nodes.Process
 	links       []*links.Link // of each source to the destination
+	digest      string        // of the state
 	parts       []shards.Part
 	fetching    *rpc.Call // of the destination
 	fetched     Fetched
 }
 
 // build starts the processes and joins them. What it returns has to be ended also after an error.
-func build() (*scene, error) {
-	s := &scene{}
+func build(digest string) (*scene, error) {
+	s := &scene{digest: digest}
 	var err error
 	if s.destination, err = nodes.Start("destination"); err != nil {
 		return s, err
@@ -99,7 +100,7 @@ func (s *scene) told(source int, parts []shards.Part) {
 
 // job is the transfer of the state as agents have it: each part has a giver, and the other sources are its spares.
 func (s *scene) job(only bool) Job {
-	job := Job{File: filepath.Join(filesDir, "destination"), Parts: s.parts, Bytes: state.Bytes}
+	job := Job{Dir: filepath.Join(filesDir, "destination"), Digest: s.digest, Bytes: state.Bytes, Parts: s.parts}
 	for i := range sources {
 		job.Sources = append(job.Sources, shards.Source{Name: bucket(i), URL: fmt.Sprintf("nats://%s:%d", address(i, 2), storePort), Bucket: bucket(i)})
 	}
