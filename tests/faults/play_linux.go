@@ -37,7 +37,8 @@ func (f fault) play(ctx context.Context, digest string) (result outcome, err err
 	if err := s.serve(f.first); err != nil {
 		return result, fmt.Errorf("store the state: %w", err)
 	}
-	return result, f.disturb(ctx, s, &result)
+	err = f.disturb(ctx, s, &result)
+	return result, err
 }
 
 // disturb runs the transfer and lets the fault strike in its course.

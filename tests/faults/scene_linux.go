@@ -66,9 +66,10 @@ func bucket(source int) string { return fmt.Sprint("source-", source) }
 
 func address(source, host int) string { return fmt.Sprintf("10.0.%d.%d", source, host) }
 
-// serve has every source serve a store, the first one the store that a fault asks for, and all but that hold the state.
-// The first holds it, too, where its store has room.
+// serve has every source serve a store, the first one the store that a fault asks for, and hold the state in it. A store
+// with a bound stays empty.
 func (s *scene) serve(first Store) error {
+	parts := make([][]shards.Part, sources)
 	var holds errgroup.Group
 	for i, source := range s.sources {
 		store := Store{}
@@ -80,22 +81,12 @@ func (s *scene) serve(first Store) error {
 			if err := source.Call("Node.Serve", store, nil); err != nil || store.MaxBytes > 0 {
 				return err
 			}
-			var parts []shards.Part
-			err := source.Call("Node.Hold", state, &parts)
-			if i > 0 && err == nil {
-				s.told(i, parts)
-			}
-			return err
+			return source.Call("Node.Hold", state, &parts[i])
 		})
 	}
-	return holds.Wait()
-}
-
-// told keeps the parts that the last source has told; all tell the same.
-func (s *scene) told(source int, parts []shards.Part) {
-	if source == sources-1 {
-		s.parts = parts
-	}
+	err := holds.Wait()
+	s.parts = parts[sources-1] // all tell the same
+	return err
 }
 
 // job is the transfer of the state as agents have it: each part has a giver, and the other sources are its spares.
