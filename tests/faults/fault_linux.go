@@ -32,17 +32,15 @@ var (
 	usual = limits{twice: takenOver}
 	// Who has nothing to do also takes over the tails of parts that it turns out not to have.
 	unready = limits{twice: 3 * asked}
-	flipped = limits{twice: takenOver, leastCorrupt: 2, mostOfCorrupt: 4} // it is left after two, and two are on their way then
+	flipped = limits{twice: takenOver, leastCorrupt: 2, mostOfCorrupt: 4, again: 6 * partBytes} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and those behind it come, at every attempt.
 	worn = limits{twice: share, first: share - 1}
 	// Only whole parts are known to be right: those that were on their way, two of each source, come again.
 	restarted = limits{twice: 2*sources*partBytes + takenOver}
 )
 
-const (
-	partBytes = 8 << 20
-	share     = 24 << 20 // of the state, that each source gives undisturbed
-)
+// share of the state is what each source gives undisturbed.
+const share = 24 << 20
 
 // faults lists every fault, the transfer without one first.
 var faults = []fault{

@@ -40,6 +40,15 @@ func TestWhatWentTooFarIsNamed(t *testing.T) {
 	}
 }
 
+func TestCorruptPartsMayComeAgain(t *testing.T) {
+	spoilt := sample()
+	spoilt.came += spoilt.twice + partBytes
+	spoilt.seconds += 0.4 // one of nine parts in 2.8 s
+	if err := spoilt.judge(limits{twice: 1 << 20, again: partBytes}, "sha256:right"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOnlyLessThanAChunkIsWhatTheIssueAsksFor(t *testing.T) {
 	if !(outcome{twice: 512<<10 - 1}).asIssued() || (outcome{twice: 512 << 10}).asIssued() {
 		t.Error("a chunk has 512 KiB")
