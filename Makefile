@@ -67,6 +67,10 @@ down: ## stop what make up started
 test-compose: ## kill containers of the compose deployment one by one and compare the digests
 	deploy/test-compose
 
+.PHONY: test-faults
+test-faults: ## break sources, links, stores and the destination during transfers (root)
+	go run ./tests/faults
+
 .PHONY: generate
 generate: ## write schemas, AsyncAPI and the table of events/README.md anew
 	cd tests && go test ./contract -run TestTheGeneratedFilesAreUpToDate -count=1 -update

@@ -8,6 +8,12 @@ type Shape struct {
 	Delay             time.Duration // one way
 }
 
+// Payload is the part of a link's rate that a stream can have: of a packet of 1,500 bytes 52 are headers.
+const Payload = 1448.0 / 1500
+
+// BytesPerSecond is the most payload that passes.
+func (s Shape) BytesPerSecond() float64 { return s.MegabitsPerSecond * 1e6 / 8 * Payload }
+
 // queueLength is how much a link holds before it drops, in time at its rate: what routers at the edge of a wide area have.
 const queueLength = 50 * time.Millisecond
 

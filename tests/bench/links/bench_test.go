@@ -77,7 +77,7 @@ func TestFixedSharesAreThoseOfTheGreedyOfChaos(t *testing.T) {
 		for range parts {
 			best, soonest := 0, math.Inf(1)
 			for i, shape := range s.Neighbours {
-				if ends := 2*shape.Delay.Seconds() + float64(counts[i]+1)*partBytes/bytesPerSecond(shape); ends < soonest {
+				if ends := 2*shape.Delay.Seconds() + float64(counts[i]+1)*partBytes/shape.BytesPerSecond(); ends < soonest {
 					best, soonest = i, ends
 				}
 			}

@@ -7,12 +7,6 @@ import (
 	"github.com/reknit/reknit/tests/links"
 )
 
-// payload is the part of a link's rate that a stream can have: of a packet of 1,500 bytes 52 are headers.
-const payload = 1448.0 / 1500
-
-// bytesPerSecond is the most payload that passes a link.
-func bytesPerSecond(shape links.Shape) float64 { return shape.MegabitsPerSecond * 1e6 / 8 * payload }
-
 // boundSeconds is the least time in which so many bytes come over the links when they are divided at will: the level up
 // to which the links fill, each from a round trip on, in which
 // it is asked and the first byte comes, less its burst. O(n log n).
@@ -24,8 +18,8 @@ func boundSeconds(bytes float64, neighbours []links.Shape) float64 {
 		if i > 0 && start >= level {
 			break
 		}
-		rate += bytesPerSecond(shape)
-		bytes += start * bytesPerSecond(shape)
+		rate += shape.BytesPerSecond()
+		bytes += start * shape.BytesPerSecond()
 		level = bytes / rate
 	}
 	return level

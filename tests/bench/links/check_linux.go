@@ -17,7 +17,7 @@ import (
 var checkedLink = links.Shape{MegabitsPerSecond: 500, Delay: 15 * time.Millisecond}
 
 // A plain TCP stream fills so much of a link; outside of it the machine is too busy or the emulation wrong.
-const leastOfTCP, mostOfTCP = 0.85, payload
+const leastOfTCP, mostOfTCP = 0.85, links.Payload
 
 // checkLink measures a link by a round trip and by a plain TCP stream.
 func checkLink(ctx context.Context) ([]row, error) {

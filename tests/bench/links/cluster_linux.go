@@ -3,22 +3,19 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"net/rpc"
-	"os"
-	"os/exec"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/tests/links"
+	"github.com/reknit/reknit/tests/nodes"
 )
 
 // cluster is a scenario come alive: a process in a namespace for each node, and the links between them.
 type cluster struct {
-	processes     []*process // all of them
-	joiner, store *process
-	neighbours    []*process
+	processes     []*nodes.Process // all of them
+	joiner, store *nodes.Process
+	neighbours    []*nodes.Process
 	direct        []source // the neighbours, over their links to the joiner
 	relayed       []source // the neighbours, each through the one before it
 	stored        source   // the shared store, for the joiner
@@ -26,80 +23,11 @@ type cluster struct {
 	links         []*links.Link
 }
 
-// process is a node's process.
-type process struct {
-	*links.Namespace
-	*rpc.Client
-	command *exec.Cmd
-}
-
-// nodeArgument makes this program a node.
-const nodeArgument = "node"
-
-// fatLinks are kernel parameters that any host on long fat links needs: a stream of 1 Gbit/s keeps 5 MB on its way at
-// a round trip of 40 ms, and the usual limit of 4 MB halves it. And no run shall profit from what an earlier one learnt.
-var fatLinks = map[string]string{
-	"net.ipv4.tcp_wmem":            "4096 65536 33554432",
-	"net.ipv4.tcp_rmem":            "4096 131072 33554432",
-	"net.ipv4.tcp_no_metrics_save": "1",
-}
-
-func startProcess(name string) (*process, error) {
-	namespace, err := links.NewNamespace()
-	if err != nil {
-		return nil, err
-	}
-	p := &process{Namespace: namespace}
-	if err := p.start(name); err != nil {
-		namespace.Close()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *process) start(name string) error {
-	for parameter, value := range fatLinks {
-		if err := p.Set(parameter, value); err != nil {
-			return err
-		}
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	p.command = exec.Command(program, nodeArgument, name)
-	p.command.Stderr = os.Stderr
-	input, err := p.command.StdinPipe()
-	if err != nil {
-		return err
-	}
-	output, err := p.command.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	p.Client = rpc.NewClient(stream{output, input})
-	return p.Start(p.command)
-}
-
-// stream is what two pipes make.
-type stream struct {
-	io.Reader
-	io.WriteCloser
-}
-
-// end closes what the process reads, upon which it ends.
-func (p *process) end() error {
-	_ = p.Client.Close() // it may be closed already
-	err := p.command.Wait()
-	p.Namespace.Close()
-	return err
-}
-
 // build starts the processes and joins them. What it returns has to be ended also after an error.
 func build(s scenario) (*cluster, error) {
 	c, n := &cluster{}, len(s.Neighbours)
 	for i := range n + 2 {
-		p, err := startProcess(bucket(i))
+		p, err := nodes.Start(bucket(i))
 		if err != nil {
 			return c, err
 		}
@@ -116,7 +44,7 @@ func (c *cluster) connect(s scenario) error {
 		if err := c.join(s.Neighbours[i], c.joiner, neighbour, 1, i); err != nil {
 			return err
 		}
-		c.direct = append(c.direct, source{Bucket: bucket(i), Address: address(1, i, 2), BytesPerSecond: bytesPerSecond(s.Neighbours[i])})
+		c.direct = append(c.direct, source{Bucket: bucket(i), Address: address(1, i, 2), BytesPerSecond: s.Neighbours[i].BytesPerSecond()})
 	}
 	for i, neighbour := range c.neighbours {
 		next := (i + 1) % len(c.neighbours)
@@ -135,7 +63,7 @@ func (c *cluster) connect(s scenario) error {
 	return errors.Join(c.join(s.Store, c.joiner, c.store, 3, 0), c.join(s.Store, c.store, c.neighbours[0], 3, 1))
 }
 
-func (c *cluster) join(shape links.Shape, near, far *process, kind, number int) error {
+func (c *cluster) join(shape links.Shape, near, far *nodes.Process, kind, number int) error {
 	link, err := links.Join(shape,
 		links.End{Namespace: near.Namespace, Address: netip.MustParsePrefix(address(kind, number, 1) + "/30")},
 		links.End{Namespace: far.Namespace, Address: netip.MustParsePrefix(address(kind, number, 2) + "/30")})
@@ -158,7 +86,7 @@ func (c *cluster) stop() {
 func (c *cluster) end() error {
 	var ends errgroup.Group
 	for _, p := range c.processes {
-		ends.Go(p.end)
+		ends.Go(p.End)
 	}
 	err := ends.Wait()
 	for _, link := range c.links {

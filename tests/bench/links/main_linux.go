@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/reknit/reknit/tests/links"
+	"github.com/reknit/reknit/tests/nodes"
 )
 
 // states are the sizes of models in MiB, as in the Chaos papers (section VI-A).
@@ -29,7 +30,7 @@ type settings struct {
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == nodeArgument {
+	if len(os.Args) == 3 && os.Args[1] == nodes.Argument {
 		exit(serveNode(os.Args[2]))
 	}
 	var s settings

@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"math/rand/v2"
-	"net/rpc"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -14,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/tests/nodes"
 )
 
 // node is a process of the cluster in a namespace of its own: a trainer and its store, the one that joins, or the shared
@@ -34,49 +31,13 @@ func serveNode(name string) error {
 		return err
 	}
 	defer store.Close()
-	server := rpc.NewServer()
-	if err := server.RegisterName("Node", &node{ctx: ctx, store: store}); err != nil {
-		return err
-	}
-	server.ServeConn(stream{ending{os.Stdin, cancel}, os.Stdout})
-	return nil
-}
-
-// ending is a reader behind whose end nothing goes on.
-type ending struct {
-	io.Reader
-	cancel context.CancelFunc
-}
-
-func (e ending) Read(into []byte) (int, error) {
-	length, err := e.Reader.Read(into)
-	if err != nil {
-		e.cancel()
-	}
-	return length, err
-}
-
-// State is what trainers hold: so many bytes of a seed, in parts.
-type State struct {
-	Seed             uint64
-	Bytes, PartBytes int64
+	return nodes.Serve(&node{ctx: ctx, store: store}, cancel)
 }
 
 // Hold makes the state and stores it, and answers with its parts.
-func (n *node) Hold(state State, parts *[]shards.Part) error {
-	random, data := rand.NewChaCha8([32]byte{byte(state.Seed)}), make([]byte, state.PartBytes)
-	for first := int64(0); first < state.Bytes; first += state.PartBytes {
-		data = data[:min(state.Bytes-first, state.PartBytes)]
-		if _, err := random.Read(data); err != nil {
-			return err
-		}
-		digest, err := n.store.Put(n.ctx, data)
-		if err != nil {
-			return err
-		}
-		*parts = append(*parts, shards.Part{Digest: digest, First: first, End: first + int64(len(data))})
-	}
-	return nil
+func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
+	*parts, err = state.Hold(n.ctx, n.store.Bucket)
+	return err
 }
 
 // Job is pulls of parts of the state.
@@ -96,16 +57,16 @@ type Fetched struct {
 func (n *node) Fetch(job Job, fetched *Fetched) error {
 	state := make([]byte, job.Parts[len(job.Parts)-1].End)
 	pulls, ctx := errgroup.WithContext(n.ctx)
-	transfers := make([]*fetching, len(job.Pulls))
+	transfers := make([]*nodes.Transfer, len(job.Pulls))
 	for i, pull := range job.Pulls {
 		var err error
-		if transfers[i], err = connect(ctx, pull.Sources); err != nil {
+		if transfers[i], err = nodes.Connect(ctx, dialled(pull.Sources)); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
 	for i, pull := range job.Pulls {
-		pulls.Go(func() error { return transfers[i].fetch(pull.of(job.Parts), state) })
+		pulls.Go(func() error { return transfers[i].Fetch(pull.of(job.Parts), state) })
 	}
 	if err := pulls.Wait(); err != nil {
 		return err

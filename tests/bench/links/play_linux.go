@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/tests/nodes"
 )
 
 // undisturbedFor is how long the trainers train alone before, to know how long their steps take here.
@@ -23,7 +24,7 @@ func play(ctx context.Context, s scenario, bytes int64) (result outcome, err err
 		return result, fmt.Errorf("build the cluster: %w", err)
 	}
 	defer context.AfterFunc(ctx, c.stop)()
-	parts, err := c.hold(State{Seed: s.Seed, Bytes: bytes, PartBytes: partBytes})
+	parts, err := c.hold(nodes.State{Seed: s.Seed, Bytes: bytes, PartBytes: partBytes})
 	if err != nil {
 		return result, fmt.Errorf("store the state: %w", err)
 	}
@@ -81,7 +82,7 @@ type policy struct {
 }
 
 type leg struct {
-	to  *process
+	to  *nodes.Process
 	job Job
 }
 
@@ -101,7 +102,7 @@ func (c *cluster) policies(s scenario, parts []shards.Part) ([]policy, error) {
 }
 
 // hold has every neighbour store the state.
-func (c *cluster) hold(state State) ([]shards.Part, error) {
+func (c *cluster) hold(state nodes.State) ([]shards.Part, error) {
 	parts := make([][]shards.Part, len(c.neighbours))
 	var holds errgroup.Group
 	for i, neighbour := range c.neighbours {

@@ -62,7 +62,7 @@ func (s scenario) shares(sources []source, parts int) ([]pull, error) {
 	for i, shape := range s.Neighbours {
 		neighbours[i] = replicate.Neighbour{
 			StartNanoseconds: 2 * shape.Delay.Nanoseconds(),
-			ShardNanoseconds: int64(partBytes / bytesPerSecond(shape) * 1e9),
+			ShardNanoseconds: int64(partBytes / shape.BytesPerSecond() * 1e9),
 		}
 	}
 	allocation, err := replicate.Allocate(neighbours, int64(parts), replicate.AnyNeighbour)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/tests/links"
+)
+
+// When faults strike.
+const (
+	inTheMiddle = 1. / 3
+	early       = 0.03 // before shards.SpareWait is over, so that nobody else gives yet
+	late        = 0.8  // some parts are complete
+)
+
+// fullBytes has room for one part of 8 MiB.
+const fullBytes = 12 << 20
+
+// What the links carry.
+var (
+	all    = []links.Shape{whole, whole, whole}
+	others = []links.Shape{whole, whole}
+	slowed = []links.Shape{tenth, whole, whole}
+)
+
+// What may come of faults.
+var (
+	usual = limits{twice: takenOver}
+	// Who has nothing to do also takes over the tails of parts that it turns out not to have.
+	unready = limits{twice: 3 * asked}
+	flipped = limits{twice: takenOver, leastCorrupt: 2, mostOfCorrupt: 4, again: 6 * partBytes} // it is left after two, and two are on their way then
+	// The server finds a flipped bit in its files by itself: the chunk is gone, and those behind it come, at every attempt.
+	worn = limits{twice: share, first: share - 1}
+	// Only whole parts are known to be right: those that were on their way, two of each source, come again.
+	restarted = limits{twice: 2*sources*partBytes + takenOver}
+)
+
+// share of the state is what each source gives undisturbed.
+const share = 24 << 20
+
+// faults lists every fault, the transfer without one first.
+var faults = []fault{
+	{name: "undisturbed", strike: nothing, left: all, limits: usual},
+	{name: "source killed", at: inTheMiddle, strike: killSource, left: others, limits: usual},
+	{name: "only giver killed", only: true, at: early, strike: killSource, left: others, limits: usual},
+	{name: "link cut", at: inTheMiddle, strike: cutLink, left: others, limits: usual},
+	{name: "link of the only giver cut", only: true, at: early, strike: cutLink, left: others, limits: usual},
+	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: usual},
+	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: unready},
+	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
+	{name: "bits flipped in files", strike: wearFiles, left: others, limits: worn},
+	{name: "destination killed", at: late, strike: killDestination, left: all, limits: restarted},
+}
+
+func nothing(context.Context, *scene, *outcome) error { return nil }
+
+func killSource(_ context.Context, s *scene, _ *outcome) error { return s.sources[0].Kill() }
+
+func cutLink(_ context.Context, s *scene, _ *outcome) error {
+	s.links[0].Set(links.Shape{})
+	return nil
+}
+
+func slowLink(_ context.Context, s *scene, _ *outcome) error {
+	s.links[0].Set(tenth)
+	return nil
+}
+
+func flipParts(_ context.Context, s *scene, result *outcome) error {
+	var flipped int
+	err := s.sources[0].Call("Node.Flip", bucket(0), &flipped)
+	result.note = fmt.Sprintf("; %d parts flipped", flipped)
+	return err
+}
+
+func wearFiles(_ context.Context, s *scene, result *outcome) error {
+	var flipped int
+	err := s.sources[0].Call("Node.Wear", filepath.Join(filesDir, bucket(0)), &flipped)
+	result.note = fmt.Sprintf("; a bit in each of %d files", flipped)
+	return err
+}
+
+// fillStore has a source store the state although it has no room for it, while others are asked for theirs.
+func fillStore(_ context.Context, s *scene, result *outcome) error {
+	var filled Filled
+	if err := s.sources[0].Call("Node.Fill", state, &filled); err != nil {
+		return err
+	}
+	if !strings.Contains(filled.Error, shards.ErrFull.Error()) || !strings.Contains(filled.Error, fmt.Sprintf("at most %d bytes", fullBytes)) {
+		return fmt.Errorf("expected an error that names the limit of %d bytes, got %q", fullBytes, filled.Error)
+	}
+	if messages := uint64(filled.Parts) * messagesOf(state.PartBytes); filled.Messages != messages || filled.Parts == 0 {
+		return fmt.Errorf("expected %d messages of %d parts in the full store, got %d", messages, filled.Parts, filled.Messages)
+	}
+	result.bound = result.struck + allow(state.Bytes-int64(filled.Parts)*state.PartBytes, others)
+	result.note = fmt.Sprintf("; %d part had room; %s", filled.Parts, filled.Error)
+	return nil
+}
+
+// messagesOf is how many messages a part is: its chunks and its manifest.
+func messagesOf(bytes int64) uint64 { return uint64((bytes+chunkBytes-1)/chunkBytes) + 1 }

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/tests/nodes"
+)
+
+// node is a process of the cluster: a source and its store, or the destination.
+type node struct {
+	ctx    context.Context // of the process
+	name   string          // of the node and of its bucket
+	bucket *shards.Bucket
+	open   *nats.Conn // to an open store
+
+	mutex    sync.Mutex
+	transfer *nodes.Transfer // that runs, or the last one
+}
+
+// serveNode is the main function of a node.
+func serveNode(name string) error {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // meant for the test, which ends us
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	return nodes.Serve(&node{ctx: ctx, name: name}, cancel)
+}
+
+// Store says what a source serves.
+type Store struct {
+	Bucket, Dir string
+	MaxBytes    int64
+	Open        bool // whoever reaches it may write: the hub's store, or a neighbour's that is not ours
+}
+
+// Serve serves an empty store.
+func (n *node) Serve(config Store, _ *struct{}) error {
+	if config.Open {
+		return n.serveOpen(config)
+	}
+	store, err := shards.Serve(n.ctx, shards.StoreConfig{
+		Bucket: config.Bucket, Host: "0.0.0.0", Port: storePort, Dir: config.Dir, MaxBytes: config.MaxBytes,
+	})
+	if err == nil {
+		n.bucket = store.Bucket
+	}
+	return err
+}
+
+func (n *node) serveOpen(config Store) error {
+	server, err := embedded.Start(embedded.Config{StoreDir: config.Dir, Host: "0.0.0.0", Port: storePort})
+	if err != nil {
+		return err
+	}
+	if n.open, err = nats.Connect(server.URL()); err != nil {
+		return err
+	}
+	js, err := jetstream.New(n.open)
+	if err == nil {
+		_, err = js.CreateObjectStore(n.ctx, jetstream.ObjectStoreConfig{Bucket: config.Bucket})
+	}
+	if err == nil {
+		n.bucket, err = shards.OpenBucket(n.ctx, n.open, config.Bucket)
+	}
+	return err
+}
+
+// Filled is how much of a state a store had room for.
+type Filled struct {
+	Parts    int
+	Messages uint64 // that are there behind the refusal
+	Error    string
+}
+
+// Fill stores as much of the state as there is room for.
+func (n *node) Fill(state nodes.State, filled *Filled) error {
+	parts, refused := state.Hold(n.ctx, n.bucket)
+	filled.Parts = len(parts)
+	if refused != nil {
+		filled.Error = refused.Error()
+	}
+	var err error
+	filled.Messages, err = n.messages()
+	return err
+}
+
+// messages is how many messages a reader finds in this node's store.
+func (n *node) messages() (uint64, error) {
+	conn, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return 0, err
+	}
+	stream, err := js.Stream(n.ctx, "OBJ_"+n.name)
+	if err != nil {
+		return 0, err
+	}
+	return stream.CachedInfo().State.Msgs, nil
+}
+
+// Hold makes the state and stores it, and answers with its parts.
+func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
+	*parts, err = state.Hold(n.ctx, n.bucket)
+	return err
+}
+
+// Flip stores parts of an open store anew under their names, with one bit flipped in each.
+func (n *node) Flip(bucket string, flipped *int) error {
+	js, err := jetstream.New(n.open)
+	if err != nil {
+		return err
+	}
+	objects, err := js.ObjectStore(n.ctx, bucket)
+	if err != nil {
+		return err
+	}
+	listed, err := objects.List(n.ctx)
+	for _, object := range listed {
+		var data []byte
+		if data, err = objects.GetBytes(n.ctx, object.Name); err != nil {
+			return err
+		}
+		data[len(data)/2] ^= 1
+		if _, err = objects.Put(n.ctx, jetstream.ObjectMeta{Name: object.Name}, bytes.NewReader(data)); err != nil {
+			return err
+		}
+		*flipped++
+	}
+	return err
+}
+
+// Wear flips one bit in every block of the files of a store, behind the back of its server.
+func (n *node) Wear(dir string, flipped *int) error {
+	blocks, err := filepath.Glob(filepath.Join(dir, "shards", "jetstream", "*", "streams", "*", "msgs", "*.blk"))
+	for _, block := range blocks {
+		if err := flipBit(block); err != nil {
+			return err
+		}
+		*flipped++
+	}
+	return err
+}
+
+func flipBit(name string) error {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	one := make([]byte, 1)
+	if _, err := file.ReadAt(one, info.Size()/2); err != nil {
+		return err
+	}
+	one[0] ^= 1
+	_, err = file.WriteAt(one, info.Size()/2)
+	return err
+}
+
+// Job is parts of the state, and where they are to be had.
+type Job struct {
+	Sources []shards.Source
+	Parts   []shards.Part
+	Digest  string // of the state
+	Bytes   int64
+	Dir     string // of the buffer
+}
+
+// Fetched is how a job went.
+type Fetched struct {
+	Digest   string // of all bytes
+	Gap      float64
+	Progress shards.Progress
+}
+
+// Fetch connects to all sources of a job, and then fetches its parts.
+func (n *node) Fetch(job Job, fetched *Fetched) error {
+	buffer, left, err := shards.OpenBuffer(job.Dir, job.Digest, job.Bytes)
+	if err != nil {
+		return err
+	}
+	for i := range job.Parts {
+		job.Parts[i].Have = left
+	}
+	transfer, err := nodes.Connect(n.ctx, job.Sources)
+	if err != nil {
+		return err
+	}
+	n.mutex.Lock()
+	n.transfer = transfer
+	n.mutex.Unlock()
+	gap := watch(transfer)
+	if err := transfer.Fetch(job.Parts, buffer.Bytes); err != nil {
+		return err
+	}
+	*fetched = Fetched{events.Digest(buffer.Bytes), gap().Seconds(), transfer.Progress()}
+	return buffer.Remove()
+}
+
+// Progress tells how far the transfer is.
+func (n *node) Progress(_ struct{}, progress *shards.Progress) error {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if n.transfer != nil {
+		*progress = n.transfer.Progress()
+	}
+	return nil
+}
+
+// lookEvery is how often it is looked how far a transfer is.
+const lookEvery = 5 * time.Millisecond
+
+// watch returns a function that ends the watching and tells the longest time, from the first byte on, in which none came.
+func watch(transfer *nodes.Transfer) func() time.Duration {
+	stop, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		gap, had, since := time.Duration(0), int64(0), time.Now()
+		for {
+			progress := transfer.Progress()
+			if bytes := came(progress); bytes == 0 || bytes > had || progress.Done == progress.Total {
+				had, since = bytes, time.Now()
+			}
+			gap = max(gap, time.Since(since))
+			select {
+			case <-time.After(lookEvery):
+			case <-stop:
+				longest <- gap
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-longest }
+}
