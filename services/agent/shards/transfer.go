@@ -50,7 +50,7 @@ type Layer struct {
 	Parts []Part
 }
 
-// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most two parts for
+// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most four parts for
 // each source.
 type Transfer struct {
 	sources []Source
@@ -226,7 +226,7 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 	}
 	defer connection.conn.Close()
 	pulls, ctx := errgroup.WithContext(ctx)
-	for range partsInFlight {
+	for range mostPartsInFlight {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
 				if err := t.settle(ctx, c, t.pull(ctx, connection, c)); err != nil {
