@@ -16,13 +16,13 @@ const (
 	partsInFlight     = 2
 	mostPartsInFlight = 4
 	inFlightSeconds   = 0.2
-	absentWait    = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
-	absentLongest = time.Second
-	absentPause   = 5 * time.Millisecond  // between two questions to one source
-	patience      = 20 * time.Millisecond // by which a take-over must be faster
-	strikesOut    = 3
-	strikeWait    = time.Second
-	corruptOut    = 2
+	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
+	absentLongest     = time.Second
+	absentPause       = 5 * time.Millisecond  // between two questions to one source
+	patience          = 20 * time.Millisecond // by which a take-over must be faster
+	strikesOut        = 3
+	strikeWait        = time.Second
+	corruptOut        = 2
 )
 
 // ErrCorrupt says that all sources of a part served other bytes than its digest's.

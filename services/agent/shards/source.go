@@ -54,13 +54,14 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
 }
 
-// dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes.
-func dial(ctx context.Context, config Source, changed func(connected bool), late func(bytes int64)) (*source, error) {
+// dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes. It is
+// warmed before it comes, while idle says so.
+func dial(ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64)) (*source, error) {
 	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}, broken: make(chan struct{})}
 	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
-		nats.ConnectHandler(func(*nats.Conn) { changed(true) }),
+		nats.ConnectHandler(func(conn *nats.Conn) { warm(conn, config.Bucket, idle); changed(true) }),
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.lost(); changed(false) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
