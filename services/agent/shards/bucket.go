@@ -158,10 +158,10 @@ func (b *Bucket) sendChunks(ctx context.Context, subject string, data []byte) (s
 // publishChunk waits for room in the window.
 func (b *Bucket) publishChunk(ctx context.Context, chunk *nats.Msg) (jetstream.PubAckFuture, error) {
 	for {
-		future, err := b.js.PublishMsgAsync(chunk, jetstream.WithStallWait(windowPause))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		future, err := b.js.PublishMsgAsync(chunk, jetstream.WithStallWait(windowPause))
 		if !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
 			return future, err
 		}

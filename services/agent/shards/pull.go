@@ -12,15 +12,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Batches of direct gets. Two are asked for at a time, so that the link is busy while the end of the first travels.
-// Both hold what the source sends in half a second, at most 4 MiB: that is what a take-over may waste. With two parts
-// in flight that fills 1 Gbit/s at a round trip of 60 ms.
+// Batches of direct gets. Two are asked for at a time of each part, so that the link is busy while the end of the first
+// travels. Those of all parts in flight hold what the source sends in inFlightSeconds: that is what a take-over may waste.
 const (
 	batchesAsked = 2
 	batchBytes   = 2 << 20
 	firstBatch   = 1 << 20 // while the rate of a source is not known
-	batchSeconds = 0.25
 )
+
+// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
+const manifestsAhead = 16
 
 var (
 	errAbsent  = errors.New("the source does not have the part")
@@ -42,11 +43,35 @@ func (t *Transfer) pull(ctx context.Context, from *source, c *claim) error {
 	return s.read(ctx)
 }
 
+// manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes of
+// the other parts in flight, and the link ran dry meanwhile.
 func (t *Transfer) manifest(ctx context.Context, from *source, c *claim) (*object, error) {
+	if asked := from.takeManifest(c.part.digest); asked != nil {
+		t.askAhead(from, c.peer)
+		if found, err := t.readManifest(ctx, from, c, asked); !errors.Is(err, errAbsent) { // it may have come since
+			return found, err
+		}
+	}
 	asked, err := from.askManifest(c.part.digest)
 	if err != nil {
 		return nil, err
 	}
+	t.askAhead(from, c.peer)
+	return t.readManifest(ctx, from, c, asked)
+}
+
+func (t *Transfer) askAhead(from *source, p *peer) {
+	t.mutex.Lock()
+	parts := t.queue.upcoming(p, manifestsAhead, time.Now())
+	t.mutex.Unlock()
+	for _, part := range parts {
+		if from.askManifestAhead(part.digest) != nil {
+			return // it shows when the part is asked for
+		}
+	}
+}
+
+func (t *Transfer) readManifest(ctx context.Context, from *source, c *claim, asked *answer) (*object, error) {
 	defer from.forget(asked)
 	message, err := t.await(ctx, asked, c.peer)
 	if err != nil {
@@ -179,7 +204,7 @@ func (t *Transfer) batch(p *peer) int64 {
 	if !known {
 		return firstBatch / chunkBytes
 	}
-	return max(1, min(batchBytes, int64(rate*batchSeconds))/chunkBytes)
+	return min(batchBytes/chunkBytes, chunksOf(int64(rate*inFlightSeconds)/int64(batchesAsked*len(p.claims))))
 }
 
 // endBatch checks that all of a batch came: chunks are gone when their part is retired or replaced.

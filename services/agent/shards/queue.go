@@ -10,16 +10,19 @@ import (
 )
 
 // Rules of the queue. Two parts in flight hide the round trips of a neighbour and leave few bytes to a slow one at the
-// end (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one).
+// end (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one). A fast one is asked for more
+// when both end: what it sends in a round trip, with what the queues on the way hold, must have been asked for.
 const (
-	partsInFlight = 2
-	absentWait    = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
-	absentLongest = time.Second
-	absentPause   = 5 * time.Millisecond  // between two questions to one source
-	patience      = 20 * time.Millisecond // by which a take-over must be faster
-	strikesOut    = 3
-	strikeWait    = time.Second
-	corruptOut    = 2
+	partsInFlight     = 2
+	mostPartsInFlight = 4
+	inFlightSeconds   = 0.2
+	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
+	absentLongest     = time.Second
+	absentPause       = 5 * time.Millisecond  // between two questions to one source
+	patience          = 20 * time.Millisecond // by which a take-over must be faster
+	strikesOut        = 3
+	strikeWait        = time.Second
+	corruptOut        = 2
 )
 
 // ErrCorrupt says that all sources of a part served other bytes than its digest's.
@@ -38,7 +41,7 @@ type peer struct {
 	duplicate int64     // bytes that came although they were there or not wanted any more
 }
 
-// able reports whether a source may be asked for something more. One connection has a bound of parts in flight.
+// able reports whether a source may be asked for something more.
 func (p *peer) able(now time.Time) bool {
 	return p.connected && p.corrupt < corruptOut && !now.Before(p.rests)
 }
@@ -50,6 +53,12 @@ func (p *peer) backlog() int64 {
 		bytes += c.end - c.next
 	}
 	return bytes
+}
+
+// full reports whether enough is asked of a source.
+func (p *peer) full(now time.Time) bool {
+	rate, _ := p.meter.speed(now)
+	return len(p.claims) >= mostPartsInFlight || len(p.claims) >= partsInFlight && float64(p.backlog()) >= rate*inFlightSeconds
 }
 
 // fetched is a part on its way.
@@ -131,7 +140,7 @@ func (q *queue) add(part *fetched, have bool) {
 
 // take returns what a source is to be asked for now, or nil. O(pieces * sources).
 func (q *queue) take(p *peer, now time.Time) *claim {
-	if !p.able(now) || len(p.claims) >= partsInFlight {
+	if !p.able(now) || p.full(now) {
 		return nil
 	}
 	for i, candidate := range q.pieces {
@@ -141,6 +150,26 @@ func (q *queue) take(p *peer, now time.Time) *claim {
 		}
 	}
 	return q.takeOver(p, now)
+}
+
+// upcoming returns the parts that a source may be asked for next, at most so many: first those that nobody is asked for.
+// O(pieces * sources).
+func (q *queue) upcoming(p *peer, most int, now time.Time) []*fetched {
+	var parts []*fetched
+	add := func(part *fetched) {
+		if len(parts) < most && part.serves(p, now) {
+			parts = append(parts, part)
+		}
+	}
+	for _, waiting := range q.pieces {
+		add(waiting.part)
+	}
+	for _, other := range q.peers {
+		for _, c := range other.claims {
+			add(c.part)
+		}
+	}
+	return parts
 }
 
 func (q *queue) claim(p *peer, taken piece, now time.Time) *claim {

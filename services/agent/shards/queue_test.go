@@ -118,6 +118,35 @@ func TestOneSourceIsAskedForTwoPartsAtATime(t *testing.T) {
 	}
 }
 
+// When two parts of four MiB end together, a link of 400 MB/s would run dry for a round trip.
+func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
+	for rate, claims := range map[float64]int{10e6: 2, 50e6: 3, 400e6: mostPartsInFlight} {
+		s := simulate(9, rate)
+		s.queue.peers[0].meter.planned = rate
+		for s.queue.take(s.queue.peers[0], s.now) != nil {
+		}
+		if got := len(s.queue.peers[0].claims); got != claims {
+			t.Errorf("at %.0f bytes/s %d parts are asked for, expected %d", rate, got, claims)
+		}
+	}
+}
+
+// Those that nobody is asked for come first; behind them what a source may take over.
+func TestTheUpcomingPartsOfASourceAreThoseItMayGive(t *testing.T) {
+	s := simulate(4, 100e6, 100e6)
+	first, last := s.queue.peers[0], s.queue.peers[1]
+	taken, spare, next := s.queue.pieces[0].part, s.queue.pieces[1].part, s.queue.pieces[2].part
+	s.queue.claim(first, s.queue.pieces[0], s.now)
+	s.queue.pieces = s.queue.pieces[1:]
+	spare.waits[last] = wait{until: s.now.Add(SpareWait)}
+	if got := s.queue.upcoming(last, 9, s.now); len(got) != 3 || got[0] != next || got[2] != taken {
+		t.Errorf("got %d parts", len(got))
+	}
+	if got := s.queue.upcoming(last, 2, s.now); len(got) != 2 {
+		t.Errorf("got %d parts, expected two at most", len(got))
+	}
+}
+
 // Whatever fails, and how often: every byte is asked for, stored once, and no part is complete before all its bytes
 // are there. The twin counts bytes one by one.
 func TestNoByteIsLostOrStoredTwiceWhateverFails(t *testing.T) {

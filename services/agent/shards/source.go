@@ -35,6 +35,7 @@ type source struct {
 
 	mutex   sync.Mutex
 	answers map[string]*answer // by the last token of their subject
+	ahead   map[string]*answer // of manifests that will be read later, by digest
 	token   uint64
 	broken  chan struct{} // closed when the connection is lost
 }
@@ -53,13 +54,14 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
 }
 
-// dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes.
-func dial(ctx context.Context, config Source, changed func(connected bool), late func(bytes int64)) (*source, error) {
-	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, broken: make(chan struct{})}
+// dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes. It is
+// warmed before it comes, while idle says so.
+func dial(ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64)) (*source, error) {
+	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}, broken: make(chan struct{})}
 	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
-		nats.ConnectHandler(func(*nats.Conn) { changed(true) }),
+		nats.ConnectHandler(func(conn *nats.Conn) { warm(conn, config.Bucket, idle); changed(true) }),
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.lost(); changed(false) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
@@ -81,6 +83,10 @@ func (s *source) lost() {
 	defer s.mutex.Unlock()
 	close(s.broken)
 	s.broken = make(chan struct{})
+	for digest, asked := range s.ahead {
+		delete(s.answers, asked.token)
+		delete(s.ahead, digest)
+	}
 }
 
 // deliver hands a message to who asked for it. One that nobody awaits any more is counted.
@@ -130,6 +136,33 @@ func (s *source) forget(asked *answer) {
 // askManifest asks for a digest's manifest.
 func (s *source) askManifest(digest string) (*answer, error) {
 	return s.ask(directSubject(s.bucket)+"."+metaSubject(s.bucket, digest), nil, 1)
+}
+
+// askManifestAhead asks for a manifest that takeManifest will hand out.
+func (s *source) askManifestAhead(digest string) error {
+	s.mutex.Lock()
+	there := s.ahead[digest] != nil
+	s.mutex.Unlock()
+	if there {
+		return nil
+	}
+	asked, err := s.askManifest(digest)
+	if err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.ahead[digest] = asked
+	return nil
+}
+
+// takeManifest returns the answer that was asked for ahead, or nil.
+func (s *source) takeManifest(digest string) *answer {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	asked := s.ahead[digest]
+	delete(s.ahead, digest)
+	return asked
 }
 
 // askChunks asks for chunks from a sequence on; the answer ends with a message that has a status.

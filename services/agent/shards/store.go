@@ -131,7 +131,11 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := create(ctx, conn, config); err != nil {
+	err = create(ctx, conn, config)
+	if err == nil {
+		err = serveWarming(conn, config.Bucket)
+	}
+	if err != nil {
 		conn.Close()
 		return err
 	}
@@ -163,12 +167,12 @@ func readerPermissions(bucket string) *server.Permissions {
 	stream := streamName(bucket)
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			directSubject(bucket), directSubject(bucket) + ".>",
+			directSubject(bucket), directSubject(bucket) + ".>", warmSubject(bucket),
 			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream,
 			"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
 			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>", "$JS.FC." + stream + ".>",
 		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{inboxes + ">"}},
 	}
 }
 

@@ -50,7 +50,7 @@ type Layer struct {
 	Parts []Part
 }
 
-// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most two parts for
+// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most four parts for
 // each source.
 type Transfer struct {
 	sources []Source
@@ -220,13 +220,13 @@ func (t *Transfer) look(ctx context.Context) error {
 
 // fetch keeps a source busy until the transfer ends.
 func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
-	connection, err := dial(ctx, config, func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) })
+	connection, err := dial(ctx, config, t.idle, func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) })
 	if err != nil {
 		return fmt.Errorf("source %s: %w", config.Name, err)
 	}
 	defer connection.conn.Close()
 	pulls, ctx := errgroup.WithContext(ctx)
-	for range partsInFlight {
+	for range mostPartsInFlight {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
 				if err := t.settle(ctx, c, t.pull(ctx, connection, c)); err != nil {
@@ -237,6 +237,13 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 		})
 	}
 	return pulls.Wait()
+}
+
+// idle reports whether there is nothing to fetch yet.
+func (t *Transfer) idle() bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return !t.ended && t.queue.total == 0
 }
 
 func (t *Transfer) connected(p *peer, connected bool) {

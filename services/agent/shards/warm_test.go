@@ -1,0 +1,100 @@
+package shards
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := within(t); !holds(); time.Sleep(time.Millisecond) {
+		if deadline.Err() != nil {
+			t.Fatal("never: ", what)
+		}
+	}
+}
+
+func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
+	want := cut(content(31, 2*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	var between link
+	transfer := transferFrom(t, between.open(t, store))
+	ended := make(chan error)
+	go func() { ended <- transfer.Run(within(t)) }()
+	waitFor(t, "the source is there", func() bool { return transfer.Progress().Sources[0].State == Idle })
+	warmed := between.carried.Load()
+	if warmed < warmMessages*chunkBytes {
+		t.Errorf("the link carried %d bytes before", warmed)
+	}
+	into := make([]byte, len(want.data))
+	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	if err := <-ended; err != nil || !bytes.Equal(into, want.data) {
+		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(into, want.data))
+	}
+	if progress := transfer.Progress(); progress.Sources[0].Bytes != progress.Total || progress.Duplicate != 0 {
+		t.Errorf("zeros count as bytes: %+v", progress)
+	}
+}
+
+func TestATransferThatHasALayerDoesNotWaitForZeros(t *testing.T) {
+	want := cut(content(32, testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	var between link
+	fetch(t, transferFrom(t, between.open(t, store)), want)
+	if carried := between.carried.Load(); carried > testPart+chunkBytes {
+		t.Errorf("the link carried %d bytes", carried)
+	}
+}
+
+func TestZerosNeverComeIntoTheBucket(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	reader, err := nats.Connect(store.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := reader.PublishRequest(warmSubject("shards-n1"), chunkSubject("shards-n1", "forged"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Request(warmSubject("shards-n1"), nil, time.Minute); err != nil { // the store answers in turn
+		t.Fatal(err)
+	}
+	if messages := messagesIn(t, store.Bucket); messages != 0 {
+		t.Errorf("%d messages", messages)
+	}
+}
+
+func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
+	want := cut(content(33, testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	transfer := transferFrom(t, store.source())
+	nothing := func(int64) {}
+	from, err := dial(within(t), transfer.sources[0], transfer.idle, func(bool) {}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.conn.Close()
+	digest := want.parts[0].Digest
+	if err := from.askManifestAhead(digest); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the store says that it has none", func() bool {
+		from.mutex.Lock()
+		defer from.mutex.Unlock()
+		return len(from.ahead[digest].messages) == 1
+	})
+	want.putInto(t, store.Bucket)
+	part := &fetched{digest: digest, into: make([]byte, testPart)}
+	if _, err := transfer.manifest(within(t), from, &claim{part: part, peer: transfer.queue.peers[0]}); err != nil {
+		t.Error(err)
+	}
+}
