@@ -204,7 +204,8 @@ func (t *Transfer) batch(p *peer) int64 {
 	if !known {
 		return firstBatch / chunkBytes
 	}
-	return min(batchBytes/chunkBytes, chunksOf(int64(rate*inFlightSeconds)/int64(batchesAsked*len(p.claims))))
+	share := int64(rate*inFlightSeconds) / int64(batchesAsked*len(p.claims))
+	return max(1, min(batchBytes/chunkBytes, chunksOf(share))) // a source that fell silent has next to no rate
 }
 
 // endBatch checks that all of a batch came: chunks are gone when their part is retired or replaced.

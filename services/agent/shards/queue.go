@@ -55,12 +55,6 @@ func (p *peer) backlog() int64 {
 	return bytes
 }
 
-// full reports whether enough is asked of a source.
-func (p *peer) full(now time.Time) bool {
-	rate, _ := p.meter.speed(now)
-	return len(p.claims) >= mostPartsInFlight || len(p.claims) >= partsInFlight && float64(p.backlog()) >= rate*inFlightSeconds
-}
-
 // fetched is a part on its way.
 type fetched struct {
 	digest   string
@@ -140,7 +134,7 @@ func (q *queue) add(part *fetched, have bool) {
 
 // take returns what a source is to be asked for now, or nil. O(pieces * sources).
 func (q *queue) take(p *peer, now time.Time) *claim {
-	if !p.able(now) || p.full(now) {
+	if !p.able(now) || q.full(p, now) {
 		return nil
 	}
 	for i, candidate := range q.pieces {
@@ -150,6 +144,16 @@ func (q *queue) take(p *peer, now time.Time) *claim {
 		}
 	}
 	return q.takeOver(p, now)
+}
+
+// full reports whether enough is asked of a source. Towards the end it is two parts: what is asked for then may be taken over.
+func (q *queue) full(p *peer, now time.Time) bool {
+	rate, _ := p.meter.speed(now)
+	most := mostPartsInFlight
+	if len(q.pieces) <= partsInFlight*len(q.peers) || float64(p.backlog()) >= rate*inFlightSeconds {
+		most = partsInFlight
+	}
+	return len(p.claims) >= most
 }
 
 // upcoming returns the parts that a source may be asked for next, at most so many: first those that nobody is asked for.

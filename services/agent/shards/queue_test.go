@@ -131,6 +131,14 @@ func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
 	}
 }
 
+// A request for no chunks would never be answered.
+func TestASourceThatFellSilentIsAskedForAChunkAtLeast(t *testing.T) {
+	transfer, silent := &Transfer{}, &peer{meter: meter{rate: 1}, claims: make([]*claim, mostPartsInFlight)}
+	if chunks := transfer.batch(silent); chunks != 1 {
+		t.Errorf("%d chunks", chunks)
+	}
+}
+
 // Those that nobody is asked for come first; behind them what a source may take over.
 func TestTheUpcomingPartsOfASourceAreThoseItMayGive(t *testing.T) {
 	s := simulate(4, 100e6, 100e6)
