@@ -26,6 +26,7 @@ const manifestsAhead = 16
 var (
 	errAbsent  = errors.New("the source does not have the part")
 	errStalled = errors.New("the source sends nothing")
+	errHole    = errors.New("chunks are gone that the source's manifest lists")
 	errForeign = errors.New("the source's object has another size")
 )
 
@@ -213,7 +214,10 @@ func (s *stream) endBatch() error {
 	ended := s.asked[0]
 	s.from.forget(ended.answer)
 	s.asked = s.asked[1:]
-	if s.at < ended.end || s.at == s.askedTo && s.object.sequences == nil {
+	if s.at < ended.end {
+		return errHole
+	}
+	if s.at == s.askedTo && s.object.sequences == nil {
 		return errAbsent
 	}
 	if s.object.sequences == nil {
@@ -229,7 +233,10 @@ func (s *stream) store(chunk *nats.Msg) (err error) {
 		return fmt.Errorf("sequence of a chunk: %w", err)
 	}
 	size, bytes := int64(s.object.info.Size), int64(len(chunk.Data))
-	if s.object.sequences != nil && (s.sequence != s.object.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) || bytes > size-s.at {
+	if s.object.sequences != nil && (s.sequence != s.object.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) {
+		return errHole
+	}
+	if bytes > size-s.at {
 		return errAbsent
 	}
 	t, c := s.transfer, s.claim
@@ -281,6 +288,8 @@ func (t *Transfer) settle(ctx context.Context, c *claim, err error) error {
 		return t.fail(err)
 	case errors.Is(err, errAbsent):
 		t.queue.absent(c, now)
+	case errors.Is(err, errHole):
+		return t.fail(t.queue.hole(c, now))
 	case errors.Is(err, errForeign):
 		t.queue.release(c, now)
 		return t.fail(t.queue.exclude(c.part, c.peer))

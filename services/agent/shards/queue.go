@@ -61,6 +61,7 @@ type fetched struct {
 	into     []byte
 	sources  []*peer // all that may have it
 	excluded []*peer // that served other bytes
+	holes    []*peer // that lacked chunks which their manifest lists
 	givers   []*peer // of the bytes that came
 	waits    map[*peer]wait
 	left     int64 // bytes that are not there yet
@@ -212,10 +213,11 @@ func (q *queue) soonest(p *peer, candidate piece, now time.Time) bool {
 	return true
 }
 
-// takeOver gives an idle source the tail of what a slower one is asked for, so that both end at the same time.
+// takeOver gives an idle source the tail of what a slower one is asked for, so that both end at the same time. Who stalled
+// last has a rate from before that, and who did not have the part may not have it yet.
 func (q *queue) takeOver(p *peer, now time.Time) *claim {
 	mine, known := p.meter.speed(now)
-	if !known {
+	if !known || p.strikes > 0 {
 		return nil
 	}
 	mine /= float64(len(p.claims) + 1)
@@ -225,7 +227,8 @@ func (q *queue) takeOver(p *peer, now time.Time) *claim {
 		rate, known := other.meter.speed(now)
 		for _, c := range other.claims {
 			left, rate := float64(c.end-c.next), rate/float64(len(other.claims))
-			if other == p || !known || left == 0 || c.part.alone || !c.part.serves(p, now) {
+			lacked := c.part.waits[p].length > 0
+			if other == p || !known || left == 0 || c.part.alone || lacked || !c.part.serves(p, now) {
 				continue
 			}
 			if lasts := left / rate; lasts > longest && lasts > 2*left/mine+patience.Seconds() {
@@ -294,7 +297,32 @@ func (q *queue) absent(c *claim, now time.Time) {
 	c.part.waits[c.peer] = wait{now.Add(length), length}
 	c.peer.rests = now.Add(absentPause)
 	c.peer.strikes = 0
+	q.giveBack(c)
 	q.release(c, now)
+}
+
+// giveBack returns a tail to the claim it was cut from, if that still goes on.
+func (q *queue) giveBack(c *claim) {
+	for _, p := range q.peers {
+		for _, other := range p.claims {
+			if other.part == c.part && other.end == c.next && other.next < other.end && !c.part.alone {
+				other.end, c.end = c.end, c.next
+				return
+			}
+		}
+	}
+}
+
+// hole says that chunks are gone which a source's manifest lists, as a server drops those that a disk spoiled. They may
+// have been replaced at that moment; where it happens again, the source is asked for the part no more.
+func (q *queue) hole(c *claim, now time.Time) error {
+	if !slices.Contains(c.part.holes, c.peer) {
+		c.part.holes = append(c.part.holes, c.peer)
+		q.absent(c, now)
+		return nil
+	}
+	q.release(c, now)
+	return q.exclude(c.part, c.peer)
 }
 
 // stall says that a source stopped sending, or that its connection broke. The same fault of both its claims counts

@@ -272,3 +272,52 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// tailOf has the second source take over the tail of what the first, slower one is asked for.
+func tailOf(t *testing.T) (s *simulation, first, tail *claim) {
+	s = simulate(1, 10e6, 100e6)
+	s.queue.peers[0].meter.rate, s.queue.peers[1].meter.rate = 10e6, 30e6
+	first = s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
+	s.queue.pieces = nil
+	if tail = s.queue.take(s.queue.peers[1], s.now); tail == nil || tail.next != first.end {
+		t.Fatalf("took over %+v of %+v", tail, first)
+	}
+	return s, first, tail
+}
+
+func TestATakeOverByWhoDoesNotHaveThePartGoesBack(t *testing.T) {
+	s, first, tail := tailOf(t)
+	s.queue.absent(tail, s.now)
+	if first.end != testPart || len(s.queue.pieces) != 0 {
+		t.Fatalf("the first source is asked for %+v, and nobody for %+v", first, s.queue.pieces)
+	}
+	if again := s.queue.take(s.queue.peers[1], s.now.Add(time.Minute)); again != nil {
+		t.Fatalf("it takes over %+v, though it did not have the part", again)
+	}
+}
+
+func TestASourceThatStalledTakesOverNothing(t *testing.T) {
+	s, _, tail := tailOf(t)
+	s.queue.stall(tail, s.now, defaultStall)
+	s.queue.pieces = nil
+	if again := s.queue.take(s.queue.peers[1], s.now.Add(time.Minute)); again != nil {
+		t.Fatalf("took over %+v", again)
+	}
+}
+
+func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
+	s := simulate(1, 100e6, 100e6)
+	worn, part := s.queue.peers[0], s.queue.pieces[0].part
+	for i := range 2 {
+		s.now = s.now.Add(time.Minute)
+		if err := s.queue.hole(s.queue.take(worn, s.now), s.now); err != nil {
+			t.Fatal(err)
+		}
+		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
+			t.Fatalf("after %d holes it may serve the part: %t", i+1, mayServe)
+		}
+	}
+	if other := s.queue.take(s.queue.peers[1], s.now); other == nil || other.part != part {
+		t.Fatalf("the other is asked for %+v", other)
+	}
+}
