@@ -29,12 +29,11 @@ var (
 
 // What may come of faults.
 var (
-	usual = limits{twice: takenOver}
-	// Who has nothing to do also takes over the tails of parts that it turns out not to have.
-	unready = limits{twice: 3 * asked}
+	usual   = limits{twice: takenOver}
 	flipped = limits{twice: takenOver, leastCorrupt: 2, mostOfCorrupt: 4, again: 6 * partBytes} // it is left after two, and two are on their way then
-	// The server finds a flipped bit in its files by itself: the chunk is gone, and those behind it come, at every attempt.
-	worn = limits{twice: share, first: share - 1}
+	// The server finds a flipped bit in its files by itself: the chunk is gone, and those behind it come, twice. Then the part
+	// counts as corrupt there.
+	worn = limits{twice: share, first: share - 1, mostOfCorrupt: 4}
 	// Only whole parts are known to be right: those that were on their way, two of each source, come again.
 	restarted = limits{twice: 2*sources*partBytes + takenOver}
 )
@@ -50,7 +49,7 @@ var faults = []fault{
 	{name: "link cut", at: inTheMiddle, strike: cutLink, left: others, limits: usual},
 	{name: "link of the only giver cut", only: true, at: early, strike: cutLink, left: others, limits: usual},
 	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: usual},
-	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: unready},
+	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: usual},
 	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
 	{name: "bits flipped in files", strike: wearFiles, left: others, limits: worn},
 	{name: "destination killed", at: late, strike: killDestination, left: all, limits: restarted},
