@@ -51,7 +51,8 @@ type Store struct {
 	dir    string
 }
 
-// Serve returns when receivers may dial. Only this process writes; whoever reaches the port may read.
+// Serve returns when receivers may dial. Whoever reaches the port may read, and publish nothing; but the server's answer to
+// a get goes to whatever subject its reader names, the bucket's own included, and fills it then.
 func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if config.Bucket == "" {
 		return nil, fmt.Errorf("shard store: Bucket: expected a name, got none")
