@@ -42,7 +42,7 @@ func warm(conn *nats.Conn, bucket string, wanted func() bool) {
 	if err != nil {
 		return
 	}
-	defer answers.Unsubscribe() //nolint:errcheck // the connection is closed
+	defer answers.Unsubscribe()
 	if conn.PublishRequest(warmSubject(bucket), answers.Subject, nil) != nil {
 		return
 	}

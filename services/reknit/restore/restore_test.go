@@ -248,15 +248,6 @@ func TestHelpTellsEachFlagAndTheExitStatus(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) events.Plan {
-	t.Helper()
-	plan, err := readPlan(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
-
 func text(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
