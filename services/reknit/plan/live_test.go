@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -131,7 +132,7 @@ func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
 func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 	url, _ := liveLog(t)
 	err := Run([]string{"--cluster", "failure", "--nats", url}, &bytes.Buffer{})
-	if err == nil || errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), "expected that a plan was requested once") {
+	if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), "expected that a plan was requested once") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
 	}
 }
@@ -143,7 +144,7 @@ func TestOnlyNodesOfTheClusterCanFail(t *testing.T) {
 	say(committed(plan))
 	for _, nodes := range []string{"n9", "n5,n5"} {
 		err := Run([]string{"--cluster", "failure", "--nats", url, "--failed", nodes}, &bytes.Buffer{})
-		if !errors.As(err, &UsageError{}) {
+		if !errors.As(err, &tell.UsageError{}) {
 			t.Errorf("--failed %s: error %v, expected a usage error", nodes, err)
 		}
 	}

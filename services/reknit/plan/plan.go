@@ -14,10 +14,8 @@ import (
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
-
-// UsageError says that the flags or the file are wrong, not that there is no plan.
-type UsageError struct{ error }
 
 // options are the flags of `reknit plan`.
 type options struct {
@@ -51,7 +49,7 @@ Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log 
 2 the flags or the file are wrong.
 `
 
-// Run does what `reknit plan` is asked to. It fails with a UsageError where the arguments or the file are wrong, with
+// Run does what `reknit plan` is asked to. It fails with a tell.UsageError where the arguments or the file are wrong, with
 // flag.ErrHelp after it has printed help, and otherwise with the reason why there is no plan.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
@@ -59,7 +57,7 @@ func Run(arguments []string, w io.Writer) error {
 		return err
 	}
 	if err != nil {
-		return UsageError{err}
+		return tell.UsageError{Err: err}
 	}
 	q, err := o.question()
 	if err != nil {
@@ -93,7 +91,7 @@ func (o options) question() (Question, error) {
 	if o.cluster == "" {
 		q, err := load(o.file)
 		if err != nil {
-			return q, UsageError{err}
+			return q, tell.UsageError{Err: err}
 		}
 		return q, q.planBefore()
 	}
@@ -102,7 +100,7 @@ func (o options) question() (Question, error) {
 		return q, err
 	}
 	if err := errors.Join(q.lose(events.ChangeFailure, o.failed), q.lose(events.ChangeLeave, o.leaving)); err != nil {
-		return q, UsageError{err}
+		return q, tell.UsageError{Err: err}
 	}
 	return q, nil
 }
@@ -111,7 +109,6 @@ func (o options) question() (Question, error) {
 func parse(arguments []string, w io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("reknit plan", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
 	flags.StringVar(&o.cluster, "cluster", "", "a live cluster instead of a file: plan what its log says now")
 	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
@@ -119,15 +116,8 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	flags.Var(&o.leaving, "leaving", "likewise, as if they left in order")
 	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
 	flags.BoolVar(&o.json, "json", false, "print the plan document")
-	err := flags.Parse(arguments)
+	err := tell.Parse(flags, arguments, w, help, exits)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(w, help)
-		flags.SetOutput(w)
-		flags.PrintDefaults()
-		fmt.Fprint(w, exits)
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("expected flags only, got %q", flags.Arg(0))
 	case err == nil:
 		err = o.check()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 var update = flag.Bool("update", false, "write the expected outputs anew; look at what changed before you commit it")
@@ -170,7 +171,7 @@ func TestWhereNoPlanExistsTheReasonIsTold(t *testing.T) {
 		{"a layer lost", "failed: [n5]", "failed: [n2, n5]", "no node holds it"},
 	} {
 		err := Run([]string{"--file", saved(t, strings.ReplaceAll(text(t, example("failure")), test.old, test.new))}, &bytes.Buffer{})
-		if err == nil || errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), test.says) {
+		if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected one that says %q and is not the file's fault", test.name, err, test.says)
 		}
 	}
@@ -226,7 +227,7 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 		{"--failed", "--file x.yaml --failed n1"},
 	} {
 		err := Run(strings.Fields(test.arguments), &bytes.Buffer{})
-		if !errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), test.says) {
+		if !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected a usage error that says %q", test.arguments, err, test.says)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 func TestWrongFlagsAreUsageErrors(t *testing.T) {
@@ -18,7 +20,7 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 		{"open z.yaml", "--from " + before + " --to " + after + " --links z.yaml"},
 	} {
 		err := Run(strings.Fields(test.arguments), &bytes.Buffer{})
-		if !errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), test.says) {
+		if !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected a usage error that says %q", test.arguments, err, test.says)
 		}
 	}
@@ -81,7 +83,7 @@ func TestEachFaultOfTheLinksIsToldWithItsFileAndField(t *testing.T) {
 func expectRefusal(t *testing.T, of, says string, arguments ...string) {
 	t.Helper()
 	err := Run(arguments, &bytes.Buffer{})
-	if !errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), says) {
+	if !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: error %v\nexpected a usage error that says %s", of, err, says)
 	}
 }

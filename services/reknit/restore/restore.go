@@ -6,15 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
-
-// UsageError says that the flags or a file are wrong, not that the plan cannot be restored.
-type UsageError struct{ error }
 
 // options are the flags of `reknit restore`.
 type options struct {
@@ -35,7 +32,7 @@ const exits = `
 Exit status: 0 it can be done, 1 it cannot (the reason is printed), 2 the flags or a file are wrong.
 `
 
-// Run does what `reknit restore` is asked to. It fails with a UsageError where the arguments or the files are wrong,
+// Run does what `reknit restore` is asked to. It fails with a tell.UsageError where the arguments or the files are wrong,
 // with flag.ErrHelp after it has printed help, and otherwise with the reason why the plan cannot be restored.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
@@ -43,11 +40,11 @@ func Run(arguments []string, w io.Writer) error {
 		return err
 	}
 	if err != nil {
-		return UsageError{err}
+		return tell.UsageError{Err: err}
 	}
 	q, err := o.question()
 	if err != nil {
-		return UsageError{err}
+		return tell.UsageError{Err: err}
 	}
 	answer, err := q.answer()
 	if err != nil {
@@ -76,20 +73,12 @@ type document struct {
 func parse(arguments []string, w io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("reknit restore", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.from, "from", "", "the plan in force, in JSON")
 	flags.StringVar(&o.to, "to", "", "the plan wanted, in JSON; the restorer may let its nodes trade places")
 	flags.StringVar(&o.links, "links", "", "a cluster's file as reknit plan reads it, in YAML or JSON: of its keys, nodes, links and model count")
 	flags.BoolVar(&o.json, "json", false, "print the restoration document")
-	err := flags.Parse(arguments)
+	err := tell.Parse(flags, arguments, w, help, exits)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(w, help)
-		flags.SetOutput(w)
-		flags.PrintDefaults()
-		fmt.Fprint(w, exits)
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("expected flags only, got %q", flags.Arg(0))
 	case err == nil && o.from == "":
 		err = errors.New("--from: expected the file of the plan in force; reknit restore --help tells more")
 	case err == nil && o.to == "":

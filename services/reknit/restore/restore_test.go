@@ -15,6 +15,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/plan"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 var update = flag.Bool("update", false, "write the expected outputs anew; look at what changed before you commit it")
@@ -219,7 +220,7 @@ func TestALayerThatNobodyHoldsIsTheReasonWhyNot(t *testing.T) {
 	}
 	data, _ := json.Marshal(lost)
 	err := Run([]string{"--from", saved(t, string(data)), "--to", after}, &bytes.Buffer{})
-	if err == nil || errors.As(err, &UsageError{}) || !strings.Contains(err.Error(), "layer 0: no node holds it") {
+	if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), "layer 0: no node holds it") {
 		t.Errorf("error %v, expected one that names layer 0 and is no file's fault", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/restore"
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/service"
@@ -63,7 +64,7 @@ func main() {
 }
 
 func exit(err error) {
-	var use usageError
+	var use tell.UsageError
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
@@ -74,10 +75,6 @@ func exit(err error) {
 	fmt.Fprintln(os.Stderr, "reknit:", err)
 	os.Exit(exitFailed)
 }
-
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 func usage() {
 	fmt.Println("Reknit heals distributed training.\n\nUsage: reknit COMMAND")
@@ -92,28 +89,16 @@ func usage() {
 func runDev(arguments []string) error {
 	options, err := dev.Parse(arguments, os.Stdout)
 	if err != nil {
-		return usageError{err}
+		return tell.UsageError{Err: err}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return dev.Run(ctx, options, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
 }
 
-func runPlan(arguments []string) error {
-	err := plan.Run(arguments, os.Stdout)
-	if use := (plan.UsageError{}); errors.As(err, &use) {
-		return usageError{err}
-	}
-	return err
-}
+func runPlan(arguments []string) error { return plan.Run(arguments, os.Stdout) }
 
-func runRestore(arguments []string) error {
-	err := restore.Run(arguments, os.Stdout)
-	if use := (restore.UsageError{}); errors.As(err, &use) {
-		return usageError{err}
-	}
-	return err
-}
+func runRestore(arguments []string) error { return restore.Run(arguments, os.Stdout) }
 
 // part runs one service as its own binary would: the sub-command takes the place of the program's name.
 func part[C any](name string, run func(context.Context, C) error) func([]string) error {
