@@ -1,4 +1,4 @@
-// Package tell writes figures, layers and tables as people read them.
+// Package tell is how the commands that print an answer read their flags and write figures, layers and tables.
 package tell
 
 import (
