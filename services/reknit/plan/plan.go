@@ -117,8 +117,7 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
 	flags.BoolVar(&o.json, "json", false, "print the plan document")
 	err := tell.Parse(flags, arguments, w, help, exits)
-	switch {
-	case err == nil:
+	if err == nil {
 		err = o.check()
 	}
 	return o, err
