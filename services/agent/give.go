@@ -82,7 +82,7 @@ func (t *moves) retire() {
 	defer t.given.Unlock()
 	for _, part := range t.stored {
 		if err := t.store.Retire(t.context, part.digest); err != nil && t.context.Err() == nil {
-			slog.Warn("part not retired; it goes when its time is over", "node", t.config.Node, "error", err)
+			slog.Warn("part not retired; it stays until this process ends", "node", t.config.Node, "error", err)
 		}
 	}
 }
