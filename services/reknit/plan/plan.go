@@ -53,11 +53,8 @@ Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log 
 // flag.ErrHelp after it has printed help, and otherwise with the reason why there is no plan.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
-	if errors.Is(err, flag.ErrHelp) {
-		return err
-	}
 	if err != nil {
-		return tell.UsageError{Err: err}
+		return err
 	}
 	q, err := o.question()
 	if err != nil {
@@ -116,10 +113,7 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	flags.Var(&o.leaving, "leaving", "likewise, as if they left in order")
 	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
 	flags.BoolVar(&o.json, "json", false, "print the plan document")
-	err := tell.Parse(flags, arguments, w, help, exits)
-	if err == nil {
-		err = o.check()
-	}
+	err := tell.Parse(flags, arguments, w, help, exits, func() error { return o.check() })
 	return o, err
 }
 

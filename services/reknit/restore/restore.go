@@ -36,11 +36,8 @@ Exit status: 0 it can be done, 1 it cannot (the reason is printed), 2 the flags 
 // with flag.ErrHelp after it has printed help, and otherwise with the reason why the plan cannot be restored.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
-	if errors.Is(err, flag.ErrHelp) {
-		return err
-	}
 	if err != nil {
-		return tell.UsageError{Err: err}
+		return err
 	}
 	q, err := o.question()
 	if err != nil {
@@ -77,12 +74,16 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	flags.StringVar(&o.to, "to", "", "the plan wanted, in JSON; the restorer may let its nodes trade places")
 	flags.StringVar(&o.links, "links", "", "a cluster's file as reknit plan reads it, in YAML or JSON: of its keys, nodes, links and model count")
 	flags.BoolVar(&o.json, "json", false, "print the restoration document")
-	err := tell.Parse(flags, arguments, w, help, exits)
-	switch {
-	case err == nil && o.from == "":
-		err = errors.New("--from: expected the file of the plan in force; reknit restore --help tells more")
-	case err == nil && o.to == "":
-		err = errors.New("--to: expected the file of the plan wanted; reknit restore --help tells more")
-	}
+	err := tell.Parse(flags, arguments, w, help, exits, func() error { return o.check() })
 	return o, err
+}
+
+func (o options) check() error {
+	switch {
+	case o.from == "":
+		return errors.New("--from: expected the file of the plan in force; reknit restore --help tells more")
+	case o.to == "":
+		return errors.New("--to: expected the file of the plan wanted; reknit restore --help tells more")
+	}
+	return nil
 }
