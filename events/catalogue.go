@@ -73,6 +73,10 @@ func PolicySubject(cluster, name string) string { return "reknit.policy." + clus
 // store, too, because that one cannot reach it.
 func ShardSubject(cluster, node string) string { return "reknit.shard." + cluster + "." + node }
 
+// FollowSubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for what each
+// step changes in them, while training goes on.
+func FollowSubject(cluster, node string) string { return "reknit.follow." + cluster + "." + node }
+
 // ShardBucketOf returns the bucket of a node's own shard store.
 func ShardBucketOf(node string) string { return "shards-" + node }
 
@@ -127,10 +131,12 @@ const (
 	RestorationAsked    Kind = "restoration.requested"
 	RestorationPlanned  Kind = "restoration.planned"
 	RestorationRefused  Kind = "restoration.refused"
+	RestorationStarted  Kind = "restoration.started"
 	RestorationDone     Kind = "restoration.completed"
 	RestorationFailed   Kind = "restoration.failed"
 	ShardOffered        Kind = "shard.offered"
 	ShardReceived       Kind = "shard.received"
+	ShardFollowed       Kind = "shard.followed"
 	ClusterHeld         Kind = "cluster.held"
 	TrainingDigested    Kind = "training.digested"
 	ReplicaDiverged     Kind = "replica.diverged"
@@ -161,6 +167,8 @@ var Catalogue = []Row{
 	{RestorationAsked, "A proposal is to be mapped onto the nodes and what they hold.", []string{"negotiator"}, func() Payload { return new(RestorationRequest) }, false},
 	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
 	{RestorationRefused, "The proposal cannot be restored, and why.", []string{"restorer"}, func() Payload { return new(Failure) }, false},
+	{RestorationStarted, "Layers begin to move while training goes on.", []string{"negotiator"}, func() Payload { return new(Start) }, false},
+	{ShardFollowed, "A receiver has its layers as of a recent step and follows what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(Followed) }, false},
 	{Prepared, "The plan stands; each member promises the step at which it will stop.", []string{"negotiator"}, func() Payload { return new(Preparation) }, false},
 	{Promised, "A member's promise not to pass a step under the old plan.", []string{"node"}, func() Payload { return new(Promise) }, false},
 	{Scheduled, "All members stop at one step; shards move there.", []string{"negotiator"}, func() Payload { return new(Schedule) }, false},

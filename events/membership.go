@@ -8,8 +8,9 @@ type Join struct {
 	Address     string `json:"address"`     // host:port where other trainers reach its data plane
 	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
 	ShardAddress string `json:"shardAddress,omitempty"`
-	MemoryBytes  int64  `json:"memoryBytes"` // what training may use
-	Job          Job    `json:"job"`         // what it came to train; must equal the cluster's
+	Follows      bool   `json:"follows,omitempty"` // it can give and take layers while training goes on, as Follow tells
+	MemoryBytes  int64  `json:"memoryBytes"`       // what training may use
+	Job          Job    `json:"job"`               // what it came to train; must equal the cluster's
 }
 
 // Job is what is trained. Every member carries the same one.

@@ -38,6 +38,8 @@ type Member struct {
 	Address     string `json:"address"`
 	// ShardAddress is where the node serves shards itself; empty: through the hub.
 	ShardAddress string `json:"shardAddress,omitempty"`
+	// Follows tells that the node can give and take layers while training goes on.
+	Follows bool `json:"follows,omitempty"`
 }
 
 // Pair is two nodes, the lesser id first.

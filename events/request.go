@@ -206,14 +206,19 @@ func (o *Offer) Validate() error {
 	c.atLeast("layer", int64(o.Layer), 0)
 	c.digest("digest", o.Digest)
 	c.atLeast("bytes", o.Bytes, 1)
-	c.each(len(o.Parts), "parts", func(i int) error {
+	c.parts(o.Parts, o.Bytes)
+	return c.err
+}
+
+// parts checks ranges within so many bytes.
+func (c *check) parts(parts []Part, bytes int64) {
+	c.each(len(parts), "parts", func(i int) error {
 		var c check
-		part := o.Parts[i]
+		part := parts[i]
 		c.digest("digest", part.Digest)
-		c.that(part.First >= 0 && part.First < part.End && part.End <= o.Bytes, "first", "0 <= first < end <= bytes", part)
+		c.that(part.First >= 0 && part.First < part.End && part.End <= bytes, "first", "0 <= first < end <= bytes", part)
 		return c.err
 	})
-	return c.err
 }
 
 func (r *Receipt) Validate() error {
