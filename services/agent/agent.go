@@ -33,6 +33,7 @@ type Config struct {
 	MemoryBytes int64         // what training may use
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
+	Follows     bool          // the State given to Boundary is a Follower: layers may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
 	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
 	// without a Dir the parts lie in memory while they are given.
@@ -59,6 +60,18 @@ type State interface {
 	Adopt(layers events.Layers, step uint64) error
 }
 
+// Follower is a State whose layers can be followed while they are trained: a receiver takes a layer as it was at some step, and
+// then what each step changed in it. All stop for the changes of the last steps only, instead of for the layers.
+type Follower interface {
+	State
+	// Change returns what the step that ended with this number of completed steps changed in a layer: Apply turns the layer at the
+	// step before into the layer at this one. It is asked for inside Boundary, and of the last step only.
+	Change(layer int, step uint64) ([]byte, error)
+	// Apply returns the canonical bytes of a layer one step on. It is called from other goroutines while training goes on, and
+	// touches nothing but its arguments.
+	Apply(layer int, data, change []byte) ([]byte, error)
+}
+
 // Orders are what a training loop does next.
 type Orders struct {
 	Plan     *events.Plan    // in force
@@ -80,6 +93,7 @@ type Session struct {
 	mutex      sync.Mutex
 	view       view
 	moves      *moves         // the last
+	follower   Follower       // nil before the first Boundary
 	overtaking []events.Event // heard before the plan they build on
 	clock      stepClock
 	beat       events.Pulse
@@ -152,7 +166,7 @@ func (s *Session) ask(ctx context.Context) error {
 	s.mutex.Unlock()
 	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.JoinRequested, s.config.Node, &events.Join{
 		Node: s.config.Node, Incarnation: incarnation, Address: s.config.Address, ShardAddress: s.shardAddress(),
-		MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
+		Follows: s.config.Follows, MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
 	}))
 	return err
 }
@@ -183,7 +197,7 @@ func (s *Session) listen() error {
 	}
 	var heard []string
 	for _, kind := range []events.Kind{
-		events.NegotiationOpened, events.Prepared, events.Scheduled, events.Aborted, events.ShardOffered,
+		events.NegotiationOpened, events.RestorationStarted, events.Prepared, events.Scheduled, events.Aborted, events.ShardOffered,
 	} {
 		heard = append(heard, events.EventSubject(s.config.Cluster, kind, "*"))
 	}

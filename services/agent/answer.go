@@ -25,6 +25,9 @@ func (s *Session) answer() {
 		v.connected = true
 		go s.connect(*v.opening, v.trained(s.config.Node), v.done)
 	}
+	if v.start != nil && v.following == nil && s.follower != nil {
+		s.follow(*v.start)
+	}
 	if v.prepared != nil && v.promise == nil {
 		stop := v.stopStep(s.config.Node, s.config.TotalSteps)
 		v.promise = &stop

@@ -19,6 +19,9 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		s.view.cancelStep()
 	}
 	s.view.done, s.view.cancelStep = done, nil
+	if err := s.lend(state); err != nil {
+		return Orders{}, err
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return Orders{}, err
@@ -62,6 +65,10 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 	}
 	if v.mustConsent() {
 		s.consent(state.Holdings())
+	}
+	if v.following != nil && v.following.trail.due(v.done) {
+		s.leaveTrail(state)
+		return orders, false, nil
 	}
 	if v.schedule != nil && !v.moved && (v.hold > 0 || v.done == v.schedule.payload.StopStep || v.idle(s.config.Node)) {
 		return orders, false, s.move(ctx, state)

@@ -55,19 +55,22 @@ func (t *moves) give(ctx context.Context, state State) error {
 	return nil
 }
 
-// serve waits until ctx ends, and then retires what was stored. What others were to give is stored only where the move
-// lasts, should one of them fail.
+// serve waits until ctx ends, and then retires what was stored. What others were to give, and what went ahead, is stored only
+// where the move lasts: something failed then.
 func (t *moves) serve(ctx context.Context, offers *errgroup.Group) {
 	defer close(t.retired)
 	t.failed(ctx, offers.Wait())
 	if pause(ctx, shards.SpareWait/2) {
 		for _, kept := range t.kept {
-			t.putSpares(ctx, kept.offer, kept.data)
+			t.putLater(ctx, kept)
 		}
 	}
 	t.kept = nil
 	<-ctx.Done()
 	<-t.before
+	if t.ahead != nil {
+		<-t.ahead.retired
+	}
 	t.retire()
 }
 
@@ -87,7 +90,8 @@ func (t *moves) retire() {
 	}
 }
 
-// offer stores the first parts that this node is to give, tells the layer's manifest, and stores the rest.
+// offer stores the first parts that this node is to give, tells the layer's manifest, and stores the rest. Who followed the
+// layer needs the manifest only.
 func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	offer := events.Offer{
 		Negotiation: t.Negotiation, Node: t.config.Node, Layer: layer, Step: t.StopStep,
@@ -101,57 +105,70 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	mine := slices.DeleteFunc(slices.Clone(offer.Parts), func(part events.Part) bool { return len(t.receivers(offer, part)) == 0 })
-	early := min(earlyParts, len(mine))
-	if err := t.putAll(ctx, offer, mine[:early], data); err != nil {
+	var now, later []events.Part
+	receivers := t.receiversOf(offer)
+	for _, part := range offer.Parts {
+		if t.awaited(receivers(part)) {
+			now = append(now, part)
+		} else {
+			later = append(later, part)
+		}
+	}
+	early := min(earlyParts, len(now))
+	if err := t.putAll(ctx, now[:early], data, receivers); err != nil {
 		return err
 	}
-	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
+	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.cause, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
 		return err
 	}
-	if err := t.putAll(ctx, offer, mine[early:], data); err != nil {
+	if err := t.putAll(ctx, now[early:], data, receivers); err != nil {
 		return err
 	}
-	if !t.keep(offer, data) {
-		t.putSpares(ctx, offer, data)
+	if kept := (keptLayer{offer, later, data}); !t.keep(kept) {
+		t.putLater(ctx, kept)
 	}
 	return nil
 }
 
-// keptLayer is one whose spare parts are stored later.
+// awaited reports whether one of a part's receivers has nothing of its layer yet.
+func (t *moves) awaited(receivers []string) bool {
+	return slices.ContainsFunc(receivers, func(node string) bool { return t.ahead == nil || !t.ahead.trail.leads(node) })
+}
+
+// keptLayer is one of which some parts are stored later.
 type keptLayer struct {
 	offer events.Offer
+	parts []events.Part
 	data  []byte
 }
 
 // keep keeps a layer's bytes for later, where there is room.
-func (t *moves) keep(offer events.Offer, data []byte) bool {
+func (t *moves) keep(layer keptLayer) bool {
 	t.given.Lock()
 	defer t.given.Unlock()
-	bytes := len(data)
+	bytes := len(layer.data)
 	for _, kept := range t.kept {
 		bytes += len(kept.data)
 	}
 	if bytes > keptBytes {
 		return false
 	}
-	t.kept = append(t.kept, keptLayer{offer, data})
+	t.kept = append(t.kept, layer)
 	return true
 }
 
-// putSpares stores the parts of a layer that others are to give. Where there is no room for them, there are no spares.
-func (t *moves) putSpares(ctx context.Context, offer events.Offer, data []byte) {
-	spares := slices.DeleteFunc(slices.Clone(offer.Parts), func(part events.Part) bool { return len(t.receivers(offer, part)) > 0 })
-	if err := t.putAll(ctx, offer, spares, data); err != nil && ctx.Err() == nil {
-		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", offer.Layer, "error", err)
+// putLater stores the parts of a layer that may not be needed. Where there is no room for them, there are none.
+func (t *moves) putLater(ctx context.Context, layer keptLayer) {
+	if err := t.putAll(ctx, layer.parts, layer.data, t.receiversOf(layer.offer)); err != nil && ctx.Err() == nil {
+		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", layer.offer.Layer, "error", err)
 	}
 }
 
-func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.Part, data []byte) error {
+func (t *moves) putAll(ctx context.Context, parts []events.Part, data []byte, receivers func(events.Part) []string) error {
 	puts, ctx := errgroup.WithContext(ctx)
 	puts.SetLimit(putsAtOnce)
 	for _, part := range parts {
-		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], t.receivers(offer, part)) })
+		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], receivers(part)) })
 	}
 	return puts.Wait()
 }
@@ -186,20 +203,22 @@ func (t *moves) putIntoHub(ctx context.Context, data []byte) error {
 	return err
 }
 
-// receivers are the nodes to which this one is to give a part.
-func (t *moves) receivers(offer events.Offer, part events.Part) []string {
-	var receivers []string
-	for _, transfer := range t.Plan.Migration.Transfers {
-		given, gives := rangeOf(t.config.Node, transfer)
-		if transfer.Layer != offer.Layer || !gives {
-			continue
+// receiversOf tells the nodes to which this one is to give a part of a layer.
+func (t *moves) receiversOf(offer events.Offer) func(events.Part) []string {
+	return func(part events.Part) []string {
+		var receivers []string
+		for _, transfer := range t.Plan.Migration.Transfers {
+			given, gives := rangeOf(t.config.Node, transfer)
+			if transfer.Layer != offer.Layer || !gives {
+				continue
+			}
+			first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
+			if first <= part.First && part.End <= end {
+				receivers = append(receivers, transfer.To)
+			}
 		}
-		first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
-		if first <= part.First && part.End <= end {
-			receivers = append(receivers, transfer.To)
-		}
+		return receivers
 	}
-	return receivers
 }
 
 // answerLift hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's store,

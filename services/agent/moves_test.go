@@ -47,6 +47,7 @@ type hub struct {
 	said     chan events.Event
 	speaker  events.Speaker
 	sessions []*Session
+	stepTime time.Duration
 }
 
 const patience = 20 * time.Second
@@ -57,7 +58,7 @@ func newHub(t *testing.T) *hub {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	h := &hub{t: t, url: server.URL(), said: make(chan events.Event, 64), speaker: events.Speaker{Source: "/negotiator", Cluster: "c"}}
+	h := &hub{t: t, url: server.URL(), said: make(chan events.Event, 64), speaker: events.Speaker{Source: "/negotiator", Cluster: "c"}, stepTime: 100 * time.Millisecond}
 	if h.bus, err = bus.Connect(t.Context(), bus.Config{URL: h.url, Name: "test", Cluster: "c"}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func newHub(t *testing.T) *hub {
 // join adds a node and waits for its request.
 func (h *hub) join(node string) events.Member {
 	h.t.Helper()
-	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Job: events.Job{
+	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Follows: true, Job: events.Job{
 		Digest: events.Digest(nil), GlobalBatch: 1, MicroBatch: 1, Layers: []events.LayerProfile{{ParameterBytes: 1}},
 	}})
 	if err != nil {
@@ -120,11 +121,11 @@ func (h *hub) say(kind events.Kind, subject string, payload events.Payload) {
 }
 
 // train has a giver and a receiver stand at their boundaries. The giver's layer is its own to change.
-func (h *hub) train(layer []byte) (receiver *shelfOf) {
-	receiver = &shelfOf{}
+func (h *hub) train(layer []byte) (receiver *replica) {
+	receiver = &replica{}
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var trainers sync.WaitGroup
-	for i, state := range []*shelfOf{{layer: layer}, receiver} {
+	for i, state := range []*replica{{shelfOf: shelfOf{layer: layer}}, receiver} {
 		trainers.Go(func() { h.sessions[i].Boundary(ctx, 0, state) })
 	}
 	h.t.Cleanup(func() { cancel(); trainers.Wait() })

@@ -125,14 +125,19 @@ func (s *Session) sendPulse() {
 	}
 }
 
-// answerProbes gives a sign of life, measures a link when asked, hears who cannot reach the store, and takes relayed
-// frames.
+// answerProbes gives a sign of life, measures a link when asked, hears who cannot reach the store or follows layers, and
+// takes relayed frames.
 func (s *Session) answerProbes() error {
 	_, err := s.bus.Conn().Subscribe(events.ProbeSubject(s.config.Cluster, s.config.Node), func(message *nats.Msg) {
 		go s.answerProbe(message)
 	})
 	if err == nil {
 		_, err = s.bus.Conn().Subscribe(events.ShardSubject(s.config.Cluster, s.config.Node), s.answerLift)
+	}
+	if err == nil && s.config.Follows {
+		_, err = s.bus.Conn().Subscribe(events.FollowSubject(s.config.Cluster, s.config.Node), func(message *nats.Msg) {
+			go s.answerFollow(message)
+		})
 	}
 	if err != nil || s.config.Relayed == nil {
 		return err

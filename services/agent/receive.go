@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -23,15 +24,36 @@ const (
 	theHub       = "the hub" // as a source; no node's id has a space
 )
 
-// receive fetches every layer this node needs from all its holders at a time, verifies them, and tells so.
+// receive takes every layer this node needs: those that it followed as they are, others from all their holders at a time. It
+// verifies them, and tells so.
 func (t *moves) receive(ctx context.Context, state State) error {
-	began := time.Now()
-	wanted := slices.DeleteFunc(slices.Clone(t.Plan.Migration.Transfers), func(transfer events.Transfer) bool {
-		return transfer.To != t.config.Node
-	})
+	wanted := t.wanted()
 	if len(wanted) == 0 {
 		return nil
 	}
+	receipt := events.Receipt{Negotiation: t.Negotiation, Node: t.config.Node}
+	began := time.Now()
+	wanted, err := t.takeFollowed(ctx, wanted, state, &receipt)
+	if err == nil && len(wanted) > 0 {
+		err = t.fetch(ctx, wanted, state, &receipt)
+	}
+	if err != nil {
+		return err
+	}
+	receipt.Seconds = time.Since(began).Seconds()
+	_, err = t.bus.Publish(ctx, t.speaker.Say(t.cause, events.ShardReceived, t.config.Node, &receipt))
+	return err
+}
+
+// wanted returns the transfers to this node.
+func (t *moves) wanted() []events.Transfer {
+	return slices.DeleteFunc(slices.Clone(t.Plan.Migration.Transfers), func(transfer events.Transfer) bool {
+		return transfer.To != t.config.Node
+	})
+}
+
+// fetch has the layers of transfers fetched, and loads them.
+func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State, receipt *events.Receipt) error {
 	reached := t.reach(ctx, wanted)
 	fetch, err := shards.NewTransfer(t.sources(reached), 0)
 	if err != nil {
@@ -57,7 +79,7 @@ func (t *moves) receive(ctx context.Context, state State) error {
 	if err := receiving.Wait(); err != nil {
 		return err
 	}
-	receipt := events.Receipt{Negotiation: t.Negotiation, Node: t.config.Node, Sources: received(fetch.Progress())}
+	receipt.Sources = append(receipt.Sources, received(fetch.Progress())...)
 	for _, layer := range arrived {
 		loaded, err := layer.load(state)
 		if err != nil {
@@ -65,9 +87,7 @@ func (t *moves) receive(ctx context.Context, state State) error {
 		}
 		receipt.Layers = append(receipt.Layers, loaded)
 	}
-	receipt.Seconds = time.Since(began).Seconds()
-	_, err = t.bus.Publish(ctx, t.speaker.Say(t.schedule.event, events.ShardReceived, t.config.Node, &receipt))
-	return err
+	return nil
 }
 
 // reach returns the givers whose stores answer. The others are asked to use the hub.
@@ -180,10 +200,13 @@ func spares(part events.Part, offers []events.Offer, giver string, reached map[s
 	return names
 }
 
+// errOtherBytes says that a layer is not that of its manifest.
+var errOtherBytes = errors.New("other bytes")
+
 // load verifies a layer that is complete and hands it to the trainer.
 func (a *arrival) load(state State) (events.ReceivedLayer, error) {
 	if digest := events.Digest(a.data); digest != a.offer.Digest {
-		return events.ReceivedLayer{}, fmt.Errorf("expected %s, got %s", a.offer.Digest, digest)
+		return events.ReceivedLayer{}, fmt.Errorf("%w: expected %s, got %s", errOtherBytes, a.offer.Digest, digest)
 	}
 	if err := state.Import(a.offer.Layer, a.offer.Step, a.data); err != nil {
 		return events.ReceivedLayer{}, err
@@ -196,15 +219,12 @@ func (t *moves) awaitOffers(ctx context.Context, transfer events.Transfer) ([]ev
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for {
-		if t.view.schedule != t.schedule {
-			return nil, errOver
-		}
 		if offers := complete(t.view.offers, transfer, t.StopStep); offers != nil {
 			return offers, nil
 		}
 		t.await(ctx)
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, ctx.Err() // also when the negotiation is over
 		}
 	}
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,9 +11,6 @@ import (
 
 // partBytes is the length of a part: large enough that its request does not count, small enough to be fetched again.
 const partBytes = 8 << 20
-
-// errOver says that the negotiation a transfer belongs to is over.
-var errOver = errors.New("the negotiation is over")
 
 func (s *Session) offered(offer heard[events.Offer]) {
 	if s.view.current(offer.payload.Negotiation) {
@@ -27,15 +23,7 @@ func (s *Session) offered(offer heard[events.Offer]) {
 func (s *Session) move(ctx context.Context, state State) error {
 	moving, cancel := context.WithCancel(ctx)
 	s.view.moved, s.view.cancelMove = true, cancel
-	t := &moves{
-		Session: s, schedule: s.view.schedule, Schedule: s.view.schedule.payload, members: s.view.opening.payload.Members,
-		moving: moving, retired: make(chan struct{}), lifts: map[string]bool{},
-	}
-	t.before = nothingBefore
-	if s.moves != nil {
-		t.before = s.moves.retired
-	}
-	s.moves = t
+	t := s.newMoves(moving, s.view.schedule.event, s.view.schedule.payload)
 	s.mutex.Unlock()
 	defer s.mutex.Lock()
 	defer s.wake() // the wait for manifests may have taken the news that Boundary waits for
@@ -57,15 +45,16 @@ var nothingBefore = func() chan struct{} {
 	return ended
 }()
 
-// moves is what a schedule asks of this node.
+// moves is what a negotiation asks this node to give and to take.
 type moves struct {
 	*Session
 	events.Schedule
-	schedule *heard[events.Schedule]
-	members  []events.Member // of the negotiation, leavers included
-	moving   context.Context // ends with the negotiation
-	before   <-chan struct{} // closed when the parts of the move before are retired: some may be parts of this one
-	retired  chan struct{}   // closed when nothing of this one is left in the node's store
+	cause   events.Event    // of what is said of it
+	members []events.Member // of the negotiation, leavers included
+	moving  context.Context // ends with the negotiation
+	before  <-chan struct{} // closed when the parts of the negotiation before are retired: some may be parts of this one
+	ahead   *following      // what moved in this negotiation while training went on; nil for nothing
+	retired chan struct{}   // closed when nothing of this one, and of what went ahead, is left in the node's store
 
 	given  sync.Mutex
 	stored []stored
@@ -73,13 +62,29 @@ type moves struct {
 	lifts  map[string]bool // receivers that cannot reach this node's store
 }
 
+// newMoves is called with the mutex held.
+func (s *Session) newMoves(moving context.Context, cause events.Event, schedule events.Schedule) *moves {
+	t := &moves{
+		Session: s, Schedule: schedule, cause: cause, members: s.view.opening.payload.Members,
+		moving: moving, before: nothingBefore, ahead: s.view.following, retired: make(chan struct{}), lifts: map[string]bool{},
+	}
+	switch {
+	case t.ahead != nil:
+		t.before = t.ahead.before
+	case s.moves != nil:
+		t.before = s.moves.retired
+	}
+	s.moves = t
+	return t
+}
+
 // failed tells why a move cannot end well, unless it is because the negotiation ended; another one may wait for this
 // node's consent.
 func (t *moves) failed(moving context.Context, err error) {
-	if err == nil || errors.Is(err, errOver) || moving.Err() != nil {
+	if err == nil || moving.Err() != nil {
 		return
 	}
-	t.say(t.speaker.Say(t.schedule.event, events.RestorationFailed, t.config.Node,
+	t.say(t.speaker.Say(t.cause, events.RestorationFailed, t.config.Node,
 		&events.Failure{Negotiation: t.Negotiation, Node: t.config.Node, Reason: err.Error()}))
 }
 

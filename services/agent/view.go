@@ -22,14 +22,16 @@ type view struct {
 	prepared    *heard[events.Preparation]
 	schedule    *heard[events.Schedule]
 	consented   bool
-	connected   bool               // the links of the opening are being opened, or are open
-	promise     *uint64            // completed steps not to be passed before the negotiation ends
-	moved       bool               // what the schedule asks of this node is done
-	hold        uint64             // nothing is trained before the plan of this generation; zero for no hold
-	offers      []events.Offer     // manifests of the negotiation under way
-	done        uint64             // completed steps, as of the last Boundary
-	cancelStep  context.CancelFunc // of the step under way
-	cancelMove  context.CancelFunc // of the transfers under way
+	connected   bool                 // the links of the opening are being opened, or are open
+	promise     *uint64              // completed steps not to be passed before the negotiation ends
+	moved       bool                 // what the schedule asks of this node is done
+	hold        uint64               // nothing is trained before the plan of this generation; zero for no hold
+	offers      []events.Offer       // manifests of the negotiation under way
+	done        uint64               // completed steps, as of the last Boundary
+	cancelStep  context.CancelFunc   // of the step under way
+	cancelMove  context.CancelFunc   // of the transfers under way
+	start       *heard[events.Start] // layers are to move while training goes on
+	following   *following           // and do
 }
 
 // heard is a payload with the event it came in, which is the cause of the answer.
@@ -112,13 +114,14 @@ func (s *Session) take(event events.Event) {
 
 // takers says how each kind of event changes the view; all are called with the mutex held.
 var takers = map[events.Kind]func(*Session, events.Event) error{
-	events.NegotiationOpened: taker((*Session).opened),
-	events.Prepared:          taker((*Session).preparedFor),
-	events.Scheduled:         taker((*Session).scheduled),
-	events.Aborted:           taker((*Session).aborted),
-	events.PlanCommitted:     taker((*Session).committed),
-	events.ShardOffered:      taker((*Session).offered),
-	events.MembershipRefused: taker((*Session).refusedBy),
+	events.NegotiationOpened:  taker((*Session).opened),
+	events.RestorationStarted: taker((*Session).started),
+	events.Prepared:           taker((*Session).preparedFor),
+	events.Scheduled:          taker((*Session).scheduled),
+	events.Aborted:            taker((*Session).aborted),
+	events.PlanCommitted:      taker((*Session).committed),
+	events.ShardOffered:       taker((*Session).offered),
+	events.MembershipRefused:  taker((*Session).refusedBy),
 }
 
 func taker[T any, P interface {
@@ -161,6 +164,10 @@ func (v *view) endNegotiation() {
 	if v.cancelMove != nil {
 		v.cancelMove()
 	}
+	if v.following != nil {
+		v.following.cancel()
+	}
+	v.start, v.following = nil, nil
 }
 
 // noticeLeftOut stops the step of a member whose plan was replaced by one without it, and without its promise: it was
@@ -192,6 +199,12 @@ func (v *view) takesPart(members []events.Member, node string) bool {
 // current reports whether an event belongs to the negotiation under way.
 func (v *view) current(negotiation string) bool {
 	return v.opening != nil && v.opening.payload.Negotiation == negotiation
+}
+
+func (s *Session) started(start heard[events.Start]) {
+	if s.view.current(start.payload.Negotiation) && s.config.Follows {
+		s.view.start = &start
+	}
 }
 
 func (s *Session) preparedFor(preparation heard[events.Preparation]) {

@@ -270,6 +270,7 @@ func (t *Transfer) verify(part *fetched) error {
 		return t.queue.corrupted(part)
 	}
 	t.queue.verified(part)
+	part.layer.verified()
 	return nil
 }
 

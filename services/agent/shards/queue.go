@@ -58,6 +58,7 @@ func (p *peer) backlog() int64 {
 // fetched is a part on its way.
 type fetched struct {
 	digest   string
+	layer    *awaited
 	into     []byte
 	sources  []*peer // all that may have it
 	excluded []*peer // that served other bytes

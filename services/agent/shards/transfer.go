@@ -48,6 +48,20 @@ type Part struct {
 type Layer struct {
 	Into  []byte
 	Parts []Part
+	Whole chan<- struct{} // closed when all parts are verified; nil where nobody waits for this layer
+}
+
+// awaited is a layer's parts that are not verified, and whom to tell when all are.
+type awaited struct {
+	open  int
+	whole chan<- struct{}
+}
+
+func (a *awaited) verified() {
+	a.open--
+	if a.open == 0 && a.whole != nil {
+		close(a.whole)
+	}
 }
 
 // Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most four parts for
@@ -108,8 +122,13 @@ func (t *Transfer) Add(layer Layer) error {
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	shared := &awaited{open: len(parts), whole: layer.Whole}
 	for i, part := range parts {
+		part.layer = shared
 		t.queue.add(part, have[i])
+		if have[i] {
+			shared.verified()
+		}
 	}
 	t.wake.Broadcast()
 	return t.fail(t.queue.servable())

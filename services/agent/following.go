@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+)
+
+// following is layers that move in a negotiation while training goes on.
+type following struct {
+	*moves
+	cancel  context.CancelFunc
+	trail   *trail   // of the layers that this node gives
+	pursuit *pursuit // of those that it is given; nil where there are none
+}
+
+// lend notes the trainer's state, which layers are followed with.
+func (s *Session) lend(state State) error {
+	if !s.config.Follows || s.follower != nil {
+		return nil
+	}
+	follower, able := state.(Follower)
+	if !able {
+		return fmt.Errorf("agent: Config.Follows: expected a state that is a Follower, got %T", state)
+	}
+	s.follower = follower
+	s.answer()
+	return nil
+}
+
+// follow begins to give and to take layers, until the negotiation ends. Called with the mutex held.
+func (s *Session) follow(start heard[events.Start]) {
+	ctx, cancel := context.WithCancel(s.context)
+	t := s.newMoves(ctx, start.event, events.Schedule{Negotiation: start.payload.Negotiation, Plan: start.payload.Plan})
+	f := &following{moves: t, cancel: cancel, trail: newTrail(t, s.view.done)}
+	s.view.following = f
+	go func() {
+		<-ctx.Done()
+		<-t.before
+		f.trail.puts.Wait()
+		t.retire()
+		close(t.retired)
+	}()
+	if len(t.wanted()) > 0 {
+		f.pursuit = newPursuit(t, s.follower)
+		go f.pursuit.run(ctx)
+	}
+}
+
+// leaveTrail exports what the last step left for those who follow. Called and returning with the mutex held, which it gives up
+// meanwhile.
+func (s *Session) leaveTrail(state State) {
+	trail, done := s.view.following.trail, s.view.done
+	s.mutex.Unlock()
+	defer s.mutex.Lock()
+	trail.leave(done, state.(Follower))
+	s.wake() // Boundary looks what else is due
+}
+
+// takeFollowed loads the layers that this node followed to the stop step, and returns the transfers that are left.
+func (t *moves) takeFollowed(ctx context.Context, wanted []events.Transfer, state State, receipt *events.Receipt) ([]events.Transfer, error) {
+	if t.ahead == nil || t.ahead.pursuit == nil {
+		return wanted, nil
+	}
+	layers := t.ahead.pursuit.at(ctx, t.StopStep)
+	var left []events.Transfer
+	for _, transfer := range wanted {
+		taken, err := t.loadFollowed(ctx, transfer, layers[transfer.Layer], state, receipt)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", transfer.Layer, err)
+		}
+		if !taken {
+			left = append(left, transfer)
+		}
+	}
+	receipt.Sources = t.ahead.pursuit.received()
+	return left, nil
+}

@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// replica is a trainer's state of layer 0 that each step changes wholly, or of none yet.
+type replica struct {
+	shelfOf
+	step uint64
+	bent bool // it applies changes wrongly
+}
+
+// Change says which step it was: that decides all.
+func (r *replica) Change(_ int, step uint64) ([]byte, error) {
+	if step != r.step {
+		return nil, fmt.Errorf("step %d: expected %d", step, r.step)
+	}
+	return bytes.Repeat([]byte{byte(step)}, len(r.layer)/2), nil
+}
+
+func (r *replica) Apply(_ int, data, change []byte) ([]byte, error) {
+	if len(change) != len(data)/2 {
+		return nil, fmt.Errorf("change: expected %d bytes, got %d", len(data)/2, len(change))
+	}
+	next := slices.Clone(data)
+	for i := range next {
+		next[i] = next[i]*3 + change[i/2]
+	}
+	if r.bent {
+		next[0]++
+	}
+	return next, nil
+}
+
+// at returns a layer after so many steps.
+func (r *replica) at(layer []byte, steps uint64) []byte {
+	for step := range steps {
+		layer, _ = r.Apply(0, layer, bytes.Repeat([]byte{byte(step + 1)}, len(layer)/2))
+	}
+	return layer
+}
+
+// trainOn has a node take steps until the test ends; each changes its layer.
+func (h *hub) trainOn(session *Session, state *replica) {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var trainer sync.WaitGroup
+	trainer.Go(func() {
+		for ctx.Err() == nil {
+			orders, err := session.Boundary(ctx, state.step, state)
+			if err != nil {
+				return
+			}
+			time.Sleep(h.stepTime)
+			if orders.Step.Err() == nil && state.layer != nil {
+				state.layer, _ = state.Apply(0, state.layer, bytes.Repeat([]byte{byte(state.step + 1)}, len(state.layer)/2))
+				state.step++
+			}
+		}
+	})
+	h.t.Cleanup(func() { cancel(); trainer.Wait() })
+}
+
+// replicas is a plan under which each of the nodes trains layer 0.
+func replicas(generation uint64, parent string, members []events.Member, nodes ...string) events.Plan {
+	plan := events.Plan{
+		Cluster: "c", Generation: generation, Parent: parent, Nodes: members,
+		Data: events.Data{GlobalBatch: len(nodes), MicroBatch: 1},
+	}
+	for _, node := range nodes {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Layers{End: 1}}}})
+	}
+	return plan
+}
+
+// scaleOut brings n3 to n1 and n2, which train, as the negotiator does; said is what n3 says when it has followed.
+func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.Followed, receipt events.Receipt) {
+	h.t.Helper()
+	var members []events.Member
+	for _, node := range []string{"n1", "n2", "n3"} {
+		members = append(members, h.join(node))
+	}
+	for _, alter := range alter {
+		alter(members)
+	}
+	first := replicas(1, "", members, "n1", "n2")
+	h.say(events.PlanCommitted, "1", &first)
+	for i := range 2 {
+		h.trainOn(h.sessions[i], &replica{shelfOf: shelfOf{layer: slices.Clone(layer)}})
+	}
+	h.trainOn(h.sessions[2], joiner)
+	second := replicas(2, events.Digest(nil), members, "n1", "n2", "n3")
+	half := len(layer) >> 21
+	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n3", Bytes: int64(len(layer)), Sources: []events.Source{
+		{Node: "n1", Shards: events.Layers{End: half}}, {Node: "n2", Shards: events.Layers{First: half, End: 2 * half}},
+	}}}}
+	h.say(events.NegotiationOpened, "g2", &events.Opening{
+		Negotiation: "g2", Generation: 2, Members: members, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n3"}},
+	})
+	h.say(events.RestorationStarted, "g2", &events.Start{Negotiation: "g2", Plan: second})
+	said = await[events.Followed](h, events.ShardFollowed)
+	h.say(events.Prepared, "g2", &events.Preparation{Negotiation: "g2", Generation: 2})
+	for range 2 {
+		stop = max(stop, await[events.Promise](h, events.Promised).StopStep)
+	}
+	second.ResumeStep = stop
+	h.say(events.Scheduled, "g2", &events.Schedule{Negotiation: "g2", StopStep: stop, Plan: second})
+	return stop, said, await[events.Receipt](h, events.ShardReceived)
+}
+
+func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *testing.T) {
+	h := newHub(t)
+	layer := h.content()[:4<<20]
+	joiner := &replica{}
+	stop, said, receipt := h.scaleOut(layer, joiner)
+	if said.Reason != "" || said.Step < 1 || said.Behind > caughtUp {
+		t.Fatalf("it says %+v: expected that it has caught up", said)
+	}
+	if want := new(replica).at(layer, stop); !joiner.has(want) {
+		t.Fatalf("the layer is not that of step %d", stop)
+	}
+	if len(receipt.Layers) != 1 || receipt.Layers[0].Step != stop || len(receipt.Sources) != 2 {
+		t.Errorf("receipt %+v: expected layer 0 at step %d from two sources", receipt, stop)
+	}
+	for _, session := range h.sessions[:2] {
+		session.mutex.Lock()
+		own := session.moves
+		session.mutex.Unlock()
+		own.given.Lock()
+		if len(own.stored) > 0 {
+			t.Errorf("%s stored %d parts where all stood: expected none", session.config.Node, len(own.stored))
+		}
+		own.given.Unlock()
+	}
+}
+
+func TestWhatWasFollowedIsRetiredWithTheNegotiation(t *testing.T) {
+	h := newHub(t)
+	h.scaleOut(h.content()[:4<<20], &replica{})
+	giver := h.sessions[0]
+	h.say(events.Aborted, "g2", &events.Abortion{Negotiation: "g2", Generation: 2, Reason: "test"})
+	moves := h.awaitRetired(giver)
+	for _, part := range slices.Concat(moves.stored, moves.ahead.stored) {
+		if _, err := giver.store.Get(t.Context(), part.digest); err == nil {
+			t.Fatalf("%s is still there", part.digest)
+		}
+	}
+}
+
+func TestALayerThatWentAstrayWhileItWasFollowedIsFetched(t *testing.T) {
+	h := newHub(t)
+	layer := h.content()[:4<<20]
+	joiner := &replica{bent: true}
+	stop, _, receipt := h.scaleOut(layer, joiner)
+	if want := new(replica).at(layer, stop); !joiner.has(want) {
+		t.Fatalf("the layer is not that of step %d", stop)
+	}
+	if receipt.Layers[0].Digest != events.Digest(new(replica).at(layer, stop)) {
+		t.Error("the receipt names other bytes")
+	}
+}
+
+func TestANodeBehindAFirewallFollowsThroughTheHub(t *testing.T) {
+	h := newHub(t)
+	h.stepTime = 400 * time.Millisecond // it takes 2 s until both know that they cannot reach each other
+	layer, joiner := h.content()[:4<<20], &replica{}
+	stop, said, receipt := h.scaleOut(layer, joiner, func(members []events.Member) { members[0].ShardAddress = "127.0.0.1:1" })
+	if said.Reason != "" || !joiner.has(new(replica).at(layer, stop)) {
+		t.Fatalf("it says %+v; right bytes: %t", said, joiner.has(new(replica).at(layer, stop)))
+	}
+	if from := []string{receipt.Sources[0].From, receipt.Sources[1].From}; !slices.Contains(from, "") || !slices.Contains(from, "n2") {
+		t.Errorf("from %q: expected the hub and n2", from)
+	}
+}
+
+func TestAReceiverIsToldThatAStepIsGoneAndBeginsAnewAtALaterOne(t *testing.T) {
+	h := newHub(t)
+	h.join("n1")
+	plan := replicas(1, "", nil, "n1", "n3")
+	plan.Migration = events.Migration{ShardBytes: 1, Transfers: []events.Transfer{{To: "n3", Bytes: 2, Sources: []events.Source{{Node: "n1", Shards: events.Layers{End: 2}}}}}}
+	moving, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	l := newTrail(&moves{Session: h.sessions[0], Schedule: events.Schedule{Plan: plan}, moving: moving, before: nothingBefore}, 7)
+	ask := func(step uint64, whole bool) events.Following {
+		return l.answer(events.Follow{To: "n3", Step: step, Whole: whole})
+	}
+	state := &replica{shelfOf: shelfOf{layer: []byte("layer")}, step: 8}
+	if answer := ask(6, true); !answer.Gone || answer.Newest != 7 {
+		t.Errorf("step 6 after 7: %+v: expected that it is gone", answer)
+	}
+	if answer := ask(8, true); answer.Gone || len(answer.Layers) > 0 {
+		t.Errorf("step 8 after 7: %+v: expected to be asked again", answer)
+	}
+	l.leave(8, state)
+	if answer := ask(8, true); len(answer.Layers) != 1 || answer.Layers[0].Bytes != 5 {
+		t.Errorf("step 8: %+v: expected the layer", answer)
+	}
+	if answer := ask(10, true); answer.Gone || len(answer.Layers) > 0 {
+		t.Errorf("step 10 after 8: %+v: expected to be asked again", answer)
+	}
+	l.leave(9, state)
+	state.step = 10
+	l.leave(10, state)
+	if answer := ask(10, true); len(answer.Layers) != 1 || l.leads("n2") || !l.leads("n3") {
+		t.Errorf("step 10: %+v: expected the layer; leads n2: %t, n3: %t", answer, l.leads("n2"), l.leads("n3"))
+	}
+	state.step = 11
+	l.leave(11, state)
+	if answer := ask(11, false); len(answer.Layers) != 1 || answer.Layers[0].Bytes != 2 {
+		t.Errorf("step 11: %+v: expected its change", answer)
+	}
+	l.leave(12, state) // the state cannot tell
+	if answer := ask(12, false); !answer.Gone || l.leads("n3") {
+		t.Errorf("step 12: %+v, leads %t: expected that it cannot be followed", answer, l.leads("n3"))
+	}
+}
+
+func TestSharesOfAChangeCoverItAsThoseOfTheLayerDo(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		shardBytes, first, second := 1+random.Int64N(9), 1+random.IntN(9), 1+random.IntN(9)
+		layer := shardBytes*int64(first+second) + random.Int64N(5)
+		transfer := events.Transfer{Sources: []events.Source{
+			{Node: "n1", Shards: events.Layers{End: first}}, {Node: "n2", Shards: events.Layers{First: first, End: first + second}},
+		}}
+		change, next := 1+random.Int64N(2*layer), int64(0)
+		for _, source := range transfer.Sources {
+			from, to := shareOf(source.Shards, transfer, shardBytes, layer, change)
+			if from != next {
+				t.Fatalf("seed %d: %s gives from byte %d on, expected %d", seed, source.Node, from, next)
+			}
+			next = to
+		}
+		if next != change {
+			t.Fatalf("seed %d: all give %d of %d bytes", seed, next, change)
+		}
+	}
+}
+
+func TestAStateThatCannotBeFollowedIsRefusedWhereTheConfigurationSaysItCan(t *testing.T) {
+	h := newHub(t)
+	h.join("n1")
+	_, err := h.sessions[0].Boundary(t.Context(), 0, &shelfOf{})
+	if err == nil || !strings.Contains(err.Error(), "Config.Follows") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,368 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+const (
+	followTimeout = 3 * followWait         // of a request, which waits for its step at the giver
+	followPause   = 250 * time.Millisecond // before a request that failed is made again
+	caughtUp      = 1                      // steps behind the givers: the one under way is not to be had yet
+	fallingBack   = 4                      // steps in which a receiver must come nearer
+)
+
+// pursuit is how a receiver's layers come to where training is: it takes them as they were at some step, and applies what each
+// step since changed.
+type pursuit struct {
+	*moves
+	follower Follower
+	givers   map[string][]events.Transfer
+	reached  map[string]bool
+	began    time.Time
+	told     bool
+
+	mutex  sync.Mutex
+	fetch  *shards.Transfer
+	layers map[int][]byte
+	step   uint64 // that they are at
+	bytes  int64
+	ended  error
+	news   chan struct{} // closed, and made anew, when it came further
+}
+
+func newPursuit(t *moves, follower Follower) *pursuit {
+	p := &pursuit{moves: t, follower: follower, givers: map[string][]events.Transfer{}, began: time.Now(), news: make(chan struct{})}
+	for _, transfer := range t.wanted() {
+		for _, source := range transfer.Sources {
+			p.givers[source.Node] = append(p.givers[source.Node], transfer)
+		}
+	}
+	return p
+}
+
+// run follows until the negotiation ends. Where it cannot, it says why: then its layers come where all stand.
+func (p *pursuit) run(ctx context.Context) {
+	err := p.chase(ctx)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.layers, p.ended = nil, err
+	close(p.news)
+	p.news = make(chan struct{})
+	if ctx.Err() == nil {
+		slog.Warn("layers are not followed; they come where all stand", "node", p.config.Node, "error", err)
+		p.tell(0, err)
+	}
+}
+
+// chase returns why it cannot follow.
+func (p *pursuit) chase(ctx context.Context) error {
+	p.reached = p.reach(ctx, p.wanted())
+	fetch, err := shards.NewTransfer(p.sources(p.reached), 0)
+	if err != nil {
+		return err
+	}
+	p.mutex.Lock()
+	p.fetch = fetch
+	p.mutex.Unlock()
+	chasing, ctx := errgroup.WithContext(ctx)
+	chasing.Go(func() error { return fetch.Run(ctx) })
+	chasing.Go(func() error { return p.catchUp(ctx) })
+	return chasing.Wait()
+}
+
+// catchUp does not return without an error.
+func (p *pursuit) catchUp(ctx context.Context) error {
+	left, step, err := p.askWhole(ctx)
+	if err != nil {
+		return err
+	}
+	layers, err := p.take(ctx, left)
+	if err != nil {
+		return err
+	}
+	whole := sizeOf(layers)
+	p.arrive(layers, step, 0)
+	best, since := left.newest-step, step
+	for step++; ; step++ {
+		left, err := p.ask(ctx, step, false)
+		if err != nil {
+			return err
+		}
+		if left.gone {
+			return fmt.Errorf("step %d is not to be had", step)
+		}
+		changes, err := p.take(ctx, left)
+		if err == nil {
+			layers, err = p.apply(layers, changes)
+		}
+		if err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
+		}
+		p.arrive(layers, step, sizeOf(changes))
+		behind := left.newest - step
+		if behind < best {
+			best, since = behind, step
+		}
+		nearer := step-since < fallingBack
+		if !nearer && int64(behind)*sizeOf(changes) > whole {
+			return fmt.Errorf("%d steps behind, and not nearer for %d", behind, fallingBack)
+		}
+		if behind <= caughtUp || !nearer {
+			p.tell(behind, nil)
+		}
+	}
+}
+
+func sizeOf(layers map[int][]byte) int64 {
+	bytes := int64(0)
+	for _, data := range layers {
+		bytes += int64(len(data))
+	}
+	return bytes
+}
+
+// tell says once that this receiver has what it can have while training goes on.
+func (p *pursuit) tell(behind uint64, why error) {
+	if p.told {
+		return
+	}
+	p.told = true
+	followed := &events.Followed{
+		Negotiation: p.Negotiation, Node: p.config.Node, Step: p.step, Behind: behind, Bytes: p.bytes, Seconds: time.Since(p.began).Seconds(),
+	}
+	if why != nil {
+		followed.Reason = fmt.Sprintf("%.1000s", why)
+	}
+	p.say(p.speaker.Say(p.cause, events.ShardFollowed, p.config.Node, followed))
+}
+
+// arrive notes what the layers have come to.
+func (p *pursuit) arrive(layers map[int][]byte, step uint64, changed int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.layers, p.step = layers, step
+	p.bytes = p.fetch.Progress().Done
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+// at waits until the layers are those of a step, and returns none where they do not come there.
+func (p *pursuit) at(ctx context.Context, step uint64) map[int][]byte {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for p.ended == nil && (p.layers == nil || p.step != step) {
+		news := p.news
+		p.mutex.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+		p.mutex.Lock()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	return p.layers
+}
+
+func (p *pursuit) received() []events.Received {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.fetch == nil {
+		return nil
+	}
+	return received(p.fetch.Progress())
+}
+
+// trails is what all givers left at a step.
+type trails struct {
+	newest uint64 // completed steps of the giver that is furthest
+	gone   bool   // one of them does not have it
+	layers map[string][]events.FollowedLayer
+}
+
+// askWhole asks for the layers at the first step that no giver has passed.
+func (p *pursuit) askWhole(ctx context.Context) (left trails, step uint64, err error) {
+	for ahead := uint64(1); ; ahead++ {
+		left, err = p.ask(ctx, step, true)
+		if err != nil || !left.gone {
+			return left, step, err
+		}
+		step = left.newest + ahead
+		if last := p.config.TotalSteps; last > 0 {
+			step = min(step, last)
+		}
+	}
+}
+
+// ask asks every giver until each has come to the step, or one of them does not have it.
+func (p *pursuit) ask(ctx context.Context, step uint64, whole bool) (trails, error) {
+	asking, ctx := errgroup.WithContext(ctx)
+	left := trails{layers: map[string][]events.FollowedLayer{}}
+	var mutex sync.Mutex
+	for giver := range p.givers {
+		asking.Go(func() error {
+			answer, err := p.askGiver(ctx, giver, events.Follow{Negotiation: p.Negotiation, To: p.config.Node, Step: step, Whole: whole})
+			if err != nil {
+				return fmt.Errorf("%s: %w", giver, err)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			left.newest, left.gone = max(left.newest, answer.Newest), left.gone || answer.Gone
+			left.layers[giver] = answer.Layers
+			return nil
+		})
+	}
+	return left, asking.Wait()
+}
+
+// askGiver asks until there is an answer; one that does not understand the negotiation yet has none.
+func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Follow) (answer events.Following, err error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		panic(err) // plain data
+	}
+	for {
+		asked, cancel := context.WithTimeout(ctx, followTimeout)
+		message, err := p.bus.Conn().RequestWithContext(asked, events.FollowSubject(p.config.Cluster, giver), text)
+		cancel()
+		answer = events.Following{}
+		if err == nil {
+			if err = json.Unmarshal(message.Data, &answer); err == nil {
+				err = answer.Validate()
+			}
+			if err != nil {
+				return answer, err
+			}
+		}
+		if answer.Gone || len(answer.Layers) > 0 {
+			return answer, nil
+		}
+		if !pause(ctx, followPause) {
+			return answer, ctx.Err()
+		}
+	}
+}
+
+// take fetches what the givers left.
+func (p *pursuit) take(ctx context.Context, left trails) (map[int][]byte, error) {
+	layers := map[int][]byte{}
+	var whole []chan struct{}
+	for _, transfer := range p.wanted() {
+		layer, err := p.assemble(transfer, left)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", transfer.Layer, err)
+		}
+		arrived := make(chan struct{})
+		layer.Whole = arrived
+		if err := p.fetch.Add(layer); err != nil {
+			return nil, err
+		}
+		whole = append(whole, arrived)
+		layers[transfer.Layer] = layer.Into
+	}
+	for _, arrived := range whole {
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return layers, nil
+}
+
+// assemble puts the givers' shares together.
+func (p *pursuit) assemble(transfer events.Transfer, left trails) (layer shards.Layer, err error) {
+	next := int64(0)
+	for _, source := range transfer.Sources {
+		i := slices.IndexFunc(left.layers[source.Node], func(l events.FollowedLayer) bool { return l.Layer == transfer.Layer })
+		if i < 0 {
+			return layer, fmt.Errorf("%s left nothing of it", source.Node)
+		}
+		share := left.layers[source.Node][i]
+		if layer.Into == nil {
+			layer.Into = make([]byte, share.Bytes)
+		}
+		if share.Bytes != int64(len(layer.Into)) {
+			return layer, fmt.Errorf("%s: bytes: expected %d as from the others, got %d", source.Node, len(layer.Into), share.Bytes)
+		}
+		for _, part := range share.Parts {
+			if part.First != next {
+				return layer, fmt.Errorf("%s: parts: expected one from byte %d on, got %d", source.Node, next, part.First)
+			}
+			next = part.End
+			layer.Parts = append(layer.Parts, p.part(source.Node, part))
+		}
+	}
+	if next != int64(len(layer.Into)) {
+		return layer, fmt.Errorf("parts: expected all of %d bytes, got %d", len(layer.Into), next)
+	}
+	return layer, nil
+}
+
+// part is to come from its giver, or through the hub.
+func (p *pursuit) part(giver string, part events.Part) shards.Part {
+	wanted := shards.Part{Digest: part.Digest, First: part.First, End: part.End, Sources: []string{theHub}}
+	if p.reached[giver] {
+		wanted.Sources, wanted.Spares = []string{giver}, []string{theHub}
+	}
+	return wanted
+}
+
+// apply brings the layers one step on, on half of the processors: this node may be training.
+func (p *pursuit) apply(layers, changes map[int][]byte) (map[int][]byte, error) {
+	next := make(map[int][]byte, len(layers))
+	var mutex sync.Mutex
+	var applying errgroup.Group
+	applying.SetLimit(max(1, runtime.GOMAXPROCS(0)/2))
+	for _, layer := range slices.Sorted(maps.Keys(layers)) {
+		applying.Go(func() error {
+			data, err := p.follower.Apply(layer, layers[layer], changes[layer])
+			if err != nil {
+				return fmt.Errorf("layer %d: %w", layer, err)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			next[layer] = data
+			return nil
+		})
+	}
+	return next, applying.Wait()
+}
+
+// loadFollowed loads a layer that was followed, and reports false where it is not what its holders have.
+func (t *moves) loadFollowed(ctx context.Context, transfer events.Transfer, data []byte, state State, receipt *events.Receipt) (bool, error) {
+	if data == nil {
+		return false, nil
+	}
+	offers, err := t.awaitOffers(ctx, transfer)
+	if err != nil {
+		return false, err
+	}
+	loaded, err := (&arrival{offer: offers[0], data: data}).load(state)
+	if errors.Is(err, errOtherBytes) {
+		slog.Error("a layer that was followed is not what its holders have; it is fetched", "node", t.config.Node, "layer", transfer.Layer, "error", err)
+		return false, nil
+	}
+	if err == nil {
+		receipt.Layers = append(receipt.Layers, loaded)
+	}
+	return true, err
+}
