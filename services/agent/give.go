@@ -106,22 +106,21 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 		return ctx.Err()
 	}
 	var now, later []events.Part
-	receivers := t.receiversOf(offer)
 	for _, part := range offer.Parts {
-		if t.awaited(receivers(part)) {
+		if t.awaited(t.receivers(offer, part)) {
 			now = append(now, part)
 		} else {
 			later = append(later, part)
 		}
 	}
 	early := min(earlyParts, len(now))
-	if err := t.putAll(ctx, now[:early], data, receivers); err != nil {
+	if err := t.putAll(ctx, offer, now[:early], data); err != nil {
 		return err
 	}
 	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.cause, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
 		return err
 	}
-	if err := t.putAll(ctx, now[early:], data, receivers); err != nil {
+	if err := t.putAll(ctx, offer, now[early:], data); err != nil {
 		return err
 	}
 	if kept := (keptLayer{offer, later, data}); !t.keep(kept) {
@@ -159,16 +158,16 @@ func (t *moves) keep(layer keptLayer) bool {
 
 // putLater stores the parts of a layer that may not be needed. Where there is no room for them, there are none.
 func (t *moves) putLater(ctx context.Context, layer keptLayer) {
-	if err := t.putAll(ctx, layer.parts, layer.data, t.receiversOf(layer.offer)); err != nil && ctx.Err() == nil {
+	if err := t.putAll(ctx, layer.offer, layer.parts, layer.data); err != nil && ctx.Err() == nil {
 		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", layer.offer.Layer, "error", err)
 	}
 }
 
-func (t *moves) putAll(ctx context.Context, parts []events.Part, data []byte, receivers func(events.Part) []string) error {
+func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.Part, data []byte) error {
 	puts, ctx := errgroup.WithContext(ctx)
 	puts.SetLimit(putsAtOnce)
 	for _, part := range parts {
-		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], receivers(part)) })
+		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], t.receivers(offer, part)) })
 	}
 	return puts.Wait()
 }
@@ -203,22 +202,20 @@ func (t *moves) putIntoHub(ctx context.Context, data []byte) error {
 	return err
 }
 
-// receiversOf tells the nodes to which this one is to give a part of a layer.
-func (t *moves) receiversOf(offer events.Offer) func(events.Part) []string {
-	return func(part events.Part) []string {
-		var receivers []string
-		for _, transfer := range t.Plan.Migration.Transfers {
-			given, gives := rangeOf(t.config.Node, transfer)
-			if transfer.Layer != offer.Layer || !gives {
-				continue
-			}
-			first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
-			if first <= part.First && part.End <= end {
-				receivers = append(receivers, transfer.To)
-			}
+// receivers are the nodes to which this one is to give a part.
+func (t *moves) receivers(offer events.Offer, part events.Part) []string {
+	var receivers []string
+	for _, transfer := range t.Plan.Migration.Transfers {
+		given, gives := rangeOf(t.config.Node, transfer)
+		if transfer.Layer != offer.Layer || !gives {
+			continue
 		}
-		return receivers
+		first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
+		if first <= part.First && part.End <= end {
+			receivers = append(receivers, transfer.To)
+		}
 	}
+	return receivers
 }
 
 // answerLift hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's store,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 )
@@ -54,11 +55,19 @@ type leftAt struct {
 	bytes  int64
 }
 
-// exported is layers at a step, or what it changed in them.
+// exported is this node's shares of layers at a step, or of what it changed in them.
 type exported struct {
 	step   uint64
 	whole  bool
-	layers map[int][]byte
+	shares []share
+}
+
+// share is a range of a layer's bytes, or of a change's.
+type share struct {
+	layer int
+	first int64
+	bytes int64 // of the whole
+	data  []byte
 }
 
 func newTrail(t *moves, done uint64) *trail {
@@ -128,15 +137,21 @@ func (l *trail) tell() {
 	l.news = make(chan struct{})
 }
 
+// export copies no more than this node's shares: they are in memory until they are stored.
 func (l *trail) export(of *trailOf, left exported, from func(layer int, step uint64) ([]byte, error)) {
-	left.layers = map[int][]byte{}
 	for _, transfer := range l.given(of.receiver) {
 		data, err := from(transfer.Layer, left.step)
 		if err != nil {
 			l.lose(of, err.Error())
 			return
 		}
-		left.layers[transfer.Layer] = data
+		bytes := int64(len(data))
+		if left.whole {
+			of.sizes[transfer.Layer] = bytes
+		}
+		given, _ := rangeOf(l.config.Node, transfer)
+		first, end := shareOf(given, transfer, l.Plan.Migration.ShardBytes, of.sizes[transfer.Layer], bytes)
+		left.shares = append(left.shares, share{transfer.Layer, first, bytes, slices.Clone(data[first:end])})
 	}
 	select {
 	case of.exported <- left:
@@ -187,12 +202,9 @@ func (l *trail) lay(of *trailOf, left exported) error {
 	case <-l.moving.Done():
 		return l.moving.Err()
 	}
-	for _, transfer := range l.given(of.receiver) {
-		layer := l.manifest(of, left, transfer)
-		at.layers = append(at.layers, layer)
-		for _, part := range layer.Parts {
-			at.bytes += part.End - part.First
-		}
+	for _, share := range left.shares {
+		at.layers = append(at.layers, share.manifest())
+		at.bytes += int64(len(share.data))
 	}
 	l.mutex.Lock()
 	of.left[left.step] = at
@@ -207,29 +219,27 @@ func (l *trail) lay(of *trailOf, left exported) error {
 	if behind {
 		return errBehind
 	}
-	receivers := func(events.Part) []string { return []string{of.receiver} }
-	for _, layer := range at.layers {
-		if err := l.putAll(l.moving, layer.Parts, left.layers[layer.Layer], receivers); err != nil {
-			return err
+	puts, ctx := errgroup.WithContext(l.moving)
+	puts.SetLimit(putsAtOnce)
+	for i, share := range left.shares {
+		for _, part := range at.layers[i].Parts {
+			puts.Go(func() error {
+				return l.put(ctx, share.data[part.First-share.first:part.End-share.first], []string{of.receiver})
+			})
 		}
 	}
-	return nil
+	return puts.Wait()
 }
 
-// manifest cuts this node's share of a layer, or of what a step changed in it, into parts.
-func (l *trail) manifest(of *trailOf, left exported, transfer events.Transfer) events.FollowedLayer {
-	data := left.layers[transfer.Layer]
-	share, _ := rangeOf(l.config.Node, transfer)
-	bytes := int64(len(data))
-	if left.whole {
-		of.sizes[transfer.Layer] = bytes
-	}
-	first, end := shareOf(share, transfer, l.Plan.Migration.ShardBytes, of.sizes[transfer.Layer], bytes)
-	layer := events.FollowedLayer{Layer: transfer.Layer, Bytes: bytes}
-	for ; first < end; first += partBytes {
-		part := events.Part{First: first, End: min(first+partBytes, end)}
-		part.Digest = events.Digest(data[part.First:part.End])
-		layer.Parts = append(layer.Parts, part)
+// manifest cuts a share into parts.
+func (s share) manifest() events.FollowedLayer {
+	layer := events.FollowedLayer{Layer: s.layer, Bytes: s.bytes}
+	for part := range slices.Chunk(s.data, partBytes) {
+		first := s.first
+		if last := len(layer.Parts) - 1; last >= 0 {
+			first = layer.Parts[last].End
+		}
+		layer.Parts = append(layer.Parts, events.Part{Digest: events.Digest(part), First: first, End: first + int64(len(part))})
 	}
 	return layer
 }
