@@ -24,8 +24,8 @@ const patience = 30 * time.Second
 type cluster struct {
 	t      testing.TB
 	config Config
-	replan func(survivors []string) *events.Plan // where a node dies
-	lent   func(n *node, state agent.State)      // looks at the state that a boundary is given
+	replan func(survivors []string) *events.Plan         // where a node dies
+	lent   func(n *node, done uint64, state agent.State) // looks at the state that a boundary is given
 
 	mutex    sync.Mutex
 	changed  chan struct{} // closed and replaced whenever something below changes
@@ -315,8 +315,7 @@ func (n *node) Boundary(ctx context.Context, done uint64, state agent.State) (ag
 		return agent.Orders{}, ctx.Err()
 	}
 	if c.lent != nil {
-		n.done = done
-		c.lent(n, state)
+		c.lent(n, done, state)
 		n.completed = false
 	}
 	c.change(func() {

@@ -22,22 +22,22 @@ type follower struct {
 }
 
 // look asks for the changes of every layer at a boundary: those of the layers held where a step was completed, and none otherwise.
-func (f *follower) look(n *node, lent agent.State) {
+func (f *follower) look(n *node, done uint64, lent agent.State) {
 	for layer := range n.cluster.config.Shape.Layers() {
-		change, err := lent.(followed).Change(layer, n.done)
-		after, lacked := lent.Export(layer, n.done)
+		change, err := lent.(followed).Change(layer, done)
+		after, lacked := lent.Export(layer, done)
 		if (err == nil) != (n.completed && lacked == nil) {
-			f.Errorf("%s, layer %d at step %d, step completed %v, layer held %v: error is %v", n.name, layer, n.done, n.completed, lacked == nil, err)
+			f.Errorf("%s, layer %d at step %d, step completed %v, layer held %v: error is %v", n.name, layer, done, n.completed, lacked == nil, err)
 		}
-		for _, other := range []uint64{0, n.done - 1, n.done + 1} {
+		for _, other := range []uint64{0, done - 1, done + 1} {
 			if _, err := lent.(followed).Change(layer, other); err == nil {
-				f.Errorf("%s at step %d told the change of step %d", n.name, n.done, other)
+				f.Errorf("%s at step %d told the change of step %d", n.name, done, other)
 			}
 		}
 		if err != nil {
 			continue
 		}
-		before, err := lent.Export(layer, n.done-1)
+		before, err := lent.Export(layer, done-1)
 		if err != nil {
 			f.Error(err)
 		}
