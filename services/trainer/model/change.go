@@ -8,68 +8,44 @@ import (
 	"github.com/reknit/reknit/services/trainer/gradient"
 )
 
-// Change is what one step did to a layer: with the layer before it, all that Adam needs.
-type Change struct {
-	// Layer is the index, and Step the number of updates after this one.
-	Layer, Step int
-	// LearningRate was in force, a plan's scale included.
-	LearningRate float64
-	// Sums are the gradients of the whole global batch.
-	Sums *gradient.Accumulator
-}
-
 const (
 	// changeMagic begins a change's bytes; the digit is the version of the form.
 	changeMagic = "RKCHANG1"
-	// changeHeaderBytes is the magic, the layer, the step and the learning rate, as 8 bytes each, little endian.
+	// changeHeaderBytes is the magic, the layer's index, its step and the learning rate, as 8 bytes each, little endian.
 	changeHeaderBytes = len(changeMagic) + 3*8
 )
 
-// MarshalChange returns the bytes of a change: the header, then the wire form of the sums.
-func MarshalChange(change Change) []byte {
-	encoded := make([]byte, 0, changeHeaderBytes+change.Sums.EncodedBytes())
+// MarshalChange returns what the step that brought a layer to this one did to it: a header, then the wire form of the
+// sums, which are of the whole global batch. The learning rate is the one in force, a plan's scale included.
+func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumulator) []byte {
+	encoded := make([]byte, 0, changeHeaderBytes+4*len(sums.Sums)) // about; it grows
 	encoded = append(encoded, changeMagic...)
-	for _, field := range []uint64{uint64(change.Layer), uint64(change.Step), math.Float64bits(change.LearningRate)} {
+	for _, field := range []uint64{uint64(layer), uint64(step), math.Float64bits(learningRate)} {
 		encoded = binary.LittleEndian.AppendUint64(encoded, field)
 	}
-	return change.Sums.AppendBytes(encoded)
+	return sums.AppendBytes(encoded)
 }
 
-// UnmarshalChange is the inverse of MarshalChange. Another magic, a layer or a step out of range, and sums that no
-// gradients can have are errors; whether it fits a layer is asked by Apply.
-func UnmarshalChange(encoded []byte) (Change, error) {
-	var change Change
-	if len(encoded) < changeHeaderBytes {
-		return change, fmt.Errorf("change: %d bytes: expected at least the header's %d", len(encoded), changeHeaderBytes)
+// Follow returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this layer
+// by its next step, from the whole global batch, are an error.
+func (a Adam) Follow(layer *Layer, change []byte, globalBatch int) (*Layer, error) {
+	if len(change) < changeHeaderBytes {
+		return nil, fmt.Errorf("change has %d bytes: expected at least the header's %d", len(change), changeHeaderBytes)
 	}
-	if got := string(encoded[:len(changeMagic)]); got != changeMagic {
-		return change, fmt.Errorf("change: begins with %q: expected %q", got, changeMagic)
+	if got := string(change[:len(changeMagic)]); got != changeMagic {
+		return nil, fmt.Errorf("change begins with %q: expected %q", got, changeMagic)
 	}
-	for i, field := range []*int{&change.Layer, &change.Step} {
-		value := binary.LittleEndian.Uint64(encoded[len(changeMagic)+8*i:])
-		if value > math.MaxInt32 {
-			return change, fmt.Errorf("change: header field %d is %d: expected at most %d", i, value, math.MaxInt32)
-		}
-		*field = int(value)
+	var fields [3]uint64
+	for i := range fields {
+		fields[i] = binary.LittleEndian.Uint64(change[len(changeMagic)+8*i:])
 	}
-	change.LearningRate = math.Float64frombits(binary.LittleEndian.Uint64(encoded[changeHeaderBytes-8:]))
-	sums := encoded[changeHeaderBytes:]
-	change.Sums = gradient.NewAccumulator(max(0, len(sums)/8-1))
-	if err := change.Sums.MergeBytes(sums); err != nil {
-		return change, fmt.Errorf("change of layer %d at step %d: %w", change.Layer, change.Step, err)
+	if fields[0] != uint64(layer.Index) || fields[1] != uint64(layer.Step)+1 {
+		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d", fields[0], fields[1], layer.Index, layer.Step+1)
 	}
-	return change, nil
-}
-
-// Follow returns the layer one step on, as the step itself made it. A change of another layer or step, or one that is
-// not of the whole global batch, is an error.
-func (a Adam) Follow(layer *Layer, change Change, globalBatch int) (*Layer, error) {
-	if change.Layer != layer.Index {
-		return nil, fmt.Errorf("change is of layer %d: expected %d", change.Layer, layer.Index)
+	a.LearningRate = math.Float64frombits(fields[2])
+	sums := gradient.NewAccumulator(len(layer.Parameters))
+	if err := sums.MergeBytes(change[changeHeaderBytes:]); err != nil {
+		return nil, fmt.Errorf("change of layer %d at step %d: %w", layer.Index, layer.Step+1, err)
 	}
-	if change.Step != layer.Step+1 {
-		return nil, fmt.Errorf("layer %d: change is of step %d: expected %d", layer.Index, change.Step, layer.Step+1)
-	}
-	a.LearningRate = change.LearningRate
-	return a.Apply(layer, change.Sums, globalBatch)
+	return a.Apply(layer, sums, globalBatch)
 }

@@ -24,7 +24,7 @@ func (f followed) Change(layer int, step uint64) ([]byte, error) {
 	if sums == nil {
 		return nil, fmt.Errorf("change of layer %d at step %d: expected one of layers %+v", layer, step, f.worker.layers)
 	}
-	return model.MarshalChange(model.Change{Layer: layer, Step: int(step), LearningRate: f.worker.adam().LearningRate, Sums: sums}), nil
+	return model.MarshalChange(layer, int(step), f.worker.adam().LearningRate, sums), nil
 }
 
 // Adopt may bring other layers than those that were summed.
@@ -42,11 +42,7 @@ func (f followed) Apply(layer int, data, change []byte) ([]byte, error) {
 	if before.Index != layer || before.Shape != f.worker.config.Shape {
 		return nil, fmt.Errorf("data are of layer %d of %+v: expected layer %d of %+v", before.Index, before.Shape, layer, f.worker.config.Shape)
 	}
-	did, err := model.UnmarshalChange(change)
-	if err != nil {
-		return nil, err
-	}
-	next, err := f.worker.config.Adam.Follow(before, did, f.worker.config.GlobalBatch)
+	next, err := f.worker.config.Adam.Follow(before, change, f.worker.config.GlobalBatch)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func TestOnlyTheLayersOwnChangeIsApplied(t *testing.T) {
 	change := func(layer, step, additions int) []byte {
 		sums := gradient.NewAccumulator(config.Shape.Parameters(layer))
 		sums.Additions = additions
-		return model.MarshalChange(model.Change{Layer: layer, Step: step, LearningRate: 1e-3, Sums: sums})
+		return model.MarshalChange(layer, step, 1e-3, sums)
 	}
 	foreign, data, good := config.Shape, bytesOf(config.Shape, 1), change(1, 1, config.GlobalBatch)
 	foreign.Context++
@@ -153,7 +153,7 @@ func TestOnlyTheLayersOwnChangeIsApplied(t *testing.T) {
 		"a step left out":        {1, data, change(1, 2, config.GlobalBatch), "step 2"},
 		"half the batch":         {1, data, change(1, 1, config.GlobalBatch/2), "4 samples"},
 		"half the data":          {1, data[:len(data)/2], good, "bytes"},
-		"half the change":        {1, data, good[:len(good)-8], "gradient has"},
+		"half the change":        {1, data, good[:len(good)/2], "sums["},
 	} {
 		if _, err := lent.Apply(c.layer, c.data, c.change); err == nil || !strings.Contains(err.Error(), c.named) {
 			t.Errorf("%s: error is %v: expected one that names %q", name, err, c.named)
