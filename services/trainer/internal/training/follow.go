@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/model"
 )
@@ -13,6 +14,8 @@ type followed struct {
 	*state.State
 	worker *worker
 }
+
+var _ agent.Follower = followed{}
 
 // Change returns what the step that ended at this number of completed steps did to a layer. Only the last step's is
 // there, and only until another one begins or a plan is adopted.
