@@ -23,9 +23,6 @@ const (
 	MaximumAdditions = 1 << 14
 )
 
-// headerBytes is the size of the additions count before the encoded sums.
-const headerBytes = 8
-
 // Accumulator is a sum of micro-batch gradients, element by element.
 type Accumulator struct {
 	// Sums are in units of 1/Scale.
@@ -100,34 +97,33 @@ func (a *Accumulator) Mean(i int) float64 {
 	return float64(a.Sums[i]) / (float64(a.Additions) * Scale)
 }
 
-// AppendBytes appends the wire form: the additions and then the sums, each as 8 bytes
-// little endian.
+// AppendBytes appends the wire form: the additions and then the sums, each as a signed varint (encoding/binary). Most
+// gradients are small: of 8 bytes a sum, 2 to 4 are left.
 func (a *Accumulator) AppendBytes(destination []byte) []byte {
-	destination = binary.LittleEndian.AppendUint64(destination, uint64(a.Additions))
+	destination = binary.AppendVarint(destination, int64(a.Additions))
 	for _, sum := range a.Sums {
-		destination = binary.LittleEndian.AppendUint64(destination, uint64(sum))
+		destination = binary.AppendVarint(destination, sum)
 	}
 	return destination
 }
 
-// EncodedBytes is the length of the wire form.
-func (a *Accumulator) EncodedBytes() int {
-	return headerBytes + 8*len(a.Sums)
-}
-
 // MergeBytes merges another accumulator's wire form, with Merge's errors.
 func (a *Accumulator) MergeBytes(encoded []byte) error {
-	if len(encoded) != a.EncodedBytes() {
-		return fmt.Errorf("encoded sum has %d bytes: expected %d (%d sums)", len(encoded), a.EncodedBytes(), len(a.Sums))
-	}
-	additions := binary.LittleEndian.Uint64(encoded)
-	if additions > MaximumAdditions {
+	additions, length := binary.Varint(encoded)
+	if length <= 0 || additions > MaximumAdditions {
 		return fmt.Errorf("encoded sum has %d additions: expected at most %d", additions, MaximumAdditions)
 	}
 	other := NewAccumulator(len(a.Sums))
 	other.Additions = int(additions)
+	rest := encoded[length:]
 	for i := range other.Sums {
-		other.Sums[i] = int64(binary.LittleEndian.Uint64(encoded[headerBytes+8*i:]))
+		if other.Sums[i], length = binary.Varint(rest); length <= 0 {
+			return fmt.Errorf("encoded sum ends or is spoiled at sums[%d]: expected %d sums", i, len(a.Sums))
+		}
+		rest = rest[length:]
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("encoded sum has %d bytes behind its sums: expected %d sums", len(rest), len(a.Sums))
 	}
 	return a.Merge(other)
 }

@@ -119,20 +119,26 @@ func TestBytesThatNoAccumulatorWroteAreRefused(t *testing.T) {
 	a := NewAccumulator(2)
 	mustSucceed(t, a.Add([]float32{1, -1}))
 	good := a.AppendBytes(nil)
-	change := func(offset int, value uint64) []byte {
-		changed := slices.Clone(good)
-		binary.LittleEndian.PutUint64(changed[offset:], value)
-		return changed
+	of := func(numbers ...int64) (encoded []byte) {
+		for _, number := range numbers {
+			encoded = binary.AppendVarint(encoded, number)
+		}
+		return encoded
+	}
+	if !slices.Equal(of(1, Scale, -Scale), good) {
+		t.Fatalf("wrote %x: expected %x", good, of(1, Scale, -Scale))
 	}
 	for name, encoded := range map[string][]byte{
-		"empty":               nil,
-		"truncated":           good[:len(good)-1],
-		"too long":            append(slices.Clone(good), 0),
-		"too many additions":  change(0, MaximumAdditions+1),
-		"negative additions":  change(0, math.MaxUint64),
-		"sum without terms":   change(0, 0),
-		"sum over the bound":  change(8, Limit*Scale+1),
-		"sum under the bound": change(16, 1<<63),
+		"empty":                nil,
+		"truncated":            good[:len(good)-1],
+		"a sum too few":        of(1, Scale),
+		"a sum too many":       of(1, Scale, -Scale, 0),
+		"a number without end": slices.Concat(of(1, Scale), slices.Repeat([]byte{0xff}, 11)),
+		"too many additions":   of(MaximumAdditions+1, Scale, -Scale),
+		"negative additions":   of(-1, Scale, -Scale),
+		"sum without terms":    of(0, Scale, 0),
+		"sum over the bound":   of(1, Limit*Scale+1, 0),
+		"sum under the bound":  of(1, 0, math.MinInt64),
 	} {
 		total := NewAccumulator(2)
 		if err := total.MergeBytes(encoded); err == nil {

@@ -24,7 +24,8 @@ const patience = 30 * time.Second
 type cluster struct {
 	t      testing.TB
 	config Config
-	replan func(survivors []string) *events.Plan // where a node dies
+	replan func(survivors []string) *events.Plan         // where a node dies
+	lent   func(n *node, done uint64, state agent.State) // looks at the state that a boundary is given
 
 	mutex    sync.Mutex
 	changed  chan struct{} // closed and replaced whenever something below changes
@@ -51,6 +52,7 @@ type node struct {
 	dead      bool
 	waiting   bool
 	done      uint64
+	completed bool // the last step
 	state     agent.State
 	orders    chan agent.Orders
 	transport *transport.Transport
@@ -312,6 +314,10 @@ func (n *node) Boundary(ctx context.Context, done uint64, state agent.State) (ag
 	if ctx.Err() != nil {
 		return agent.Orders{}, ctx.Err()
 	}
+	if c.lent != nil {
+		c.lent(n, done, state)
+		n.completed = false
+	}
 	c.change(func() {
 		n.done, n.state, n.waiting = done, state, true
 		if c.plan != nil && done < c.stop && !c.fresh(n.name) {
@@ -334,6 +340,7 @@ func (n *node) Boundary(ctx context.Context, done uint64, state agent.State) (ag
 }
 
 func (n *node) Report(step uint64, stepSeconds, loss float64) {
+	n.completed = true
 	n.cluster.change(func() {
 		n.cluster.reported[n.name] = step
 		if loss != 0 {

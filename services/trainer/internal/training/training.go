@@ -90,7 +90,7 @@ func (t *Trainer) Complete() <-chan struct{} { return t.complete }
 // change may still need its layers.
 func (t *Trainer) Run(ctx context.Context) error {
 	for {
-		orders, err := t.session.Boundary(ctx, t.done, t.state)
+		orders, err := t.session.Boundary(ctx, t.done, followed{t.state, t.worker})
 		if errors.Is(err, agent.ErrLeft) {
 			return nil
 		}

@@ -22,6 +22,7 @@ type worker struct {
 	speed   speed
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
+	summed  uint64                        // completed steps, the last of which the sums are of; 0: they are of no step
 	loss    *gradient.Accumulator
 	spare   map[int][]*model.Activations // by layer: room that is free to use
 }
@@ -48,6 +49,7 @@ func (w *worker) take(a assignment) {
 // Where ctx ends it stops within the pass of one layer.
 func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error) {
 	w.network.Begin(step)
+	w.summed = 0
 	w.loss.Reset()
 	for _, sums := range w.sums {
 		sums.Reset()
@@ -66,13 +68,13 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 	if w.loss.Additions > 0 {
 		loss = w.loss.Mean(0)
 	}
+	w.summed = step + 1
 	return loss, nil
 }
 
 // update makes the next version of each layer of a group.
 func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
-	adam := w.config.Adam
-	adam.LearningRate *= w.learningRateScale
+	adam := w.adam()
 	for layer := group.First; layer < group.End; layer++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -84,6 +86,13 @@ func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 		w.state.Advance(next)
 	}
 	return nil
+}
+
+// adam is the rule under the plan in force.
+func (w *worker) adam() model.Adam {
+	adam := w.config.Adam
+	adam.LearningRate *= w.learningRateScale
+	return adam
 }
 
 func appendFloats(destination []byte, values []float32) []byte {

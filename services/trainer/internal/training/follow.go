@@ -1,0 +1,53 @@
+package training
+
+import (
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/trainer/internal/state"
+	"github.com/reknit/reknit/services/trainer/model"
+)
+
+// followed is the state as it is lent to the session, which may have others follow its layers.
+type followed struct {
+	*state.State
+	worker *worker
+}
+
+var _ agent.Follower = followed{}
+
+// Change returns what the step that ended at this number of completed steps did to a layer. Only the last step's is
+// there, and only until another one begins or a plan is adopted.
+func (f followed) Change(layer int, step uint64) ([]byte, error) {
+	if step == 0 || f.worker.summed != step {
+		return nil, fmt.Errorf("change of layer %d at step %d: expected the step just completed, %d (0: none)", layer, step, f.worker.summed)
+	}
+	sums := f.worker.sums[layer]
+	if sums == nil {
+		return nil, fmt.Errorf("change of layer %d at step %d: expected one of layers %+v", layer, step, f.worker.layers)
+	}
+	return model.MarshalChange(layer, int(step), f.worker.adam().LearningRate, sums), nil
+}
+
+// Adopt may bring other layers than those that were summed.
+func (f followed) Adopt(layers events.Layers, step uint64) error {
+	f.worker.summed = 0
+	return f.State.Adopt(layers, step)
+}
+
+// Apply returns the canonical bytes of a layer one step on. It touches nothing but its arguments.
+func (f followed) Apply(layer int, data, change []byte) ([]byte, error) {
+	before, err := model.UnmarshalLayer(data)
+	if err != nil {
+		return nil, err
+	}
+	if before.Index != layer || before.Shape != f.worker.config.Shape {
+		return nil, fmt.Errorf("data are of layer %d of %+v: expected layer %d of %+v", before.Index, before.Shape, layer, f.worker.config.Shape)
+	}
+	next, err := f.worker.config.Adam.Follow(before, change, f.worker.config.GlobalBatch)
+	if err != nil {
+		return nil, err
+	}
+	return model.MarshalLayer(next), nil
+}
