@@ -83,6 +83,7 @@ func (p *pursuit) chase(ctx context.Context) error {
 	p.mutex.Unlock()
 	chasing, ctx := errgroup.WithContext(ctx)
 	chasing.Go(func() error { return fetch.Run(ctx) })
+	go p.attend(ctx, fetch)
 	chasing.Go(func() error { return p.catchUp(ctx) })
 	return chasing.Wait()
 }
