@@ -89,6 +89,11 @@ func (o *outcome) run(ctx context.Context, reknit string) {
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 20 * time.Second
 	o.replay = strings.Join(command.Args, " ")
+	if o.churn.Follows {
+		const follow = "REKNIT_NEGOTIATOR_FOLLOW_STEPS=0"
+		command.Env = append(os.Environ(), follow)
+		o.replay = follow + " " + o.replay
+	}
 	began := time.Now()
 	output, err := command.CombinedOutput()
 	o.elapsed = time.Since(began)

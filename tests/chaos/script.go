@@ -16,6 +16,7 @@ type churn struct {
 	Steps    uint64
 	Script   string
 	Actions  int
+	Follows  bool // layers move while training goes on, however small they are; else only large ones, which there are none
 }
 
 // Bounds of a script. Three trainers are two pipelines, of which one has two stages: the least that has all the parts.
@@ -71,6 +72,7 @@ func churnOf(seed uint64) churn {
 	return churn{
 		Seed: seed, Trainers: trainers, Steps: step + lastSteps + actionSteps*uint64(len(w.lines)),
 		Script: strings.Join(w.lines, "\n") + "\n", Actions: len(w.lines),
+		Follows: seed%2 == 0,
 	}
 }
 
