@@ -66,7 +66,7 @@ func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) f
 		var kept []events.Change
 		told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
 		for _, change := range m.state.Pending {
-			if urgent[change.Kind] || !match(change) {
+			if urgent(change) || !match(change) {
 				kept = append(kept, change)
 				continue
 			}
@@ -211,9 +211,18 @@ func (m *Machine) restorationPlanned(cause events.Event, restoration events.Rest
 		return nil
 	}
 	under.Plan = &restoration.Plan
-	if under.FixedStep {
+	switch {
+	case under.FixedStep:
 		return m.move(cause)
+	case m.worthFollowing() && under.canFollow():
+		return m.start(cause)
 	}
+	return m.prepare(cause)
+}
+
+// prepare asks all who train for the step at which they can stop.
+func (m *Machine) prepare(cause events.Event) []events.Event {
+	under := m.state.Negotiation
 	under.Phase, under.Overdue = protocol.Promising, 0
 	return []events.Event{m.say(cause, events.Prepared, &events.Preparation{
 		Negotiation: under.ID, Generation: under.Opening.Generation,
@@ -253,8 +262,12 @@ func (m *Machine) restored(cause events.Event, completion events.Completion) []e
 }
 
 func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
-	if m.under(failure.Negotiation, protocol.Transferring) == nil {
+	under := m.under(failure.Negotiation, protocol.Following, protocol.Transferring)
+	switch {
+	case under == nil:
 		return nil
+	case under.Phase == protocol.Following:
+		return m.prepare(cause) // what is wrong shows where all stand
 	}
 	return m.retry(cause, "transfer failed: "+failure.Reason)
 }

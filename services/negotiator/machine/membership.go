@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
@@ -15,24 +16,26 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation = join.Incarnation
 		return []events.Event{m.speaker.Say(cause, events.MembershipRefused, join.Node, &refusal)}
 	}
-	restarted := false
+	urgency := protocol.Patient
 	if known := m.state.known(join.Node); known != nil {
 		if known.Incarnation == join.Incarnation {
 			return nil
 		}
-		restarted = m.state.Members[join.Node] != nil // before anybody missed it
+		urgency = m.concerns(join.Node) // it restarted before anybody missed it
 		m.forget(cause, join.Node)
 	}
 	if m.state.Job == nil {
 		m.state.Job = &join.Job
 	}
 	m.state.Joiners[join.Node] = &member{
-		Member:      events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress},
+		Member: events.Member{
+			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress, Follows: join.Follows,
+		},
 		MemoryBytes: join.MemoryBytes,
 		SpeedFactor: m.usualSpeed(),
 	}
 	m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID})
-	return m.negotiate(cause, restarted)
+	return m.negotiate(cause, urgency)
 }
 
 // usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job
@@ -51,9 +54,9 @@ func (m *Machine) usualSpeed() float64 {
 
 func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 	if m.state.Joiners[leave.Node] != nil {
-		concerned := m.concerns(leave.Node)
+		urgency := m.concerns(leave.Node)
 		m.forget(cause, leave.Node)
-		return m.negotiate(cause, concerned)
+		return m.negotiate(cause, urgency)
 	}
 	leaver := m.state.Members[leave.Node]
 	if leaver == nil {
@@ -73,14 +76,17 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 		return nil // an older incarnation, or long gone
 	}
 	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason) // should it live, it hears so
-	concerned := m.concerns(lost.Node)
+	urgency := m.concerns(lost.Node)
 	m.forget(cause, lost.Node)
-	return append(said, m.negotiate(cause, concerned)...)
+	return append(said, m.negotiate(cause, urgency)...)
 }
 
-// concerns reports whether the negotiation under way cannot go on without a node.
-func (m *Machine) concerns(node string) bool {
-	return m.state.Members[node] != nil || m.state.Negotiation != nil && m.state.Negotiation.takesPart(node, "")
+// concerns returns how urgent it is that a node is gone: whether it trains, or has a part in the negotiation under way.
+func (m *Machine) concerns(node string) protocol.Urgency {
+	if m.state.Members[node] != nil || m.state.Negotiation != nil && m.state.Negotiation.takesPart(node, "") {
+		return protocol.Urgent
+	}
+	return protocol.Patient
 }
 
 // forget removes a node that is gone. An active one leaves a failure to be negotiated.
@@ -141,8 +147,13 @@ func (m *Machine) endMembership(cause events.Event, node, reason string) []event
 func (m *Machine) take(cause events.Event, change events.Change) []events.Event {
 	change.Cause = cause.ID
 	m.state.Pending = append(m.state.Pending, change)
-	return m.negotiate(cause, urgent[change.Kind])
+	return m.negotiate(cause, urgencies[change.Kind])
 }
 
-// urgent tells the changes after which the plan in force cannot be trained any more.
-var urgent = map[string]bool{events.ChangeFailure: true, events.ChangeLinkLost: true}
+// urgencies tells the changes that cannot always wait.
+var urgencies = map[string]protocol.Urgency{
+	events.ChangeFailure: protocol.Urgent, events.ChangeLinkLost: protocol.Urgent, events.ChangeLeave: protocol.Pressing,
+}
+
+// urgent reports whether the plan in force cannot be trained any more after a change.
+func urgent(change events.Change) bool { return urgencies[change.Kind] == protocol.Urgent }

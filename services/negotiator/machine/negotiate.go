@@ -12,12 +12,12 @@ import (
 )
 
 // negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it.
-func (m *Machine) negotiate(cause events.Event, isUrgent bool) []events.Event {
+func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []events.Event {
 	under := m.state.Negotiation
 	switch {
 	case under == nil:
 		return m.openNext(cause)
-	case !protocol.Supersedes(under.Phase, isUrgent):
+	case !protocol.Supersedes(urgency, under.Phase, under.Started):
 		return nil
 	}
 	return m.abort(cause, "the changes are others now", m.openNext)
@@ -73,7 +73,7 @@ func (m *Machine) mustAbandon() bool {
 	}
 	return slices.ContainsFunc(m.state.Pending, func(change events.Change) bool {
 		_, placed := m.state.Plan.Holds(change.Node)
-		return urgent[change.Kind] && placed
+		return urgent(change) && placed
 	})
 }
 

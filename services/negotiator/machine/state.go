@@ -48,6 +48,8 @@ type negotiation struct {
 	Consents  map[string]events.Consent `json:"consents"`
 	Proposal  *events.Proposal          `json:"proposal,omitempty"`
 	Plan      *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
+	Started   bool                      `json:"started"`        // layers began to move while training goes on
+	Awaited   []string                  `json:"awaited"`        // receivers that have not said whether they follow, once for each layer
 	Promises  map[string]uint64         `json:"promises"`
 	StopStep  uint64                    `json:"stopStep"`
 	FixedStep bool                      `json:"fixedStep"` // the stop step comes from the holdings, not from promises

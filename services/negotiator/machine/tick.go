@@ -66,6 +66,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	switch {
 	case under == nil:
 		return m.openNext(cause)
+	case under.Phase == protocol.Following:
+		return m.prepare(cause)
 	case protocol.Waits[under.Phase].Shards:
 		return m.retry(cause, "the transfer did not end in time")
 	}
@@ -113,5 +115,5 @@ func (m *Machine) giveUp(cause events.Event, members []string, reason string) []
 		said = append(said, m.endMembership(cause, node, reason)...)
 		m.forget(cause, node)
 	}
-	return append(said, m.negotiate(cause, true)...)
+	return append(said, m.negotiate(cause, protocol.Urgent)...)
 }

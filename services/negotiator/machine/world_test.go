@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // world plays everybody the negotiator talks to: trainers that consent and promise, a planner that puts everybody
@@ -22,17 +23,20 @@ type world struct {
 	heard    []events.Event // by the negotiator, in order
 	said     []events.Event // by the negotiator, in order
 	deaf     map[string]bool
-	transfer bool // every plan moves something
+	transfer bool            // every plan moves something
+	seconds  float64         // that it is expected to take; a step takes one
+	rigid    map[string]bool // who joins and cannot follow
+	refusal  string          // why receivers do not follow
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
 }
 
 func newWorld(t *testing.T, nodes int) *world {
 	w := &world{
-		t: t, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, mute: map[events.Kind]bool{},
+		t: t, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
-			FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
+			FollowSteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
 		}),
 	}
 	for i := range nodes {
@@ -40,6 +44,18 @@ func newWorld(t *testing.T, nodes int) *world {
 	}
 	w.run()
 	return w
+}
+
+// restart makes the negotiator anew of what it remembers.
+func (w *world) restart() {
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.machine = New(w.machine.settings)
+	if err := w.machine.Restore(snapshot); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) hear(kind events.Kind, source, subject string, payload events.Payload) {
@@ -83,7 +99,7 @@ func (w *world) tick(after time.Duration) {
 func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30,
+		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30, Follows: !w.rigid[node],
 		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1},
 	})
 }
@@ -112,6 +128,8 @@ func (w *world) answer(event events.Event) {
 		w.propose(must[events.PlanRequest](w.t, event))
 	case events.RestorationAsked:
 		w.restore(must[events.RestorationRequest](w.t, event))
+	case events.RestorationStarted:
+		w.follow(must[events.Start](w.t, event))
 	case events.Prepared:
 		preparation := must[events.Preparation](w.t, event)
 		for _, member := range w.machine.state.Negotiation.Opening.Members {
@@ -155,6 +173,7 @@ func (w *world) propose(request events.PlanRequest) {
 	plan := events.Plan{
 		Cluster: "opticks", Generation: request.Generation, Policy: "repipeline",
 		Data: events.Data{GlobalBatch: 12, MicroBatch: 1}, Parent: "to be filled in",
+		Predicted: events.Predicted{StepSeconds: 1},
 	}
 	for i, node := range request.Nodes {
 		plan.Nodes = append(plan.Nodes, node.Member)
@@ -167,14 +186,48 @@ func (w *world) propose(request events.PlanRequest) {
 	w.hear(events.PlanProposed, "/planner", "p", &events.Proposal{Negotiation: request.Negotiation, Plan: plan})
 }
 
+// restore brings two layers of the first holder to everybody who holds none, or else to the first node.
 func (w *world) restore(request events.RestorationRequest) {
 	plan := request.Proposal.Plan
+	plan.Predicted.TransitionSeconds = w.seconds
 	if w.transfer && len(request.Holders) > 0 {
 		plan.Migration.ShardBytes = 100
-		plan.Migration.Transfers = []events.Transfer{{Layer: 0, To: plan.Nodes[0].Node, Bytes: 300,
-			Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Layers{First: 0, End: 3}}}}}
+		for _, to := range receiversOf(plan.Nodes, request.Holders) {
+			for layer := range 2 {
+				plan.Migration.Transfers = append(plan.Migration.Transfers, events.Transfer{Layer: layer, To: to, Bytes: 300,
+					Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Layers{First: 0, End: 3}}}})
+			}
+		}
 	}
 	w.hear(events.RestorationPlanned, "/restorer", "r", &events.Restoration{Negotiation: request.Negotiation, Plan: plan})
+}
+
+func receiversOf(nodes []events.Member, holders []events.Holder) []string {
+	var receivers []string
+	for _, node := range nodes {
+		if !slices.ContainsFunc(holders, func(holder events.Holder) bool { return holder.Node == node.Node }) {
+			receivers = append(receivers, node.Node)
+		}
+	}
+	if len(receivers) == 0 {
+		return []string{nodes[0].Node}
+	}
+	return receivers
+}
+
+// follow has each receiver say that it follows, as often as it is to have a layer.
+func (w *world) follow(start events.Start) {
+	for _, transfer := range start.Plan.Migration.Transfers {
+		for _, node := range []string{transfer.To, transfer.Sources[0].Node} {
+			if !w.machine.state.known(node).Follows {
+				w.t.Errorf("%s cannot follow", node)
+			}
+		}
+		if !w.deaf[transfer.To] {
+			w.hear(events.ShardFollowed, "/node/"+transfer.To, transfer.To,
+				&events.Followed{Negotiation: start.Negotiation, Node: transfer.To, Step: w.step, Reason: w.refusal})
+		}
+	}
 }
 
 // listen has everybody answer again, and hear first what they missed: the log loses nothing.
@@ -182,7 +235,7 @@ func (w *world) listen() {
 	w.deaf = map[string]bool{}
 	w.run()
 	for _, event := range w.said {
-		late := event.Kind == events.NegotiationOpened || event.Kind == events.Prepared
+		late := event.Kind == events.NegotiationOpened || event.Kind == events.RestorationStarted || event.Kind == events.Prepared
 		if under := w.machine.state.Negotiation; under != nil && late && event.Subject == under.ID {
 			w.answer(event)
 		}
@@ -257,7 +310,44 @@ func (w *world) checkLog() error {
 		}
 		ids[event.ID] = true
 	}
+	return w.checkMoves()
+}
+
+// checkMoves finds a move that begins twice or where all stand, and a stop that does not wait for the receivers.
+func (w *world) checkMoves() error {
+	begun, stopped := map[string]*events.Start{}, map[string]bool{}
+	for _, event := range w.said {
+		start, stops := begun[event.Subject], stopped[event.Subject]
+		switch event.Kind {
+		case events.RestorationStarted:
+			if start != nil || stops {
+				return fmt.Errorf("%s begins to move twice, or where all stand", event.Subject)
+			}
+			started := must[events.Start](w.t, event)
+			begun[event.Subject] = &started
+		case events.Prepared, events.Scheduled:
+			if start != nil && !stops && !w.mayStop(event, *start) {
+				return fmt.Errorf("%s stops all while layers come", event.Subject)
+			}
+			stopped[event.Subject] = true
+		}
+	}
 	return nil
+}
+
+// mayStop reports whether what made all stop is that the last receiver answered, or that they were waited for too long.
+func (w *world) mayStop(stop events.Event, start events.Start) bool {
+	said := map[string]bool{}
+	for _, event := range w.heard {
+		if event.Kind == events.ShardFollowed && must[events.Followed](w.t, event).Negotiation == start.Negotiation {
+			said[event.Subject] = true
+		}
+		if event.ID == stop.Cause {
+			return event.Kind == events.NegotiationOverdue || !slices.ContainsFunc(start.Plan.Migration.Transfers,
+				func(transfer events.Transfer) bool { return !said[transfer.To] })
+		}
+	}
+	return false
 }
 
 // opensToo reports whether a cause opened a negotiation.
@@ -266,12 +356,14 @@ func (w *world) opensToo(cause string) bool {
 }
 
 func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T) {
+	followed, overdue := 0, 0
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		w := newWorld(t, 3)
 		for range 30 {
 			node := fmt.Sprintf("n%d", 1+random.IntN(6))
-			w.transfer = random.IntN(2) == 0
+			w.transfer, w.seconds = random.IntN(2) == 0, 4*random.Float64()
+			w.rigid[node], w.mute[events.RestorationStarted] = random.IntN(8) == 0, random.IntN(2) == 0
 			w.step += random.Uint64N(5)
 			switch random.IntN(6) {
 			case 0, 1:
@@ -287,12 +379,13 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 				}
 			case 5:
 				w.deaf[node] = !w.deaf[node]
-				w.tick(time.Duration(random.IntN(8)) * time.Second)
+				w.tick(time.Duration(random.IntN(8)*random.IntN(20)) * time.Second)
 			}
 			if random.IntN(3) > 0 { // otherwise the next change comes in the middle
 				w.run()
 			}
 		}
+		w.mute[events.RestorationStarted] = false
 		w.listen()
 		w.tick(time.Minute)
 		if err := w.checkLog(); err != nil {
@@ -305,5 +398,16 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 		if len(w.machine.state.Joiners) > 0 && layersLive {
 			t.Fatalf("seed %d: joiners wait for ever: %v", seed, w.machine.state.Joiners)
 		}
+		for _, event := range w.heard {
+			switch {
+			case event.Kind == events.ShardFollowed:
+				followed++
+			case event.Kind == events.NegotiationOverdue && must[events.Overdue](t, event).Phase == string(protocol.Following):
+				overdue++
+			}
+		}
+	}
+	if followed == 0 || overdue == 0 {
+		t.Errorf("the histories follow %d times, and are overdue %d times", followed, overdue)
 	}
 }

@@ -7,6 +7,7 @@ const (
 	Consenting   Phase = "consenting"   // members answer and say what they hold
 	Planning     Phase = "planning"     // the planner searches
 	Restoring    Phase = "restoring"    // the restorer decides who becomes whom
+	Following    Phase = "following"    // layers move while training goes on
 	Promising    Phase = "promising"    // members name the step at which they can stop
 	Transferring Phase = "transferring" // all stop at one step, shards move
 )
@@ -20,14 +21,32 @@ var Waits = map[Phase]Wait{
 	Consenting:   {Members: true},
 	Planning:     {},
 	Restoring:    {},
+	Following:    {Shards: true},
 	Promising:    {Members: true},
 	Transferring: {Shards: true},
 }
 
+// Urgency is how much a change presses.
+type Urgency int
+
+const (
+	Patient  Urgency = iota // it can wait for the commit
+	Pressing                // it may have a deadline
+	Urgent                  // the plan in force, or the negotiation under way, cannot go on
+)
+
 // Supersedes reports whether a new change ends the negotiation under way, which then starts again with both
-// changes. Before shards move nothing is lost by it; once they move only an urgent change may: a failure or a lost
-// link, after which the negotiation could not end anyway. Others wait for the commit.
-func Supersedes(phase Phase, urgent bool) bool { return urgent || phase != Transferring }
+// changes; others wait for the commit. Before layers move nothing is lost by it. Started says that they began to move
+// while training goes on, and what has come is lost; where all stand for them, a patient change would only stop all longer.
+func Supersedes(change Urgency, phase Phase, started bool) bool {
+	switch {
+	case phase == Transferring:
+		return change == Urgent
+	case started:
+		return change >= Pressing
+	}
+	return true
+}
 
 // StopStep returns the step at which all stop: the latest that any member promised. A member may have begun the
 // step before its promise when asked, so no earlier step is safe; and none waits longer, because in synchronous

@@ -84,9 +84,21 @@ func TestNobodyIsAskedToStopBeforeAStepItHasBegun(t *testing.T) {
 	}
 }
 
-func TestOnlyAnUrgentChangeEndsATransfer(t *testing.T) {
-	if Supersedes(Transferring, false) || !Supersedes(Transferring, true) || !Supersedes(Planning, false) {
-		t.Fatal("a join must wait for shards under way; a failure must not")
+func TestTheFurtherLayersHaveMovedTheMoreAChangeMustPressToEndTheNegotiation(t *testing.T) {
+	for _, at := range []struct {
+		phase   Phase
+		started bool
+		least   Urgency
+	}{
+		{Consenting, false, Patient}, {Planning, false, Patient}, {Restoring, false, Patient}, {Promising, false, Patient},
+		{Following, true, Pressing}, {Promising, true, Pressing},
+		{Transferring, false, Urgent}, {Transferring, true, Urgent},
+	} {
+		for _, change := range []Urgency{Patient, Pressing, Urgent} {
+			if got, want := Supersedes(change, at.phase, at.started), change >= at.least; got != want {
+				t.Errorf("urgency %d in %s, started %v: supersedes %v, want %v", change, at.phase, at.started, got, want)
+			}
+		}
 	}
 }
 
