@@ -80,6 +80,11 @@ var faults = map[string]struct {
 	"a plan before a promise": {accepted, func(s *story) {
 		retell(s, firstOf(s, events.Promised), func(promise *events.Promise) { promise.StopStep = 10 })
 	}},
+	"a move nobody began is followed": {followed, func(s *story) { s.remove(firstOf(s, events.RestorationStarted)) }},
+	"a move is followed too early":    {followed, func(s *story) { s.swap(firstOf(s, events.RestorationStarted), firstOf(s, events.ShardFollowed)) }},
+	"who receives nothing follows": {followed, func(s *story) {
+		retell(s, firstOf(s, events.ShardFollowed), func(f *events.Followed) { f.Node = "n1" })
+	}},
 	"a holder never verified":    {verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
 	"a holder verified too late": {verified, func(s *story) { s.swap(lastOf(s, events.ShardReceived), lastOf(s, events.Committed)) }},
 	"a holder has another step": {verified, func(s *story) {

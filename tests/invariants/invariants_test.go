@@ -35,6 +35,8 @@ func goodStory(t *testing.T) *story {
 	s.consent("g3b", "n4", cause, all)
 	s.consent("g3b", "n1", cause, front, 9)
 	cause = s.consent("g3b", "n2", cause, back, 9)
+	cause = s.start("g3b", s.plan(3, 0, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n4", 0, 4)}), "n1", "n4", cause)
+	cause = s.node("n4", events.ShardFollowed, "n4", &events.Followed{Negotiation: "g3b", Node: "n4", Step: 8}, cause)
 	s.node("n1", events.Promised, "n1", &events.Promise{Negotiation: "g3b", Node: "n1", StopStep: 9}, cause)
 	for layer, from := range []string{"n1", "n1", "n2", "n2"} {
 		cause = s.move("g3b", layer, 9, from, "n4")

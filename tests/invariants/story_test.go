@@ -140,6 +140,12 @@ func contentOf(layer int, step uint64) string {
 	return events.Digest(fmt.Appendf(nil, "layer %d at step %d", layer, step))
 }
 
+// start lets a layer move from one node to another while training goes on.
+func (s *story) start(id string, plan *events.Plan, from, to, cause string) string {
+	plan.Migration.Transfers = []events.Transfer{{To: to, Bytes: 300, Sources: []events.Source{{Node: from, Shards: events.Layers{End: 1}}}}}
+	return s.say("/negotiator", events.RestorationStarted, id, &events.Start{Negotiation: id, Plan: *plan}, cause)
+}
+
 // move gives a layer from one node to another.
 func (s *story) move(id string, layer int, step uint64, from, to string) string {
 	s.node(from, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &events.Offer{
