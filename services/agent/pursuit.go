@@ -99,7 +99,7 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 		return err
 	}
 	whole := sizeOf(layers)
-	p.arrive(layers, step, 0)
+	p.arrive(layers, step)
 	best, since := left.newest-step, step
 	for step++; ; step++ {
 		left, err := p.ask(ctx, step, false)
@@ -116,7 +116,7 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		p.arrive(layers, step, sizeOf(changes))
+		p.arrive(layers, step)
 		behind := left.newest - step
 		if behind < best {
 			best, since = behind, step
@@ -155,7 +155,7 @@ func (p *pursuit) tell(behind uint64, why error) {
 }
 
 // arrive notes what the layers have come to.
-func (p *pursuit) arrive(layers map[int][]byte, step uint64, changed int64) {
+func (p *pursuit) arrive(layers map[int][]byte, step uint64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.layers, p.step = layers, step
