@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/services/restorer/layers"
@@ -25,7 +26,7 @@ func (r *restoration) pulls() (pulls, error) {
 	for i, name := range names {
 		set, err := layers.NewSet(len(r.Layers), r.held(name)...)
 		if err != nil {
-			return p, err
+			return p, fmt.Errorf("holder %s: %w", name, err)
 		}
 		key := string(set.AppendKey(nil))
 		kind, known := kinds[key]

@@ -95,7 +95,7 @@ func (r *restoration) assign() error {
 func (r *restoration) match() error {
 	pulls, err := r.pulls()
 	if err != nil {
-		return fmt.Errorf("holders: %w", err)
+		return err
 	}
 	problem := migrate.Problem{LayerBytes: r.Layers, Seconds: pulls.seconds}
 	class := r.classes()
