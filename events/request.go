@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // PlanRequest holds everything a planner must know: the planner keeps nothing between two requests.
 type PlanRequest struct {
 	Negotiation string   `json:"negotiation"`
@@ -68,8 +70,9 @@ type Proposal struct {
 type RestorationRequest struct {
 	Negotiation string   `json:"negotiation"`
 	Proposal    Proposal `json:"proposal"`
-	Holders     []Holder `json:"holders"` // of the version that the plan takes over
-	Layers      []int64  `json:"layers"`  // bytes of state of each layer
+	Holders     []Holder `json:"holders"`             // of the version that the plan takes over
+	Layers      []int64  `json:"layers"`              // bytes of state of each layer
+	Gradients   []int64  `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link   `json:"links"`
 	Unreachable []Pair   `json:"unreachable,omitempty"`
 	Current     *Plan    `json:"current,omitempty"`
@@ -187,6 +190,10 @@ func (r *RestorationRequest) Validate() error {
 	c.nested("proposal", r.Proposal.Validate())
 	if c.err == nil {
 		c.that(len(r.Layers) == r.Proposal.Plan.LayerCount(), "layers", "bytes of every layer of the plan", len(r.Layers))
+		c.that(len(r.Gradients) == 0 || len(r.Gradients) == len(r.Layers), "gradients", "bytes of every layer of the plan, or none", len(r.Gradients))
+	}
+	for i, bytes := range r.Gradients {
+		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
 	}
 	return c.err
 }

@@ -279,6 +279,38 @@ func TestALinkIsLostWhenAReportIsConfirmed(t *testing.T) {
 	}
 }
 
+func TestALinkCarriesWhatATransferProvedUntilProbesGetSlower(t *testing.T) {
+	const enough = 100 << 20
+	proof, higher := detect.Proof{}.Prove(enough, 100, 20)
+	if !higher {
+		t.Fatal("five times what was probed is no proof")
+	}
+	for _, test := range []struct{ probed, want float64 }{{20, 100}, {10, 50}, {25, 100}, {99, 100}, {130, 130}} {
+		if got := proof.Bandwidth(test.probed); got != test.want {
+			t.Errorf("a probe of %v after 100 were proved at 20: %v, expected %v", test.probed, got, test.want)
+		}
+	}
+	if got := (detect.Proof{}).Bandwidth(20); got != 20 {
+		t.Errorf("nothing was proved, but 20 became %v", got)
+	}
+}
+
+func TestWhatIsSlowOrShortOrOfAnUnknownLinkProvesNothing(t *testing.T) {
+	const enough = 100 << 20
+	proof, _ := detect.Proof{}.Prove(enough, 100, 20)
+	for _, test := range []struct {
+		bytes        int64
+		rate, probed float64
+	}{{enough, 90, 20}, {enough, 110, 120}, {1 << 20, 500, 20}, {enough, 500, 0}} {
+		if after, higher := proof.Prove(test.bytes, test.rate, test.probed); higher || after != proof {
+			t.Errorf("%+v: proof became %+v", test, after)
+		}
+	}
+	if _, higher := proof.Prove(enough, 60, 10); !higher {
+		t.Error("after probes got half as fast, 60 is more than the 50 that are left of the proof")
+	}
+}
+
 func TestTheFailureRateStartsAtThePriorAndFollowsWhatIsSeen(t *testing.T) {
 	rate := detect.Rate{PriorSeconds: 1000}
 	if got := rate.PerNodeSecond(); got != 1e-3 {

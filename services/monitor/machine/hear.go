@@ -16,6 +16,7 @@ var handlers = events.Handlers[*Machine]{
 	events.NegotiationOpened: events.Handling((*Machine).opened),
 	events.Committed:         events.Handling((*Machine).committed),
 	events.Consented:         events.Handling((*Machine).consented),
+	events.ShardReceived:     events.Handling((*Machine).received),
 	events.NodeLost:          events.Handling((*Machine).nodeLost),
 	events.LinkLost:          events.Handling((*Machine).linkLost),
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
@@ -101,9 +102,8 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 			continue
 		}
 		m.smooth[way] = measured
-		if m.significant(way, measured) {
-			m.state.said[way] = measured
-			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), &measured))
+		if news, significant := m.news(way); significant {
+			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
 		}
 	}
 	return said
@@ -143,6 +143,7 @@ func (m *Machine) forget(name string) {
 	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
 	maps.DeleteFunc(m.state.said, ofNode)
 	maps.DeleteFunc(m.smooth, ofNode)
+	maps.DeleteFunc(m.proofs, func(way direction, _ detect.Proof) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.asked, func(ask Ask, _ float64) bool { return ask.Node == name || ask.Target == name })
 }
 

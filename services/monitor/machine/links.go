@@ -84,11 +84,41 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 		measured.BandwidthBytesPerSecond = blend(before.BandwidthBytesPerSecond, measured.BandwidthBytesPerSecond)
 	}
 	m.smooth[way] = measured
-	if !m.significant(way, measured) {
+	news, significant := m.news(way)
+	if !significant {
 		return nil
 	}
+	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), news)}
+}
+
+// received takes a receipt for what it proves of the links that it came over. What came through the hub says nothing of a
+// link, and of a link that nobody has probed there is no round trip to tell.
+func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.Event {
+	var said []events.Event
+	for _, source := range receipt.Sources {
+		way := direction{source.From, receipt.Node}
+		probed := m.smooth[way].BandwidthBytesPerSecond // zero where either end is unknown
+		proof, higher := m.proofs[way].Prove(source.Bytes, source.BytesPerSecond, probed)
+		if !higher {
+			continue
+		}
+		m.proofs[way] = proof
+		if news, significant := m.news(way); significant {
+			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
+		}
+	}
+	return said
+}
+
+// news is what is known of a link, when that is worth a fact: it counts as said then.
+func (m *Machine) news(way direction) (news *events.Measurement, significant bool) {
+	measured := m.smooth[way]
+	measured.BandwidthBytesPerSecond = m.proofs[way].Bandwidth(measured.BandwidthBytesPerSecond)
+	if !m.significant(way, measured) {
+		return nil, false
+	}
 	m.state.said[way] = measured
-	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), &measured)}
+	return &measured, true
 }
 
 func blend(before, now float64) float64 { return before + smoothing*(now-before) }

@@ -42,12 +42,13 @@ type Machine struct {
 	// What follows is learned anew after a restart.
 	detector *detect.Detector
 	reports  map[events.Pair]detect.Reports
-	smooth   map[direction]events.Measurement
-	asked    map[Ask]float64 // when; not yet answered
-	asks     []Ask           // not yet fetched
-	ticked   float64         // the last Tick
-	nextLink float64         // when the next link is measured
-	lostTurn int             // of trying lost links; the two take turns
+	smooth   map[direction]events.Measurement // by probes
+	proofs   map[direction]detect.Proof       // by transfers
+	asked    map[Ask]float64                  // when; not yet answered
+	asks     []Ask                            // not yet fetched
+	ticked   float64                          // the last Tick
+	nextLink float64                          // when the next link is measured
+	lostTurn int                              // of trying lost links; the two take turns
 }
 
 // state is what outlives a restart.
@@ -112,7 +113,7 @@ func (m *Machine) reset(state state) {
 		}
 		m.detector.Watch(name, known.Incarnation, known.Number, thought)
 	}
-	m.reports, m.smooth = map[events.Pair]detect.Reports{}, maps.Clone(m.state.said)
+	m.reports, m.smooth, m.proofs = map[events.Pair]detect.Reports{}, maps.Clone(m.state.said), map[direction]detect.Proof{}
 	m.asked, m.asks, m.ticked, m.nextLink = map[Ask]float64{}, nil, 0, 0
 }
 

@@ -377,6 +377,64 @@ func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
 	}
 }
 
+// bandwidths tells what was said of links since the last time, by subject.
+func (w *world) bandwidths() map[string]float64 {
+	w.t.Helper()
+	said := map[string]float64{}
+	for _, event := range w.said {
+		measured, err := events.Open[events.Measurement](event)
+		if err != nil || measured.RoundTripSeconds != 0.01 {
+			w.t.Errorf("said %+v, %v", event, err)
+		}
+		said[event.Subject] = measured.BandwidthBytesPerSecond
+	}
+	w.said = nil
+	return said
+}
+
+func TestAReceiptRaisesWhatALinkIsSaidToCarryAndProbesLowerItAgain(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.pass(10 * time.Second)
+	w.said = nil
+	const enough = 100 << 20
+	w.hear("/node/n1", events.ShardReceived, "n1", &events.Receipt{Negotiation: "g2", Node: "n1", Sources: []events.Received{
+		{From: "n2", Bytes: enough, BytesPerSecond: 4e8},
+		{From: "n3", Bytes: enough, BytesPerSecond: 2e7},  // the downlink was n2's
+		{From: "", Bytes: enough, BytesPerSecond: 9e8},    // the hub
+		{From: "n9", Bytes: enough, BytesPerSecond: 9e8},  // nobody
+		{From: "n2", Bytes: 1 << 20, BytesPerSecond: 9e8}, // too little to tell
+	}})
+	if said := w.bandwidths(); len(said) != 1 || said["n2-n1"] != 4e8 {
+		t.Fatalf("said %v", said)
+	}
+	w.pass(30 * time.Second) // probes see 1e8, as before
+	if said := w.bandwidths(); len(said) != 0 {
+		t.Fatalf("said %v, but nothing changed", said)
+	}
+	w.band /= 2
+	w.pass(60 * time.Second)
+	if said := w.bandwidths(); len(said) != 6 || said["n2-n1"] > 2.5e8 || said["n2-n1"] < 2e8 {
+		t.Fatalf("said %v, expected half of what was proved", said)
+	}
+}
+
+func TestWhatAReceiptProvedIsForgottenWithTheNode(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.pass(5 * time.Second)
+	w.said = nil
+	receipt := &events.Receipt{Negotiation: "g2", Node: "n1", Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 4e8}}}
+	w.hear("/node/n1", events.ShardReceived, "n1", receipt)
+	if said := w.bandwidths(); said["n2-n1"] != 4e8 {
+		t.Fatalf("said %v", said)
+	}
+	w.join("n2", "b")
+	w.commit("g3", nil, "n1", "n2")
+	w.pass(5 * time.Second)
+	if said := w.bandwidths(); said["n2-n1"] != 1e8 {
+		t.Fatalf("said %v, expected what is probed", said)
+	}
+}
+
 func TestAfterARestartEveryNodeHasAFullTimeoutOfGrace(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.nodes["n3"].frozen = true

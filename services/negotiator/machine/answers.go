@@ -154,6 +154,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	}
 	for _, layer := range m.state.Job.Layers {
 		request.Layers = append(request.Layers, layer.StateBytes())
+		request.Gradients = append(request.Gradients, layer.GradientBytes)
 	}
 	if under.FixedStep {
 		resume, missing, ok := protocol.ResumePoint(len(m.state.Job.Layers), under.held())

@@ -48,6 +48,15 @@ func TestAPlanThatMovesNothingIsCommittedWithoutAStop(t *testing.T) {
 	}
 }
 
+func TestTheRestorerIsToldStateAndGradientsOfEveryLayer(t *testing.T) {
+	w := newWorld(t, 2)
+	at := slices.IndexFunc(w.said, func(event events.Event) bool { return event.Kind == events.RestorationAsked })
+	request := must[events.RestorationRequest](t, w.said[at])
+	if !slices.Equal(request.Layers, []int64{300, 300, 300}) || !slices.Equal(request.Gradients, []int64{50, 50, 50}) {
+		t.Fatalf("told %v and %v", request.Layers, request.Gradients)
+	}
+}
+
 func TestALostNodeIsReplannedFromTheNewestCommonStep(t *testing.T) {
 	w := newWorld(t, 3)
 	w.step = 17

@@ -97,7 +97,7 @@ func (w *world) tick(after time.Duration) {
 }
 
 func (w *world) join(node string) {
-	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, ForwardSeconds: 1, BackwardSeconds: 2}
+	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30, Follows: !w.rigid[node],
 		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1},

@@ -43,6 +43,7 @@ func (q *Question) restoration(proposal events.Proposal) events.RestorationReque
 	}
 	for _, layer := range q.Request.Job.Layers {
 		request.Layers = append(request.Layers, layer.StateBytes())
+		request.Gradients = append(request.Gradients, layer.GradientBytes)
 	}
 	return request
 }

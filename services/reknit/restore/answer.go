@@ -31,7 +31,8 @@ type figures struct {
 type answer struct {
 	events.Restoration
 	figures
-	transferSeconds []float64 // per transfer, as if it were alone
+	transferSeconds []float64         // per transfer, as if it were alone
+	fetches         map[string]figure // per node that lacks something, as if it were alone
 }
 
 // answer asks the restorer. It fails with its reason where the plan cannot be restored.
@@ -58,13 +59,38 @@ func (q *question) answer() (answer, error) {
 	if a.SingleSource, err = singleSource(fetch, restoration); err != nil {
 		return a, fmt.Errorf("from a single source: %w", err)
 	}
-	a.transferSeconds = alone(fetch, names, restoration.Plan.Migration)
+	a.transferSeconds, a.fetches = alone(fetch, names, restoration.Plan.Migration), fetches(fetch, names)
 	a.AllReduce, err = q.allReduce(fetch, names, restoration.Plan)
 	return a, err
 }
 
 func figureOf(r events.Restoration) figure {
 	return figure{r.BytesMoved, r.Plan.Predicted.TransitionSeconds}
+}
+
+// fetches is what each node lacks of its place, and how long it takes to fetch that while nobody else does: the time by which
+// the restorer tells assignments of as many bytes apart.
+func fetches(fetch replicate.Fetch, names []string) map[string]figure {
+	needs := map[int][]replicate.Need{}
+	for _, need := range fetch.Needs {
+		needs[need.Node] = append(needs[need.Node], need)
+	}
+	all := map[string]figure{}
+	for node, needed := range needs {
+		var groups []int64
+		var senders [][]int
+		total := int64(0)
+		for _, need := range needed {
+			bytes := fetch.LayerBytes[need.Layer]
+			groups, senders, total = append(groups, bytes), append(senders, fetch.Holders[need.Layer]), total+bytes
+		}
+		rates := make([]float64, len(names))
+		for from := range rates {
+			rates[from] = fetch.LinkBytesPerSecond[from][node]
+		}
+		all[names[node]] = figure{total, replicate.PullSeconds(groups, senders, rates, fetch.IngressBytesPerSecond[node])}
+	}
+	return all
 }
 
 // alone is how long each transfer would take without the others.

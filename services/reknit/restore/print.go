@@ -17,8 +17,8 @@ func report(w io.Writer, q question, a answer) {
 	}
 	fmt.Fprintln(w)
 	ways(w, a)
-	fmt.Fprintln(w, "\nMoves (layers counted from 0, both ends included)")
-	q.moves(w, a.Plan)
+	fmt.Fprintln(w, "\nMoves (layers counted from 0, both ends included); seconds as if each node fetched alone")
+	q.moves(w, a)
 	fmt.Fprintln(w, "\nTransfers, all at once; the seconds of each are those it would take alone")
 	transfers(w, a)
 	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
@@ -70,24 +70,28 @@ func ways(w io.Writer, a answer) {
 }
 
 // moves lists the nodes whose layers change, who has none any more included.
-func (q *question) moves(w io.Writer, plan events.Plan) {
+func (q *question) moves(w io.Writer, a answer) {
 	table, none := tell.Table(w), true
-	for _, member := range plan.Nodes {
+	for _, member := range a.Plan.Nodes {
 		was, had := q.from.Holds(member.Node)
-		is, has := plan.Holds(member.Node)
+		is, has := a.Plan.Holds(member.Node)
 		begins := q.begins(member)
 		if had == has && was == is && !begins {
 			continue
 		}
 		if none {
-			fmt.Fprintln(table, "node\twas\tbecomes")
+			fmt.Fprintln(table, "node\twas\tbecomes\tfetches\tseconds")
 		}
 		none = false
 		before := placed(q.from, member.Node)
 		if begins {
 			before = "new"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", member.Node, before, placed(plan, member.Node))
+		fetches := "nothing"
+		if fetch, lacks := a.fetches[member.Node]; lacks {
+			fetches = tell.Bytes(fetch.Bytes) + "\t" + tell.Seconds(fetch.Seconds)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", member.Node, before, placed(a.Plan, member.Node), fetches)
 	}
 	table.Flush()
 	if none {

@@ -98,6 +98,7 @@ func (q *question) request() events.RestorationRequest {
 	request.Proposal.Plan.Migration, request.Proposal.Plan.Predicted.TransitionSeconds = events.Migration{}, 0
 	for _, layer := range q.layers {
 		request.Layers = append(request.Layers, layer.StateBytes())
+		request.Gradients = append(request.Gradients, layer.GradientBytes)
 	}
 	return request
 }

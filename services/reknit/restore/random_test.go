@@ -33,6 +33,15 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 		if free && ours.Bytes > byRank.Bytes || byRank.Bytes > a.Restart.Bytes || ours.Seconds > a.SingleSource.Seconds*(1+1e-9) {
 			t.Errorf("seed %d: %+v, expected no naive way to be cheaper", seed, a.figures)
 		}
+		lacked := int64(0)
+		for node, fetch := range a.fetches {
+			if lacked += fetch.Bytes; fetch.Seconds > ours.Seconds*(1+1e-9) {
+				t.Errorf("seed %d: %s takes %v s alone, all together %v", seed, node, fetch.Seconds, ours.Seconds)
+			}
+		}
+		if lacked != ours.Bytes {
+			t.Errorf("seed %d: the nodes lack %d bytes and are sent %d", seed, lacked, ours.Bytes)
+		}
 		if a.AllReduce.SecondsLowerBound > a.AllReduce.Seconds+1e-6 {
 			t.Errorf("seed %d: all-reduces %+v, expected no less than their bound", seed, a.AllReduce)
 		}

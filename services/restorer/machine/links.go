@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"math"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -47,25 +46,6 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 		}
 	}
 	return links
-}
-
-// downlinks returns the best rate at which each of the plan's nodes receives, rounded down to a power of two: less is
-// noise, and would make every node unlike any other.
-func (r *restoration) downlinks() []float64 {
-	_, names := r.numbered()
-	best := make([]float64, len(names))
-	for _, row := range r.bandwidths(names) {
-		for to, rate := range row {
-			best[to] = max(best[to], rate)
-		}
-	}
-	for i, rate := range best {
-		if rate > 0 {
-			_, exponent := math.Frexp(rate)
-			best[i] = math.Ldexp(1, exponent-1)
-		}
-	}
-	return best[:len(r.plan.Nodes)]
 }
 
 // roundTrips returns the longest measured round trip of each node, at least the assumed one.

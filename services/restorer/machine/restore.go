@@ -9,8 +9,8 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, and then that the slowest node
-// is ready soonest; what comes from whom so that all have it soonest; and in which rounds gradients are reduced. It is a
+// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, and then that the node that takes
+// longest to fetch what it lacks, over its own links from all who hold it, takes least; what comes from whom so that all have it soonest; and in which rounds gradients are reduced. It is a
 // pure function of the request.
 func Restore(request events.RestorationRequest) (events.Restoration, error) {
 	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
@@ -93,12 +93,14 @@ func (r *restoration) assign() error {
 
 // match solves the migration and writes the nodes into the plan's places.
 func (r *restoration) match() error {
-	problem := migrate.Problem{LayerBytes: r.Layers}
-	class, downlinks := r.classes(), r.downlinks()
-	for i, node := range r.plan.Nodes {
-		problem.Survivors = append(problem.Survivors, migrate.Survivor{
-			Holds: r.held(node.Node), Group: class[node.Node], BytesPerSecond: downlinks[i],
-		})
+	pulls, err := r.pulls()
+	if err != nil {
+		return err
+	}
+	problem := migrate.Problem{LayerBytes: r.Layers, Seconds: pulls.seconds}
+	class := r.classes()
+	for _, node := range r.plan.Nodes {
+		problem.Survivors = append(problem.Survivors, migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
 	}
 	var places []*events.Stage
 	for p := range r.plan.Pipelines {
@@ -112,7 +114,7 @@ func (r *restoration) match() error {
 	if err != nil {
 		return fmt.Errorf("who becomes whom: %w", err)
 	}
-	settle(r.plan.Nodes, problem.Survivors, places, migration)
+	settle(r.plan.Nodes, problem, places, migration)
 	return nil
 }
 
@@ -133,14 +135,16 @@ func (r *restoration) classes() map[string]int {
 }
 
 // settle writes the nodes into their places. Survivors that hold the same may share out their places as they like, where
-// nobody has to fetch more slowly for it: each takes the one the planner proposed for it where that is among them, so
-// that fewer connections change.
-func settle(nodes []events.Member, survivors []migrate.Survivor, places []*events.Stage, migration migrate.Migration) {
+// nobody takes longer for it than the slowest does anyway: each takes the one the planner proposed for it where that is
+// among them, so that fewer connections change.
+func settle(nodes []events.Member, problem migrate.Problem, places []*events.Stage, migration migrate.Migration) {
 	placeOf, missing := migration.PlaceOf, migration.Missing
+	inTime := func(node int, missing []int) bool {
+		return 1e9*problem.Seconds(missing)(node) < float64(migration.Nanoseconds+1)
+	}
 	mayTrade := func(i, j int) bool {
-		a, b := survivors[i], survivors[j]
-		asFast := a.BytesPerSecond == b.BytesPerSecond || len(missing[i])+len(missing[j]) == 0
-		return asFast && a.Group == b.Group && slices.Equal(a.Holds, b.Holds)
+		a, b := problem.Survivors[i], problem.Survivors[j]
+		return a.Group == b.Group && slices.Equal(a.Holds, b.Holds) && inTime(i, missing[j]) && inTime(j, missing[i])
 	}
 	proposed := map[string]int{}
 	for i, place := range places {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
 func stage(node string, first, end int) events.Stage {
@@ -109,6 +110,123 @@ func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
 	}
 }
 
+// Both could receive fast, but who holds the three layers sends fast to one of them only.
+func TestWhoIsFastButFarFromTheHoldersTakesThePlaceWithLessToFetch(t *testing.T) {
+	plan := events.Plan{Nodes: members("near", "far"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("far", 0, 3), stage("near", 3, 4)}}}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"near", "far"}}},
+		Layers: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 3), held("other", 3, 4)},
+	}
+	for _, link := range []events.Measurement{
+		{From: "old", To: "near", BandwidthBytesPerSecond: 500e6},
+		{From: "old", To: "far", BandwidthBytesPerSecond: 50e6}, {From: "other", To: "far", BandwidthBytesPerSecond: 900e6},
+	} {
+		request.Links = append(request.Links, events.Link{Measurement: link})
+	}
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if layers, _ := restoration.Plan.Holds("near"); layers.First != 0 {
+		t.Fatalf("the node near the holder of layers 0 to 2 became %v", layers)
+	}
+}
+
+// The twin tries every way to hand out the places, and has each node fetch alone.
+func TestNoOtherAssignmentMovesFewerBytesOrAsManySooner(t *testing.T) {
+	moved, later := 0, 0
+	for seed := range uint64(400) {
+		request := randomRequest(rand.New(rand.NewPCG(seed, 6)))
+		random := rand.New(rand.NewPCG(seed, 7))
+		withRandomLinks(random, &request)
+		if len(request.Proposal.Plan.Nodes) > 5 {
+			continue
+		}
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		bytes, seconds := fetchingAlone(t, request, restoration.Plan)
+		plan := request.Proposal.Plan
+		plan.Pipelines = clonePipelines(plan.Pipelines)
+		everyAssignment(&plan, 0, func() {
+			otherBytes, otherSeconds := fetchingAlone(t, request, plan)
+			if otherBytes < bytes || otherBytes == bytes && otherSeconds < seconds*(1-1e-3) {
+				t.Fatalf("seed %d: %d bytes in %v s, another assignment %d in %v", seed, bytes, seconds, otherBytes, otherSeconds)
+			}
+			if otherBytes == bytes && otherSeconds > seconds*1.01 {
+				later++
+			}
+		})
+		moved += int(bytes)
+	}
+	if moved == 0 || later == 0 {
+		t.Fatal("time never told two assignments of as many bytes apart, so nothing was tried")
+	}
+}
+
+// withRandomLinks measures every link, so that some are ten times as fast as others.
+func withRandomLinks(random *rand.Rand, request *events.RestorationRequest) {
+	names := []string{"old"}
+	for _, node := range request.Proposal.Plan.Nodes {
+		names = append(names, node.Node)
+	}
+	for _, from := range names {
+		for _, to := range names {
+			if from != to {
+				rate := 1e6 * (1 + 9*random.Float64())
+				request.Links = append(request.Links, events.Link{Measurement: events.Measurement{From: from, To: to, BandwidthBytesPerSecond: rate}})
+			}
+		}
+	}
+}
+
+// everyAssignment tries all orders of the nodes in the plan's places from the given one on.
+func everyAssignment(plan *events.Plan, from int, try func()) {
+	var places []*events.Stage
+	for p := range plan.Pipelines {
+		for s := range plan.Pipelines[p].Stages {
+			places = append(places, &plan.Pipelines[p].Stages[s])
+		}
+	}
+	if from == len(places) {
+		try()
+		return
+	}
+	for i := from; i < len(places); i++ {
+		places[from].Node, places[i].Node = places[i].Node, places[from].Node
+		everyAssignment(plan, from+1, try)
+		places[from].Node, places[i].Node = places[i].Node, places[from].Node
+	}
+}
+
+// fetchingAlone is what the nodes fetch for their places in the plan, and the most seconds that one takes when only it does.
+func fetchingAlone(t *testing.T, request events.RestorationRequest, plan events.Plan) (bytes int64, seconds float64) {
+	t.Helper()
+	request.Proposal.Plan = plan
+	fetch, names, err := Fetching(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetch.ShardBytes = 64
+	needs := fetch.Needs
+	for node := range names {
+		fetch.Needs = slices.DeleteFunc(slices.Clone(needs), func(need replicate.Need) bool { return need.Node != node })
+		if len(fetch.Needs) == 0 {
+			continue
+		}
+		for _, need := range fetch.Needs {
+			bytes += fetch.LayerBytes[need.Layer]
+		}
+		fetched, err := replicate.PlanFetch(fetch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds = max(seconds, fetched.Seconds)
+	}
+	return bytes, seconds
+}
+
 // n2 has no direct link to n1, which holds all that it lacks; n3 holds the first layer.
 func TestWhatADirectNeighbourHoldsDoesNotGoThroughTheHub(t *testing.T) {
 	plan := events.Plan{Nodes: members("n1", "n2", "n3"), Pipelines: []events.Pipeline{
@@ -171,8 +289,8 @@ func TestReroutingMovesNobody(t *testing.T) {
 	}
 }
 
-// Layers 0 and 3 are reduced over slow links, 1 and 2 over fast ones. Two rounds would wait for a slow link each.
-func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
+// cutDifferently is two pipelines whose layers are reduced each by another pair of nodes.
+func cutDifferently() events.RestorationRequest {
 	request := events.RestorationRequest{Negotiation: "g2", Layers: []int64{9e6, 9e6, 9e6, 9e6}}
 	plan := &request.Proposal.Plan
 	plan.Pipelines = []events.Pipeline{
@@ -185,10 +303,11 @@ func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
 			request.Holders = append(request.Holders, held(stage.Node, stage.Layers.First, stage.Layers.End))
 		}
 	}
-	for _, pair := range [][2]string{{"a1", "b1"}, {"a2", "b3"}} {
-		link := events.Link{Measurement: events.Measurement{From: pair[0], To: pair[1], BandwidthBytesPerSecond: 1e6}}
-		request.Links = append(request.Links, link)
-	}
+	return request
+}
+
+func expectTheOuterLayersInARound(t *testing.T, request events.RestorationRequest) {
+	t.Helper()
 	restoration, err := Restore(request)
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +316,29 @@ func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
 	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 || rounds[0].Groups[1].Layers.First != 3 {
 		t.Fatalf("rounds %+v, want layers 0 and 3 in one", rounds)
 	}
+}
+
+// Layers 0 and 3 are reduced over slow links, 1 and 2 over fast ones. Two rounds would wait for a slow link each.
+func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
+	request := cutDifferently()
+	for _, pair := range [][2]string{{"a1", "b1"}, {"a2", "b3"}} {
+		link := events.Link{Measurement: events.Measurement{From: pair[0], To: pair[1], BandwidthBytesPerSecond: 1e6}}
+		request.Links = append(request.Links, link)
+	}
+	expectTheOuterLayersInARound(t, request)
+}
+
+func TestAllReducesOfLargeGradientsShareARoundHoweverLargeTheStateIs(t *testing.T) {
+	request := cutDifferently()
+	request.Layers, request.Gradients = []int64{1e6, 9e9, 9e9, 1e6}, []int64{9e8, 1e6, 1e6, 9e8}
+	expectTheOuterLayersInARound(t, request)
+}
+
+// The outer layers have most state, as the request of a negotiator that does not tell gradients says.
+func TestWhereGradientsAreNotToldTheStateWeighsInstead(t *testing.T) {
+	request := cutDifferently()
+	request.Layers = []int64{9e8, 1e6, 1e6, 9e8}
+	expectTheOuterLayersInARound(t, request)
 }
 
 // Every layer that a node needs and lacks comes whole from nodes that hold it, and every layer is in one group.

@@ -41,10 +41,13 @@ func (r *restoration) schedule() error {
 }
 
 // reduction returns how long an all-reduce among some of names lasts. Each holder sends every other a part of its gradients
-// and gets the sum back, as the holder with the slowest links can (DT-FM, equation 2). Gradients are taken to be
-// as large as the state that the request tells: only how the groups compare matters.
+// and gets the sum back, as the holder with the slowest links can (DT-FM, equation 2). Where the request does not tell
+// how large gradients are, they are taken to be as large as the state: only how the groups compare matters then.
 func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
-	bandwidths, roundTrips := r.bandwidths(names), r.roundTrips(names)
+	bandwidths, roundTrips, gradients := r.bandwidths(names), r.roundTrips(names), r.Gradients
+	if len(gradients) == 0 {
+		gradients = r.Layers
+	}
 	return func(group rounds.Group) int64 {
 		if len(group.Nodes) < 2 {
 			return 0
@@ -61,8 +64,8 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 			perByte, begin = max(perByte, sends, receives), max(begin, roundTrips[node])
 		}
 		bytes := 0.0
-		for layer := group.Layers.First; layer < group.Layers.End; layer++ {
-			bytes += float64(r.Layers[layer])
+		for _, gradient := range gradients[group.Layers.First:group.Layers.End] {
+			bytes += float64(gradient)
 		}
 		seconds := 2*perByte*bytes/float64(len(group.Nodes)) + begin
 		return int64(1e9 * min(seconds, mostSeconds))

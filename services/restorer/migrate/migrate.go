@@ -10,9 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"sort"
 
 	"github.com/reknit/reknit/services/restorer/layers"
 )
@@ -27,9 +25,6 @@ const Idle = -1
 type Survivor struct {
 	Holds []layers.Range // empty for a node that has just joined
 	Group int            // survivors of one group may take one another's places
-
-	// BytesPerSecond is the rate at which it receives, 0 for 1e9. Few different ones keep the kinds few.
-	BytesPerSecond float64
 }
 
 // Place is a stage of a pipeline of the next plan.
@@ -43,6 +38,10 @@ type Problem struct {
 	LayerBytes []int64 // what must be fetched with each layer, all of it together below 2^60 for all survivors
 	Survivors  []Survivor
 	Places     []Place
+
+	// Seconds tells, for layers that are missing, ascending, how long each survivor takes to fetch them over its own links;
+	// nil: a second for 1e9 bytes.
+	Seconds func(missing []int) (of func(survivor int) float64)
 }
 
 // Migration is who takes which place, and what that costs. Per survivor in the order of the problem.
@@ -51,44 +50,67 @@ type Migration struct {
 	Missing      [][]int // layers to fetch, ascending
 	Bytes        int64   // fetched by all
 	LargestBytes int64   // fetched by the one who fetches most
-	Nanoseconds  int64   // that the one takes who fetches longest, at its own rate
+	Nanoseconds  int64   // that the one takes who fetches longest
 	Layers       int     // fetched by all
 	Orphans      []int   // layers no survivor holds, ascending: they must come from a snapshot
 }
 
 // LeastTotal returns a migration that fetches the fewest bytes, and of those one in which the node that fetches longest
-// takes as little time as possible, because the restoration ends with it. Among survivors of a kind the first in the
-// list takes the first place of a kind. It fails when a range, a size or a rate is out of bounds, when there are more places
-// than survivors, and with ErrNoMatching when the groups leave a place that nobody may take.
+// takes as little time as possible, because the restoration ends with it. Bytes come first, as in the paper: they are certain
+// and load everybody's links, while seconds come from measurements and are those of a node that fetches while nobody else does.
 //
-// For n survivors of a kinds and places of b kinds it takes O(n) and about (a+b)*a*b*log2(a*b) steps.
+// Among survivors of a kind the first in the list takes the first place of a kind. It fails when a range or a size is out of
+// bounds, when there are more places than survivors, and with ErrNoMatching when the groups leave a place that nobody may take.
+//
+// For n survivors of a kinds and places of b kinds it takes O(n*b) and about (a+b)*a*b steps, and where seconds tell the
+// survivors of a kind apart, at most n*n*b more.
 func LeastTotal(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {
 		return Migration{}, err
 	}
-	_, fewest, _ := m.flow(Forbidden - 1)
-	return m.match(m.leastLimit(func(bytes int64) bool { return bytes == fewest }))
+	// A flow is a cheapest one if, and only if, it runs between kinds alone whose prices add up to their cost.
+	cheapest := newTransporter(m.cost, sizes(m.survivors), sizes(m.places), Forbidden-1)
+	if !cheapest.run() {
+		return Migration{}, ErrNoMatching
+	}
+	rows := m.split(func(i, j int) bool { return m.cost[i][j] == cheapest.rowPrice[i]+cheapest.columnPrice[j] })
+	flow, _, ok := transportLeastLargest(timesOf(rows), supplyOf(rows), sizes(m.places))
+	return m.migration(rows, flow, ok)
 }
 
 // LeastLargest returns a migration in which the node that fetches longest takes as little time as possible, and of those
-// one that fetches the fewest bytes. Where all rates are equal, that node is the one that fetches most. Otherwise like
-// LeastTotal.
+// one that fetches the fewest bytes. Without seconds, that node is the one that fetches most. Otherwise like LeastTotal, but
+// with n for a where seconds differ.
 func LeastLargest(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {
 		return Migration{}, err
 	}
-	return m.match(m.leastLimit(func(int64) bool { return true }))
+	rows := m.split(func(i, j int) bool { return m.cost[i][j] != Forbidden })
+	_, limit, ok := transportLeastLargest(timesOf(rows), supplyOf(rows), sizes(m.places))
+	if !ok {
+		return Migration{}, ErrNoMatching
+	}
+	cost := make([][]int64, len(rows))
+	for r, row := range rows {
+		cost[r] = slices.Clone(m.cost[row.kind])
+		for j, time := range row.times {
+			if time > limit {
+				cost[r][j] = Forbidden
+			}
+		}
+	}
+	flow, ok := transport(cost, supplyOf(rows), sizes(m.places), Forbidden-1)
+	return m.migration(rows, flow, ok)
 }
 
 // matcher is a problem sorted into kinds.
 type matcher struct {
 	problem           Problem
 	survivors, places [][]int // members of each kind; places beyond the list are for the idle
-	missing           [][]layers.Set
-	cost              [][]int64 // bytes missing
-	time              [][]int64 // nanoseconds to fetch them; all three per kind of survivor and kind of place
+	missing           [][][]int
+	cost              [][]int64 // bytes missing; both per kind of survivor and kind of place
 	orphans           []int
 }
 
@@ -97,17 +119,17 @@ func newMatcher(problem Problem) (*matcher, error) {
 		return nil, err
 	}
 	count := len(problem.LayerBytes)
-	survivors, err := kindsOf(count, len(problem.Survivors), func(i int) ([]layers.Range, int, float64) {
-		return problem.Survivors[i].Holds, problem.Survivors[i].Group, problem.Survivors[i].rate()
+	survivors, err := kindsOf(count, len(problem.Survivors), func(i int) ([]layers.Range, int) {
+		return problem.Survivors[i].Holds, problem.Survivors[i].Group
 	})
 	if err != nil {
 		return nil, fmt.Errorf("survivor %w", err)
 	}
-	places, err := kindsOf(count, len(problem.Survivors), func(j int) ([]layers.Range, int, float64) {
+	places, err := kindsOf(count, len(problem.Survivors), func(j int) ([]layers.Range, int) {
 		if j >= len(problem.Places) {
-			return nil, Anyone, 0
+			return nil, Anyone
 		}
-		return problem.Places[j].Needs, problem.Places[j].Group, 0
+		return problem.Places[j].Needs, problem.Places[j].Group
 	})
 	if err != nil {
 		return nil, fmt.Errorf("place %w", err)
@@ -128,49 +150,33 @@ func check(problem Problem) error {
 			return fmt.Errorf("layerBytes[%d] is %d, expected at least 0", layer, size)
 		}
 	}
-	for i, survivor := range problem.Survivors {
-		if rate := survivor.BytesPerSecond; !(rate >= 0) || math.IsInf(rate, 1) {
-			return fmt.Errorf("survivor %d: bytesPerSecond is %v, expected a finite number of at least 0", i, rate)
-		}
-	}
 	return nil
 }
 
-func (s Survivor) rate() float64 {
-	if s.BytesPerSecond == 0 {
-		return 1e9
-	}
-	return s.BytesPerSecond
-}
-
-const mostNanoseconds = 1 << 62 // a century, and below Forbidden
-
-// kind is what is interchangeable: the layers, the group, the rate, and who has all three.
+// kind is what is interchangeable: the layers, the group, and who has both.
 type kind struct {
 	layers  layers.Set
 	group   int
-	rate    float64
 	members []int
 }
 
 // kindsOf sorts n things into kinds, in order of first appearance.
-func kindsOf(count, n int, of func(i int) ([]layers.Range, int, float64)) ([]kind, error) {
+func kindsOf(count, n int, of func(i int) ([]layers.Range, int)) ([]kind, error) {
 	var kinds []kind
 	index := make(map[string]int)
 	var key []byte
 	for i := range n {
-		ranges, group, rate := of(i)
+		ranges, group := of(i)
 		set, err := layers.NewSet(count, ranges...)
 		if err != nil {
 			return nil, fmt.Errorf("%d: %w", i, err)
 		}
-		key = binary.LittleEndian.AppendUint64(key[:0], math.Float64bits(rate))
-		key = set.AppendKey(binary.AppendVarint(key, int64(group)))
+		key = set.AppendKey(binary.AppendVarint(key[:0], int64(group)))
 		k, known := index[string(key)]
 		if !known {
 			k = len(kinds)
 			index[string(key)] = k
-			kinds = append(kinds, kind{layers: set, group: group, rate: rate})
+			kinds = append(kinds, kind{layers: set, group: group})
 		}
 		kinds[k].members = append(kinds[k].members, i)
 	}
@@ -184,15 +190,13 @@ func newMatcherOfKinds(problem Problem, survivors, places []kind) *matcher {
 	}
 	for i, survivor := range survivors {
 		m.survivors = append(m.survivors, survivor.members)
-		m.missing = append(m.missing, make([]layers.Set, len(places)))
+		m.missing = append(m.missing, make([][]int, len(places)))
 		m.cost = append(m.cost, make([]int64, len(places)))
-		m.time = append(m.time, make([]int64, len(places)))
 		for j, place := range places {
-			m.missing[i][j] = place.layers.Minus(survivor.layers)
-			m.cost[i][j], m.time[i][j] = Forbidden, Forbidden
+			m.cost[i][j] = Forbidden
 			if place.group == Anyone || place.group == survivor.group {
+				m.missing[i][j] = place.layers.Minus(survivor.layers).Members()
 				m.cost[i][j] = bytesOf(m.missing[i][j], problem.LayerBytes)
-				m.time[i][j] = int64(min(float64(m.cost[i][j])/(survivor.rate/1e9), mostNanoseconds))
 			}
 		}
 	}
@@ -200,9 +204,9 @@ func newMatcherOfKinds(problem Problem, survivors, places []kind) *matcher {
 	return m
 }
 
-func bytesOf(set layers.Set, layerBytes []int64) int64 {
+func bytesOf(missing []int, layerBytes []int64) int64 {
 	total := int64(0)
-	for _, layer := range set.Members() {
+	for _, layer := range missing {
 		total += layerBytes[layer]
 	}
 	return total
@@ -216,64 +220,33 @@ func orphans(count int, survivors []kind) []int {
 	return rest.Members()
 }
 
-// flow finds how many of each kind take places of each kind for the fewest bytes, when nobody may take longer than limit.
-func (m *matcher) flow(limit int64) (flow [][]int, bytes int64, ok bool) {
-	cost := make([][]int64, len(m.cost))
-	for i, row := range m.cost {
-		cost[i] = slices.Clone(row)
-		for j, time := range m.time[i] {
-			if time > limit {
-				cost[i][j] = Forbidden
-			}
-		}
-	}
-	flow, ok = transport(cost, sizes(m.survivors), sizes(m.places), Forbidden-1)
-	for i, row := range flow {
-		for j, amount := range row {
-			if amount > 0 {
-				bytes += int64(amount) * cost[i][j]
-			}
-		}
-	}
-	return flow, bytes, ok
-}
-
-// leastLimit returns the least time in which there is a flow of so many bytes as will do, which more time cannot spoil.
-func (m *matcher) leastLimit(do func(bytes int64) bool) int64 {
-	limits := slices.Concat(m.time...)
-	slices.Sort(limits)
-	limits = slices.Compact(limits)
-	least := sort.Search(len(limits)-1, func(i int) bool {
-		_, bytes, ok := m.flow(limits[i])
-		return ok && do(bytes)
-	})
-	return min(limits[least], Forbidden-1)
-}
-
-// match is the migration of the flow within limit.
-func (m *matcher) match(limit int64) (Migration, error) {
-	flow, bytes, ok := m.flow(limit)
+// migration is the one in which as many of each row take places of each kind as the flow says.
+func (m *matcher) migration(rows []row, flow [][]int, ok bool) (Migration, error) {
 	if !ok {
 		return Migration{}, ErrNoMatching
 	}
 	n := len(m.problem.Survivors)
-	result := Migration{PlaceOf: make([]int, n), Missing: make([][]int, n), Bytes: bytes, Orphans: m.orphans}
-	pairUp(flow, m.survivors, m.places, result.PlaceOf)
-	for i, row := range flow {
+	result := Migration{PlaceOf: make([]int, n), Missing: make([][]int, n), Orphans: m.orphans}
+	members := make([][]int, len(rows))
+	for r, row := range rows {
+		members[r] = row.members
 		first := 0
-		for j, amount := range row {
+		for j, amount := range flow[r] {
 			if amount == 0 {
 				continue
 			}
-			result.LargestBytes = max(result.LargestBytes, m.cost[i][j])
-			result.Nanoseconds = max(result.Nanoseconds, m.time[i][j])
-			for _, survivor := range m.survivors[i][first : first+amount] {
-				result.Missing[survivor] = m.missing[i][j].Members()
-				result.Layers += len(result.Missing[survivor])
+			missing, bytes := m.missing[row.kind][j], m.cost[row.kind][j]
+			result.Bytes += int64(amount) * bytes
+			result.LargestBytes = max(result.LargestBytes, bytes)
+			result.Nanoseconds = max(result.Nanoseconds, row.times[j])
+			result.Layers += amount * len(missing)
+			for _, survivor := range row.members[first : first+amount] {
+				result.Missing[survivor] = missing
 			}
 			first += amount
 		}
 	}
+	pairUp(flow, members, m.places, result.PlaceOf)
 	for survivor, place := range result.PlaceOf {
 		if place >= len(m.problem.Places) {
 			result.PlaceOf[survivor] = Idle

@@ -142,18 +142,43 @@ func bestOfBoth(cost, times [][]int64, measures func(sum, longest int64) (first,
 	return first, second
 }
 
-func TestWhereRatesDifferBytesAndTimeAreThoseOfTheBestOfAllMatchings(t *testing.T) {
+// ownLinks has each survivor take some whole seconds for a byte of each layer, and returns the nanoseconds of every pair.
+func ownLinks(random *rand.Rand, problem *migrate.Problem) [][]int64 {
+	perByte := make([][]int64, len(problem.Survivors))
+	for i := range perByte {
+		if i > 0 && random.IntN(2) == 0 {
+			perByte[i] = perByte[i-1]
+			continue
+		}
+		for range problem.LayerBytes {
+			perByte[i] = append(perByte[i], 1+random.Int64N(4))
+		}
+	}
+	seconds := func(survivor int, missing []int) (total int64) {
+		for _, layer := range missing {
+			total += perByte[survivor][layer] * problem.LayerBytes[layer]
+		}
+		return total
+	}
+	problem.Seconds = func(missing []int) func(int) float64 {
+		return func(survivor int) float64 { return float64(seconds(survivor, missing)) }
+	}
+	times := costMatrix(*problem)
+	for i := range times {
+		for j, place := range problem.Places {
+			if times[i][j] != migrate.Forbidden {
+				times[i][j] = 1e9 * seconds(i, missingLayers(*problem, i, place.Needs))
+			}
+		}
+	}
+	return times
+}
+
+func TestOverLinksOfTheirOwnBytesAndTimeAreThoseOfTheBestOfAllMatchings(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		problem := randomProblem(random)
-		cost, times := costMatrix(problem), costMatrix(problem)
-		for i := range problem.Survivors {
-			gigabytes := 1 + random.Int64N(4) // a second
-			problem.Survivors[i].BytesPerSecond = float64(gigabytes) * 1e9
-			for j := range times[i] {
-				times[i][j] /= gigabytes
-			}
-		}
+		cost, times := costMatrix(problem), ownLinks(random, &problem)
 		fewest, thenLongest := bestOfBoth(cost, times, func(sum, longest int64) (int64, int64) { return sum, longest })
 		shortest, thenBytes := bestOfBoth(cost, times, func(sum, longest int64) (int64, int64) { return longest, sum })
 		total, err := migrate.LeastTotal(problem)
@@ -295,6 +320,19 @@ func BenchmarkMigrationOfTwoThousand(b *testing.B) {
 			problem.Places = append(problem.Places, migrate.Place{Needs: ranges(stage*96/stages, (stage+1)*96/stages)})
 		}
 	}
+	b.Run("equal links", func(b *testing.B) { leastTotal(b, problem) })
+	random := rand.New(rand.NewPCG(1, 10))
+	rate := make([]float64, len(problem.Survivors))
+	for i := range rate {
+		rate[i] = 1e9 * (1 + random.Float64())
+	}
+	problem.Seconds = func(missing []int) func(int) float64 {
+		return func(survivor int) float64 { return float64(len(missing)) * 2_834_000_000 / rate[survivor] }
+	}
+	b.Run("every link another", func(b *testing.B) { leastTotal(b, problem) })
+}
+
+func leastTotal(b *testing.B, problem migrate.Problem) {
 	for b.Loop() {
 		if _, err := migrate.LeastTotal(problem); err != nil {
 			b.Fatal(err)

@@ -1,0 +1,70 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/services/restorer/layers"
+	"github.com/reknit/reknit/services/restorer/replicate"
+)
+
+// pulls is how fast each of the plan's nodes can fetch over its own links. Holders of the same layers send as one: the sum of
+// their links. A way through the hub counts as the tenth of a link that it is taken for, also where the hub will be spared.
+type pulls struct {
+	bytes     []int64     // per layer
+	senders   [][]int     // per layer: the kinds of holders that hold it
+	rates     [][]float64 // per node and kind of holder: bytes a second
+	downlinks []float64   // per node: its best link
+}
+
+// pulls adds up the links. O(names^2 + layers * kinds of holders).
+func (r *restoration) pulls() (pulls, error) {
+	_, names := r.numbered()
+	p := pulls{bytes: r.Layers, senders: make([][]int, len(r.Layers))}
+	kinds := map[string]int{}
+	kindOf := make([]int, len(names))
+	for i, name := range names {
+		set, err := layers.NewSet(len(r.Layers), r.held(name)...)
+		if err != nil {
+			return p, fmt.Errorf("holder %s: %w", name, err)
+		}
+		key := string(set.AppendKey(nil))
+		kind, known := kinds[key]
+		if !known {
+			kind = len(kinds)
+			kinds[key] = kind
+			for _, layer := range set.Members() {
+				p.senders[layer] = append(p.senders[layer], kind)
+			}
+		}
+		kindOf[i] = kind
+	}
+	p.downlinks = make([]float64, len(r.plan.Nodes))
+	for range r.plan.Nodes {
+		p.rates = append(p.rates, make([]float64, len(kinds)))
+	}
+	for from, row := range r.bandwidths(names) {
+		for to, rate := range row[:len(p.rates)] {
+			p.rates[to][kindOf[from]] += rate
+			p.downlinks[to] = max(p.downlinks[to], rate)
+		}
+	}
+	return p, nil
+}
+
+// seconds returns how long a node takes to fetch the layers when nobody else fetches, by its index among the plan's nodes.
+func (p pulls) seconds(missing []int) func(node int) float64 {
+	var bytes []int64
+	var senders [][]int
+	for _, layer := range missing {
+		group := slices.IndexFunc(senders, func(kinds []int) bool { return slices.Equal(kinds, p.senders[layer]) })
+		if group < 0 {
+			group = len(senders)
+			bytes, senders = append(bytes, 0), append(senders, p.senders[layer])
+		}
+		bytes[group] += p.bytes[layer]
+	}
+	return func(node int) float64 {
+		return replicate.PullSeconds(bytes, senders, p.rates[node], p.downlinks[node])
+	}
+}
