@@ -167,15 +167,15 @@ func (t *moves) putAll(ctx context.Context, offer events.Offer, parts []events.P
 	puts, ctx := errgroup.WithContext(ctx)
 	puts.SetLimit(putsAtOnce)
 	for _, part := range parts {
-		puts.Go(func() error { return t.put(ctx, data[part.First:part.End], t.receivers(offer, part)) })
+		puts.Go(func() error { return t.put(ctx, part.Digest, data[part.First:part.End], t.receivers(offer, part)) })
 	}
 	return puts.Wait()
 }
 
 // put stores a part: in the hub's store too where a receiver cannot reach this node's, and only there where this node's is
 // full.
-func (t *moves) put(ctx context.Context, data []byte, receivers []string) error {
-	digest, err := t.store.Put(ctx, data)
+func (t *moves) put(ctx context.Context, digest string, data []byte, receivers []string) error {
+	err := t.store.PutAs(ctx, digest, data)
 	if errors.Is(err, shards.ErrFull) && len(receivers) > 0 {
 		slog.Warn("a part goes through the hub", "node", t.config.Node, "error", err)
 		return t.putIntoHub(ctx, data)

@@ -224,7 +224,7 @@ func (l *trail) lay(of *trailOf, left exported) error {
 	for i, share := range left.shares {
 		for _, part := range at.layers[i].Parts {
 			puts.Go(func() error {
-				return l.put(ctx, share.data[part.First-share.first:part.End-share.first], []string{of.receiver})
+				return l.put(ctx, part.Digest, share.data[part.First-share.first:part.End-share.first], []string{of.receiver})
 			})
 		}
 	}

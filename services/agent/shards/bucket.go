@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,12 +57,20 @@ func OpenBucket(ctx context.Context, conn *nats.Conn, name string) (*Bucket, err
 // Put stores data under its digest and returns that. Content that is there already, and fresh, is left alone. The
 // manifest follows when all chunks are stored; a put that fails leaves none of them. It fails with ErrFull.
 func (b *Bucket) Put(ctx context.Context, data []byte) (digest string, err error) {
-	sum := sha256.Sum256(data)
-	digest = digestOf(sum)
-	if err := b.put(ctx, digest, data, sum); err != nil {
-		return "", fmt.Errorf("put %d bytes into %s: %w", len(data), b.name, b.explain(err))
+	digest = digestOf(sha256.Sum256(data))
+	return digest, b.PutAs(ctx, digest, data)
+}
+
+// PutAs stores data whose digest is known, as Put does: it hashes nothing. Receivers refuse what is not that of its digest.
+func (b *Bucket) PutAs(ctx context.Context, digest string, data []byte) error {
+	sum, err := hex.DecodeString(strings.TrimPrefix(digest, "sha256:"))
+	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(digest, "sha256:") {
+		return fmt.Errorf("put into %s: digest: expected sha256: and 64 digits, got %.80q", b.name, digest)
 	}
-	return digest, nil
+	if err := b.put(ctx, digest, data, [sha256.Size]byte(sum)); err != nil {
+		return fmt.Errorf("put %d bytes into %s: %w", len(data), b.name, b.explain(err))
+	}
+	return nil
 }
 
 func (b *Bucket) put(ctx context.Context, name string, data []byte, sum [sha256.Size]byte) error {

@@ -70,6 +70,26 @@ func TestPutTwiceStoresOnce(t *testing.T) {
 	}
 }
 
+func TestWhatIsPutAsItsDigestIsThatContent(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	data := content(3, 2*chunkBytes)
+	digest := events.Digest(data)
+	if err := store.PutAs(within(t), digest, data); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.Get(within(t), digest); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%v, right bytes: %t", err, bytes.Equal(got, data))
+	}
+	if same, err := store.Put(within(t), data); err != nil || same != digest || messagesIn(t, store.Bucket) != 3 {
+		t.Errorf("%s, expected %s and no further messages, there are %d; %v", same, digest, messagesIn(t, store.Bucket), err)
+	}
+	for _, bad := range []string{"", "sha256:", strings.TrimPrefix(digest, "sha256:"), digest + "00", "sha256:" + strings.Repeat("x", 64)} {
+		if err := store.PutAs(within(t), bad, data); err == nil || !strings.Contains(err.Error(), "digest: expected sha256: and 64 digits") {
+			t.Errorf("digest %q: got %v", bad, err)
+		}
+	}
+}
+
 func TestAPartThatGrowsOldIsStoredAnew(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	data := content(3, 2*chunkBytes)
