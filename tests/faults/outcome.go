@@ -26,20 +26,13 @@ const (
 	start       = time.Second
 )
 
-// What comes twice in fact. A source is asked for two batches of 2 MiB of two parts at a time. Who has nothing left to do
-// takes over a part's tail, and what was asked of that comes all the same: from one source, and from a second one where
-// both have waited for the first.
-const (
-	asked     = 8 << 20
-	takenOver = 2 * asked
-)
-
 // limits are what may come of a fault.
 type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
-	again                       int64 // bytes of corrupt parts at most: one that two sources gave is asked of one, to know whose fault it is
+	again                       int64 // bytes at most that are fetched anew, because they were corrupt or nobody knew that they were there
 	first                       int64 // bytes from the first source at most; 0 where it does not matter
+	lost                        int64 // bytes at most that were on their way to a process that was killed
 }
 
 // outcome is how a transfer went.
@@ -53,7 +46,8 @@ type outcome struct {
 	corrupt int     // parts
 	first   int64   // bytes that came from the first source
 	came    int64   // bytes that the last process of the destination was sent
-	missing int64   // bytes of the parts that it did not have
+	missing int64   // bytes of the chunks that it did not have
+	lost    int64   // bytes that were on their way to a process that was killed
 	note    string
 	digest  string // of what was loaded
 }
@@ -112,6 +106,7 @@ func (o outcome) judge(limits limits, digest string) error {
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
 	expect(limits.first == 0 || o.first <= limits.first, "expected at most %d bytes from the first source, got %d", limits.first, o.first)
+	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
 	expect(o.came >= o.missing && o.came <= o.missing+o.twice+limits.again, "expected that %d missing bytes come, %d did", o.missing, o.came)
 	return errors.Join(failed...)
 }

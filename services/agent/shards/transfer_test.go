@@ -90,6 +90,47 @@ func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 	}
 }
 
+func TestOfACorruptPartOneChunkComesAgain(t *testing.T) {
+	want := cut(content(27, 4*testPart), "shards-n2")
+	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, good.Bucket)
+	for i, part := range want.parts {
+		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
+		want.parts[i].Spares = []string{"shards-n1"}
+	}
+	progress := fetch(t, transferFrom(t, good.source(), bad.source()), want)
+	came, corrupt := progress.Sources[0].Bytes+progress.Sources[1].Bytes, progress.Sources[1].Corrupt
+	if came+progress.Duplicate > progress.Total+int64(corrupt)*chunkBytes || corrupt == 0 {
+		t.Errorf("%d bytes of %d came, of %d corrupt parts", came, progress.Total, corrupt)
+	}
+}
+
+// As a server does it when a disk spoiled the chunk.
+func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
+	want := cut(content(31, 3*testPart), "shards-n1")
+	worn, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, worn.Bucket, spare.Bucket)
+	for i, part := range want.parts {
+		want.parts[i].Spares = []string{"shards-n2"}
+		found, err := worn.find(within(t), part.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, chunk := range [][]int{{3}, {0, 7}, {4, 5}}[i] {
+			if err := worn.stream.DeleteMsg(within(t), found.sequences[chunk]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	progress := fetch(t, transferFrom(t, worn.source(), spare.source()), want)
+	if came := progress.Sources[0].Bytes + progress.Sources[1].Bytes; came != progress.Total || progress.Duplicate > 4*chunkBytes {
+		t.Errorf("%d bytes came, %d twice: %+v", came, progress.Duplicate, progress)
+	}
+	if progress.Sources[0].State == Corrupt {
+		t.Error("a worn disk is not a source to be left alone")
+	}
+}
+
 func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 	want := cut(content(25, testPart))
 	bad := serve(t, StoreConfig{Bucket: "shards-n1"})
@@ -130,29 +171,6 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	}
 	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate > testPart {
 		t.Errorf("the slow source gave %d bytes, %d came twice", slow.Bytes, progress.Duplicate)
-	}
-}
-
-func TestARestartedReceiverFetchesOnlyWhatIsMissing(t *testing.T) {
-	want := cut(content(27, 6*testPart))
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
-	into := bytes.Clone(want.data)
-	for i := range want.parts {
-		want.parts[i].Have = i != 2
-	}
-	clear(into[2*testPart : 3*testPart])
-	into[5*testPart+7] ^= 1 // kept, and damaged
-	transfer := transferFrom(t, store.source())
-	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
-		t.Fatal(err)
-	}
-	transfer.Seal()
-	if err := transfer.Run(within(t)); err != nil || !bytes.Equal(into, want.data) {
-		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(into, want.data))
-	}
-	if progress := transfer.Progress(); progress.Sources[0].Bytes != 2*testPart || progress.Done != progress.Total {
-		t.Errorf("%+v, expected two parts to be fetched", progress)
 	}
 }
 
