@@ -47,6 +47,7 @@ type gift struct {
 type wait struct {
 	until  time.Time
 	length time.Duration
+	spare  bool // it may have the part already, and was not asked
 }
 
 // serves reports whether a source may be asked for the part now.
@@ -58,10 +59,20 @@ func (f *fetched) mayServe(p *peer) bool {
 	return p.corrupt < corruptOut && slices.Contains(f.sources, p) && !slices.Contains(f.excluded, p)
 }
 
-// postpone has a source asked for the part later, and ever later.
+// relieves reports whether a source that waits to be a spare may be asked before that: it gives other parts, and has nothing
+// left to be asked for.
+func (f *fetched) relieves(p *peer) bool {
+	return f.waits[p].spare && p.meter.bytes > 0 && f.mayServe(p)
+}
+
+// postpone has a source asked for the part later, and ever later. A spare that was asked before its time waits for that.
 func (f *fetched) postpone(p *peer, now time.Time) {
+	if waits := f.waits[p]; waits.spare && now.Before(waits.until) {
+		f.waits[p] = wait{until: waits.until}
+		return
+	}
 	length := min(max(absentWait, 2*f.waits[p].length), absentLongest)
-	f.waits[p] = wait{now.Add(length), length}
+	f.waits[p] = wait{until: now.Add(length), length: length}
 }
 
 // lacked says that chunks of a source's object are gone.

@@ -26,7 +26,9 @@ var (
 
 // pull fetches what is claimed, and returns when it is there, was taken over, or failed.
 func (t *Transfer) pull(ctx context.Context, from *source, c *claim) error {
-	found, err := t.manifest(ctx, from, c)
+	s := &stream{transfer: t, from: from, claim: c}
+	defer s.forget()
+	found, err := t.manifest(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -36,8 +38,7 @@ func (t *Transfer) pull(ctx context.Context, from *source, c *claim) error {
 	if err := t.open(c, found); err != nil {
 		return err
 	}
-	s := &stream{transfer: t, from: from, claim: c, object: found}
-	defer s.forget()
+	s.object = found
 	return s.read(ctx)
 }
 
@@ -56,8 +57,9 @@ func (t *Transfer) open(c *claim, found *object) error {
 }
 
 // manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes of
-// the other parts in flight, and the link ran dry meanwhile.
-func (t *Transfer) manifest(ctx context.Context, from *source, c *claim) (*object, error) {
+// the other parts in flight, and the link ran dry meanwhile. Where it has to be awaited, the first chunks come behind it.
+func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
+	from, c := s.from, s.claim
 	if asked := from.takeManifest(c.part.digest); asked != nil {
 		t.askAhead(from, c.peer)
 		if found, err := t.readManifest(ctx, from, c, asked); !errors.Is(err, errAbsent) { // it may have come since
@@ -65,11 +67,22 @@ func (t *Transfer) manifest(ctx context.Context, from *source, c *claim) (*objec
 		}
 	}
 	asked, err := from.askManifest(c.part.digest)
+	if err == nil {
+		err = s.askFirst()
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.askAhead(from, c.peer)
 	return t.readManifest(ctx, from, c, asked)
+}
+
+// begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody says it
+// lacks.
+func (t *Transfer) begins(c *claim) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return c.peer.meter.bytes == 0 && c.next == 0 && !c.part.alone && c.part.waits[c.peer].length == 0
 }
 
 func (t *Transfer) askAhead(from *source, p *peer) {

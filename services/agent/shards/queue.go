@@ -12,7 +12,8 @@ const (
 	partsInFlight     = 2
 	mostPartsInFlight = 4
 	inFlightSeconds   = 0.2
-	askedSeconds      = 0.05                  // asked for beyond what a round trip carries: who answers and who asks may be late
+	askedSeconds      = 0.2                   // asked for beyond what a round trip carries: a chunk whose packet was lost is as late
+	lastAskedSeconds  = 0.05                  // the same when nothing is queued any more: what is not asked for may be taken over
 	firstAsked        = 4 << 20               // of a source whose rate is not known
 	givenUpSeconds    = 1.0                   // of a link, that what was asked for takes: it is asked of another as well
 	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
@@ -105,13 +106,23 @@ func (q *queue) take(p *peer, now time.Time) *claim {
 	if !p.able(now) || q.full(p, now) {
 		return nil
 	}
+	serves := func(part *fetched) bool { return part.serves(p, now) }
+	c := q.takeOf(p, serves, now)
+	if c == nil {
+		c = q.takeOf(p, func(part *fetched) bool { return part.relieves(p) }, now)
+	}
+	return c
+}
+
+// takeOf takes of the parts that a source may give what nobody is asked for, or the tail of what another is.
+func (q *queue) takeOf(p *peer, gives func(*fetched) bool, now time.Time) *claim {
 	for i, candidate := range q.pieces {
-		if candidate.part.serves(p, now) && q.soonest(p, candidate, now) {
+		if gives(candidate.part) && q.soonest(p, candidate, now) {
 			q.pieces = slices.Delete(q.pieces, i, i+1)
 			return q.claim(p, candidate, now)
 		}
 	}
-	return q.takeOver(p, now)
+	return q.takeOver(p, gives, now)
 }
 
 // full reports whether enough is asked of a source. Towards the end it is two parts: what is asked for then may be taken over.
@@ -129,7 +140,7 @@ func (q *queue) full(p *peer, now time.Time) bool {
 func (q *queue) upcoming(p *peer, most int, now time.Time) []*fetched {
 	var parts []*fetched
 	add := func(part *fetched) {
-		if len(parts) < most && part.serves(p, now) {
+		if len(parts) < most && (part.serves(p, now) || part.relieves(p)) {
 			parts = append(parts, part)
 		}
 	}
@@ -182,7 +193,7 @@ func (q *queue) soonest(p *peer, candidate piece, now time.Time) bool {
 
 // takeOver gives an idle source the tail of what a slower one is to give, so that both end at the same time. Who stalled
 // last has a rate from before that, and who did not have the part may not have it yet.
-func (q *queue) takeOver(p *peer, now time.Time) *claim {
+func (q *queue) takeOver(p *peer, gives func(*fetched) bool, now time.Time) *claim {
 	mine, known := p.meter.speed(now)
 	if !known || p.strikes > 0 {
 		return nil
@@ -194,12 +205,13 @@ func (q *queue) takeOver(p *peer, now time.Time) *claim {
 		theirs, known := other.meter.speed(now)
 		for _, c := range other.claims {
 			lacked := c.part.waits[p].length > 0
-			if other == p || !known || c.part.alone || lacked || !c.part.serves(p, now) {
+			if other == p || !known || c.part.alone || lacked || !gives(c.part) {
 				continue
 			}
 			theirs := theirs / float64(len(other.claims))
-			lasts, cut := float64(c.end-c.next)/theirs, c.tail(theirs, mine)
-			if faster := 2*float64(c.end-c.next)/mine + patience.Seconds(); lasts > longest && lasts > faster && cut.bytes() > 0 {
+			left, cut := float64(c.end-c.next), c.tail(theirs, mine)
+			lasts, together := left/theirs, left/(theirs+mine)
+			if lasts > longest && lasts > together+patience.Seconds() && cut.bytes() > 0 {
 				slowest, longest, tail = c, lasts, cut
 			}
 		}
@@ -228,7 +240,11 @@ func (c *claim) tail(theirs, mine float64) piece {
 func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
 	enough := int64(firstAsked)
 	if rate, known := c.peer.meter.speed(now); known {
-		enough = int64(rate * (roundTrip.Seconds() + askedSeconds))
+		ahead := askedSeconds
+		if len(q.pieces) == 0 {
+			ahead = lastAskedSeconds
+		}
+		enough = int64(rate * (roundTrip.Seconds() + ahead))
 	}
 	if c.asked >= c.end || c.awaited > 0 && c.peer.asked >= enough {
 		return 0, false
@@ -319,6 +335,10 @@ func (q *queue) lack(c *claim, now time.Time) {
 	c.next = gone.end
 	c.part.lacked(c)
 	c.part.postpone(c.peer, now)
+	if len(q.pieces) > 0 && q.pieces[0].part == c.part && q.pieces[0].end == gone.first {
+		q.pieces[0].end = gone.end
+		return
+	}
 	q.pieces = slices.Insert(q.pieces, 0, gone)
 }
 

@@ -135,29 +135,30 @@ func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
 	}
 }
 
-// What is on its way is lost with the receiver. A claim that awaits nothing would never ask again.
+// What is on its way is lost with the receiver, and towards the end nobody can take it over. A claim that awaits nothing would
+// never ask again.
 func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTrip(t *testing.T) {
-	for rate, chunks := range map[float64]int{1: 2, 10e6: 3, 40e6: 10} {
-		s := simulate(4, rate)
-		p := s.queue.peers[0]
-		p.meter.planned = rate
-		asked := 0
-		for range 2 {
-			c := s.queue.take(p, s.now)
-			for range chunks {
-				if _, wanted := s.queue.ask(c, 80*time.Millisecond, s.now); wanted {
-					asked++
+	const roundTrip = 50 * time.Millisecond
+	for rate, chunks := range map[float64][2]int{1: {2, 2}, 10e6: {5, 2}, 30e6: {15, 6}} {
+		for end, parts := range []int{4, 2} {
+			s := simulate(parts, rate)
+			p := s.queue.peers[0]
+			p.meter.planned = rate
+			claims := []*claim{s.queue.take(p, s.now), s.queue.take(p, s.now)}
+			for range testPart / chunkBytes {
+				for _, c := range claims {
+					s.queue.ask(c, roundTrip, s.now)
 				}
 			}
-		}
-		if most := int64(chunks * chunkBytes); asked > chunks+1 || asked < chunks || p.asked > most+chunkBytes {
-			t.Errorf("at %.0f bytes/s %d chunks are asked for, expected %d", rate, asked, chunks)
-		}
-		for len(p.claims) > 0 {
-			s.queue.release(p.claims[0], s.now)
-		}
-		if p.asked != 0 {
-			t.Errorf("%d bytes are awaited of nobody", p.asked)
+			if asked := int(p.asked / chunkBytes); asked != chunks[end] {
+				t.Errorf("at %.0f bytes/s %d chunks are asked for of %d parts, expected %d", rate, asked, parts, chunks[end])
+			}
+			for _, c := range claims {
+				s.queue.release(c, s.now)
+			}
+			if p.asked != 0 {
+				t.Errorf("%d bytes are awaited of nobody", p.asked)
+			}
 		}
 	}
 }
@@ -311,5 +312,36 @@ func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
 	}
 	if other := s.queue.take(s.queue.peers[1], s.now); other == nil || other.part != part {
 		t.Fatalf("the other is asked for %+v", other)
+	}
+}
+
+// A share of whole parts never ends when the others do.
+func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
+	s := simulate(2, 100e6, 10e6)
+	fast, slow := s.queue.peers[0], s.queue.peers[1]
+	for _, waiting := range s.queue.pieces {
+		waiting.part.waits[fast] = wait{until: s.now.Add(SpareWait), spare: true}
+	}
+	s.step()
+	if len(fast.claims) != 0 {
+		t.Fatalf("who gave nothing is asked for %+v", fast.claims[0])
+	}
+	for range 100 {
+		s.step()
+	}
+	fast.meter.bytes, fast.meter.rate = testPart, 100e6
+	relief := s.queue.take(fast, s.now)
+	if relief == nil || relief.end != testPart || relief.next == 0 {
+		t.Fatalf("who gave its share is asked for %+v", relief)
+	}
+	s.queue.absent(relief, s.now)
+	if again := s.queue.take(fast, s.now); again != nil && again.part == relief.part {
+		t.Fatalf("it is asked for %+v, though it did not have the part", again)
+	}
+	if len(slow.claims) != partsInFlight {
+		t.Fatalf("%d claims of who was relieved", len(slow.claims))
+	}
+	if spare := s.queue.take(fast, s.now.Add(SpareWait)); spare == nil {
+		t.Error("it is asked for nothing when it is a spare")
 	}
 }

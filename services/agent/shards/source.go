@@ -181,6 +181,13 @@ func (s *source) takeManifest(digest string) *answer {
 	return asked
 }
 
+// askFirstChunks asks for the first chunks of a digest whose manifest did not come yet; the answer ends with a message that has
+// a status. Other objects' chunks of the same content may be among them.
+func (s *source) askFirstChunks(digest string, chunks int) (*answer, error) {
+	subject := chunkSubject(s.bucket, strings.TrimPrefix(digest, "sha256:")+".>")
+	return s.ask(directSubject(s.bucket), fmt.Appendf(nil, `{"seq":1,"next_by_subj":%q,"batch":%d}`, subject, chunks), chunks+1)
+}
+
 // askChunk asks for the chunk at a sequence; the answer is one message, with a status where there is none.
 func (s *source) askChunk(sequence uint64) (*answer, error) {
 	return s.ask(directSubject(s.bucket), fmt.Appendf(nil, `{"seq":%d}`, sequence), 1)

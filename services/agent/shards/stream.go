@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,13 +20,13 @@ type stream struct {
 	asked    []request
 	at       int64  // offset of the next message
 	sequence uint64 // behind the last message
-	lacked   bool   // the chunk before
 }
 
-// request is for a chunk at an offset; of what another writer stored, for some messages from it on.
+// request is for a chunk at an offset; before the manifest came, for those up to another; and of what another writer stored,
+// for some messages.
 type request struct {
 	*answer
-	first int64
+	first, end int64 // no end: one chunk, or nobody knows
 }
 
 func (s *stream) forget() {
@@ -65,20 +66,43 @@ func (s *stream) ask() error {
 	if s.object.sequences == nil {
 		return s.askBatch()
 	}
-	for {
-		t := s.transfer
-		t.mutex.Lock()
-		offset, wanted := t.queue.ask(s.claim, s.from.roundTrip(), time.Now())
-		t.mutex.Unlock()
-		if !wanted {
-			return nil
-		}
-		asked, err := s.from.askChunk(s.object.sequences[offset/chunkBytes])
+	for offset, wanted := s.next(); wanted; offset, wanted = s.next() {
+		asked, err := s.askChunk(offset)
 		if err != nil {
 			return err
 		}
-		s.asked = append(s.asked, request{asked, offset})
+		s.asked = append(s.asked, asked)
 	}
+	return nil
+}
+
+// next returns the offset of the next chunk to ask for, if any.
+func (s *stream) next() (offset int64, wanted bool) {
+	s.transfer.mutex.Lock()
+	defer s.transfer.mutex.Unlock()
+	return s.transfer.queue.ask(s.claim, s.from.roundTrip(), time.Now())
+}
+
+func (s *stream) askChunk(offset int64) (request, error) {
+	asked, err := s.from.askChunk(s.object.sequences[offset/chunkBytes])
+	return request{answer: asked, first: offset}, err
+}
+
+// askFirst asks for a part's first chunks in the flight of the question for its manifest. It does so at the beginning, when
+// the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet.
+func (s *stream) askFirst() error {
+	if !s.transfer.begins(s.claim) {
+		return nil
+	}
+	chunks := 0
+	for _, wanted := s.next(); wanted; _, wanted = s.next() {
+		chunks++
+	}
+	asked, err := s.from.askFirstChunks(s.claim.part.digest, chunks)
+	if err == nil {
+		s.asked = append(s.asked, request{asked, 0, int64(chunks) * chunkBytes})
+	}
+	return err
 }
 
 func (s *stream) askBatch() error {
@@ -89,7 +113,7 @@ func (s *stream) askBatch() error {
 	if err != nil {
 		return err
 	}
-	s.asked = append(s.asked, request{asked, s.at})
+	s.asked = append(s.asked, request{answer: asked, first: s.at})
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
 	s.claim.asked = s.at + batchBytes
@@ -99,6 +123,9 @@ func (s *stream) askBatch() error {
 // take puts a message in its place, or hears that there is none.
 func (s *stream) take(message *nats.Msg) error {
 	there := message.Header.Get("Status") == ""
+	if s.asked[0].end > 0 {
+		return s.takeFirst(message, there)
+	}
 	if s.object.sequences != nil || !there {
 		asked := s.asked[0]
 		s.from.forget(asked.answer)
@@ -111,8 +138,43 @@ func (s *stream) take(message *nats.Msg) error {
 	if !there {
 		return s.lack()
 	}
-	s.lacked = false
 	return s.store(message)
+}
+
+// takeFirst takes one of the first chunks. Those that do not come are asked for by their sequences.
+func (s *stream) takeFirst(message *nats.Msg, there bool) error {
+	if there && !s.follows(message) {
+		s.from.late(int64(len(message.Data)))
+		return nil
+	}
+	if there {
+		return s.store(message)
+	}
+	first := s.asked[0]
+	s.from.forget(first.answer)
+	s.asked = s.asked[1:]
+	for i, offset := 0, s.at; s.object.sequences != nil && offset < min(first.end, int64(s.object.info.Size)); offset += chunkBytes {
+		asked, err := s.askChunk(offset)
+		if err != nil {
+			return err
+		}
+		s.asked = slices.Insert(s.asked, i, asked)
+		i++
+	}
+	return nil
+}
+
+// follows reports whether a message is the object's, and at or behind the next one: those between are gone.
+func (s *stream) follows(message *nats.Msg) bool {
+	if message.Header.Get(jetstream.SubjectHeader) != chunkSubject(s.from.bucket, s.object.info.NUID) {
+		return false
+	}
+	sequence, err := strconv.ParseUint(message.Header.Get(jetstream.SequenceHeader), 10, 64)
+	for err == nil && s.at < int64(s.object.info.Size) && s.object.sequences != nil && s.object.sequences[s.at/chunkBytes] < sequence {
+		err = s.lack()
+		s.at += chunkBytes
+	}
+	return err == nil
 }
 
 // endBatch checks that something came of a batch: chunks are gone when their part is retired or replaced.
@@ -123,15 +185,14 @@ func (s *stream) endBatch(ended request) error {
 	return nil
 }
 
-// lack leaves a chunk that is gone to others. Where the next one is gone too, all are: the part is retired or replaced.
+// lack leaves a chunk that is gone to others.
 func (s *stream) lack() error {
 	t, c := s.transfer, s.claim
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if s.lacked || c.part.alone {
+	if c.part.alone {
 		return errHole
 	}
-	s.lacked = true
 	c.await(s.at - min(s.at+chunkBytes, int64(len(c.part.into))))
 	t.queue.lack(c, time.Now())
 	t.wake.Broadcast()

@@ -21,7 +21,7 @@ const maxPartBytes = 64 << 20
 const defaultStall = 1500 * time.Millisecond
 
 // SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who was
-// not to give, and a fault shows later than that.
+// not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
 const SpareWait = time.Second
 
 // lookEvery is how often idle sources look again: rates change without anybody saying so.
@@ -166,7 +166,7 @@ func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
 		}
 		added.sources = append(added.sources, p)
 		if i >= len(part.Sources) {
-			added.waits[p] = wait{until: time.Now().Add(SpareWait)}
+			added.waits[p] = wait{until: time.Now().Add(SpareWait), spare: true}
 		}
 	}
 	if len(part.Sources) == 0 {
