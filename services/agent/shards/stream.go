@@ -117,6 +117,7 @@ func (s *stream) askBatch() error {
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
 	s.claim.asked = s.at + batchBytes
+	s.claim.await(-s.claim.awaited) // of the first chunks
 	return nil
 }
 
@@ -174,7 +175,7 @@ func (s *stream) follows(message *nats.Msg) bool {
 		err = s.lack()
 		s.at += chunkBytes
 	}
-	return err == nil
+	return err == nil && s.at < int64(s.object.info.Size)
 }
 
 // endBatch checks that something came of a batch: chunks are gone when their part is retired or replaced.
