@@ -105,7 +105,7 @@ func TestOfACorruptPartOneChunkComesAgain(t *testing.T) {
 	}
 }
 
-// As a server does it when a disk spoiled the chunk.
+// As a server does it when a disk spoiled the chunk. The first chunks are asked for by their number: behind a gap one more comes.
 func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
 	want := cut(content(31, 3*testPart), "shards-n1")
 	worn, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
@@ -123,7 +123,8 @@ func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
 		}
 	}
 	progress := fetch(t, transferFrom(t, worn.source(), spare.source()), want)
-	if came := progress.Sources[0].Bytes + progress.Sources[1].Bytes; came != progress.Total || progress.Duplicate > 4*chunkBytes {
+	came := progress.Sources[0].Bytes + progress.Sources[1].Bytes
+	if came != progress.Total+progress.Duplicate || progress.Duplicate > partsInFlight*chunkBytes {
 		t.Errorf("%d bytes came, %d twice: %+v", came, progress.Duplicate, progress)
 	}
 	if progress.Sources[0].State == Corrupt {
