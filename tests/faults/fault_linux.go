@@ -32,13 +32,10 @@ var (
 	usual   = limits{twice: chunkBytes}
 	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
-	worn = limits{twice: chunkBytes, first: share - 1}
+	worn = limits{twice: chunkBytes, leastLacked: 1}
 	// Of each source a chunk may be in place that was not noted yet.
 	restarted = limits{twice: chunkBytes, again: sources * chunkBytes, lost: sources * onTheWay}
 )
-
-// share of the state is what each source gives undisturbed.
-const share = 24 << 20
 
 // onTheWay is what a source was asked for and did not bring yet: a link's round trip and 50 ms, and a chunk.
 const onTheWay = 3 * chunkBytes

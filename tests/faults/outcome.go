@@ -31,7 +31,7 @@ type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
 	again                       int64 // bytes at most that are fetched anew, because they were corrupt or nobody knew that they were there
-	first                       int64 // bytes from the first source at most; 0 where it does not matter
+	leastLacked                 int   // chunks that were gone
 	lost                        int64 // bytes at most that were on their way to a process that was killed
 }
 
@@ -44,7 +44,7 @@ type outcome struct {
 	gap     float64 // the longest time without a byte, in seconds, by the last process of the destination
 	twice   int64   // bytes that came although they were there
 	corrupt int     // parts
-	first   int64   // bytes that came from the first source
+	lacked  int     // chunks that a source's server dropped
 	came    int64   // bytes that the last process of the destination was sent
 	missing int64   // bytes of the chunks that it did not have
 	lost    int64   // bytes that were on their way to a process that was killed
@@ -57,9 +57,9 @@ func (o *outcome) add(progress shards.Progress) {
 	o.seconds += progress.Seconds
 	o.twice += progress.Duplicate
 	o.came = came(progress)
-	o.first = progress.Sources[0].Bytes
 	for _, source := range progress.Sources {
 		o.corrupt += source.Corrupt
+		o.lacked += source.Lacked
 	}
 }
 
@@ -105,7 +105,7 @@ func (o outcome) judge(limits limits, digest string) error {
 	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
-	expect(limits.first == 0 || o.first <= limits.first, "expected at most %d bytes from the first source, got %d", limits.first, o.first)
+	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
 	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
 	expect(o.came >= o.missing && o.came <= o.missing+o.twice+limits.again, "expected that %d missing bytes come, %d did", o.missing, o.came)
 	return errors.Join(failed...)

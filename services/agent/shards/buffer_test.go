@@ -37,12 +37,12 @@ func fill(t *testing.T, buffer *Buffer, want layer, source Source) int64 {
 	return transfer.Progress().Sources[0].Bytes
 }
 
-// killed fetches more than a part and less than the layer into a buffer, which is never closed then, and returns how many
+// killed fetches some of four parts into a buffer, which is never closed then, and returns how many
 // bytes came.
 func killed(t *testing.T, dir string, want layer, store *Store) int64 {
 	t.Helper()
 	ctx, kill := context.WithCancel(within(t))
-	transfer := transferFrom(t, (&link{rate: 40 << 20, hangAt: testPart + testPart/2 + chunkBytes/2}).open(t, store))
+	transfer := transferFrom(t, (&link{rate: 40 << 20, hangAt: 3*testPart + testPart/2 + chunkBytes/2}).open(t, store))
 	if err := transfer.Add(open(t, dir, want).Layer()); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type peer struct {
 	claims    []*claim
 	asked     int64     // bytes of chunks that were asked for and did not come yet
 	corrupt   int       // parts
+	lacked    int       // chunks
 	stalled   int       // times
 	strikes   int       // faults in a row
 	rests     time.Time // until when it is asked for nothing
@@ -333,6 +334,7 @@ func (q *queue) lack(c *claim, now time.Time) {
 	}
 	gone := piece{c.part, c.next, min((c.next/chunkBytes+1)*chunkBytes, c.end)}
 	c.next = gone.end
+	c.peer.lacked++
 	c.part.lacked(c)
 	c.part.postpone(c.peer, now)
 	if len(q.pieces) > 0 && q.pieces[0].part == c.part && q.pieces[0].end == gone.first {

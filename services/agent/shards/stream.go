@@ -89,7 +89,8 @@ func (s *stream) askChunk(offset int64) (request, error) {
 }
 
 // askFirst asks for a part's first chunks in the flight of the question for its manifest. It does so at the beginning, when
-// the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet.
+// the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet. The last of them
+// is asked for by its sequence like all that follow: where one is gone, it comes in that one's stead.
 func (s *stream) askFirst() error {
 	if !s.transfer.begins(s.claim) {
 		return nil
@@ -98,7 +99,7 @@ func (s *stream) askFirst() error {
 	for _, wanted := s.next(); wanted; _, wanted = s.next() {
 		chunks++
 	}
-	asked, err := s.from.askFirstChunks(s.claim.part.digest, chunks)
+	asked, err := s.from.askFirstChunks(s.claim.part.digest, max(1, chunks-1))
 	if err == nil {
 		s.asked = append(s.asked, request{asked, 0, int64(chunks) * chunkBytes})
 	}
