@@ -37,7 +37,7 @@ var (
 	restarted = limits{twice: chunkBytes, again: sources * chunkBytes, lost: sources * onTheWay}
 )
 
-// onTheWay is what a source was asked for and did not bring yet: a link's round trip and 50 ms, and a chunk.
+// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, and a chunk that was not complete.
 const onTheWay = 3 * chunkBytes
 
 // faults lists every fault, the transfer without one first.

@@ -229,6 +229,23 @@ func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
 	}
 }
 
+// The first chunks are asked for by the digest, and a put that goes on has chunks of the same.
+func TestChunksOfAnotherPutAreNotTakenForThePart(t *testing.T) {
+	want := cut(content(32, testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	subject := chunkSubject("shards-n1", strings.TrimPrefix(want.parts[0].Digest, "sha256:")+".other")
+	for range 2 {
+		if _, err := store.js.Publish(within(t), subject, content(33, chunkBytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want.putInto(t, store.Bucket)
+	progress := fetch(t, transferFrom(t, store.source()), want)
+	if source := progress.Sources[0]; source.Bytes != progress.Total || source.Corrupt+source.Lacked+source.Stalled > 0 || source.Duplicate != 2*chunkBytes {
+		t.Errorf("%+v, expected the part and two chunks that nobody wanted", source)
+	}
+}
+
 func TestATransferWithNothingToFetchEnds(t *testing.T) {
 	transfer := transferFrom(t, Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"})
 	transfer.Seal()
