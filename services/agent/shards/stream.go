@@ -110,16 +110,23 @@ func (s *stream) askBatch() error {
 	if len(s.asked) > 0 {
 		return nil
 	}
-	asked, err := s.from.askChunks(s.object, s.sequence+1, batchMessages, batchBytes)
-	if err != nil {
-		return err
+	bytes := s.batch()
+	asked, err := s.from.askChunks(s.object, s.sequence+1, batchMessages, bytes)
+	if err == nil {
+		s.asked = append(s.asked, request{answer: asked, first: s.at})
 	}
-	s.asked = append(s.asked, request{answer: asked, first: s.at})
+	return err
+}
+
+// batch is how many bytes to ask for next. From then on nobody takes them over.
+func (s *stream) batch() int64 {
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
-	s.claim.asked = s.at + batchBytes
-	s.claim.await(-s.claim.awaited) // of the first chunks
-	return nil
+	c := s.claim
+	bytes := min(batchBytes, c.end-s.at)
+	c.asked = max(c.asked, s.at+bytes)
+	c.await(-c.awaited) // of the first chunks
+	return bytes
 }
 
 // take puts a message in its place, or hears that there is none.
