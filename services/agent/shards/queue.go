@@ -15,7 +15,7 @@ const (
 	askedSeconds      = 0.2                   // asked for beyond what a round trip carries: a chunk whose packet was lost is as late
 	lastAskedSeconds  = 0.05                  // the same when nothing is queued any more: what is not asked for may be taken over
 	firstAsked        = 4 << 20               // of a source whose rate is not known
-	givenUpSeconds    = 4.0                   // of a link, that what was asked for takes: it is asked of another as well
+	givenUpSeconds    = 2.0                   // of a link, that what was asked for takes: it is asked of another as well
 	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
 	absentLongest     = time.Second
 	absentPause       = 5 * time.Millisecond  // between two questions to one source
