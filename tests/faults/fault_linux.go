@@ -29,17 +29,18 @@ var (
 
 // What may come of faults.
 var (
-	usual   = limits{twice: takenOver}
-	flipped = limits{twice: takenOver, leastCorrupt: 2, mostOfCorrupt: 4, again: 6 * partBytes} // it is left after two, and two are on their way then
-	// The server finds a flipped bit in its files by itself: the chunk is gone, and those behind it come, twice. Then the part
-	// counts as corrupt there.
-	worn = limits{twice: share, first: share - 1, mostOfCorrupt: 4}
-	// Only whole parts are known to be right: those that were on their way, two of each source, come again.
-	restarted = limits{twice: 2*sources*partBytes + takenOver}
+	usual = limits{twice: chunkBytes}
+	// The losses of such a link look like a dead source: others are asked for what it was asked for, and it brings that later.
+	slower  = limits{twice: 6 * chunkBytes}
+	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
+	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
+	worn = limits{twice: chunkBytes, leastLacked: 1}
+	// Of each source a chunk may be in place that was not noted yet.
+	restarted = limits{twice: chunkBytes, again: sources * chunkBytes, lost: sources * onTheWay}
 )
 
-// share of the state is what each source gives undisturbed.
-const share = 24 << 20
+// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, and a chunk that was not complete.
+const onTheWay = 3 * chunkBytes
 
 // faults lists every fault, the transfer without one first.
 var faults = []fault{
@@ -48,10 +49,10 @@ var faults = []fault{
 	{name: "only giver killed", only: true, at: early, strike: killSource, left: others, limits: usual},
 	{name: "link cut", at: inTheMiddle, strike: cutLink, left: others, limits: usual},
 	{name: "link of the only giver cut", only: true, at: early, strike: cutLink, left: others, limits: usual},
-	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: usual},
+	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: slower},
 	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: usual},
 	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
-	{name: "bits flipped in files", strike: wearFiles, left: others, limits: worn},
+	{name: "bits flipped in files", strike: wearFiles, left: all, limits: worn},
 	{name: "destination killed", at: late, strike: killDestination, left: all, limits: restarted},
 }
 

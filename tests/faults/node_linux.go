@@ -195,12 +195,9 @@ type Fetched struct {
 
 // Fetch connects to all sources of a job, and then fetches its parts.
 func (n *node) Fetch(job Job, fetched *Fetched) error {
-	buffer, left, err := shards.OpenBuffer(job.Dir, job.Digest, job.Bytes)
+	buffer, err := shards.OpenBuffer(job.Dir, job.Digest, job.Bytes, job.Parts)
 	if err != nil {
 		return err
-	}
-	for i := range job.Parts {
-		job.Parts[i].Have = left
 	}
 	transfer, err := nodes.Connect(n.ctx, job.Sources)
 	if err != nil {
@@ -210,7 +207,7 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 	n.transfer = transfer
 	n.mutex.Unlock()
 	gap := watch(transfer)
-	if err := transfer.Fetch(job.Parts, buffer.Bytes); err != nil {
+	if err := transfer.Fetch(buffer.Layer()); err != nil {
 		return err
 	}
 	*fetched = Fetched{events.Digest(buffer.Bytes), gap().Seconds(), transfer.Progress()}

@@ -26,20 +26,13 @@ const (
 	start       = time.Second
 )
 
-// What comes twice in fact. A source is asked for two batches of 2 MiB of two parts at a time. Who has nothing left to do
-// takes over a part's tail, and what was asked of that comes all the same: from one source, and from a second one where
-// both have waited for the first.
-const (
-	asked     = 8 << 20
-	takenOver = 2 * asked
-)
-
 // limits are what may come of a fault.
 type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
-	again                       int64 // bytes of corrupt parts at most: one that two sources gave is asked of one, to know whose fault it is
-	first                       int64 // bytes from the first source at most; 0 where it does not matter
+	again                       int64 // bytes at most that are fetched anew, because they were corrupt or nobody knew that they were there
+	leastLacked                 int   // chunks that were gone
+	lost                        int64 // bytes at most that were on their way to a process that was killed
 }
 
 // outcome is how a transfer went.
@@ -51,9 +44,10 @@ type outcome struct {
 	gap     float64 // the longest time without a byte, in seconds, by the last process of the destination
 	twice   int64   // bytes that came although they were there
 	corrupt int     // parts
-	first   int64   // bytes that came from the first source
+	lacked  int     // chunks that a source's server dropped
 	came    int64   // bytes that the last process of the destination was sent
-	missing int64   // bytes of the parts that it did not have
+	missing int64   // bytes of the chunks that it did not have
+	lost    int64   // bytes that were on their way to a process that was killed
 	note    string
 	digest  string // of what was loaded
 }
@@ -63,9 +57,9 @@ func (o *outcome) add(progress shards.Progress) {
 	o.seconds += progress.Seconds
 	o.twice += progress.Duplicate
 	o.came = came(progress)
-	o.first = progress.Sources[0].Bytes
 	for _, source := range progress.Sources {
 		o.corrupt += source.Corrupt
+		o.lacked += source.Lacked
 	}
 }
 
@@ -111,7 +105,8 @@ func (o outcome) judge(limits limits, digest string) error {
 	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
-	expect(limits.first == 0 || o.first <= limits.first, "expected at most %d bytes from the first source, got %d", limits.first, o.first)
+	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
+	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
 	expect(o.came >= o.missing && o.came <= o.missing+o.twice+limits.again, "expected that %d missing bytes come, %d did", o.missing, o.came)
 	return errors.Join(failed...)
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,9 +32,10 @@ func Join(shape Shape, near, far End) (*Link, error) {
 		}
 	}
 	for i := range link.ways {
-		link.ways[i] = way{from: link.devices[i], to: link.devices[1-i], line: line{shape: shape}, passing: make(chan packet, mostPassing)}
-		link.carried.Go(link.ways[i].take)
-		link.carried.Go(link.ways[i].give)
+		w := &link.ways[i]
+		w.from, w.to, w.line.shape, w.passing = link.devices[i], link.devices[1-i], shape, make(chan packet, mostPassing)
+		link.carried.Go(w.take)
+		link.carried.Go(w.give)
 	}
 	return &link, nil
 }
@@ -66,6 +68,11 @@ func (l *Link) Set(shape Shape) {
 	}
 }
 
+// Carried is how many bytes have gone over the link to an end, with their headers; what was dropped is not among them.
+func (l *Link) Carried() (toNear, toFar int64) {
+	return l.ways[1].carried.Load(), l.ways[0].carried.Load()
+}
+
 // Close removes the link.
 func (l *Link) Close() {
 	for _, device := range l.devices {
@@ -89,6 +96,7 @@ const mostPassing = 8192
 type way struct {
 	from, to *os.File
 	passing  chan packet
+	carried  atomic.Int64
 
 	mutex sync.Mutex
 	line  line
@@ -103,14 +111,16 @@ func (w *way) take() {
 		if err != nil {
 			return
 		}
+		bytes := wireBytes(buffer[:length])
 		w.mutex.Lock()
-		arrival, admitted := w.line.admit(time.Now(), wireBytes(buffer[:length]))
+		arrival, admitted := w.line.admit(time.Now(), bytes)
 		w.mutex.Unlock()
 		if !admitted {
 			continue
 		}
 		select {
 		case w.passing <- packet{arrival, append([]byte(nil), buffer[:length]...)}:
+			w.carried.Add(int64(bytes))
 		default:
 		}
 	}

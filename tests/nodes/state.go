@@ -15,8 +15,8 @@ type State struct {
 	Bytes, PartBytes int64
 }
 
-// each calls a function with one part after the other; its bytes are good until it returns.
-func (s State) each(visit func(first int64, data []byte) error) error {
+// Each calls a function with one part after the other; its bytes are good until it returns.
+func (s State) Each(visit func(first int64, data []byte) error) error {
 	random, data := rand.NewChaCha8([32]byte{byte(s.Seed)}), make([]byte, s.PartBytes)
 	for first := int64(0); first < s.Bytes; first += s.PartBytes {
 		data = data[:min(s.Bytes-first, s.PartBytes)]
@@ -32,7 +32,7 @@ func (s State) each(visit func(first int64, data []byte) error) error {
 
 // Hold makes the state and puts it into a bucket. It returns the parts that are there, also when it fails.
 func (s State) Hold(ctx context.Context, bucket *shards.Bucket) (parts []shards.Part, err error) {
-	err = s.each(func(first int64, data []byte) error {
+	err = s.Each(func(first int64, data []byte) error {
 		digest, err := bucket.Put(ctx, data)
 		if err == nil {
 			parts = append(parts, shards.Part{Digest: digest, First: first, End: first + int64(len(data))})
@@ -45,6 +45,6 @@ func (s State) Hold(ctx context.Context, bucket *shards.Bucket) (parts []shards.
 // Digest is that of all bytes of the state.
 func (s State) Digest() string {
 	hash := sha256.New()
-	_ = s.each(func(_ int64, data []byte) error { hash.Write(data); return nil }) // neither of them fails
+	_ = s.Each(func(_ int64, data []byte) error { hash.Write(data); return nil }) // neither of them fails
 	return fmt.Sprintf("sha256:%x", hash.Sum(nil))
 }

@@ -45,8 +45,8 @@ func (t *Transfer) connected() bool {
 }
 
 // Fetch brings parts of a state, and ends the transfer.
-func (t *Transfer) Fetch(parts []shards.Part, state []byte) error {
-	if err := t.Add(shards.Layer{Into: state, Parts: parts}); err != nil {
+func (t *Transfer) Fetch(state shards.Layer) error {
+	if err := t.Add(state); err != nil {
 		return err
 	}
 	t.Seal()

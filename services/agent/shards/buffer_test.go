@@ -4,67 +4,106 @@ package shards
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
 
-func open(t *testing.T, dir, digest string, size int) (buffer *Buffer, left bool) {
+func open(t *testing.T, dir string, want layer) *Buffer {
 	t.Helper()
-	buffer, left, err := OpenBuffer(dir, digest, int64(size))
+	buffer, err := OpenBuffer(dir, events.Digest(want.data), int64(len(want.data)), want.parts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { buffer.Close() })
-	return buffer, left
+	return buffer
 }
 
-// The first buffer is never closed, as that of a process that was killed.
-func TestABufferHoldsWhatItsLastOwnerLeft(t *testing.T) {
-	dir, want := t.TempDir()+"/new", content(40, testPart)
-	killed, left := open(t, dir, events.Digest(want), len(want))
-	if left || !bytes.Equal(killed.Bytes, make([]byte, len(want))) {
-		t.Fatalf("left by somebody: %t, expected zeros", left)
-	}
-	copy(killed.Bytes, want[:chunkBytes])
-	next, left := open(t, dir, events.Digest(want), len(want))
-	if !left || !bytes.Equal(next.Bytes[:chunkBytes], want[:chunkBytes]) || !bytes.Equal(next.Bytes[chunkBytes:], make([]byte, len(want)-chunkBytes)) {
-		t.Errorf("left by somebody: %t, expected one chunk and zeros", left)
-	}
-	if _, left := open(t, dir, events.Digest([]byte("another layer")), len(want)); left {
-		t.Error("another layer has the same buffer")
-	}
-}
-
-func TestARestartedReceiverGoesOnInItsBuffer(t *testing.T) {
-	want, dir := cut(content(41, 4*testPart)), t.TempDir()
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
-	killed, _ := open(t, dir, events.Digest(want.data), len(want.data))
-	copy(killed.Bytes, want.data[:3*testPart+chunkBytes])
-	next, left := open(t, dir, events.Digest(want.data), len(want.data))
-	for i := range want.parts {
-		want.parts[i].Have = left
-	}
-	transfer := transferFrom(t, store.source())
-	if err := transfer.Add(Layer{Into: next.Bytes, Parts: want.parts}); err != nil {
+// fill runs a transfer into a buffer and returns how many bytes came.
+func fill(t *testing.T, buffer *Buffer, want layer, source Source) int64 {
+	t.Helper()
+	transfer := transferFrom(t, source)
+	if err := transfer.Add(buffer.Layer()); err != nil {
 		t.Fatal(err)
 	}
 	transfer.Seal()
-	if err := transfer.Run(within(t)); err != nil || !bytes.Equal(next.Bytes, want.data) {
-		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(next.Bytes, want.data))
+	if err := transfer.Run(within(t)); err != nil || !bytes.Equal(buffer.Bytes, want.data) {
+		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(buffer.Bytes, want.data))
 	}
-	if came := transfer.Progress().Sources[0].Bytes; came != testPart {
-		t.Errorf("%d bytes came, expected the last part", came)
+	return transfer.Progress().Sources[0].Bytes
+}
+
+// killed fetches some of four parts into a buffer, which is never closed then, and returns how many
+// bytes came.
+func killed(t *testing.T, dir string, want layer, store *Store) int64 {
+	t.Helper()
+	ctx, kill := context.WithCancel(within(t))
+	transfer := transferFrom(t, (&link{rate: 40 << 20, hangAt: 3*testPart + testPart/2 + chunkBytes/2}).open(t, store))
+	if err := transfer.Add(open(t, dir, want).Layer()); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- transfer.Run(ctx) }()
+	came := func() int64 { return transfer.Progress().Sources[0].Bytes }
+	for had := int64(-1); came() < testPart || came() > had; time.Sleep(100 * time.Millisecond) {
+		had = came()
+	}
+	kill()
+	<-ended
+	return came()
+}
+
+func TestARestartedReceiverFetchesOnlyTheChunksThatAreMissing(t *testing.T) {
+	want, dir := cut(content(41, 4*testPart+777)), t.TempDir()
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	had := killed(t, dir, want, store)
+	if came := fill(t, open(t, dir, want), want, store.source()); had+came != int64(len(want.data)) || came == 0 {
+		t.Errorf("%d bytes came, then %d, expected %d together", had, came, len(want.data))
+	}
+	if came := fill(t, open(t, dir, want), want, store.source()); came != 0 {
+		t.Errorf("%d bytes came to a buffer that was full", came)
+	}
+}
+
+// The journal says that the chunk is there.
+func TestADamagedBufferIsMendedByTheChunk(t *testing.T) {
+	want, dir := cut(content(42, 3*testPart)), t.TempDir()
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	fill(t, open(t, dir, want), want, store.source())
+	damaged := open(t, dir, want)
+	damaged.Bytes[testPart+chunkBytes] ^= 1
+	if came := fill(t, damaged, want, store.source()); came != chunkBytes {
+		t.Errorf("%d bytes came, expected a chunk", came)
+	}
+}
+
+func TestOfALayerThatIsCutAnewOnlyWholePartsAreFound(t *testing.T) {
+	want, dir := cut(content(43, 4*testPart)), t.TempDir()
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	killed(t, dir, want, store)
+	anew := open(t, dir, layer{data: want.data, parts: want.parts[1:]})
+	anew.Close()
+	next, whole := open(t, dir, want), int64(0)
+	for _, part := range want.parts {
+		if bytes.Equal(next.Bytes[part.First:part.End], want.data[part.First:part.End]) {
+			whole += testPart
+		}
+	}
+	if came := fill(t, next, want, store.source()); came != int64(len(want.data))-whole || whole == 0 {
+		t.Errorf("%d bytes came, %d were in whole parts", came, whole)
 	}
 }
 
 func TestABufferThatIsRemovedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	buffer, _ := open(t, dir, events.Digest(nil), 10)
-	if err := buffer.Remove(); err != nil {
+	if err := open(t, dir, cut(content(44, 10))).Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -74,22 +113,32 @@ func TestABufferThatIsRemovedLeavesNothing(t *testing.T) {
 
 // A process that was killed when it made the file, or a file of another.
 func TestABufferOfAnotherLengthIsMadeToFit(t *testing.T) {
-	for _, size := range []int{0, 9, 11} {
-		dir, digest := t.TempDir(), events.Digest(nil)
-		if err := os.WriteFile(dir+"/"+strings.TrimPrefix(digest, "sha256:"), make([]byte, size), 0o600); err != nil {
+	want := cut(content(45, 10))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	for _, size := range []int{0, 9, 10, 11, 99} {
+		dir, stranger := t.TempDir(), bytes.Repeat([]byte{1}, size)
+		if err := os.WriteFile(dir+"/"+strings.TrimPrefix(events.Digest(want.data), "sha256:"), stranger, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if buffer, left := open(t, dir, digest, 10); left || len(buffer.Bytes) != 10 {
-			t.Errorf("%d bytes were there: left by somebody: %t, %d bytes", size, left, len(buffer.Bytes))
+		buffer := open(t, dir, want)
+		if len(buffer.Bytes) != 10 {
+			t.Errorf("%d bytes were there: %d bytes", size, len(buffer.Bytes))
 		}
+		fill(t, buffer, want, store.source())
 	}
 }
 
 func TestABufferWithoutADigestOrBytesIsRefused(t *testing.T) {
+	digest := events.Digest(nil)
 	for says, open := range map[string]func() error{
-		"digest: expected sha256:":        func() error { _, _, err := OpenBuffer(t.TempDir(), "../../etc/passwd", 1); return err },
-		"bytes: expected at least 1":      func() error { _, _, err := OpenBuffer(t.TempDir(), events.Digest(nil), 0); return err },
-		"buffer of " + events.Digest(nil): func() error { _, _, err := OpenBuffer("/dev/null", events.Digest(nil), 1); return err },
+		"digest: expected sha256:":   func() error { _, err := OpenBuffer(t.TempDir(), "../../etc/passwd", 1, nil); return err },
+		"bytes: expected at least 1": func() error { _, err := OpenBuffer(t.TempDir(), digest, 0, nil); return err },
+		"part 0: First and End": func() error {
+			_, err := OpenBuffer(t.TempDir(), digest, 1, []Part{{Digest: digest, End: 2}})
+			return err
+		},
+		"buffer of " + digest + ": mk": func() error { _, err := OpenBuffer("/dev/null", digest, 1, nil); return err },
 	} {
 		if err := open(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, expected %q", err, says)

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,9 +20,16 @@ import (
 // chunkBytes is the size of a message. 512 KiB costs the least processor time a byte of 128 KiB to 1 MiB (measured).
 const chunkBytes = 512 << 10
 
-// sequencesKey names the metadata in which a manifest lists where its chunks lie in the stream. It lets a reader begin
-// at any chunk; the library ignores it.
-const sequencesKey = "reknit-sequences"
+// Metadata in which a manifest lists something of each chunk; the library ignores it.
+const (
+	sequencesKey = "reknit-sequences" // where it lies in the stream, so that a reader begins at any chunk
+	checksumsKey = "reknit-crc32c"    // which chunk of a corrupt part is to blame: no proof of anything, the digest is that
+)
+
+// castagnoli is the polynomial that processors know.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(chunk []byte) uint32 { return crc32.Checksum(chunk, castagnoli) }
 
 func streamName(bucket string) string { return "OBJ_" + bucket }
 
@@ -42,17 +51,26 @@ type object struct {
 	sequence  uint64    // of the manifest in the stream
 	stored    time.Time // by the server's clock
 	sequences []uint64  // of the chunks; none where another writer did not tell them
+	checksums []uint32  // of the chunks; the same
 }
 
 // newInfo returns the manifest of content whose chunks are stored.
 func newInfo(bucket, digest, id string, data []byte, sum [sha256.Size]byte, sequences []uint64) ([]byte, error) {
-	listed, err := json.Marshal(sequences)
-	if err != nil {
-		return nil, err
+	var checksums []uint32
+	for chunk := range slices.Chunk(data, chunkBytes) {
+		checksums = append(checksums, checksum(chunk))
+	}
+	listed := map[string]string{}
+	for key, list := range map[string]any{sequencesKey: sequences, checksumsKey: checksums} {
+		text, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		listed[key] = string(text)
 	}
 	return json.Marshal(jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
-			Name: digest, Metadata: map[string]string{sequencesKey: string(listed)},
+			Name: digest, Metadata: listed,
 			Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes},
 		},
 		Bucket: bucket, NUID: id, Size: uint64(len(data)), Chunks: uint32(len(sequences)),
@@ -80,21 +98,20 @@ func parseObject(answer *nats.Msg) (*object, error) {
 	if found.stored, err = time.Parse(time.RFC3339Nano, answer.Header.Get(jetstream.TimeStampHeaer)); err != nil {
 		return nil, fmt.Errorf("time of a manifest: %w", err)
 	}
-	found.sequences = found.listed()
+	found.sequences, found.checksums = listed[uint64](&found, sequencesKey), listed[uint32](&found, checksumsKey)
 	return &found, nil
 }
 
-// listed returns the sequences of the chunks where the manifest lists all of them, in the layout of this package.
-func (o *object) listed() []uint64 {
-	text := o.info.Metadata[sequencesKey]
-	if text == "" || o.info.Opts == nil || o.info.Opts.ChunkSize != chunkBytes {
+// listed returns what the manifest lists of the chunks where it does so of all of them, in the layout of this package.
+func listed[T any](o *object, key string) []T {
+	if o.info.Opts == nil || o.info.Opts.ChunkSize != chunkBytes {
 		return nil
 	}
-	var sequences []uint64
-	if json.Unmarshal([]byte(text), &sequences) != nil || int64(len(sequences)) != chunksOf(int64(o.info.Size)) {
+	var list []T
+	if json.Unmarshal([]byte(o.info.Metadata[key]), &list) != nil || int64(len(list)) != chunksOf(int64(o.info.Size)) {
 		return nil
 	}
-	return sequences
+	return list
 }
 
 func chunksOf(bytes int64) int64 { return (bytes + chunkBytes - 1) / chunkBytes }

@@ -36,6 +36,7 @@ type SourceProgress struct {
 	Recent         float64 `json:"recentBytesPerSecond"` // lately
 	BytesPerSecond float64 `json:"bytesPerSecond"`       // while something was asked of it: a measurement of the link
 	Corrupt        int     `json:"corruptParts"`
+	Lacked         int     `json:"lackedChunks"` // that its manifests list and its server dropped
 	Stalled        int     `json:"stalls"`
 	Duplicate      int64   `json:"duplicateBytes"`
 }
@@ -56,7 +57,7 @@ func (t *Transfer) Progress() Progress {
 		progress.Duplicate += p.duplicate
 		progress.Sources = append(progress.Sources, SourceProgress{
 			Name: p.name, State: p.state(now), Bytes: p.meter.bytes, Recent: p.recent(now),
-			BytesPerSecond: p.meter.mean(now), Corrupt: p.corrupt, Stalled: p.stalled, Duplicate: p.duplicate,
+			BytesPerSecond: p.meter.mean(now), Corrupt: p.corrupt, Lacked: p.lacked, Stalled: p.stalled, Duplicate: p.duplicate,
 		})
 	}
 	return progress

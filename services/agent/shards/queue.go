@@ -1,10 +1,6 @@
 package shards
 
 import (
-	"crypto/sha256"
-	"errors"
-	"fmt"
-	"hash"
 	"slices"
 	"time"
 )
@@ -16,6 +12,10 @@ const (
 	partsInFlight     = 2
 	mostPartsInFlight = 4
 	inFlightSeconds   = 0.2
+	askedSeconds      = 0.2                   // asked for beyond what a round trip carries: a chunk whose packet was lost is as late
+	lastAskedSeconds  = 0.05                  // the same when nothing is queued any more: what is not asked for may be taken over
+	firstAsked        = 4 << 20               // of a source whose rate is not known
+	givenUpSeconds    = 2.0                   // of a link, that what was asked for takes: it is asked of another as well
 	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
 	absentLongest     = time.Second
 	absentPause       = 5 * time.Millisecond  // between two questions to one source
@@ -25,16 +25,15 @@ const (
 	corruptOut        = 2
 )
 
-// ErrCorrupt says that all sources of a part served other bytes than its digest's.
-var ErrCorrupt = errors.New("content is not that of its digest")
-
 // peer is a source as the queue sees it.
 type peer struct {
 	name      string
 	meter     meter
 	connected bool
 	claims    []*claim
+	asked     int64     // bytes of chunks that were asked for and did not come yet
 	corrupt   int       // parts
+	lacked    int       // chunks
 	stalled   int       // times
 	strikes   int       // faults in a row
 	rests     time.Time // until when it is asked for nothing
@@ -55,44 +54,6 @@ func (p *peer) backlog() int64 {
 	return bytes
 }
 
-// fetched is a part on its way.
-type fetched struct {
-	digest   string
-	layer    *awaited
-	into     []byte
-	sources  []*peer // all that may have it
-	excluded []*peer // that served other bytes
-	holes    []*peer // that lacked chunks which their manifest lists
-	givers   []*peer // of the bytes that came
-	waits    map[*peer]wait
-	left     int64 // bytes that are not there yet
-	hash     hash.Hash
-	hashed   int64 // bytes from the beginning on that the hash has seen
-	hashes   bool  // somebody is at it
-	alone    bool  // several sources gave bytes and the whole was corrupt: now one gives all, so that it is known
-}
-
-// wait is how long a source is not asked for a part.
-type wait struct {
-	until  time.Time
-	length time.Duration
-}
-
-// serves reports whether a source may be asked for the part now.
-func (f *fetched) serves(p *peer, now time.Time) bool {
-	return f.mayServe(p) && !now.Before(f.waits[p].until)
-}
-
-func (f *fetched) mayServe(p *peer) bool {
-	return p.corrupt < corruptOut && slices.Contains(f.sources, p) && !slices.Contains(f.excluded, p)
-}
-
-// reset forgets the bytes of a part.
-func (f *fetched) reset() {
-	f.left, f.hashed, f.hashes, f.givers = int64(len(f.into)), 0, false, nil
-	f.hash = sha256.New()
-}
-
 // piece is a range of a part's bytes that nobody is asked for.
 type piece struct {
 	part       *fetched
@@ -107,6 +68,9 @@ type claim struct {
 	part      *fetched
 	peer      *peer
 	next, end int64
+	asked     int64  // offset up to which chunks were asked for
+	awaited   int64  // bytes of those that did not come yet
+	object    string // the name of its chunks, from its manifest on
 }
 
 // queue holds what is left to fetch, and decides who is asked for what. It is not safe for use by several goroutines,
@@ -119,19 +83,23 @@ type queue struct {
 	total  int64
 }
 
-// add appends a part, of which all or nothing is there.
-func (q *queue) add(part *fetched, have bool) {
+// add appends a part. What of it is there is kept, and the rest queued; where all of it is, and is not verified, it is
+// corrupt.
+func (q *queue) add(part *fetched, verified bool) {
 	q.total += int64(len(part.into))
-	if have {
+	if verified {
 		q.done += int64(len(part.into))
 		return
 	}
-	part.reset()
 	if part.waits == nil {
 		part.waits = map[*peer]wait{}
 	}
-	q.pieces = append(q.pieces, piece{part, 0, int64(len(part.into))})
 	q.open++
+	part.reset(func(chunk int) bool { return part.there[chunk] != 0 })
+	if part.left == 0 {
+		q.doubt(part)
+	}
+	q.pieces = append(q.pieces, part.missing()...)
 }
 
 // take returns what a source is to be asked for now, or nil. O(pieces * sources).
@@ -139,13 +107,23 @@ func (q *queue) take(p *peer, now time.Time) *claim {
 	if !p.able(now) || q.full(p, now) {
 		return nil
 	}
+	serves := func(part *fetched) bool { return part.serves(p, now) }
+	c := q.takeOf(p, serves, now)
+	if c == nil {
+		c = q.takeOf(p, func(part *fetched) bool { return part.relieves(p) }, now)
+	}
+	return c
+}
+
+// takeOf takes of the parts that a source may give what nobody is asked for, or the tail of what another is.
+func (q *queue) takeOf(p *peer, gives func(*fetched) bool, now time.Time) *claim {
 	for i, candidate := range q.pieces {
-		if candidate.part.serves(p, now) && q.soonest(p, candidate, now) {
+		if gives(candidate.part) && q.soonest(p, candidate, now) {
 			q.pieces = slices.Delete(q.pieces, i, i+1)
 			return q.claim(p, candidate, now)
 		}
 	}
-	return q.takeOver(p, now)
+	return q.takeOver(p, gives, now)
 }
 
 // full reports whether enough is asked of a source. Towards the end it is two parts: what is asked for then may be taken over.
@@ -163,7 +141,7 @@ func (q *queue) full(p *peer, now time.Time) bool {
 func (q *queue) upcoming(p *peer, most int, now time.Time) []*fetched {
 	var parts []*fetched
 	add := func(part *fetched) {
-		if len(parts) < most && part.serves(p, now) {
+		if len(parts) < most && (part.serves(p, now) || part.relieves(p)) {
 			parts = append(parts, part)
 		}
 	}
@@ -179,7 +157,7 @@ func (q *queue) upcoming(p *peer, most int, now time.Time) []*fetched {
 }
 
 func (q *queue) claim(p *peer, taken piece, now time.Time) *claim {
-	c := &claim{part: taken.part, peer: p, next: taken.first, end: taken.end}
+	c := &claim{part: taken.part, peer: p, next: taken.first, end: taken.end, asked: taken.first / chunkBytes * chunkBytes}
 	p.claims = append(p.claims, c)
 	p.meter.start(now)
 	return c
@@ -214,37 +192,74 @@ func (q *queue) soonest(p *peer, candidate piece, now time.Time) bool {
 	return true
 }
 
-// takeOver gives an idle source the tail of what a slower one is asked for, so that both end at the same time. Who stalled
+// takeOver gives an idle source the tail of what a slower one is to give, so that both end at the same time. Who stalled
 // last has a rate from before that, and who did not have the part may not have it yet.
-func (q *queue) takeOver(p *peer, now time.Time) *claim {
+func (q *queue) takeOver(p *peer, gives func(*fetched) bool, now time.Time) *claim {
 	mine, known := p.meter.speed(now)
 	if !known || p.strikes > 0 {
 		return nil
 	}
 	mine /= float64(len(p.claims) + 1)
 	var slowest *claim
-	longest, theirs := 0.0, 0.0
+	longest, tail := 0.0, piece{}
 	for _, other := range q.peers {
-		rate, known := other.meter.speed(now)
+		theirs, known := other.meter.speed(now)
 		for _, c := range other.claims {
-			left, rate := float64(c.end-c.next), rate/float64(len(other.claims))
 			lacked := c.part.waits[p].length > 0
-			if other == p || !known || left == 0 || c.part.alone || lacked || !c.part.serves(p, now) {
+			if other == p || !known || c.part.alone || lacked || !gives(c.part) {
 				continue
 			}
-			if lasts := left / rate; lasts > longest && lasts > 2*left/mine+patience.Seconds() {
-				slowest, longest, theirs = c, lasts, rate
+			theirs := theirs / float64(len(other.claims))
+			left, cut := float64(c.end-c.next), c.tail(theirs, mine)
+			lasts, together := left/theirs, left/(theirs+mine)
+			if lasts > longest && lasts > together+patience.Seconds() && cut.bytes() > 0 {
+				slowest, longest, tail = c, lasts, cut
 			}
 		}
 	}
 	if slowest == nil {
 		return nil
 	}
-	keeps := int64(float64(slowest.end-slowest.next) * theirs / (theirs + mine))
-	from := min((slowest.next+keeps+chunkBytes-1)/chunkBytes*chunkBytes, (slowest.end-1)/chunkBytes*chunkBytes)
-	tail := piece{slowest.part, max(from, slowest.next), slowest.end}
 	slowest.end = tail.first
 	return q.claim(p, tail, now)
+}
+
+// tail is what another source may take over so that both end at the same time. Chunks that were asked for come anyway, and
+// would come twice: they stay, unless they take too long.
+func (c *claim) tail(theirs, mine float64) piece {
+	first := max(c.asked, c.next)
+	if float64(first-c.next)/theirs > givenUpSeconds {
+		first = c.next
+	}
+	keeps := int64(float64(c.end-c.next) * theirs / (theirs + mine))
+	from := min((c.next+keeps+chunkBytes-1)/chunkBytes*chunkBytes, (c.end-1)/chunkBytes*chunkBytes)
+	return piece{c.part, max(from, first), c.end}
+}
+
+// ask returns the offset of the next chunk to ask a claim's source for. It returns false where what is on its way keeps the
+// link busy for a round trip: more would be lost with the receiver, or with the source. Each claim awaits something.
+func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
+	enough := int64(firstAsked)
+	if rate, known := c.peer.meter.speed(now); known {
+		ahead := askedSeconds
+		if len(q.pieces) == 0 {
+			ahead = lastAskedSeconds
+		}
+		enough = int64(rate * (roundTrip.Seconds() + ahead))
+	}
+	if c.asked >= c.end || c.awaited > 0 && c.peer.asked >= enough {
+		return 0, false
+	}
+	offset = c.asked
+	c.asked = min(offset+chunkBytes, int64(len(c.part.into)))
+	c.await(c.asked - offset)
+	return offset, true
+}
+
+// await counts bytes that were asked for; below zero, that came.
+func (c *claim) await(bytes int64) {
+	c.awaited += bytes
+	c.peer.asked += bytes
 }
 
 // reserve assigns bytes that came to a claim: those from offset on are wanted, as many as it says.
@@ -263,14 +278,11 @@ func (q *queue) reserve(c *claim, at, bytes int64, now time.Time) (offset, wante
 
 // stored says that reserved bytes are in their place and, where reserve said so, hashed, and reports whether the part is
 // complete.
-func (q *queue) stored(c *claim, bytes int64, hashed bool) (complete bool) {
-	c.part.left -= bytes
+func (q *queue) stored(c *claim, offset, bytes int64, hashed bool) (complete bool) {
+	c.part.stored(c.peer, offset, bytes)
 	if hashed {
 		c.part.hashed += bytes
 		c.part.hashes = false
-	}
-	if bytes > 0 && !slices.Contains(c.part.givers, c.peer) {
-		c.part.givers = append(c.part.givers, c.peer)
 	}
 	return bytes > 0 && c.part.left == 0
 }
@@ -278,6 +290,7 @@ func (q *queue) stored(c *claim, bytes int64, hashed bool) (complete bool) {
 // release ends a claim; what did not come is asked of others, from the next byte on.
 func (q *queue) release(c *claim, now time.Time) {
 	c.peer.claims = slices.DeleteFunc(c.peer.claims, func(other *claim) bool { return other == c })
+	c.await(-c.awaited)
 	if len(c.peer.claims) == 0 {
 		c.peer.meter.stop(now)
 	}
@@ -285,8 +298,8 @@ func (q *queue) release(c *claim, now time.Time) {
 		return
 	}
 	left := piece{c.part, c.next, c.end}
-	if c.part.alone { // its bytes must come from one source
-		c.part.reset()
+	if c.part.alone && !c.part.doubted { // its bytes must come from one source
+		c.part.reset(none)
 		left.first = 0
 	}
 	q.pieces = slices.Insert(q.pieces, 0, left)
@@ -294,8 +307,7 @@ func (q *queue) release(c *claim, now time.Time) {
 
 // absent says that a source does not have the part yet.
 func (q *queue) absent(c *claim, now time.Time) {
-	length := min(max(absentWait, 2*c.part.waits[c.peer].length), absentLongest)
-	c.part.waits[c.peer] = wait{now.Add(length), length}
+	c.part.postpone(c.peer, now)
 	c.peer.rests = now.Add(absentPause)
 	c.peer.strikes = 0
 	q.giveBack(c)
@@ -314,16 +326,35 @@ func (q *queue) giveBack(c *claim) {
 	}
 }
 
-// hole says that chunks are gone which a source's manifest lists, as a server drops those that a disk spoiled. They may
-// have been replaced at that moment; where it happens again, the source is asked for the part no more.
+// lack says that the next chunk is gone which a source's manifest lists, as a server drops one that a disk spoiled. Others
+// are asked for it, and the claim goes on behind it.
+func (q *queue) lack(c *claim, now time.Time) {
+	if c.next == c.end { // taken over meanwhile
+		return
+	}
+	gone := piece{c.part, c.next, min((c.next/chunkBytes+1)*chunkBytes, c.end)}
+	c.next = gone.end
+	c.peer.lacked++
+	c.part.lacked(c)
+	c.part.postpone(c.peer, now)
+	if len(q.pieces) > 0 && q.pieces[0].part == c.part && q.pieces[0].end == gone.first {
+		q.pieces[0].end = gone.end
+		return
+	}
+	q.pieces = slices.Insert(q.pieces, 0, gone)
+}
+
+// hole ends a claim on an object that lacks chunks. It may have been replaced at that moment; where it is found again, the
+// source is asked for the part no more.
 func (q *queue) hole(c *claim, now time.Time) error {
-	if !slices.Contains(c.part.holes, c.peer) {
-		c.part.holes = append(c.part.holes, c.peer)
+	if !c.part.holed(c) {
+		c.part.lacked(c)
 		q.absent(c, now)
 		return nil
 	}
 	q.release(c, now)
-	return q.exclude(c.part, c.peer)
+	c.part.excluded = append(c.part.excluded, c.peer)
+	return q.servable()
 }
 
 // stall says that a source stopped sending, or that its connection broke. The same fault of both its claims counts
@@ -348,40 +379,4 @@ func (q *queue) othersServe(part *fetched, p *peer, now time.Time) bool {
 	return slices.ContainsFunc(q.peers, func(other *peer) bool {
 		return other != p && other.able(now) && part.serves(other, now)
 	})
-}
-
-// verified says that the bytes of a complete part are those of its digest.
-func (q *queue) verified(part *fetched) {
-	q.open--
-	q.done += int64(len(part.into))
-}
-
-// corrupted says that they are not. Where one source gave them all it is that source's fault; else the part is asked
-// whole of one. It fails with ErrCorrupt when a part has no source left.
-func (q *queue) corrupted(part *fetched) error {
-	givers := part.givers
-	part.alone = true
-	part.reset()
-	q.pieces = slices.Insert(q.pieces, 0, piece{part, 0, int64(len(part.into))})
-	if len(givers) > 1 {
-		return nil
-	}
-	return q.exclude(part, givers[0])
-}
-
-// exclude says that a source has other bytes than a part's.
-func (q *queue) exclude(part *fetched, p *peer) error {
-	p.corrupt++
-	part.excluded = append(part.excluded, p)
-	return q.servable()
-}
-
-// servable fails with ErrCorrupt when a part that is waiting has no source left.
-func (q *queue) servable() error {
-	for _, waiting := range q.pieces {
-		if !slices.ContainsFunc(waiting.part.sources, waiting.part.mayServe) {
-			return fmt.Errorf("part %s: all of its %d sources: %w", waiting.part.digest, len(waiting.part.sources), ErrCorrupt)
-		}
-	}
-	return nil
 }

@@ -26,9 +26,13 @@ func simulate(parts int, rates ...float64) *simulation {
 	}
 	nobodyReads := make([]byte, testPart)
 	for range parts {
-		s.queue.add(&fetched{into: nobodyReads, sources: s.queue.peers}, false)
+		s.queue.add(s.part(nobodyReads), false)
 	}
 	return s
+}
+
+func (s *simulation) part(into []byte) *fetched {
+	return &fetched{into: into, there: make([]byte, chunksOf(int64(len(into)))), sources: s.queue.peers}
 }
 
 // step lets a millisecond pass.
@@ -48,8 +52,8 @@ func (s *simulation) step() {
 
 func (s *simulation) send(c *claim) {
 	if c.next < c.end {
-		_, wanted, hashes := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
-		if s.queue.stored(c, wanted, hashes) {
+		offset, wanted, hashes := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
+		if s.queue.stored(c, offset, wanted, hashes) {
 			s.queue.verified(c.part)
 		}
 	}
@@ -131,11 +135,31 @@ func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
 	}
 }
 
-// A request for no chunks would never be answered.
-func TestASourceThatFellSilentIsAskedForAChunkAtLeast(t *testing.T) {
-	transfer, silent := &Transfer{}, &peer{meter: meter{rate: 1}, claims: make([]*claim, mostPartsInFlight)}
-	if chunks := transfer.batch(silent); chunks != 1 {
-		t.Errorf("%d chunks", chunks)
+// What is on its way is lost with the receiver, and towards the end nobody can take it over. A claim that awaits nothing would
+// never ask again.
+func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTrip(t *testing.T) {
+	const roundTrip = 50 * time.Millisecond
+	for rate, chunks := range map[float64][2]int{1: {2, 2}, 10e6: {5, 2}, 30e6: {15, 6}} {
+		for end, parts := range []int{4, 2} {
+			s := simulate(parts, rate)
+			p := s.queue.peers[0]
+			p.meter.planned = rate
+			claims := []*claim{s.queue.take(p, s.now), s.queue.take(p, s.now)}
+			for range testPart / chunkBytes {
+				for _, c := range claims {
+					s.queue.ask(c, roundTrip, s.now)
+				}
+			}
+			if asked := int(p.asked / chunkBytes); asked != chunks[end] {
+				t.Errorf("at %.0f bytes/s %d chunks are asked for of %d parts, expected %d", rate, asked, parts, chunks[end])
+			}
+			for _, c := range claims {
+				s.queue.release(c, s.now)
+			}
+			if p.asked != 0 {
+				t.Errorf("%d bytes are awaited of nobody", p.asked)
+			}
+		}
 	}
 }
 
@@ -199,7 +223,7 @@ func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetch
 			t.Fatalf("seed %d: %d bytes at %d, there before: %t", seed, wanted, offset, had[c.part][offset])
 		}
 		had[c.part][offset] = true
-		complete := s.queue.stored(c, wanted, hashes)
+		complete := s.queue.stored(c, offset, wanted, hashes)
 		if all := len(had[c.part]) == testPart/chunkBytes; complete != all {
 			t.Fatalf("seed %d: complete %t with %d chunks", seed, complete, len(had[c.part]))
 		}
@@ -209,41 +233,6 @@ func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetch
 	}
 	if c.next == c.end {
 		s.queue.release(c, s.now)
-	}
-}
-
-func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOne(t *testing.T) {
-	s := simulate(1, 100e6, 100e6)
-	part, now := s.queue.pieces[0].part, s.now
-	first := s.queue.take(s.queue.peers[0], now)
-	s.queue.reserve(first, 0, chunkBytes, now)
-	s.queue.stored(first, chunkBytes, true)
-	s.queue.stall(first, now, defaultStall)
-	rest := s.queue.take(s.queue.peers[1], now)
-	if rest.next != chunkBytes {
-		t.Fatalf("the second source is asked from byte %d on", rest.next)
-	}
-	s.queue.reserve(rest, rest.next, testPart-chunkBytes, now)
-	s.queue.stored(rest, testPart-chunkBytes, true)
-	s.queue.release(rest, now)
-	if err := s.queue.corrupted(part); err != nil || s.queue.peers[0].corrupt+s.queue.peers[1].corrupt != 0 {
-		t.Fatalf("%v: nobody can be blamed yet", err)
-	}
-	for i, p := range s.queue.peers {
-		now = now.Add(time.Minute)
-		whole := s.queue.take(p, now)
-		if whole == nil || whole.next != 0 || whole.end != testPart {
-			t.Fatalf("source %d is asked for %+v", i, whole)
-		}
-		if other := s.queue.take(s.queue.peers[1-i], now); other != nil {
-			t.Fatalf("a second source is asked for %+v", other)
-		}
-		s.queue.reserve(whole, 0, testPart, now)
-		s.queue.stored(whole, testPart, true)
-		s.queue.release(whole, now)
-		if err := s.queue.corrupted(part); (i == 1) != errors.Is(err, ErrCorrupt) {
-			t.Fatalf("after source %d: %v", i, err)
-		}
 	}
 }
 
@@ -267,7 +256,9 @@ func TestTwoClaimsNeverHashOnePartAtATime(t *testing.T) {
 func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 	s := simulate(1, 10e6, 100e6)
 	s.queue.peers[0].corrupt = corruptOut
-	s.queue.add(&fetched{into: make([]byte, testPart), sources: s.queue.peers[:1]}, false)
+	part := s.part(make([]byte, testPart))
+	part.sources = s.queue.peers[:1]
+	s.queue.add(part, false)
 	if err := s.queue.servable(); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v", err)
 	}
@@ -310,7 +301,9 @@ func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
 	worn, part := s.queue.peers[0], s.queue.pieces[0].part
 	for i := range 2 {
 		s.now = s.now.Add(time.Minute)
-		if err := s.queue.hole(s.queue.take(worn, s.now), s.now); err != nil {
+		c := s.queue.take(worn, s.now)
+		c.object = "the same"
+		if err := s.queue.hole(c, s.now); err != nil {
 			t.Fatal(err)
 		}
 		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
@@ -319,5 +312,36 @@ func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
 	}
 	if other := s.queue.take(s.queue.peers[1], s.now); other == nil || other.part != part {
 		t.Fatalf("the other is asked for %+v", other)
+	}
+}
+
+// A share of whole parts never ends when the others do.
+func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
+	s := simulate(2, 100e6, 10e6)
+	fast, slow := s.queue.peers[0], s.queue.peers[1]
+	for _, waiting := range s.queue.pieces {
+		waiting.part.waits[fast] = wait{until: s.now.Add(SpareWait), spare: true}
+	}
+	s.step()
+	if len(fast.claims) != 0 {
+		t.Fatalf("who gave nothing is asked for %+v", fast.claims[0])
+	}
+	for range 100 {
+		s.step()
+	}
+	fast.meter.bytes, fast.meter.rate = testPart, 100e6
+	relief := s.queue.take(fast, s.now)
+	if relief == nil || relief.end != testPart || relief.next == 0 {
+		t.Fatalf("who gave its share is asked for %+v", relief)
+	}
+	s.queue.absent(relief, s.now)
+	if again := s.queue.take(fast, s.now); again != nil && again.part == relief.part {
+		t.Fatalf("it is asked for %+v, though it did not have the part", again)
+	}
+	if len(slow.claims) != partsInFlight {
+		t.Fatalf("%d claims of who was relieved", len(slow.claims))
+	}
+	if spare := s.queue.take(fast, s.now.Add(SpareWait)); spare == nil {
+		t.Error("it is asked for nothing when it is a spare")
 	}
 }

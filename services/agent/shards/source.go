@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -38,6 +39,7 @@ type source struct {
 	ahead   map[string]*answer // of manifests that will be read later, by digest
 	token   uint64
 	broken  chan struct{} // closed when the connection is lost
+	trip    time.Duration
 }
 
 // answer receives the messages that one request asks for.
@@ -47,18 +49,32 @@ type answer struct {
 	broken   <-chan struct{}
 }
 
-// dialer gives up with the transfer.
-type dialer struct{ ctx context.Context }
+// dialer gives up with the transfer, and measures the round trip that a connection begins with.
+type dialer struct {
+	ctx context.Context
+	*source
+}
 
 func (d dialer) Dial(network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+	began := time.Now()
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.trip = time.Since(began)
+	return conn, err
+}
+
+func (s *source) roundTrip() time.Duration {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.trip
 }
 
 // dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes. It is
 // warmed before it comes, while idle says so.
 func dial(ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64)) (*source, error) {
 	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}, broken: make(chan struct{})}
-	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx}), nats.Timeout(dialTimeout),
+	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
 		nats.ConnectHandler(func(conn *nats.Conn) { warm(conn, config.Bucket, idle); changed(true) }),
@@ -163,6 +179,18 @@ func (s *source) takeManifest(digest string) *answer {
 	asked := s.ahead[digest]
 	delete(s.ahead, digest)
 	return asked
+}
+
+// askFirstChunks asks for the first chunks of a digest whose manifest did not come yet; the answer ends with a message that has
+// a status. Other objects' chunks of the same content may be among them.
+func (s *source) askFirstChunks(digest string, chunks int) (*answer, error) {
+	subject := chunkSubject(s.bucket, strings.TrimPrefix(digest, "sha256:")+".>")
+	return s.ask(directSubject(s.bucket), fmt.Appendf(nil, `{"seq":1,"next_by_subj":%q,"batch":%d}`, subject, chunks), chunks+1)
+}
+
+// askChunk asks for the chunk at a sequence; the answer is one message, with a status where there is none.
+func (s *source) askChunk(sequence uint64) (*answer, error) {
+	return s.ask(directSubject(s.bucket), fmt.Appendf(nil, `{"seq":%d}`, sequence), 1)
 }
 
 // askChunks asks for chunks from a sequence on; the answer ends with a message that has a status.

@@ -21,7 +21,7 @@ const maxPartBytes = 64 << 20
 const defaultStall = 1500 * time.Millisecond
 
 // SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who was
-// not to give, and a fault shows later than that.
+// not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
 const SpareWait = time.Second
 
 // lookEvery is how often idle sources look again: rates change without anybody saying so.
@@ -41,14 +41,15 @@ type Part struct {
 	First, End int64    // in the layer
 	Sources    []string // by name; none means that all have it, or will
 	Spares     []string // other sources that will have it later: asked for what is missing after SpareWait
-	Have       bool     // Into holds it already, as an earlier process left it: it is verified, and fetched if it is not
 }
 
-// Layer is a buffer and the parts that fill it.
+// Layer is the memory for a layer, and the parts that fill it. One whose bytes are to outlive this process is made by a
+// Buffer.
 type Layer struct {
 	Into  []byte
 	Parts []Part
 	Whole chan<- struct{} // closed when all parts are verified; nil where nobody waits for this layer
+	kept  *journal        // of a Buffer
 }
 
 // awaited is a layer's parts that are not verified, and whom to tell when all are.
@@ -109,24 +110,29 @@ func (t *Transfer) peer(name string) *peer {
 	return nil
 }
 
-// Add queues a layer's parts, also while Run goes on. It hashes those that are there already. Its error names the
+// Add queues a layer's parts, also while Run goes on. It hashes those that a Buffer holds already. Its error names the
 // field that is bad, and nothing is queued then; or it is ErrCorrupt, where no source is left that could serve them.
 func (t *Transfer) Add(layer Layer) error {
-	parts, have := make([]*fetched, len(layer.Parts)), make([]bool, len(layer.Parts))
+	parts, whole := make([]*fetched, len(layer.Parts)), make([]bool, len(layer.Parts))
 	for i, part := range layer.Parts {
 		var err error
 		if parts[i], err = t.part(i, part, layer.Into); err != nil {
 			return err
 		}
-		have[i] = part.Have && digestOf(sha256.Sum256(parts[i].into)) == part.Digest
+	}
+	for i, part := range parts {
+		part.there = make([]byte, chunksOf(int64(len(part.into))))
+		if layer.kept != nil {
+			part.there, whole[i] = layer.kept.of(i, part)
+		}
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	shared := &awaited{open: len(parts), whole: layer.Whole}
 	for i, part := range parts {
 		part.layer = shared
-		t.queue.add(part, have[i])
-		if have[i] {
+		t.queue.add(part, whole[i])
+		if whole[i] {
 			shared.verified()
 		}
 	}
@@ -136,13 +142,21 @@ func (t *Transfer) Add(layer Layer) error {
 
 func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
-	sum, err := hex.DecodeString(strings.TrimPrefix(part.Digest, "sha256:"))
-	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(part.Digest, "sha256:") {
-		return nil, fmt.Errorf("part %d: Digest: expected sha256: and 64 digits, got %.80q", number, part.Digest)
+// check names the field of a part of a layer that is bad.
+func (p Part) check(number int, bytes int64) error {
+	sum, err := hex.DecodeString(strings.TrimPrefix(p.Digest, "sha256:"))
+	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(p.Digest, "sha256:") {
+		return fmt.Errorf("part %d: Digest: expected sha256: and 64 digits, got %.80q", number, p.Digest)
 	}
-	if part.First < 0 || part.End <= part.First || part.End > int64(len(into)) || part.End-part.First > maxPartBytes {
-		return nil, fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", number, maxPartBytes, len(into), part.First, part.End)
+	if p.First < 0 || p.End <= p.First || p.End > bytes || p.End-p.First > maxPartBytes {
+		return fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", number, maxPartBytes, bytes, p.First, p.End)
+	}
+	return nil
+}
+
+func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
+	if err := part.check(number, int64(len(into))); err != nil {
+		return nil, err
 	}
 	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End], waits: map[*peer]wait{}}
 	for i, name := range slices.Concat(part.Sources, part.Spares) {
@@ -152,7 +166,7 @@ func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
 		}
 		added.sources = append(added.sources, p)
 		if i >= len(part.Sources) {
-			added.waits[p] = wait{until: time.Now().Add(SpareWait)}
+			added.waits[p] = wait{until: time.Now().Add(SpareWait), spare: true}
 		}
 	}
 	if len(part.Sources) == 0 {

@@ -82,11 +82,54 @@ func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
 	}
 	progress := fetch(t, transferFrom(t, (&link{rate: 40 << 20}).open(t, good), bad.source()), want)
-	if found := progress.Sources[1]; found.State != Corrupt || found.Corrupt < corruptOut || found.Corrupt > corruptOut+partsInFlight {
+	if found := progress.Sources[1]; found.State != Corrupt || found.Corrupt < corruptOut || found.Corrupt >= corruptOut+mostPartsInFlight {
 		t.Errorf("%+v, expected it to be left after %d corrupt parts", found, corruptOut)
 	}
 	if progress.Sources[0].Corrupt != 0 {
 		t.Errorf("the good source is blamed: %+v", progress.Sources[0])
+	}
+}
+
+func TestOfACorruptPartOneChunkComesAgain(t *testing.T) {
+	want := cut(content(27, 4*testPart), "shards-n2")
+	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, good.Bucket)
+	for i, part := range want.parts {
+		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
+		want.parts[i].Spares = []string{"shards-n1"}
+	}
+	progress := fetch(t, transferFrom(t, good.source(), bad.source()), want)
+	came, corrupt := progress.Sources[0].Bytes+progress.Sources[1].Bytes, progress.Sources[1].Corrupt
+	if came+progress.Duplicate > progress.Total+int64(corrupt)*chunkBytes || corrupt == 0 {
+		t.Errorf("%d bytes of %d came, of %d corrupt parts", came, progress.Total, corrupt)
+	}
+}
+
+// As a server does it when a disk spoiled the chunk. Of the first chunks the server says only how many there are: behind two that
+// are gone, one comes that is asked for by its sequence too.
+func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
+	want := cut(content(31, 3*testPart), "shards-n1")
+	worn, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
+	want.putInto(t, worn.Bucket, spare.Bucket)
+	for i, part := range want.parts {
+		want.parts[i].Spares = []string{"shards-n2"}
+		found, err := worn.find(within(t), part.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, chunk := range [][]int{{3}, {0, 7}, {4, 5}}[i] {
+			if err := worn.stream.DeleteMsg(within(t), found.sequences[chunk]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	progress := fetch(t, transferFrom(t, worn.source(), spare.source()), want)
+	came := progress.Sources[0].Bytes + progress.Sources[1].Bytes
+	if came != progress.Total+progress.Duplicate || progress.Duplicate > partsInFlight*chunkBytes {
+		t.Errorf("%d bytes came, %d twice: %+v", came, progress.Duplicate, progress)
+	}
+	if worn := progress.Sources[0]; worn.State == Corrupt || worn.Lacked != 5 {
+		t.Errorf("%+v, expected 5 chunks to be gone, and that the rest is good for others", worn)
 	}
 }
 
@@ -130,29 +173,6 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	}
 	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate > testPart {
 		t.Errorf("the slow source gave %d bytes, %d came twice", slow.Bytes, progress.Duplicate)
-	}
-}
-
-func TestARestartedReceiverFetchesOnlyWhatIsMissing(t *testing.T) {
-	want := cut(content(27, 6*testPart))
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
-	into := bytes.Clone(want.data)
-	for i := range want.parts {
-		want.parts[i].Have = i != 2
-	}
-	clear(into[2*testPart : 3*testPart])
-	into[5*testPart+7] ^= 1 // kept, and damaged
-	transfer := transferFrom(t, store.source())
-	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
-		t.Fatal(err)
-	}
-	transfer.Seal()
-	if err := transfer.Run(within(t)); err != nil || !bytes.Equal(into, want.data) {
-		t.Fatalf("%v, right bytes: %t", err, bytes.Equal(into, want.data))
-	}
-	if progress := transfer.Progress(); progress.Sources[0].Bytes != 2*testPart || progress.Done != progress.Total {
-		t.Errorf("%+v, expected two parts to be fetched", progress)
 	}
 }
 
@@ -206,6 +226,23 @@ func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
 	progress := fetch(t, transferFrom(t, unreachable, hub.source()), want)
 	if progress.Sources[0].State != Away || progress.Sources[1].Bytes != progress.Total {
 		t.Errorf("%+v", progress)
+	}
+}
+
+// The first chunks are asked for by the digest, and a put that goes on has chunks of the same.
+func TestChunksOfAnotherPutAreNotTakenForThePart(t *testing.T) {
+	want := cut(content(32, testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	subject := chunkSubject("shards-n1", strings.TrimPrefix(want.parts[0].Digest, "sha256:")+".other")
+	for range 2 {
+		if _, err := store.js.Publish(within(t), subject, content(33, chunkBytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want.putInto(t, store.Bucket)
+	progress := fetch(t, transferFrom(t, store.source()), want)
+	if source := progress.Sources[0]; source.Bytes != progress.Total || source.Corrupt+source.Lacked+source.Stalled > 0 || source.Duplicate != 2*chunkBytes {
+		t.Errorf("%+v, expected the part and two chunks that nobody wanted", source)
 	}
 }
 

@@ -94,7 +94,8 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 	})
 	want.putInto(t, store.Bucket)
 	part := &fetched{digest: digest, into: make([]byte, testPart)}
-	if _, err := transfer.manifest(within(t), from, &claim{part: part, peer: transfer.queue.peers[0]}); err != nil {
+	waiting := &claim{part: part, peer: transfer.queue.peers[0]}
+	if _, err := transfer.manifest(within(t), &stream{transfer: transfer, from: from, claim: waiting}); err != nil {
 		t.Error(err)
 	}
 }

@@ -66,7 +66,7 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 	}
 	began := time.Now()
 	for i, pull := range job.Pulls {
-		pulls.Go(func() error { return transfers[i].Fetch(pull.of(job.Parts), state) })
+		pulls.Go(func() error { return transfers[i].Fetch(shards.Layer{Into: state, Parts: pull.of(job.Parts)}) })
 	}
 	if err := pulls.Wait(); err != nil {
 		return err

@@ -1,0 +1,247 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// stream reads the chunks of an object that a claim needs, in order.
+type stream struct {
+	transfer *Transfer
+	from     *source
+	claim    *claim
+	object   *object
+	asked    []request
+	at       int64  // offset of the next message
+	sequence uint64 // behind the last message
+}
+
+// request is for a chunk at an offset; before the manifest came, for those up to another; and of what another writer stored,
+// for some messages.
+type request struct {
+	*answer
+	first, end int64 // no end: one chunk, or nobody knows
+}
+
+func (s *stream) forget() {
+	for _, asked := range s.asked {
+		s.from.forget(asked.answer)
+	}
+}
+
+func (s *stream) read(ctx context.Context) error {
+	for {
+		next, end := s.wanted()
+		if next == end {
+			return nil
+		}
+		if err := s.ask(); err != nil {
+			return err
+		}
+		message, err := s.transfer.await(ctx, s.asked[0].answer, s.claim.peer)
+		if err == nil {
+			err = s.take(message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wanted returns the range of bytes that is still to come.
+func (s *stream) wanted() (next, end int64) {
+	s.transfer.mutex.Lock()
+	defer s.transfer.mutex.Unlock()
+	return s.claim.next, s.claim.end
+}
+
+// ask keeps the source busy. Where it is not known at which sequence a chunk lies, one batch begins behind the other.
+func (s *stream) ask() error {
+	if s.object.sequences == nil {
+		return s.askBatch()
+	}
+	for offset, wanted := s.next(); wanted; offset, wanted = s.next() {
+		asked, err := s.askChunk(offset)
+		if err != nil {
+			return err
+		}
+		s.asked = append(s.asked, asked)
+	}
+	return nil
+}
+
+// next returns the offset of the next chunk to ask for, if any.
+func (s *stream) next() (offset int64, wanted bool) {
+	s.transfer.mutex.Lock()
+	defer s.transfer.mutex.Unlock()
+	return s.transfer.queue.ask(s.claim, s.from.roundTrip(), time.Now())
+}
+
+func (s *stream) askChunk(offset int64) (request, error) {
+	asked, err := s.from.askChunk(s.object.sequences[offset/chunkBytes])
+	return request{answer: asked, first: offset}, err
+}
+
+// askFirst asks for a part's first chunks in the flight of the question for its manifest. It does so at the beginning, when
+// the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet. The last of them
+// is asked for by its sequence like all that follow: where one is gone, it comes in that one's stead.
+func (s *stream) askFirst() error {
+	if !s.transfer.begins(s.claim) {
+		return nil
+	}
+	chunks := 0
+	for _, wanted := s.next(); wanted; _, wanted = s.next() {
+		chunks++
+	}
+	asked, err := s.from.askFirstChunks(s.claim.part.digest, max(1, chunks-1))
+	if err == nil {
+		s.asked = append(s.asked, request{asked, 0, int64(chunks) * chunkBytes})
+	}
+	return err
+}
+
+func (s *stream) askBatch() error {
+	if len(s.asked) > 0 {
+		return nil
+	}
+	bytes := s.batch()
+	asked, err := s.from.askChunks(s.object, s.sequence+1, batchMessages, bytes)
+	if err == nil {
+		s.asked = append(s.asked, request{answer: asked, first: s.at})
+	}
+	return err
+}
+
+// batch is how many bytes to ask for next. From then on nobody takes them over.
+func (s *stream) batch() int64 {
+	s.transfer.mutex.Lock()
+	defer s.transfer.mutex.Unlock()
+	c := s.claim
+	bytes := min(batchBytes, c.end-s.at)
+	c.asked = max(c.asked, s.at+bytes)
+	c.await(-c.awaited) // of the first chunks
+	return bytes
+}
+
+// take puts a message in its place, or hears that there is none.
+func (s *stream) take(message *nats.Msg) error {
+	there := message.Header.Get("Status") == ""
+	if s.asked[0].end > 0 {
+		return s.takeFirst(message, there)
+	}
+	if s.object.sequences != nil || !there {
+		asked := s.asked[0]
+		s.from.forget(asked.answer)
+		s.asked = s.asked[1:]
+		if s.object.sequences == nil {
+			return s.endBatch(asked)
+		}
+		s.at = asked.first
+	}
+	if !there {
+		return s.lack()
+	}
+	return s.store(message)
+}
+
+// takeFirst takes one of the first chunks. Those that do not come are asked for by their sequences.
+func (s *stream) takeFirst(message *nats.Msg, there bool) error {
+	if there && !s.follows(message) {
+		s.from.late(int64(len(message.Data)))
+		return nil
+	}
+	if there {
+		return s.store(message)
+	}
+	first := s.asked[0]
+	s.from.forget(first.answer)
+	s.asked = s.asked[1:]
+	for i, offset := 0, s.at; s.object.sequences != nil && offset < min(first.end, int64(s.object.info.Size)); offset += chunkBytes {
+		asked, err := s.askChunk(offset)
+		if err != nil {
+			return err
+		}
+		s.asked = slices.Insert(s.asked, i, asked)
+		i++
+	}
+	return nil
+}
+
+// follows reports whether a message is the object's, and at or behind the next one: those between are gone.
+func (s *stream) follows(message *nats.Msg) bool {
+	if message.Header.Get(jetstream.SubjectHeader) != chunkSubject(s.from.bucket, s.object.info.NUID) {
+		return false
+	}
+	sequence, err := strconv.ParseUint(message.Header.Get(jetstream.SequenceHeader), 10, 64)
+	for err == nil && s.at < int64(s.object.info.Size) && s.object.sequences != nil && s.object.sequences[s.at/chunkBytes] < sequence {
+		err = s.lack()
+		s.at += chunkBytes
+	}
+	return err == nil && s.at < int64(s.object.info.Size)
+}
+
+// endBatch checks that something came of a batch: chunks are gone when their part is retired or replaced.
+func (s *stream) endBatch(ended request) error {
+	if s.at == ended.first {
+		return errAbsent
+	}
+	return nil
+}
+
+// lack leaves a chunk that is gone to others.
+func (s *stream) lack() error {
+	t, c := s.transfer, s.claim
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if c.part.alone {
+		return errHole
+	}
+	c.await(s.at - min(s.at+chunkBytes, int64(len(c.part.into))))
+	t.queue.lack(c, time.Now())
+	t.wake.Broadcast()
+	return nil
+}
+
+// store puts a chunk in its place.
+func (s *stream) store(chunk *nats.Msg) (err error) {
+	s.sequence, err = strconv.ParseUint(chunk.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return fmt.Errorf("sequence of a chunk: %w", err)
+	}
+	size, bytes := int64(s.object.info.Size), int64(len(chunk.Data))
+	known := s.object.sequences != nil
+	if known && (s.sequence != s.object.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) {
+		return errHole
+	}
+	if bytes > size-s.at {
+		return errAbsent
+	}
+	t, c := s.transfer, s.claim
+	t.mutex.Lock()
+	if known {
+		c.await(-bytes)
+	}
+	offset, wanted, hashes := t.queue.reserve(c, s.at, bytes, time.Now())
+	t.mutex.Unlock()
+	if wanted > 0 {
+		data := chunk.Data[offset-s.at:][:wanted]
+		copy(c.part.into[offset:], data)
+		if hashes { // while the bytes are in the processor's cache
+			c.part.hash.Write(data)
+		}
+	}
+	s.at += bytes
+	t.mutex.Lock()
+	complete := t.queue.stored(c, offset, wanted, hashes)
+	t.mutex.Unlock()
+	if complete {
+		return t.verify(c.part)
+	}
+	return nil
+}
