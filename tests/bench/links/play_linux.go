@@ -42,6 +42,9 @@ func play(ctx context.Context, s scenario, bytes int64) (result outcome, err err
 	if err != nil {
 		return result, err
 	}
+	if _, err := c.pass(policies[len(policies)-1], undisturbed); err != nil {
+		return result, fmt.Errorf("unmeasured: %w", err)
+	}
 	for _, policy := range policies {
 		passage, err := c.pass(policy, undisturbed)
 		if err != nil {
