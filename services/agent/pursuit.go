@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -94,11 +93,11 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	layers, err := p.take(ctx, left)
+	asIs := func(_ int, data []byte) ([]byte, error) { return data, nil }
+	layers, whole, err := p.take(ctx, left, asIs)
 	if err != nil {
 		return err
 	}
-	whole := sizeOf(layers)
 	p.arrive(layers, step)
 	best, since := left.newest-step, step
 	for step++; ; step++ {
@@ -109,10 +108,10 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 		if left.gone {
 			return fmt.Errorf("step %d is not to be had", step)
 		}
-		changes, err := p.take(ctx, left)
-		if err == nil {
-			layers, err = p.apply(layers, changes)
-		}
+		before, changed := layers, int64(0)
+		layers, changed, err = p.take(ctx, left, func(layer int, change []byte) ([]byte, error) {
+			return p.follower.Apply(layer, before[layer], change)
+		})
 		if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
@@ -122,21 +121,13 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 			best, since = behind, step
 		}
 		nearer := step-since < fallingBack
-		if !nearer && int64(behind)*sizeOf(changes) > whole {
+		if !nearer && int64(behind)*changed > whole {
 			return fmt.Errorf("%d steps behind, and not nearer for %d", behind, fallingBack)
 		}
 		if behind <= caughtUp || !nearer {
 			p.tell(behind, nil)
 		}
 	}
-}
-
-func sizeOf(layers map[int][]byte) int64 {
-	bytes := int64(0)
-	for _, data := range layers {
-		bytes += int64(len(data))
-	}
-	return bytes
 }
 
 // tell says once that this receiver has what it can have while training goes on.
@@ -262,31 +253,45 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 	}
 }
 
-// take fetches what the givers left.
-func (p *pursuit) take(ctx context.Context, left trails) (map[int][]byte, error) {
-	layers := map[int][]byte{}
-	var whole []chan struct{}
-	for _, transfer := range p.wanted() {
+// take fetches what the givers left and makes a layer of each while the next ones are on their way, on half of the processors:
+// this node may be training. It also returns how many bytes came.
+func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int, data []byte) ([]byte, error)) (layers map[int][]byte, bytes int64, err error) {
+	wanted := p.wanted()
+	coming, arrived := make([][]byte, len(wanted)), make([]chan struct{}, len(wanted))
+	for i, transfer := range wanted {
 		layer, err := p.assemble(transfer, left)
 		if err != nil {
-			return nil, fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			return nil, 0, fmt.Errorf("layer %d: %w", transfer.Layer, err)
 		}
-		arrived := make(chan struct{})
-		layer.Whole = arrived
+		coming[i], arrived[i] = layer.Into, make(chan struct{})
+		layer.Whole = arrived[i]
 		if err := p.fetch.Add(layer); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		whole = append(whole, arrived)
-		layers[transfer.Layer] = layer.Into
+		bytes += int64(len(layer.Into))
 	}
-	for _, arrived := range whole {
+	layers = make(map[int][]byte, len(wanted))
+	var mutex sync.Mutex
+	making, ctx := errgroup.WithContext(ctx)
+	making.SetLimit(max(1, runtime.GOMAXPROCS(0)/2))
+	for i, transfer := range wanted {
 		select {
-		case <-arrived:
+		case <-arrived[i]:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, 0, errors.Join(ctx.Err(), making.Wait())
 		}
+		making.Go(func() error {
+			data, err := layerOf(transfer.Layer, coming[i])
+			if err != nil {
+				return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			layers[transfer.Layer] = data
+			return nil
+		})
 	}
-	return layers, nil
+	return layers, bytes, making.Wait()
 }
 
 // assemble puts the givers' shares together.
@@ -325,27 +330,6 @@ func (p *pursuit) part(giver string, part events.Part) shards.Part {
 		wanted.Sources, wanted.Spares = []string{giver}, []string{theHub}
 	}
 	return wanted
-}
-
-// apply brings the layers one step on, on half of the processors: this node may be training.
-func (p *pursuit) apply(layers, changes map[int][]byte) (map[int][]byte, error) {
-	next := make(map[int][]byte, len(layers))
-	var mutex sync.Mutex
-	var applying errgroup.Group
-	applying.SetLimit(max(1, runtime.GOMAXPROCS(0)/2))
-	for _, layer := range slices.Sorted(maps.Keys(layers)) {
-		applying.Go(func() error {
-			data, err := p.follower.Apply(layer, layers[layer], changes[layer])
-			if err != nil {
-				return fmt.Errorf("layer %d: %w", layer, err)
-			}
-			mutex.Lock()
-			defer mutex.Unlock()
-			next[layer] = data
-			return nil
-		})
-	}
-	return next, applying.Wait()
 }
 
 // loadFollowed loads a layer that was followed, and reports false where it is not what its holders have.
