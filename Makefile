@@ -55,6 +55,10 @@ bench-bytes: ## put and fetch parts beside plain TCP and the client library (JSO
 bench-links: ## measure a join over uneven links beside other policies (root; ARGS="-states ... -seeds ...", JSON= file for the rows)
 	go run ./tests/bench/links -json "$(JSON)" $(ARGS)
 
+.PHONY: bench-join
+bench-join: ## measure what a join costs the others, layers moving while training goes on and while all stand (root; JSON= file for the rows)
+	go run ./tests/bench/join -json "$(JSON)"
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/trainer/model"
+)
+
+// join is what a join took.
+type join struct {
+	FollowSteps      string
+	Generation       uint64
+	FirstStepSeconds float64 // from the request until all have completed a step under the plan
+	Stood            []stood // the others
+	MovedBytes       int64
+	Layers           []string // that each node received
+	Followed         []events.Followed
+	Before, After    float64 // seconds of a step
+	Digest           string
+	Layouts          [2]string // before and after
+	Moments          string    // seconds from the request to what was said
+}
+
+// stood is what a change of plans cost a trainer, in seconds.
+type stood struct {
+	Node   string
+	Told   float64 // by its agent: between its last step under the old plan and its first under the new, less a usual one of the old
+	Idle   float64 // the same, less a usual one of the new, and what it did for others between other steps
+	Slower float64 // that its steps between the request and the change took longer than usual ones
+}
+
+// idle is the time that all others lost between their steps.
+func (j join) idle() float64 {
+	seconds := 0.0
+	for _, stood := range j.Stood {
+		seconds += stood.Idle
+	}
+	return seconds
+}
+
+// slower is the time that they lost in their steps.
+func (j join) slower() float64 {
+	seconds := 0.0
+	for _, stood := range j.Stood {
+		seconds += stood.Slower
+	}
+	return seconds
+}
+
+// join tells of the plan that gave the node that joined something to train.
+func (s *story) join(followSteps string) (join, error) {
+	result := join{FollowSteps: followSteps, Followed: s.followed}
+	at := slices.IndexFunc(s.plans, func(plan events.Plan) bool { return slices.Contains(trainersOf(plan), joiner) })
+	if at < 1 {
+		return result, fmt.Errorf("expected a plan that gives the node that joined something to train, the last is %s", layout(s.plan()))
+	}
+	plan := s.plans[at]
+	result.Generation = plan.Generation
+	result.Before, result.After = s.usual(nodeName(0), 0, s.before[nodeName(0)]), s.usual(nodeName(0), s.began[nodeName(0)][plan.Generation].Step, steps)
+	result.FirstStepSeconds = s.firstStep[plan.Generation].Sub(s.requested).Seconds()
+	result.Layouts = [2]string{layout(s.plans[at-1]), layout(plan)}
+	for _, node := range trainersOf(s.plans[at-1]) {
+		stood, err := s.stood(node, plan)
+		if err != nil {
+			return result, err
+		}
+		result.Stood = append(result.Stood, stood)
+	}
+	for _, receipt := range s.receipts {
+		if receipt.Negotiation == s.committed[plan.Generation] {
+			result.add(receipt)
+		}
+	}
+	result.Moments, result.Digest = s.course(), s.digest()
+	return result, errors.Join(s.faults...)
+}
+
+// add counts what a node received.
+func (j *join) add(receipt events.Receipt) {
+	for _, source := range receipt.Sources {
+		j.MovedBytes += source.Bytes
+	}
+	j.Layers = append(j.Layers, fmt.Sprintf("%s took %d in %.2f s", receipt.Node, len(receipt.Layers), receipt.Seconds))
+}
+
+// course tells what was said when.
+func (s *story) course() string {
+	var text strings.Builder
+	for i, moment := range s.moments {
+		if i == 0 || s.moments[i-1].kind != moment.kind {
+			fmt.Fprintf(&text, " %s", moment.kind)
+		}
+		fmt.Fprintf(&text, " %.2f", moment.at.Sub(s.requested).Seconds())
+	}
+	return text.String()
+}
+
+// digest is the model's.
+func (s *story) digest() string {
+	digests := make([]string, len(s.digests))
+	for layer, digest := range s.digests {
+		digests[layer] = digest
+	}
+	return model.ModelDigest(digests)
+}
+
+// layout shows who trains which layers.
+func layout(plan events.Plan) string {
+	var text strings.Builder
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			fmt.Fprintf(&text, " %s %d-%d", stage.Node, stage.Layers.First, stage.Layers.End)
+		}
+		fmt.Fprintf(&text, " (%d);", pipeline.MicroBatches)
+	}
+	return text.String()
+}
+
+// stood tells what a plan cost a trainer. In steps of its own time it has come so far; on the clock of the hub it was late by
+// what it spent between steps. Of several steps the one that was heard soonest tells how late.
+func (s *story) stood(node string, plan events.Plan) (stood, error) {
+	began, ok := s.began[node][plan.Generation]
+	if !ok {
+		return stood{}, fmt.Errorf("%s: expected that it began to train under plan %d", node, plan.Generation)
+	}
+	before, first := s.before[node], began.Step
+	old, new := s.usual(node, 0, before), s.usual(node, first, steps)
+	result := stood{Node: node, Told: began.StallSeconds}
+	trained, soonest := time.Duration(0), [2]time.Duration{math.MaxInt64, math.MaxInt64}
+	for number := uint64(1); number <= steps; number++ {
+		step, known := s.steps[node][number]
+		if !known {
+			return result, fmt.Errorf("%s: expected a heartbeat after step %d", node, number)
+		}
+		trained += time.Duration(step.seconds * float64(time.Second))
+		late := step.heard.Sub(s.requested) - trained
+		switch {
+		case number <= before && number+calmSteps > before:
+			soonest[0] = min(soonest[0], late)
+		case number > before && number < first:
+			result.Slower += step.seconds - old
+		case number == first:
+			result.Idle += step.seconds - new
+			fallthrough
+		case number > first:
+			soonest[1] = min(soonest[1], late)
+		}
+	}
+	result.Idle += (soonest[1] - soonest[0]).Seconds()
+	return result, nil
+}
+
+// usual is the median of the seconds of a node's steps behind one and up to another.
+func (s *story) usual(node string, behind, upTo uint64) float64 {
+	var seconds []float64
+	for number, step := range s.steps[node] {
+		if number > behind && number <= upTo {
+			seconds = append(seconds, step.seconds)
+		}
+	}
+	if len(seconds) == 0 {
+		return 0
+	}
+	slices.Sort(seconds)
+	return seconds[len(seconds)/2]
+}
