@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/reknit/reknit/tests/bench/figures"
@@ -42,23 +43,20 @@ func judge(report *figures.Report, followed, stopped join) {
 
 func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// printTable shows both joins.
-func printTable(joins []join) {
+// print shows a join.
+func (j join) print() {
+	fmt.Printf("REKNIT_FOLLOW_STEPS=%s:%s ->%s\n", j.FollowSteps, j.Layouts[0], j.Layouts[1])
+	fmt.Printf("  %.2f s from the request to the first step of all, %.1f MiB moved, a step %.2f s before and %.2f s after; %s\n",
+		j.FirstStepSeconds, mebibytes(j.MovedBytes), j.Before, j.After, strings.Join(j.Layers, ", "))
+	for _, f := range j.Followed {
+		fmt.Printf("  %s had followed to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds, mebibytes(f.Bytes), f.Behind, f.Reason)
+	}
+	fmt.Printf("  seconds from the request:%s\n", j.Moments)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "layers move\trequest to first step s\tidle s\tslower s\tidle s, told s, slower s of each\tMiB moved\tstep s before\tafter\t")
-	for i, j := range joins {
-		how := []string{"while training goes on", "while all stand"}[i]
-		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t", how, j.FirstStepSeconds, j.idle(), j.slower())
-		for _, stood := range j.Stood {
-			fmt.Fprintf(table, " %s %.2f, %.2f, %.2f;", stood.Node, stood.Idle, stood.Told, stood.Slower)
-		}
-		fmt.Fprintf(table, "\t%.1f\t%.2f\t%.2f\t\n", mebibytes(j.MovedBytes), j.Before, j.After)
+	fmt.Fprintln(table, "\tidle s\tas told s\tslower s\t")
+	for _, stood := range j.Stood {
+		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t\n", stood.Node, stood.Idle, stood.Told, stood.Slower)
 	}
+	fmt.Fprintf(table, "all\t%.2f\t\t%.2f\t\n", j.idle(), j.slower())
 	table.Flush()
-	for _, j := range joins {
-		fmt.Printf("%s ->%s\n  %q\n  seconds from the request:%s\n", j.Layouts[0], j.Layouts[1], j.Layers, j.Moments)
-		for _, f := range j.Followed {
-			fmt.Printf("  %s had followed to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds, mebibytes(f.Bytes), f.Behind, f.Reason)
-		}
-	}
 }

@@ -133,7 +133,7 @@ func (s *story) stood(node string, plan events.Plan) (stood, error) {
 	old, new := s.usual(node, 0, before), s.usual(node, first, steps)
 	result := stood{Node: node, Told: began.StallSeconds}
 	trained, soonest := time.Duration(0), [2]time.Duration{math.MaxInt64, math.MaxInt64}
-	for number := uint64(1); number <= steps; number++ {
+	for number := uint64(1); number < steps; number++ { // training is complete before the heartbeat after the last is heard
 		step, known := s.steps[node][number]
 		if !known {
 			return result, fmt.Errorf("%s: expected a heartbeat after step %d", node, number)

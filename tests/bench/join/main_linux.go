@@ -64,13 +64,13 @@ func run(ctx context.Context, file string) (err error) {
 		if err != nil {
 			return fmt.Errorf("follow steps %s: %w", followSteps, err)
 		}
+		join.print()
 		joins = append(joins, join)
 	}
 	digest, err := undisturbed(text)
 	if err != nil {
 		return err
 	}
-	printTable(joins)
 	for _, join := range joins {
 		if join.Digest != digest {
 			return fmt.Errorf("follow steps %s: digest %s: expected that of an undisturbed process, %s", join.FollowSteps, join.Digest, digest)
