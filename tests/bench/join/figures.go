@@ -53,10 +53,10 @@ func (j join) print() {
 	}
 	fmt.Printf("  seconds from the request:%s\n", j.Moments)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tidle s\tas told s\tslower s\t")
+	fmt.Fprintln(table, "\tidle s\twaited s\tas told s\tslower s\t")
 	for _, stood := range j.Stood {
-		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t\n", stood.Node, stood.Idle, stood.Told, stood.Slower)
+		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t\n", stood.Node, stood.Idle, stood.Waited, stood.Told, stood.Slower)
 	}
-	fmt.Fprintf(table, "all\t%.2f\t\t%.2f\t\n", j.idle(), j.slower())
+	fmt.Fprintf(table, "all\t%.2f\t\t\t%.2f\t\n", j.idle(), j.slower())
 	table.Flush()
 }

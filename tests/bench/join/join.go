@@ -31,7 +31,8 @@ type join struct {
 type stood struct {
 	Node   string
 	Told   float64 // by its agent: between its last step under the old plan and its first under the new, less a usual one of the old
-	Idle   float64 // the same, less a usual one of the new, and what it did for others between other steps
+	Idle   float64 // from the last to stop until it went on, and what it did for others between other steps
+	Waited float64 // for the last to stop
 	Slower float64 // that its steps between the request and the change took longer than usual ones
 }
 
@@ -65,19 +66,16 @@ func (s *story) join(followSteps string) (join, error) {
 	result.Before, result.After = s.usual(nodeName(0), 0, s.before[nodeName(0)]), s.usual(nodeName(0), s.began[nodeName(0)][plan.Generation].Step, steps)
 	result.FirstStepSeconds = s.firstStep[plan.Generation].Sub(s.requested).Seconds()
 	result.Layouts = [2]string{layout(s.plans[at-1]), layout(plan)}
-	for _, node := range trainersOf(s.plans[at-1]) {
-		stood, err := s.stood(node, plan)
-		if err != nil {
-			return result, err
-		}
-		result.Stood = append(result.Stood, stood)
+	var err error
+	if result.Stood, err = s.allStood(trainersOf(s.plans[at-1]), plan); err != nil {
+		return result, err
 	}
 	for _, receipt := range s.receipts {
 		if receipt.Negotiation == s.committed[plan.Generation] {
 			result.add(receipt)
 		}
 	}
-	result.Moments, result.Digest = s.course(), s.digest()
+	result.Moments, result.Digest = s.said(), s.digest()
 	return result, errors.Join(s.faults...)
 }
 
@@ -89,8 +87,8 @@ func (j *join) add(receipt events.Receipt) {
 	j.Layers = append(j.Layers, fmt.Sprintf("%s took %d in %.2f s", receipt.Node, len(receipt.Layers), receipt.Seconds))
 }
 
-// course tells what was said when.
-func (s *story) course() string {
+// said tells what was said when.
+func (s *story) said() string {
 	var text strings.Builder
 	for i, moment := range s.moments {
 		if i == 0 || s.moments[i-1].kind != moment.kind {
@@ -122,17 +120,43 @@ func layout(plan events.Plan) string {
 	return text.String()
 }
 
-// stood tells what a plan cost a trainer. In steps of its own time it has come so far; on the clock of the hub it was late by
-// what it spent between steps. Of several steps the one that was heard soonest tells how late.
-func (s *story) stood(node string, plan events.Plan) (stood, error) {
+// allStood tells what a plan cost those who trained before.
+func (s *story) allStood(nodes []string, plan events.Plan) (all []stood, err error) {
+	courses, last := make([]course, len(nodes)), time.Duration(math.MinInt64)
+	for i, node := range nodes {
+		if courses[i], err = s.course(node, plan); err != nil {
+			return nil, err
+		}
+		last = max(last, courses[i].stopped)
+	}
+	for i, c := range courses {
+		all = append(all, stood{
+			Node: nodes[i], Told: s.began[nodes[i]][plan.Generation].StallSeconds, Slower: c.slower,
+			Idle: (c.resumed - last + c.between).Seconds(), Waited: (last - c.stopped).Seconds(),
+		})
+	}
+	return all, nil
+}
+
+// course is how a trainer came from one plan to the next, since the request.
+type course struct {
+	stopped, resumed time.Duration
+	between          time.Duration // steps before it stopped
+	slower           float64
+}
+
+// course tells how a trainer came to a plan. In its own steps' time it has come so far; on the clock of the hub it is late by what
+// it spent between steps. Of several steps the one that was heard soonest tells how late.
+func (s *story) course(node string, plan events.Plan) (course, error) {
 	began, ok := s.began[node][plan.Generation]
 	if !ok {
-		return stood{}, fmt.Errorf("%s: expected that it began to train under plan %d", node, plan.Generation)
+		return course{}, fmt.Errorf("%s: expected that it began to train under plan %d", node, plan.Generation)
 	}
-	before, first := s.before[node], began.Step
-	old, new := s.usual(node, 0, before), s.usual(node, first, steps)
-	result := stood{Node: node, Told: began.StallSeconds}
-	trained, soonest := time.Duration(0), [2]time.Duration{math.MaxInt64, math.MaxInt64}
+	const never = time.Duration(math.MaxInt64)
+	before, first, usual := s.before[node], began.Step, s.usual(node, 0, s.before[node])
+	calm, stop, after := never, never, never // how late it was
+	var result course
+	var trained, trainedThere time.Duration
 	for number := uint64(1); number < steps; number++ { // training is complete before the heartbeat after the last is heard
 		step, known := s.steps[node][number]
 		if !known {
@@ -140,19 +164,23 @@ func (s *story) stood(node string, plan events.Plan) (stood, error) {
 		}
 		trained += time.Duration(step.seconds * float64(time.Second))
 		late := step.heard.Sub(s.requested) - trained
-		switch {
-		case number <= before && number+calmSteps > before:
-			soonest[0] = min(soonest[0], late)
-		case number > before && number < first:
-			result.Slower += step.seconds - old
-		case number == first:
-			result.Idle += step.seconds - new
-			fallthrough
-		case number > first:
-			soonest[1] = min(soonest[1], late)
+		if number <= before && number+calmSteps > before {
+			calm = min(calm, late)
+		}
+		if number < first && number+3 >= first {
+			stop = min(stop, late)
+		}
+		if number > before && number < first {
+			result.slower += step.seconds - usual
+		}
+		if number+1 == first {
+			trainedThere = trained
+		}
+		if number >= first {
+			after = min(after, late)
 		}
 	}
-	result.Idle += (soonest[1] - soonest[0]).Seconds()
+	result.stopped, result.resumed, result.between = stop+trainedThere, after+trainedThere, stop-calm
 	return result, nil
 }
 
