@@ -232,6 +232,7 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 		panic(err) // plain data
 	}
 	for {
+		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, followTimeout)
 		message, err := p.bus.Conn().RequestWithContext(asked, events.FollowSubject(p.config.Cluster, giver), text)
 		cancel()
@@ -247,7 +248,7 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 		if answer.Gone || len(answer.Layers) > 0 {
 			return answer, nil
 		}
-		if !pause(ctx, followPause) {
+		if time.Since(began) < followWait && !pause(ctx, followPause) { // else the giver has waited, and its step may end now
 			return answer, ctx.Err()
 		}
 	}
