@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,10 +24,13 @@ func (l *log) add(line Line) {
 	l.lines = append(l.lines, line)
 }
 
-func (l *log) from(first int) []Line {
+func (l *log) from(first int) ([]Line, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return l.lines[min(first, len(l.lines)):]
+	if first < 0 || first > len(l.lines) {
+		return nil, fmt.Errorf("line %d: expected 0 to %d", first, len(l.lines))
+	}
+	return l.lines[first:], nil
 }
 
 // listen hears the streams and the heartbeats until ctx ends.

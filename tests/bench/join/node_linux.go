@@ -97,7 +97,7 @@ func (n *node) Train(environment map[string]string, _ *struct{}) error {
 }
 
 // Heard answers with what the hub heard, from some line on.
-func (n *node) Heard(from int, heard *[]Line) error {
-	*heard = n.log.from(from)
-	return nil
+func (n *node) Heard(from int, heard *[]Line) (err error) {
+	*heard, err = n.log.from(from)
+	return err
 }
