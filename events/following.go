@@ -12,7 +12,7 @@ type Followed struct {
 	Negotiation string  `json:"negotiation"`
 	Node        string  `json:"node"`
 	Step        uint64  `json:"step"`             // completed steps that its layers contain
-	Behind      uint64  `json:"behind"`           // steps that its givers had completed beyond that
+	Behind      uint64  `json:"behind"`           // steps that its givers had completed beyond that, when it last asked
 	Bytes       int64   `json:"bytes"`            // that came
 	Seconds     float64 `json:"seconds"`          // since the start
 	Reason      string  `json:"reason,omitempty"` // why it does not follow: its layers come where all stand

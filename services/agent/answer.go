@@ -25,7 +25,7 @@ func (s *Session) answer() {
 		v.connected = true
 		go s.connect(*v.opening, v.trained(s.config.Node), v.done)
 	}
-	if v.start != nil && v.following == nil && s.follower != nil {
+	if v.start != nil && v.following == nil && v.schedule == nil && s.follower != nil {
 		s.follow(*v.start)
 	}
 	if v.prepared != nil && v.promise == nil {

@@ -58,6 +58,10 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 		return orders, false, s.askAgain(ctx)
 	}
 	v.passOver()
+	if v.following != nil && v.following.trail.due(v.done) {
+		s.leaveTrail(state)
+		return orders, false, nil
+	}
 	for v.mayAdopt(s.config.Node) {
 		if err := s.adopt(ctx, state); err != nil {
 			return orders, false, err
@@ -65,10 +69,6 @@ func (s *Session) next(ctx context.Context, state State) (orders Orders, ready b
 	}
 	if v.mustConsent() {
 		s.consent(state.Holdings())
-	}
-	if v.following != nil && v.following.trail.due(v.done) {
-		s.leaveTrail(state)
-		return orders, false, nil
 	}
 	if v.schedule != nil && !v.moved && (v.hold > 0 || v.done == v.schedule.payload.StopStep || v.idle(s.config.Node)) {
 		return orders, false, s.move(ctx, state)

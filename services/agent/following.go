@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -36,15 +38,15 @@ func (s *Session) follow(start heard[events.Start]) {
 	f := &following{moves: t, cancel: cancel, trail: newTrail(t, s.view.done)}
 	s.view.following = f
 	go func() {
-		<-ctx.Done()
+		defer close(t.retired)
+		f.trail.run()
 		<-t.before
-		f.trail.puts.Wait()
-		t.retire()
-		close(t.retired)
+		f.trail.retireAll(slices.Collect(maps.Keys(f.trail.held)))
 	}()
 	if len(t.wanted()) > 0 {
-		f.pursuit = newPursuit(t, s.follower)
-		go f.pursuit.run(ctx)
+		pursuing, cancel := context.WithCancel(ctx)
+		f.pursuit = newPursuit(t, s.follower, cancel)
+		go f.pursuit.run(pursuing)
 	}
 }
 

@@ -17,22 +17,37 @@ import (
 // replica is a trainer's state of layer 0 that each step changes wholly, or of none yet.
 type replica struct {
 	shelfOf
-	step uint64
-	bent bool // it applies changes wrongly
+	step  uint64
+	bent  bool          // it applies changes wrongly
+	alike bool          // every step changes the same
+	large bool          // a change is three times as long as the layer, instead of half
+	pause time.Duration // before it applies the first change
 }
 
-// Change says which step it was: that decides all.
+// change is what a step changes in the layer.
+func (r *replica) change(step uint64, bytesOfLayer int) []byte {
+	if r.alike {
+		step = 0
+	}
+	if r.large {
+		bytesOfLayer *= 6
+	}
+	return bytes.Repeat([]byte{byte(step)}, bytesOfLayer/2)
+}
+
 func (r *replica) Change(_ int, step uint64) ([]byte, error) {
 	if step != r.step {
 		return nil, fmt.Errorf("step %d: expected %d", step, r.step)
 	}
-	return bytes.Repeat([]byte{byte(step)}, len(r.layer)/2), nil
+	return r.change(step, len(r.layer)), nil
 }
 
 func (r *replica) Apply(_ int, data, change []byte) ([]byte, error) {
-	if len(change) != len(data)/2 {
-		return nil, fmt.Errorf("change: expected %d bytes, got %d", len(data)/2, len(change))
+	if want := len(r.change(0, len(data))); len(change) != want {
+		return nil, fmt.Errorf("change: expected %d bytes, got %d", want, len(change))
 	}
+	time.Sleep(r.pause)
+	r.pause = 0
 	next := slices.Clone(data)
 	for i := range next {
 		next[i] = next[i]*3 + change[i/2]
@@ -46,9 +61,18 @@ func (r *replica) Apply(_ int, data, change []byte) ([]byte, error) {
 // at returns a layer after so many steps.
 func (r *replica) at(layer []byte, steps uint64) []byte {
 	for step := range steps {
-		layer, _ = r.Apply(0, layer, bytes.Repeat([]byte{byte(step + 1)}, len(layer)/2))
+		layer, _ = r.Apply(0, layer, r.change(step+1, len(layer)))
 	}
 	return layer
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
 }
 
 // trainOn has a node take steps until the test ends; each changes its layer.
@@ -63,7 +87,7 @@ func (h *hub) trainOn(session *Session, state *replica) {
 			}
 			time.Sleep(h.stepTime)
 			if orders.Step.Err() == nil && state.layer != nil {
-				state.layer, _ = state.Apply(0, state.layer, bytes.Repeat([]byte{byte(state.step + 1)}, len(state.layer)/2))
+				state.layer, _ = state.Apply(0, state.layer, state.change(state.step+1, len(state.layer)))
 				state.step++
 			}
 		}
@@ -83,12 +107,13 @@ func replicas(generation uint64, parent string, members []events.Member, nodes .
 	return plan
 }
 
-// scaleOut brings n3 to n1 and n2, which train, as the negotiator does; said is what n3 says when it has followed.
-func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.Followed, receipt events.Receipt) {
+// startJoin has n3 follow n1 and n2, which train, and returns the plan by which it will train beside them.
+func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Member)) events.Plan {
 	h.t.Helper()
 	var members []events.Member
 	for _, node := range []string{"n1", "n2", "n3"} {
 		members = append(members, h.join(node))
+		h.sessions[len(h.sessions)-1].config.TotalSteps = h.steps
 	}
 	for _, alter := range alter {
 		alter(members)
@@ -96,9 +121,11 @@ func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Mem
 	first := replicas(1, "", members, "n1", "n2")
 	h.say(events.PlanCommitted, "1", &first)
 	for i := range 2 {
-		h.trainOn(h.sessions[i], &replica{shelfOf: shelfOf{layer: slices.Clone(layer)}})
+		h.trainOn(h.sessions[i], &replica{shelfOf: shelfOf{layer: slices.Clone(layer)}, alike: joiner.alike, large: joiner.large})
 	}
-	h.trainOn(h.sessions[2], joiner)
+	if !h.late {
+		h.trainOn(h.sessions[2], joiner)
+	}
 	second := replicas(2, events.Digest(nil), members, "n1", "n2", "n3")
 	half := len(layer) >> 21
 	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n3", Bytes: int64(len(layer)), Sources: []events.Source{
@@ -108,14 +135,28 @@ func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Mem
 		Negotiation: "g2", Generation: 2, Members: members, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n3"}},
 	})
 	h.say(events.RestorationStarted, "g2", &events.Start{Negotiation: "g2", Plan: second})
-	said = await[events.Followed](h, events.ShardFollowed)
+	return second
+}
+
+// stopAll ends it as the negotiator does, and returns where all stopped.
+func (h *hub) stopAll(plan events.Plan) (stop uint64, receipt events.Receipt) {
+	h.t.Helper()
 	h.say(events.Prepared, "g2", &events.Preparation{Negotiation: "g2", Generation: 2})
 	for range 2 {
 		stop = max(stop, await[events.Promise](h, events.Promised).StopStep)
 	}
-	second.ResumeStep = stop
-	h.say(events.Scheduled, "g2", &events.Schedule{Negotiation: "g2", StopStep: stop, Plan: second})
-	return stop, said, await[events.Receipt](h, events.ShardReceived)
+	plan.ResumeStep = stop
+	h.say(events.Scheduled, "g2", &events.Schedule{Negotiation: "g2", StopStep: stop, Plan: plan})
+	return stop, await[events.Receipt](h, events.ShardReceived)
+}
+
+// scaleOut is both; said is what n3 says of how far it followed.
+func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.Followed, receipt events.Receipt) {
+	h.t.Helper()
+	plan := h.startJoin(layer, joiner, alter...)
+	said = await[events.Followed](h, events.ShardFollowed)
+	stop, receipt = h.stopAll(plan)
+	return stop, said, receipt
 }
 
 func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *testing.T) {
@@ -132,15 +173,12 @@ func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *t
 	if len(receipt.Layers) != 1 || receipt.Layers[0].Step != stop || len(receipt.Sources) != 2 {
 		t.Errorf("receipt %+v: expected layer 0 at step %d from two sources", receipt, stop)
 	}
-	for _, session := range h.sessions[:2] {
-		session.mutex.Lock()
-		own := session.moves
-		session.mutex.Unlock()
-		own.given.Lock()
-		if len(own.stored) > 0 {
-			t.Errorf("%s stored %d parts where all stood: expected none", session.config.Node, len(own.stored))
-		}
-		own.given.Unlock()
+	came := int64(0)
+	for _, source := range receipt.Sources {
+		came += source.Bytes
+	}
+	if changes := int64(stop-said.Step) * int64(len(layer)/2); came > said.Bytes+changes {
+		t.Errorf("%d bytes came: expected the layer and changes alone, %d", came, said.Bytes+changes)
 	}
 }
 
@@ -170,16 +208,63 @@ func TestALayerThatWentAstrayWhileItWasFollowedIsFetched(t *testing.T) {
 	}
 }
 
-func TestANodeBehindAFirewallFollowsThroughTheHub(t *testing.T) {
+func TestAReceiverThatCannotFollowSaysWhyAndTakesItsLayersWhereAllStand(t *testing.T) {
 	h := newHub(t)
-	h.stepTime = 400 * time.Millisecond // it takes 2 s until both know that they cannot reach each other
 	layer, joiner := h.content()[:4<<20], &replica{}
 	stop, said, receipt := h.scaleOut(layer, joiner, func(members []events.Member) { members[0].ShardAddress = "127.0.0.1:1" })
-	if said.Reason != "" || !joiner.has(new(replica).at(layer, stop)) {
+	if said.Reason != "the store of n1 is out of reach" || !joiner.has(new(replica).at(layer, stop)) {
 		t.Fatalf("it says %+v; right bytes: %t", said, joiner.has(new(replica).at(layer, stop)))
 	}
-	if from := []string{receipt.Sources[0].From, receipt.Sources[1].From}; !slices.Contains(from, "") || !slices.Contains(from, "n2") {
-		t.Errorf("from %q: expected the hub and n2", from)
+	if len(receipt.Layers) != 1 || receipt.Layers[0].Step != stop {
+		t.Errorf("receipt %+v: expected layer 0 at step %d", receipt, stop)
+	}
+}
+
+func TestAReceiverThatFallsBehindTakesItsLayersWhereAllStand(t *testing.T) {
+	h := newHub(t)
+	layer, joiner := h.content()[:4<<20], &replica{large: true, pause: 500 * time.Millisecond}
+	plan := h.startJoin(layer, joiner)
+	await[events.Followed](h, events.ShardFollowed)
+	giver := h.sessions[0]
+	waitFor(t, "the giver leads it no more", func() bool {
+		giver.mutex.Lock()
+		defer giver.mutex.Unlock()
+		return !giver.view.following.trail.leads("n3")
+	})
+	if stop, _ := h.stopAll(plan); !joiner.has((&replica{large: true}).at(layer, stop)) {
+		t.Fatalf("the layer is not that of step %d", stop)
+	}
+}
+
+func TestAChangeIsKeptThatIsLikeOneAlreadyTaken(t *testing.T) {
+	h := newHub(t)
+	layer, joiner := h.content()[:4<<20], &replica{alike: true, pause: 350 * time.Millisecond}
+	stop, said, _ := h.scaleOut(layer, joiner)
+	if said.Reason != "" || !joiner.has((&replica{alike: true}).at(layer, stop)) {
+		t.Fatalf("it says %+v; right bytes: %t", said, joiner.has((&replica{alike: true}).at(layer, stop)))
+	}
+}
+
+func TestAReceiverFollowsWhoHasTrainedTheLastStep(t *testing.T) {
+	h := newHub(t)
+	h.steps, h.stepTime = 2, time.Millisecond
+	layer, joiner := h.content()[:4<<20], &replica{}
+	stop, said, _ := h.scaleOut(layer, joiner)
+	if said.Reason != "" || stop != h.steps || !joiner.has(new(replica).at(layer, stop)) {
+		t.Fatalf("it says %+v, all stopped at %d; right bytes: %t", said, stop, joiner.has(new(replica).at(layer, stop)))
+	}
+}
+
+func TestATrainerThatComesToItsLoopWhenAllStandIsServedAtOnce(t *testing.T) {
+	h := newHub(t)
+	h.late = true
+	layer, joiner := h.content()[:4<<20], &replica{}
+	plan := h.startJoin(layer, joiner)
+	began := time.Now()
+	time.AfterFunc(10*h.stepTime, func() { h.trainOn(h.sessions[2], joiner) })
+	stop, _ := h.stopAll(plan)
+	if took := time.Since(began); took > followPatience || !joiner.has(new(replica).at(layer, stop)) {
+		t.Fatalf("it took %v; right bytes: %t", took, joiner.has(new(replica).at(layer, stop)))
 	}
 }
 
@@ -191,6 +276,7 @@ func TestAReceiverIsToldThatAStepIsGoneAndBeginsAnewAtALaterOne(t *testing.T) {
 	moving, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l := newTrail(&moves{Session: h.sessions[0], Schedule: events.Schedule{Plan: plan}, moving: moving, before: nothingBefore}, 7)
+	go l.run()
 	ask := func(step uint64, whole bool) events.Following {
 		return l.answer(events.Follow{To: "n3", Step: step, Whole: whole})
 	}

@@ -48,6 +48,8 @@ type hub struct {
 	speaker  events.Speaker
 	sessions []*Session
 	stepTime time.Duration
+	steps    uint64 // that are trained in all; zero for no end
+	late     bool   // the trainer that joins is not at its loop
 }
 
 const patience = 20 * time.Second

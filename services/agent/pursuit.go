@@ -18,10 +18,12 @@ import (
 )
 
 const (
-	followTimeout = 3 * followWait         // of a request, which waits for its step at the giver
-	followPause   = 250 * time.Millisecond // before a request that failed is made again
-	caughtUp      = 1                      // steps behind the givers: the one under way is not to be had yet
-	fallingBack   = 4                      // steps in which a receiver must come nearer
+	followTimeout  = 3 * followWait         // of a request, which waits for its step at the giver
+	followPause    = 250 * time.Millisecond // before a request that failed is made again
+	followPatience = 5 * time.Second        // without a byte or a step, where one is to be had
+	beginnings     = 5                      // with layers at a later step, because a giver had passed the one asked for
+	caughtUp       = 1                      // steps behind the givers: only the one that just ended
+	fallingBack    = 4                      // steps in which a receiver must come nearer
 )
 
 // pursuit is how a receiver's layers come to where training is: it takes them as they were at some step, and applies what each
@@ -29,13 +31,15 @@ const (
 type pursuit struct {
 	*moves
 	follower Follower
-	givers   map[string][]events.Transfer
-	reached  map[string]bool
+	givers   []string
 	began    time.Time
+	behind   uint64 // steps, when it was last known
 	told     bool
+	cancel   context.CancelFunc
 
 	mutex  sync.Mutex
 	fetch  *shards.Transfer
+	base   uint64 // the step at which the layers were asked for
 	layers map[int][]byte
 	step   uint64 // that they are at
 	bytes  int64
@@ -43,22 +47,15 @@ type pursuit struct {
 	news   chan struct{} // closed, and made anew, when it came further
 }
 
-func newPursuit(t *moves, follower Follower) *pursuit {
-	p := &pursuit{moves: t, follower: follower, givers: map[string][]events.Transfer{}, began: time.Now(), news: make(chan struct{})}
-	for _, transfer := range t.wanted() {
-		for _, source := range transfer.Sources {
-			p.givers[source.Node] = append(p.givers[source.Node], transfer)
-		}
+func newPursuit(t *moves, follower Follower, cancel context.CancelFunc) *pursuit {
+	return &pursuit{
+		moves: t, follower: follower, givers: giversOf(t.wanted()), cancel: cancel, began: time.Now(), news: make(chan struct{}),
 	}
-	return p
 }
 
 // run follows until the negotiation ends. Where it cannot, it says why: then its layers come where all stand.
 func (p *pursuit) run(ctx context.Context) {
 	err := p.chase(ctx)
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.layers, p.ended = nil, err
@@ -66,14 +63,20 @@ func (p *pursuit) run(ctx context.Context) {
 	p.news = make(chan struct{})
 	if ctx.Err() == nil {
 		slog.Warn("layers are not followed; they come where all stand", "node", p.config.Node, "error", err)
-		p.tell(0, err)
+		p.tell(err)
 	}
 }
 
 // chase returns why it cannot follow.
 func (p *pursuit) chase(ctx context.Context) error {
-	p.reached = p.reach(ctx, p.wanted())
-	fetch, err := shards.NewTransfer(p.sources(p.reached), 0)
+	reached := p.reach(p.givers)
+	for _, giver := range p.givers {
+		if !reached[giver] {
+			return fmt.Errorf("the store of %s is out of reach", giver) // changes are too many for the hub's
+		}
+	}
+	sources := slices.DeleteFunc(p.sources(reached), func(source shards.Source) bool { return source.Name == theHub })
+	fetch, err := shards.NewTransfer(sources, 0)
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,6 @@ func (p *pursuit) chase(ctx context.Context) error {
 	p.mutex.Unlock()
 	chasing, ctx := errgroup.WithContext(ctx)
 	chasing.Go(func() error { return fetch.Run(ctx) })
-	go p.attend(ctx, fetch)
 	chasing.Go(func() error { return p.catchUp(ctx) })
 	return chasing.Wait()
 }
@@ -99,7 +101,10 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 		return err
 	}
 	p.arrive(layers, step)
-	best, since := left.newest-step, step
+	if step == p.config.TotalSteps {
+		p.tell(nil) // there will be no further one
+	}
+	var lags []uint64
 	for step++; ; step++ {
 		left, err := p.ask(ctx, step, false)
 		if err != nil {
@@ -107,6 +112,12 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 		}
 		if left.gone {
 			return fmt.Errorf("step %d is not to be had", step)
+		}
+		p.behind = left.newest - (step - 1)
+		lags = append(lags, p.behind)
+		nearer := len(lags) <= fallingBack || p.behind < lags[len(lags)-1-fallingBack]
+		if p.behind <= caughtUp || !nearer {
+			p.tell(nil)
 		}
 		before, changed := layers, int64(0)
 		layers, changed, err = p.take(ctx, left, func(layer int, change []byte) ([]byte, error) {
@@ -116,31 +127,25 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 		p.arrive(layers, step)
-		behind := left.newest - step
-		if behind < best {
-			best, since = behind, step
-		}
-		nearer := step-since < fallingBack
-		if !nearer && int64(behind)*changed > whole {
-			return fmt.Errorf("%d steps behind, and not nearer for %d", behind, fallingBack)
-		}
-		if behind <= caughtUp || !nearer {
-			p.tell(behind, nil)
+		if !nearer && int64(p.behind)*changed > whole {
+			return fmt.Errorf("%d steps behind, and not nearer for %d", p.behind, fallingBack)
 		}
 	}
 }
 
 // tell says once that this receiver has what it can have while training goes on.
-func (p *pursuit) tell(behind uint64, why error) {
+func (p *pursuit) tell(why error) {
 	if p.told {
 		return
 	}
 	p.told = true
 	followed := &events.Followed{
-		Negotiation: p.Negotiation, Node: p.config.Node, Step: p.step, Behind: behind, Bytes: p.bytes, Seconds: time.Since(p.began).Seconds(),
+		Negotiation: p.Negotiation, Node: p.config.Node, Step: p.step, Behind: p.behind, Bytes: p.bytes, Seconds: time.Since(p.began).Seconds(),
 	}
 	if why != nil {
 		followed.Reason = fmt.Sprintf("%.1000s", why)
+	} else {
+		slog.Info("layers are followed", "node", p.config.Node, "step", p.step, "behind", p.behind, "bytes", p.bytes, "seconds", followed.Seconds)
 	}
 	p.say(p.speaker.Say(p.cause, events.ShardFollowed, p.config.Node, followed))
 }
@@ -155,23 +160,58 @@ func (p *pursuit) arrive(layers map[int][]byte, step uint64) {
 	p.news = make(chan struct{})
 }
 
-// at waits until the layers are those of a step, and returns none where they do not come there.
+// at waits until the layers are those of a step, at which all stand. It returns none, and follows no more, where they do not come
+// there.
 func (p *pursuit) at(ctx context.Context, step uint64) map[int][]byte {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for p.ended == nil && (p.layers == nil || p.step != step) {
-		news := p.news
+	watch := p.watch()
+	for ctx.Err() == nil {
+		p.mutex.Lock()
+		layers, at, base, ended, news := p.layers, p.step, p.base, p.ended, p.news
 		p.mutex.Unlock()
+		switch {
+		case ended != nil:
+			return nil
+		case layers != nil && at == step:
+			return layers
+		case layers == nil && base > step || watch.idle():
+			slog.Warn("layers that were followed do not come to where all stand", "node", p.config.Node, "step", step, "have", at)
+			p.cancel()
+			return nil
+		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-		}
-		p.mutex.Lock()
-		if ctx.Err() != nil {
-			return nil
+		case <-time.After(followPause):
 		}
 	}
-	return p.layers
+	return nil
+}
+
+// watch notices when nothing moves.
+func (p *pursuit) watch() *watch { return &watch{pursuit: p, since: time.Now()} }
+
+type watch struct {
+	pursuit *pursuit
+	step    uint64
+	bytes   int64
+	since   time.Time
+}
+
+// idle reports whether neither a step nor a byte came for long.
+func (w *watch) idle() bool {
+	p := w.pursuit
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	step, bytes := p.step, int64(0)
+	if p.fetch != nil {
+		for _, source := range p.fetch.Progress().Sources {
+			bytes += source.Bytes
+		}
+	}
+	if step != w.step || bytes != w.bytes {
+		w.step, w.bytes, w.since = step, bytes, time.Now()
+	}
+	return time.Since(w.since) > followPatience
 }
 
 func (p *pursuit) received() []events.Received {
@@ -192,16 +232,20 @@ type trails struct {
 
 // askWhole asks for the layers at the first step that no giver has passed.
 func (p *pursuit) askWhole(ctx context.Context) (left trails, step uint64, err error) {
-	for ahead := uint64(1); ; ahead++ {
+	for ahead := range uint64(beginnings) {
 		left, err = p.ask(ctx, step, true)
 		if err != nil || !left.gone {
 			return left, step, err
 		}
-		step = left.newest + ahead
+		step = left.newest + ahead + 1
 		if last := p.config.TotalSteps; last > 0 {
 			step = min(step, last)
 		}
+		p.mutex.Lock()
+		p.base = step
+		p.mutex.Unlock()
 	}
+	return left, step, fmt.Errorf("no step before %d is to be had of all givers", step)
 }
 
 // ask asks every giver until each has come to the step, or one of them does not have it.
@@ -209,7 +253,7 @@ func (p *pursuit) ask(ctx context.Context, step uint64, whole bool) (trails, err
 	asking, ctx := errgroup.WithContext(ctx)
 	left := trails{layers: map[string][]events.FollowedLayer{}}
 	var mutex sync.Mutex
-	for giver := range p.givers {
+	for _, giver := range p.givers {
 		asking.Go(func() error {
 			answer, err := p.askGiver(ctx, giver, events.Follow{Negotiation: p.Negotiation, To: p.config.Node, Step: step, Whole: whole})
 			if err != nil {
@@ -275,11 +319,10 @@ func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int,
 	var mutex sync.Mutex
 	making, ctx := errgroup.WithContext(ctx)
 	making.SetLimit(max(1, runtime.GOMAXPROCS(0)/2))
+	watch := p.watch()
 	for i, transfer := range wanted {
-		select {
-		case <-arrived[i]:
-		case <-ctx.Done():
-			return nil, 0, errors.Join(ctx.Err(), making.Wait())
+		if err := watch.until(ctx, arrived[i]); err != nil {
+			return nil, 0, errors.Join(err, making.Wait())
 		}
 		making.Go(func() error {
 			data, err := layerOf(transfer.Layer, coming[i])
@@ -293,6 +336,22 @@ func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int,
 		})
 	}
 	return layers, bytes, making.Wait()
+}
+
+// until fails where nothing comes any more: what a giver left is gone.
+func (w *watch) until(ctx context.Context, arrived <-chan struct{}) error {
+	for {
+		select {
+		case <-arrived:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(followPause):
+			if w.idle() {
+				return fmt.Errorf("not a byte for %v", followPatience)
+			}
+		}
+	}
 }
 
 // assemble puts the givers' shares together.
@@ -315,22 +374,13 @@ func (p *pursuit) assemble(transfer events.Transfer, left trails) (layer shards.
 				return layer, fmt.Errorf("%s: parts: expected one from byte %d on, got %d", source.Node, next, part.First)
 			}
 			next = part.End
-			layer.Parts = append(layer.Parts, p.part(source.Node, part))
+			layer.Parts = append(layer.Parts, shards.Part{Digest: part.Digest, First: part.First, End: part.End, Sources: []string{source.Node}})
 		}
 	}
 	if next != int64(len(layer.Into)) {
 		return layer, fmt.Errorf("parts: expected all of %d bytes, got %d", len(layer.Into), next)
 	}
 	return layer, nil
-}
-
-// part is to come from its giver, or through the hub.
-func (p *pursuit) part(giver string, part events.Part) shards.Part {
-	wanted := shards.Part{Digest: part.Digest, First: part.First, End: part.End, Sources: []string{theHub}}
-	if p.reached[giver] {
-		wanted.Sources, wanted.Spares = []string{giver}, []string{theHub}
-	}
-	return wanted
 }
 
 // loadFollowed loads a layer that was followed, and reports false where it is not what its holders have.

@@ -54,7 +54,12 @@ func (t *moves) wanted() []events.Transfer {
 
 // fetch has the layers of transfers fetched, and loads them.
 func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State, receipt *events.Receipt) error {
-	reached := t.reach(ctx, wanted)
+	reached := t.reach(giversOf(wanted))
+	for giver, answers := range reached {
+		if !answers && !t.throughHub(giver, t.config.Node) {
+			go t.askForLift(ctx, giver)
+		}
+	}
 	fetch, err := shards.NewTransfer(t.sources(reached), 0)
 	if err != nil {
 		return err
@@ -90,24 +95,31 @@ func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State
 	return nil
 }
 
-// reach returns the givers whose stores answer. The others are asked to use the hub.
-func (t *moves) reach(ctx context.Context, wanted []events.Transfer) map[string]bool {
+// giversOf returns who is to give.
+func giversOf(wanted []events.Transfer) []string {
 	var givers []string
 	for _, transfer := range wanted {
 		for _, source := range transfer.Sources {
-			if !slices.Contains(givers, source.Node) && !t.throughHub(source.Node, t.config.Node) {
+			if !slices.Contains(givers, source.Node) {
 				givers = append(givers, source.Node)
 			}
 		}
 	}
+	return givers
+}
+
+// reach returns the givers whose stores may be used, and answer.
+func (t *moves) reach(givers []string) map[string]bool {
 	answers := make([]bool, len(givers))
 	var dials sync.WaitGroup
 	for i, giver := range givers {
 		dials.Go(func() {
+			if t.throughHub(giver, t.config.Node) {
+				return
+			}
 			conn, err := nats.Connect("nats://"+t.shardAddress(giver), nats.Timeout(reachTimeout), nats.NoReconnect())
 			if err != nil {
 				slog.Warn("a neighbour's shard store is out of reach; its shards go through the hub", "node", t.config.Node, "neighbour", giver, "error", err)
-				go t.askForLift(ctx, giver)
 				return
 			}
 			answers[i] = true
@@ -164,9 +176,6 @@ func (t *moves) request(ctx context.Context, fetch *shards.Transfer, transfer ev
 	layer := &arrival{offer: offers[0], data: make([]byte, offers[0].Bytes)}
 	var parts []shards.Part
 	for i, source := range transfer.Sources {
-		if offers[i].Digest != layer.offer.Digest || offers[i].Bytes != layer.offer.Bytes {
-			return nil, fmt.Errorf("%s holds %s, %s holds %s", layer.offer.Node, layer.offer.Digest, offers[i].Node, offers[i].Digest)
-		}
 		from, to := byteRange(source.Shards, transfer, t.Plan.Migration.ShardBytes, layer.offer.Bytes)
 		tiles, err := tile(offers[i].Parts, from, to)
 		if err != nil {
@@ -220,13 +229,23 @@ func (t *moves) awaitOffers(ctx context.Context, transfer events.Transfer) ([]ev
 	defer t.mutex.Unlock()
 	for {
 		if offers := complete(t.view.offers, transfer, t.StopStep); offers != nil {
-			return offers, nil
+			return offers, alike(offers)
 		}
 		t.await(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // also when the negotiation is over
 		}
 	}
+}
+
+// alike fails where holders of a layer differ.
+func alike(offers []events.Offer) error {
+	for _, offer := range offers[1:] {
+		if first := offers[0]; offer.Digest != first.Digest || offer.Bytes != first.Bytes {
+			return fmt.Errorf("%s holds %s, %s holds %s", first.Node, first.Digest, offer.Node, offer.Digest)
+		}
+	}
+	return nil
 }
 
 func complete(offers []events.Offer, transfer events.Transfer, step uint64) []events.Offer {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -18,7 +17,7 @@ import (
 
 const (
 	followWait   = time.Second // that a request waits for its step
-	leftAtOnce   = 4           // steps whose parts are not stored yet; who is further behind is not led any more
+	leftAtOnce   = 4           // steps that are not stored yet; beyond that nobody is led any more
 	mostTrailing = 4           // bytes of changes that wait to be taken, in bytes of the layers themselves
 )
 
@@ -26,12 +25,14 @@ const (
 // changed in them.
 type trail struct {
 	*moves
-	puts sync.WaitGroup
+	left chan *exported // to be cut into parts and stored
+	held map[string]int // parts stored, by digest: one step may change the same as another. Of run alone
 
 	mutex  sync.Mutex
 	newest uint64              // completed steps, at the last boundary
 	trails map[string]*trailOf // by receiver
 	news   chan struct{}       // closed, and made anew, when an answer may have changed
+	taken  []string            // digests of parts that their receivers have
 }
 
 // trailOf is what one receiver is left.
@@ -46,7 +47,6 @@ type trailOf struct {
 	bytes    int64 // that it is given of the layers
 	waiting  int64 // bytes of changes that it has not taken
 	left     map[uint64]leftAt
-	exported chan exported // to be cut into parts and stored
 }
 
 // leftAt is what is left at a step.
@@ -55,8 +55,9 @@ type leftAt struct {
 	bytes  int64
 }
 
-// exported is this node's shares of layers at a step, or of what it changed in them.
+// exported is this node's shares of layers at a step, or of what it changed in them, for one receiver.
 type exported struct {
+	of     *trailOf
 	step   uint64
 	whole  bool
 	shares []share
@@ -71,7 +72,10 @@ type share struct {
 }
 
 func newTrail(t *moves, done uint64) *trail {
-	l := &trail{moves: t, newest: done, trails: map[string]*trailOf{}, news: make(chan struct{})}
+	l := &trail{
+		moves: t, left: make(chan *exported, leftAtOnce), held: map[string]int{},
+		newest: done, trails: map[string]*trailOf{}, news: make(chan struct{}),
+	}
 	for _, transfer := range t.Plan.Migration.Transfers {
 		if _, gives := rangeOf(t.config.Node, transfer); gives && l.trails[transfer.To] == nil {
 			l.trails[transfer.To] = newTrailOf(transfer.To)
@@ -112,20 +116,30 @@ func (l *trail) leave(done uint64, state Follower) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.newest = done
+	var due []*exported
 	for _, receiver := range slices.Sorted(maps.Keys(l.trails)) {
-		of := l.trails[receiver]
-		switch {
+		switch of := l.trails[receiver]; {
 		case of.lost || !of.asked || of.begun && of.last == done || !of.begun && of.base > done:
-			continue
 		case !of.begun && of.base == done:
-			of.begun, of.last, of.exported = true, done, make(chan exported, leftAtOnce)
-			l.puts.Go(func() { l.store(of) })
-			l.export(of, exported{step: done, whole: true}, state.Export)
+			of.begun, of.last = true, done
+			due = append(due, &exported{of: of, step: done, whole: true})
 		case of.begun && of.last+1 == done:
 			of.last = done
-			l.export(of, exported{step: done}, state.Change)
+			due = append(due, &exported{of: of, step: done})
+		case of.begun:
+			l.lose(of, "a step was left out")
 		default:
 			of.asked = false // it passed the step before it was asked
+		}
+	}
+	for _, layer := range layersFrom(l.config.Node, l.Plan.Migration.Transfers) {
+		l.export(layer, due, state)
+	}
+	for _, left := range due {
+		select {
+		case l.left <- left:
+		default:
+			l.lose(left.of, "its parts are stored too slowly")
 		}
 	}
 	l.tell()
@@ -137,56 +151,78 @@ func (l *trail) tell() {
 	l.news = make(chan struct{})
 }
 
-// export copies no more than this node's shares: they are in memory until they are stored.
-func (l *trail) export(of *trailOf, left exported, from func(layer int, step uint64) ([]byte, error)) {
-	for _, transfer := range l.given(of.receiver) {
-		data, err := from(transfer.Layer, left.step)
-		if err != nil {
-			l.lose(of, err.Error())
-			return
+// export asks for a layer once, whoever follows it, and copies no more than this node's shares: they are in memory until they are
+// stored.
+func (l *trail) export(layer int, due []*exported, state Follower) {
+	var whole, change []byte
+	for _, left := range due {
+		transfer, given := l.given(layer, left.of.receiver)
+		if !given {
+			continue
 		}
-		bytes := int64(len(data))
+		data, from := &change, state.Change
 		if left.whole {
-			of.sizes[transfer.Layer] = bytes
+			data, from = &whole, state.Export
 		}
-		given, _ := rangeOf(l.config.Node, transfer)
-		first, end := shareOf(given, transfer, l.Plan.Migration.ShardBytes, of.sizes[transfer.Layer], bytes)
-		left.shares = append(left.shares, share{transfer.Layer, first, bytes, slices.Clone(data[first:end])})
-	}
-	select {
-	case of.exported <- left:
-	default:
-		l.lose(of, "its parts are stored too slowly")
+		if *data == nil {
+			var err error
+			if *data, err = from(layer, left.step); err != nil {
+				l.lose(left.of, err.Error())
+				continue
+			}
+		}
+		left.shares = append(left.shares, l.share(left, transfer, *data))
 	}
 }
 
-// given returns the transfers from this node to a receiver.
-func (l *trail) given(receiver string) []events.Transfer {
-	return slices.DeleteFunc(slices.Clone(l.Plan.Migration.Transfers), func(transfer events.Transfer) bool {
-		_, gives := rangeOf(l.config.Node, transfer)
-		return !gives || transfer.To != receiver
-	})
+func (l *trail) share(left *exported, transfer events.Transfer, data []byte) share {
+	bytes := int64(len(data))
+	if left.whole {
+		left.of.sizes[transfer.Layer] = bytes
+	}
+	given, _ := rangeOf(l.config.Node, transfer)
+	first, end := shareOf(given, transfer, l.Plan.Migration.ShardBytes, left.of.sizes[transfer.Layer], bytes)
+	return share{transfer.Layer, first, bytes, slices.Clone(data[first:end])}
+}
+
+// given returns the transfer of a layer from this node to a receiver.
+func (l *trail) given(layer int, receiver string) (events.Transfer, bool) {
+	for _, transfer := range l.Plan.Migration.Transfers {
+		if _, gives := rangeOf(l.config.Node, transfer); gives && transfer.To == receiver && transfer.Layer == layer {
+			return transfer, true
+		}
+	}
+	return events.Transfer{}, false
 }
 
 // lose ends a trail: its receiver hears so, and takes its layers where all stand.
 func (l *trail) lose(of *trailOf, reason string) {
-	slog.Warn("a receiver cannot follow", "node", l.config.Node, "receiver", of.receiver, "reason", reason)
+	if !of.lost {
+		slog.Warn("a receiver cannot follow", "node", l.config.Node, "receiver", of.receiver, "reason", reason)
+	}
 	of.lost = true
 	l.tell()
 }
 
-// store cuts what is exported for a receiver into parts, and puts them into this node's store.
-func (l *trail) store(of *trailOf) {
+// run cuts what is exported into parts, puts them into this node's store, and retires what has been taken, until the
+// negotiation ends.
+func (l *trail) run() {
+	select {
+	case <-l.before:
+	case <-l.moving.Done():
+		return
+	}
 	for {
 		select {
 		case <-l.moving.Done():
 			return
-		case left := <-of.exported:
-			if err := l.lay(of, left); err != nil && l.moving.Err() == nil {
+		case left := <-l.left:
+			if err := l.lay(left); err != nil && l.moving.Err() == nil {
 				l.mutex.Lock()
-				l.lose(of, err.Error())
+				l.lose(left.of, err.Error())
 				l.mutex.Unlock()
 			}
+			l.retireTaken()
 		}
 	}
 }
@@ -194,41 +230,46 @@ func (l *trail) store(of *trailOf) {
 // errBehind says that a receiver takes changes more slowly than training makes them.
 var errBehind = errors.New("it takes changes more slowly than they come")
 
-// lay tells the manifest before it stores the parts: who asks for one too early asks again.
-func (l *trail) lay(of *trailOf, left exported) error {
+// lay tells the manifest before it stores the parts: who asks for one too early asks again. Nothing of it goes through the hub,
+// where it would stay.
+func (l *trail) lay(left *exported) error {
 	var at leftAt
-	select {
-	case <-l.before:
-	case <-l.moving.Done():
-		return l.moving.Err()
-	}
 	for _, share := range left.shares {
 		at.layers = append(at.layers, share.manifest())
 		at.bytes += int64(len(share.data))
 	}
-	l.mutex.Lock()
-	of.left[left.step] = at
-	if left.whole {
-		of.bytes = at.bytes
-	} else {
-		of.waiting += at.bytes
-	}
-	behind := of.waiting > mostTrailing*of.bytes
-	l.tell()
-	l.mutex.Unlock()
-	if behind {
+	if !l.reveal(left, at) {
 		return errBehind
 	}
 	puts, ctx := errgroup.WithContext(l.moving)
 	puts.SetLimit(putsAtOnce)
 	for i, share := range left.shares {
 		for _, part := range at.layers[i].Parts {
+			l.held[part.Digest]++
 			puts.Go(func() error {
-				return l.put(ctx, part.Digest, share.data[part.First-share.first:part.End-share.first], []string{of.receiver})
+				return l.store.PutAs(ctx, part.Digest, share.data[part.First-share.first:part.End-share.first])
 			})
 		}
 	}
 	return puts.Wait()
+}
+
+// reveal has a receiver hear what is left at a step, unless too much waits for it.
+func (l *trail) reveal(left *exported, at leftAt) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	of := left.of
+	if left.whole {
+		of.bytes = at.bytes
+	} else {
+		of.waiting += at.bytes
+	}
+	if of.lost || of.waiting > mostTrailing*of.bytes {
+		return false
+	}
+	of.left[left.step] = at
+	l.tell()
+	return true
 }
 
 // manifest cuts a share into parts.
@@ -260,20 +301,13 @@ func (l *trail) answer(request events.Follow) events.Following {
 	defer timer.Stop()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	of := l.trails[request.To]
-	if of == nil {
-		return events.Following{Newest: l.newest, Gone: true}
-	}
-	if request.Whole && of.begun && of.base != request.Step {
-		of = newTrailOf(request.To) // it begins anew
-		l.trails[request.To] = of
-	}
-	l.note(of, request)
+	of := l.note(request)
 	for {
-		at, there := of.left[request.Step]
-		passed := request.Whole && !(of.asked && of.base == request.Step) || !request.Whole && request.Step <= of.base
-		if there || passed || of.lost {
-			return events.Following{Newest: l.newest, Gone: !there, Layers: at.layers}
+		if of == nil || of.lost || request.Step < of.base || !of.begun && !(request.Whole && of.asked) {
+			return events.Following{Newest: l.newest, Gone: true}
+		}
+		if at, there := of.left[request.Step]; there {
+			return events.Following{Newest: l.newest, Layers: at.layers}
 		}
 		news := l.news
 		l.mutex.Unlock()
@@ -292,18 +326,32 @@ func (l *trail) answer(request events.Follow) events.Following {
 	}
 }
 
-// note takes what a request tells: a receiver that asks for a step has taken the ones before.
-func (l *trail) note(of *trailOf, request events.Follow) {
-	if request.Whole {
-		if !of.begun {
-			of.asked, of.base = request.Step >= l.newest, request.Step
-			l.wake() // a trainer that stands at that step can export at once
-		}
-		return
+// note takes what a request tells: a receiver that asks for a step has taken the ones before, and one that asks for the layers at a
+// later step begins anew.
+func (l *trail) note(request events.Follow) *trailOf {
+	of := l.trails[request.To]
+	if of == nil {
+		return nil
 	}
-	var taken []string
+	if request.Whole && of.begun && request.Step > of.base {
+		l.take(of, request.Step)
+		of = newTrailOf(request.To)
+		l.trails[request.To] = of
+	}
+	switch {
+	case !request.Whole:
+		l.take(of, request.Step)
+	case !of.begun:
+		of.asked, of.base = request.Step >= l.newest, request.Step
+		l.wake() // a trainer that stands at that step can export at once
+	}
+	return of
+}
+
+// take notes that what is left before a step can be retired.
+func (l *trail) take(of *trailOf, before uint64) {
 	for step, left := range of.left {
-		if step >= request.Step {
+		if step >= before {
 			continue
 		}
 		if step != of.base {
@@ -311,13 +359,33 @@ func (l *trail) note(of *trailOf, request events.Follow) {
 		}
 		for _, layer := range left.layers {
 			for _, part := range layer.Parts {
-				taken = append(taken, part.Digest)
+				l.taken = append(l.taken, part.Digest)
 			}
 		}
 		delete(of.left, step)
 	}
-	if len(taken) > 0 {
-		l.puts.Go(func() { l.retireFrom(of.receiver, taken) })
+}
+
+// retireTaken retires what no receiver is to take any more.
+func (l *trail) retireTaken() {
+	l.mutex.Lock()
+	taken := l.taken
+	l.taken = nil
+	l.mutex.Unlock()
+	var gone []string
+	for _, digest := range taken {
+		l.held[digest]--
+		if l.held[digest] == 0 {
+			delete(l.held, digest)
+			gone = append(gone, digest)
+		}
+	}
+	l.retireAll(gone)
+}
+
+func (l *trail) retireAll(digests []string) {
+	if err := l.store.Retire(l.context, digests...); err != nil && l.context.Err() == nil {
+		slog.Warn("parts not retired; they stay until this process ends", "node", l.config.Node, "error", err)
 	}
 }
 
@@ -340,23 +408,5 @@ func (s *Session) answerFollow(message *nats.Msg) {
 	}
 	if err != nil {
 		slog.Warn("request not answered", "subject", message.Subject, "error", err)
-	}
-}
-
-// retireFrom removes parts that a receiver has, unless another one is to have them.
-func (t *moves) retireFrom(receiver string, digests []string) {
-	var gone []string
-	t.given.Lock()
-	t.stored = slices.DeleteFunc(t.stored, func(part stored) bool {
-		return slices.Contains(digests, part.digest) && slices.Equal(part.receivers, []string{receiver})
-	})
-	for _, digest := range digests {
-		if !slices.ContainsFunc(t.stored, func(part stored) bool { return part.digest == digest }) {
-			gone = append(gone, digest)
-		}
-	}
-	t.given.Unlock()
-	if err := t.store.Retire(context.WithoutCancel(t.moving), gone...); err != nil && t.moving.Err() == nil {
-		slog.Warn("parts not retired; they stay until the negotiation ends", "node", t.config.Node, "error", err)
 	}
 }
