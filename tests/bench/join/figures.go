@@ -11,8 +11,8 @@ import (
 
 // Targets.
 const (
-	mostIdle  = 1.0 // seconds of all other trainers together
-	leastGain = 3.0 // over layers that move while all stand
+	mostIdle  = 10.0 // seconds of all other trainers together, as Chaos needs
+	leastGain = 1.0  // over layers that move while all stand
 )
 
 // judge adds the figures of both joins.
