@@ -40,6 +40,7 @@ type pursuit struct {
 	mutex  sync.Mutex
 	fetch  *shards.Transfer
 	base   uint64 // the step at which the layers were asked for
+	newest uint64 // completed steps of the giver that is furthest
 	layers map[int][]byte
 	step   uint64 // that they are at
 	bytes  int64
@@ -114,8 +115,9 @@ func (p *pursuit) catchUp(ctx context.Context) error {
 			return fmt.Errorf("step %d is not to be had", step)
 		}
 		p.behind = left.newest - (step - 1)
+		nearer := len(lags) < fallingBack || p.behind < lags[0]
 		lags = append(lags, p.behind)
-		nearer := len(lags) <= fallingBack || p.behind < lags[len(lags)-1-fallingBack]
+		lags = lags[max(0, len(lags)-fallingBack):]
 		if p.behind <= caughtUp || !nearer {
 			p.tell(nil)
 		}
@@ -163,11 +165,15 @@ func (p *pursuit) arrive(layers map[int][]byte, step uint64) {
 // at waits until the layers are those of a step, at which all stand. It returns none, and follows no more, where they do not come
 // there.
 func (p *pursuit) at(ctx context.Context, step uint64) map[int][]byte {
-	watch := p.watch()
+	watch := p.watch() // nothing need come before the first giver stands there
 	for ctx.Err() == nil {
 		p.mutex.Lock()
 		layers, at, base, ended, news := p.layers, p.step, p.base, p.ended, p.news
+		trained := p.newest < step
 		p.mutex.Unlock()
+		if trained {
+			watch = p.watch()
+		}
 		switch {
 		case ended != nil:
 			return nil
@@ -288,6 +294,7 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 			if err != nil {
 				return answer, err
 			}
+			p.hear(answer.Newest)
 		}
 		if answer.Gone || len(answer.Layers) > 0 {
 			return answer, nil
@@ -296,6 +303,12 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 			return answer, ctx.Err()
 		}
 	}
+}
+
+func (p *pursuit) hear(newest uint64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.newest = max(p.newest, newest)
 }
 
 // take fetches what the givers left and makes a layer of each while the next ones are on their way, on half of the processors:
