@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -78,4 +80,24 @@ func (t *moves) takeFollowed(ctx context.Context, wanted []events.Transfer, stat
 	}
 	receipt.Sources = t.ahead.pursuit.received()
 	return left, nil
+}
+
+// loadFollowed loads a layer that was followed, and reports false where it is not what its holders have.
+func (t *moves) loadFollowed(ctx context.Context, transfer events.Transfer, data []byte, state State, receipt *events.Receipt) (bool, error) {
+	if data == nil {
+		return false, nil
+	}
+	offers, err := t.awaitOffers(ctx, transfer)
+	if err != nil {
+		return false, err
+	}
+	loaded, err := (&arrival{offer: offers[0], data: data}).load(state)
+	if errors.Is(err, errOtherBytes) {
+		slog.Error("a layer that was followed is not what its holders have; it is fetched", "node", t.config.Node, "layer", transfer.Layer, "error", err)
+		return false, nil
+	}
+	if err == nil {
+		receipt.Layers = append(receipt.Layers, loaded)
+	}
+	return true, err
 }
