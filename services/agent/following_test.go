@@ -142,8 +142,11 @@ func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Me
 func (h *hub) stopAll(plan events.Plan) (stop uint64, receipt events.Receipt) {
 	h.t.Helper()
 	h.say(events.Prepared, "g2", &events.Preparation{Negotiation: "g2", Generation: 2})
-	for range 2 {
-		stop = max(stop, await[events.Promise](h, events.Promised).StopStep)
+	promised := map[string]uint64{}
+	for promised["n1"] == 0 || promised["n2"] == 0 {
+		promise := await[events.Promise](h, events.Promised)
+		promised[promise.Node] = promise.StopStep
+		stop = max(stop, promise.StopStep)
 	}
 	plan.ResumeStep = stop
 	h.say(events.Scheduled, "g2", &events.Schedule{Negotiation: "g2", StopStep: stop, Plan: plan})

@@ -24,7 +24,7 @@ type Message struct {
 
 // Messages lists those that a trainer or a policy plug-in in another language sends or answers.
 var Messages = []Message{
-	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, about every quarter of a second.", "node", events.Pulse{}},
+	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, every half second or more often.", "node", events.Pulse{}},
 	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
 	{"lift", events.ShardSubject("{cluster}", "{node}"), "A request to put what a node gives into the hub's store too, from a receiver that cannot reach the node's own. The reply is empty.", "node", events.Lift{}},

@@ -19,7 +19,7 @@ import (
 type supervisor struct {
 	program string                       // this binary; its sub-commands are the roles
 	logs    string                       // directory of the processes' logs
-	died    func(name string, err error) // hears of a trainer that failed by itself
+	died    func(name string, err error) // hears once of a process that failed by itself
 
 	mutex     sync.Mutex
 	processes map[string]*process
@@ -34,6 +34,7 @@ type process struct {
 	command *exec.Cmd
 	restart bool
 	killed  bool
+	told    bool // that it failed
 }
 
 const trainerRole = "trainer"
@@ -95,7 +96,8 @@ func (s *supervisor) wait(p *process, command *exec.Cmd) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.processes, p.name)
-	if err != nil && !p.killed && !p.restart && !s.closing {
+	if err != nil && !p.killed && !p.told && !s.closing {
+		p.told = true
 		s.died(p.name, err)
 	}
 	if p.restart && !s.closing {
