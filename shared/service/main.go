@@ -2,17 +2,20 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
@@ -27,6 +30,9 @@ type Common struct {
 
 // Connect connects to the bus in the name of a service.
 func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
+	if !events.Token(c.Cluster) {
+		return nil, fmt.Errorf("REKNIT_CLUSTER: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Cluster)
+	}
 	telemetry.Level.Set(c.LogLevel)
 	return bus.Connect(ctx, bus.Config{URL: c.URL, Name: name, Cluster: c.Cluster})
 }
@@ -50,12 +56,12 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	case len(os.Args) == 1:
 	case os.Args[1] == "healthcheck":
 		return Healthcheck(ctx, os.Getenv("REKNIT_HTTP_ADDRESS"))
-	case os.Args[1] == "help":
+	case slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]):
 		return help(config)
 	default:
 		return fmt.Errorf("expected no argument, healthcheck or help, got %q", os.Args[1])
 	}
-	if err := env.Parse(&config); err != nil {
+	if err := read(&config); err != nil {
 		return err
 	}
 	shutdown, err := telemetry.Setup(ctx, name)
@@ -70,6 +76,26 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 		}
 	}()
 	return run(ctx, config)
+}
+
+// read takes a configuration from the environment. Its error names each variable that cannot be read, and what was expected.
+func read[C any](config *C) error {
+	err := env.Parse(config)
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return err
+	}
+	for i, one := range all.Errors {
+		var unread env.ParseError
+		if !errors.As(one, &unread) {
+			continue
+		}
+		if field, known := reflect.TypeFor[C]().FieldByName(unread.Name); known {
+			name := field.Tag.Get("env")
+			all.Errors[i] = fmt.Errorf("%s: expected %s, such as %s, got %.80q", name, field.Tag.Get("unit"), field.Tag.Get("envDefault"), os.Getenv(name))
+		}
+	}
+	return errors.Join(all.Errors...)
 }
 
 // Variable is one variable of a service's environment.

@@ -1,0 +1,34 @@
+package service
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAVariableThatCannotBeReadIsNamedWithWhatWasExpected(t *testing.T) {
+	t.Setenv("REKNIT_PATIENCE", "5")
+	t.Setenv("REKNIT_LOG_LEVEL", "loud")
+	err := read(&struct {
+		Common
+		Patience time.Duration `env:"REKNIT_PATIENCE" envDefault:"5s" unit:"duration"`
+	}{})
+	if err == nil {
+		t.Fatal("read")
+	}
+	for _, said := range []string{
+		`REKNIT_PATIENCE: expected duration, such as 5s, got "5"`,
+		`REKNIT_LOG_LEVEL: expected DEBUG, INFO, WARN or ERROR, such as INFO, got "loud"`,
+	} {
+		if !strings.Contains(err.Error(), said) {
+			t.Errorf("got %v, expected %s", err, said)
+		}
+	}
+}
+
+func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
+	_, err := Common{Cluster: "a b"}.Connect(t.Context(), "test")
+	if err == nil || !strings.HasPrefix(err.Error(), "REKNIT_CLUSTER: expected") {
+		t.Fatalf("got %v", err)
+	}
+}
