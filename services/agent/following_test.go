@@ -75,6 +75,12 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+func (s *Session) trained() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.view.done > 0
+}
+
 // trainOn has a node take steps until the test ends; each changes its layer.
 func (h *hub) trainOn(session *Session, state *replica) {
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -126,6 +132,7 @@ func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Me
 	if !h.late {
 		h.trainOn(h.sessions[2], joiner)
 	}
+	waitFor(h.t, "both train", func() bool { return h.sessions[0].trained() && h.sessions[1].trained() })
 	second := replicas(2, events.Digest(nil), members, "n1", "n2", "n3")
 	half := len(layer) >> 21
 	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n3", Bytes: int64(len(layer)), Sources: []events.Source{
