@@ -55,7 +55,8 @@ func (p *pursuit) ask(ctx context.Context, step uint64, whole bool) (trails, err
 			return nil
 		})
 	}
-	return left, asking.Wait()
+	err := asking.Wait() // before left is read
+	return left, err
 }
 
 // askGiver asks until there is an answer; one that does not understand the negotiation yet has none.
