@@ -2,69 +2,94 @@ package shards
 
 import "time"
 
-// Measuring: a sample is taken after so long at least and counts half, or wholly when it is as long as quiet. A source
-// that is asked for bytes and sends none for quiet is as slow as its silence says.
+// Measuring: over a window so long that a gap counts together with the burst behind it, when a lost packet held up what had
+// come. Samples of 20 ms, as before, took the burst alone for a rate five times the link's, and 178 MiB took 3 % longer (median
+// of 33 passages, tests/bench/links). A source that is asked for bytes and sends none for quiet is as slow as its silence says.
 const (
-	samplePeriod = 20 * time.Millisecond
-	quiet        = 250 * time.Millisecond
+	meterWindow = 800 * time.Millisecond
+	meterGrain  = 20 * time.Millisecond // arrivals within it count as one, and nothing is known before it is over
+	quiet       = 250 * time.Millisecond
 )
+
+// arrival is bytes that came, from a moment on.
+type arrival struct {
+	at    time.Time
+	bytes int64
+}
 
 // meter measures the rate of a source while it is asked for something.
 type meter struct {
-	planned float64 // bytes/s; zero where nothing is known
-	rate    float64 // bytes/s lately; zero before the first sample
-	bytes   int64   // in all
-	busy    time.Duration
-	asked   bool
-	since   time.Time // the beginning of the present sample, or of being asked
-	sample  int64     // bytes in it
-	heard   time.Time // the last byte, or the beginning of being asked
+	planned  float64 // bytes/s; zero where nothing is known
+	earlier  float64 // bytes/s when it was last asked for something; zero before that
+	bytes    int64   // in all
+	busy     time.Duration
+	asked    bool
+	since    time.Time // the beginning of being asked
+	heard    time.Time // the last byte, or the beginning of being asked
+	arrivals []arrival // in the window
 }
 
 // start says that the source is asked for something from now on.
 func (m *meter) start(now time.Time) {
 	if !m.asked {
-		m.asked, m.since, m.heard, m.sample = true, now, now, 0
+		m.asked, m.since, m.heard = true, now, now
 	}
 }
 
 // stop says that nothing is asked of the source any more.
 func (m *meter) stop(now time.Time) {
 	if m.asked {
+		m.earlier, _ = m.speed(now)
 		m.busy += now.Sub(m.since)
-		m.asked = false
+		m.asked, m.arrivals = false, nil
 	}
 }
 
 func (m *meter) add(bytes int64, now time.Time) {
 	m.bytes += bytes
-	m.sample += bytes
 	m.heard = now
-	elapsed := now.Sub(m.since)
-	if elapsed < samplePeriod {
+	for len(m.arrivals) > 0 && now.Sub(m.arrivals[0].at) > meterWindow {
+		m.arrivals = m.arrivals[1:]
+	}
+	if last := len(m.arrivals) - 1; last >= 0 && now.Sub(m.arrivals[last].at) < meterGrain {
+		m.arrivals[last].bytes += bytes
 		return
 	}
-	rate := float64(m.sample) / elapsed.Seconds()
-	if m.rate == 0 {
-		m.rate = rate
-	}
-	weight := min(max(0.5, elapsed.Seconds()/quiet.Seconds()), 1)
-	m.rate += weight * (rate - m.rate)
-	m.busy += elapsed
-	m.since, m.sample = now, 0
+	m.arrivals = append(m.arrivals, arrival{now, bytes})
 }
 
 // speed returns the bytes/s that may be expected, and false where nothing is known.
 func (m *meter) speed(now time.Time) (float64, bool) {
-	rate := m.rate
-	if rate == 0 {
-		rate = m.planned
+	known := m.earlier
+	if known == 0 {
+		known = m.planned
 	}
-	silent := now.Sub(m.heard)
-	if !m.asked || silent <= quiet {
-		return rate, rate > 0
+	if !m.asked {
+		return known, known > 0
 	}
-	return min(max(rate, 1), chunkBytes/silent.Seconds()), true // not even a chunk came
+	rate := m.measured(known, now)
+	if silent := now.Sub(m.heard); silent > quiet {
+		return min(max(rate, 1), chunkBytes/silent.Seconds()), true // not even a chunk came
+	}
+	return rate, rate > 0
+}
+
+// measured is the rate in the window. What was known before stands for the part of it that is not over yet.
+func (m *meter) measured(known float64, now time.Time) float64 {
+	bytes := 0.0
+	for _, came := range m.arrivals {
+		if now.Sub(came.at) <= meterWindow {
+			bytes += float64(came.bytes)
+		}
+	}
+	over := min(now.Sub(m.since), meterWindow)
+	if known == 0 && over < meterGrain {
+		return 0
+	}
+	if known == 0 {
+		return bytes / over.Seconds()
+	}
+	return (bytes + known*(meterWindow-over).Seconds()) / meterWindow.Seconds()
 }
 
 // mean returns the bytes/s over all the time the source was asked for something.

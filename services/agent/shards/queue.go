@@ -13,7 +13,6 @@ const (
 	mostPartsInFlight = 4
 	inFlightSeconds   = 0.2
 	askedSeconds      = 0.2                   // asked for beyond what a round trip carries: a chunk whose packet was lost is as late
-	lastAskedSeconds  = 0.05                  // the same when nothing is queued any more: what is not asked for may be taken over
 	firstAsked        = 4 << 20               // of a source whose rate is not known
 	givenUpSeconds    = 2.0                   // of a link, that what was asked for takes: it is asked of another as well
 	absentWait        = 20 * time.Millisecond // doubled each time, so that asking for the first parts does not starve the rest
@@ -126,11 +125,10 @@ func (q *queue) takeOf(p *peer, gives func(*fetched) bool, now time.Time) *claim
 	return q.takeOver(p, gives, now)
 }
 
-// full reports whether enough is asked of a source. Towards the end it is two parts: what is asked for then may be taken over.
+// full reports whether enough is asked of a source.
 func (q *queue) full(p *peer, now time.Time) bool {
-	rate, _ := p.meter.speed(now)
 	most := mostPartsInFlight
-	if len(q.pieces) <= partsInFlight*len(q.peers) || float64(p.backlog()) >= rate*inFlightSeconds {
+	if rate, _ := p.meter.speed(now); float64(p.backlog()) >= rate*min(inFlightSeconds, q.secondsLeft(now)) {
 		most = partsInFlight
 	}
 	return len(p.claims) >= most
@@ -237,15 +235,12 @@ func (c *claim) tail(theirs, mine float64) piece {
 }
 
 // ask returns the offset of the next chunk to ask a claim's source for. It returns false where what is on its way keeps the
-// link busy for a round trip: more would be lost with the receiver, or with the source. Each claim awaits something.
+// link busy for a round trip and more, or until all sources together are done: what is not asked for may be taken over. Each
+// claim awaits something.
 func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
 	enough := int64(firstAsked)
 	if rate, known := c.peer.meter.speed(now); known {
-		ahead := askedSeconds
-		if len(q.pieces) == 0 {
-			ahead = lastAskedSeconds
-		}
-		enough = int64(rate * (roundTrip.Seconds() + ahead))
+		enough = int64(rate * min(roundTrip.Seconds()+askedSeconds, q.secondsLeft(now)))
 	}
 	if c.asked >= c.end || c.awaited > 0 && c.peer.asked >= enough {
 		return 0, false
@@ -254,6 +249,22 @@ func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset in
 	c.asked = min(offset+chunkBytes, int64(len(c.part.into)))
 	c.await(c.asked - offset)
 	return offset, true
+}
+
+// secondsLeft is how long all sources together take for what did not come yet, where one of them at least has a known rate.
+// O(pieces + claims).
+func (q *queue) secondsLeft(now time.Time) float64 {
+	left, all := int64(0), 0.0
+	for _, waiting := range q.pieces {
+		left += waiting.bytes()
+	}
+	for _, p := range q.peers {
+		left += p.backlog()
+		if rate, _ := p.meter.speed(now); p.able(now) {
+			all += rate
+		}
+	}
+	return float64(left) / all
 }
 
 // await counts bytes that were asked for; below zero, that came.

@@ -135,34 +135,6 @@ func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
 	}
 }
 
-// What is on its way is lost with the receiver, and towards the end nobody can take it over. A claim that awaits nothing would
-// never ask again.
-func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTrip(t *testing.T) {
-	const roundTrip = 50 * time.Millisecond
-	for rate, chunks := range map[float64][2]int{1: {2, 2}, 10e6: {5, 2}, 30e6: {15, 6}} {
-		for end, parts := range []int{4, 2} {
-			s := simulate(parts, rate)
-			p := s.queue.peers[0]
-			p.meter.planned = rate
-			claims := []*claim{s.queue.take(p, s.now), s.queue.take(p, s.now)}
-			for range testPart / chunkBytes {
-				for _, c := range claims {
-					s.queue.ask(c, roundTrip, s.now)
-				}
-			}
-			if asked := int(p.asked / chunkBytes); asked != chunks[end] {
-				t.Errorf("at %.0f bytes/s %d chunks are asked for of %d parts, expected %d", rate, asked, parts, chunks[end])
-			}
-			for _, c := range claims {
-				s.queue.release(c, s.now)
-			}
-			if p.asked != 0 {
-				t.Errorf("%d bytes are awaited of nobody", p.asked)
-			}
-		}
-	}
-}
-
 // Those that nobody is asked for come first; behind them what a source may take over.
 func TestTheUpcomingPartsOfASourceAreThoseItMayGive(t *testing.T) {
 	s := simulate(4, 100e6, 100e6)
@@ -239,7 +211,7 @@ func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetch
 // A hash takes bytes in order and from one goroutine at a time.
 func TestTwoClaimsNeverHashOnePartAtATime(t *testing.T) {
 	s := simulate(1, 10e6, 100e6)
-	s.queue.peers[0].meter.rate, s.queue.peers[1].meter.rate = 10e6, 30e6
+	s.queue.peers[0].meter.planned, s.queue.peers[1].meter.planned = 10e6, 30e6
 	first := s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
 	s.queue.pieces = nil
 	tail := s.queue.take(s.queue.peers[1], s.now)
@@ -267,7 +239,7 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 // tailOf has the second source take over the tail of what the first, slower one is asked for.
 func tailOf(t *testing.T) (s *simulation, first, tail *claim) {
 	s = simulate(1, 10e6, 100e6)
-	s.queue.peers[0].meter.rate, s.queue.peers[1].meter.rate = 10e6, 30e6
+	s.queue.peers[0].meter.planned, s.queue.peers[1].meter.planned = 10e6, 30e6
 	first = s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
 	s.queue.pieces = nil
 	if tail = s.queue.take(s.queue.peers[1], s.now); tail == nil || tail.next != first.end {
@@ -329,7 +301,7 @@ func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 	for range 100 {
 		s.step()
 	}
-	fast.meter.bytes, fast.meter.rate = testPart, 100e6
+	fast.meter.bytes, fast.meter.earlier = testPart, 100e6
 	relief := s.queue.take(fast, s.now)
 	if relief == nil || relief.end != testPart || relief.next == 0 {
 		t.Fatalf("who gave its share is asked for %+v", relief)

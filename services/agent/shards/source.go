@@ -77,7 +77,10 @@ func dial(ctx context.Context, config Source, idle func() bool, changed func(con
 	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
-		nats.ConnectHandler(func(conn *nats.Conn) { warm(conn, config.Bucket, idle); changed(true) }),
+		nats.ConnectHandler(func(conn *nats.Conn) {
+			warm(conn, config.Bucket, warmCount(config.BytesPerSecond), idle)
+			changed(true)
+		}),
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.lost(); changed(false) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall

@@ -1,6 +1,8 @@
 package shards
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -8,9 +10,11 @@ import (
 )
 
 // Warming: TCP begins with 15 kB in a round trip and doubles that, so that the first chunk of 512 KiB took 0.3 s over links of
-// 250 to 581 Mbit/s (measured). A transfer that has nothing to fetch yet has each source send so many zeros once.
+// 250 to 581 Mbit/s (measured). A transfer that has nothing to fetch yet has each source send so many zeros once: what its link
+// carries in 50 ms, as far as that is known. 25 ms were too few, and 100 to 300 ms no better (tests/bench/links).
 const (
-	warmMessages = 8 // of chunkBytes
+	warmMessages = 8 // of chunkBytes, at most
+	warmSeconds  = 0.05
 	warmTimeout  = 500 * time.Millisecond
 )
 
@@ -19,11 +23,20 @@ const inboxes = "_INBOX."
 
 func warmSubject(bucket string) string { return "shards.warm." + bucket }
 
-// serveWarming answers those who warm their connections.
+// warmCount is how many messages of zeros widen the window of a link of so many bytes/s; zero is not known.
+func warmCount(bytesPerSecond float64) int {
+	if bytesPerSecond == 0 {
+		return warmMessages
+	}
+	return min(int(math.Ceil(bytesPerSecond*warmSeconds/chunkBytes)), warmMessages)
+}
+
+// serveWarming answers those who warm their connections with as many messages as they ask for.
 func serveWarming(conn *nats.Conn, bucket string) error {
 	zeros := make([]byte, chunkBytes)
 	_, err := conn.Subscribe(warmSubject(bucket), func(request *nats.Msg) {
-		for i := 0; i < warmMessages && strings.HasPrefix(request.Reply, inboxes); i++ {
+		wanted, _ := strconv.Atoi(string(request.Data)) // none where it is no number
+		for i := 0; i < min(wanted, warmMessages) && strings.HasPrefix(request.Reply, inboxes); i++ {
 			if request.Respond(zeros) != nil {
 				return
 			}
@@ -34,7 +47,7 @@ func serveWarming(conn *nats.Conn, bucket string) error {
 
 // warm returns when a connection's window has grown, or is not to any more. A server of another kind, such as the hub's, says
 // that nobody answers.
-func warm(conn *nats.Conn, bucket string, wanted func() bool) {
+func warm(conn *nats.Conn, bucket string, messages int, wanted func() bool) {
 	if !wanted() {
 		return
 	}
@@ -43,10 +56,10 @@ func warm(conn *nats.Conn, bucket string, wanted func() bool) {
 		return
 	}
 	defer answers.Unsubscribe()
-	if conn.PublishRequest(warmSubject(bucket), answers.Subject, nil) != nil {
+	if conn.PublishRequest(warmSubject(bucket), answers.Subject, []byte(strconv.Itoa(messages))) != nil {
 		return
 	}
-	for deadline, left := time.Now().Add(warmTimeout), warmMessages; left > 0 && wanted(); left-- {
+	for deadline, left := time.Now().Add(warmTimeout), messages; left > 0 && wanted(); left-- {
 		message, err := answers.NextMsg(time.Until(deadline))
 		if err != nil || len(message.Data) == 0 {
 			return

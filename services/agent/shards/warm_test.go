@@ -62,14 +62,22 @@ func TestZerosNeverComeIntoTheBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if err := reader.PublishRequest(warmSubject("shards-n1"), chunkSubject("shards-n1", "forged"), nil); err != nil {
+	if err := reader.PublishRequest(warmSubject("shards-n1"), chunkSubject("shards-n1", "forged"), []byte("8")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reader.Request(warmSubject("shards-n1"), nil, time.Minute); err != nil { // the store answers in turn
+	if _, err := reader.Request(warmSubject("shards-n1"), []byte("1"), time.Minute); err != nil { // the store answers in turn
 		t.Fatal(err)
 	}
 	if messages := messagesIn(t, store.Bucket); messages != 0 {
 		t.Errorf("%d messages", messages)
+	}
+}
+
+func TestAConnectionIsWarmedByWhatItsLinkCarriesInAWhile(t *testing.T) {
+	for bytesPerSecond, messages := range map[float64]int{0: warmMessages, 1: 1, 20e6: 2, 70e6: 7, 1e9: warmMessages} {
+		if got := warmCount(bytesPerSecond); got != messages {
+			t.Errorf("%.0f bytes/s: %d messages, expected %d", bytesPerSecond, got, messages)
+		}
 	}
 }
 

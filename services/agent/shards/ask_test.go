@@ -1,0 +1,145 @@
+package shards
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const roundTrip = 50 * time.Millisecond
+
+// What is on its way is lost with the receiver, and nobody can take it over. A claim that awaits nothing would never ask again.
+func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTripAndAWhile(t *testing.T) {
+	for rate, chunks := range map[float64]int{1: 2, 10e6: 5, 30e6: 15} {
+		s := simulate(4, rate)
+		if asked := s.askFirst(rate); asked != chunks {
+			t.Errorf("at %.0f bytes/s %d chunks are asked for, expected %d", rate, asked, chunks)
+		}
+	}
+}
+
+// Two parts of four MiB take both links 0.1 s, and the slower one carries four chunks of them.
+func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
+	s := simulate(2, 20e6, 60e6)
+	s.queue.peers[1].meter.planned = 60e6
+	if asked := s.askFirst(20e6); asked != 4 {
+		t.Errorf("%d chunks are asked for, expected 4", asked)
+	}
+}
+
+// askFirst asks the first source for all it may be asked for at the beginning, and forgets it again.
+func (s *simulation) askFirst(rate float64) (chunks int) {
+	p := s.queue.peers[0]
+	p.meter.planned = rate
+	claims := []*claim{s.queue.claim(p, s.queue.pieces[0], s.now), s.queue.claim(p, s.queue.pieces[1], s.now)}
+	s.queue.pieces = s.queue.pieces[2:]
+	for range testPart / chunkBytes {
+		for _, c := range claims {
+			if _, wanted := s.queue.ask(c, roundTrip, s.now); wanted {
+				chunks++
+			}
+		}
+	}
+	for _, c := range claims {
+		s.queue.release(c, s.now)
+	}
+	if p.asked != 0 {
+		return -1 // bytes are awaited of nobody
+	}
+	return chunks
+}
+
+// flight is a chunk on its way.
+type flight struct {
+	claim    *claim
+	at       int64
+	arrives  time.Time
+	unneeded bool
+}
+
+// asking is a simulation in which sources send what they are asked for, a round trip later at the earliest.
+type asking struct {
+	*simulation
+	flights [][]flight // by source, in order
+	free    []time.Time
+}
+
+func (a *asking) step() {
+	a.now = a.now.Add(tick)
+	for i, p := range a.queue.peers {
+		for a.queue.take(p, a.now) != nil {
+		}
+		for len(a.flights[i]) > 0 && !a.now.Before(a.flights[i][0].arrives) {
+			came := a.flights[i][0]
+			a.flights[i] = a.flights[i][1:]
+			a.land(p, came)
+		}
+		for _, c := range p.claims {
+			a.ask(i, c)
+		}
+	}
+}
+
+func (a *asking) ask(i int, c *claim) {
+	for at, wanted := a.queue.ask(c, roundTrip, a.now); wanted; at, wanted = a.queue.ask(c, roundTrip, a.now) {
+		begins := a.now.Add(roundTrip)
+		if begins.Before(a.free[i]) {
+			begins = a.free[i]
+		}
+		a.free[i] = begins.Add(time.Duration(chunkBytes / a.rates[i] * 1e9))
+		a.flights[i] = append(a.flights[i], flight{claim: c, at: at, arrives: a.free[i]})
+	}
+}
+
+func (a *asking) land(p *peer, came flight) {
+	c := came.claim
+	if came.unneeded {
+		p.duplicate += chunkBytes
+		return
+	}
+	c.await(-chunkBytes)
+	offset, wanted, hashes := a.queue.reserve(c, came.at, chunkBytes, a.now)
+	if a.queue.stored(c, offset, wanted, hashes) {
+		a.queue.verified(c.part)
+	}
+	if c.next < c.end {
+		return
+	}
+	a.queue.release(c, a.now)
+	for i := range a.flights {
+		for j := range a.flights[i] {
+			a.flights[i][j].unneeded = a.flights[i][j].unneeded || a.flights[i][j].claim == c
+		}
+	}
+}
+
+// A slow source that is asked for a quarter of a second ahead ends so much later than the others, who cannot take over what it was
+// asked for. What nobody can avoid is the first round trip, and some chunks of the slowest.
+func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		sum, slowest := 0.0, 1e12
+		var rates []float64
+		for range 2 + random.IntN(4) {
+			rate := 12e6 * (1 + 9*random.Float64())
+			rates = append(rates, rate)
+			sum, slowest = sum+rate, min(slowest, rate)
+		}
+		parts := 20 + random.IntN(30)
+		a := asking{simulate(parts, rates...), make([][]flight, len(rates)), make([]time.Time, len(rates))}
+		duplicate := int64(0)
+		for i, p := range a.queue.peers {
+			p.meter.planned = rates[i]
+		}
+		for a.queue.open > 0 {
+			a.step()
+		}
+		for _, p := range a.queue.peers {
+			duplicate += p.duplicate
+		}
+		took, ideal := a.now.Sub(time.Unix(0, 0)).Seconds(), float64(parts)*testPart/sum
+		if limit := ideal + roundTrip.Seconds() + 4*chunkBytes/slowest; took > limit || duplicate > 0 {
+			t.Errorf("seed %d: %.0f bytes/s took %.3f s, %.3f s are possible; %d bytes came twice", seed, rates, took, ideal, duplicate)
+		}
+	}
+}
