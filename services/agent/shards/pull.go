@@ -16,6 +16,10 @@ const batchBytes = 2 << 20
 // manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
 const manifestsAhead = 16
 
+// patientTurns is for how many stalls a message may wait behind others' bytes, while those come: with four claims that await a
+// chunk each it is there by then over any link of more than 0.6 Mbit/s.
+const patientTurns = 20
+
 var (
 	errAbsent  = errors.New("the source does not have the part")
 	errStalled = errors.New("the source sends nothing")
@@ -62,7 +66,7 @@ func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
 	from, c := s.from, s.claim
 	if asked := from.takeManifest(c.part.digest); asked != nil {
 		t.askAhead(from, c.peer)
-		if found, err := t.readManifest(ctx, from, c, asked); !errors.Is(err, errAbsent) { // it may have come since
+		if found, err := t.readManifest(ctx, from, asked); !errors.Is(err, errAbsent) { // it may have come since
 			return found, err
 		}
 	}
@@ -74,7 +78,7 @@ func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
 		return nil, err
 	}
 	t.askAhead(from, c.peer)
-	return t.readManifest(ctx, from, c, asked)
+	return t.readManifest(ctx, from, asked)
 }
 
 // begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody says it
@@ -96,9 +100,9 @@ func (t *Transfer) askAhead(from *source, p *peer) {
 	}
 }
 
-func (t *Transfer) readManifest(ctx context.Context, from *source, c *claim, asked *answer) (*object, error) {
+func (t *Transfer) readManifest(ctx context.Context, from *source, asked *answer) (*object, error) {
 	defer from.forget(asked)
-	message, err := t.await(ctx, asked, c.peer)
+	message, err := t.await(ctx, from, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +113,11 @@ func (t *Transfer) readManifest(ctx context.Context, from *source, c *claim, ask
 	return found, err
 }
 
-// await returns the next message of an answer. One that waits behind others' bytes is given four times as long.
-func (t *Transfer) await(ctx context.Context, asked *answer, p *peer) (*nats.Msg, error) {
-	const turns = 4
+// await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as long.
+func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nats.Msg, error) {
 	timer := time.NewTimer(t.stalls)
 	defer timer.Stop()
-	for turn := 1; ; turn++ {
+	for range patientTurns {
 		select {
 		case message := <-asked.messages:
 			return message, nil
@@ -129,18 +132,21 @@ func (t *Transfer) await(ctx context.Context, asked *answer, p *peer) (*nats.Msg
 			}
 		case <-timer.C:
 		}
-		silent := t.silence(p)
-		if turn == turns || silent >= t.stalls {
-			return nil, errStalled
+		silent := from.silence()
+		if silent >= t.stalls {
+			break
 		}
 		timer.Reset(t.stalls - silent)
 	}
+	return nil, errStalled
 }
 
-func (t *Transfer) silence(p *peer) time.Duration {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return time.Since(p.meter.heard)
+// renew connects anew to a source that stalled: what it was asked for would come as well as what is asked of others in its
+// stead, and a TCP connection that lost packets for so long tries again ever later.
+func (t *Transfer) renew(from *source) {
+	if from.silence() >= t.stalls { // not yet for another part's sake
+		_ = from.conn.ForceReconnect() // fails where it is closed
+	}
 }
 
 // verify judges a complete part, which nobody else touches.

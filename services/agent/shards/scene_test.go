@@ -154,6 +154,7 @@ type link struct {
 	cutAt   int64   // bytes after which it ends for ever
 	breakAt int64   // bytes after which its connection ends once
 	hangAt  int64   // bytes after which it carries nothing any more
+	loseAt  int64   // bytes after which its connection carries nothing any more
 
 	listener net.Listener
 	closed   chan struct{}
@@ -208,7 +209,8 @@ func (l *link) join(near net.Conn, to string) {
 		if l.breakAt > 0 && total > l.breakAt && total-int64(read) <= l.breakAt {
 			return
 		}
-		if l.hangAt > 0 && total > l.hangAt {
+		lost := l.loseAt > 0 && total > l.loseAt && total-int64(read) <= l.loseAt
+		if lost || l.hangAt > 0 && total > l.hangAt {
 			<-l.closed
 			return
 		}

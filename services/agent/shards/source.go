@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,7 @@ type source struct {
 	inbox  string // answers arrive below it
 	late   func(bytes int64)
 
+	heard   atomic.Int64 // when the last byte came, in Unix nanoseconds
 	mutex   sync.Mutex
 	answers map[string]*answer // by the last token of their subject
 	ahead   map[string]*answer // of manifests that will be read later, by digest
@@ -58,11 +60,28 @@ type dialer struct {
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	began := time.Now()
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.trip = time.Since(began)
-	return conn, err
+	return hearing{conn, d.source}, nil
 }
+
+// hearing notes when bytes come: over a slow link a message takes longer than a source may be silent.
+type hearing struct {
+	net.Conn
+	*source
+}
+
+func (h hearing) Read(into []byte) (int, error) {
+	read, err := h.Conn.Read(into)
+	h.source.heard.Store(time.Now().UnixNano())
+	return read, err
+}
+
+func (s *source) silence() time.Duration { return time.Since(time.Unix(0, s.heard.Load())) }
 
 func (s *source) roundTrip() time.Duration {
 	s.mutex.Lock()

@@ -44,7 +44,7 @@ func (s *stream) read(ctx context.Context) error {
 		if err := s.ask(); err != nil {
 			return err
 		}
-		message, err := s.transfer.await(ctx, s.asked[0].answer, s.claim.peer)
+		message, err := s.transfer.await(ctx, s.from, s.asked[0].answer)
 		if err == nil {
 			err = s.take(message)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,7 +263,11 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 	for range mostPartsInFlight {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
-				if err := t.settle(ctx, c, t.pull(ctx, connection, c)); err != nil {
+				err := t.pull(ctx, connection, c)
+				if errors.Is(err, errStalled) {
+					t.renew(connection)
+				}
+				if err := t.settle(ctx, c, err); err != nil {
 					return err
 				}
 			}

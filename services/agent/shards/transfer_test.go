@@ -74,6 +74,30 @@ func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) {
+	want := cut(content(24, 2*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
+	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate != 0 || progress.Seconds > 2*defaultStall.Seconds() {
+		t.Errorf("%.2f s: %+v", progress.Seconds, source)
+	}
+}
+
+// A chunk takes half a second.
+func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
+	want := cut(content(25, 3*chunkBytes))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.putInto(t, store.Bucket)
+	transfer, err := NewTransfer([]Source{(&link{rate: 2 * chunkBytes}).open(t, store)}, 200*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if progress := fetch(t, transfer, want); progress.Sources[0].Stalled != 0 || progress.Duplicate != 0 {
+		t.Errorf("%+v", progress)
+	}
+}
+
 func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 	want := cut(content(24, 10*testPart))
 	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
