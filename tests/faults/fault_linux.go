@@ -30,8 +30,6 @@ var (
 // What may come of faults.
 var (
 	usual = limits{twice: chunkBytes}
-	// The losses of such a link look like a dead source: others are asked for what it was asked for, and it brings that later.
-	slower  = limits{twice: 6 * chunkBytes}
 	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
 	worn = limits{twice: chunkBytes, leastLacked: 1}
@@ -49,7 +47,7 @@ var faults = []fault{
 	{name: "only giver killed", only: true, at: early, strike: killSource, left: others, limits: usual},
 	{name: "link cut", at: inTheMiddle, strike: cutLink, left: others, limits: usual},
 	{name: "link of the only giver cut", only: true, at: early, strike: cutLink, left: others, limits: usual},
-	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: slower},
+	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: usual},
 	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: usual},
 	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
 	{name: "bits flipped in files", strike: wearFiles, left: all, limits: worn},

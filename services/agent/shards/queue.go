@@ -29,6 +29,7 @@ type peer struct {
 	name      string
 	meter     meter
 	connected bool
+	givenUp   bool // what it was asked for is not worth waiting for: its connection is to be made anew
 	claims    []*claim
 	asked     int64     // bytes of chunks that were asked for and did not come yet
 	corrupt   int       // parts
@@ -218,12 +219,13 @@ func (q *queue) takeOver(p *peer, gives func(*fetched) bool, now time.Time) *cla
 	if slowest == nil {
 		return nil
 	}
+	slowest.peer.givenUp = slowest.peer.givenUp || tail.first < slowest.asked
 	slowest.end = tail.first
 	return q.claim(p, tail, now)
 }
 
-// tail is what another source may take over so that both end at the same time. Chunks that were asked for come anyway, and
-// would come twice: they stay, unless they take too long.
+// tail is what another source may take over so that both end at the same time. Chunks that were asked for stay, unless they
+// take too long: they come anyway, or their connection is given up.
 func (c *claim) tail(theirs, mine float64) piece {
 	first := max(c.asked, c.next)
 	if float64(first-c.next)/theirs > givenUpSeconds {

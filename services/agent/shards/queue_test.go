@@ -248,6 +248,20 @@ func tailOf(t *testing.T) (s *simulation, first, tail *claim) {
 	return s, first, tail
 }
 
+// It asked for a part that takes four seconds, and would give all of it although another does.
+func TestAConnectionIsGivenUpForWhatWasAskedOfItAndTakesTooLong(t *testing.T) {
+	for rate, givenUp := range map[float64]bool{1e6: true, 5e6: false} {
+		s := simulate(1, rate, 30e6)
+		slow, fast := s.queue.peers[0], s.queue.peers[1]
+		slow.meter.planned, fast.meter.planned = rate, 30e6
+		c := s.queue.claim(slow, s.queue.pieces[0], s.now)
+		s.queue.pieces, c.asked = nil, testPart-chunkBytes
+		if tail := s.queue.take(fast, s.now); tail == nil || slow.givenUp != givenUp || givenUp != (tail.next < c.asked) {
+			t.Errorf("%.0f bytes/s: %+v is taken over, and the connection given up: %t", rate, tail, slow.givenUp)
+		}
+	}
+}
+
 func TestATakeOverByWhoDoesNotHaveThePartGoesBack(t *testing.T) {
 	s, first, tail := tailOf(t)
 	s.queue.absent(tail, s.now)

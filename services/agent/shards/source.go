@@ -40,7 +40,7 @@ type source struct {
 	answers map[string]*answer // by the last token of their subject
 	ahead   map[string]*answer // of manifests that will be read later, by digest
 	token   uint64
-	broken  chan struct{} // closed when the connection is lost
+	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
 }
 
@@ -66,19 +66,28 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.trip = time.Since(began)
-	return hearing{conn, d.source}, nil
+	d.broken = make(chan struct{})
+	context.AfterFunc(d.ctx, func() { conn.Close() }) // a server that greets and falls silent would hold it up for dialTimeout
+	return &hearing{Conn: conn, source: d.source, broken: d.broken}, nil
 }
 
-// hearing notes when bytes come: over a slow link a message takes longer than a source may be silent.
+// hearing notes when bytes come, as over a slow link a message takes longer than a source may be silent, and when none will any
+// more: the client tells that later, perhaps when something was asked for on the next connection already.
 type hearing struct {
 	net.Conn
-	*source
+	source *source
+	broken chan struct{}
+	lost   sync.Once
 }
 
-func (h hearing) Read(into []byte) (int, error) {
+func (h *hearing) Read(into []byte) (int, error) {
 	read, err := h.Conn.Read(into)
+	if err != nil {
+		h.lost.Do(func() { h.source.lost(h.broken) })
+		return read, err
+	}
 	h.source.heard.Store(time.Now().UnixNano())
-	return read, err
+	return read, nil
 }
 
 func (s *source) silence() time.Duration { return time.Since(time.Unix(0, s.heard.Load())) }
@@ -92,7 +101,7 @@ func (s *source) roundTrip() time.Duration {
 // dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes. It is
 // warmed before it comes, while idle says so.
 func dial(ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64)) (*source, error) {
-	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}, broken: make(chan struct{})}
+	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}}
 	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),
@@ -101,7 +110,7 @@ func dial(ctx context.Context, config Source, idle func() bool, changed func(con
 			changed(true)
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.lost(); changed(false) }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
 	)
 	if err != nil {
@@ -115,12 +124,11 @@ func dial(ctx context.Context, config Source, idle func() bool, changed func(con
 	return s, err
 }
 
-// lost ends every wait for an answer.
-func (s *source) lost() {
+// lost ends every wait for an answer on a connection.
+func (s *source) lost(broken chan struct{}) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	close(s.broken)
-	s.broken = make(chan struct{})
+	close(broken)
 	for digest, asked := range s.ahead {
 		delete(s.answers, asked.token)
 		delete(s.ahead, digest)

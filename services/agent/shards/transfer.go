@@ -260,6 +260,7 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 	}
 	defer connection.conn.Close()
 	pulls, ctx := errgroup.WithContext(ctx)
+	pulls.Go(func() error { return t.giveUp(ctx, connection, p) })
 	for range mostPartsInFlight {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
@@ -275,6 +276,22 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 		})
 	}
 	return pulls.Wait()
+}
+
+// giveUp makes a connection anew when what was asked for on it is asked of another source.
+func (t *Transfer) giveUp(ctx context.Context, from *source, p *peer) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for !t.ended {
+		if p.givenUp {
+			p.givenUp = false
+			t.mutex.Unlock()
+			_ = from.conn.ForceReconnect() // fails where it is closed
+			t.mutex.Lock()
+		}
+		t.wake.Wait()
+	}
+	return ctx.Err()
 }
 
 // idle reports whether there is nothing to fetch yet.

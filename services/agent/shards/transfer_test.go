@@ -79,7 +79,7 @@ func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) 
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.putInto(t, store.Bucket)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
-	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate != 0 || progress.Seconds > 2*defaultStall.Seconds() {
+	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*defaultStall.Seconds() {
 		t.Errorf("%.2f s: %+v", progress.Seconds, source)
 	}
 }
@@ -182,8 +182,8 @@ func forge(t *testing.T, bucket *Bucket, digest string, data []byte) {
 }
 
 func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
-	want := cut(content(26, 8*testPart))
-	const rate = 20 << 20 // the links bound it, not this machine
+	want := cut(content(26, 4*testPart))
+	const rate = 10 << 20 // the links bound it, not this machine
 	var sources []Source
 	for i := range 2 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
@@ -195,7 +195,7 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	if progress.Seconds > (ideal+held)/2 {
 		t.Errorf("took %.2f s, %.2f s are possible, and %.2f s where the slow source keeps two parts: %v", progress.Seconds, ideal, held, progress)
 	}
-	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate > testPart {
+	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate >= chunkBytes {
 		t.Errorf("the slow source gave %d bytes, %d came twice", slow.Bytes, progress.Duplicate)
 	}
 }
