@@ -29,7 +29,7 @@ var (
 
 // What may come of faults.
 var (
-	usual = limits{twice: chunkBytes}
+	usual   = limits{twice: chunkBytes}
 	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
 	worn = limits{twice: chunkBytes, leastLacked: 1}
