@@ -18,12 +18,19 @@ func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTripAndAWhile(t *testing
 	}
 }
 
-// Two parts of four MiB take both links 0.1 s, and the slower one carries four chunks of them.
+// Three parts of four MiB take both links 0.16 s, and the slower one carries six chunks of them. Who gives nothing is no help.
 func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
-	s := simulate(2, 20e6, 60e6)
-	s.queue.peers[1].meter.planned = 60e6
-	if asked := s.askFirst(20e6); asked != 4 {
-		t.Errorf("%d chunks are asked for, expected 4", asked)
+	for gives, chunks := range map[bool]int{true: 6, false: 10} {
+		s := simulate(3, 20e6, 60e6)
+		other := s.queue.peers[1]
+		other.meter.planned = 60e6
+		if gives {
+			s.queue.claim(other, s.queue.pieces[2], s.now)
+			s.queue.pieces = s.queue.pieces[:2]
+		}
+		if asked := s.askFirst(20e6); asked != chunks {
+			t.Errorf("%d chunks are asked for, expected %d; the other gives: %t", asked, chunks, gives)
+		}
 	}
 }
 

@@ -3,12 +3,10 @@ package shards
 import "time"
 
 // Measuring: over a window so long that a gap counts together with the burst behind it, when a lost packet held up what had
-// come. Samples of 20 ms, as before, took the burst alone for a rate five times the link's, and 178 MiB took 3 % longer (median
-// of 33 passages, tests/bench/links). A source that is asked for bytes and sends none for quiet is as slow as its silence says.
+// come. Samples of 20 ms took the burst alone for a rate five times the link's.
 const (
 	meterWindow = 800 * time.Millisecond
 	meterGrain  = 20 * time.Millisecond // arrivals within it count as one, and nothing is known before it is over
-	quiet       = 250 * time.Millisecond
 )
 
 // arrival is bytes that came, from a moment on.
@@ -26,7 +24,7 @@ type meter struct {
 	asked    bool
 	since    time.Time // the beginning of being asked
 	heard    time.Time // the last byte, or the beginning of being asked
-	arrivals []arrival // in the window
+	arrivals []arrival // in the window, and two at least
 }
 
 // start says that the source is asked for something from now on.
@@ -39,7 +37,7 @@ func (m *meter) start(now time.Time) {
 // stop says that nothing is asked of the source any more.
 func (m *meter) stop(now time.Time) {
 	if m.asked {
-		m.earlier, _ = m.speed(now)
+		m.earlier = m.measured(m.heard) // the silence of one who failed is no rate
 		m.busy += now.Sub(m.since)
 		m.asked, m.arrivals = false, nil
 	}
@@ -48,7 +46,7 @@ func (m *meter) stop(now time.Time) {
 func (m *meter) add(bytes int64, now time.Time) {
 	m.bytes += bytes
 	m.heard = now
-	for len(m.arrivals) > 0 && now.Sub(m.arrivals[0].at) > meterWindow {
+	for len(m.arrivals) > 2 && now.Sub(m.arrivals[0].at) > meterWindow {
 		m.arrivals = m.arrivals[1:]
 	}
 	if last := len(m.arrivals) - 1; last >= 0 && now.Sub(m.arrivals[last].at) < meterGrain {
@@ -60,36 +58,53 @@ func (m *meter) add(bytes int64, now time.Time) {
 
 // speed returns the bytes/s that may be expected, and false where nothing is known.
 func (m *meter) speed(now time.Time) (float64, bool) {
-	known := m.earlier
-	if known == 0 {
-		known = m.planned
-	}
-	if !m.asked {
-		return known, known > 0
-	}
-	rate := m.measured(known, now)
-	if silent := now.Sub(m.heard); silent > quiet {
-		return min(max(rate, 1), chunkBytes/silent.Seconds()), true // not even a chunk came
+	rate := m.known()
+	if m.asked {
+		rate = m.measured(now)
 	}
 	return rate, rate > 0
 }
 
+// known is the rate before the source was asked for what it is asked for now.
+func (m *meter) known() float64 {
+	if m.earlier > 0 {
+		return m.earlier
+	}
+	return m.planned
+}
+
 // measured is the rate in the window. What was known before stands for the part of it that is not over yet.
-func (m *meter) measured(known float64, now time.Time) float64 {
-	bytes := 0.0
+func (m *meter) measured(now time.Time) float64 {
+	bytes, in := 0.0, 0
 	for _, came := range m.arrivals {
 		if now.Sub(came.at) <= meterWindow {
 			bytes += float64(came.bytes)
+			in++
 		}
 	}
 	over := min(now.Sub(m.since), meterWindow)
-	if known == 0 && over < meterGrain {
+	switch {
+	case over == meterWindow && in < 2:
+		return m.sparse(now)
+	case m.known() > 0:
+		return (bytes + m.known()*(meterWindow-over).Seconds()) / meterWindow.Seconds()
+	case over < meterGrain:
 		return 0
 	}
-	if known == 0 {
-		return bytes / over.Seconds()
+	return bytes / over.Seconds()
+}
+
+// sparse is the rate of a link that brings fewer than two chunks in a window: what came last, over the time since what came
+// before it. Where nothing came, it is less than a chunk in that time.
+func (m *meter) sparse(now time.Time) float64 {
+	bytes, since := int64(chunkBytes), m.since
+	if last := len(m.arrivals) - 1; last >= 0 {
+		bytes = m.arrivals[last].bytes
+		if last > 0 {
+			since = m.arrivals[last-1].at
+		}
 	}
-	return (bytes + known*(meterWindow-over).Seconds()) / meterWindow.Seconds()
+	return float64(bytes) / now.Sub(since).Seconds()
 }
 
 // mean returns the bytes/s over all the time the source was asked for something.

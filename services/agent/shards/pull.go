@@ -16,8 +16,8 @@ const batchBytes = 2 << 20
 // manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
 const manifestsAhead = 16
 
-// patientTurns is for how many stalls a message may wait behind others' bytes, while those come: with four claims that await a
-// chunk each it is there by then over any link of more than 0.6 Mbit/s.
+// patientTurns is for how many stalls a message may wait behind others' bytes, while those come: 4 MiB that another claim asked
+// for take so long over a link of 1.1 Mbit/s.
 const patientTurns = 20
 
 var (
@@ -139,14 +139,6 @@ func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nat
 		timer.Reset(t.stalls - silent)
 	}
 	return nil, errStalled
-}
-
-// renew connects anew to a source that stalled: what it was asked for would come as well as what is asked of others in its
-// stead, and a TCP connection that lost packets for so long tries again ever later.
-func (t *Transfer) renew(from *source) {
-	if from.silence() >= t.stalls { // not yet for another part's sake
-		_ = from.conn.ForceReconnect() // fails where it is closed
-	}
 }
 
 // verify judges a complete part, which nobody else touches.

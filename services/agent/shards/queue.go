@@ -242,7 +242,7 @@ func (c *claim) tail(theirs, mine float64) piece {
 func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
 	enough := int64(firstAsked)
 	if rate, known := c.peer.meter.speed(now); known {
-		enough = int64(rate * min(roundTrip.Seconds()+askedSeconds, q.secondsLeft(now)))
+		enough = int64(rate * min(roundTrip.Seconds()+askedSeconds, max(roundTrip.Seconds(), q.secondsLeft(now))))
 	}
 	if c.asked >= c.end || c.awaited > 0 && c.peer.asked >= enough {
 		return 0, false
@@ -253,7 +253,8 @@ func (q *queue) ask(c *claim, roundTrip time.Duration, now time.Time) (offset in
 	return offset, true
 }
 
-// secondsLeft is how long all sources together take for what did not come yet, where one of them at least has a known rate.
+// secondsLeft is how long all sources that give something take together for what did not come yet. It is for where one of them
+// at least has a known rate.
 // O(pieces + claims).
 func (q *queue) secondsLeft(now time.Time) float64 {
 	left, all := int64(0), 0.0
@@ -262,7 +263,7 @@ func (q *queue) secondsLeft(now time.Time) float64 {
 	}
 	for _, p := range q.peers {
 		left += p.backlog()
-		if rate, _ := p.meter.speed(now); p.able(now) {
+		if rate, _ := p.meter.speed(now); p.able(now) && len(p.claims) > 0 {
 			all += rate
 		}
 	}

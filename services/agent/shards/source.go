@@ -35,11 +35,14 @@ type source struct {
 	inbox  string // answers arrive below it
 	late   func(bytes int64)
 
-	heard   atomic.Int64 // when the last byte came, in Unix nanoseconds
+	began time.Time
+	heard atomic.Int64 // when the last byte came, in nanoseconds from then on
+
 	mutex   sync.Mutex
 	answers map[string]*answer // by the last token of their subject
 	ahead   map[string]*answer // of manifests that will be read later, by digest
 	token   uint64
+	present *hearing
 	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
 }
@@ -66,17 +69,20 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.trip = time.Since(began)
-	d.broken = make(chan struct{})
-	context.AfterFunc(d.ctx, func() { conn.Close() }) // a server that greets and falls silent would hold it up for dialTimeout
-	return &hearing{Conn: conn, source: d.source, broken: d.broken}, nil
+	d.hear()
+	h := &hearing{Conn: conn, source: d.source, broken: make(chan struct{})}
+	h.keep = context.AfterFunc(d.ctx, func() { _ = h.end() }) // a server that greets and falls silent would hold it up for dialTimeout
+	d.present, d.broken = h, h.broken
+	return h, nil
 }
 
-// hearing notes when bytes come, as over a slow link a message takes longer than a source may be silent, and when none will any
-// more: the client tells that later, perhaps when something was asked for on the next connection already.
+// hearing is a connection that notes when bytes come, as over a slow link a message takes longer than a source may be silent,
+// and when none will any more: the client tells that later, perhaps when something was asked for on the next one already.
 type hearing struct {
 	net.Conn
 	source *source
 	broken chan struct{}
+	keep   func() bool // from ending with the transfer
 	lost   sync.Once
 }
 
@@ -86,11 +92,33 @@ func (h *hearing) Read(into []byte) (int, error) {
 		h.lost.Do(func() { h.source.lost(h.broken) })
 		return read, err
 	}
-	h.source.heard.Store(time.Now().UnixNano())
+	h.source.hear()
 	return read, nil
 }
 
-func (s *source) silence() time.Duration { return time.Since(time.Unix(0, s.heard.Load())) }
+func (h *hearing) Close() error {
+	h.keep()
+	return h.end()
+}
+
+func (h *hearing) end() error {
+	h.lost.Do(func() { h.source.lost(h.broken) })
+	return h.Conn.Close()
+}
+
+func (s *source) hear() { s.heard.Store(int64(time.Since(s.began))) }
+
+func (s *source) silence() time.Duration { return time.Since(s.began) - time.Duration(s.heard.Load()) }
+
+// drop ends the present connection, on which what was asked for is not wanted any more; the client makes another.
+func (s *source) drop() {
+	s.mutex.Lock()
+	present := s.present
+	s.mutex.Unlock()
+	if present != nil {
+		present.Close()
+	}
+}
 
 func (s *source) roundTrip() time.Duration {
 	s.mutex.Lock()
@@ -101,7 +129,7 @@ func (s *source) roundTrip() time.Duration {
 // dial returns a source whose connection is looked for until it is closed; changed is called when it comes or goes. It is
 // warmed before it comes, while idle says so.
 func dial(ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64)) (*source, error) {
-	s := &source{bucket: config.Bucket, inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}}
+	s := &source{bucket: config.Bucket, began: time.Now(), inbox: nats.NewInbox() + ".", late: late, answers: map[string]*answer{}, ahead: map[string]*answer{}}
 	conn, err := nats.Connect(config.URL, nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.PingInterval(pingInterval),

@@ -265,8 +265,8 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
 				err := t.pull(ctx, connection, c)
-				if errors.Is(err, errStalled) {
-					t.renew(connection)
+				if errors.Is(err, errStalled) && connection.silence() >= t.stalls { // not made anew for another claim's sake
+					connection.drop() // else what it was asked for may come later, and TCP tries again ever later
 				}
 				if err := t.settle(ctx, c, err); err != nil {
 					return err
@@ -278,16 +278,14 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 	return pulls.Wait()
 }
 
-// giveUp makes a connection anew when what was asked for on it is asked of another source.
+// giveUp ends a connection when what was asked for on it is asked of another source.
 func (t *Transfer) giveUp(ctx context.Context, from *source, p *peer) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for !t.ended {
 		if p.givenUp {
 			p.givenUp = false
-			t.mutex.Unlock()
-			_ = from.conn.ForceReconnect() // fails where it is closed
-			t.mutex.Lock()
+			from.drop()
 		}
 		t.wake.Wait()
 	}

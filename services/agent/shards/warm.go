@@ -31,11 +31,14 @@ func warmCount(bytesPerSecond float64) int {
 	return min(int(math.Ceil(bytesPerSecond*warmSeconds/chunkBytes)), warmMessages)
 }
 
-// serveWarming answers those who warm their connections with as many messages as they ask for.
+// serveWarming answers those who warm their connections with as many messages as they ask for, or warmMessages.
 func serveWarming(conn *nats.Conn, bucket string) error {
 	zeros := make([]byte, chunkBytes)
 	_, err := conn.Subscribe(warmSubject(bucket), func(request *nats.Msg) {
-		wanted, _ := strconv.Atoi(string(request.Data)) // none where it is no number
+		wanted, err := strconv.Atoi(string(request.Data))
+		if err != nil {
+			wanted = warmMessages
+		}
 		for i := 0; i < min(wanted, warmMessages) && strings.HasPrefix(request.Reply, inboxes); i++ {
 			if request.Respond(zeros) != nil {
 				return
