@@ -70,6 +70,7 @@ func slowLink(_ context.Context, s *scene, _ *outcome) error {
 
 func flipParts(_ context.Context, s *scene, result *outcome) error {
 	var flipped int
+	s.zeros -= warmed // its server is one that warms nobody
 	err := s.sources[0].Call("Node.Flip", bucket(0), &flipped)
 	result.note = fmt.Sprintf("; %d parts flipped", flipped)
 	return err

@@ -16,6 +16,9 @@ const partBytes = 8 << 20
 // state is what is transferred.
 var state = nodes.State{Seed: 1, Bytes: 72 << 20, PartBytes: partBytes}
 
+// headers is more than those of all messages and of the manifests, 80 KiB where nothing fails, with what TCP repeats.
+const headers = 256 << 10
+
 // chunkBytes is a message of the data path: less than that may come twice for each fault, by the issue that asks for this.
 const chunkBytes = 512 << 10
 
@@ -48,6 +51,7 @@ type outcome struct {
 	came    int64   // bytes that the last process of the destination was sent
 	missing int64   // bytes of the chunks that it did not have
 	lost    int64   // bytes that were on their way to a process that was killed
+	beyond  int64   // bytes that the links carried beyond the state: headers, TCP's repetitions, and what was dropped in part
 	note    string
 	digest  string // of what was loaded
 }
@@ -83,8 +87,8 @@ func allow(bytes int64, links []links.Shape) float64 {
 
 // line tells an outcome beside the same transfer undisturbed.
 func (o outcome) line(undisturbed float64) string {
-	return fmt.Sprintf("%-30s %.2f s, %.2f times the undisturbed, links allow %.2f s; longest gap %.2f s; twice %d KiB; corrupt parts %d%s",
-		o.name, o.seconds, o.seconds/undisturbed, o.bound, o.gap, o.twice>>10, o.corrupt, o.note)
+	return fmt.Sprintf("%-30s %.2f s, %.2f times the undisturbed, links allow %.2f s; longest gap %.2f s; twice %d KiB; %d KiB over the links beyond the state; corrupt parts %d%s",
+		o.name, o.seconds, o.seconds/undisturbed, o.bound, o.gap, o.twice>>10, o.beyond>>10, o.corrupt, o.note)
 }
 
 // asIssued reports whether what came twice is what the issue asks for.
@@ -107,6 +111,8 @@ func (o outcome) judge(limits limits, digest string) error {
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
 	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
 	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
+	beyond := limits.twice + limits.again + limits.lost + headers
+	expect(o.beyond <= beyond, "expected that links carry at most %d bytes beyond the state, they carried %d", beyond, o.beyond)
 	expect(o.came >= o.missing && o.came <= o.missing+o.twice+limits.again, "expected that %d missing bytes come, %d did", o.missing, o.came)
 	return errors.Join(failed...)
 }

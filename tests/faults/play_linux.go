@@ -64,5 +64,6 @@ func (f fault) disturb(ctx context.Context, s *scene, result *outcome) error {
 	<-s.fetching.Done
 	result.gap, result.digest = s.fetched.Gap, s.fetched.Digest
 	result.add(s.fetched.Progress)
+	result.beyond = s.carried() - s.zeros - state.Bytes
 	return s.fetching.Error
 }

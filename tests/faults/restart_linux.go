@@ -42,7 +42,7 @@ func killDestination(_ context.Context, s *scene, result *outcome) error {
 	if result.missing == 0 || result.missing == state.Bytes {
 		return fmt.Errorf("%d of %d bytes were missing: expected that some chunks were there and some were not", result.missing, state.Bytes)
 	}
-	result.lost = s.carried() - sources*warmed - (state.Bytes - result.missing)
+	result.lost = s.carried() - s.zeros - (state.Bytes - result.missing)
 	result.bound = result.struck + allow(result.missing, all)
 	result.note = fmt.Sprintf("; killed after %.2f s, %d of %d KiB were missing, %d KiB on their way were lost",
 		result.struck, result.missing>>10, state.Bytes>>10, result.lost>>10)

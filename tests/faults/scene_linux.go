@@ -36,6 +36,7 @@ type scene struct {
 	parts       []shards.Part
 	fetching    *rpc.Call // of the destination
 	fetched     Fetched
+	zeros       int64 // bytes that warmed connections
 }
 
 // build starts the processes and joins them. What it returns has to be ended also after an error.
@@ -115,6 +116,7 @@ func (s *scene) job(only bool) Job {
 // fetch has the destination begin a job.
 func (s *scene) fetch(job Job) {
 	s.fetched = Fetched{}
+	s.zeros += sources * warmed
 	s.fetching = s.destination.Go("Node.Fetch", job, &s.fetched, make(chan *rpc.Call, 1))
 }
 

@@ -356,3 +356,22 @@ func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 		t.Error("it is asked for nothing when it is a spare")
 	}
 }
+
+// A pause of 0.3 s is what a lost packet may cost.
+func TestAPauseIsNoReasonToGiveAConnectionUp(t *testing.T) {
+	s := simulate(2, 50e6, 50e6)
+	pauses, idle := s.queue.peers[0], s.queue.peers[1]
+	pauses.meter.planned, idle.meter.planned = 50e6, 50e6
+	for _, waiting := range s.queue.pieces {
+		s.queue.claim(pauses, waiting, s.now).asked = testPart
+	}
+	s.queue.pieces = nil
+	s.now = s.now.Add(50 * time.Millisecond)
+	for range 4 {
+		s.send(pauses.claims[0])
+	}
+	s.now = s.now.Add(300 * time.Millisecond)
+	if c := s.queue.take(idle, s.now); c != nil || pauses.givenUp {
+		t.Errorf("%+v is taken over, the connection given up: %t", c, pauses.givenUp)
+	}
+}
