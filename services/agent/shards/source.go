@@ -116,7 +116,7 @@ func (s *source) drop() {
 	present := s.present
 	s.mutex.Unlock()
 	if present != nil {
-		present.Close()
+		_ = present.Close() // whatever it says, it is not used any more
 	}
 }
 
