@@ -125,13 +125,7 @@ func (a *asking) land(p *peer, came flight) {
 func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 6))
-		sum, slowest := 0.0, 1e12
-		var rates []float64
-		for range 2 + random.IntN(4) {
-			rate := 12e6 * (1 + 9*random.Float64())
-			rates = append(rates, rate)
-			sum, slowest = sum+rate, min(slowest, rate)
-		}
+		rates, sum, slowest := drawRates(random, 2+random.IntN(4), 12e6, 10)
 		parts := 20 + random.IntN(30)
 		a := asking{simulate(parts, rates...), make([][]flight, len(rates)), make([]time.Time, len(rates))}
 		duplicate := int64(0)

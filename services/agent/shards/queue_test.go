@@ -72,18 +72,23 @@ func (s *simulation) run(t *testing.T, limit time.Duration) time.Duration {
 	return s.now.Sub(time.Unix(0, 0))
 }
 
+// drawRates draws rates from the least up to so many times that.
+func drawRates(random *rand.Rand, count int, least, times float64) (rates []float64, sum, slowest float64) {
+	slowest = least * times
+	for range count {
+		rate := least * (1 + (times-1)*random.Float64())
+		rates = append(rates, rate)
+		sum, slowest = sum+rate, min(slowest, rate)
+	}
+	return rates, sum, slowest
+}
+
 // No schedule is faster than all sources sending all the time. What a source may be late is about a chunk of the
 // slowest, which nobody can take from it without loss, and what it takes to learn its rate.
 func TestSourcesOfAnyRatesEndTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		sum, slowest := 0.0, 1e12
-		var rates []float64
-		for range 1 + random.IntN(5) {
-			rate := 10e6 * (1 + 19*random.Float64())
-			rates = append(rates, rate)
-			sum, slowest = sum+rate, min(slowest, rate)
-		}
+		rates, sum, slowest := drawRates(random, 1+random.IntN(5), 10e6, 20)
 		parts := 20 + random.IntN(60)
 		ideal := float64(parts) * testPart / sum
 		took := simulate(parts, rates...).run(t, time.Hour).Seconds()
