@@ -21,6 +21,9 @@ type Job struct {
 	MicroBatch  int            `json:"microBatch"`  // samples a micro-batch; divides the global batch
 	Pipelines   Bounds         `json:"pipelines"`   // data-parallel degree; zero leaves it to the planner
 	Stages      Bounds         `json:"stages"`      // pipeline length; zero leaves it to the planner
+	// OptimizerPartitions is into how many each layer's optimizer state is cut, of which a pipeline keeps some (ZeRO); zero: every
+	// holder of a layer keeps all of it.
+	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
 }
 
 // Bounds is an inclusive range; a zero end is open.
@@ -85,6 +88,9 @@ func (j *Job) validate() error {
 	c.bounds("pipelines", j.Pipelines)
 	c.bounds("stages", j.Stages)
 	c.each(len(j.Layers), "layers", func(i int) error { return j.Layers[i].validate() })
+	if c.err == nil {
+		c.err = j.validatePartitions()
+	}
 	return c.err
 }
 

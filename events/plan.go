@@ -60,6 +60,7 @@ func PairOf(a, b string) Pair {
 type Pipeline struct {
 	MicroBatches int     `json:"microBatches"`
 	Stages       []Stage `json:"stages"`
+	Partitions   []int   `json:"partitions,omitempty"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
 }
 
 // Stage is a node and the layers it trains.
@@ -176,6 +177,9 @@ func (p *Plan) Validate() error {
 		members[member.Node] = true
 	}
 	c.nested("pipelines", p.validatePipelines(members))
+	if c.err == nil {
+		c.nested("pipelines", p.validatePartitions())
+	}
 	c.nested("reroutes", p.validateReroutes(members))
 	c.nested("sync", p.validateSync(members))
 	c.nested("migration", p.validateMigration(members))

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,67 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), test.names) {
 			t.Errorf("without %s: error %v, expected one that names %s", test.rule, err, test.names)
 		}
+	}
+}
+
+// partitioned is a sound plan whose optimizer state is cut in two: each pipeline keeps one half.
+func partitioned() *Plan {
+	plan := sound()
+	plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = []int{0}, []int{1}
+	return plan
+}
+
+func TestANodeHoldsItsLayersAndItsPipelinesPartitionsOfTheirOptimizerState(t *testing.T) {
+	plan := partitioned()
+	if err := plan.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.RowCount(); got != 18 {
+		t.Errorf("%d rows: expected 6 layers and 2 partitions of each", got)
+	}
+	for node, want := range map[string][]Layers{
+		"n2": {{2, 4}, {8, 10}},  // layers 2 and 3, and partition 0 of them
+		"n6": {{3, 6}, {15, 18}}, // layers 3 to 5, and partition 1 of them
+		"n9": nil,
+	} {
+		if got := plan.Rows(node); !slices.Equal(got, want) {
+			t.Errorf("%s holds rows %v: expected %v", node, got, want)
+		}
+	}
+	if got := sound().Rows("n2"); !slices.Equal(got, []Layers{{2, 4}}) {
+		t.Errorf("without partitions n2 holds rows %v", got)
+	}
+}
+
+func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
+	for names, partitions := range map[string][2][]int{
+		"partition 1 of layer 0": {{0, 2}, {0, 2}},
+		"[0].partitions":         {{1, 0}, {0, 1}},
+		"[1].partitions":         {{0, 1}, {1, 1}},
+		"from 0 to 63":           {{0}, {1 << 40}},
+	} {
+		plan := partitioned()
+		plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = partitions[0], partitions[1]
+		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("partitions %v: error %v, expected one that names %s", partitions, err, names)
+		}
+	}
+	plan := partitioned()
+	plan.Nodes, plan.Reroutes = plan.Nodes[1:], []Reroute{{From: "n1", To: "n5", MicroBatches: 10}}
+	plan.Sync.Rounds = nil
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "partition 0 of layer 0") {
+		t.Errorf("with the only holder of a partition lost: error %v", err)
+	}
+}
+
+func TestTheRowsOfAJobTakeAllOfItsBytes(t *testing.T) {
+	job := Job{OptimizerPartitions: 3, Layers: []LayerProfile{{ParameterBytes: 10, OptimizerBytes: 20}, {ParameterBytes: 30, OptimizerBytes: 61}}}
+	if got := job.RowBytes(); !slices.Equal(got, []int64{10, 30, 6, 20, 7, 20, 7, 21}) {
+		t.Errorf("rows of %v bytes", got)
+	}
+	job.OptimizerPartitions = 0
+	if got := job.RowBytes(); !slices.Equal(got, []int64{30, 91}) {
+		t.Errorf("without partitions rows of %v bytes", got)
 	}
 }
 

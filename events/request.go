@@ -71,7 +71,7 @@ type RestorationRequest struct {
 	Negotiation string   `json:"negotiation"`
 	Proposal    Proposal `json:"proposal"`
 	Holders     []Holder `json:"holders"`             // of the version that the plan takes over
-	Layers      []int64  `json:"layers"`              // bytes of state of each layer
+	Layers      []int64  `json:"layers"`              // bytes of each row of the state
 	Gradients   []int64  `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link   `json:"links"`
 	Unreachable []Pair   `json:"unreachable,omitempty"`
@@ -189,8 +189,9 @@ func (r *RestorationRequest) Validate() error {
 	c.token("negotiation", r.Negotiation)
 	c.nested("proposal", r.Proposal.Validate())
 	if c.err == nil {
-		c.that(len(r.Layers) == r.Proposal.Plan.LayerCount(), "layers", "bytes of every layer of the plan", len(r.Layers))
-		c.that(len(r.Gradients) == 0 || len(r.Gradients) == len(r.Layers), "gradients", "bytes of every layer of the plan, or none", len(r.Gradients))
+		rows, layers := r.Proposal.Plan.RowCount(), r.Proposal.Plan.LayerCount()
+		c.that(len(r.Layers) == rows, "layers", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Layers))
+		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients", fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
 	for i, bytes := range r.Gradients {
 		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
