@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -102,6 +103,27 @@ func (p *Plan) RowsAt(place Place) []Layers {
 	return rows
 }
 
+// RowName says what a row of a model of so many layers is, as "layer 3" or "partition 0 of layer 3".
+func RowName(row, layers int) string {
+	if row < layers {
+		return fmt.Sprintf("layer %d", row)
+	}
+	return fmt.Sprintf("partition %d of layer %d", row/layers-1, row%layers)
+}
+
+// Each yields the rows of ranges, in their order.
+func Each(ranges []Layers) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, rows := range ranges {
+			for row := rows.First; row < rows.End; row++ {
+				if !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // validatePartitions checks that every partition of every layer's optimizer state lives somewhere.
 func (p *Plan) validatePartitions() error {
 	count := p.Partitions()
@@ -119,15 +141,12 @@ func (p *Plan) validatePartitions() error {
 	}
 	held := make([]bool, p.RowCount())
 	for _, node := range p.Nodes {
-		for _, rows := range p.Rows(node.Node) {
-			for row := rows.First; row < rows.End; row++ {
-				held[row] = true
-			}
+		for row := range Each(p.Rows(node.Node)) {
+			held[row] = true
 		}
 	}
 	if row := slices.Index(held, false); row >= 0 {
-		layers := p.LayerCount()
-		return fmt.Errorf("expected partition %d of layer %d at an active node, got none", row/layers-1, row%layers)
+		return fmt.Errorf("expected %s at an active node, got none", RowName(row, p.LayerCount()))
 	}
 	return nil
 }

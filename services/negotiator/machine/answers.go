@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -151,15 +152,12 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	request := &events.RestorationRequest{
 		Negotiation: under.ID, Proposal: *under.Proposal, Links: m.state.links(),
 		Unreachable: m.state.relays(under.Opening.Members), Current: m.state.Plan,
-	}
-	for _, layer := range m.state.Job.Layers {
-		request.Layers = append(request.Layers, layer.StateBytes())
-		request.Gradients = append(request.Gradients, layer.GradientBytes)
+		Layers: m.state.Job.RowBytes(), Gradients: m.state.Job.GradientBytes(),
 	}
 	if under.FixedStep {
-		resume, missing, ok := protocol.ResumePoint(len(m.state.Job.Layers), under.held())
+		resume, missing, ok := protocol.ResumePoint(m.state.Job.Rows(), under.held())
 		if !ok {
-			reason := fmt.Sprintf("no live node holds layers %v, and there is no snapshot to take them from", missing)
+			reason := m.lost(missing)
 			return m.abort(cause, reason, m.hold(reason))
 		}
 		under.StopStep = resume.Step
@@ -169,6 +167,22 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	}
 	under.Phase = protocol.Restoring
 	return []events.Event{m.say(cause, events.RestorationAsked, request)}
+}
+
+// lost says why there is no step to go on from: rows that nobody holds, the first few by name.
+func (m *Machine) lost(rows []int) string {
+	if len(rows) == 0 {
+		return "no step has a live holder of every layer, and there is no snapshot to go back to"
+	}
+	const mostNames = 8
+	var names []string
+	for _, row := range rows[:min(len(rows), mostNames)] {
+		names = append(names, events.RowName(row, len(m.state.Job.Layers)))
+	}
+	if more := len(rows) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("no live node holds %s, and there is no snapshot to take it from", strings.Join(names, ", "))
 }
 
 func (n *negotiation) held() []protocol.Held {

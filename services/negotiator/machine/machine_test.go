@@ -375,7 +375,7 @@ func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
 	})
 	w.run()
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "[2]") {
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "holds layer 2,") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }

@@ -28,10 +28,9 @@ const mostSteps = 4
 
 // newComparison is that of a plan that came into force.
 func newComparison(plan *events.Plan) *comparison {
-	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.LayerCount())}
+	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.RowCount())}
 	for _, node := range plan.Nodes {
-		held, _ := plan.Holds(node.Node)
-		for layer := held.First; layer < held.End; layer++ {
+		for layer := range events.Each(plan.Rows(node.Node)) {
 			c.Holders[layer] = append(c.Holders[layer], node.Node)
 		}
 	}

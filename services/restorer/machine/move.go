@@ -54,12 +54,11 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 		}
 	}
 	for _, node := range r.plan.Nodes {
-		needed, _ := r.plan.Holds(node.Node)
-		for layer := needed.First; layer < needed.End; layer++ {
+		for layer := range events.Each(r.plan.Rows(node.Node)) {
 			switch {
 			case r.holds(node.Node, layer):
 			case len(fetch.Holders[layer]) == 0:
-				return fetch, names, fmt.Errorf("layer %d: no node holds it", layer)
+				return fetch, names, fmt.Errorf("%s: no node holds it", events.RowName(layer, r.plan.LayerCount()))
 			default:
 				fetch.Needs = append(fetch.Needs, replicate.Need{Node: index[node.Node], Layer: layer})
 			}
@@ -72,9 +71,12 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 func (r *restoration) drops() []events.Drop {
 	var drops []events.Drop
 	for _, node := range r.plan.Nodes {
-		needed, _ := r.plan.Holds(node.Node)
-		for layer := range r.Layers {
-			if needs := needed.First <= layer && layer < needed.End; !needs && r.holds(node.Node, layer) {
+		needed := make([]bool, len(r.Layers))
+		for layer := range events.Each(r.plan.Rows(node.Node)) {
+			needed[layer] = true
+		}
+		for layer, needs := range needed {
+			if !needs && r.holds(node.Node, layer) {
 				drops = append(drops, events.Drop{Node: node.Node, Layer: layer})
 			}
 		}

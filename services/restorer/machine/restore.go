@@ -29,8 +29,7 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 		result.BytesMoved += transfer.Bytes
 	}
 	for _, node := range r.plan.Nodes {
-		held, _ := r.plan.Holds(node.Node)
-		for layer := held.First; layer < held.End; layer++ {
+		for layer := range events.Each(r.plan.Rows(node.Node)) {
 			result.NaiveBytes += r.Layers[layer]
 		}
 	}
@@ -64,6 +63,14 @@ func (r *restoration) held(node string) []layers.Range {
 	return r.holding[node]
 }
 
+func ranges(rows []events.Layers) []layers.Range {
+	list := make([]layers.Range, len(rows))
+	for i, span := range rows {
+		list[i] = layers.Range(span)
+	}
+	return list
+}
+
 func (r *restoration) holds(node string, layer int) bool {
 	return slices.ContainsFunc(r.held(node), func(span layers.Range) bool { return span.First <= layer && layer < span.End })
 }
@@ -72,23 +79,42 @@ func (r *restoration) holds(node string, layer int) bool {
 // micro-batches are rerouted the places stay: nobody moves, and lost nodes keep theirs.
 func (r *restoration) assign() error {
 	if len(r.plan.Reroutes) == 0 {
-		if err := r.match(); err != nil {
+		if err := r.place(); err != nil {
 			return err
 		}
 	}
-	r.plan.Migration.Moves = nil
+	r.plan.Migration.Moves = r.moves()
+	return nil
+}
+
+// place matches nodes with places and partitions with pipelines in turn, until that saves no byte any more.
+func (r *restoration) place() error {
+	for {
+		if err := r.match(); err != nil {
+			return err
+		}
+		if fewer, err := r.deal(); err != nil || !fewer {
+			return err
+		}
+	}
+}
+
+// moves lists who holds something else than before.
+func (r *restoration) moves() []events.Move {
+	var moves []events.Move
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			before, had := events.Layers{}, false
+			var before []events.Layers
 			if r.Current != nil {
-				before, had = r.Current.Holds(stage.Node)
+				before = r.Current.Rows(stage.Node)
 			}
-			if _, lives := r.plan.Member(stage.Node); lives && (!had || before != stage.Layers) {
-				r.plan.Migration.Moves = append(r.plan.Migration.Moves, events.Move{Node: stage.Node, Becomes: events.Place{Pipeline: p, Stage: s}})
+			place := events.Place{Pipeline: p, Stage: s}
+			if _, lives := r.plan.Member(stage.Node); lives && !slices.Equal(before, r.plan.RowsAt(place)) {
+				moves = append(moves, events.Move{Node: stage.Node, Becomes: place})
 			}
 		}
 	}
-	return nil
+	return moves
 }
 
 // match solves the migration and writes the nodes into the plan's places.
@@ -107,7 +133,7 @@ func (r *restoration) match() error {
 		for s := range r.plan.Pipelines[p].Stages {
 			stage := &r.plan.Pipelines[p].Stages[s]
 			places = append(places, stage)
-			problem.Places = append(problem.Places, migrate.Place{Needs: []layers.Range{layers.Range(stage.Layers)}, Group: class[stage.Node]})
+			problem.Places = append(problem.Places, migrate.Place{Needs: ranges(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})), Group: class[stage.Node]})
 		}
 	}
 	migration, err := migrate.LeastTotal(problem)

@@ -21,7 +21,7 @@ func (r *restoration) schedule() error {
 			names = append(names, node.Node)
 		}
 	}
-	schedule, err := rounds.Plan(len(r.Layers), holdings, r.reduction(names))
+	schedule, err := rounds.Plan(r.plan.LayerCount(), holdings, r.reduction(names))
 	if err != nil {
 		return fmt.Errorf("all-reduce rounds: %w", err)
 	}

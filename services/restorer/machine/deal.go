@@ -1,0 +1,57 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/reknit/reknit/services/restorer/migrate"
+)
+
+// deal gives the optimizer partitions that the planner listed to the pipelines anew, so that with the nodes where they are the
+// fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the longest list, so any
+// pipeline may have any. O(pipelines * rows + pipelines^3).
+func (r *restoration) deal() (fewer bool, err error) {
+	pipelines := r.plan.Pipelines
+	if r.plan.Partitions() == 0 {
+		return false, nil
+	}
+	lists, cost := make([][]int, len(pipelines)), make([][]int64, len(pipelines))
+	now := int64(0)
+	for p := range pipelines {
+		lists[p] = pipelines[p].Partitions
+		missing := r.missing(p)
+		for _, dealt := range pipelines {
+			bytes := int64(0)
+			for _, partition := range dealt.Partitions {
+				bytes += missing[partition]
+			}
+			cost[p] = append(cost[p], bytes)
+		}
+		now += cost[p][p]
+	}
+	best, err := migrate.Assign(cost)
+	if err != nil {
+		return false, fmt.Errorf("which pipeline keeps which partitions: %w", err)
+	}
+	if best.Total == now {
+		return false, nil
+	}
+	for p, list := range best.ColumnOf {
+		pipelines[p].Partitions = lists[list]
+	}
+	return true, nil
+}
+
+// missing returns how many bytes of each partition the nodes of a pipeline lack.
+func (r *restoration) missing(pipeline int) []int64 {
+	layers, bytes := r.plan.LayerCount(), make([]int64, r.plan.Partitions())
+	for _, stage := range r.plan.Pipelines[pipeline].Stages {
+		for partition := range bytes {
+			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+				if row := (1+partition)*layers + layer; !r.holds(stage.Node, row) {
+					bytes[partition] += r.Layers[row]
+				}
+			}
+		}
+	}
+	return bytes
+}
