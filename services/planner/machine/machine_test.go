@@ -61,7 +61,7 @@ func TestAReroutedPlanKeepsTheLostNodeInItsPlaceAndMovesNothing(t *testing.T) {
 	if want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; plan.Policy != "reroute" || !reflect.DeepEqual(plan.Reroutes, want) {
 		t.Fatalf("%s with %+v", plan.Policy, plan.Reroutes)
 	}
-	if !reflect.DeepEqual(plan.Pipelines, r.Current.Pipelines) || len(proposal.Classes) != 0 {
+	if !reflect.DeepEqual(plan.Pipelines, twoByThree().Pipelines) || len(proposal.Classes) != 0 {
 		t.Fatalf("moved: %+v, classes %v", plan.Pipelines, proposal.Classes)
 	}
 }
