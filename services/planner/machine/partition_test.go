@@ -74,8 +74,8 @@ func askedFor(r events.PlanRequest, plan events.Plan) []int {
 
 func noMoreThanOnePartitionSpare(job events.Job, plan events.Plan) error {
 	for node, peak := range plan.Predicted.PeakBytes {
-		spare, layers := int64(0), events.Layers{}
-		layers, _ = plan.Holds(node)
+		spare := int64(0)
+		layers, _ := plan.Holds(node)
 		for _, layer := range job.Layers[layers.First:layers.End] {
 			spare += layer.OptimizerBytes/int64(job.OptimizerPartitions) + int64(job.OptimizerPartitions)
 		}
