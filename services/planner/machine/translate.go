@@ -26,7 +26,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		MicroBatches: job.GlobalBatch / job.MicroBatch, GlobalBatch: job.GlobalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
-		SwitchSeconds: settings.SwitchSeconds, RestartSeconds: settings.RestartSeconds,
+		SwitchSeconds: settings.SwitchSeconds, RestartSeconds: settings.RestartSeconds, Partitions: job.OptimizerPartitions,
 	}
 	for _, node := range request.Nodes {
 		s.Nodes = append(s.Nodes, node.Node)
@@ -41,6 +41,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		})
 		s.StateBytes = append(s.StateBytes, layer.StateBytes())
 		s.GradientBytes = append(s.GradientBytes, layer.GradientBytes)
+		s.OptimizerBytes = append(s.OptimizerBytes, layer.OptimizerBytes)
 	}
 	if request.Current != nil {
 		s.Current = pipelines(request.Current.Pipelines)
@@ -75,7 +76,7 @@ func pipelines(planned []events.Pipeline) []policy.Pipeline {
 		for st, stage := range pipeline.Stages {
 			stages[st] = policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)}
 		}
-		list = append(list, policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages})
+		list = append(list, policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
 	return list
 }
@@ -121,7 +122,7 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		for st, stage := range pipeline.Stages {
 			stages[st] = events.Stage{Node: stage.Node, Layers: events.Layers(stage.Layers)}
 		}
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages})
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
 	for _, reroute := range best.Reroutes {
 		plan.Reroutes = append(plan.Reroutes, events.Reroute(reroute))

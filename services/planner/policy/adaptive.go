@@ -6,7 +6,7 @@ var Adaptive = Policy{Name: "adaptive", Propose: adaptive, Waits: true}
 
 var weighed = []Policy{
 	{Name: "reroute", Propose: reroute},
-	{Name: "repipeline", Propose: repipeline},
+	anew,
 }
 
 // adaptive proposes what all weighed policies propose, each in its own name.

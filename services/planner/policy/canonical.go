@@ -18,7 +18,7 @@ type Canonical struct {
 }
 
 // Canonical numbers the nodes: those of the plan in force in the order of its pipelines, hit ones first, then by length,
-// batch, split, memory and what is empty; then the others, the largest first; lost nodes last. Equals keep their order.
+// batch, split, memory, what is empty and partitions; then the others, the largest first; lost nodes last. Equals keep their order.
 // O(nodes log nodes).
 func (s Situation) Canonical() Canonical {
 	c := Canonical{Situation: s, kept: s.Current}
@@ -49,7 +49,8 @@ func (s Situation) Canonical() Canonical {
 	}
 	c.Current = make([]Pipeline, len(sorted))
 	for at, p := range sorted {
-		pipeline := Pipeline{MicroBatches: s.Current[p].MicroBatches, Stages: slices.Clone(s.Current[p].Stages)}
+		pipeline := s.Current[p]
+		pipeline.Stages = slices.Clone(pipeline.Stages)
 		for st, i := range seats[p] {
 			if i == lost {
 				pipeline.Stages[st].Node = numeral(len(c.names))
@@ -103,6 +104,9 @@ func (s Situation) sorted(seats [][]int, isEmpty []bool) []int {
 				memory, speed = s.traits(i, isEmpty)
 			}
 			list = append(list, int64(pipeline.Stages[st].Layers.End), memory, speed)
+		}
+		for _, partition := range pipeline.Partitions {
+			list = append(list, int64(partition))
 		}
 		all[p] = list
 	}
@@ -192,7 +196,8 @@ func octave(x float64) float64 { return math.Exp2(math.Round(math.Log2(x))) }
 func renamed(pipelines []Pipeline, name func(string) string) []Pipeline {
 	list := make([]Pipeline, len(pipelines))
 	for p, pipeline := range pipelines {
-		list[p] = Pipeline{MicroBatches: pipeline.MicroBatches, Stages: slices.Clone(pipeline.Stages)}
+		list[p] = pipeline
+		list[p].Stages = slices.Clone(pipeline.Stages)
 		for st := range list[p].Stages {
 			list[p].Stages[st].Node = name(list[p].Stages[st].Node)
 		}
@@ -246,5 +251,5 @@ func (c Canonical) Same(other Canonical) bool {
 }
 
 func samePipeline(a, b Pipeline) bool {
-	return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages)
+	return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages) && slices.Equal(a.Partitions, b.Partitions)
 }

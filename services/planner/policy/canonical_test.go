@@ -86,13 +86,14 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 // Whatever a situation comes to hold of its nodes must be numbered like them, or answers go to the wrong nodes.
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
-		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "MicroBatches", "GlobalBatch", "DataParallel",
-			"PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds"},
-		"Network": {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
+		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions", "OptimizerBytes", "KeptPartitions",
+			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds"},
+		"Network":  {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
+		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds", "PeakBytes", "Replicas",
 			"Classes", "Score", "Rejected"},
 	}
-	for _, value := range []any{Situation{}, Network{}, Candidate{}} {
+	for _, value := range []any{Situation{}, Network{}, Pipeline{}, Candidate{}} {
 		about := reflect.TypeOf(value)
 		for _, field := range reflect.VisibleFields(about) {
 			if !slices.Contains(known[about.Name()], field.Name) {

@@ -57,20 +57,26 @@ func (s Situation) holds() []estimate.Range {
 	return holds
 }
 
-// replicas returns how many live holders the layer with the fewest keeps under the plan in force.
-func (s Situation) replicas() int {
-	alive, holders := s.alive(), make([]int, len(s.Layers))
+// replicas returns how many live holders the layer, or partition of one, with the fewest keeps under the plan in force.
+func (s Situation) replicas() int { return slices.Min(s.holders(s.alive())) }
+
+// holders returns how many of some nodes keep each layer under the plan in force, then each layer's partition 0, and so on.
+func (s Situation) holders(some map[string]bool) []int {
+	holders := make([]int, len(s.Layers)*(1+s.Partitions))
 	for _, pipeline := range s.Current {
 		for _, stage := range pipeline.Stages {
-			if !alive[stage.Node] {
+			if !some[stage.Node] {
 				continue
 			}
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
 				holders[layer]++
+				for _, partition := range pipeline.Partitions {
+					holders[(1+partition)*len(s.Layers)+layer]++
+				}
 			}
 		}
 	}
-	return slices.Min(holders)
+	return holders
 }
 
 // members strips the nodes off pipelines, as the cost model wants them.

@@ -4,9 +4,10 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
-// figured is the candidate of pipelines that reroute nothing, with what the cost model says of them: the step, the peaks,
-// and a transition in which each node fetches what it lacks.
+// figured is the candidate of pipelines that reroute nothing, with their partitions and what the cost model says of them: the
+// step, the peaks, and a transition in which each node fetches what it lacks.
 func (s Situation) figured(pipelines []Pipeline) Candidate {
+	pipelines = s.dealt(pipelines)
 	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
 	for p, member := range members(pipelines) {
 		for st, peak := range estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches) {
@@ -18,9 +19,9 @@ func (s Situation) figured(pipelines []Pipeline) Candidate {
 	if len(s.Current) == 0 {
 		return c // every node makes the layers of the first plan itself
 	}
-	has := map[string]estimate.Range{}
+	has, kept := map[string]holding{}, s.kept(s.Current)
 	for i, layers := range s.holds() {
-		has[s.Nodes[i]] = layers
+		has[s.Nodes[i]] = holding{layers, len(kept[s.Nodes[i]])}
 	}
 	c.TransitionSeconds += s.fetchSeconds(s.largestMissing(has, pipelines))
 	return c
@@ -31,15 +32,25 @@ func (s Situation) pipelineSeconds(stages []estimate.Range, microBatches int) fl
 	return estimate.OneForwardOneBackward(estimate.OfLayers(s.Layers, stages, microBatches, s.Network.TransferSeconds)).MakespanSeconds
 }
 
-// largestMissing is the most bytes that a node must fetch to take its stage, given what each has.
-func (s Situation) largestMissing(has map[string]estimate.Range, pipelines []Pipeline) int64 {
+// holding is what a node has: layers, and how many partitions of each.
+type holding struct {
+	layers     estimate.Range
+	partitions int
+}
+
+// largestMissing is the most bytes that a node must fetch to take its stage, given what each has. Of a layer that it has it
+// fetches as many partitions as are more than before: that those it has may be others is not counted, as the restorer
+// deals them so that the fewest bytes move.
+func (s Situation) largestMissing(has map[string]holding, pipelines []Pipeline) int64 {
 	largest := int64(0)
 	for _, pipeline := range pipelines {
 		for _, stage := range pipeline.Stages {
 			held, missing := has[stage.Node], int64(0)
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
-				if layer < held.First || layer >= held.End {
+				if layer < held.layers.First || layer >= held.layers.End {
 					missing += s.StateBytes[layer]
+				} else if more := len(pipeline.Partitions) - held.partitions; more > 0 {
+					missing += s.partitionBytes(layer, more)
 				}
 			}
 			largest = max(largest, missing)

@@ -7,13 +7,14 @@ import (
 )
 
 // Judge checks pipelines that somebody else proposes and returns them as a candidate with our figures, whatever others
-// were claimed. An error says which rule they break.
+// were claimed, and with partitions of our choice. An error says which rule they break.
 func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
 	for _, rule := range []func(Situation, []Pipeline) error{withinLimits, everyLayerOnce, everyMicroBatch, liveNodesOnce} {
 		if err := rule(s, pipelines); err != nil {
 			return Candidate{}, err
 		}
 	}
+	s = s.keeping(s.mostKept(len(pipelines)))
 	candidate := s.figured(pipelines)
 	candidate.Policy = name
 	for i, node := range s.Nodes {

@@ -21,6 +21,9 @@ type Situation struct {
 	Layers                 []estimate.Layer // per micro-batch
 	StateBytes             []int64          // per layer: what moves with it
 	GradientBytes          []int64          // per layer: what is all-reduced
+	Partitions             int              // into how many each layer's optimizer state is cut; zero: every holder keeps all of it
+	OptimizerBytes         []int64          // per layer: what is cut, part of StateBytes
+	KeptPartitions         int              // the most of a pipeline that Layers and StateBytes count; zero: all
 	MicroBatches           int              // of a step
 	GlobalBatch            int              // samples of a step
 	DataParallel           search.Limits
@@ -50,6 +53,7 @@ type Network struct {
 type Pipeline struct {
 	MicroBatches int
 	Stages       []Stage
+	Partitions   []int // of its layers' optimizer state, that its nodes keep, ascending; where that is partitioned
 }
 
 // Stage is a node and the layers it trains.
@@ -74,7 +78,7 @@ type Candidate struct {
 	LowerBoundSeconds float64 // no plan of this policy is faster in the model; zero where it has no bound
 	TransitionSeconds float64
 	PeakBytes         map[string]int64
-	Replicas          int        // live holders of the layer that has fewest
+	Replicas          int        // live holders of the layer, or partition of one, that has fewest; those of partitions up to MinReplicas
 	Classes           [][]string // nodes that may trade places
 	Score             float64    // samples a second expected until the next failure
 	Rejected          string     // why another was taken; empty for the one taken
@@ -90,10 +94,10 @@ type Policy struct {
 // Policies lists the policies by name.
 var Policies = []Policy{
 	Adaptive,
-	{Name: "repipeline", Propose: repipeline},
+	anew,
 	{Name: "reroute", Propose: reroute},
-	{Name: "templates", Propose: templates},
-	{Name: "checkpoint-restart", Propose: checkpointRestart},
+	{Name: "templates", Propose: inShares(templates)},
+	{Name: "checkpoint-restart", Propose: inShares(checkpointRestart)},
 }
 
 // Named returns the policy of a name, or an error that lists the right ones.
@@ -118,7 +122,7 @@ func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	if len(candidates) > 0 || p.Name == Adaptive.Name {
 		return candidates, err
 	}
-	candidates, otherwise := Policy{Name: "repipeline", Propose: repipeline}.named(s)
+	candidates, otherwise := anew.named(s)
 	if len(candidates) > 0 {
 		return candidates, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
+var anew = Policy{Name: "repipeline", Propose: inShares(repipeline)}
+
 // repipeline plans anew for the nodes there are: how many pipelines, how long, which layers where, how many
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
 //

@@ -12,7 +12,7 @@ import (
 // Without a lost node it keeps the plan in force as it is.
 //
 // A survivor must hold exactly the lost stage's layers: in unequal pipelines there may be none, and then rerouting has
-// no answer.
+// no answer. Nor has it where a partition of the optimizer state is lost with the node. Partitions stay where they are.
 func reroute(s Situation) ([]Candidate, error) {
 	if len(s.Current) == 0 {
 		return nil, nil
@@ -20,6 +20,10 @@ func reroute(s Situation) ([]Candidate, error) {
 	if err := s.continues(); err != nil {
 		return nil, err
 	}
+	if err := s.partitionsLive(); err != nil {
+		return nil, err
+	}
+	s = s.staying()
 	candidate := Candidate{Pipelines: s.Current, Replicas: s.replicas()}
 	loads := map[string]load{}
 	for _, gap := range s.gaps() {
@@ -45,9 +49,26 @@ func (s Situation) continues() error {
 		if stages := pipeline.Stages; len(stages) == 0 || stages[len(stages)-1].Layers.End != len(s.Layers) {
 			return fmt.Errorf("pipeline %d of the plan in force: expected the %d layers of the job", p, len(s.Layers))
 		}
+		if slices.ContainsFunc(pipeline.Partitions, func(partition int) bool { return partition < 0 || partition >= s.Partitions }) {
+			return fmt.Errorf("pipeline %d of the plan in force: expected some of the %d partitions of the job, got %v", p, s.Partitions, pipeline.Partitions)
+		}
 	}
 	if microBatches != s.MicroBatches {
 		return fmt.Errorf("the plan in force: expected the %d micro-batches of the job, got %d", s.MicroBatches, microBatches)
+	}
+	return nil
+}
+
+// partitionsLive checks that each partition of each layer can be had from a node that is alive and not empty: unlike a layer,
+// it may be nowhere else though the lost stages have survivors.
+func (s Situation) partitionsLive() error {
+	full := s.alive()
+	for _, node := range s.Empty {
+		delete(full, node)
+	}
+	rows := s.holders(full)[len(s.Layers):]
+	if at := slices.Index(rows, 0); at >= 0 {
+		return fmt.Errorf("partition %d of layer %d: no live node holds it", at/len(s.Layers), at%len(s.Layers))
 	}
 	return nil
 }

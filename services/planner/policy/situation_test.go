@@ -70,6 +70,31 @@ func (s Situation) lose(nodes ...string) Situation {
 
 // randomSituation has a plan in force most of the time, after which nodes were lost, joined and came back empty.
 func randomSituation(random *rand.Rand) Situation {
+	s := randomCluster(random)
+	if random.IntN(4) == 0 {
+		return s
+	}
+	return s.changed(random)
+}
+
+// randomPartitioned is that of a job whose optimizer state is partitioned, and most of a layer.
+func randomPartitioned(random *rand.Rand) Situation {
+	s := randomCluster(random)
+	s.Partitions = 1 + random.IntN(5)
+	for layer := range s.Layers {
+		bytes := int64(s.Partitions) + random.Int64N(60)
+		s.OptimizerBytes = append(s.OptimizerBytes, bytes)
+		s.Layers[layer].StaticBytes += bytes
+		s.StateBytes[layer] += bytes
+	}
+	if random.IntN(4) == 0 {
+		return s
+	}
+	return s.changed(random)
+}
+
+// randomCluster has no plan in force.
+func randomCluster(random *rand.Rand) Situation {
 	s := usual(1 + random.IntN(9))
 	s.Layers, s.StateBytes, s.GradientBytes = nil, nil, nil
 	for range 1 + random.IntN(8) {
@@ -98,10 +123,7 @@ func randomSituation(random *rand.Rand) Situation {
 			s.Speed = append(s.Speed, 1+float64(random.IntN(3)))
 		}
 	}
-	if random.IntN(4) == 0 {
-		return s
-	}
-	return s.changed(random)
+	return s
 }
 
 // changed puts a plan in force and changes the nodes under it.

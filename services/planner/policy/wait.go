@@ -9,7 +9,7 @@ const Waiting = "wait"
 
 // Wait is the plan in force with its lost nodes back in their places, which takes until they are there and have fetched
 // their layers; meanwhile nothing is trained. It is no plan to commit: who takes it waits. There is none where no node is
-// lost or expected back, where a layer has no live holder, or where the policy does not wait.
+// lost or expected back, where a layer or a partition of one has no live holder, or where the policy does not wait.
 func (p Policy) Wait(s Situation) []Candidate {
 	if !p.Waits || !s.mayReturn() || len(s.gaps()) == 0 || s.replicas() == 0 {
 		return nil
@@ -38,11 +38,12 @@ func (s Situation) mayReturn() bool {
 
 // backSeconds is the transition from some pipelines back to the plan in force, with the lost nodes there and empty.
 func (s Situation) backSeconds(from []Pipeline) float64 {
-	has, alive := map[string]estimate.Range{}, s.alive()
+	s = s.staying()
+	has, alive := map[string]holding{}, s.alive()
 	for _, pipeline := range from {
 		for _, stage := range pipeline.Stages {
 			if alive[stage.Node] {
-				has[stage.Node] = stage.Layers
+				has[stage.Node] = holding{stage.Layers, len(pipeline.Partitions)}
 			}
 		}
 	}

@@ -77,10 +77,11 @@ func next(r events.PlanRequest, plan events.Plan, lost string) events.PlanReques
 	return r
 }
 
-// random is a cluster whose nodes, links and layers differ.
+// random is a cluster whose nodes, links and layers differ, and of two in three the optimizer state is partitioned.
 func random(seed uint64) events.PlanRequest {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	r := cluster(3+dice.IntN(7), 2+dice.IntN(5), 6+dice.IntN(10))
+	r.Job.OptimizerPartitions = int(seed%3) * 2
 	for i := range r.Nodes {
 		r.Nodes[i].MemoryBytes = int64(1e7 + dice.IntN(3)*5e6)
 		for j := range i {

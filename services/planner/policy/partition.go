@@ -1,0 +1,178 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Where the optimizer state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020), how much of it a pipeline keeps depends on
+// how many pipelines there are. Policies are asked once for each range of data-parallel degrees in which it is as much, and see
+// a situation with that much smaller layers: they need not know.
+
+// proposal is how a policy proposes.
+type proposal func(Situation) ([]Candidate, error)
+
+// inShares proposes for each range of degrees on its own, at most as many as there are partitions, and joins what comes. The
+// bound is that of all ranges, those without a plan too. A policy that keeps the plan in force as it is (reroute) needs none of
+// this: it keeps the partitions as well.
+func inShares(propose proposal) proposal {
+	return func(s Situation) ([]Candidate, error) {
+		if s.Partitions == 0 {
+			return propose(s)
+		}
+		var all []Candidate
+		var refused error
+		var barren []Situation
+		for _, some := range s.shares() {
+			candidates, err := propose(some)
+			if err != nil && refused == nil {
+				refused = fmt.Errorf("%d to %d pipelines: %w", some.DataParallel.Least, some.DataParallel.Most, err)
+			}
+			candidates = slices.DeleteFunc(candidates, func(c Candidate) bool { return !within(some.DataParallel, len(c.Pipelines)) })
+			if len(candidates) == 0 {
+				barren = append(barren, some)
+			}
+			all = append(all, candidates...)
+		}
+		if len(all) == 0 {
+			return nil, refused
+		}
+		bound := leastBound(all, barren)
+		for i := range all {
+			all[i].LowerBoundSeconds = bound
+		}
+		return all, nil
+	}
+}
+
+// leastBound is the least that is known of all candidates, and of situations in which a search that is not exact found none.
+func leastBound(candidates []Candidate, barren []Situation) float64 {
+	least := math.Inf(1)
+	for _, candidate := range candidates {
+		least = min(least, candidate.LowerBoundSeconds)
+	}
+	for _, s := range barren {
+		if least > 0 && s.unequal() {
+			if bound := s.lowerBound(); bound > 0 {
+				least = min(least, bound)
+			}
+		}
+	}
+	return least
+}
+
+// shares are the situations that differ in how many partitions a pipeline keeps, each with the degrees for which that is so.
+// There is one at least, so that who is asked can say why there is no plan.
+func (s Situation) shares() []Situation {
+	least, most := max(1, s.DataParallel.Least), min(len(s.Nodes), s.MicroBatches)
+	if s.DataParallel.Most > 0 {
+		most = min(most, s.DataParallel.Most)
+	}
+	var shares []Situation
+	for degree := least; degree == least || degree <= most; degree++ {
+		kept := s.mostKept(degree)
+		if last := len(shares) - 1; last >= 0 && shares[last].KeptPartitions == kept {
+			shares[last].DataParallel.Most = degree
+			continue
+		}
+		some := s.keeping(kept)
+		some.DataParallel.Least, some.DataParallel.Most = degree, degree
+		shares = append(shares, some)
+	}
+	return shares
+}
+
+// copies is how many of so many pipelines keep each partition.
+func (s Situation) copies(pipelines int) int { return min(max(1, s.MinReplicas), pipelines) }
+
+// mostKept is the most partitions that one of so many pipelines keeps.
+func (s Situation) mostKept(pipelines int) int {
+	return (s.copies(pipelines)*s.Partitions + pipelines - 1) / pipelines
+}
+
+// lists returns the partitions of each of so many pipelines, ascending: pipeline i takes its even part of the copies times
+// 0..Partitions-1, one behind the other. No two lists differ in length by more than one.
+func (s Situation) lists(pipelines int) [][]int {
+	lists, slots := make([][]int, pipelines), s.copies(pipelines)*s.Partitions
+	for i := range lists {
+		for slot := i * slots / pipelines; slot < (i+1)*slots/pipelines; slot++ {
+			lists[i] = append(lists[i], slot%s.Partitions)
+		}
+		slices.Sort(lists[i])
+	}
+	return lists
+}
+
+// dealt is pipelines with their partitions. Which pipeline keeps which list is free, so each takes the one that its first node
+// keeps under the plan in force, if there is such a list, and then the others take what is left: where a plan is in force
+// already, nothing moves. Lists that are there are not kept.
+func (s Situation) dealt(pipelines []Pipeline) []Pipeline {
+	pipelines = slices.Clone(pipelines)
+	for p := range pipelines {
+		pipelines[p].Partitions = nil
+	}
+	if s.Partitions == 0 {
+		return pipelines
+	}
+	left, isDealt := s.lists(len(pipelines)), make([]bool, len(pipelines))
+	has := s.kept(s.Current)
+	for p := range pipelines {
+		list, known := has[pipelines[p].Stages[0].Node]
+		if at := slices.IndexFunc(left, func(other []int) bool { return slices.Equal(list, other) }); known && at >= 0 {
+			pipelines[p].Partitions, isDealt[p] = list, true
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	for p := range pipelines {
+		if !isDealt[p] {
+			pipelines[p].Partitions, left = left[0], left[1:]
+		}
+	}
+	return pipelines
+}
+
+// kept returns the partitions that each node keeps under a plan.
+func (s Situation) kept(plan []Pipeline) map[string][]int {
+	kept := map[string][]int{}
+	for _, pipeline := range plan {
+		for _, stage := range pipeline.Stages {
+			kept[stage.Node] = pipeline.Partitions
+		}
+	}
+	return kept
+}
+
+// keeping is the situation in which a pipeline keeps at most so many partitions; zero: all. What a layer takes is what the
+// largest so many of its partitions do.
+func (s Situation) keeping(partitions int) Situation {
+	if partitions == s.KeptPartitions || s.Partitions == 0 {
+		return s
+	}
+	before := s.KeptPartitions
+	s.Layers, s.StateBytes, s.KeptPartitions = slices.Clone(s.Layers), slices.Clone(s.StateBytes), partitions
+	for layer := range s.Layers {
+		more := s.partitionBytes(layer, partitions) - s.partitionBytes(layer, before)
+		s.Layers[layer].StaticBytes += more
+		s.StateBytes[layer] += more
+	}
+	return s
+}
+
+// staying is the situation of who keeps the plan in force with its partitions.
+func (s Situation) staying() Situation {
+	most := 0
+	for _, pipeline := range s.Current {
+		most = max(most, len(pipeline.Partitions))
+	}
+	return s.keeping(most)
+}
+
+// partitionBytes is the most that so many partitions of a layer take; zero: all of them. Partitions differ by a byte.
+func (s Situation) partitionBytes(layer, partitions int) int64 {
+	count, bytes := int64(s.Partitions), s.OptimizerBytes[layer]
+	if partitions == 0 {
+		return bytes
+	}
+	return min(bytes, int64(partitions)*((bytes+count-1)/count))
+}
