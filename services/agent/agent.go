@@ -45,7 +45,8 @@ type Config struct {
 	Relayed func(frame []byte)
 }
 
-// State is the trainer's state as the agent needs it. Versions are completed steps.
+// State is the trainer's state as the agent needs it. Versions are completed steps. Where the job's optimizer state is cut into
+// partitions, a layer is a row of the state (see events.Job.RowBytes): its parameters, or one partition.
 type State interface {
 	// Holdings returns the layers and versions that can be given, newest first. A trainer that has no plan yet can
 	// make every layer at version 0.
@@ -57,7 +58,7 @@ type State interface {
 	// Adopt makes these layers at this version the state to train, by rolling back, taking what was imported or
 	// making version 0. What the state was before, the version before and the layers no longer needed, may be
 	// asked for until a step is completed under the new plan: a failure in that step goes back to it.
-	Adopt(layers events.Layers, step uint64) error
+	Adopt(layers []events.Layers, step uint64) error
 }
 
 // Follower is a State whose layers can be followed while they are trained: a receiver takes a layer as it was at some step, and

@@ -44,10 +44,11 @@ func (v *view) trained(node string) []events.Holding {
 	if plan == nil {
 		return nil
 	}
-	if layers, ok := plan.Holds(node); ok {
-		return []events.Holding{{Layers: layers, Steps: []uint64{v.done}, Current: true}}
+	var holdings []events.Holding
+	for _, layers := range plan.Rows(node) {
+		holdings = append(holdings, events.Holding{Layers: layers, Steps: []uint64{v.done}, Current: true})
 	}
-	return nil
+	return holdings
 }
 
 // stopStep returns the step to promise: beyond the one under way, and not beyond the end.

@@ -32,6 +32,8 @@ type Config struct {
 	Blocks       int    `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
 	MemoryBytes  int64  `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
 
+	OptimizerPartitions int `env:"REKNIT_TRAINER_OPTIMIZER_PARTITIONS" envDefault:"0" unit:"partitions" reason:"into how many a layer's optimizer state is cut, of which a node keeps some (ZeRO stage 1); 0: every holder keeps all of it"`
+
 	Pipelines   int `env:"REKNIT_TRAINER_PIPELINES" envDefault:"0" unit:"pipelines" reason:"0: the planner chooses the data-parallel degree"`
 	LeastStages int `env:"REKNIT_TRAINER_LEAST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
 	MostStages  int `env:"REKNIT_TRAINER_MOST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
@@ -61,6 +63,8 @@ func (c Config) validate() error {
 		"REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
 	expect(c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
 		"an address that others reach, where REKNIT_TRAINER_LISTEN names no host", `""`)
+	expect(c.OptimizerPartitions >= 0 && c.OptimizerPartitions <= events.MostPartitions, "REKNIT_TRAINER_OPTIMIZER_PARTITIONS",
+		fmt.Sprintf("0 to %d", events.MostPartitions), c.OptimizerPartitions)
 	expect(c.MemoryBytes > 0, "REKNIT_TRAINER_MEMORY_BYTES", "at least 1", c.MemoryBytes)
 	return errors.Join(faults...)
 }
@@ -84,7 +88,7 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 	}
 	shape := model.Shape{
 		Context: contextCharacters, Window: windowPositions, Width: c.Width, Hidden: c.Hidden, Blocks: c.Blocks,
-		Vocabulary: len(samples.Vocabulary()),
+		Vocabulary: len(samples.Vocabulary()), Partitions: c.OptimizerPartitions,
 	}
 	if err := shape.Validate(); err != nil {
 		return oracle.Training{}, nil, err
@@ -101,8 +105,9 @@ func (c Config) job(training oracle.Training) (events.Job, error) {
 	what := fmt.Sprintf("%+v %d %s", training, c.MicroBatch, events.Digest(content))
 	job := events.Job{
 		Digest: events.Digest([]byte(what)), GlobalBatch: c.GlobalBatch, MicroBatch: c.MicroBatch,
-		Pipelines: events.Bounds{Min: c.Pipelines, Max: c.Pipelines},
-		Stages:    events.Bounds{Min: c.LeastStages, Max: c.MostStages},
+		OptimizerPartitions: c.OptimizerPartitions,
+		Pipelines:           events.Bounds{Min: c.Pipelines, Max: c.Pipelines},
+		Stages:              events.Bounds{Min: c.LeastStages, Max: c.MostStages},
 	}
 	for layer := range training.Shape.Layers() {
 		job.Layers = append(job.Layers, c.profile(training.Shape.Costs(layer)))

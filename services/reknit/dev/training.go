@@ -42,6 +42,8 @@ func oracleDigest(options Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	partitions := training.Shape.Partitions
+	training.Shape.Partitions = 0 // layers are trained whole
 	layers, err := oracle.NewLayers(training.Shape, training.Seed)
 	if err != nil {
 		return "", err
@@ -76,5 +78,5 @@ func oracleDigest(options Options) (string, error) {
 			return "", fmt.Errorf("oracle, step %d: %w", step, err)
 		}
 	}
-	return oracle.Digest(layers), nil
+	return oracle.Digest(layers, partitions), nil
 }

@@ -355,8 +355,7 @@ func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 		r := &result
 		checker := &restoration{RestorationRequest: request}
 		for _, node := range r.Plan.Nodes {
-			needed, _ := r.Plan.Holds(node.Node)
-			for layer := needed.First; layer < needed.End; layer++ {
+			for layer := range events.Each(r.Plan.Rows(node.Node)) {
 				comes := slices.ContainsFunc(r.Plan.Migration.Transfers, func(t events.Transfer) bool { return t.To == node.Node && t.Layer == layer })
 				if comes == checker.holds(node.Node, layer) {
 					t.Fatalf("seed %d: %s, layer %d: comes %v, held %v", seed, node.Node, layer, comes, !comes)
@@ -426,6 +425,9 @@ func randomRequest(random *rand.Rand) events.RestorationRequest {
 		request.Layers = append(request.Layers, 1+random.Int64N(1<<20))
 	}
 	request.Proposal = events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}}
+	if random.IntN(2) == 0 {
+		partition(random, &request, 1+random.IntN(4))
+	}
 	return request
 }
 

@@ -40,28 +40,54 @@ func (a Adam) Validate() error {
 // samples; the layer itself stays as it was. Sums that hold another number of samples
 // than the batch, as after a lost or doubled micro-batch, are an error.
 func (a Adam) Apply(layer *Layer, sums *gradient.Accumulator, globalBatch int) (*Layer, error) {
-	if err := a.Validate(); err != nil {
+	if err := a.check(layer, sums, globalBatch); err != nil {
 		return nil, err
 	}
-	if len(sums.Sums) != len(layer.Parameters) {
-		return nil, fmt.Errorf("layer %d: gradient has %d elements: expected %d", layer.Index, len(sums.Sums), len(layer.Parameters))
+	next := allocate(layer.Shape, layer.Index, layer.Step+1)
+	a.step(layer, next, layer.Parameters, next.Parameters, sums)
+	return next, nil
+}
+
+// ApplyPart is Apply for a partition of a layer's optimizer state: the sums are those of its parameters, which it
+// takes from parameters as they are at the same step and writes to updated as they are one step on.
+func (a Adam) ApplyPart(part *Layer, parameters, updated []float32, sums *gradient.Accumulator, globalBatch int) (*Layer, error) {
+	if err := a.check(part, sums, globalBatch); err != nil {
+		return nil, err
+	}
+	if n := len(part.FirstMoment); len(parameters) != n || len(updated) != n {
+		return nil, fmt.Errorf("layer %d: %d parameters and room for %d: expected those of its %d moments", part.Index, len(parameters), len(updated), n)
+	}
+	next := allocate(part.Shape, part.Index, part.Step+1)
+	a.step(part, next, parameters, updated, sums)
+	return next, nil
+}
+
+func (a Adam) check(layer *Layer, sums *gradient.Accumulator, globalBatch int) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	if len(sums.Sums) != len(layer.FirstMoment) {
+		return fmt.Errorf("layer %d: gradient has %d elements: expected %d", layer.Index, len(sums.Sums), len(layer.FirstMoment))
 	}
 	if globalBatch < 1 || sums.Additions != globalBatch {
-		return nil, fmt.Errorf("layer %d step %d: gradient holds %d samples: expected the global batch, %d",
+		return fmt.Errorf("layer %d step %d: gradient holds %d samples: expected the global batch, %d",
 			layer.Index, layer.Step, sums.Additions, globalBatch)
 	}
-	next := allocate(layer.Shape, layer.Index, layer.Step+1)
+	return nil
+}
+
+// step writes the next moments and the parameters that go with them.
+func (a Adam) step(layer, next *Layer, parameters, updated []float32, sums *gradient.Accumulator) {
 	first := 1 - power(a.FirstDecay, next.Step)
 	rate, second := a.LearningRate/first, 1/(1-power(a.SecondDecay, next.Step))
-	for i, parameter := range layer.Parameters {
+	for i, parameter := range parameters {
 		g := sums.Mean(i)
 		m := float64(a.FirstDecay*float64(layer.FirstMoment[i])) + float64((1-a.FirstDecay)*g)
 		v := float64(a.SecondDecay*float64(layer.SecondMoment[i])) + float64((1-a.SecondDecay)*float64(g*g))
 		change := float64(rate*m) / (math.Sqrt(float64(v*second)) + a.Epsilon)
-		next.Parameters[i] = float32(float64(parameter) - change)
+		updated[i] = float32(float64(parameter) - change)
 		next.FirstMoment[i], next.SecondMoment[i] = float32(m), float32(v)
 	}
-	return next, nil
 }
 
 // power returns base^exponent by repeated squaring, the same bits on every processor.

@@ -15,8 +15,9 @@ const (
 	changeHeaderBytes = len(changeMagic) + 3*8
 )
 
-// MarshalChange returns what the step that brought a layer to this one did to it: a header, then the wire form of the
-// sums, which are of the whole global batch. The learning rate is the one in force, a plan's scale included.
+// MarshalChange returns what the step that brought a layer, or a partition of its optimizer state, to this one did to it: a
+// header, then the wire form of the sums, which are of the whole global batch. The learning rate is the one in force, a plan's
+// scale included. Of parameters alone the change is their own canonical bytes: the sums do not tell it without the moments.
 func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumulator) []byte {
 	encoded := make([]byte, 0, changeHeaderBytes+4*len(sums.Sums)) // about; it grows
 	encoded = append(encoded, changeMagic...)
@@ -29,6 +30,9 @@ func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumul
 // Follow returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this layer
 // by its next step, from the whole global batch, are an error.
 func (a Adam) Follow(layer *Layer, change []byte, globalBatch int) (*Layer, error) {
+	if len(layer.FirstMoment) == 0 && len(layer.Parameters) > 0 {
+		return replace(layer, change)
+	}
 	if len(change) < changeHeaderBytes {
 		return nil, fmt.Errorf("change has %d bytes: expected at least the header's %d", len(change), changeHeaderBytes)
 	}
@@ -43,9 +47,25 @@ func (a Adam) Follow(layer *Layer, change []byte, globalBatch int) (*Layer, erro
 		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d", fields[0], fields[1], layer.Index, layer.Step+1)
 	}
 	a.LearningRate = math.Float64frombits(fields[2])
-	sums := gradient.NewAccumulator(len(layer.Parameters))
+	sums := gradient.NewAccumulator(len(layer.FirstMoment))
 	if err := sums.MergeBytes(change[changeHeaderBytes:]); err != nil {
 		return nil, fmt.Errorf("change of layer %d at step %d: %w", layer.Index, layer.Step+1, err)
 	}
+	if len(layer.Parameters) == 0 {
+		nobodys := make([]float32, len(layer.FirstMoment)) // the moments do not depend on the parameters
+		return a.ApplyPart(layer, nobodys, nobodys, sums, globalBatch)
+	}
 	return a.Apply(layer, sums, globalBatch)
+}
+
+// replace returns the parameters of a layer's next step from their canonical bytes.
+func replace(layer *Layer, change []byte) (*Layer, error) {
+	next, err := UnmarshalLayer(change)
+	if err != nil {
+		return nil, err
+	}
+	if next.Index != layer.Index || next.Step != layer.Step+1 || next.Shape != layer.Shape {
+		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d", next.Index, next.Step, layer.Index, layer.Step+1)
+	}
+	return next, nil
 }

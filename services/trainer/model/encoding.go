@@ -7,22 +7,34 @@ import (
 	"math"
 )
 
-// magic begins a layer's canonical bytes; the digit is the version of the form.
-const magic = "RKLAYER1"
+const (
+	// magic begins the canonical bytes of a whole layer; the digit is the version of the form.
+	magic = "RKLAYER1"
+	// partMagic begins those of a row where the optimizer state is cut into partitions.
+	partMagic = "RKLAYRP1"
+)
 
-// headerBytes is the magic, the layer index, the step and the six sizes of the shape,
-// each number as 8 bytes little endian.
-const headerBytes = len(magic) + 8*8
+// header is the magic, the row, the step and the sizes of the shape, each number as 8 bytes little endian; the
+// partitions are there only where there are some.
+func (s Shape) header(row, step int) []byte {
+	begin, fields := magic, []int{row, step, s.Context, s.Window, s.Width, s.Hidden, s.Blocks, s.Vocabulary}
+	if s.Partitions > 0 {
+		begin, fields = partMagic, append(fields, s.Partitions)
+	}
+	header := []byte(begin)
+	for _, field := range fields {
+		header = binary.LittleEndian.AppendUint64(header, uint64(field))
+	}
+	return header
+}
 
-// MarshalLayer returns the layer's canonical bytes: the header, then the parameters,
+func (s Shape) headerBytes() int { return len(s.header(0, 0)) }
+
+// MarshalLayer returns a row's canonical bytes: the header, then the parameters,
 // the first and the second moments as 4 bytes each, little endian.
 func MarshalLayer(layer *Layer) []byte {
-	s := layer.Shape
-	encoded := make([]byte, 0, headerBytes+12*len(layer.Parameters))
-	encoded = append(encoded, magic...)
-	for _, field := range []int{layer.Index, layer.Step, s.Context, s.Window, s.Width, s.Hidden, s.Blocks, s.Vocabulary} {
-		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(field))
-	}
+	encoded := make([]byte, 0, layer.Shape.StateBytes(layer.Index))
+	encoded = append(encoded, layer.Shape.header(layer.Index, layer.Step)...)
 	for _, values := range [][]float32{layer.Parameters, layer.FirstMoment, layer.SecondMoment} {
 		for _, value := range values {
 			encoded = binary.LittleEndian.AppendUint32(encoded, math.Float32bits(value))
@@ -39,7 +51,7 @@ func UnmarshalLayer(encoded []byte) (*Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("layer state: %w", err)
 	}
-	rest := encoded[headerBytes:]
+	rest := encoded[layer.Shape.headerBytes():]
 	for _, part := range []struct {
 		name   string
 		values []float32
@@ -62,28 +74,21 @@ func UnmarshalLayer(encoded []byte) (*Layer, error) {
 	return layer, nil
 }
 
-// unmarshalHeader returns a layer of zeros with the header's fields, after checking
-// that the rest has the length of such a layer: it allocates no more than was sent.
+// unmarshalHeader returns a row of zeros with the header's fields, after checking
+// that the rest has the length of such a row: it allocates no more than was sent.
 func unmarshalHeader(encoded []byte) (*Layer, error) {
-	if len(encoded) < headerBytes {
-		return nil, fmt.Errorf("%d bytes: expected at least the header's %d", len(encoded), headerBytes)
+	fields, err := headerFields(encoded)
+	if err != nil {
+		return nil, err
 	}
-	if got := string(encoded[:len(magic)]); got != magic {
-		return nil, fmt.Errorf("begins with %q: expected %q", got, magic)
+	shape := Shape{
+		Context: fields[2], Window: fields[3], Width: fields[4], Hidden: fields[5], Blocks: fields[6], Vocabulary: fields[7],
+		Partitions: fields[8],
 	}
-	var fields [8]int
-	for i := range fields {
-		field := binary.LittleEndian.Uint64(encoded[len(magic)+8*i:])
-		if field > math.MaxInt32 {
-			return nil, fmt.Errorf("header field %d is %d: expected at most %d", i, field, math.MaxInt32)
-		}
-		fields[i] = int(field)
-	}
-	shape := Shape{Context: fields[2], Window: fields[3], Width: fields[4], Hidden: fields[5], Blocks: fields[6], Vocabulary: fields[7]}
 	if err := shape.Validate(); err != nil {
 		return nil, err
 	}
-	if err := shape.checkLayer(fields[0]); err != nil {
+	if err := shape.checkRow(fields[0]); err != nil {
 		return nil, err
 	}
 	if want := shape.StateBytes(fields[0]); len(encoded) != want {
@@ -92,9 +97,38 @@ func unmarshalHeader(encoded []byte) (*Layer, error) {
 	return allocate(shape, fields[0], fields[1]), nil
 }
 
-// StateBytes is the length of a layer's canonical bytes.
-func (s Shape) StateBytes(layer int) int {
-	return headerBytes + 12*s.Parameters(layer)
+// headerFields returns the numbers of a header, the last of which, the partitions, a whole layer's does not have.
+func headerFields(encoded []byte) (fields [9]int, err error) {
+	count := len(fields) - 1
+	if len(encoded) < len(magic)+8*count {
+		return fields, fmt.Errorf("%d bytes: expected at least the header's %d", len(encoded), len(magic)+8*count)
+	}
+	switch got := string(encoded[:len(magic)]); got {
+	case magic:
+	case partMagic:
+		if count++; len(encoded) < len(magic)+8*count {
+			return fields, fmt.Errorf("%d bytes: expected at least the header's %d", len(encoded), len(magic)+8*count)
+		}
+	default:
+		return fields, fmt.Errorf("begins with %q: expected %q or %q", got, magic, partMagic)
+	}
+	for i := range fields[:count] {
+		field := binary.LittleEndian.Uint64(encoded[len(magic)+8*i:])
+		if field > math.MaxInt32 {
+			return fields, fmt.Errorf("header field %d is %d: expected at most %d", i, field, math.MaxInt32)
+		}
+		fields[i] = int(field)
+	}
+	if count == len(fields) && fields[count-1] == 0 {
+		return fields, fmt.Errorf("header field %d is 0: expected at least 1 partition after %q", count-1, partMagic)
+	}
+	return fields, nil
+}
+
+// StateBytes is the length of a row's canonical bytes.
+func (s Shape) StateBytes(row int) int {
+	first, end := s.moments(row)
+	return s.headerBytes() + 4*s.parameters(row) + 8*(end-first)
 }
 
 // Digest returns "sha256:" and the hexadecimal SHA-256 of the layer's canonical bytes.

@@ -48,6 +48,9 @@ func TestALayersBytesBringItBack(t *testing.T) {
 	}
 }
 
+// headerBytes is the length of a whole layer's header.
+const headerBytes = 8 + 8*8
+
 // spoiltHeaders are bytes of a good layer with one thing wrong in each.
 func spoiltHeaders(good []byte) map[string][]byte {
 	field := func(index int, value uint64) []byte {

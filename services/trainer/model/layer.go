@@ -5,29 +5,32 @@ import (
 	"math/rand/v2"
 )
 
-// Layer is the state of one layer after a number of steps. It is not changed once
-// made: a step makes a new one, and the old one serves a roll-back.
+// Layer is the state of one layer after a number of steps, or a row of it. It is not changed
+// once made: a step makes a new one, and the old one serves a roll-back.
 type Layer struct {
 	Shape Shape
-	// Index says which layer of the shape it is.
+	// Index says which row of the shape it is: the layer, where the optimizer state is whole.
 	Index int
 	// Step is how many updates it has had.
 	Step int
 	// Parameters are the weights; FirstMoment and SecondMoment are Adam's running
-	// means of each one's gradient and squared gradient.
+	// means of each one's gradient and squared gradient. A row has one or the other.
 	Parameters, FirstMoment, SecondMoment []float32
 }
 
-// NewLayer returns a layer at step 0. It depends on the shape, the index and the seed
-// alone, so any process may make any layer.
+// NewLayer returns a row at step 0. It depends on the shape, the index and the seed
+// alone, so any process may make any row.
 func NewLayer(shape Shape, index int, seed uint64) (*Layer, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, err
 	}
-	if err := shape.checkLayer(index); err != nil {
+	if err := shape.checkRow(index); err != nil {
 		return nil, err
 	}
 	layer := allocate(shape, index, 0)
+	if len(layer.Parameters) == 0 {
+		return layer, nil
+	}
 	random := rand.NewPCG(seed, uint64(index))
 	rest := layer.Parameters
 	for _, tensor := range shape.tensors(index) {
@@ -41,13 +44,15 @@ func NewLayer(shape Shape, index int, seed uint64) (*Layer, error) {
 	return layer, nil
 }
 
-// allocate returns a layer of zeros.
+// allocate returns a row of zeros.
 func allocate(shape Shape, index, step int) *Layer {
-	n := shape.Parameters(index)
-	state := make([]float32, 3*n)
+	n := shape.parameters(index)
+	first, end := shape.moments(index)
+	m := end - first
+	state := make([]float32, n+2*m)
 	return &Layer{
 		Shape: shape, Index: index, Step: step,
-		Parameters: state[:n:n], FirstMoment: state[n : 2*n : 2*n], SecondMoment: state[2*n:],
+		Parameters: state[:n:n], FirstMoment: state[n : n+m : n+m], SecondMoment: state[n+m:],
 	}
 }
 

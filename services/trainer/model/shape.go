@@ -30,6 +30,8 @@ type Shape struct {
 	Blocks int
 	// Vocabulary is how many distinct characters there are.
 	Vocabulary int
+	// Partitions is into how many the optimizer state of a layer is cut; 0: it stays whole.
+	Partitions int
 }
 
 // DefaultShape is a model of a vocabulary that takes about 3 ms of one core per sample,
@@ -51,6 +53,7 @@ func (s Shape) Validate() error {
 		{"hidden", s.Hidden, 1, 4096},
 		{"blocks", s.Blocks, 0, 1024},
 		{"vocabulary", s.Vocabulary, 2, 256},
+		{"partitions", s.Partitions, 0, mostPartitions},
 	} {
 		if size.value < size.minimum || size.value > size.atMost {
 			return fmt.Errorf("shape %s is %d: expected %d to %d", size.name, size.value, size.minimum, size.atMost)
@@ -71,10 +74,10 @@ func (s Shape) Parameters(layer int) int {
 	return count
 }
 
-// checkLayer reports a layer index the shape does not have.
-func (s Shape) checkLayer(layer int) error {
-	if layer < 0 || layer >= s.Layers() {
-		return fmt.Errorf("layer is %d: expected 0 to %d", layer, s.Layers()-1)
+// checkRow reports a row that the shape does not have.
+func (s Shape) checkRow(row int) error {
+	if row < 0 || row >= s.Rows() {
+		return fmt.Errorf("layer is %d: expected 0 to %d", row, s.Rows()-1)
 	}
 	return nil
 }

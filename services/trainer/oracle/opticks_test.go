@@ -125,6 +125,6 @@ func BenchmarkDigest(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		Digest(layers)
+		Digest(layers, 0)
 	}
 }

@@ -28,7 +28,11 @@ type Training struct {
 // loss in nats per character, taken before that step's update. Report, where it is not
 // nil, hears each loss as it is known. Sizes that do not fit each other or the text are
 // errors.
+//
+// Partitions of the optimizer state change the digest, which then is of all rows, and nothing else: layers are trained whole.
 func Run(training Training, samples *text.Text, report func(step int, loss float64)) (digest string, losses []float64, err error) {
+	partitions := training.Shape.Partitions
+	training.Shape.Partitions = 0
 	layers, err := NewLayers(training.Shape, training.Seed)
 	if err != nil {
 		return "", nil, err
@@ -51,7 +55,7 @@ func Run(training Training, samples *text.Text, report func(step int, loss float
 			report(step, losses[step])
 		}
 	}
-	return Digest(layers), losses, nil
+	return Digest(layers, partitions), losses, nil
 }
 
 // NewLayers returns all layers of a model at step 0.
@@ -83,11 +87,13 @@ func Update(layers []*model.Layer, sums *Sums, adam model.Adam, globalBatch int)
 	return next, nil
 }
 
-// Digest returns the digest of a whole model.
-func Digest(layers []*model.Layer) string {
-	digests := make([]string, len(layers))
-	for i, layer := range layers {
-		digests[i] = model.Digest(layer)
+// Digest returns the digest of a whole model, whose optimizer state is cut into so many partitions.
+func Digest(layers []*model.Layer, partitions int) string {
+	digests := make([]string, len(layers)*(1+partitions))
+	for _, layer := range layers {
+		for _, row := range layer.Cut(partitions) {
+			digests[row.Index] = model.Digest(row)
+		}
 	}
 	return model.ModelDigest(digests)
 }

@@ -44,7 +44,7 @@ func TestAnyPipelinesOrdersAndMovesComeToTheOraclesDigest(t *testing.T) {
 			losses = append(losses, c.step(step))
 		}
 		for i, p := range c.pipelines {
-			if got := Digest(p.layers); got != want {
+			if got := Digest(p.layers, 0); got != want {
 				t.Errorf("seed %d: pipeline %d has digest %s: expected %s", seed, i, got, want)
 			}
 		}
@@ -78,7 +78,7 @@ func TestAFaultInOneStepShowsInTheDigest(t *testing.T) {
 				fault(c, before)
 			}
 		}
-		if same := Digest(c.pipelines[0].layers) == want; same != (name == "none") {
+		if same := Digest(c.pipelines[0].layers, 0) == want; same != (name == "none") {
 			t.Errorf("fault %q: digest equal to the oracle's is %v", name, same)
 		}
 	}
@@ -102,7 +102,7 @@ func TestAStepDoneAgainFromTheKeptLayersComesToTheSame(t *testing.T) {
 		}
 		layers = next
 	}
-	if got := Digest(layers); got != want {
+	if got := Digest(layers, 0); got != want {
 		t.Errorf("digest is %s: expected %s", got, want)
 	}
 }
@@ -135,7 +135,7 @@ func TestParallelWorkersComeToTheOraclesDigest(t *testing.T) {
 		layers, err = Update(layers, workers[0].Sums, training.Adam, training.GlobalBatch)
 		mustSucceed(t, err)
 	}
-	if got := Digest(layers); got != want {
+	if got := Digest(layers, 0); got != want {
 		t.Errorf("digest is %s: expected %s", got, want)
 	}
 }

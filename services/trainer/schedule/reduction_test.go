@@ -93,7 +93,7 @@ func TestSlicesTileTheVector(t *testing.T) {
 		for members := 1; members <= 6; members++ {
 			next := 0
 			for member := range members {
-				first, end := Slice(length, members, member)
+				first, end := slice(length, members, member)
 				if first != next || end-first > length/members+1 {
 					t.Fatalf("member %d of %d has [%d, %d) of %d: expected an even part from %d on", member, members, first, end, length, next)
 				}
@@ -103,5 +103,56 @@ func TestSlicesTileTheVector(t *testing.T) {
 				t.Fatalf("%d members cover %d of %d", members, next, length)
 			}
 		}
+	}
+}
+
+func TestThePiecesOfAPartitionTileItOverItsKeepers(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 9))
+		nodes := []string{"a", "b", "c", "d", "e"}[:1+random.IntN(5)]
+		r := Reduction{Group: Group{End: 1, Nodes: nodes}, Keepers: make([][]string, 1+random.IntN(4))}
+		for z := range r.Keepers {
+			for _, at := range random.Perm(len(nodes))[:1+random.IntN(len(nodes))] {
+				r.Keepers[z] = append(r.Keepers[z], nodes[at])
+			}
+		}
+		length := random.IntN(40)
+		times := make([]int, length)
+		for _, node := range nodes {
+			for _, piece := range r.Pieces(length, node) {
+				if !r.Keeps(node, piece.Partition) {
+					t.Fatalf("seed %d: %q sums a part of partition %d of %v", seed, node, piece.Partition, r.Keepers)
+				}
+				for i := piece.First; i < piece.End; i++ {
+					times[i]++
+					if z := i; length*piece.Partition/len(r.Keepers) > z || z >= length*(piece.Partition+1)/len(r.Keepers) {
+						t.Fatalf("seed %d: element %d of %d is not of partition %d of %d", seed, i, length, piece.Partition, len(r.Keepers))
+					}
+				}
+			}
+		}
+		for i, sums := range times {
+			if sums != 1 {
+				t.Fatalf("seed %d: element %d of %d is summed %d times by the keepers %v", seed, i, length, sums, r.Keepers)
+			}
+		}
+	}
+}
+
+func TestEachPartitionIsKeptByTheLivingHoldersWhosePipelinesKeepIt(t *testing.T) {
+	layout := Layout{Pipelines: []Pipeline{pipeline("a", 1, 3, 6), pipeline("b", 1, 3, 6), pipeline("c", 1, 6)}}
+	layout.Pipelines[0].Partitions, layout.Pipelines[1].Partitions, layout.Pipelines[2].Partitions = []int{0}, []int{1}, []int{0, 1}
+	reductions, err := layout.Reductions(roundsOf(layout), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"a1", "c0"}, {"b1", "c0"}}
+	if got := reductions[0].Keepers; !slices.EqualFunc(got, want, slices.Equal) || !reductions[0].Spreads() {
+		t.Errorf("keepers are %q: expected %q", got, want)
+	}
+	layout.Pipelines[2].Partitions = []int{1}
+	layout.Reroutes = []Reroute{{From: "a1", To: "b1", MicroBatches: 1}}
+	if got, err := layout.Reductions(roundsOf(layout), "b1"); err == nil {
+		t.Errorf("a partition whose only keeper is lost: got %v", got)
 	}
 }

@@ -16,6 +16,7 @@ type Stage struct {
 type Pipeline struct {
 	MicroBatches int
 	Stages       []Stage
+	Partitions   []int // of its layers' optimizer state, that its nodes keep; none anywhere where that is whole
 }
 
 // Reroute gives some micro-batches of a lost node to a node that holds the same layers in another pipeline.

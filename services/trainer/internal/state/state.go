@@ -1,4 +1,5 @@
-// Package state keeps the layers a node trains: the newest version of each, and the one before for a roll-back.
+// Package state keeps the layers a node trains: the newest version of each, and the one before for a roll-back. Where the
+// optimizer state is cut into partitions, each of its rows (see package model) is kept as a layer of its own.
 //
 // A step updates layer by layer, so a node that is interrupted may hold some layers one step further than others.
 // The holdings say so, and whoever plans the recovery chooses the version that all layers can have. Layers that a plan
@@ -35,7 +36,7 @@ func New(shape model.Shape, seed uint64) *State {
 // Holdings returns the layers and versions that Export can give, as ranges of layers with equal versions.
 func (s *State) Holdings() []events.Holding {
 	if s.fresh {
-		return []events.Holding{{Layers: events.Layers{First: 0, End: s.shape.Layers()}, Steps: []uint64{0}}}
+		return []events.Holding{{Layers: events.Layers{First: 0, End: s.shape.Rows()}, Steps: []uint64{0}}}
 	}
 	var holdings []events.Holding
 	for _, layer := range slices.Sorted(maps.Keys(s.kept)) {
@@ -85,9 +86,9 @@ func (s *State) Import(layer int, step uint64, data []byte) error {
 // Adopt makes exactly these layers at exactly this version the ones to train: by rolling back, by taking what was
 // imported, or by making version 0. Of all that was held it keeps this version and the one before, to be given, until
 // Completed; newer ones are dropped. A version that cannot be had is an error, and leaves the state as it was.
-func (s *State) Adopt(layers events.Layers, step uint64) error {
-	adopted := make(map[int]*model.Layer, layers.Count())
-	for layer := layers.First; layer < layers.End; layer++ {
+func (s *State) Adopt(layers []events.Layers, step uint64) error {
+	adopted := map[int]*model.Layer{}
+	for layer := range events.Each(layers) {
 		version, err := s.find(layer, step)
 		if err != nil {
 			return err

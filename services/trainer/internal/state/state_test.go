@@ -17,7 +17,7 @@ func layers(first, end int) events.Layers { return events.Layers{First: first, E
 func adopted(t *testing.T, first, end int) *State {
 	t.Helper()
 	s := New(shape, 1)
-	if err := s.Adopt(layers(first, end), 0); err != nil {
+	if err := s.Adopt([]events.Layers{layers(first, end)}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -94,7 +94,7 @@ func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
 	if err := ahead.Import(2, 1, exported); err != nil {
 		t.Fatal(err)
 	}
-	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
+	if err := ahead.Adopt([]events.Layers{layers(0, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
 	expectHoldings(t, ahead,
@@ -103,7 +103,7 @@ func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
 	if got := model.MarshalLayer(ahead.Trained(2)); !bytes.Equal(got, exported) {
 		t.Error("the adopted layer is not the imported one")
 	}
-	if err := ahead.Adopt(layers(0, 3), 1); err != nil {
+	if err := ahead.Adopt([]events.Layers{layers(0, 3)}, 1); err != nil {
 		t.Errorf("adopting the same again: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestAnAdoptionThatIsNotPossibleChangesNothing(t *testing.T) {
 	s := adopted(t, 0, 2)
 	s.train(t, 0)
 	s.train(t, 1)
-	if err := s.Adopt(layers(0, 3), 1); err == nil {
+	if err := s.Adopt([]events.Layers{layers(0, 3)}, 1); err == nil {
 		t.Fatal("layer 2 at step 1 was adopted from nowhere")
 	}
 	expectHoldings(t, s, events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}})
@@ -124,7 +124,7 @@ func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
 		s.train(t, layer)
 	}
 	s.Completed(1)
-	if err := s.Adopt(layers(2, 3), 1); err != nil {
+	if err := s.Adopt([]events.Layers{layers(2, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
 	expectHoldings(t, s, events.Holding{Layers: layers(0, 3), Steps: []uint64{1, 0}})
@@ -141,7 +141,7 @@ func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
 
 func TestANodeThatLosesItsPlaceTrainsNothing(t *testing.T) {
 	s := adopted(t, 0, 2)
-	if err := s.Adopt(events.Layers{}, 0); err != nil {
+	if err := s.Adopt(nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	if digests := s.Digests(); len(digests) != 0 {

@@ -12,6 +12,7 @@ import (
 // assignment is what a plan asks of one node.
 type assignment struct {
 	layers            events.Layers
+	partitions        []int // of their optimizer state
 	routes            []schedule.Route
 	reductions        []schedule.Reduction
 	peers             []transport.Peer
@@ -34,6 +35,7 @@ func assign(plan *events.Plan, config Config) (assignment, error) {
 		return a, fmt.Errorf("pipelines: expected a place for node %q", config.Node)
 	}
 	a.layers = events.Layers{First: stage.First, End: stage.End}
+	a.partitions = layout.Partitions(config.Node)
 	var err error
 	if a.routes, err = layout.Routes(); err != nil {
 		return a, err
@@ -48,6 +50,9 @@ func assign(plan *events.Plan, config Config) (assignment, error) {
 func fits(plan *events.Plan, config Config) error {
 	if got, want := plan.LayerCount(), config.Shape.Layers(); got != want {
 		return fmt.Errorf("pipelines: expected %d layers, got %d", want, got)
+	}
+	if got, want := plan.Partitions(), config.Shape.Partitions; got != want {
+		return fmt.Errorf("pipelines: expected %d partitions of the optimizer state, got %d", want, got)
 	}
 	if got := plan.Data; got.GlobalBatch != config.GlobalBatch || got.MicroBatch != config.MicroBatch {
 		return fmt.Errorf("data: expected global batch %d and micro-batch %d, got %d and %d",
@@ -66,7 +71,7 @@ func fits(plan *events.Plan, config Config) error {
 func layoutOf(plan *events.Plan) schedule.Layout {
 	var layout schedule.Layout
 	for _, pipeline := range plan.Pipelines {
-		p := schedule.Pipeline{MicroBatches: pipeline.MicroBatches}
+		p := schedule.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for _, stage := range pipeline.Stages {
 			p.Stages = append(p.Stages, schedule.Stage{Node: stage.Node, First: stage.Layers.First, End: stage.Layers.End})
 		}

@@ -227,16 +227,15 @@ func (c *cluster) follow(plan *events.Plan) {
 	}
 	c.step, c.cancel = context.WithCancel(c.t.Context())
 	for _, name := range c.alive() {
-		layers, _ := plan.Holds(name)
-		if err := c.fetch(name, layers, plan.ResumeStep); err != nil {
+		if err := c.fetch(name, plan.Rows(name), plan.ResumeStep); err != nil {
 			c.t.Error(err)
 			return
 		}
 	}
 	for _, name := range c.alive() {
 		n := c.nodes[name]
-		layers, placed := plan.Holds(name)
-		if err := n.state.Adopt(layers, plan.ResumeStep); err != nil {
+		_, placed := plan.Holds(name)
+		if err := n.state.Adopt(plan.Rows(name), plan.ResumeStep); err != nil {
 			c.t.Error(err)
 		} else if placed {
 			n.waiting = false
@@ -258,7 +257,7 @@ func (c *cluster) newestVersion() uint64 {
 				if holders[step] == nil {
 					holders[step] = map[int]bool{}
 				}
-				for layer := holding.Layers.First; layer < holding.Layers.End; layer++ {
+				for layer := range events.Each([]events.Layers{holding.Layers}) {
 					holders[step][layer] = true
 				}
 			}
@@ -266,7 +265,7 @@ func (c *cluster) newestVersion() uint64 {
 	}
 	newest, found := uint64(0), false
 	for step, layers := range holders {
-		if len(layers) == c.config.Shape.Layers() && (!found || step > newest) {
+		if len(layers) == c.config.Shape.Rows() && (!found || step > newest) {
 			newest, found = step, true
 		}
 	}
@@ -283,8 +282,8 @@ func (c *cluster) fresh(name string) bool {
 }
 
 // fetch imports the layers that a node lacks.
-func (c *cluster) fetch(to string, layers events.Layers, step uint64) error {
-	for layer := layers.First; layer < layers.End; layer++ {
+func (c *cluster) fetch(to string, layers []events.Layers, step uint64) error {
+	for layer := range events.Each(layers) {
 		if step == 0 {
 			continue
 		}
@@ -379,7 +378,7 @@ func (c *cluster) finish() string {
 		c.t.FailNow()
 	}
 	c.change(func() { c.finished = true })
-	layers := make([]string, c.config.Shape.Layers())
+	layers := make([]string, c.config.Shape.Rows())
 	for _, name := range c.alive() {
 		for _, digest := range c.digests[name] {
 			if known := layers[digest.Layer]; known != "" && known != digest.Digest {

@@ -32,14 +32,16 @@ func mortally(due func(use) bool) func(*node, Network) Network {
 }
 
 func (m *mortal) dies(how string, phase uint32, item uint64) bool {
-	what := "gather"
+	what := "spread"
 	switch {
 	case phase == passPhase && item&1 == 1:
 		what = "backward"
 	case phase == passPhase:
 		what = "forward"
-	case phase%2 == 1:
+	case phase%phasesPerGroup == 1:
 		what = "scatter"
+	case phase%phasesPerGroup == 2:
+		what = "gather"
 	}
 	if m.due(use{m.step, how + " " + what}) {
 		m.node.kill()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/model"
 )
@@ -23,15 +24,25 @@ func (f followed) Change(layer int, step uint64) ([]byte, error) {
 	if step == 0 || f.worker.summed != step {
 		return nil, fmt.Errorf("change of layer %d at step %d: expected the step just completed, %d (0: none)", layer, step, f.worker.summed)
 	}
-	sums := f.worker.sums[layer]
-	if sums == nil {
-		return nil, fmt.Errorf("change of layer %d at step %d: expected one of layers %+v", layer, step, f.worker.layers)
+	trained := f.Trained(layer)
+	if trained == nil {
+		return nil, fmt.Errorf("change of layer %d at step %d: expected one that is trained here, %+v", layer, step, f.worker.layers)
+	}
+	shape := f.worker.config.Shape
+	sums := f.worker.sums[shape.LayerOf(layer)]
+	switch {
+	case shape.Partitions == 0:
+	case layer < shape.Layers():
+		return model.MarshalLayer(trained), nil
+	default:
+		first, end := shape.Partition(shape.LayerOf(layer), layer/shape.Layers()-1)
+		sums = &gradient.Accumulator{Sums: sums.Sums[first:end], Additions: sums.Additions}
 	}
 	return model.MarshalChange(layer, int(step), f.worker.adam().LearningRate, sums), nil
 }
 
 // Adopt may bring other layers than those that were summed.
-func (f followed) Adopt(layers events.Layers, step uint64) error {
+func (f followed) Adopt(layers []events.Layers, step uint64) error {
 	f.worker.summed = 0
 	return f.State.Adopt(layers, step)
 }

@@ -23,7 +23,7 @@ type follower struct {
 
 // look asks for the changes of every layer at a boundary: those of the layers held where a step was completed, and none otherwise.
 func (f *follower) look(n *node, done uint64, lent agent.State) {
-	for layer := range n.cluster.config.Shape.Layers() {
+	for layer := range n.cluster.config.Shape.Rows() {
 		change, err := lent.(followed).Change(layer, done)
 		after, lacked := lent.Export(layer, done)
 		if (err == nil) != (n.completed && lacked == nil) {
@@ -102,7 +102,7 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	config := testConfig(t)
 	held := state.New(config.Shape, config.Seed)
 	lent := followed{held, newWorker(config, nil, held)}
-	if err := lent.Adopt(events.Layers{End: 6}, 0); err != nil {
+	if err := lent.Adopt([]events.Layers{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	lent.worker.take(assignment{layers: events.Layers{End: 6}, learningRateScale: 1})
@@ -113,7 +113,7 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	if _, err := lent.Change(6, 7); err == nil {
 		t.Error("the change of a layer that is not trained was told")
 	}
-	if err := lent.Adopt(events.Layers{End: 6}, 0); err != nil {
+	if err := lent.Adopt([]events.Layers{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lent.Change(0, 7); err == nil {

@@ -32,8 +32,20 @@ func planOf(config Config, chains ...chain) *events.Plan {
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
+	partition(plan, config.Shape.Partitions)
 	plan.Sync = syncOf(plan, "")
 	return plan
+}
+
+// partition has each of so many partitions kept by two pipelines, where there are two.
+func partition(plan *events.Plan, partitions int) {
+	slots := min(2, len(plan.Pipelines)) * partitions
+	for i := range plan.Pipelines {
+		for slot := slots * i / len(plan.Pipelines); slot < slots*(i+1)/len(plan.Pipelines); slot++ {
+			plan.Pipelines[i].Partitions = append(plan.Pipelines[i].Partitions, slot%partitions)
+		}
+		slices.Sort(plan.Pipelines[i].Partitions)
+	}
 }
 
 // syncOf puts runs of layers with the same holders, other than a lost one, into rounds.

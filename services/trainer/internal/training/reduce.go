@@ -10,133 +10,159 @@ import (
 	"github.com/reknit/reknit/services/trainer/schedule"
 )
 
-// allReduce sums one group's gradients over its members: each sends every other one that member's slice, adds up its
-// own slice, and sends the sum to all (a direct reduce-scatter and all-gather: 2(g-1)/g of the gradients leave each of
-// g members, in two messages to each other one). The sums are whole numbers, so it does not matter in which order
-// they arrive.
+// A group's phases are named by its first layer, which is in no other group.
+const phasesPerGroup = 3
+
+func scatterPhase(group schedule.Reduction) uint32 { return uint32(1 + phasesPerGroup*group.First) }
+func gatherPhase(group schedule.Reduction) uint32  { return uint32(2 + phasesPerGroup*group.First) }
+func spreadPhase(group schedule.Reduction) uint32  { return uint32(3 + phasesPerGroup*group.First) }
+
+// allReduce sums one group's gradients over its members: each sends every other one that member's pieces, adds up its own
+// pieces, and sends the sums to all who keep the partition that they are of (a direct reduce-scatter and all-gather: 2(g-1)/g of
+// the gradients leave each of g members, in two messages to each other one, where all keep all). The sums are whole numbers,
+// so it does not matter in which order they arrive.
 type allReduce struct {
 	*worker
-	group  schedule.Reduction
-	vector []int64 // everything to be summed, in one piece
+	group    schedule.Reduction
+	summands []summand
 }
+
+// summand is what is summed in pieces: a layer's gradients, or the loss.
+type summand struct {
+	*gradient.Accumulator
+	cut schedule.Reduction
+}
+
+func (s summand) pieces(node string) []schedule.Piece { return s.cut.Pieces(len(s.Sums), node) }
 
 func (w *worker) reduce(ctx context.Context, group schedule.Reduction) error {
 	if len(group.Nodes) == 1 {
 		return nil
 	}
-	accumulators := w.accumulators(group)
-	r := &allReduce{worker: w, group: group, vector: flatten(accumulators)}
+	r := &allReduce{worker: w, group: group, summands: w.summands(group)}
 	if err := r.scatter(ctx); err != nil {
 		return err
 	}
-	if err := r.gather(ctx); err != nil {
-		return err
-	}
-	unflatten(r.vector, accumulators)
-	return nil
+	return r.gather(ctx)
 }
 
-// accumulators returns what a group sums: its layers' gradients and, with the head, the loss.
-func (w *worker) accumulators(group schedule.Reduction) []*gradient.Accumulator {
-	var accumulators []*gradient.Accumulator
+// summands returns what a group sums: its layers' gradients and, with the head, the loss.
+func (w *worker) summands(group schedule.Reduction) []summand {
+	var summands []summand
 	for layer := group.First; layer < group.End; layer++ {
-		accumulators = append(accumulators, w.sums[layer])
+		summands = append(summands, summand{w.sums[layer], group})
 	}
 	if group.End == w.config.Shape.Layers() {
-		accumulators = append(accumulators, w.loss)
+		whole := schedule.Reduction{Group: group.Group, Keepers: [][]string{group.Nodes}}
+		summands = append(summands, summand{w.loss, whole})
 	}
-	return accumulators
+	return summands
 }
 
-// slice returns the part of the vector that a member sums.
-func (r *allReduce) slice(node string) []int64 {
-	first, end := schedule.Slice(len(r.vector), len(r.group.Nodes), slices.Index(r.group.Nodes, node))
-	return r.vector[first:end]
-}
-
-// scatter leaves the sum of this member's slice in the vector.
+// scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it added up.
 func (r *allReduce) scatter(ctx context.Context) error {
-	// A group's phases are named by its first layer, which is in no other group.
-	phase := uint32(1 + 2*r.group.First)
-	for _, node := range r.others() {
-		if err := r.network.Send(node, phase, 0, encode(r.slice(node))); err != nil {
+	for _, node := range r.others(r.group) {
+		var values []int64
+		for _, s := range r.summands {
+			values = append(values, int64(s.Additions))
+			for _, piece := range s.pieces(node) {
+				values = append(values, s.Sums[piece.First:piece.End]...)
+			}
+		}
+		if err := r.network.Send(node, scatterPhase(r.group), 0, encode(values)); err != nil {
 			return err
 		}
 	}
-	own := r.slice(r.config.Node)
-	return r.receive(ctx, phase, func(_ string, part []int64) error {
-		if len(part) != len(own) {
-			return fmt.Errorf("slice of %d numbers: expected %d", len(part), len(own))
+	return r.receive(ctx, r.group, scatterPhase(r.group), func(_ string, payload []byte) error {
+		values := numbers{left: decode(payload)}
+		for _, s := range r.summands {
+			for _, additions := range values.next(1) {
+				s.Additions += int(additions)
+			}
+			for _, piece := range s.pieces(r.config.Node) {
+				for i, value := range values.next(piece.End - piece.First) {
+					s.Sums[piece.First+i] += value
+				}
+			}
 		}
-		for i, value := range part {
-			own[i] += value
-		}
-		return nil
+		return values.end()
 	})
 }
 
-// gather fills the rest of the vector with the other members' sums.
+// gather fills in the other members' sums of the partitions that this one keeps.
 func (r *allReduce) gather(ctx context.Context) error {
-	phase := uint32(2 + 2*r.group.First)
-	sum := encode(r.slice(r.config.Node))
-	for _, node := range r.others() {
-		if err := r.network.Send(node, phase, 0, sum); err != nil {
+	for _, node := range r.others(r.group) {
+		var values []int64
+		for _, s := range r.summands {
+			for _, piece := range s.pieces(r.config.Node) {
+				if s.cut.Keeps(node, piece.Partition) {
+					values = append(values, s.Sums[piece.First:piece.End]...)
+				}
+			}
+		}
+		if err := r.network.Send(node, gatherPhase(r.group), 0, encode(values)); err != nil {
 			return err
 		}
 	}
-	return r.receive(ctx, phase, func(from string, part []int64) error {
-		slice := r.slice(from)
-		if len(part) != len(slice) {
-			return fmt.Errorf("sum of %d numbers: expected %d", len(part), len(slice))
+	return r.receive(ctx, r.group, gatherPhase(r.group), func(from string, payload []byte) error {
+		values := numbers{left: decode(payload)}
+		for _, s := range r.summands {
+			for _, piece := range s.pieces(from) {
+				if s.cut.Keeps(r.config.Node, piece.Partition) {
+					copy(s.Sums[piece.First:piece.End], values.next(piece.End-piece.First))
+				}
+			}
 		}
-		copy(slice, part)
-		return nil
+		return values.end()
 	})
 }
 
-// others returns the other members.
-func (r *allReduce) others() []string {
-	return slices.DeleteFunc(slices.Clone(r.group.Nodes), func(node string) bool { return node == r.config.Node })
+// others returns the other members of a group.
+func (w *worker) others(group schedule.Reduction) []string {
+	return slices.DeleteFunc(slices.Clone(group.Nodes), func(node string) bool { return node == w.config.Node })
 }
 
 // receive takes one message of a phase from every other member; the network delivers no message twice.
-func (r *allReduce) receive(ctx context.Context, phase uint32, take func(from string, part []int64) error) error {
-	for range r.others() {
-		message, err := r.network.Receive(ctx, phase)
+func (w *worker) receive(ctx context.Context, group schedule.Reduction, phase uint32, take func(from string, payload []byte) error) error {
+	for range w.others(group) {
+		message, err := w.network.Receive(ctx, phase)
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(r.group.Nodes, message.From) {
-			return fmt.Errorf("message from %q: expected one of %q", message.From, r.group.Nodes)
+		if !slices.Contains(group.Nodes, message.From) {
+			return fmt.Errorf("message from %q: expected one of %q", message.From, group.Nodes)
 		}
-		if err := take(message.From, decode(message.Payload)); err != nil {
+		if err := take(message.From, message.Payload); err != nil {
 			return fmt.Errorf("message from %q: %w", message.From, err)
 		}
 	}
 	return nil
 }
 
-// flatten lays accumulators one after another: of each its additions, so that they are summed too, and its sums.
-func flatten(accumulators []*gradient.Accumulator) []int64 {
-	length := 0
-	for _, accumulator := range accumulators {
-		length += 1 + len(accumulator.Sums)
-	}
-	vector := make([]int64, 0, length)
-	for _, accumulator := range accumulators {
-		vector = append(vector, int64(accumulator.Additions))
-		vector = append(vector, accumulator.Sums...)
-	}
-	return vector
+// numbers are taken from a message in the order in which they were put there.
+type numbers struct {
+	left  []int64
+	short int // numbers that were not there
 }
 
-// unflatten is the inverse of flatten.
-func unflatten(vector []int64, accumulators []*gradient.Accumulator) {
-	for _, accumulator := range accumulators {
-		accumulator.Additions = int(vector[0])
-		copy(accumulator.Sums, vector[1:])
-		vector = vector[1+len(accumulator.Sums):]
+// next returns the next count numbers, or none where there are not as many.
+func (n *numbers) next(count int) []int64 {
+	if count > len(n.left) {
+		n.short += count - len(n.left)
+		n.left = nil
+		return nil
 	}
+	taken := n.left[:count]
+	n.left = n.left[count:]
+	return taken
+}
+
+// end fails where there were more numbers, or fewer, than were taken.
+func (n *numbers) end() error {
+	if n.short > 0 || len(n.left) > 0 {
+		return fmt.Errorf("%d numbers too few and %d too many: expected those of one all-reduce", n.short, len(n.left))
+	}
+	return nil
 }
 
 func encode(values []int64) []byte {

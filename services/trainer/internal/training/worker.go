@@ -9,7 +9,6 @@ import (
 	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/model"
-	"github.com/reknit/reknit/services/trainer/schedule"
 )
 
 // worker runs steps under an assignment.
@@ -70,22 +69,6 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 	}
 	w.summed = step + 1
 	return loss, nil
-}
-
-// update makes the next version of each layer of a group.
-func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
-	adam := w.adam()
-	for layer := group.First; layer < group.End; layer++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		next, err := adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
-		if err != nil {
-			return err
-		}
-		w.state.Advance(next)
-	}
-	return nil
 }
 
 // adam is the rule under the plan in force.

@@ -1,0 +1,164 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// partition cuts the optimizer state of a request's layers: every partition is kept by some pipeline, and held by some node.
+func partition(random *rand.Rand, request *events.RestorationRequest, partitions int) {
+	layers, pipelines := len(request.Layers), request.Proposal.Plan.Pipelines
+	for z := range partitions {
+		for _, p := range random.Perm(len(pipelines))[:1+random.IntN(len(pipelines))] {
+			pipelines[p].Partitions = append(pipelines[p].Partitions, z)
+		}
+		for layer := range layers {
+			request.Layers = append(request.Layers, 1+int64(layer))
+		}
+		for h, holder := range request.Holders {
+			if held := holder.Layers[0]; h == 0 || random.IntN(2) == 0 {
+				first := (1 + z) * layers
+				request.Holders[h].Layers = append(request.Holders[h].Layers, events.Layers{First: first + held.First, End: first + held.End})
+			}
+		}
+	}
+}
+
+// Four pipelines of one stage kept two of four partitions each; n3 is lost.
+func lossOfPartitions() events.RestorationRequest {
+	names := []string{"n1", "n2", "n4"}
+	plan := events.Plan{Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...), Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	request := events.RestorationRequest{Negotiation: "g2"}
+	for i, partitions := range [][]int{{1, 2, 3}, {0, 1}, {0, 2, 3}} {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{
+			MicroBatches: 1, Stages: []events.Stage{stage(names[i], 0, 3)}, Partitions: partitions,
+		})
+	}
+	for node, rows := range map[string]events.Layers{"n1": {First: 3, End: 9}, "n2": {First: 9, End: 15}, "n4": {First: 9, End: 15}} {
+		request.Holders = append(request.Holders, events.Holder{Node: node, Layers: []events.Layers{{End: 3}, rows}})
+	}
+	request.Layers = append(slices.Repeat([]int64{50}, 3), slices.Repeat([]int64{100}, 12)...)
+	request.Gradients = []int64{50, 50, 50}
+	request.Proposal = events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}}
+	return request
+}
+
+func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
+	for name, classes := range map[string][][]string{"nodes may trade places": {{"n1", "n2", "n4"}}, "only partitions may": nil} {
+		request := lossOfPartitions()
+		request.Proposal.Classes = classes
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := restoration.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		// n1 keeps 0 and 1, and of the others one lacks 0 and one lacks 1.
+		var moved []string
+		for _, transfer := range restoration.Plan.Migration.Transfers {
+			if transfer.To == "n1" || len(transfer.Sources) != 1 || transfer.Sources[0].Node != "n1" {
+				t.Errorf("%s: layer %d goes to %s from %v", name, transfer.Layer, transfer.To, transfer.Sources)
+			}
+			moved = append(moved, events.RowName(transfer.Layer, 3))
+		}
+		slices.Sort(moved)
+		if got := strings.Join(moved, ", "); got != "partition 0 of layer 0, partition 0 of layer 1, partition 0 of layer 2, "+
+			"partition 1 of layer 0, partition 1 of layer 1, partition 1 of layer 2" || restoration.BytesMoved != 600 {
+			t.Errorf("%s: %d bytes moved: %s", name, restoration.BytesMoved, got)
+		}
+	}
+}
+
+func TestAPartitionThatNobodyHoldsIsNamed(t *testing.T) {
+	request := lossOfPartitions()
+	request.Holders = slices.DeleteFunc(request.Holders, func(holder events.Holder) bool { return holder.Node == "n1" })
+	if _, err := Restore(request); err == nil || !strings.Contains(err.Error(), "no node holds it") || !strings.Contains(err.Error(), "partition 0 of layer 0") &&
+		!strings.Contains(err.Error(), "partition 1 of layer 0") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// The twin deals the lists in every order.
+func TestNoOtherDealOfThePartitionsMovesFewerBytes(t *testing.T) {
+	spared := 0
+	for seed := range uint64(400) {
+		request := randomRequest(rand.New(rand.NewPCG(seed, 8)))
+		if request.Proposal.Plan.Partitions() == 0 {
+			continue
+		}
+		result, err := Restore(request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		checker := &restoration{RestorationRequest: request, plan: result.Plan}
+		checker.plan.Pipelines = clonePipelines(result.Plan.Pipelines)
+		permuted(len(checker.plan.Pipelines), func(order []int) {
+			for p, from := range order {
+				checker.plan.Pipelines[p].Partitions = result.Plan.Pipelines[from].Partitions
+			}
+			if bytes := checker.lackedBytes(); bytes < result.BytesMoved {
+				t.Fatalf("seed %d: %d bytes move; with the lists in the order %v it is %d", seed, result.BytesMoved, order, bytes)
+			} else if bytes > result.BytesMoved {
+				spared++
+			}
+		})
+	}
+	if spared == 0 {
+		t.Error("how partitions are dealt never made a difference")
+	}
+}
+
+// lackedBytes counts what all nodes lack of their places.
+func (r *restoration) lackedBytes() int64 {
+	bytes := int64(0)
+	for _, node := range r.plan.Nodes {
+		for row := range events.Each(r.plan.Rows(node.Node)) {
+			if !r.holds(node.Node, row) {
+				bytes += r.Layers[row]
+			}
+		}
+	}
+	return bytes
+}
+
+// permuted calls try with every order of 0 to n-1.
+func permuted(n int, try func(order []int)) {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	var place func(at int)
+	place = func(at int) {
+		if at == n {
+			try(order)
+			return
+		}
+		for i := at; i < n; i++ {
+			order[at], order[i] = order[i], order[at]
+			place(at + 1)
+			order[at], order[i] = order[i], order[at]
+		}
+	}
+	place(0)
+}
+
+func TestReplicasOfAPartitionAreComparedAmongWhoKeepsIt(t *testing.T) {
+	request := lossOfPartitions()
+	m := New("c")
+	hear(t, m, events.RestorationAsked, &request)
+	kept := m.state.Planned.Compare.Holders
+	if got := fmt.Sprint(kept[0], len(kept)); got != "[n1 n2 n4] 15" {
+		t.Errorf("layer 0 is compared at %s", got)
+	}
+	for row, holders := range kept[3:] {
+		if len(holders) != 2 {
+			t.Errorf("%s is compared at %v", events.RowName(3+row, 3), holders)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package training
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/reknit/reknit/services/trainer/gradient"
+	"github.com/reknit/reknit/services/trainer/model"
+	"github.com/reknit/reknit/services/trainer/schedule"
+)
+
+// update makes the next version of each layer of a group from the sums.
+func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
+	if w.config.Shape.Partitions > 0 {
+		return w.updateRows(ctx, group)
+	}
+	adam := w.adam()
+	for layer := group.First; layer < group.End; layer++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
+		if err != nil {
+			return err
+		}
+		w.state.Advance(next)
+	}
+	return nil
+}
+
+// updateRows makes the next version of the partitions that this node keeps and, with what the keepers of the others send, of
+// the parameters (ZeRO stage 1). All rows of the group are a step on, or none is.
+func (w *worker) updateRows(ctx context.Context, group schedule.Reduction) error {
+	var parameters, parts []*model.Layer
+	for layer := group.First; layer < group.End; layer++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next := w.state.Trained(layer).Blank()
+		parameters = append(parameters, next)
+		for _, partition := range w.partitions {
+			part, err := w.updatePart(layer, partition, next)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, part)
+		}
+	}
+	if group.Spreads() {
+		if err := w.spread(ctx, group, parameters); err != nil {
+			return fmt.Errorf("parameters of layers [%d, %d): %w", group.First, group.End, err)
+		}
+	}
+	for _, next := range append(parameters, parts...) {
+		w.state.Advance(next)
+	}
+	return nil
+}
+
+// updatePart returns the next version of a partition, and fills in its parameters.
+func (w *worker) updatePart(layer, partition int, next *model.Layer) (*model.Layer, error) {
+	shape, sums := w.config.Shape, w.sums[layer]
+	first, end := shape.Partition(layer, partition)
+	part := &gradient.Accumulator{Sums: sums.Sums[first:end], Additions: sums.Additions}
+	return w.adam().ApplyPart(w.state.Trained(shape.Row(layer, partition)),
+		w.state.Trained(layer).Parameters[first:end], next.Parameters[first:end], part, w.config.GlobalBatch)
+}
+
+// spread sends each other member this one's pieces of the parameters that it has no moments for, and fills in theirs.
+func (w *worker) spread(ctx context.Context, group schedule.Reduction, parameters []*model.Layer) error {
+	for _, node := range w.others(group) {
+		var payload []byte
+		for _, next := range parameters {
+			for _, piece := range group.Pieces(len(next.Parameters), w.config.Node) {
+				if !group.Keeps(node, piece.Partition) {
+					payload = appendFloats(payload, next.Parameters[piece.First:piece.End])
+				}
+			}
+		}
+		if err := w.network.Send(node, spreadPhase(group), 0, payload); err != nil {
+			return err
+		}
+	}
+	return w.receive(ctx, group, spreadPhase(group), func(from string, payload []byte) error {
+		values := floats(payload)
+		for _, next := range parameters {
+			for _, piece := range group.Pieces(len(next.Parameters), from) {
+				if group.Keeps(w.config.Node, piece.Partition) {
+					continue
+				}
+				if count := piece.End - piece.First; count > len(values) {
+					return fmt.Errorf("%d numbers: expected %d more", len(values), count)
+				}
+				values = values[copy(next.Parameters[piece.First:piece.End], values):]
+			}
+		}
+		if len(values) > 0 {
+			return fmt.Errorf("%d numbers too many", len(values))
+		}
+		return nil
+	})
+}
