@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -27,7 +28,7 @@ func main() {
 	for seed := *first; seed < *first+uint64(*count) && ctx.Err() == nil; seed++ {
 		churn := churnOf(seed)
 		if *scriptOnly {
-			fmt.Printf("# seed %d: --trainers %d --steps %d\n%s", seed, churn.Trainers, churn.Steps, churn.Script)
+			fmt.Printf("# seed %d: %s\n%s", seed, strings.Join(churn.flags(), " "), churn.Script)
 			continue
 		}
 		outcome := play(ctx, *reknit, churn)

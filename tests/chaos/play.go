@@ -83,9 +83,9 @@ func (o *outcome) path(name string) string { return filepath.Join(o.directory, n
 func (o *outcome) run(ctx context.Context, reknit string) {
 	ctx, cancel := context.WithTimeout(ctx, playTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, reknit, "dev",
-		"--trainers", fmt.Sprint(o.churn.Trainers), "--steps", fmt.Sprint(o.churn.Steps), "--seed", fmt.Sprint(o.churn.Seed),
-		"--script", o.path("script"), "--report", o.path("report.json"), "--log", o.path("log.jsonl"), "--dir", o.path("cluster"))
+	arguments := append([]string{"dev"}, o.churn.flags()...)
+	command := exec.CommandContext(ctx, reknit, append(arguments,
+		"--script", o.path("script"), "--report", o.path("report.json"), "--log", o.path("log.jsonl"), "--dir", o.path("cluster"))...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 20 * time.Second
 	o.replay = strings.Join(command.Args, " ")

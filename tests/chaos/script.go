@@ -17,6 +17,17 @@ type churn struct {
 	Script   string
 	Actions  int
 	Follows  bool // layers move while training goes on, however small they are; else only large ones, which there are none
+	// Partitioned has three pipelines keep two copies of each of two partitions of the optimizer state: no two keep the same.
+	Partitioned bool
+}
+
+// flags are those of reknit dev that say what the seed trains.
+func (c churn) flags() []string {
+	flags := []string{"--trainers", fmt.Sprint(c.Trainers), "--steps", fmt.Sprint(c.Steps), "--seed", fmt.Sprint(c.Seed)}
+	if c.Partitioned {
+		flags = append(flags, "--pipelines", fmt.Sprint(leastTrainers), "--optimizer-partitions", "2")
+	}
+	return flags
 }
 
 // Bounds of a script. Three trainers are two pipelines, of which one has two stages: the least that has all the parts.
@@ -72,7 +83,7 @@ func churnOf(seed uint64) churn {
 	return churn{
 		Seed: seed, Trainers: trainers, Steps: step + lastSteps + actionSteps*uint64(len(w.lines)),
 		Script: strings.Join(w.lines, "\n") + "\n", Actions: len(w.lines),
-		Follows: seed%2 == 0,
+		Follows: seed%2 == 0, Partitioned: seed%3 == 2,
 	}
 }
 

@@ -132,6 +132,23 @@ func TestTheSameSeedIsTheSameScriptAndAllSeedsTogetherDoEverything(t *testing.T)
 	}
 }
 
+// With as many pipelines as trainers that always stay, there is always a plan that keeps two copies of each partition.
+func TestEveryThirdSeedHasPartitionsAndSomeOfThemFollow(t *testing.T) {
+	count := map[bool]int{}
+	for seed := range uint64(seeds) {
+		churn := churnOf(seed)
+		if churn.Partitioned {
+			count[churn.Follows]++
+		}
+		if strings.Contains(strings.Join(churn.flags(), " "), "--pipelines 3 --optimizer-partitions 2") != churn.Partitioned {
+			t.Fatalf("seed %d: flags %v", seed, churn.flags())
+		}
+	}
+	if count[true] < seeds/7 || count[false] < seeds/7 {
+		t.Errorf("%d and %d of %d seeds have partitions", count[true], count[false], seeds)
+	}
+}
+
 func TestABurstHasATrainerForEachOfItsActions(t *testing.T) {
 	uses := map[string]int{"kill": 1, "leave": 1, "connect": 2, "disconnect": 2}
 	for seed := range uint64(seeds) {

@@ -62,14 +62,14 @@ func (s scene) complete() bool {
 
 // digest returns the digest of the model that the nodes of the plan in force hold.
 func (s scene) digest() (string, error) {
-	layers := make([]string, s.plan.LayerCount())
+	rows := make([]string, s.plan.RowCount())
 	for _, member := range s.plan.Nodes {
-		for _, layer := range s.final[member.Node].Layers {
-			if known := layers[layer.Layer]; known != "" && known != layer.Digest {
-				return "", fmt.Errorf("%s holds another layer %d than the others", member.Node, layer.Layer)
+		for _, row := range s.final[member.Node].Layers {
+			if known := rows[row.Layer]; known != "" && known != row.Digest {
+				return "", fmt.Errorf("%s holds another %s than the others", member.Node, events.RowName(row.Layer, s.plan.LayerCount()))
 			}
-			layers[layer.Layer] = layer.Digest
+			rows[row.Layer] = row.Digest
 		}
 	}
-	return model.ModelDigest(layers), nil
+	return model.ModelDigest(rows), nil
 }

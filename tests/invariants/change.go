@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -55,19 +56,6 @@ func (l *Log) complete(found *change) bool {
 	return found.opened != nil
 }
 
-// places returns the nodes that train under the plan, each with its layers, in the plan's order.
-func (c change) places() []events.Stage {
-	var places []events.Stage
-	for _, pipeline := range c.plan.Pipelines {
-		for _, stage := range pipeline.Stages {
-			if _, member := c.plan.Member(stage.Node); member { // the place of a lost node is trained by others
-				places = append(places, stage)
-			}
-		}
-	}
-	return places
-}
-
 // receipts returns what a node verified in this negotiation before the commit.
 func (l *Log) receipts(c change, node string) []events.ReceivedLayer {
 	var layers []events.ReceivedLayer
@@ -89,8 +77,26 @@ func (l *Log) joined(node, incarnation string, until uint64) (found *Entry, requ
 	return nil, nil
 }
 
+// job returns what is trained, as the first valid request to join says: all bring the same. It is nil where nobody joined.
+func (l *Log) job() *events.Job {
+	for entry, join := range said[*events.Join](l, events.JoinRequested) {
+		if entry.Fault == "" {
+			return &join.Job
+		}
+	}
+	return nil
+}
+
+// rowName says what a row of the job's state is.
+func (l *Log) rowName(row int) string {
+	if job := l.job(); job != nil {
+		return events.RowName(row, len(job.Layers))
+	}
+	return fmt.Sprintf("row %d", row)
+}
+
 // has reports whether a holding is at hand at a step: it names it, or goes with the step the node stops at.
-func has(holding events.Holding, layer int, step uint64) bool {
-	return holding.Layers.First <= layer && layer < holding.Layers.End &&
+func has(holding events.Holding, row int, step uint64) bool {
+	return holding.Layers.First <= row && row < holding.Layers.End &&
 		(holding.Current || slices.Contains(holding.Steps, step))
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// oneDigest finds bytes that are not those of the manifest, and replicas that disagree: a layer at a step has one
-// content, whoever computed it under whatever plan.
+// oneDigest finds bytes that are not those of the manifest, and replicas that disagree: a row of the state at a
+// step has one content, whoever computed it under whatever plan.
 var oneDigest = Invariant{"a layer at a step has one digest, and is received only as offered", func(log *Log) []Violation {
 	var violations []Violation
-	states := digests{}
-	offered := map[string][]int{} // layers by negotiation
+	states := digests{log: log, known: map[version]content{}}
+	offered := map[string][]int{} // rows by negotiation
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.Offer:
@@ -21,7 +21,7 @@ var oneDigest = Invariant{"a layer at a step has one digest, and is received onl
 			for _, layer := range payload.Layers {
 				violations = append(violations, states.agree(entry, layer.Layer, layer.Step, layer.Digest)...)
 				if !slices.Contains(offered[payload.Negotiation], layer.Layer) {
-					violations = append(violations, entry.violation("%s received layer %d, which nobody had offered in %s", payload.Node, layer.Layer, payload.Negotiation))
+					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node, log.rowName(layer.Layer), payload.Negotiation))
 				}
 			}
 		case *events.Digests:
@@ -34,8 +34,8 @@ var oneDigest = Invariant{"a layer at a step has one digest, and is received onl
 }}
 
 type version struct {
-	layer int
-	step  uint64
+	row  int
+	step uint64
 }
 
 type content struct {
@@ -43,17 +43,20 @@ type content struct {
 	entry  *Entry
 }
 
-type digests map[version]content
+type digests struct {
+	log   *Log
+	known map[version]content
+}
 
-// agree notes a layer's digest, or tells that another was told before.
-func (d digests) agree(entry *Entry, layer int, step uint64, digest string) []Violation {
-	before, known := d[version{layer, step}]
+// agree notes a row's digest, or tells that another was told before.
+func (d digests) agree(entry *Entry, row int, step uint64, digest string) []Violation {
+	before, known := d.known[version{row, step}]
 	if !known {
-		d[version{layer, step}] = content{digest, entry}
+		d.known[version{row, step}] = content{digest, entry}
 		return nil
 	}
 	if before.digest == digest {
 		return nil
 	}
-	return []Violation{entry.violation("layer %d at step %d is %s, at %d it was %s", layer, step, digest, before.entry.Sequence, before.digest)}
+	return []Violation{entry.violation("%s at step %d is %s, at %d it was %s", d.log.rowName(row), step, digest, before.entry.Sequence, before.digest)}
 }

@@ -7,11 +7,14 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// faults are planted one at a time in a log that is good otherwise.
-var faults = map[string]struct {
+// fault is what an invariant must find.
+type fault struct {
 	invariant Invariant
 	plant     func(*story)
-}{
+}
+
+// faults are planted one at a time in a log that is good otherwise.
+var faults = map[string]fault{
 	"a fact leaves its change's trace": {traced, func(s *story) {
 		cause := events.Event{ID: idAt(s, firstOf(s, events.NegotiationOpened)), Logged: begin}
 		consent := events.Speaker{Source: "/node/n9", Cluster: cluster}.Say(cause, events.Consented, "n9", &events.Consent{
@@ -115,10 +118,12 @@ var faults = map[string]struct {
 	}},
 }
 
-func TestEachPlantedFaultIsCaughtByItsInvariant(t *testing.T) {
+func TestEachPlantedFaultIsCaughtByItsInvariant(t *testing.T) { expectCaught(t, goodStory, faults) }
+
+func expectCaught(t *testing.T, good func(*testing.T) *story, faults map[string]fault) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			s := goodStory(t)
+			s := good(t)
 			fault.plant(s)
 			if len(fault.invariant.Check(s.read())) == 0 {
 				t.Errorf("%q was not broken; all that was: %v", fault.invariant.Says, s.read().Check())

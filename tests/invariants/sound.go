@@ -2,8 +2,9 @@ package invariants
 
 import "github.com/reknit/reknit/events"
 
-// sound finds a plan under which a layer is missing, held twice in a pipeline, or out of order, or that is not of this
-// cluster.
+// sound finds a plan under which a layer is missing, held twice in a pipeline, or out of order, under which a partition of the
+// optimizer state is missing, or that is not of this cluster. A plan alone does not tell into how many partitions the state is
+// cut: one without the last of them is valid, and would number the rows otherwise.
 var sound = Invariant{"every committed plan is valid", func(log *Log) []Violation {
 	var violations []Violation
 	for _, entry := range log.Plans {
@@ -16,6 +17,10 @@ var sound = Invariant{"every committed plan is valid", func(log *Log) []Violatio
 		}
 		if plan.Cluster != entry.Cluster {
 			violations = append(violations, entry.violation("a plan of cluster %s in %s", plan.Cluster, entry.Cluster))
+		}
+		if job := log.job(); job != nil && entry.Fault == "" && (plan.LayerCount() != len(job.Layers) || plan.Partitions() != job.OptimizerPartitions) {
+			violations = append(violations, entry.violation("%d layers, optimizer state in %d partitions; the job has %d and %d",
+				plan.LayerCount(), plan.Partitions(), len(job.Layers), job.OptimizerPartitions))
 		}
 		for _, reroute := range plan.Reroutes {
 			from, _ := plan.Holds(reroute.From)

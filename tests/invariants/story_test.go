@@ -15,6 +15,8 @@ type story struct {
 	t     *testing.T
 	lines []line
 	chain string // digest of the plan before
+
+	partitions int // of the job's optimizer state
 }
 
 const cluster = "opticks"
@@ -68,7 +70,10 @@ func (s *story) join(node string) string {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200}
 	return s.node(node, events.JoinRequested, node, &events.Join{
 		Node: node, Incarnation: node + "-1", Address: node + ":1", MemoryBytes: 1200,
-		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer, layer}, GlobalBatch: 6, MicroBatch: 1},
+		Job: events.Job{
+			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer, layer}, GlobalBatch: 6, MicroBatch: 1,
+			OptimizerPartitions: s.partitions,
+		},
 	}, "")
 }
 

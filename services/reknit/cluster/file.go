@@ -51,9 +51,10 @@ type Link struct {
 
 // Model is so many layers of one profile, or a list of profiles.
 type Model struct {
-	Layers   int       `key:"layers,optional"`
-	Profile  *Profile  `key:"profile,optional"`
-	Profiles []Profile `key:"profiles,optional"`
+	Layers              int       `key:"layers,optional"`
+	Profile             *Profile  `key:"profile,optional"`
+	Profiles            []Profile `key:"profiles,optional"`
+	OptimizerPartitions int       `key:"optimizerPartitions,optional"` // of each layer's optimizer state; 0: whole
 }
 
 // Profile is what a layer costs for one micro-batch.
@@ -77,6 +78,7 @@ type Bounds struct {
 type Pipeline struct {
 	MicroBatches int     `key:"microBatches"`
 	Stages       []Stage `key:"stages"`
+	Partitions   []int   `key:"partitions,optional"` // of the optimizer state, that its nodes keep
 }
 
 // Stage is a node and the layers it trains.

@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // MostLayers bounds what a model may have: work grows with its layers.
 const MostLayers = 4096
 
-// EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none.
+// EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none, or where its
+// optimizer state cannot be cut as it says.
 func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
 	profiles, err := m.profiles(d)
 	if err != nil {
@@ -20,7 +22,33 @@ func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
 	for _, profile := range profiles {
 		layers = append(layers, profile.layer())
 	}
-	return layers, nil
+	return layers, m.checkPartitions(d, layers)
+}
+
+// checkPartitions checks that each partition of each layer's optimizer state has a byte at least, and each layer parameters
+// besides.
+func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error {
+	const field = "model.optimizerPartitions"
+	count := m.OptimizerPartitions
+	switch rows := len(layers) * (1 + count); {
+	case count < 0 || count > events.MostPartitions:
+		return d.Fault(field, fmt.Sprintf("0 to %d", events.MostPartitions), count)
+	case count > 0 && rows > MostLayers:
+		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", MostLayers), rows)
+	}
+	for i, layer := range layers {
+		at := fmt.Sprintf("model.profiles[%d]", i)
+		if m.Profile != nil {
+			at = "model.profile"
+		}
+		switch {
+		case count > 0 && layer.ParameterBytes < 1:
+			return d.Fault(at+".parameters", "more than 0, where there are optimizerPartitions", tell.Bytes(layer.ParameterBytes))
+		case layer.OptimizerBytes < int64(count):
+			return d.Fault(at+".optimizer", fmt.Sprintf("a byte at least for each of %d optimizerPartitions", count), tell.Bytes(layer.OptimizerBytes))
+		}
+	}
+	return nil
 }
 
 // profiles returns one for each layer.

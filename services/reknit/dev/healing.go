@@ -62,24 +62,23 @@ func (s *story) open() []string {
 	return open
 }
 
-// safeVictims returns the trainers of the plan in force whose loss leaves every layer a holder that lives.
+// safeVictims returns the trainers of the plan in force whose loss leaves every layer, and every partition of its optimizer
+// state, a holder that lives.
 func (s *story) safeVictims(alive []string) []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.plan == nil {
 		return nil
 	}
-	holders := map[int][]string{}
+	holders := map[int]int{}
 	for _, node := range alive {
-		layers, _ := s.plan.Holds(node)
-		for layer := layers.First; layer < layers.End; layer++ {
-			holders[layer] = append(holders[layer], node)
+		for row := range events.Each(s.plan.Rows(node)) {
+			holders[row]++
 		}
 	}
 	return slices.DeleteFunc(s.settled(alive), func(node string) bool {
-		layers, _ := s.plan.Holds(node)
-		for layer := layers.First; layer < layers.End; layer++ {
-			if len(holders[layer]) < 2 {
+		for row := range events.Each(s.plan.Rows(node)) {
+			if holders[row] < 2 {
 				return true
 			}
 		}

@@ -15,16 +15,17 @@ import (
 
 // Options are the flags of `reknit dev`.
 type Options struct {
-	Trainers  int
-	Pipelines int
-	Steps     uint64
-	Seed      uint64
-	Text      string
-	Script    string
-	Report    string
-	Log       string
-	Dir       string
-	Cluster   string
+	Trainers            int
+	Pipelines           int
+	OptimizerPartitions int
+	Steps               uint64
+	Seed                uint64
+	Text                string
+	Script              string
+	Report              string
+	Log                 string
+	Dir                 string
+	Cluster             string
 
 	actions   []Action
 	temporary bool // Dir was made here
@@ -40,6 +41,7 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.SetOutput(io.Discard)
 	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, 2 to 64")
 	flags.IntVar(&o.Pipelines, "pipelines", 2, "data-parallel pipelines; 0 lets the planner choose")
+	flags.IntVar(&o.OptimizerPartitions, "optimizer-partitions", 0, "parts that each layer's optimizer state is cut into (ZeRO); 0: whole")
 	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
 	flags.StringVar(&o.Text, "text", "", "text file to train on (default: Newton's Opticks, from the Go distribution)")
@@ -68,6 +70,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("--trainers: expected 2 to 64, got %d", o.Trainers)
 	case o.Pipelines < 0 || o.Pipelines > o.Trainers:
 		return fmt.Errorf("--pipelines: expected 0 to %d, got %d", o.Trainers, o.Pipelines)
+	case o.OptimizerPartitions < 0 || o.OptimizerPartitions > events.MostPartitions:
+		return fmt.Errorf("--optimizer-partitions: expected 0 to %d, got %d", events.MostPartitions, o.OptimizerPartitions)
 	case o.Steps < 1:
 		return fmt.Errorf("--steps: expected at least 1, got %d", o.Steps)
 	case !events.Token(o.Cluster):

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer/model"
 )
 
@@ -95,10 +96,10 @@ func (s *story) report(options Options) Report {
 		Seconds: time.Since(s.began).Seconds(),
 	}
 	var digests []string
-	for layer := range len(s.digests) {
-		holders := s.digests[layer]
+	for row := range len(s.digests) {
+		holders := s.digests[row]
 		if len(holders) != 1 {
-			report.disagreement = fmt.Sprintf("holders of layer %d told %d different digests", layer, len(holders))
+			report.disagreement = fmt.Sprintf("holders of %s told %d different digests", s.rowName(row), len(holders))
 			return report
 		}
 		for digest := range holders {
@@ -109,6 +110,14 @@ func (s *story) report(options Options) Report {
 		report.Digest = model.ModelDigest(digests)
 	}
 	return report
+}
+
+// rowName says what a row of the state is; the mutex is held.
+func (s *story) rowName(row int) string {
+	if s.plan == nil {
+		return fmt.Sprintf("row %d", row)
+	}
+	return events.RowName(row, s.plan.LayerCount())
 }
 
 // verdict compares the digests and looks for changes that did not heal.

@@ -18,7 +18,7 @@ type story struct {
 	planned   map[string]planned   // by negotiation
 	activated map[uint64]map[string]bool
 	nodes     map[string]events.Pulse // the last heartbeat of each
-	digests   map[int]map[string]bool // by layer: what holders said of the final step
+	digests   map[int]map[string]bool // by row: what holders said of the final step
 	final     map[string]uint64       // generation under which a node told its final digests
 	held      string
 	news      chan struct{}
@@ -242,10 +242,10 @@ func (s *story) digested(_ events.Event, digests events.Digests) {
 	}
 	s.final[digests.Node] = digests.Generation
 	s.worksUnder(digests.Generation, digests.Node)
-	for _, layer := range digests.Layers {
-		if s.digests[layer.Layer] == nil {
-			s.digests[layer.Layer] = map[string]bool{}
+	for _, row := range digests.Layers {
+		if s.digests[row.Layer] == nil {
+			s.digests[row.Layer] = map[string]bool{}
 		}
-		s.digests[layer.Layer][layer.Digest] = true
+		s.digests[row.Layer][row.Digest] = true
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/trainer/model"
 )
 
 // teller feeds a story with the log of a cluster.
@@ -133,6 +134,44 @@ func TestOnlyTrainersWhoseLayersLiveElsewhereAreKilledByChance(t *testing.T) {
 	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
 	if victims := log.story.safeVictims([]string{"n1", "n2", "n3"}); !slices.Equal(victims, []string{"n1", "n3"}) {
 		t.Fatalf("n4 is dead and n2 holds its layers alone, yet got %v", victims)
+	}
+}
+
+func TestOnlyTrainersWhosePartitionsLiveElsewhereAreKilledByChance(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = []int{0, 1}, []int{1}
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	if victims := log.story.safeVictims([]string{"n1", "n2", "n3", "n4"}); !slices.Equal(victims, []string{"n3", "n4"}) {
+		t.Fatalf("the first pipeline keeps partition 0 alone, yet got %v", victims)
+	}
+}
+
+func TestTheModelsDigestIsOfAllRowsAndADisagreementNamesThePartition(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = []int{0}, []int{0}
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	var all []string
+	for row := range 4 {
+		all = append(all, events.Digest([]byte{byte(row)}))
+	}
+	tell := func(node string, rows ...int) {
+		digests := &events.Digests{Node: node, Generation: 1, Step: 10, Final: true}
+		for _, row := range rows {
+			digests.Layers = append(digests.Layers, events.LayerDigest{Layer: row, Digest: all[row]})
+		}
+		log.say(events.TrainingDigested, "/node/"+node, node, digests)
+	}
+	tell("n1", 0, 2)
+	tell("n2", 1, 3)
+	if report := log.story.report(Options{}); report.disagreement != "" || report.Digest != model.ModelDigest(all) {
+		t.Fatalf("%+v, expected the digest of four rows", report)
+	}
+	all[3] = events.Digest(nil)
+	tell("n4", 1, 3)
+	if report := log.story.report(Options{}); report.disagreement != "holders of partition 0 of layer 1 told 2 different digests" {
+		t.Fatalf("%+v", report)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 // trainerEnvironment is the configuration of a trainer process.
 func (o Options) trainerEnvironment(name string) map[string]string {
 	return map[string]string{
-		"REKNIT_TRAINER_NODE":      name,
-		"REKNIT_TRAINER_TEXT":      o.Text,
-		"REKNIT_TRAINER_STEPS":     strconv.FormatUint(o.Steps, 10),
-		"REKNIT_TRAINER_SEED":      strconv.FormatUint(o.Seed, 10),
-		"REKNIT_TRAINER_PIPELINES": strconv.Itoa(o.Pipelines),
+		"REKNIT_TRAINER_NODE":                 name,
+		"REKNIT_TRAINER_TEXT":                 o.Text,
+		"REKNIT_TRAINER_STEPS":                strconv.FormatUint(o.Steps, 10),
+		"REKNIT_TRAINER_SEED":                 strconv.FormatUint(o.Seed, 10),
+		"REKNIT_TRAINER_PIPELINES":            strconv.Itoa(o.Pipelines),
+		"REKNIT_TRAINER_OPTIMIZER_PARTITIONS": strconv.Itoa(o.OptimizerPartitions),
 	}
 }
 

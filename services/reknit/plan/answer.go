@@ -37,13 +37,8 @@ func (q *Question) answer() (events.Restoration, error) {
 
 // restoration asks what the negotiator would, once it has the proposal.
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
-	request := events.RestorationRequest{
+	return events.RestorationRequest{
 		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links, Current: q.Request.Current,
-		Unreachable: cluster.Unreachable(q.Request.Links),
+		Unreachable: cluster.Unreachable(q.Request.Links), Layers: q.Request.Job.RowBytes(), Gradients: q.Request.Job.GradientBytes(),
 	}
-	for _, layer := range q.Request.Job.Layers {
-		request.Layers = append(request.Layers, layer.StateBytes())
-		request.Gradients = append(request.Gradients, layer.GradientBytes)
-	}
-	return request
 }

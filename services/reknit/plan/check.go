@@ -69,7 +69,7 @@ func (f *file) checkNodes(d *cluster.Document) error {
 func (f *file) job(d *cluster.Document, data []byte) (events.Job, error) {
 	job := events.Job{
 		Digest: events.Digest(data), GlobalBatch: f.GlobalBatch, MicroBatch: f.MicroBatch,
-		Pipelines: events.Bounds(f.Pipelines), Stages: events.Bounds(f.Stages),
+		Pipelines: events.Bounds(f.Pipelines), Stages: events.Bounds(f.Stages), OptimizerPartitions: f.Model.OptimizerPartitions,
 	}
 	layers, err := f.Model.EveryLayer(d)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 		plan.Nodes = append(plan.Nodes, node.Member)
 	}
 	for p, pipeline := range f.Current {
-		converted := events.Pipeline{MicroBatches: pipeline.MicroBatches}
+		converted := events.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for s, stage := range pipeline.Stages {
 			at := fmt.Sprintf("current[%d].stages[%d].node", p, s)
 			if err := f.Known(d, at, stage.Node); err != nil {
@@ -126,6 +126,9 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 	}
 	if plan.LayerCount() != len(q.Request.Job.Layers) {
 		return nil, d.Fault("current", fmt.Sprintf("the %d layers of model", len(q.Request.Job.Layers)), plan.LayerCount())
+	}
+	if want := q.Request.Job.OptimizerPartitions; plan.Partitions() != want {
+		return nil, d.Fault("current", fmt.Sprintf("pipelines that keep the %d optimizerPartitions of model", want), plan.Partitions())
 	}
 	return plan, nil
 }

@@ -48,8 +48,8 @@ func drawRow(w io.Writer, side []string, label int, row [][]string, box int, las
 		}
 		return fmt.Sprintf("%-*s  ", label, text)
 	}
-	border := margin(-1) + strings.Join(slices.Repeat([]string{edge}, len(row)), gap)
-	fmt.Fprintln(w, strings.TrimRight(border, " "))
+	edges := strings.Join(slices.Repeat([]string{edge}, len(row)), gap)
+	fmt.Fprintln(w, strings.TrimRight(margin(-1)+edges, " "))
 	for i := range row[0] {
 		line := margin(i)
 		for b, lines := range row {
@@ -63,13 +63,16 @@ func drawRow(w io.Writer, side []string, label int, row [][]string, box int, las
 		}
 		fmt.Fprintln(w, line)
 	}
-	fmt.Fprintln(w, strings.TrimRight(border, " "))
+	fmt.Fprintln(w, strings.TrimRight(margin(len(row[0]))+edges, " "))
 }
 
 func labels(plan events.Plan) [][]string {
-	labels := make([][]string, len(plan.Pipelines))
+	labels, partitioned := make([][]string, len(plan.Pipelines)), plan.Partitions() > 0
 	for p, pipeline := range plan.Pipelines {
 		labels[p] = []string{fmt.Sprintf("pipeline %d", p), tell.Count(pipeline.MicroBatches, "micro-batch", "micro-batches")}
+		if partitioned {
+			labels[p] = append(labels[p], tell.Partitions(pipeline.Partitions))
+		}
 	}
 	return labels
 }

@@ -115,38 +115,45 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 	table.Flush()
 }
 
-// moves tells, for each receiver, its layers and how much of them comes from whom.
+// moves tells, for each receiver, its layers and the partitions of their optimizer state, and how much of them comes from whom.
 func moves(w io.Writer, plan events.Plan) {
 	if len(plan.Migration.Transfers) == 0 {
 		fmt.Fprintln(w, "  nothing")
 		return
 	}
-	table := tell.Table(w)
-	fmt.Fprintln(table, "to\tlayers\tbytes\tfrom")
+	table, layers, what := tell.Table(w), plan.LayerCount(), "layers"
+	if plan.Partitions() > 0 {
+		what = "what"
+	}
+	fmt.Fprintln(table, "to\t"+what+"\tbytes\tfrom")
 	for _, member := range plan.Nodes {
-		var received received
-		for _, transfer := range plan.Migration.Transfers {
-			if transfer.To == member.Node {
-				received.add(transfer, plan.Migration.ShardBytes)
+		name := member.Node
+		for kind := range 1 + plan.Partitions() {
+			var received received
+			for _, transfer := range plan.Migration.Transfers {
+				if transfer.To == member.Node && transfer.Layer/layers == kind {
+					received.add(transfer, plan.Migration.ShardBytes)
+				}
 			}
-		}
-		if len(received.layers) > 0 {
-			tell.Row(table, received.from(), 60, member.Node, tell.Runs(received.layers), tell.Bytes(received.bytes))
+			if len(received.rows) > 0 {
+				tell.Row(table, received.from(), 60, name, received.what(plan), tell.Bytes(received.bytes))
+				name = ""
+			}
 		}
 	}
 	table.Flush()
 }
 
-// received sums what one node gets.
+// received sums what one node gets of one kind: layers, or one partition of their optimizer state.
 type received struct {
-	layers  []int
+	rows    []int
 	bytes   int64
 	sources []string
 	of      map[string]int64
 }
 
 func (r *received) add(transfer events.Transfer, shardBytes int64) {
-	r.layers = append(r.layers, transfer.Layer)
+	r.rows = append(r.rows, transfer.Layer)
 	r.bytes += transfer.Bytes
 	if r.of == nil {
 		r.of = map[string]int64{}
@@ -158,6 +165,13 @@ func (r *received) add(transfer events.Transfer, shardBytes int64) {
 		end := min(int64(source.Shards.End)*shardBytes, transfer.Bytes)
 		r.of[source.Node] += end - int64(source.Shards.First)*shardBytes
 	}
+}
+
+func (r *received) what(plan events.Plan) string {
+	if plan.Partitions() == 0 {
+		return tell.Runs(r.rows)
+	}
+	return tell.Rows(r.rows, plan.LayerCount())
 }
 
 func (r *received) from() string {

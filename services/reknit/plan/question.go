@@ -77,21 +77,20 @@ func (q *Question) planBefore() error {
 	return nil
 }
 
-// holders says who can give what: of a first plan everybody every layer, for a model begins as its seed says; later
-// those who trained it and have not failed.
+// holders says who can give what: of a first plan everybody everything, for a model begins as its seed says; later those who
+// kept it and have not failed.
 func (q *Question) holders() []events.Holder {
 	var holders []events.Holder
 	if q.Request.Current == nil {
-		all := events.Layers{End: len(q.Request.Job.Layers)}
+		all := events.Layers{End: q.Request.Job.Rows()}
 		for _, node := range q.Request.Nodes {
 			holders = append(holders, events.Holder{Node: node.Node, Layers: []events.Layers{all}})
 		}
 		return holders
 	}
 	for _, member := range q.Request.Current.Nodes {
-		layers, placed := q.Request.Current.Holds(member.Node)
-		if placed && !q.failed(member) {
-			holders = append(holders, events.Holder{Node: member.Node, Layers: []events.Layers{layers}})
+		if rows := q.Request.Current.Rows(member.Node); len(rows) > 0 && !q.failed(member) {
+			holders = append(holders, events.Holder{Node: member.Node, Layers: rows})
 		}
 	}
 	return holders

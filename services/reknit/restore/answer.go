@@ -17,7 +17,7 @@ type figure struct {
 // figures sets the restoration beside naive ways, which differ from it in one thing each.
 type figures struct {
 	Restoration figure `json:"restoration"`
-	// Restart has every place read all of its layers anew, each over its node's best link from a store that nobody waits
+	// Restart has every place read all that it keeps anew, each over its node's best link from a store that nobody waits
 	// for. Starting processes is not counted.
 	Restart figure `json:"restart"`
 	// RankOrder leaves the nodes in the order that they had in the plan in force, joiners last.

@@ -60,7 +60,7 @@ func (o options) ground(from, to events.Plan) (ground, error) {
 	if err := g.takeNodes(d, &file, from, to); err != nil {
 		return g, err
 	}
-	return g, g.takeModel(d, file.Model, len(to.Nodes))
+	return g, g.takeModel(d, file.Model, to)
 }
 
 // takeNodes reads nodes and links. The plans' nodes need not stand in the file.
@@ -97,7 +97,7 @@ func (g *ground) connect(links []events.Link) {
 	}
 }
 
-func (g *ground) takeModel(d *cluster.Document, model cluster.Model, nodes int) error {
+func (g *ground) takeModel(d *cluster.Document, model cluster.Model, plan events.Plan) error {
 	if !d.Has("model") {
 		g.assumed = append(g.assumed, assumedModel)
 		return nil
@@ -109,10 +109,13 @@ func (g *ground) takeModel(d *cluster.Document, model cluster.Model, nodes int) 
 	if len(layers) != len(g.layers) {
 		return d.Fault("model", fmt.Sprintf("the %d layers of the plans", len(g.layers)), len(layers))
 	}
+	if want := plan.Partitions(); model.OptimizerPartitions != want {
+		return d.Fault("model.optimizerPartitions", fmt.Sprintf("the %d of the plans", want), model.OptimizerPartitions)
+	}
 	g.layers = layers
 	total := 0.0
 	for i, layer := range layers {
-		total += float64(nodes) * (float64(layer.StateBytes()) + float64(layer.GradientBytes))
+		total += float64(len(plan.Nodes)) * (float64(layer.StateBytes()) + float64(layer.GradientBytes))
 		if layer.StateBytes() < 1 {
 			return d.Fault("model", "parameters or an optimizer of every layer", fmt.Sprintf("none of layer %d", i))
 		}

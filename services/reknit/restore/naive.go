@@ -7,14 +7,13 @@ import (
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
-// restart is when the last node has read the layers of its place.
+// restart is when the last node has read all that its place keeps.
 func restart(fetch replicate.Fetch, names []string, r events.Restoration) figure {
 	slowest := 0.0
 	for i, name := range names {
 		bytes := int64(0)
-		held, _ := r.Plan.Holds(name)
-		for layer := held.First; layer < held.End; layer++ {
-			bytes += fetch.LayerBytes[layer]
+		for row := range events.Each(r.Plan.Rows(name)) {
+			bytes += fetch.LayerBytes[row]
 		}
 		rate := fetch.IngressBytesPerSecond[i]
 		if rate == 0 { // of the only node there is
@@ -49,7 +48,7 @@ func (q *question) inRankOrder(request events.RestorationRequest) events.Restora
 	plan := &request.Proposal.Plan
 	plan.Pipelines = nil
 	for _, pipeline := range q.to.Pipelines {
-		ranked := events.Pipeline{MicroBatches: pipeline.MicroBatches}
+		ranked := events.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for _, stage := range pipeline.Stages {
 			ranked.Stages = append(ranked.Stages, events.Stage{Node: ranks[0], Layers: stage.Layers})
 			ranks = ranks[1:]

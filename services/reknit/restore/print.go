@@ -3,6 +3,7 @@ package restore
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/reknit/reknit/events"
@@ -69,14 +70,12 @@ func ways(w io.Writer, a answer) {
 	table.Flush()
 }
 
-// moves lists the nodes whose layers change, who has none any more included.
+// moves lists the nodes that keep something else, who keeps nothing any more included.
 func (q *question) moves(w io.Writer, a answer) {
 	table, none := tell.Table(w), true
 	for _, member := range a.Plan.Nodes {
-		was, had := q.from.Holds(member.Node)
-		is, has := a.Plan.Holds(member.Node)
 		begins := q.begins(member)
-		if had == has && was == is && !begins {
+		if slices.Equal(q.from.Rows(member.Node), a.Plan.Rows(member.Node)) && !begins {
 			continue
 		}
 		if none {
@@ -110,7 +109,11 @@ func placed(plan events.Plan, node string) string {
 	for p, pipeline := range plan.Pipelines {
 		for s, stage := range pipeline.Stages {
 			if stage.Node == node {
-				return fmt.Sprintf("pipeline %d, stage %d: %s", p, s, tell.Layers(stage.Layers))
+				place := fmt.Sprintf("pipeline %d, stage %d: %s", p, s, tell.Layers(stage.Layers))
+				if plan.Partitions() > 0 {
+					place += ", " + tell.Partitions(pipeline.Partitions)
+				}
+				return place
 			}
 		}
 	}
@@ -126,15 +129,18 @@ func transfers(w io.Writer, a answer) {
 		fmt.Fprintln(w, "  nothing")
 		return
 	}
-	table := tell.Table(w)
-	fmt.Fprintln(table, "layer\tto\tbytes\tseconds\tfrom: shards (bytes)")
+	table, what, name := tell.Table(w), "layer", func(row int) string { return fmt.Sprint(row) }
+	if a.Plan.Partitions() > 0 {
+		what, name = "what", func(row int) string { return events.RowName(row, a.Plan.LayerCount()) }
+	}
+	fmt.Fprintln(table, what+"\tto\tbytes\tseconds\tfrom: shards (bytes)")
 	for i, transfer := range migration.Transfers {
 		var sources []string
 		for _, source := range transfer.Sources {
 			bytes := sourceBytes(source, transfer, migration.ShardBytes)
 			sources = append(sources, fmt.Sprintf("%s %d (%s)", source.Node, source.Shards.Count(), tell.Bytes(bytes)))
 		}
-		tell.Row(table, strings.Join(sources, ", "), 60, fmt.Sprint(transfer.Layer), transfer.To, tell.Bytes(transfer.Bytes),
+		tell.Row(table, strings.Join(sources, ", "), 60, name(transfer.Layer), transfer.To, tell.Bytes(transfer.Bytes),
 			tell.Seconds(a.transferSeconds[i]))
 	}
 	table.Flush()

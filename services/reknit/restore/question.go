@@ -33,6 +33,10 @@ func (o options) question() (question, error) {
 	if is, was := q.to.LayerCount(), q.from.LayerCount(); is != was {
 		return q, &cluster.Fault{File: o.to, Field: "pipelines", Expected: fmt.Sprintf("the %d layers of %s", was, o.from), Got: fmt.Sprint(is)}
 	}
+	if is, was := q.to.Partitions(), q.from.Partitions(); is != was {
+		expected := fmt.Sprintf("the %d partitions of the optimizer state of %s", was, o.from)
+		return q, &cluster.Fault{File: o.to, Field: "pipelines", Expected: expected, Got: fmt.Sprint(is)}
+	}
 	q.ground, err = o.ground(q.from, q.to)
 	return q, err
 }
@@ -90,27 +94,24 @@ func kindOf(t reflect.Type) string {
 // request asks what the negotiator would, had the planner proposed the plan wanted.
 func (q *question) request() events.RestorationRequest {
 	unreachable := append(cluster.Unreachable(q.links), q.to.Relays...)
+	job := events.Job{Layers: q.layers, OptimizerPartitions: q.to.Partitions()}
 	request := events.RestorationRequest{
 		Negotiation: "what-if", Holders: q.holders(), Links: q.links, Unreachable: unreachable, Current: &q.from,
+		Layers: job.RowBytes(), Gradients: job.GradientBytes(),
 		Proposal: events.Proposal{Negotiation: "what-if", Plan: q.to, Classes: q.classes(q.to.Nodes, unreachable)},
 	}
 	// What the document says of its own restoration is to be found out anew.
 	request.Proposal.Plan.Migration, request.Proposal.Plan.Predicted.TransitionSeconds = events.Migration{}, 0
-	for _, layer := range q.layers {
-		request.Layers = append(request.Layers, layer.StateBytes())
-		request.Gradients = append(request.Gradients, layer.GradientBytes)
-	}
 	return request
 }
 
-// holders are the nodes of the plan in force that still live, with the layers of their places. A new incarnation starts
-// empty.
+// holders are the nodes of the plan in force that still live, with the rows of their places. A new incarnation starts empty.
 func (q *question) holders() []events.Holder {
 	var holders []events.Holder
 	for _, member := range q.from.Nodes {
-		layers, placed := q.from.Holds(member.Node)
-		if now, lives := q.to.Member(member.Node); placed && lives && now.Incarnation == member.Incarnation {
-			holders = append(holders, events.Holder{Node: member.Node, Layers: []events.Layers{layers}})
+		rows := q.from.Rows(member.Node)
+		if now, lives := q.to.Member(member.Node); len(rows) > 0 && lives && now.Incarnation == member.Incarnation {
+			holders = append(holders, events.Holder{Node: member.Node, Layers: rows})
 		}
 	}
 	return holders

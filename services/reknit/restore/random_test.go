@@ -2,6 +2,8 @@ package restore
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,7 +30,9 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 		if want := q.rankOrderBytes(); a.RankOrder.Bytes != want {
 			t.Errorf("seed %d: in rank order %d bytes move, expected %d", seed, a.RankOrder.Bytes, want)
 		}
-		free := len(q.request().Proposal.Classes) == 1 // else rank order lets nodes trade places that the restorer keeps apart
+		// Rank order may be better where it lets nodes trade places that the restorer keeps apart, and where there are partitions:
+		// nodes and partitions are given their pipelines in turn, which need not end at the best there is.
+		free := len(q.request().Proposal.Classes) == 1 && q.to.Partitions() == 0
 		ours, byRank := a.figures.Restoration, a.RankOrder
 		if free && ours.Bytes > byRank.Bytes || byRank.Bytes > a.Restart.Bytes || ours.Seconds > a.SingleSource.Seconds*(1+1e-9) {
 			t.Errorf("seed %d: %+v, expected no naive way to be cheaper", seed, a.figures)
@@ -48,7 +52,8 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 	}
 }
 
-// rankOrderBytes seats the nodes one after the other, as a person would, and adds up what they lack.
+// rankOrderBytes seats the nodes one after the other, as a person would, tries every way to share out the partitions, and adds up
+// what they lack.
 func (q *question) rankOrderBytes() int64 {
 	var ranks []string
 	for _, pipeline := range q.from.Pipelines {
@@ -62,19 +67,51 @@ func (q *question) rankOrderBytes() int64 {
 			ranks = append(ranks, member.Node)
 		}
 	}
-	bytes, next := int64(0), 0
-	for _, pipeline := range q.to.Pipelines {
-		for _, stage := range pipeline.Stages {
-			has, _ := q.from.Holds(ranks[next])
+	var lacks [][]int64 // by pipeline of the plan wanted, and by whose partitions it is given
+	for p, pipeline := range q.to.Pipelines {
+		lacks = append(lacks, nil)
+		for _, other := range q.to.Pipelines {
+			lacks[p] = append(lacks[p], q.lacked(ranks, events.Pipeline{Stages: pipeline.Stages, Partitions: other.Partitions}))
+		}
+		ranks = ranks[len(pipeline.Stages):]
+	}
+	return cheapest(lacks, 0, map[int]int64{})
+}
+
+// lacked adds up what the first nodes lack of a pipeline's rows.
+func (q *question) lacked(ranks []string, pipeline events.Pipeline) int64 {
+	bytes, layers, rowBytes := int64(0), q.to.LayerCount(), q.request().Layers
+	for s, stage := range pipeline.Stages {
+		held := slices.Collect(events.Each(q.from.Rows(ranks[s])))
+		for _, kind := range append([]int{-1}, pipeline.Partitions...) {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
-				if layer < has.First || has.End <= layer {
-					bytes += q.layers[layer].StateBytes()
+				row := (1+kind)*layers + layer
+				if !slices.Contains(held, row) {
+					bytes += rowBytes[row]
 				}
 			}
-			next++
 		}
 	}
 	return bytes
+}
+
+// cheapest gives each row a column of its own, in every way that there is, and returns the least sum.
+func cheapest(costs [][]int64, taken int, known map[int]int64) int64 {
+	row := bits.OnesCount(uint(taken))
+	if row == len(costs) {
+		return 0
+	}
+	if least, has := known[taken]; has {
+		return least
+	}
+	least := int64(math.MaxInt64)
+	for column, cost := range costs[row] {
+		if taken&(1<<column) == 0 {
+			least = min(least, cost+cheapest(costs, taken|1<<column, known))
+		}
+	}
+	known[taken] = least
+	return least
 }
 
 // randomQuestion cuts a few layers into pipelines for some nodes, and then for others.
@@ -101,7 +138,27 @@ func randomQuestion(random *rand.Rand) question {
 		}
 	}
 	q.connect(links)
+	if random.IntN(2) == 0 {
+		q.partition(random, 1+random.IntN(4))
+	}
 	return q
+}
+
+// partition cuts the optimizer state, and has each pipeline keep what chance says, but every partition lives somewhere.
+func (q *question) partition(random *rand.Rand, count int) {
+	for layer := range q.layers {
+		q.layers[layer].OptimizerBytes = int64(count) + random.Int64N(1<<24)
+	}
+	for _, plan := range []*events.Plan{&q.from, &q.to} {
+		owner := random.Perm(max(count, len(plan.Pipelines)))
+		for p := range plan.Pipelines {
+			for partition := range count {
+				if random.IntN(2) == 0 || owner[partition]%len(plan.Pipelines) == p {
+					plan.Pipelines[p].Partitions = append(plan.Pipelines[p].Partitions, partition)
+				}
+			}
+		}
+	}
 }
 
 // randomPlan gives the nodes, the last of which may be spare, places in pipelines of any lengths.

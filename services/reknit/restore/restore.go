@@ -23,8 +23,8 @@ const help = `Usage: reknit restore --from plan.json --to plan.json [--links clu
 
 Says who becomes whom, what moves from whom and how long it takes, as the restorer would, beside what naive
 ways would cost. Plans are documents as reknit plan --json prints them: --from is in force and its nodes hold
-the layers of their places; who is missing among the nodes of --to is lost and gives nothing, who is new holds
-nothing. services/reknit/restore/README.md tells more.
+the layers of their places (of partitioned optimizer state what their pipelines keep); who is missing among the
+nodes of --to is lost and gives nothing, who is new holds nothing. services/reknit/restore/README.md tells more.
 
 `
 

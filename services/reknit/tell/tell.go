@@ -46,6 +46,33 @@ func Layers(layers events.Layers) string {
 	return fmt.Sprintf("layers %d-%d", layers.First, layers.End-1)
 }
 
+// Partitions writes numbers of partitions, both ends of runs included.
+func Partitions(numbers []int) string {
+	switch len(numbers) {
+	case 0:
+		return "no partition"
+	case 1:
+		return fmt.Sprintf("partition %d", numbers[0])
+	}
+	return "partitions " + Runs(slices.Clone(numbers))
+}
+
+// Rows writes rows of one kind of a model of so many layers, as "layers 2-3" or "partition 0 of layer 5".
+func Rows(rows []int, layers int) string {
+	of := make([]int, len(rows))
+	for i, row := range rows {
+		of[i] = row % layers
+	}
+	text := "layers " + Runs(of)
+	if len(rows) == 1 {
+		text = fmt.Sprintf("layer %d", of[0])
+	}
+	if kind := rows[0] / layers; kind > 0 {
+		return fmt.Sprintf("partition %d of %s", kind-1, text)
+	}
+	return text
+}
+
 // Count writes a number of things, of which there may be one.
 func Count(count int, one, many string) string {
 	if count == 1 {

@@ -102,8 +102,8 @@ func (s *story) said() string {
 // digest is the model's.
 func (s *story) digest() string {
 	digests := make([]string, len(s.digests))
-	for layer, digest := range s.digests {
-		digests[layer] = digest
+	for row, digest := range s.digests {
+		digests[row] = digest
 	}
 	return model.ModelDigest(digests)
 }

@@ -32,7 +32,7 @@ type story struct {
 	steps     map[string]map[uint64]step              // by node and completed steps
 	receipts  []events.Receipt
 	followed  []events.Followed
-	digests   map[int]string
+	digests   map[int]string    // by row of the state
 	final     map[string]uint64 // generation in which a node told its final digests
 	moments   []moment          // of the join
 	faults    []error
@@ -126,11 +126,11 @@ func (s *story) digested(digests events.Digests) {
 		return
 	}
 	s.final[digests.Node] = digests.Generation
-	for _, layer := range digests.Layers {
-		if known := s.digests[layer.Layer]; known != "" && known != layer.Digest {
-			s.faults = append(s.faults, fmt.Errorf("layer %d: its holders differ", layer.Layer))
+	for _, row := range digests.Layers {
+		if known := s.digests[row.Layer]; known != "" && known != row.Digest {
+			s.faults = append(s.faults, fmt.Errorf("row %d of the state: its holders differ", row.Layer))
 		}
-		s.digests[layer.Layer] = layer.Digest
+		s.digests[row.Layer] = row.Digest
 	}
 }
 

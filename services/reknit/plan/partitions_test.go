@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// partitioned is failure.yaml with optimizer state in two partitions, of which each pipeline keeps what is said.
+func partitioned(t *testing.T, first, second string) string {
+	t.Helper()
+	return saved(t, strings.NewReplacer(
+		"  layers: 6\n", "  layers: 6\n  optimizerPartitions: 2\n",
+		"current:\n  - microBatches: 12\n", "current:\n  - microBatches: 12\n    partitions: "+first+"\n",
+		"layers: {first: 4, end: 6}}\n  - microBatches: 12\n", "layers: {first: 4, end: 6}}\n  - microBatches: 12\n    partitions: "+second+"\n",
+	).Replace(text(t, example("failure"))))
+}
+
+func TestWhoKeepsAPartitionCanGiveIt(t *testing.T) {
+	q, err := load(partitioned(t, "[0, 1]", "[1]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []events.Holder{
+		{Node: "n1", Layers: []events.Layers{layers(0, 2), layers(6, 8), layers(12, 14)}},
+		{Node: "n2", Layers: []events.Layers{layers(2, 4), layers(8, 10), layers(14, 16)}},
+		{Node: "n3", Layers: []events.Layers{layers(4, 6), layers(10, 12), layers(16, 18)}},
+		{Node: "n4", Layers: []events.Layers{layers(0, 2), layers(12, 14)}},
+		{Node: "n6", Layers: []events.Layers{layers(4, 6), layers(16, 18)}},
+	}
+	if got := q.holders(); !reflect.DeepEqual(got, want) {
+		t.Errorf("holders %v, expected %v", got, want)
+	}
+	request := q.restoration(events.Proposal{})
+	if q.Request.Job.OptimizerPartitions != 2 || len(request.Layers) != 18 || request.Layers[0] != 400<<20 || request.Layers[17] != 800<<20 ||
+		len(request.Gradients) != 6 {
+		t.Errorf("job in %d partitions, rows of %v bytes, gradients %v", q.Request.Job.OptimizerPartitions, request.Layers, request.Gradients)
+	}
+}
+
+func TestBeforeTheFirstPlanEverybodyCanGiveEveryPartition(t *testing.T) {
+	q, err := load(partitioned(t, "[0, 1]", "[1]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Request.Current = nil
+	for _, holder := range q.holders() {
+		if !reflect.DeepEqual(holder.Layers, []events.Layers{layers(0, 18)}) {
+			t.Errorf("%s gives %v, expected all 18 rows", holder.Node, holder.Layers)
+		}
+	}
+}
+
+func TestWhatPipelinesKeepIsDrawnAndWhatMovesIsNamed(t *testing.T) {
+	plan := events.Plan{
+		Nodes: []events.Member{{Node: "n1"}, {Node: "n2"}, {Node: "n3"}},
+		Pipelines: []events.Pipeline{
+			{MicroBatches: 3, Stages: []events.Stage{{Node: "n1", Layers: layers(0, 3)}}, Partitions: []int{0, 1, 2}},
+			{MicroBatches: 1, Stages: []events.Stage{{Node: "n2", Layers: layers(0, 3)}}, Partitions: []int{1}},
+			{MicroBatches: 1, Stages: []events.Stage{{Node: "n3", Layers: layers(0, 3)}}},
+		},
+		Migration: events.Migration{ShardBytes: 100},
+	}
+	for _, row := range []int{1, 2, 7} {
+		plan.Migration.Transfers = append(plan.Migration.Transfers, events.Transfer{
+			Layer: row, To: "n2", Bytes: 100, Sources: []events.Source{{Node: "n1", Shards: layers(0, 1)}},
+		})
+	}
+	var got bytes.Buffer
+	picture(&got, plan)
+	moves(&got, plan)
+	want := `
+                 +------------+
+pipeline 0       | n1         |
+3 micro-batches  | layers 0-2 |
+partitions 0-2   +------------+
+                 +------------+
+pipeline 1       | n2         |
+1 micro-batch    | layers 0-2 |
+partition 1      +------------+
+                 +------------+
+pipeline 2       | n3         |
+1 micro-batch    | layers 0-2 |
+no partition     +------------+
+to  what                    bytes  from
+n2  layers 1-2              200 B  n1 100%
+    partition 1 of layer 1  100 B  n1 100%
+`
+	if got.String() != want[1:] {
+		t.Errorf("told\n%s\nexpected\n%s", &got, want[1:])
+	}
+}
