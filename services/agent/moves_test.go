@@ -23,7 +23,7 @@ type shelfOf struct {
 	imported []byte
 }
 
-func (s *shelfOf) Holdings() []events.Holding        { return nil }
+func (s *shelfOf) Holdings() []events.Holding          { return nil }
 func (s *shelfOf) Adopt([]events.Layers, uint64) error { return nil }
 func (s *shelfOf) Export(layer int, _ uint64) ([]byte, error) {
 	if s.layer == nil {

@@ -209,9 +209,9 @@ func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 // lent is a state that adopts whatever it is told.
 type lent struct{ adopted []uint64 }
 
-func (l *lent) Holdings() []events.Holding            { return nil }
-func (l *lent) Export(int, uint64) ([]byte, error)    { return nil, nil }
-func (l *lent) Import(int, uint64, []byte) error      { return nil }
+func (l *lent) Holdings() []events.Holding              { return nil }
+func (l *lent) Export(int, uint64) ([]byte, error)      { return nil, nil }
+func (l *lent) Import(int, uint64, []byte) error        { return nil }
 func (l *lent) Adopt(_ []events.Layers, s uint64) error { l.adopted = append(l.adopted, s); return nil }
 
 // Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went on with
