@@ -71,6 +71,39 @@ func afterALoss(nodes int) change {
 	return c
 }
 
+// partitioned cuts the optimizer state, 12 of 14 bytes a parameter, into partitions that two pipelines keep each. The node that
+// is lost was the second.
+func (c change) partitioned(request *events.RestorationRequest, partitions int) {
+	for layer, bytes := range request.Layers {
+		request.Gradients = append(request.Gradients, bytes/7)
+		request.Layers[layer] = bytes / 7
+	}
+	for range partitions {
+		for _, bytes := range layerBytes() {
+			request.Layers = append(request.Layers, bytes*6/7/int64(partitions))
+		}
+	}
+	pipelines := request.Proposal.Plan.Pipelines
+	width := len(pipelines)
+	kept := func(pipeline int) []int {
+		var list []int
+		for slot := pipeline * 2 * partitions / width; slot < (pipeline+1)*2*partitions/width; slot++ {
+			list = append(list, slot%partitions)
+		}
+		return list
+	}
+	for i := range request.Holders {
+		layers := request.Holders[i].Layers[0]
+		for _, partition := range kept(min(i+1, len(c.holds)) / 8) {
+			first := (1 + partition) * modelLayers
+			request.Holders[i].Layers = append(request.Holders[i].Layers, events.Layers{First: first + layers.First, End: first + layers.End})
+		}
+	}
+	for p := range pipelines {
+		pipelines[p].Partitions = kept(p)
+	}
+}
+
 // request asks for the restoration of the change: the survivors stand in any order in the proposed plan, and each has
 // measured its links to eight others.
 func (c change) request(random *rand.Rand) events.RestorationRequest {

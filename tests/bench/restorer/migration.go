@@ -14,6 +14,8 @@ import (
 const (
 	migrationNodes   = 2048 // one of which is lost
 	migrationSeconds = 0.005
+
+	migrationPartitions = 64 // of the optimizer state, over 256 pipelines
 )
 
 // migrations measures who becomes whom by kinds beside the matrix of all pairs, and then a whole restoration.
@@ -34,7 +36,10 @@ func migrations(r *figures.Report, _ settings) error {
 	name := fmt.Sprintf("%d survivors", len(c.holds))
 	r.Add(figures.Row{Figure: "migration, " + name, Unit: "CPU s", Ours: took, Target: migrationSeconds, Baseline: slow, BaselineName: "Assign, with its matrix", LeastRatio: 1})
 	r.Add(figures.Row{Figure: "bytes fetched, " + name, Unit: "bytes", Ours: float64(found.Bytes), Baseline: float64(pairs.Total), BaselineName: "Assign", LeastRatio: 1})
-	return whatIf(r, c, name)
+	if err := whatIf(r, c, name, 0); err != nil {
+		return err
+	}
+	return whatIf(r, c, fmt.Sprintf("%s, %d partitions", name, migrationPartitions), migrationPartitions)
 }
 
 // problem is the migration of the change.
@@ -66,8 +71,11 @@ func bytesMissing(problem migrate.Problem) [][]int64 {
 }
 
 // whatIf measures a whole restoration: who becomes whom, what comes from whom, and the rounds.
-func whatIf(r *figures.Report, c change, name string) error {
+func whatIf(r *figures.Report, c change, name string, partitions int) error {
 	request := c.request(rand.New(rand.NewPCG(1, 2)))
+	if partitions > 0 {
+		c.partitioned(&request, partitions)
+	}
 	var restored events.Restoration
 	var err error
 	took := figures.Seconds(func() { restored, err = machine.Restore(request) })
