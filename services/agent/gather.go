@@ -64,6 +64,9 @@ func (p *pursuit) assemble(transfer events.Transfer, left trails) (layer shards.
 			return layer, fmt.Errorf("%s left nothing of it", source.Node)
 		}
 		share := left.layers[source.Node][i]
+		if err := p.fits(share.Bytes); err != nil {
+			return layer, fmt.Errorf("%s: %w", source.Node, err)
+		}
 		if layer.Into == nil {
 			layer.Into = make([]byte, share.Bytes)
 		}

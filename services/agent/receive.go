@@ -173,6 +173,9 @@ func (t *moves) request(ctx context.Context, fetch *shards.Transfer, transfer ev
 	if err != nil {
 		return nil, err
 	}
+	if err := t.fits(offers[0].Bytes); err != nil {
+		return nil, fmt.Errorf("%s: %w", offers[0].Node, err)
+	}
 	layer := &arrival{offer: offers[0], data: make([]byte, offers[0].Bytes)}
 	var parts []shards.Part
 	for i, source := range transfer.Sources {
@@ -236,6 +239,14 @@ func (t *moves) awaitOffers(ctx context.Context, transfer events.Transfer) ([]ev
 			return nil, ctx.Err() // also when the negotiation is over
 		}
 	}
+}
+
+// fits fails where a giver says that a layer is longer than all that this node may use.
+func (t *moves) fits(bytes int64) error {
+	if most := t.config.MemoryBytes; bytes > most {
+		return fmt.Errorf("bytes: expected at most the node's memory, %d, got %d", most, bytes)
+	}
+	return nil
 }
 
 // alike fails where holders of a layer differ.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -58,5 +59,25 @@ func TestATransferWaitsForEverySourcesManifestOfTheRightStep(t *testing.T) {
 	}
 	if found := complete(append(offers, events.Offer{Node: "n2", Layer: 1, Step: 7}), transfer, 7); len(found) != 2 || found[1].Node != "n2" {
 		t.Fatalf("got %+v", found)
+	}
+}
+
+func TestALayerThatWouldFillTheNodesMemoryIsNotAllotted(t *testing.T) {
+	taker := &moves{Session: &Session{config: Config{MemoryBytes: 1 << 20}}}
+	transfer := events.Transfer{Sources: []events.Source{{Node: "n1", Shards: events.Layers{End: 1}}}}
+	said := func(bytes int64) trails {
+		part := events.Part{Digest: events.Digest(nil), End: bytes}
+		return trails{layers: map[string][]events.FollowedLayer{"n1": {{Bytes: bytes, Parts: []events.Part{part}}}}}
+	}
+	follower := &pursuit{moves: taker}
+	if _, err := follower.assemble(transfer, said(1<<20)); err != nil {
+		t.Errorf("as long as the memory: %v", err)
+	}
+	if _, err := follower.assemble(transfer, said(1<<60)); err == nil || !strings.Contains(err.Error(), "n1: bytes: expected at most the node's memory, 1048576") {
+		t.Errorf("longer than the memory: %v", err)
+	}
+	taker.view.offers = []events.Offer{{Node: "n1", Bytes: 1 << 60, Digest: events.Digest(nil)}}
+	if _, err := taker.request(t.Context(), nil, transfer, nil); err == nil || !strings.Contains(err.Error(), "n1: bytes: expected at most") {
+		t.Errorf("offered longer than the memory: %v", err)
 	}
 }
