@@ -125,6 +125,8 @@ type Transfer struct {
 type Source struct {
 	Node   string `json:"node"`
 	Shards Layers `json:"shards"` // half-open range of shard indices
+	// BytesPerSecond is what the link to the receiver carried when it was measured last; left out where it was not.
+	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
 }
 
 // Drop says that a node no longer needs a layer.
@@ -267,6 +269,9 @@ func (p *Plan) validateMigration(members map[string]bool) error {
 		for _, source := range transfer.Sources {
 			if source.Shards.First != next || source.Shards.Count() < 1 {
 				return fmt.Errorf("transfers[%d]: expected shards from %d on, got %v", i, next, source.Shards)
+			}
+			if source.BytesPerSecond < 0 {
+				return fmt.Errorf("transfers[%d]: bytesPerSecond: expected at least 0, got %v", i, source.BytesPerSecond)
 			}
 			next = source.Shards.End
 		}

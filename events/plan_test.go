@@ -21,7 +21,7 @@ func sound() *Plan {
 			{Groups: []Group{{Layers{2, 3}, []string{"n2", "n5"}}, {Layers{4, 6}, []string{"n3", "n6"}}}},
 		}},
 		Migration: Migration{
-			Transfers:  []Transfer{{Layer: 3, To: "n6", Sources: []Source{{"n2", Layers{0, 2}}, {"n5", Layers{2, 3}}}, Bytes: 3 << 20}},
+			Transfers:  []Transfer{{Layer: 3, To: "n6", Sources: []Source{{"n2", Layers{0, 2}, 4e8}, {Node: "n5", Shards: Layers{2, 3}}}, Bytes: 3 << 20}},
 			ShardBytes: 1 << 20,
 		},
 		Data:              Data{GlobalBatch: 64, MicroBatch: 4, ConsumedSamples: 76864},
@@ -63,6 +63,7 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"only active nodes in a round", "rounds[1]", func(p *Plan) { p.Sync.Rounds[1].Groups[0].Nodes[0] = "n4" }},
 		{"every shard of a layer", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].Sources[1].Shards.First = 3 }},
 		{"transfers to active nodes", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].To = "n4" }},
+		{"rates of links", "bytesPerSecond", func(p *Plan) { p.Migration.Transfers[0].Sources[0].BytesPerSecond = -1 }},
 		{"transfers from somewhere", "transfers[0]", func(p *Plan) { p.Migration.Transfers[0].Sources = nil }},
 	} {
 		plan := sound()

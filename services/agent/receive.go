@@ -155,10 +155,24 @@ func (t *moves) sources(reached map[string]bool) []shards.Source {
 	sources := []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
 	for _, member := range t.members {
 		if reached[member.Node] {
-			sources = append(sources, shards.Source{Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node)})
+			sources = append(sources, shards.Source{
+				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node), BytesPerSecond: t.rateOf(member.Node),
+			})
 		}
 	}
 	return sources
+}
+
+// rateOf returns what the plan says that the link from a giver carries; zero where it was not measured.
+func (t *moves) rateOf(giver string) float64 {
+	for _, transfer := range t.wanted() {
+		for _, source := range transfer.Sources {
+			if source.Node == giver {
+				return source.BytesPerSecond
+			}
+		}
+	}
+	return 0
 }
 
 // arrival is a layer on its way, as its holders offered it.

@@ -48,6 +48,20 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 	return links
 }
 
+// way is a direct link in one direction.
+type way struct{ from, to string }
+
+// measured returns the bytes a second of the links that were measured and are used directly.
+func (r *restoration) measured() map[way]float64 {
+	rates := map[way]float64{}
+	for _, link := range r.Links {
+		if !slices.Contains(r.Unreachable, events.PairOf(link.From, link.To)) {
+			rates[way{link.From, link.To}] = link.BandwidthBytesPerSecond
+		}
+	}
+	return rates
+}
+
 // roundTrips returns the longest measured round trip of each node, at least the assumed one.
 func (r *restoration) roundTrips(names []string) []float64 {
 	longest := map[string]float64{}

@@ -158,11 +158,13 @@ type linkOf struct{ from, to int }
 
 func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched, names []string) {
 	r.plan.Migration.ShardBytes = fetch.ShardBytes
+	measured := r.measured()
 	for i, need := range fetch.Needs {
 		transfer := events.Transfer{Layer: need.Layer, To: names[need.Node], Bytes: r.Layers[need.Layer]}
 		for _, source := range fetched.Sources[i] {
 			transfer.Sources = append(transfer.Sources, events.Source{
 				Node: names[source.Node], Shards: events.Layers{First: int(source.First), End: int(source.End)},
+				BytesPerSecond: measured[way{names[source.Node], transfer.To}],
 			})
 		}
 		r.plan.Migration.Transfers = append(r.plan.Migration.Transfers, transfer)

@@ -341,6 +341,34 @@ func TestWhereGradientsAreNotToldTheStateWeighsInstead(t *testing.T) {
 	expectTheOuterLayersInARound(t, request)
 }
 
+func TestATransferTellsWhatItsLinkWasMeasuredToCarry(t *testing.T) {
+	request := lossOfOne()
+	for i, to := range []string{"n1", "n3", "n4", "n6"} {
+		link := events.Measurement{From: "n5", To: to, BandwidthBytesPerSecond: 1e9 + float64(i)}
+		back := events.Measurement{From: to, To: "n5", BandwidthBytesPerSecond: 5e9}
+		request.Links = append(request.Links, events.Link{Measurement: link}, events.Link{Measurement: back})
+		request.Unreachable = append(request.Unreachable, events.PairOf("n5", to))
+	}
+	for _, direct := range []bool{false, true} {
+		if direct {
+			request.Unreachable = nil
+		}
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range restoration.Plan.Migration.Transfers {
+			want := 0.0 // through the hub
+			if at := slices.Index([]string{"n1", "n3", "n4", "n6"}, transfer.To); direct {
+				want = 1e9 + float64(at)
+			}
+			if got := transfer.Sources[0]; got.Node != "n5" || got.BytesPerSecond != want {
+				t.Errorf("directly %v: %+v to %s: expected n5 with %v bytes/s", direct, got, transfer.To, want)
+			}
+		}
+	}
+}
+
 // Every layer that a node needs and lacks comes whole from nodes that hold it, and every layer is in one group.
 func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 	for seed := range uint64(300) {
