@@ -5,9 +5,11 @@
 package events
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -89,11 +91,37 @@ func Open[T any, P interface {
 	return payload, nil
 }
 
+// named is a value of the wrong JSON type as an error that names its field.
+func named(err error) error {
+	var typed *json.UnmarshalTypeError
+	if !errors.As(err, &typed) {
+		return err
+	}
+	return &FieldError{Field: cmp.Or(typed.Field, "data"), Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
+}
+
+// kindOf says in words what JSON a Go type is read from.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
+}
+
 // Decode reads a payload and validates it. A required field that is absent is an error, not a zero: a promise without
 // its step is no promise to stop at step 0. Fields this version does not know are ignored.
 func Decode(data []byte, payload Payload) error {
 	if err := json.Unmarshal(data, payload); err != nil {
-		return err
+		return named(err)
 	}
 	if err := missing(reflect.TypeOf(payload).Elem(), data, ""); err != nil {
 		return err

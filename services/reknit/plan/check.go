@@ -108,6 +108,9 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 		plan.Nodes = append(plan.Nodes, node.Member)
 	}
 	for p, pipeline := range f.Current {
+		if want := q.Request.Job.OptimizerPartitions; want > 0 && pipeline.Partitions == nil {
+			return nil, d.Fault(fmt.Sprintf("current[%d].partitions", p), fmt.Sprintf("those that it keeps of the %d optimizerPartitions, [] for none", want), "nothing")
+		}
 		converted := events.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for s, stage := range pipeline.Stages {
 			at := fmt.Sprintf("current[%d].stages[%d].node", p, s)

@@ -86,7 +86,7 @@ var faults = []struct{ old, new, says string }{
 	{"layers: 2\n", "layers: 2\n  optimizerPartitions: 65\n", "cluster.yaml:14: model.optimizerPartitions: expected 0 to 64, got 65"},
 	{"layers: 2\n", "layers: 2\n  optimizerPartitions: -1\n", "cluster.yaml:14: model.optimizerPartitions: expected 0 to 64, got -1"},
 	{"layers: 2\n", "layers: 100\n  optimizerPartitions: 64\n", "model.optimizerPartitions: expected at most 4096 layers and partitions of layers, got 6500"},
-	{"layers: 2\n", "layers: 2\n  optimizerPartitions: 2\n", "current: expected pipelines that keep the 2 optimizerPartitions of model, got 0"},
+	{"layers: 2\n", "layers: 2\n  optimizerPartitions: 2\n", "current[0].partitions: expected those that it keeps of the 2 optimizerPartitions, [] for none, got nothing"},
 	{"microBatches: 4", "microBatches: 4\n    partitions: [0]", "cluster.yaml:22: current: expected pipelines that keep the 0 optimizerPartitions of model, got 1"},
 	{"microBatches: 4", "microBatches: 4\n    partitions: [1]", "current: expected a plan, got pipelines: expected partition 0 of layer 0 at an active node, got none"},
 	{"profile: {parameters: 1MB", "optimizerPartitions: 1\n  profile: {parameters: 0B", "cluster.yaml:15: model.profile.parameters: expected more than 0, where there are optimizerPartitions, got 0 B"},

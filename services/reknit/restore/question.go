@@ -2,10 +2,8 @@ package restore
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"reflect"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/cluster"
@@ -51,11 +49,7 @@ func readPlan(path string) (events.Plan, error) {
 	if data, err = withoutRestoration(data); err == nil {
 		err = events.Decode(data, &plan)
 	}
-	var typed *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &typed):
-		return plan, &cluster.Fault{File: path, Field: typed.Field, Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
-	case err != nil:
+	if err != nil {
 		return plan, fmt.Errorf("%s: expected a plan document: %w", path, err)
 	}
 	return plan, nil
@@ -70,21 +64,6 @@ func withoutRestoration(data []byte) ([]byte, error) {
 	document["sync"] = json.RawMessage(`{"rounds": []}`)
 	document["migration"] = json.RawMessage(`{"moves": [], "transfers": [], "drops": [], "shardBytes": 0}`)
 	return json.Marshal(document)
-}
-
-// kindOf says in words what JSON a Go type is read from.
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a text"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Float64:
-		return "a number"
-	}
-	return "a whole number"
 }
 
 // request asks what the negotiator would, had the planner proposed the plan wanted.

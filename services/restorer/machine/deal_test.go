@@ -138,21 +138,6 @@ func TestNoOtherDealOfThePartitionsMovesFewerBytes(t *testing.T) {
 	}
 }
 
-// lacked returns how many bytes all nodes together lack of their places.
-func (r *restoration) lacked() int64 {
-	bytes := int64(0)
-	for p, pipeline := range r.plan.Pipelines {
-		for s, stage := range pipeline.Stages {
-			for row := range events.Each(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})) {
-				if !r.holds(stage.Node, row) {
-					bytes += r.Layers[row]
-				}
-			}
-		}
-	}
-	return bytes
-}
-
 // permuted calls try with every order of 0 to n-1.
 func permuted(n int, try func(order []int)) {
 	order := make([]int, n)
@@ -191,8 +176,8 @@ func TestReplicasOfAPartitionAreComparedAmongWhoKeepsIt(t *testing.T) {
 }
 
 // The twin matches nodes with places under every deal of the lists.
-func TestMatchingAndDealingInTurnMovesLittleMoreThanTheBestOfBothAtOnce(t *testing.T) {
-	moved, best := int64(0), int64(0)
+func TestMatchingDealingAndTradingMoveAsLittleAsTheBestOfAllAtOnce(t *testing.T) {
+	more := 0
 	for seed := range uint64(1000) {
 		request := randomRequest(rand.New(rand.NewPCG(seed, 11)))
 		result, err := Restore(request)
@@ -215,9 +200,11 @@ func TestMatchingAndDealingInTurnMovesLittleMoreThanTheBestOfBothAtOnce(t *testi
 		if result.BytesMoved < least {
 			t.Fatalf("seed %d: %d bytes move, and %d is the least possible", seed, result.BytesMoved, least)
 		}
-		moved, best = moved+result.BytesMoved, best+least
+		if result.BytesMoved > least {
+			more++
+		}
 	}
-	if ratio := float64(moved) / float64(best); ratio > 1.01 {
-		t.Errorf("%.4f times the least possible", ratio)
+	if more > 0 {
+		t.Errorf("more than the least possible moved %d times", more)
 	}
 }

@@ -29,8 +29,12 @@ func Fetching(request events.RestorationRequest) (fetch replicate.Fetch, names [
 func (r *restoration) move() error {
 	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, r.drops()
 	fetch, names, err := r.lacking()
-	if err != nil || len(fetch.Needs) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(fetch.Needs) == 0 {
+		r.plan.Predicted.TransitionSeconds = 0
+		return nil
 	}
 	r.rates(&fetch, names)
 	r.spareTheHub(&fetch, names)

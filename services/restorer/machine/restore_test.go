@@ -60,6 +60,27 @@ func TestSurvivorsTakeThePlacesNearestToWhatTheyHold(t *testing.T) {
 	}
 }
 
+func TestWhatIsPredictedOfAPlaceGoesWithWhoTakesIt(t *testing.T) {
+	request := lossOfOne()
+	request.Proposal.Plan.Predicted = events.Predicted{
+		TransitionSeconds: 9, PeakBytes: map[string]int64{"n1": 101, "n3": 103, "n4": 104, "n5": 105, "n6": 106},
+	}
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peaks := restoration.Plan.Predicted.PeakBytes
+	if peaks["n1"] != 103 || peaks["n3"] != 101 || peaks["n5"] != 105 || len(peaks) != 5 {
+		t.Errorf("peaks are %v: expected n1 and n3 to have each other's", peaks)
+	}
+	for _, holder := range request.Proposal.Plan.Nodes {
+		request.Holders = append(request.Holders, held(holder.Node, 0, 6))
+	}
+	if restoration, err = Restore(request); err != nil || restoration.Plan.Predicted.TransitionSeconds != 0 {
+		t.Errorf("nothing has to be fetched, and a transition of %v s is predicted, %v", restoration.Plan.Predicted.TransitionSeconds, err)
+	}
+}
+
 func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	request := lossOfOne()
 	plan := &request.Proposal.Plan
