@@ -35,7 +35,7 @@ type Following struct {
 
 // FollowedLayer is the manifest of a layer, or of what a step changed in it.
 type FollowedLayer struct {
-	Layer int    `json:"layer"`
+	Layer int    `json:"layer"` // a row of the state, where that is partitioned
 	Bytes int64  `json:"bytes"` // in all
 	Parts []Part `json:"parts"` // those that this giver puts into its store, or the hub's
 }

@@ -48,7 +48,7 @@ type Consent struct {
 
 // Holding is layers a node can give, each at the newest step and, kept for a roll-back, possibly at the one before.
 type Holding struct {
-	Layers  Layers   `json:"layers"`
+	Layers  Layers   `json:"layers"`            // rows of the state, where that is partitioned
 	Steps   []uint64 `json:"steps"`             // versions, in completed steps; newest first
 	Current bool     `json:"current,omitempty"` // the version goes with the step the node stops at
 }

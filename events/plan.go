@@ -115,7 +115,7 @@ type Place struct {
 
 // Transfer brings one layer to one node, its shards from several sources.
 type Transfer struct {
-	Layer   int      `json:"layer"`
+	Layer   int      `json:"layer"` // a row of the state, where that is partitioned
 	To      string   `json:"to"`
 	Sources []Source `json:"sources"`
 	Bytes   int64    `json:"bytes"`
@@ -132,7 +132,7 @@ type Source struct {
 // Drop says that a node no longer needs a layer.
 type Drop struct {
 	Node  string `json:"node"`
-	Layer int    `json:"layer"`
+	Layer int    `json:"layer"` // a row of the state, where that is partitioned
 }
 
 // Data says where training stands in its data.

@@ -97,7 +97,7 @@ type Restoration struct {
 type Offer struct {
 	Negotiation string `json:"negotiation"`
 	Node        string `json:"node"`
-	Layer       int    `json:"layer"`
+	Layer       int    `json:"layer"` // a row of the state, where that is partitioned
 	Step        uint64 `json:"step"`
 	Digest      string `json:"digest"` // of the whole layer
 	Bytes       int64  `json:"bytes"`  // of the whole layer
@@ -135,7 +135,7 @@ type Received struct {
 
 // ReceivedLayer is a verified layer.
 type ReceivedLayer struct {
-	Layer  int    `json:"layer"`
+	Layer  int    `json:"layer"` // a row of the state, where that is partitioned
 	Step   uint64 `json:"step"`
 	Digest string `json:"digest"`
 	Bytes  int64  `json:"bytes"`

@@ -23,7 +23,7 @@ type Digests struct {
 
 // LayerDigest names the content of a layer's state.
 type LayerDigest struct {
-	Layer  int    `json:"layer"`
+	Layer  int    `json:"layer"` // a row of the state, where that is partitioned
 	Digest string `json:"digest"`
 }
 
@@ -31,7 +31,7 @@ type LayerDigest struct {
 type Divergence struct {
 	Generation uint64    `json:"generation"`
 	Step       uint64    `json:"step"`
-	Layer      int       `json:"layer"`
+	Layer      int       `json:"layer"` // a row of the state, where that is partitioned
 	Replicas   []Replica `json:"replicas"`
 	Digest     string    `json:"digest,omitempty"`   // what more than half of the replicas hold; empty where none has that many
 	Minority   []string  `json:"minority,omitempty"` // nodes that hold something else: they are restored
