@@ -9,7 +9,7 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-var anew = Policy{Name: "repipeline", Propose: inShares(repipeline)}
+var anew = Policy{Name: "repipeline", Propose: repipeline}
 
 // repipeline plans anew for the nodes there are: how many pipelines, how long, which layers where, how many
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
@@ -68,8 +68,9 @@ func (c Candidate) same(other Candidate) bool {
 }
 
 func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Problem {
+	widest := s.widest(nodes)
 	return search.Problem{
-		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.Layers, MicroBatches: s.MicroBatches,
+		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest), MicroBatches: s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
 		MinReplicas: minReplicas,
 	}
