@@ -336,3 +336,23 @@ func TestAPartitionedPlanOfOursThatSomebodyElseProposesHasOurFigures(t *testing.
 		t.Fatalf("only %d plans", judged)
 	}
 }
+
+// A question to the search for each choice of nodes, and uneven.
+func TestPartitionsAddFewCandidates(t *testing.T) {
+	s := usual(24)
+	for i := range s.Nodes {
+		s.MemoryBytes[i] = int64(300 + 60*(i%4))
+	}
+	without, err := repipeline(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Partitions = 64
+	for range s.Layers {
+		s.OptimizerBytes = append(s.OptimizerBytes, 60)
+	}
+	with, err := repipeline(s)
+	if err != nil || len(with) > 3*len(without) || len(with) > search.Weighed*(1+len(s.choices())) {
+		t.Fatalf("%d candidates, %d without partitions, %v", len(with), len(without), err)
+	}
+}

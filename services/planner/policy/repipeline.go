@@ -45,7 +45,7 @@ func (s Situation) searched() ([]Candidate, error) {
 		}
 		plans := found.Considered
 		if i > 0 {
-			plans = plans[:1]
+			plans = s.firstOfShares(plans)
 		}
 		for _, plan := range plans {
 			candidate, err := t.seat(plan, choice)
@@ -60,6 +60,19 @@ func (s Situation) searched() ([]Candidate, error) {
 		}
 	}
 	return append(candidates, t.uneven()...), refused
+}
+
+// firstOfShares are, of plans in order, the first of those whose pipelines keep as much of the optimizer state each, for all that may
+// be: what does not fit the nodes may where they keep less. Without partitions it is the first of all.
+func (s Situation) firstOfShares(plans []search.Plan) []search.Plan {
+	var firsts []search.Plan
+	for _, plan := range plans {
+		kept := func(other search.Plan) bool { return s.mostKept(len(other.Pipelines)) == s.mostKept(len(plan.Pipelines)) }
+		if !slices.ContainsFunc(firsts, kept) {
+			firsts = append(firsts, plan)
+		}
+	}
+	return firsts
 }
 
 // same reports whether two candidates are one plan.

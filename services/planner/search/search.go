@@ -20,11 +20,14 @@ func Best(problem Problem) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := newSearcher(p)
-	degrees := s.degrees(max(p.DataParallel.Least, p.MinReplicas), p.DataParallel.Most)
+	return newSearcher(p).result()
+}
+
+func (s *searcher) result() (Result, error) {
+	degrees := s.degrees(max(s.DataParallel.Least, s.MinReplicas), s.DataParallel.Most)
 	best, ok := s.fastestOf(degrees)
 	if !ok {
-		degrees = s.degrees(p.DataParallel.Least, min(p.DataParallel.Most, p.MinReplicas-1))
+		degrees = s.degrees(s.DataParallel.Least, min(s.DataParallel.Most, s.MinReplicas-1))
 		if best, ok = s.fastestOf(degrees); !ok {
 			return Result{}, s.explain()
 		}
