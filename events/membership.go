@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // Join asks for a place in training. The same node with another incarnation is a restarted process: it holds
 // nothing any more.
 type Join struct {
@@ -25,6 +27,9 @@ type Job struct {
 	// holder of a layer keeps all of it.
 	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
 }
+
+// mostLayerBytes bounds what a layer takes, so that no sum over layers, nodes and partitions overflows: 256 TiB.
+const mostLayerBytes = 1 << 48
 
 // Bounds is an inclusive range; a zero end is open.
 type Bounds struct {
@@ -79,7 +84,7 @@ func (j *Join) Validate() error {
 func (j *Job) validate() error {
 	var c check
 	c.digest("digest", j.Digest)
-	c.that(len(j.Layers) >= 1 && len(j.Layers) <= 4096, "layers", "1 to 4096 layers", len(j.Layers))
+	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostRows, "layers", fmt.Sprintf("1 to %d layers", MostRows), len(j.Layers))
 	c.atLeast("globalBatch", int64(j.GlobalBatch), 1)
 	c.atLeast("microBatch", int64(j.MicroBatch), 1)
 	if c.err == nil {
@@ -96,8 +101,8 @@ func (j *Job) validate() error {
 
 func (l LayerProfile) validate() error {
 	var c check
-	c.atLeast("parameterBytes", l.ParameterBytes, 0)
-	c.atLeast("optimizerBytes", l.OptimizerBytes, 0)
+	c.between("parameterBytes", l.ParameterBytes, 0, mostLayerBytes)
+	c.between("optimizerBytes", l.OptimizerBytes, 0, mostLayerBytes)
 	c.atLeast("gradientBytes", l.GradientBytes, 0)
 	c.atLeast("activationBytes", l.ActivationBytes, 0)
 	c.atLeast("outputBytes", l.OutputBytes, 0)

@@ -191,6 +191,9 @@ func (p *Plan) Validate() error {
 func (p *Plan) validatePipelines(members map[string]bool) error {
 	placed := map[string]bool{}
 	layers := p.LayerCount()
+	if layers > MostRows {
+		return fmt.Errorf("[0].stages: expected at most %d layers, got %d", MostRows, layers)
+	}
 	microBatches := 0
 	for i, pipeline := range p.Pipelines {
 		next := 0

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,7 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"stages", "pipelines: [0]", func(p *Plan) {
 			p.Pipelines, p.Sync.Rounds = []Pipeline{{MicroBatches: 16}}, nil
 		}},
+		{"fewer layers than anybody has", "pipelines: [0].stages", func(p *Plan) { p.Pipelines[0].Stages[2].Layers.End = 1 << 58 }},
 		{"each node once", "nodes", func(p *Plan) { p.Nodes = append(p.Nodes, p.Nodes[0]) }},
 		{"every layer in every pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].Stages[1].Layers.End = 5 }},
 		{"no gap between stages", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 3 }},
@@ -104,17 +106,29 @@ func TestANodeHoldsItsLayersAndItsPipelinesPartitionsOfTheirOptimizerState(t *te
 }
 
 func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
-	for names, partitions := range map[string][2][]int{
-		"partition 1 of layer 0": {{0, 2}, {0, 2}},
-		"[0].partitions":         {{1, 0}, {0, 1}},
-		"[1].partitions":         {{0, 1}, {1, 1}},
-		"from 0 to 63":           {{0}, {1 << 40}},
+	for _, test := range []struct {
+		first, second []int
+		names         string
+	}{
+		{[]int{0, 2}, []int{0, 2}, "partition 1 of layer 0"},
+		{[]int{1, 0}, []int{0, 1}, "[0].partitions"},
+		{[]int{0, 1}, []int{1, 1}, "[1].partitions"},
+		{[]int{0}, []int{64}, "from 0 to 63"},
+		{[]int{-1}, nil, "[0].partitions"},
+		{[]int{-5, math.MaxInt}, []int{math.MinInt}, "[0].partitions"},
 	} {
 		plan := partitioned()
-		plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = partitions[0], partitions[1]
-		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), names) {
-			t.Errorf("partitions %v: error %v, expected one that names %s", partitions, err, names)
+		plan.Pipelines[0].Partitions, plan.Pipelines[1].Partitions = test.first, test.second
+		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("partitions %v and %v: error %v, expected one that names %s", test.first, test.second, err, test.names)
 		}
+	}
+	large := partitioned()
+	for p := range large.Pipelines {
+		large.Pipelines[p].Stages[len(large.Pipelines[p].Stages)-1].Layers.End = MostRows
+	}
+	if err := large.Validate(); err == nil || !strings.Contains(err.Error(), "at most 4096 layers and partitions") {
+		t.Errorf("with 3 times 4096 rows: error %v", err)
 	}
 	plan := partitioned()
 	plan.Nodes, plan.Reroutes = plan.Nodes[1:], []Reroute{{From: "n1", To: "n5", MicroBatches: 10}}

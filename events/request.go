@@ -193,6 +193,9 @@ func (r *RestorationRequest) Validate() error {
 		c.that(len(r.Layers) == rows, "layers", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Layers))
 		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients", fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
+	for i, bytes := range r.Layers {
+		c.atLeast(fmt.Sprintf("layers[%d]", i), bytes, 0)
+	}
 	for i, bytes := range r.Gradients {
 		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
 	}

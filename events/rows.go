@@ -14,8 +14,8 @@ import (
 const (
 	// MostPartitions bounds into how many the optimizer state may be cut.
 	MostPartitions = 64
-	// mostRows bounds what is planned for: work grows with it.
-	mostRows = 4096
+	// MostRows bounds the layers of a model, and the layers and partitions of layers: work grows with them.
+	MostRows = 4096
 )
 
 // Rows returns the number of rows of the job's state.
@@ -55,7 +55,7 @@ func (j *Job) validatePartitions() error {
 	if c.err != nil || j.OptimizerPartitions == 0 {
 		return c.err
 	}
-	c.that(j.Rows() <= mostRows, "optimizerPartitions", fmt.Sprintf("at most %d layers and partitions of layers", mostRows), j.Rows())
+	c.that(j.Rows() <= MostRows, "optimizerPartitions", fmt.Sprintf("at most %d layers and partitions of layers", MostRows), j.Rows())
 	c.each(len(j.Layers), "layers", func(i int) error {
 		var c check
 		c.atLeast("parameterBytes", j.Layers[i].ParameterBytes, 1)
@@ -126,18 +126,20 @@ func Each(ranges []Layers) iter.Seq[int] {
 
 // validatePartitions checks that every partition of every layer's optimizer state lives somewhere.
 func (p *Plan) validatePartitions() error {
-	count := p.Partitions()
-	if count == 0 {
-		return nil
-	}
 	for i, pipeline := range p.Pipelines {
-		ascend := slices.IsSorted(pipeline.Partitions) && len(slices.Compact(slices.Clone(pipeline.Partitions))) == len(pipeline.Partitions)
-		if !ascend || len(pipeline.Partitions) > 0 && pipeline.Partitions[0] < 0 || count > MostPartitions {
-			return fmt.Errorf("[%d].partitions: expected numbers from 0 to %d, ascending, got %v", i, MostPartitions-1, pipeline.Partitions)
+		next := 0
+		for _, partition := range pipeline.Partitions {
+			if partition < next || partition >= MostPartitions {
+				return fmt.Errorf("[%d].partitions: expected numbers from 0 to %d, ascending, got %v", i, MostPartitions-1, pipeline.Partitions)
+			}
+			next = partition + 1
 		}
 	}
-	if rows := p.RowCount(); rows > mostRows {
-		return fmt.Errorf("expected at most %d layers and partitions of layers, got %d", mostRows, rows)
+	if rows := p.RowCount(); rows > MostRows {
+		return fmt.Errorf("expected at most %d layers and partitions of layers, got %d", MostRows, rows)
+	}
+	if p.Partitions() == 0 {
+		return nil
 	}
 	held := make([]bool, p.RowCount())
 	for _, node := range p.Nodes {

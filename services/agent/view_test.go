@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -207,12 +208,18 @@ func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 }
 
 // lent is a state that adopts whatever it is told.
-type lent struct{ adopted []uint64 }
+type lent struct {
+	adopted []uint64 // steps
+	rows    []events.Layers
+}
 
-func (l *lent) Holdings() []events.Holding              { return nil }
-func (l *lent) Export(int, uint64) ([]byte, error)      { return nil, nil }
-func (l *lent) Import(int, uint64, []byte) error        { return nil }
-func (l *lent) Adopt(_ []events.Layers, s uint64) error { l.adopted = append(l.adopted, s); return nil }
+func (l *lent) Holdings() []events.Holding         { return nil }
+func (l *lent) Export(int, uint64) ([]byte, error) { return nil, nil }
+func (l *lent) Import(int, uint64, []byte) error   { return nil }
+func (l *lent) Adopt(rows []events.Layers, s uint64) error {
+	l.adopted, l.rows = append(l.adopted, s), rows
+	return nil
+}
 
 // Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went on with
 // step 61 as soon as they had switched, and nobody came to the transfer.
@@ -243,5 +250,33 @@ func TestANodeThatGetsOtherLayersAfterTheLastStepTellsTheirDigests(t *testing.T)
 	}
 	if _, ready, _ := s.next(t.Context(), &lent{}); ready {
 		t.Fatal("trains beyond the last step")
+	}
+}
+
+func TestANodeSaysAndAdoptsItsPartitionsBesideItsLayers(t *testing.T) {
+	partitioned := func(generation, resume uint64, partitions ...int) *events.Plan {
+		plan := planFor(generation, resume, "n1")
+		plan.Pipelines[0].Partitions = partitions
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: "n2", Layers: events.Layers{End: 2}}}, Partitions: []int{0, 1, 2}})
+		return plan
+	}
+	s := &Session{config: Config{Node: "n1"}, news: make(chan struct{}, 1)}
+	s.view = view{incarnation: "i", plan: partitioned(4, 40, 0), next: pending(partitioned(5, 60, 0, 2)), done: 60}
+	state := &lent{}
+	if _, _, err := s.next(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	want := []events.Layers{{First: 0, End: 2}, {First: 2, End: 4}, {First: 6, End: 8}}
+	if !slices.Equal(state.rows, want) {
+		t.Errorf("adopted %v: expected %v", state.rows, want)
+	}
+	var said []events.Layers
+	for _, holding := range s.view.trained("n1") {
+		if said = append(said, holding.Layers); !holding.Current {
+			t.Errorf("%+v does not go with the step it stops at", holding)
+		}
+	}
+	if !slices.Equal(said, want) {
+		t.Errorf("says that it trains %v: expected %v", said, want)
 	}
 }

@@ -96,13 +96,16 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 	return oracle.Training{Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps)}, samples, nil
 }
 
-// job is what the cluster must know of the training. Its digest covers all that determines the result.
+// dataPlaneVersion is that of what trainers say to each other in a step. Those of another one refuse to train together.
+const dataPlaneVersion = 2
+
+// job is what the cluster must know of the training. Its digest covers all that determines the result, and the data plane.
 func (c Config) job(training oracle.Training) (events.Job, error) {
 	content, err := os.ReadFile(c.Text)
 	if err != nil {
 		return events.Job{}, err
 	}
-	what := fmt.Sprintf("%+v %d %s", training, c.MicroBatch, events.Digest(content))
+	what := fmt.Sprintf("%+v %d %s %d", training, c.MicroBatch, events.Digest(content), dataPlaneVersion)
 	job := events.Job{
 		Digest: events.Digest([]byte(what)), GlobalBatch: c.GlobalBatch, MicroBatch: c.MicroBatch,
 		OptimizerPartitions: c.OptimizerPartitions,

@@ -113,6 +113,10 @@ func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []event
 	if under == nil {
 		return nil
 	}
+	if got, want := proposal.Plan.RowCount(), m.state.Job.Rows(); got != want {
+		return m.impossible(cause, events.Failure{Negotiation: proposal.Negotiation,
+			Reason: fmt.Sprintf("the plan proposed has %d layers and partitions of layers: expected the job's %d", got, want)})
+	}
 	under.Proposal = &proposal
 	return m.restore(cause)
 }

@@ -10,9 +10,8 @@ import (
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
-	if m.state.Job != nil && m.state.Job.Digest != join.Job.Digest {
-		refusal := refusalOf(events.ChangeJoin, join.Node, fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal",
-			"job.digest", m.state.Job.Digest, join.Job.Digest))
+	if reason := m.otherJob(join.Job); reason != "" {
+		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
 		return []events.Event{m.speaker.Say(cause, events.MembershipRefused, join.Node, &refusal)}
 	}
@@ -36,6 +35,20 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	}
 	m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID})
 	return m.negotiate(cause, urgency)
+}
+
+// otherJob says why a job is not the cluster's; empty where it is.
+func (m *Machine) otherJob(job events.Job) string {
+	switch own := m.state.Job; {
+	case own == nil:
+	case own.Digest != job.Digest:
+		return fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal", "job.digest", own.Digest, job.Digest)
+	case len(own.Layers) != len(job.Layers):
+		return fmt.Sprintf("field %q: expected the %d layers of the cluster's job, got %d", "job.layers", len(own.Layers), len(job.Layers))
+	case own.OptimizerPartitions != job.OptimizerPartitions:
+		return fmt.Sprintf("field %q: expected the %d of the cluster's job, got %d", "job.optimizerPartitions", own.OptimizerPartitions, job.OptimizerPartitions)
+	}
+	return ""
 }
 
 // usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job

@@ -29,11 +29,15 @@ type world struct {
 	refusal  string          // why receivers do not follow
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
+
+	partitions int // of the optimizer state; every pipeline keeps all
 }
 
-func newWorld(t *testing.T, nodes int) *world {
+func newWorld(t *testing.T, nodes int) *world { return newPartitionedWorld(t, nodes, 0) }
+
+func newPartitionedWorld(t *testing.T, nodes, partitions int) *world {
 	w := &world{
-		t: t, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, mute: map[events.Kind]bool{},
+		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
 			FollowSteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
@@ -100,7 +104,7 @@ func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30, Follows: !w.rigid[node],
-		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1},
+		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1, OptimizerPartitions: w.partitions},
 	})
 }
 
@@ -162,7 +166,7 @@ func (w *world) consent(opening events.Opening) {
 		}
 		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
 		if w.machine.state.Members[member.Node] != nil || opening.Generation == 1 {
-			consent.Holdings = []events.Holding{{Layers: events.Layers{First: 0, End: 3}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+			consent.Holdings = []events.Holding{{Layers: events.Layers{First: 0, End: 3 * (1 + w.partitions)}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
 		}
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
 	}
@@ -182,6 +186,9 @@ func (w *world) propose(request events.PlanRequest) {
 			share++
 		}
 		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Layers{First: 0, End: 3}}}})
+		for partition := range w.partitions {
+			plan.Pipelines[i].Partitions = append(plan.Pipelines[i].Partitions, partition)
+		}
 	}
 	w.hear(events.PlanProposed, "/planner", "p", &events.Proposal{Negotiation: request.Negotiation, Plan: plan})
 }

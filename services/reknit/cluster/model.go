@@ -8,9 +8,6 @@ import (
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// MostLayers bounds what a model may have: work grows with its layers.
-const MostLayers = 4096
-
 // EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none, or where its
 // optimizer state cannot be cut as it says.
 func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
@@ -33,8 +30,8 @@ func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error 
 	switch rows := len(layers) * (1 + count); {
 	case count < 0 || count > events.MostPartitions:
 		return d.Fault(field, fmt.Sprintf("0 to %d", events.MostPartitions), count)
-	case count > 0 && rows > MostLayers:
-		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", MostLayers), rows)
+	case count > 0 && rows > events.MostRows:
+		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", events.MostRows), rows)
 	}
 	for i, layer := range layers {
 		at := fmt.Sprintf("model.profiles[%d]", i)
@@ -57,12 +54,12 @@ func (m Model) profiles(d *Document) ([]Profile, error) {
 	switch {
 	case m.Profile == nil && len(m.Profiles) == 0, m.Profile != nil && len(m.Profiles) > 0:
 		return nil, d.Fault("model", "layers and their profile, or profiles", "neither or both")
-	case m.Profile != nil && (m.Layers < 1 || m.Layers > MostLayers):
-		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", MostLayers), m.Layers)
+	case m.Profile != nil && (m.Layers < 1 || m.Layers > events.MostRows):
+		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", events.MostRows), m.Layers)
 	case m.Profile != nil:
 		profiles = slices.Repeat([]Profile{*m.Profile}, m.Layers)
-	case len(profiles) > MostLayers:
-		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", MostLayers), len(profiles))
+	case len(profiles) > events.MostRows:
+		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", events.MostRows), len(profiles))
 	case m.Layers != 0 && m.Layers != len(profiles):
 		return nil, d.Fault("model.layers", fmt.Sprintf("the %d of profiles, or nothing", len(profiles)), m.Layers)
 	}

@@ -41,7 +41,7 @@ func (o options) question() (question, error) {
 	return q, err
 }
 
-// readPlan reads a plan document. It bounds the layers, which a plan's own rules do not.
+// readPlan reads a plan document.
 func readPlan(path string) (events.Plan, error) {
 	var plan events.Plan
 	data, err := os.ReadFile(path)
@@ -57,10 +57,6 @@ func readPlan(path string) (events.Plan, error) {
 		return plan, &cluster.Fault{File: path, Field: typed.Field, Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
 	case err != nil:
 		return plan, fmt.Errorf("%s: expected a plan document: %w", path, err)
-	case plan.LayerCount() > cluster.MostLayers:
-		return plan, &cluster.Fault{
-			File: path, Field: "pipelines", Expected: fmt.Sprintf("1 to %d layers", cluster.MostLayers), Got: fmt.Sprint(plan.LayerCount()),
-		}
 	}
 	return plan, nil
 }

@@ -55,7 +55,7 @@ func TestAPlanOfOtherOrTooManyLayersIsRefused(t *testing.T) {
 	path := saved(t, strings.ReplaceAll(text(t, after), `"end": 9`, `"end": 10`))
 	expectRefusal(t, "ten layers", path+": pipelines: expected the 9 layers of "+before+", got 10", "--from", before, "--to", path)
 	path = saved(t, strings.ReplaceAll(text(t, after), `"end": 9`, `"end": 1000000000`))
-	expectRefusal(t, "a billion layers", path+": pipelines: expected 1 to 4096 layers, got 1000000000", "--from", path, "--to", path)
+	expectRefusal(t, "a billion layers", path+": expected a plan document: pipelines: [0].stages: expected at most 4096 layers, got 1000000000", "--from", path, "--to", path)
 }
 
 // linkFaults are likewise of the file of links, with the line.

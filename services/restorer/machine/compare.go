@@ -13,7 +13,10 @@ import (
 type comparison struct {
 	Generation uint64     `json:"generation"`
 	Holders    [][]string `json:"holders"` // by layer
-	Steps      []stepSaid `json:"steps"`   // the last steps that somebody spoke of, in order
+	// Copies is how many layers, the first ones, some hold a copy of that another made: with partitions of the optimizer state,
+	// who keeps one makes the parameters that go with it for all.
+	Copies int        `json:"copies,omitempty"`
+	Steps  []stepSaid `json:"steps"` // the last steps that somebody spoke of, in order
 }
 
 // stepSaid is what was said of one step.
@@ -29,6 +32,9 @@ const mostSteps = 4
 // newComparison is that of a plan that came into force.
 func newComparison(plan *events.Plan) *comparison {
 	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.RowCount())}
+	if plan.Partitions() > 0 {
+		c.Copies = plan.LayerCount()
+	}
 	for _, node := range plan.Nodes {
 		for layer := range events.Each(plan.Rows(node.Node)) {
 			c.Holders[layer] = append(c.Holders[layer], node.Node)
@@ -91,7 +97,7 @@ func (c *comparison) step(number uint64) *stepSaid {
 }
 
 // judge reports whether the holders of a layer differ. Who differs from more than half of them is in the minority; where
-// no digest has that many, nobody can tell who is right.
+// no digest has that many, nobody can tell who is right, nor where a majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, layer int, said map[string]string) (*events.Divergence, bool) {
 	d := &events.Divergence{Generation: c.Generation, Step: step, Layer: layer}
 	count := map[string]int{}
@@ -100,7 +106,7 @@ func (c *comparison) judge(step uint64, layer int, said map[string]string) (*eve
 		count[said[node]]++
 	}
 	for _, replica := range d.Replicas {
-		if 2*count[replica.Digest] > len(said) {
+		if 2*count[replica.Digest] > len(said) && layer >= c.Copies {
 			d.Digest = replica.Digest
 		}
 	}

@@ -63,6 +63,29 @@ func TestWhereEveryReplicaDiffersNobodyIsBlamed(t *testing.T) {
 	}
 }
 
+// Two pipelines keep partition 0 of two; n1 went astray and spread its parameters, so that n2 alone is right.
+func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
+	request := lossOfPartitions()
+	for p, partitions := range [][]int{{0}, {0}, {1}} {
+		request.Proposal.Plan.Pipelines[p].Partitions = partitions
+	}
+	request.Proposal.Classes = nil
+	request.Layers = request.Layers[:9]
+	request.Holders = nil
+	for node, partition := range map[string]int{"n1": 0, "n2": 0, "n4": 1} {
+		rows := events.Layers{First: 3 + 3*partition, End: 6 + 3*partition}
+		request.Holders = append(request.Holders, events.Holder{Node: node, Layers: []events.Layers{{End: 3}, rows}})
+	}
+	m := New("c")
+	hear(t, m, events.RestorationAsked, &request)
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
+	said := slices.Concat(
+		tells(t, m, "n1", 2, 10, "astray", "b", "c", "spoilt"), tells(t, m, "n2", 2, 10, "right", "b", "c", "moments"), tells(t, m, "n4", 2, 10, "astray", "b", "c"))
+	if want := []string{"layer 3 at step 10: ", "layer 0 at step 10: "}; !slices.Equal(said, want) {
+		t.Errorf("said %q: expected %q", said, want)
+	}
+}
+
 func TestDigestsOfAnotherPlanOrOfWhoHasNoPartInItAreNotCompared(t *testing.T) {
 	m := inForce(t)
 	for _, said := range [][]string{

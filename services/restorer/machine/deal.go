@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 
-	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
@@ -12,9 +11,6 @@ import (
 // pipeline may have any. O(pipelines * rows + pipelines^3).
 func (r *restoration) deal() (fewer bool, err error) {
 	pipelines := r.plan.Pipelines
-	if r.plan.Partitions() == 0 {
-		return false, nil
-	}
 	lists, cost := make([][]int, len(pipelines)), make([][]int64, len(pipelines))
 	now := int64(0)
 	for p := range pipelines {
@@ -50,21 +46,6 @@ func (r *restoration) missing(pipeline int) []int64 {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
 				if row := (1+partition)*layers + layer; !r.holds(stage.Node, row) {
 					bytes[partition] += r.Layers[row]
-				}
-			}
-		}
-	}
-	return bytes
-}
-
-// lacked returns how many bytes all nodes together lack of their places.
-func (r *restoration) lacked() int64 {
-	bytes := int64(0)
-	for p, pipeline := range r.plan.Pipelines {
-		for s, stage := range pipeline.Stages {
-			for row := range events.Each(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})) {
-				if !r.holds(stage.Node, row) {
-					bytes += r.Layers[row]
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,6 +59,9 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 		if err := restoration.Validate(); err != nil {
 			t.Fatal(err)
 		}
+		if moves := restoration.Plan.Migration.Moves; len(moves) != 3 {
+			t.Errorf("%s: moves %+v: expected that of every node, for there was no plan before", name, moves)
+		}
 		// n1 keeps 0 and 1, and of the others one lacks 0 and one lacks 1.
 		var moved []string
 		for _, transfer := range restoration.Plan.Migration.Transfers {
@@ -73,6 +75,27 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 			"partition 1 of layer 0, partition 1 of layer 1, partition 1 of layer 2" || restoration.BytesMoved != 600 {
 			t.Errorf("%s: %d bytes moved: %s", name, restoration.BytesMoved, got)
 		}
+	}
+}
+
+func TestWhoGetsAnotherPartitionMovesThoughItsLayersStay(t *testing.T) {
+	request := lossOfPartitions()
+	before := request.Proposal.Plan
+	before.Pipelines = clonePipelines(before.Pipelines)
+	for p, partitions := range [][]int{{0, 1}, {2, 3}, {2, 3}} {
+		before.Pipelines[p].Partitions = partitions
+	}
+	request.Current, request.Proposal.Classes = &before, nil
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moved []string
+	for _, move := range restoration.Plan.Migration.Moves {
+		moved = append(moved, restoration.Plan.Pipelines[move.Becomes.Pipeline].Stages[0].Node)
+	}
+	if !slices.Equal(moved, []string{"n2", "n4"}) {
+		t.Errorf("%q move: expected who keeps a third partition now", moved)
 	}
 }
 
@@ -115,6 +138,21 @@ func TestNoOtherDealOfThePartitionsMovesFewerBytes(t *testing.T) {
 	}
 }
 
+// lacked returns how many bytes all nodes together lack of their places.
+func (r *restoration) lacked() int64 {
+	bytes := int64(0)
+	for p, pipeline := range r.plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			for row := range events.Each(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})) {
+				if !r.holds(stage.Node, row) {
+					bytes += r.Layers[row]
+				}
+			}
+		}
+	}
+	return bytes
+}
+
 // permuted calls try with every order of 0 to n-1.
 func permuted(n int, try func(order []int)) {
 	order := make([]int, n)
@@ -138,15 +176,16 @@ func permuted(n int, try func(order []int)) {
 
 func TestReplicasOfAPartitionAreComparedAmongWhoKeepsIt(t *testing.T) {
 	request := lossOfPartitions()
+	request.Proposal.Classes = nil
+	for p, partitions := range [][]int{{0, 1}, {0, 2, 3}, {1, 2, 3}} {
+		request.Proposal.Plan.Pipelines[p].Partitions = partitions
+	}
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &request)
-	kept := m.state.Planned.Compare.Holders
-	if got := fmt.Sprint(kept[0], len(kept)); got != "[n1 n2 n4] 15" {
-		t.Errorf("layer 0 is compared at %s", got)
-	}
-	for row, holders := range kept[3:] {
-		if len(holders) != 2 {
-			t.Errorf("%s is compared at %v", events.RowName(3+row, 3), holders)
+	plan := m.state.Planned.Compare
+	for row, want := range []string{"n1 n2 n4", "", "", "n1 n2", "", "", "n1 n4", "", "", "n2 n4", "", "", "n2 n4"} {
+		if got := strings.Join(plan.Holders[row], " "); want != "" && got != want {
+			t.Errorf("%s is compared at %s: expected %s", events.RowName(row, 3), got, want)
 		}
 	}
 }

@@ -87,27 +87,15 @@ func (r *restoration) assign() error {
 	return nil
 }
 
-// place matches nodes with places. Where there are partitions, it matches and deals them in turn until that saves no byte any
-// more, from the lists as they were proposed and from those that suit the nodes as they were seated, and takes what moves less. The
-// best of both at once would be an assignment in three indices, which is hard; over random lists this moved 0.6 % more (measured).
+// place matches nodes with places. Where there are partitions, it matches and deals them in turn until that saves no byte any more.
+// The best of both at once would be an assignment in three indices, which is hard; over random lists of up to three pipelines this
+// moved 0.9 % more (measured).
 func (r *restoration) place() error {
 	if r.plan.Partitions() == 0 {
 		return r.match()
 	}
-	seated := clonePipelines(r.plan.Pipelines)
 	if err := r.improve(r.matchBytes); err != nil {
 		return err
-	}
-	matched, bytes := r.plan.Pipelines, r.lacked()
-	r.plan.Pipelines = seated
-	if _, err := r.deal(); err != nil {
-		return err
-	}
-	if err := r.improve(r.matchBytes); err != nil {
-		return err
-	}
-	if r.lacked() >= bytes {
-		r.plan.Pipelines = matched
 	}
 	return r.improve(r.match)
 }

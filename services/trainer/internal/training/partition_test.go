@@ -31,6 +31,22 @@ func TestPartitionsOfTheOptimizerStateTrainTheSameModel(t *testing.T) {
 	}
 }
 
+func TestParametersAreSentOnlyToWhoKeepsOtherPartitions(t *testing.T) {
+	for _, test := range []struct {
+		plan   func(Config) *events.Plan
+		spread bool
+	}{{twoByThree, false}, {threeByTwo, true}} { // two pipelines keep all partitions each
+		config, spread := partitionedConfig(t), false
+		c := newCluster(t, config)
+		c.start("a", mortally(func(u use) bool { spread = spread || strings.HasSuffix(u.what, "spread"); return false }))
+		c.begin(test.plan(config), sixNodes...)
+		c.expectOracle()
+		if spread != test.spread {
+			t.Errorf("parameters sent: %v, expected %v", spread, test.spread)
+		}
+	}
+}
+
 func TestLosingATrainerThatKeepsPartitionsInAnyPhaseOfAStep(t *testing.T) {
 	for moment, victims := range map[string]string{
 		"send forward": "a e", "send backward": "b f", "send scatter": "a b e", "received scatter": "a b e",

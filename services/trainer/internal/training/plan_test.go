@@ -93,6 +93,7 @@ func TestAPlanForAnotherTrainingIsRefused(t *testing.T) {
 		"no place for the node":   func(plan *events.Plan) { plan.Pipelines[0].Stages[0].Node = "c" },
 		"no address for a peer":   func(plan *events.Plan) { plan.Nodes = plan.Nodes[:1] },
 		"a holder in no group":    func(plan *events.Plan) { plan.Sync.Rounds = nil },
+		"other partitions":        func(plan *events.Plan) { plan.Pipelines[1].Partitions = []int{0, 1} },
 		"a reroute to no holders": func(plan *events.Plan) { plan.Reroutes = []events.Reroute{{From: "b", To: "c", MicroBatches: 4}} },
 	} {
 		plan := planOf(config, chain{4, "a", []int{6}}, chain{4, "b", []int{6}})

@@ -62,14 +62,14 @@ func (w *worker) summands(group schedule.Reduction) []summand {
 // scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it added up.
 func (r *allReduce) scatter(ctx context.Context) error {
 	for _, node := range r.others(r.group) {
-		var values []int64
+		payload := make([]byte, 0, 8*r.numbersOf(node))
 		for _, s := range r.summands {
-			values = append(values, int64(s.Additions))
+			payload = appendNumbers(payload, int64(s.Additions))
 			for _, piece := range s.pieces(node) {
-				values = append(values, s.Sums[piece.First:piece.End]...)
+				payload = appendNumbers(payload, s.Sums[piece.First:piece.End]...)
 			}
 		}
-		if err := r.network.Send(node, scatterPhase(r.group), 0, encode(values)); err != nil {
+		if err := r.network.Send(node, scatterPhase(r.group), 0, payload); err != nil {
 			return err
 		}
 	}
@@ -89,18 +89,25 @@ func (r *allReduce) scatter(ctx context.Context) error {
 	})
 }
 
+// numbersOf counts what a member is sent: its pieces, and a count of additions for each of what is summed.
+func (r *allReduce) numbersOf(node string) int {
+	count := len(r.summands)
+	for _, s := range r.summands {
+		for _, piece := range s.pieces(node) {
+			count += piece.End - piece.First
+		}
+	}
+	return count
+}
+
 // gather fills in the other members' sums of the partitions that this one keeps.
 func (r *allReduce) gather(ctx context.Context) error {
-	for _, node := range r.others(r.group) {
-		var values []int64
-		for _, s := range r.summands {
-			for _, piece := range s.pieces(r.config.Node) {
-				if s.cut.Keeps(node, piece.Partition) {
-					values = append(values, s.Sums[piece.First:piece.End]...)
-				}
-			}
-		}
-		if err := r.network.Send(node, gatherPhase(r.group), 0, encode(values)); err != nil {
+	var sums []byte
+	for i, node := range r.others(r.group) {
+		if i == 0 || r.group.Spreads() {
+			sums = r.sumsFor(node)
+		} // else all keep the same
+		if err := r.network.Send(node, gatherPhase(r.group), 0, sums); err != nil {
 			return err
 		}
 	}
@@ -115,6 +122,19 @@ func (r *allReduce) gather(ctx context.Context) error {
 		}
 		return values.end()
 	})
+}
+
+// sumsFor are this member's sums of what another one keeps.
+func (r *allReduce) sumsFor(node string) []byte {
+	sums := make([]byte, 0, 8*r.numbersOf(r.config.Node))
+	for _, s := range r.summands {
+		for _, piece := range s.pieces(r.config.Node) {
+			if s.cut.Keeps(node, piece.Partition) {
+				sums = appendNumbers(sums, s.Sums[piece.First:piece.End]...)
+			}
+		}
+	}
+	return sums
 }
 
 // others returns the other members of a group.
@@ -165,12 +185,11 @@ func (n *numbers) end() error {
 	return nil
 }
 
-func encode(values []int64) []byte {
-	encoded := make([]byte, 0, 8*len(values))
+func appendNumbers(destination []byte, values ...int64) []byte {
 	for _, value := range values {
-		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(value))
+		destination = binary.LittleEndian.AppendUint64(destination, uint64(value))
 	}
-	return encoded
+	return destination
 }
 
 func decode(encoded []byte) []int64 {

@@ -1,0 +1,71 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// survives has n2 lost and n1 say what it holds: rows of three layers with two partitions.
+func survives(t *testing.T, holdings ...events.Holding) *world {
+	w := newPartitionedWorld(t, 2, 2)
+	w.deaf["n1"] = true
+	w.lose("n2")
+	w.run()
+	under := w.machine.state.Negotiation
+	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{
+		Negotiation: under.ID, Node: "n1", Incarnation: under.Opening.Members[0].Incarnation, Accepted: true, Holdings: holdings,
+	})
+	w.run()
+	return w
+}
+
+func rows(first, end int, steps ...uint64) events.Holding {
+	return events.Holding{Layers: events.Layers{First: first, End: end}, Steps: steps}
+}
+
+func TestAPartitionThatIsAStepBehindDecidesWhereTrainingGoesOn(t *testing.T) {
+	w := survives(t, rows(0, 5, 18, 17), rows(5, 9, 17, 16))
+	if plans := w.plans(); len(plans) != 2 || plans[1].ResumeStep != 17 {
+		t.Fatalf("plans %+v", plans)
+	}
+}
+
+func TestAPartitionNobodyHoldsHoldsTheClusterAndIsNamed(t *testing.T) {
+	w := survives(t, rows(0, 7, 18))
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "holds partition 1 of layer 1, partition 1 of layer 2,") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
+func TestHoldersThatHaveNoStepInCommonHoldTheCluster(t *testing.T) {
+	w := survives(t, rows(0, 3, 18), rows(3, 9, 17))
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "no step has a live holder of every layer") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
+func TestAProposalWithoutTheJobsPartitionsIsNoPlan(t *testing.T) {
+	w := newPartitionedWorld(t, 2, 2)
+	w.partitions = 0 // the planner does not know of them
+	w.lose("n2")
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "has 3 layers and partitions of layers: expected the job's 9") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
+
+func TestAJobOfOtherPartitionsIsNotTheClusters(t *testing.T) {
+	w := newPartitionedWorld(t, 2, 2)
+	w.partitions = 3
+	w.join("n3")
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, `"job.optimizerPartitions": expected the 2`) {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
