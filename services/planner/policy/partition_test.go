@@ -356,3 +356,31 @@ func TestPartitionsAddFewCandidates(t *testing.T) {
 		t.Fatalf("%d candidates, %d without partitions, %v", len(with), len(without), err)
 	}
 }
+
+func TestPartitionsMakeNoFirstPlanOfEqualNodesSlower(t *testing.T) {
+	compared, faster := 0, 0
+	for seed := range uint64(600) {
+		s := randomPartitioned(rand.New(rand.NewPCG(seed, 17)))
+		s.Current, s.Empty, s.Speed, s.Network.Links, s.Network.Dear = nil, nil, nil, nil, nil
+		for i := range s.MemoryBytes {
+			s.MemoryBytes[i] = s.MemoryBytes[0]
+		}
+		without := s
+		without.Partitions = 0
+		whole, err := Choose(without)
+		if err != nil {
+			continue
+		}
+		compared++
+		with := choose(t, s)
+		if as := min(with[0].Replicas, s.MinReplicas) - min(whole[0].Replicas, s.MinReplicas); as < 0 || as == 0 && with[0].StepSeconds > whole[0].StepSeconds {
+			t.Fatalf("seed %d: %s in %v s, without partitions %s in %v s", seed, with[0].Shape(), with[0].StepSeconds, whole[0].Shape(), whole[0].StepSeconds)
+		}
+		if with[0].StepSeconds < whole[0].StepSeconds {
+			faster++
+		}
+	}
+	if compared < 100 || faster < 10 {
+		t.Fatalf("%d compared, %d of them faster", compared, faster)
+	}
+}

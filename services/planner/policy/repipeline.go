@@ -43,9 +43,9 @@ func (s Situation) searched() ([]Candidate, error) {
 			refused = cmp.Or(refused, err)
 			continue
 		}
-		plans := found.Considered
-		if i > 0 {
-			plans = s.firstOfShares(plans)
+		plans := s.firstOfShares(found.Considered)
+		if i == 0 {
+			plans = append(found.Considered, s.whole(choice)...)
 		}
 		for _, plan := range plans {
 			candidate, err := t.seat(plan, choice)
@@ -60,6 +60,18 @@ func (s Situation) searched() ([]Candidate, error) {
 		}
 	}
 	return append(candidates, t.uneven()...), refused
+}
+
+// whole is the plans that there would be without partitions: they fit with them too. The search counts no all-reduce, and where wider
+// plans fit it may have no narrower one among its rivals.
+func (s Situation) whole(choice choice) []search.Plan {
+	if s.Partitions == 0 {
+		return nil
+	}
+	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
+	problem.Layers, problem.Shares = s.keeping(0).Layers, nil
+	found, _ := search.Best(problem)
+	return found.Considered
 }
 
 // firstOfShares are, of plans in order, the first of those whose pipelines keep as much of the optimizer state each, for all that may
