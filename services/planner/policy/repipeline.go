@@ -45,7 +45,7 @@ func (s Situation) searched() ([]Candidate, error) {
 		}
 		plans := s.firstOfShares(found.Considered)
 		if i == 0 {
-			plans = append(found.Considered, s.whole(choice)...)
+			plans = append(found.Considered, s.whole(choice, min(s.MinReplicas, len(found.Pipelines)))...)
 		}
 		for _, plan := range plans {
 			candidate, err := t.seat(plan, choice)
@@ -62,25 +62,27 @@ func (s Situation) searched() ([]Candidate, error) {
 	return append(candidates, t.uneven()...), refused
 }
 
-// whole is the plans that there would be without partitions: they fit with them too. The search counts no all-reduce, and where wider
-// plans fit it may have no narrower one among its rivals.
-func (s Situation) whole(choice choice) []search.Plan {
+// whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned: they fit where
+// it is. The search counts no all-reduce, and among its rivals in wider plans, that fit now, there may be none of these.
+func (s Situation) whole(choice choice, least int) []search.Plan {
 	if s.Partitions == 0 {
 		return nil
 	}
-	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
+	problem := s.problem(len(choice.nodes), choice.memory, least)
 	problem.Layers, problem.Shares = s.keeping(0).Layers, nil
+	problem.DataParallel.Least = max(problem.DataParallel.Least, least)
 	found, _ := search.Best(problem)
 	return found.Considered
 }
 
-// firstOfShares are, of plans in order, the first of those whose pipelines keep as much of the optimizer state each, for all that may
-// be: what does not fit the nodes may where they keep less. Without partitions it is the first of all.
+// firstOfShares is, for each number of partitions that a pipeline may keep, the first of the plans in which it is so many:
+// where one does not fit the nodes, one that keeps fewer may. Without partitions it is the first of all.
 func (s Situation) firstOfShares(plans []search.Plan) []search.Plan {
 	var firsts []search.Plan
+	isKnown := map[int]bool{}
 	for _, plan := range plans {
-		kept := func(other search.Plan) bool { return s.mostKept(len(other.Pipelines)) == s.mostKept(len(plan.Pipelines)) }
-		if !slices.ContainsFunc(firsts, kept) {
+		if kept := s.mostKept(len(plan.Pipelines)); !isKnown[kept] {
+			isKnown[kept] = true
 			firsts = append(firsts, plan)
 		}
 	}

@@ -35,7 +35,7 @@ type Problem struct {
 	Nodes           int
 	NodeMemoryBytes int64 // what a node may fill; 0 means no limit
 	Layers          []estimate.Layer
-	Shares          []Share // by Pipelines, ascending; wider plans have Layers, as those without shares
+	Shares          []Share // what the layers are in narrow plans instead, by Pipelines, ascending
 	MicroBatches    int     // of all pipelines together, in one step
 	TransferSeconds float64 // of one micro-batch over one stage edge, each direction
 	DataParallel    Limits  // pipelines

@@ -23,6 +23,7 @@ func Best(problem Problem) (Result, error) {
 	return newSearcher(p).result()
 }
 
+// result is Best of the searcher's problem.
 func (s *searcher) result() (Result, error) {
 	degrees := s.degrees(max(s.DataParallel.Least, s.MinReplicas), s.DataParallel.Most)
 	best, ok := s.fastestOf(degrees)
@@ -47,8 +48,8 @@ func (s *searcher) result() (Result, error) {
 
 type searcher struct {
 	Problem
-	*oracle             // for plans wider than any share says
-	shares  []*searcher // for those of each share
+	*oracle             // of plans wider than all shares say
+	shares  []*searcher // of those of each share
 }
 
 func newSearcher(p Problem) *searcher {
