@@ -7,7 +7,7 @@ import (
 // figured is the candidate of pipelines that reroute nothing, with their partitions and what the cost model says of them: the
 // step, the peaks, and a transition in which each node fetches what it lacks.
 func (s Situation) figured(pipelines []Pipeline) Candidate {
-	pipelines = s.dealt(pipelines)
+	s, pipelines = s.withPipelines(len(pipelines)), s.dealt(pipelines)
 	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
 	for p, member := range members(pipelines) {
 		for st, peak := range estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches) {

@@ -14,7 +14,6 @@ func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
 			return Candidate{}, err
 		}
 	}
-	s = s.keeping(s.mostKept(len(pipelines)))
 	candidate := s.figured(pipelines)
 	candidate.Policy = name
 	for i, node := range s.Nodes {

@@ -1,86 +1,36 @@
 package policy
 
 import (
-	"fmt"
-	"math"
 	"slices"
+
+	"github.com/reknit/reknit/services/planner/search"
 )
 
 // Where the optimizer state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020), how much of it a pipeline keeps depends on
-// how many pipelines there are. Policies are asked once for each range of data-parallel degrees in which it is as much, and see
-// a situation with that much smaller layers: they need not know.
+// how many pipelines there are. The search knows; whoever else plans for so many pipelines asks for the situation withPipelines.
 
-// proposal is how a policy proposes.
-type proposal func(Situation) ([]Candidate, error)
+// withPipelines is the situation in which each of so many pipelines keeps as much as the one of them that keeps most. A plan
+// of more pipelines takes no more memory than it says.
+func (s Situation) withPipelines(pipelines int) Situation { return s.keeping(s.mostKept(pipelines)) }
 
-// inShares proposes for each range of degrees on its own, at most as many as there are partitions, and joins what comes. The
-// bound is that of all ranges, those without a plan too. A policy that keeps the plan in force as it is (reroute) needs none of
-// this: it keeps the partitions as well.
-func inShares(propose proposal) proposal {
-	return func(s Situation) ([]Candidate, error) {
-		if s.Partitions == 0 {
-			return propose(s)
+// shares are the layers in plans of fewer pipelines than the widest, as far as they take more there.
+func (s Situation) shares(widest int) []search.Share {
+	var shares []search.Share
+	for pipelines := 1; pipelines < widest; pipelines++ {
+		if s.mostKept(pipelines) != s.mostKept(pipelines+1) {
+			shares = append(shares, search.Share{Pipelines: pipelines, Layers: s.withPipelines(pipelines).Layers})
 		}
-		var all []Candidate
-		var refused error
-		var barren []Situation
-		for _, some := range s.shares() {
-			candidates, err := propose(some)
-			if err != nil && refused == nil {
-				refused = fmt.Errorf("%d to %d pipelines: %w", some.DataParallel.Least, some.DataParallel.Most, err)
-			}
-			candidates = slices.DeleteFunc(candidates, func(c Candidate) bool { return !within(some.DataParallel, len(c.Pipelines)) })
-			if len(candidates) == 0 {
-				barren = append(barren, some)
-			}
-			all = append(all, candidates...)
-		}
-		if len(all) == 0 {
-			return nil, refused
-		}
-		bound := leastBound(all, barren)
-		for i := range all {
-			all[i].LowerBoundSeconds = bound
-		}
-		return all, nil
 	}
+	return shares
 }
 
-// leastBound is the least that is known of all candidates, and of situations in which a search that is not exact found none.
-func leastBound(candidates []Candidate, barren []Situation) float64 {
-	least := math.Inf(1)
-	for _, candidate := range candidates {
-		least = min(least, candidate.LowerBoundSeconds)
-	}
-	for _, s := range barren {
-		if least > 0 && s.unequal() {
-			if bound := s.lowerBound(); bound > 0 {
-				least = min(least, bound)
-			}
-		}
-	}
-	return least
-}
-
-// shares are the situations that differ in how many partitions a pipeline keeps, each with the degrees for which that is so.
-// There is one at least, so that who is asked can say why there is no plan.
-func (s Situation) shares() []Situation {
-	least, most := max(1, s.DataParallel.Least), min(len(s.Nodes), s.MicroBatches)
+// widest is the most pipelines that so many nodes can be.
+func (s Situation) widest(nodes int) int {
+	most := min(nodes, s.MicroBatches)
 	if s.DataParallel.Most > 0 {
 		most = min(most, s.DataParallel.Most)
 	}
-	var shares []Situation
-	for degree := least; degree == least || degree <= most; degree++ {
-		kept := s.mostKept(degree)
-		if last := len(shares) - 1; last >= 0 && shares[last].KeptPartitions == kept {
-			shares[last].DataParallel.Most = degree
-			continue
-		}
-		some := s.keeping(kept)
-		some.DataParallel.Least, some.DataParallel.Most = degree, degree
-		shares = append(shares, some)
-	}
-	return shares
+	return most
 }
 
 // copies is how many of so many pipelines keep each partition.

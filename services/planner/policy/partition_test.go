@@ -128,9 +128,9 @@ func keepsEveryPartition(s Situation, c Candidate) error {
 	return nil
 }
 
-// The twin asks for each degree on its own.
+// The twin asks for each degree on its own, with layers that small.
 func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
-	ranges := 0
+	degrees := 0
 	for seed := range uint64(300) {
 		s := randomPartitioned(rand.New(rand.NewPCG(seed, 13)))
 		candidates, err := anew.named(s)
@@ -138,18 +138,19 @@ func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
 			continue
 		}
 		fastest := math.Inf(1)
-		for degree := max(1, min(s.MinReplicas, len(s.Nodes))); degree <= len(s.Nodes); degree++ {
-			one := s.keeping(s.mostKept(degree))
-			one.DataParallel = search.Limits{Least: degree, Most: degree}
+		for degree := 1; degree <= len(s.Nodes); degree++ {
+			one := s.withPipelines(degree)
+			one.Partitions, one.DataParallel = 0, search.Limits{Least: degree, Most: degree}
+			if bound := one.lowerBound(); s.unequal() && bound > 0 { // a search that is not exact may have found no plan there
+				fastest = min(fastest, bound)
+			}
+			if degree < min(s.MinReplicas, len(s.Nodes)) {
+				continue
+			}
+			degrees++
 			alone, _ := repipeline(one)
 			for _, candidate := range alone {
 				fastest = min(fastest, candidate.StepSeconds)
-			}
-		}
-		for _, some := range s.shares() {
-			ranges++
-			if bound := some.lowerBound(); s.unequal() && bound > 0 { // a search that is not exact may have found no plan there
-				fastest = min(fastest, bound)
 			}
 		}
 		for _, candidate := range candidates {
@@ -158,8 +159,8 @@ func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
 			}
 		}
 	}
-	if ranges < 400 {
-		t.Fatalf("only %d ranges", ranges)
+	if degrees < 400 {
+		t.Fatalf("only %d degrees", degrees)
 	}
 }
 
@@ -188,7 +189,7 @@ func TestTheDegreeDecidesWhatANodeMustHold(t *testing.T) {
 	for least, want := range map[int]string{2: "", 3: "1+1+1", 4: "1+1+1+1"} {
 		s.DataParallel = search.Limits{Least: least, Most: least}
 		found, err := Choose(s)
-		if want == "" && (err == nil || !strings.Contains(err.Error(), "repipeline: 2 to 2 pipelines: search: nodeMemoryBytes is 520")) {
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "repipeline: search: nodeMemoryBytes is 520")) {
 			t.Errorf("%d pipelines: %v", least, err)
 		}
 		if want != "" && (err != nil || found[0].Shape() != want) {
@@ -333,5 +334,58 @@ func TestAPartitionedPlanOfOursThatSomebodyElseProposesHasOurFigures(t *testing.
 	}
 	if judged < 50 {
 		t.Fatalf("only %d plans", judged)
+	}
+}
+
+// A question to the search for each choice of nodes, and uneven.
+func TestPartitionsAddFewCandidates(t *testing.T) {
+	s := usual(24)
+	for i := range s.Nodes {
+		s.MemoryBytes[i] = int64(300 + 60*(i%4))
+	}
+	without, err := repipeline(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Partitions = 64
+	for range s.Layers {
+		s.OptimizerBytes = append(s.OptimizerBytes, 60)
+	}
+	with, err := repipeline(s)
+	if err != nil || len(with) > 3*len(without) || len(with) > search.Weighed*(1+len(s.choices())) {
+		t.Fatalf("%d candidates, %d without partitions, %v", len(with), len(without), err)
+	}
+}
+
+func TestPartitionsMakeNoFirstPlanOfEqualNodesSlower(t *testing.T) {
+	compared, faster := 0, 0
+	for seed := range uint64(600) {
+		s := randomPartitioned(rand.New(rand.NewPCG(seed, 47)))
+		s.Current, s.Empty, s.Speed, s.Network.Links, s.Network.Dear = nil, nil, nil, nil, nil
+		for i := range s.MemoryBytes {
+			s.MemoryBytes[i] = s.MemoryBytes[0]
+		}
+		without := s
+		without.Partitions = 0
+		whole, err := Choose(without)
+		if err != nil {
+			continue
+		}
+		compared++
+		with := choose(t, s)
+		if as := min(with[0].Replicas, s.MinReplicas) - min(whole[0].Replicas, s.MinReplicas); as < 0 || as == 0 && with[0].StepSeconds > whole[0].StepSeconds {
+			t.Fatalf("seed %d: %s in %v s, without partitions %s in %v s", seed, with[0].Shape(), with[0].StepSeconds, whole[0].Shape(), whole[0].StepSeconds)
+		}
+		if with[0].StepSeconds < whole[0].StepSeconds {
+			faster++
+		}
+		for _, candidate := range with {
+			if candidate.StepSeconds < candidate.LowerBoundSeconds {
+				t.Fatalf("seed %d: %s in %v s, though none takes less than %v s", seed, candidate.Shape(), candidate.StepSeconds, candidate.LowerBoundSeconds)
+			}
+		}
+	}
+	if compared < 100 || faster < 10 {
+		t.Fatalf("%d compared, %d of them faster", compared, faster)
 	}
 }

@@ -96,8 +96,8 @@ var Policies = []Policy{
 	Adaptive,
 	anew,
 	{Name: "reroute", Propose: reroute},
-	{Name: "templates", Propose: inShares(templates)},
-	{Name: "checkpoint-restart", Propose: inShares(checkpointRestart)},
+	{Name: "templates", Propose: templates},
+	{Name: "checkpoint-restart", Propose: checkpointRestart},
 }
 
 // Named returns the policy of a name, or an error that lists the right ones.

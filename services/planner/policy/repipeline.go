@@ -9,7 +9,7 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-var anew = Policy{Name: "repipeline", Propose: inShares(repipeline)}
+var anew = Policy{Name: "repipeline", Propose: repipeline}
 
 // repipeline plans anew for the nodes there are: how many pipelines, how long, which layers where, how many
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
@@ -43,9 +43,9 @@ func (s Situation) searched() ([]Candidate, error) {
 			refused = cmp.Or(refused, err)
 			continue
 		}
-		plans := found.Considered
-		if i > 0 {
-			plans = plans[:1]
+		plans := s.firstOfShares(found.Considered)
+		if i == 0 {
+			plans = append(found.Considered, s.whole(choice, min(s.MinReplicas, len(found.Pipelines)))...)
 		}
 		for _, plan := range plans {
 			candidate, err := t.seat(plan, choice)
@@ -62,14 +62,42 @@ func (s Situation) searched() ([]Candidate, error) {
 	return append(candidates, t.uneven()...), refused
 }
 
+// whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned: they fit where
+// it is. The search counts no all-reduce, and among its rivals in wider plans, that fit now, there may be none of these.
+func (s Situation) whole(choice choice, least int) []search.Plan {
+	if s.Partitions == 0 {
+		return nil
+	}
+	problem := s.problem(len(choice.nodes), choice.memory, least)
+	problem.Layers, problem.Shares = s.keeping(0).Layers, nil
+	problem.DataParallel.Least = max(problem.DataParallel.Least, least)
+	found, _ := search.Best(problem)
+	return found.Considered
+}
+
+// firstOfShares is, for each number of partitions that a pipeline may keep, the first of the plans in which it is so many:
+// where one does not fit the nodes, one that keeps fewer may. Without partitions it is the first of all.
+func (s Situation) firstOfShares(plans []search.Plan) []search.Plan {
+	var firsts []search.Plan
+	isKnown := map[int]bool{}
+	for _, plan := range plans {
+		if kept := s.mostKept(len(plan.Pipelines)); !isKnown[kept] {
+			isKnown[kept] = true
+			firsts = append(firsts, plan)
+		}
+	}
+	return firsts
+}
+
 // same reports whether two candidates are one plan.
 func (c Candidate) same(other Candidate) bool {
 	return slices.EqualFunc(c.Pipelines, other.Pipelines, samePipeline)
 }
 
 func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Problem {
+	widest := s.widest(nodes)
 	return search.Problem{
-		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.Layers, MicroBatches: s.MicroBatches,
+		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest), MicroBatches: s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
 		MinReplicas: minReplicas,
 	}

@@ -20,6 +20,7 @@ func checkpointRestart(s Situation) ([]Candidate, error) {
 		most = min(most, s.PipelineLength.Most)
 	}
 	for length := max(1, s.PipelineLength.Least); length <= most; length++ {
+		s := s.withPipelines(s.widest(len(s.Nodes) / length))
 		plan, err := s.symmetric(length)
 		if err != nil {
 			reasons = append(reasons, err)
@@ -38,10 +39,7 @@ func checkpointRestart(s Situation) ([]Candidate, error) {
 
 // symmetric is the fastest plan of equal pipelines of one length, as many as the nodes and the micro-batches allow.
 func (s Situation) symmetric(length int) (search.Plan, error) {
-	width := min(len(s.Nodes)/length, s.MicroBatches)
-	if s.DataParallel.Most > 0 {
-		width = min(width, s.DataParallel.Most)
-	}
+	width := s.widest(len(s.Nodes) / length)
 	found, err := search.Best(search.Problem{
 		Nodes: width * length, NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers, MicroBatches: s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, PipelineLength: search.Limits{Least: length, Most: length},

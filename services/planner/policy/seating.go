@@ -9,7 +9,7 @@ import (
 )
 
 // seating gives plans' places to nodes. It remembers the best candidate so far: a plan that would not beat it even on
-// equal links is not worth a search for better seats.
+// equal links is not worth a search for better seats. Its situation has as many pipelines as the plan at hand.
 type seating struct {
 	Situation
 	wires   wires
@@ -101,6 +101,7 @@ func (s Situation) kinds(w wires) []int {
 // seat gives a plan's places to nodes: as few layers as possible move; then, where links are unequal and the plan may
 // still win, so that slow ones are used least.
 func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
+	t.Situation = t.withPipelines(len(plan.Pipelines))
 	problem := t.places(plan, among)
 	assignment, err := place.Assign(problem)
 	if err != nil {

@@ -22,11 +22,7 @@ func templates(s Situation) ([]Candidate, error) {
 	if err := s.continues(); err != nil {
 		return nil, err
 	}
-	book, err := s.newTemplateBook()
-	if err != nil {
-		return nil, err
-	}
-	crews, err := book.regrouped(s.crews())
+	book, crews, err := s.manned()
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +40,20 @@ func templates(s Situation) ([]Candidate, error) {
 		}
 	}
 	return []Candidate{s.figured(pipelines)}, nil
+}
+
+// manned is the templates, and crews long enough for them. Fewer pipelines may keep more of a partitioned optimizer state, then
+// templates are longer, and crews may be fewer still.
+func (s Situation) manned() (book *templateBook, crews [][]string, err error) {
+	for pipelines := len(s.Current); ; pipelines = len(crews) {
+		some := s.withPipelines(pipelines)
+		if book, err = some.newTemplateBook(); err != nil {
+			return nil, nil, err
+		}
+		if crews, err = book.regrouped(s.crews()); err != nil || s.mostKept(len(crews)) <= some.KeptPartitions {
+			return book, crews, err
+		}
+	}
 }
 
 // crews returns the nodes that each pipeline of the plan in force has left, in their order, and the nodes without a place.

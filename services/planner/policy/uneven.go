@@ -18,12 +18,9 @@ func (t *seating) uneven() []Candidate {
 	if t.Speed == nil && slices.Min(t.MemoryBytes) == slices.Max(t.MemoryBytes) {
 		return nil
 	}
-	widest := min(len(t.Nodes), t.MicroBatches)
-	if t.DataParallel.Most > 0 {
-		widest = min(widest, t.DataParallel.Most)
-	}
 	var candidates []Candidate
-	for width := widest; width >= max(1, t.DataParallel.Least) && len(candidates) < search.Weighed; width-- {
+	for width := t.widest(len(t.Nodes)); width >= max(1, t.DataParallel.Least) && len(candidates) < search.Weighed; width-- {
+		t.Situation = t.withPipelines(width)
 		if pipelines, fits := t.unevenPipelines(width); fits {
 			candidate := t.figured(pipelines)
 			candidate.Classes = t.classes

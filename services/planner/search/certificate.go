@@ -1,11 +1,15 @@
 package search
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // lowerBound is a step time that no plan of these degrees can beat, proven where that is the best one found. The search itself proves its answer; only
 // where a split search gave up is it gone through again with what is certain, an undecided split counting as found.
 func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, proven bool) {
-	if !s.gaveUp || !s.maybe(before(best), degrees) {
+	gaveUp := slices.ContainsFunc(degrees, func(d degree) bool { return s.at(d.pipelines).gaveUp })
+	if !gaveUp || !s.maybe(before(best), degrees) {
 		return best, true
 	}
 	low, high := 0.0, best
@@ -23,9 +27,16 @@ const certificateSteps = 16 // to 1/65536 of the step time
 
 // maybe reports whether a plan that takes at most limit seconds cannot be excluded.
 func (s *searcher) maybe(limit float64, degrees []degree) bool {
-	capacity := s.notExcluded(limit)
+	capacity := map[*searcher][]int{} // looked up, never ranged over
 	for _, d := range degrees {
-		if d.floor <= limit && s.counts(d.pipelines, capacity, !s.EveryNode) != nil {
+		if d.floor > limit {
+			continue
+		}
+		at := s.at(d.pipelines)
+		if capacity[at] == nil {
+			capacity[at] = at.notExcluded(limit)
+		}
+		if at.counts(d.pipelines, capacity[at], !s.EveryNode) != nil {
 			return true
 		}
 	}
@@ -47,7 +58,8 @@ func (s *searcher) notExcluded(limit float64) []int {
 	return capacity
 }
 
-// explain says which limit excluded everything, after the plain counts were found in order.
+// explain says which limit excluded everything, after the plain counts were found in order. What it says of memory is of the
+// widest plans.
 func (s *searcher) explain() error {
 	shortest := s.PipelineLength.Least
 	for shortest <= s.PipelineLength.Most && s.inMemory[shortest] == 0 {

@@ -46,7 +46,7 @@ func newOracle(m *model, longest, microBatches int) *oracle {
 
 // mostInMemory: memory grows with the micro-batches in flight, so not beyond as many as there are stages.
 func (o *oracle) mostInMemory(length int) int {
-	most := largestInt(0, min(length, o.microBatches), func(b int) bool { return o.reach(o.shape(length, b), never) })
+	most := lastBelow(min(length, o.microBatches), func(b int) bool { return o.reach(o.shape(length, b), never) })
 	if most == length {
 		return o.microBatches
 	}

@@ -35,6 +35,7 @@ type Problem struct {
 	Nodes           int
 	NodeMemoryBytes int64 // what a node may fill; 0 means no limit
 	Layers          []estimate.Layer
+	Shares          []Share // what the layers are in narrow plans instead, by Pipelines, ascending
 	MicroBatches    int     // of all pipelines together, in one step
 	TransferSeconds float64 // of one micro-batch over one stage edge, each direction
 	DataParallel    Limits  // pipelines
@@ -121,12 +122,7 @@ func (p Problem) check() error {
 	if !usable(p.TransferSeconds) {
 		return fmt.Errorf("transferSeconds is %v, expected a finite number of at least 0", p.TransferSeconds)
 	}
-	for i, layer := range p.Layers {
-		if !usable(layer.ForwardSeconds) || !usable(layer.BackwardSeconds) || layer.StaticBytes < 0 || layer.ActivationBytes < 0 {
-			return fmt.Errorf("layers[%d] is %+v, expected finite numbers of at least 0", i, layer)
-		}
-	}
-	return nil
+	return p.checkLayers()
 }
 
 func usable(seconds float64) bool { return seconds >= 0 && !math.IsInf(seconds, 1) }

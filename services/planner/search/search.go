@@ -20,11 +20,15 @@ func Best(problem Problem) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := newSearcher(p)
-	degrees := s.degrees(max(p.DataParallel.Least, p.MinReplicas), p.DataParallel.Most)
+	return newSearcher(p).result()
+}
+
+// result is Best of the searcher's problem.
+func (s *searcher) result() (Result, error) {
+	degrees := s.degrees(max(s.DataParallel.Least, s.MinReplicas), s.DataParallel.Most)
 	best, ok := s.fastestOf(degrees)
 	if !ok {
-		degrees = s.degrees(p.DataParallel.Least, min(p.DataParallel.Most, p.MinReplicas-1))
+		degrees = s.degrees(s.DataParallel.Least, min(s.DataParallel.Most, s.MinReplicas-1))
 		if best, ok = s.fastestOf(degrees); !ok {
 			return Result{}, s.explain()
 		}
@@ -32,7 +36,7 @@ func Best(problem Problem) (Result, error) {
 	var result Result
 	bound, proven := s.lowerBound(best.seconds, degrees)
 	for _, mix := range s.rivals(best, degrees) {
-		result.Considered = append(result.Considered, s.build(mix))
+		result.Considered = append(result.Considered, s.at(mix.pipelines).build(mix))
 	}
 	result.Plan = result.Considered[0]
 	result.LowerBoundSeconds = min(bound, result.StepSeconds)
@@ -44,11 +48,12 @@ func Best(problem Problem) (Result, error) {
 
 type searcher struct {
 	Problem
-	*oracle
+	*oracle             // of plans wider than all shares say
+	shares  []*searcher // of those of each share
 }
 
 func newSearcher(p Problem) *searcher {
-	return &searcher{p, newOracle(newModel(p), p.PipelineLength.Most, p.MicroBatches)}
+	return &searcher{p, newOracle(newModel(p), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares))}
 }
 
 // lengthMix is a plan but for the details: how many pipelines there are of each length, and what each can take.
@@ -73,7 +78,7 @@ type degree struct {
 func (s *searcher) degrees(least, most int) []degree {
 	var degrees []degree
 	for pipelines := least; pipelines <= most; pipelines++ {
-		if floor := s.degreeFloor(pipelines); floor < never {
+		if floor := s.at(pipelines).degreeFloor(pipelines); floor < never {
 			degrees = append(degrees, degree{pipelines, floor})
 		}
 	}
@@ -98,7 +103,7 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 		if d.floor >= best.seconds {
 			break
 		}
-		if mix, faster := s.fastest(d, best.seconds, 0); faster {
+		if mix, faster := s.at(d.pipelines).fastest(d, best.seconds, 0); faster {
 			best, ok = mix, true
 		}
 	}
@@ -109,7 +114,6 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 // and of those at which all pipelines could be of one length; of all degrees where these are few. They are
 // not searched to the end, so that a better rival may exist, but none that beats the best.
 func (s *searcher) rivals(best lengthMix, degrees []degree) []lengthMix {
-	s.roughly = true
 	distance := func(d degree) int { return max(d.pipelines-best.pipelines, best.pipelines-d.pipelines) }
 	degrees = slices.DeleteFunc(slices.Clone(degrees), func(d degree) bool {
 		length := s.Nodes / d.pipelines
@@ -120,7 +124,9 @@ func (s *searcher) rivals(best lengthMix, degrees []degree) []lengthMix {
 	mixes := []lengthMix{best}
 	for _, d := range degrees {
 		d.floor = max(d.floor, best.seconds)
-		if mix, ok := s.fastest(d, never, rivalTolerance); ok {
+		at := s.at(d.pipelines)
+		at.roughly = true
+		if mix, ok := at.fastest(d, never, rivalTolerance); ok {
 			mixes = append(mixes, mix)
 		}
 		if len(mixes) == Weighed {
