@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -198,10 +199,16 @@ func TestARequestThatIsNoneIsAnError(t *testing.T) {
 
 // Each seed is a life: plan after plan, each from the one before, while nodes come and go.
 func TestWhateverIsAskedTheProposalIsSound(t *testing.T) {
+	live(t, 60, 1, randomRequest, func(events.PlanRequest, events.Plan) error { return nil })
+}
+
+// live has each seed ask for plan after plan, and checks that each is sound and whatever else it is to be.
+func live(t *testing.T, seeds, stream uint64, first func(*rand.Rand) events.PlanRequest, also func(events.PlanRequest, events.Plan) error) {
+	t.Helper()
 	kinds := map[string]int{}
-	for seed := range uint64(60) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		r := randomRequest(random)
+	for seed := range seeds {
+		random := rand.New(rand.NewPCG(seed, stream))
+		r := first(random)
 		for r.Generation < 6 {
 			answer := ask(t, r)
 			if answer.Kind == events.PlanRefused {
@@ -210,10 +217,7 @@ func TestWhateverIsAskedTheProposalIsSound(t *testing.T) {
 			}
 			plan := proposed(t, r).Plan
 			kinds[plan.Policy]++
-			if err := sound(r, plan); err != nil {
-				t.Fatalf("seed %d, generation %d: %v", seed, r.Generation, err)
-			}
-			if err := sameWhenRenamed(t, r, answer); err != nil {
+			if err := errors.Join(sound(r, plan), also(r, plan), sameWhenRenamed(t, r, answer)); err != nil {
 				t.Fatalf("seed %d, generation %d: %v", seed, r.Generation, err)
 			}
 			plan.Parent = "p"
