@@ -158,8 +158,10 @@ func best(p Problem, want float64, of func(Plan) Problem) (got Result, feasible 
 	switch {
 	case want == never && errors.Is(err, ErrInfeasible):
 		return got, false, nil
-	case want == never || err != nil || got.StepSeconds != want || got.LowerBoundSeconds != want:
-		return got, false, fmt.Errorf("got %v (bound %v), %v, want %v", got.StepSeconds, got.LowerBoundSeconds, err, want)
+	case err != nil:
+		return got, false, fmt.Errorf("want %v: %w", want, err)
+	case got.StepSeconds != want || got.LowerBoundSeconds != want:
+		return got, false, fmt.Errorf("got %v (bound %v), want %v", got.StepSeconds, got.LowerBoundSeconds, want)
 	}
 	for i, plan := range got.Considered {
 		if err := check(of(plan), plan); err != nil {
