@@ -28,7 +28,7 @@ type Job struct {
 	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
 }
 
-// mostLayerBytes bounds what a layer takes, so that no sum over layers, nodes and partitions overflows: 256 TiB.
+// mostLayerBytes bounds what a layer takes, so that no sum over the layers of a pipeline overflows: 256 TiB.
 const mostLayerBytes = 1 << 48
 
 // Bounds is an inclusive range; a zero end is open.
@@ -103,9 +103,9 @@ func (l LayerProfile) validate() error {
 	var c check
 	c.between("parameterBytes", l.ParameterBytes, 0, mostLayerBytes)
 	c.between("optimizerBytes", l.OptimizerBytes, 0, mostLayerBytes)
-	c.atLeast("gradientBytes", l.GradientBytes, 0)
-	c.atLeast("activationBytes", l.ActivationBytes, 0)
-	c.atLeast("outputBytes", l.OutputBytes, 0)
+	c.between("gradientBytes", l.GradientBytes, 0, mostLayerBytes)
+	c.between("activationBytes", l.ActivationBytes, 0, mostLayerBytes)
+	c.between("outputBytes", l.OutputBytes, 0, mostLayerBytes)
 	c.amount("forwardSeconds", l.ForwardSeconds)
 	c.amount("backwardSeconds", l.BackwardSeconds)
 	return c.err

@@ -73,7 +73,7 @@ func (p *pursuit) chase(ctx context.Context) error {
 			return fmt.Errorf("the store of %s is out of reach", giver) // changes are too many for the hub's
 		}
 	}
-	sources := slices.DeleteFunc(p.sources(reached), func(source shards.Source) bool { return source.Name == theHub })
+	sources := slices.DeleteFunc(p.sources(reached, p.wanted()), func(source shards.Source) bool { return source.Name == theHub })
 	fetch, err := shards.NewTransfer(sources, 0)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State
 			go t.askForLift(ctx, giver)
 		}
 	}
-	fetch, err := shards.NewTransfer(t.sources(reached), 0)
+	fetch, err := shards.NewTransfer(t.sources(reached, wanted), 0)
 	if err != nil {
 		return err
 	}
@@ -151,12 +151,12 @@ func (t *moves) askForLift(ctx context.Context, giver string) {
 }
 
 // sources are the stores that are reached, and the hub's.
-func (t *moves) sources(reached map[string]bool) []shards.Source {
+func (t *moves) sources(reached map[string]bool, wanted []events.Transfer) []shards.Source {
 	sources := []shards.Source{{Name: theHub, URL: t.config.NATSURL, Bucket: events.ShardBucket}}
 	for _, member := range t.members {
 		if reached[member.Node] {
 			sources = append(sources, shards.Source{
-				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node), BytesPerSecond: t.rateOf(member.Node),
+				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node), BytesPerSecond: rateOf(member.Node, wanted),
 			})
 		}
 	}
@@ -164,8 +164,8 @@ func (t *moves) sources(reached map[string]bool) []shards.Source {
 }
 
 // rateOf returns what the plan says that the link from a giver carries; zero where it was not measured.
-func (t *moves) rateOf(giver string) float64 {
-	for _, transfer := range t.wanted() {
+func rateOf(giver string, wanted []events.Transfer) float64 {
+	for _, transfer := range wanted {
 		for _, source := range transfer.Sources {
 			if source.Node == giver {
 				return source.BytesPerSecond

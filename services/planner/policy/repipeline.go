@@ -43,9 +43,11 @@ func (s Situation) searched() ([]Candidate, error) {
 			refused = cmp.Or(refused, err)
 			continue
 		}
-		plans := s.firstOfShares(found.Considered)
+		plans := found.Considered
 		if i == 0 {
-			plans = append(found.Considered, s.whole(choice, min(s.MinReplicas, len(found.Pipelines)))...)
+			plans = append(plans, s.whole(choice, min(s.MinReplicas, len(found.Pipelines)))...)
+		} else {
+			plans = s.firstOfShares(plans)
 		}
 		for _, plan := range plans {
 			candidate, err := t.seat(plan, choice)

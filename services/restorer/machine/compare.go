@@ -13,8 +13,8 @@ import (
 type comparison struct {
 	Generation uint64     `json:"generation"`
 	Holders    [][]string `json:"holders"` // by layer
-	// Copies is how many layers, the first ones, some hold a copy of that another made: with partitions of the optimizer state,
-	// who keeps one makes the parameters that go with it for all.
+	// Copies is how many layers, the first ones, some hold a copy of that another made: where not all keep all partitions of the
+	// optimizer state, who keeps one makes the parameters that go with it for the others.
 	Copies int        `json:"copies,omitempty"`
 	Steps  []stepSaid `json:"steps"` // the last steps that somebody spoke of, in order
 }
@@ -32,7 +32,8 @@ const mostSteps = 4
 // newComparison is that of a plan that came into force.
 func newComparison(plan *events.Plan) *comparison {
 	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.RowCount())}
-	if plan.Partitions() > 0 {
+	all := plan.Partitions()
+	if slices.ContainsFunc(plan.Pipelines, func(pipeline events.Pipeline) bool { return len(pipeline.Partitions) < all }) {
 		c.Copies = plan.LayerCount()
 	}
 	for _, node := range plan.Nodes {

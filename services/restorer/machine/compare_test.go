@@ -86,6 +86,22 @@ func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
 	}
 }
 
+func TestWhereAllKeepAllPartitionsTheMinorityIsBlamed(t *testing.T) {
+	request := lossOfPartitions()
+	request.Layers, request.Holders = request.Layers[:9], nil
+	for p, node := range request.Proposal.Plan.Nodes {
+		request.Proposal.Plan.Pipelines[p].Partitions = []int{0, 1}
+		request.Holders = append(request.Holders, held(node.Node, 0, 9))
+	}
+	m := New("c")
+	hear(t, m, events.RestorationAsked, &request)
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
+	said := slices.Concat(tells(t, m, "n1", 2, 10, "right"), tells(t, m, "n2", 2, 10, "astray"), tells(t, m, "n4", 2, 10, "right"))
+	if want := []string{"layer 0 at step 10: n2"}; !slices.Equal(said, want) {
+		t.Errorf("said %q: expected %q", said, want)
+	}
+}
+
 func TestDigestsOfAnotherPlanOrOfWhoHasNoPartInItAreNotCompared(t *testing.T) {
 	m := inForce(t)
 	for _, said := range [][]string{

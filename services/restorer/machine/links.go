@@ -51,13 +51,15 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 // way is a direct link in one direction.
 type way struct{ from, to string }
 
-// measured returns the bytes a second of the links that were measured and are used directly.
+// measured returns the bytes a second of the links that were measured; those used directly.
 func (r *restoration) measured() map[way]float64 {
 	rates := map[way]float64{}
 	for _, link := range r.Links {
-		if !slices.Contains(r.Unreachable, events.PairOf(link.From, link.To)) {
-			rates[way{link.From, link.To}] = link.BandwidthBytesPerSecond
-		}
+		rates[way{link.From, link.To}] = link.BandwidthBytesPerSecond
+	}
+	for _, pair := range r.Unreachable {
+		delete(rates, way{pair.A, pair.B})
+		delete(rates, way{pair.B, pair.A})
 	}
 	return rates
 }
