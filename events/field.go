@@ -45,8 +45,8 @@ func (c *check) atLeast(field string, value, least int64) {
 	c.that(value >= least, field, fmt.Sprintf("at least %d", least), value)
 }
 
-func (c *check) between(field string, value, least, most int64) {
-	c.that(value >= least && value <= most, field, fmt.Sprintf("%d to %d", least, most), value)
+func (c *check) upTo(field string, value, most int64) {
+	c.that(value >= 0 && value <= most, field, fmt.Sprintf("0 to %d", most), value)
 }
 
 func (c *check) amount(field string, value float64) {

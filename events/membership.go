@@ -101,11 +101,11 @@ func (j *Job) validate() error {
 
 func (l LayerProfile) validate() error {
 	var c check
-	c.between("parameterBytes", l.ParameterBytes, 0, mostLayerBytes)
-	c.between("optimizerBytes", l.OptimizerBytes, 0, mostLayerBytes)
-	c.between("gradientBytes", l.GradientBytes, 0, mostLayerBytes)
-	c.between("activationBytes", l.ActivationBytes, 0, mostLayerBytes)
-	c.between("outputBytes", l.OutputBytes, 0, mostLayerBytes)
+	c.upTo("parameterBytes", l.ParameterBytes, mostLayerBytes)
+	c.upTo("optimizerBytes", l.OptimizerBytes, mostLayerBytes)
+	c.upTo("gradientBytes", l.GradientBytes, mostLayerBytes)
+	c.upTo("activationBytes", l.ActivationBytes, mostLayerBytes)
+	c.upTo("outputBytes", l.OutputBytes, mostLayerBytes)
 	c.amount("forwardSeconds", l.ForwardSeconds)
 	c.amount("backwardSeconds", l.BackwardSeconds)
 	return c.err
