@@ -45,8 +45,9 @@ func (c *check) atLeast(field string, value, least int64) {
 	c.that(value >= least, field, fmt.Sprintf("at least %d", least), value)
 }
 
-func (c *check) upTo(field string, value, most int64) {
-	c.that(value >= 0 && value <= most, field, fmt.Sprintf("0 to %d", most), value)
+func (c *check) layerBytes(field string, bytes int64) {
+	const most = 1 << 48 // 256 TiB, so that no sum over the layers of a pipeline overflows
+	c.that(bytes >= 0 && bytes <= most, field, fmt.Sprintf("0 to %d", most), bytes)
 }
 
 func (c *check) amount(field string, value float64) {

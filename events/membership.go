@@ -28,9 +28,6 @@ type Job struct {
 	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
 }
 
-// mostLayerBytes bounds what a layer takes, so that no sum over the layers of a pipeline overflows: 256 TiB.
-const mostLayerBytes = 1 << 48
-
 // Bounds is an inclusive range; a zero end is open.
 type Bounds struct {
 	Min int `json:"min"`
@@ -101,11 +98,11 @@ func (j *Job) validate() error {
 
 func (l LayerProfile) validate() error {
 	var c check
-	c.upTo("parameterBytes", l.ParameterBytes, mostLayerBytes)
-	c.upTo("optimizerBytes", l.OptimizerBytes, mostLayerBytes)
-	c.upTo("gradientBytes", l.GradientBytes, mostLayerBytes)
-	c.upTo("activationBytes", l.ActivationBytes, mostLayerBytes)
-	c.upTo("outputBytes", l.OutputBytes, mostLayerBytes)
+	c.layerBytes("parameterBytes", l.ParameterBytes)
+	c.layerBytes("optimizerBytes", l.OptimizerBytes)
+	c.layerBytes("gradientBytes", l.GradientBytes)
+	c.layerBytes("activationBytes", l.ActivationBytes)
+	c.layerBytes("outputBytes", l.OutputBytes)
 	c.amount("forwardSeconds", l.ForwardSeconds)
 	c.amount("backwardSeconds", l.BackwardSeconds)
 	return c.err
