@@ -181,7 +181,7 @@ func (p *Plan) Validate() error {
 	}
 	c.nested("pipelines", p.validatePipelines(members))
 	if c.err == nil {
-		c.nested("pipelines", p.validatePartitions())
+		c.nested("pipelines", p.validatePartitions(members))
 	}
 	c.nested("reroutes", p.validateReroutes(members))
 	c.nested("sync", p.validateSync(members))

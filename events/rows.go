@@ -125,7 +125,7 @@ func Each(ranges []Layers) iter.Seq[int] {
 }
 
 // validatePartitions checks that every partition of every layer's optimizer state lives somewhere.
-func (p *Plan) validatePartitions() error {
+func (p *Plan) validatePartitions(members map[string]bool) error {
 	for i, pipeline := range p.Pipelines {
 		next := 0
 		for _, partition := range pipeline.Partitions {
@@ -142,9 +142,14 @@ func (p *Plan) validatePartitions() error {
 		return nil
 	}
 	held := make([]bool, p.RowCount())
-	for _, node := range p.Nodes {
-		for row := range Each(p.Rows(node.Node)) {
-			held[row] = true
+	for i, pipeline := range p.Pipelines {
+		for s, stage := range pipeline.Stages {
+			if !members[stage.Node] {
+				continue
+			}
+			for row := range Each(p.RowsAt(Place{Pipeline: i, Stage: s})) {
+				held[row] = true
+			}
 		}
 	}
 	if row := slices.Index(held, false); row >= 0 {

@@ -14,7 +14,7 @@ import (
 
 // Bounds of the work. Facts come in bursts, and a burst needs one round.
 const (
-	mostPlaces = 1 << 20 // of all answers together, about 80 MB: 64 answers at 2,048 nodes
+	mostPlaces = 1 << 20 // of all answers together, about 80 MB: 64 answers at 2,048 nodes. With partitions answers are about twice as long
 	quiet      = time.Second
 	startPause = 250 * time.Millisecond
 )

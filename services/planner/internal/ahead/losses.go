@@ -17,8 +17,7 @@ const mostPairs = 32
 // questions are the different situations after what may be lost next, the likeliest first and within the bound: each node,
 // all nodes of a host, and two nodes.
 func (p *Planner) questions(ctx context.Context) []policy.Canonical {
-	shares := max(1, p.world.request.Job.OptimizerPartitions) // each of which has its candidates
-	a := asker{Planner: p, ctx: ctx, limit: max(2, mostPlaces/(search.Weighed*shares*len(p.world.plan.Nodes)))}
+	a := asker{Planner: p, ctx: ctx, limit: max(2, mostPlaces/(search.Weighed*len(p.world.plan.Nodes)))}
 	classes := a.nodes()
 	for _, host := range p.world.hosts() {
 		a.ask(host...)
