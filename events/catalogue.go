@@ -73,9 +73,9 @@ func PolicySubject(cluster, name string) string { return "reknit.policy." + clus
 // store, too, because that one cannot reach it.
 func ShardSubject(cluster, node string) string { return "reknit.shard." + cluster + "." + node }
 
-// FollowSubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for what each
+// PreCopySubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for what each
 // step changes in them, while training goes on.
-func FollowSubject(cluster, node string) string { return "reknit.follow." + cluster + "." + node }
+func PreCopySubject(cluster, node string) string { return "reknit.precopy." + cluster + "." + node }
 
 // ShardBucketOf returns the bucket of a node's own shard store.
 func ShardBucketOf(node string) string { return "shards-" + node }
@@ -131,12 +131,12 @@ const (
 	RestorationAsked    Kind = "restoration.requested"
 	RestorationPlanned  Kind = "restoration.planned"
 	RestorationRefused  Kind = "restoration.refused"
-	RestorationStarted  Kind = "restoration.started"
+	PreCopyStarted      Kind = "precopy.started"
 	RestorationDone     Kind = "restoration.completed"
 	RestorationFailed   Kind = "restoration.failed"
 	ShardOffered        Kind = "shard.offered"
 	ShardReceived       Kind = "shard.received"
-	ShardFollowed       Kind = "shard.followed"
+	PreCopyCaughtUp     Kind = "precopy.caught-up"
 	ClusterHeld         Kind = "cluster.held"
 	TrainingDigested    Kind = "training.digested"
 	ReplicaDiverged     Kind = "replica.diverged"
@@ -167,8 +167,8 @@ var Catalogue = []Row{
 	{RestorationAsked, "A proposal is to be mapped onto the nodes and what they hold.", []string{"negotiator"}, func() Payload { return new(RestorationRequest) }, false},
 	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
 	{RestorationRefused, "The proposal cannot be restored, and why.", []string{"restorer"}, func() Payload { return new(Failure) }, false},
-	{RestorationStarted, "Layers begin to move while training goes on.", []string{"negotiator"}, func() Payload { return new(Start) }, false},
-	{ShardFollowed, "A receiver has its layers as of a recent step and follows what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(Followed) }, false},
+	{PreCopyStarted, "Layers begin to move while training goes on.", []string{"negotiator"}, func() Payload { return new(PreCopyStart) }, false},
+	{PreCopyCaughtUp, "A receiver has its layers as of a recent step and follows what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(CaughtUp) }, false},
 	{Prepared, "The plan stands; each member promises the step at which it will stop.", []string{"negotiator"}, func() Payload { return new(Preparation) }, false},
 	{Promised, "A member's promise not to pass a step under the old plan.", []string{"node"}, func() Payload { return new(Promise) }, false},
 	{Scheduled, "All members stop at one step; shards move there.", []string{"negotiator"}, func() Payload { return new(Schedule) }, false},
@@ -178,10 +178,10 @@ var Catalogue = []Row{
 	{RestorationFailed, "A transfer cannot end well, and why.", []string{"node", "restorer"}, func() Payload { return new(Failure) }, false},
 	{PlanCommitted, "The plan of a generation, written once; trainers follow it.", []string{"negotiator"}, func() Payload { return new(Plan) }, true},
 	{Committed, "The negotiation ended with a committed plan.", []string{"negotiator"}, func() Payload { return new(Commitment) }, false},
-	{Aborted, "The negotiation ended without a plan, and why.", []string{"negotiator"}, func() Payload { return new(Abortion) }, false},
+	{Aborted, "The negotiation ended without a plan, and why.", []string{"negotiator"}, func() Payload { return new(Abort) }, false},
 	{NegotiationOverdue, "Somebody was waited for too long; the negotiator decides when it hears this.", []string{"negotiator"}, func() Payload { return new(Overdue) }, false},
 	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
-	{ClusterHeld, "No plan is possible until the world changes, and why.", []string{"negotiator"}, func() Payload { return new(Failure) }, false},
+	{ClusterHeld, "No plan is possible until the world changes, why, and for whom the cluster waits.", []string{"negotiator"}, func() Payload { return new(Hold) }, false},
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
 	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},

@@ -106,7 +106,7 @@ func TestAValueOfTheWrongTypeIsRefusedByName(t *testing.T) {
 		`{"node": 3}`: `field "node": expected a text, got a JSON number`,
 		`{"node": "n1", "job": {"optimizerPartitions": "3"}}`: `field "job.optimizerPartitions": expected a whole number, got a JSON string`,
 		`{"node": "n1", "job": {"layers": {}}}`:               `field "job.layers": expected a list, got a JSON object`,
-		`{"node": "n1", "follows": 1}`:                        `field "follows": expected true or false, got a JSON number`,
+		`{"node": "n1", "preCopies": 1}`:                      `field "preCopies": expected true or false, got a JSON number`,
 		`7`:                                                   `field "data": expected an object, got a JSON number`,
 	} {
 		if err := Decode([]byte(data), &Join{}); err == nil || err.Error() != want {

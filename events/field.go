@@ -54,8 +54,13 @@ func (c *check) amount(field string, value float64) {
 	c.that(value >= 0 && !math.IsInf(value, 1), field, "a finite number of at least 0", value)
 }
 
-func (c *check) layers(field string, layers Layers) {
-	c.that(layers.First >= 0 && layers.First < layers.End, field, "0 <= first < end", layers)
+func (c *check) units(field string, units Range) {
+	c.that(units.First >= 0 && units.First < units.End && units.End <= MostUnits, field,
+		fmt.Sprintf("0 <= first < end <= %d", MostUnits), units)
+}
+
+func (c *check) unit(field string, unit int) {
+	c.that(unit >= 0 && unit < MostUnits, field, fmt.Sprintf("0 to %d", MostUnits-1), unit)
 }
 
 func (c *check) bounds(field string, b Bounds) {

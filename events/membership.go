@@ -10,9 +10,9 @@ type Join struct {
 	Address     string `json:"address"`     // host:port where other trainers reach its data plane
 	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
 	ShardAddress string `json:"shardAddress,omitempty"`
-	Follows      bool   `json:"follows,omitempty"` // it can give and take layers while training goes on, as Follow tells
-	MemoryBytes  int64  `json:"memoryBytes"`       // what training may use
-	Job          Job    `json:"job"`               // what it came to train; must equal the cluster's
+	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
+	MemoryBytes  int64  `json:"memoryBytes"`         // what training may use
+	Job          Job    `json:"job"`                 // what it came to train; must equal the cluster's
 }
 
 // Job is what is trained. Every member carries the same one.
@@ -62,6 +62,8 @@ type Refusal struct {
 	Refused     string `json:"refused"`
 	Incarnation string `json:"incarnation,omitempty"` // of the node, where its membership ends or does not begin
 	Reason      string `json:"reason"`
+	// Astray tells that what the node holds is not what the other holders of its units hold: none of it may be claimed.
+	Astray bool `json:"astray,omitempty"`
 }
 
 // RefusedMembership is what a node is refused that was given up: it may ask to join again.
@@ -81,7 +83,7 @@ func (j *Join) Validate() error {
 func (j *Job) validate() error {
 	var c check
 	c.digest("digest", j.Digest)
-	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostRows, "layers", fmt.Sprintf("1 to %d layers", MostRows), len(j.Layers))
+	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostUnits, "layers", fmt.Sprintf("1 to %d layers", MostUnits), len(j.Layers))
 	c.atLeast("globalBatch", int64(j.GlobalBatch), 1)
 	c.atLeast("microBatch", int64(j.MicroBatch), 1)
 	if c.err == nil {

@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // The kinds of change that open a negotiation.
 const (
 	ChangeJoin       = "join"
@@ -36,21 +38,32 @@ type Opening struct {
 
 // Consent is a member's answer to an opening.
 type Consent struct {
-	Negotiation  string        `json:"negotiation"`
-	Node         string        `json:"node"`
-	Incarnation  string        `json:"incarnation"`
-	Accepted     bool          `json:"accepted"`
-	Reason       string        `json:"reason,omitempty"`
-	Step         uint64        `json:"step"` // completed steps
-	Holdings     []Holding     `json:"holdings"`
+	Negotiation string    `json:"negotiation"`
+	Node        string    `json:"node"`
+	Incarnation string    `json:"incarnation"`
+	Accepted    bool      `json:"accepted"`
+	Reason      string    `json:"reason,omitempty"`
+	Step        uint64    `json:"step"` // completed steps
+	Holdings    []Holding `json:"holdings"`
+	// Claims are what a node holds that was given up while it lived. Each counts only where nobody contradicts it.
+	Claims []Claim `json:"claims,omitempty"`
+	// Trained is the generation of the plan under which the claims were trained.
+	Trained      uint64        `json:"trained,omitempty"`
 	Measurements []Measurement `json:"measurements,omitempty"`
 }
 
 // Holding is layers a node can give, each at the newest step and, kept for a roll-back, possibly at the one before.
 type Holding struct {
-	Layers  Layers   `json:"layers"`            // rows of the state, where that is partitioned
+	Units   Range    `json:"units"`            
 	Steps   []uint64 `json:"steps"`             // versions, in completed steps; newest first
 	Current bool     `json:"current,omitempty"` // the version goes with the step the node stops at
+}
+
+// Claim is one unit of state that a node holds from a membership that has ended.
+type Claim struct {
+	Unit   int    `json:"unit"`
+	Step   uint64 `json:"step"` // completed steps
+	Digest string `json:"digest"`
 }
 
 // Preparation says that the plan stands and asks each member for a stop step.
@@ -80,8 +93,8 @@ type Commitment struct {
 	PlanDigest  string `json:"planDigest"`
 }
 
-// Abortion says that a negotiation ended without a plan. What was promised in it no longer binds.
-type Abortion struct {
+// Abort says that a negotiation ended without a plan. What was promised in it no longer binds.
+type Abort struct {
 	Negotiation string `json:"negotiation"`
 	Generation  uint64 `json:"generation"`
 	Reason      string `json:"reason"`
@@ -94,6 +107,13 @@ type Overdue struct {
 	Negotiation string `json:"negotiation"` // "none" where the cluster holds and is to be tried again
 	Phase       string `json:"phase"`
 	Round       int    `json:"round"` // counts within the phase
+}
+
+// Hold says that no plan is possible until the world changes.
+type Hold struct {
+	Reason string `json:"reason"`
+	// Awaits are the nodes without which no plan is possible: the last to hold some unit of the state.
+	Awaits []string `json:"awaits,omitempty"`
 }
 
 // Failure says why a step of a negotiation cannot be done.
@@ -127,15 +147,36 @@ func (o *Consent) Validate() error {
 	c.token("negotiation", o.Negotiation)
 	c.token("node", o.Node)
 	c.reason(o.Reason)
+	c.that(len(o.Holdings) <= MostUnits, "holdings", fmt.Sprintf("at most %d", MostUnits), len(o.Holdings))
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
-		c.layers("layers", o.Holdings[i].Layers)
+		c.units("units", o.Holdings[i].Units)
 		c.that(len(o.Holdings[i].Steps) >= 1 && len(o.Holdings[i].Steps) <= 8, "steps", "1 to 8 versions", len(o.Holdings[i].Steps))
 		return c.err
 	})
-	c.each(len(o.Measurements), "measurements", func(i int) error { return o.Measurements[i].Validate() })
+	c.that(len(o.Claims) <= mostClaims, "claims", fmt.Sprintf("at most %d", mostClaims), len(o.Claims))
+	c.each(len(o.Claims), "claims", func(i int) error {
+		var c check
+		c.unit("unit", o.Claims[i].Unit)
+		c.digest("digest", o.Claims[i].Digest)
+		return c.err
+	})
+	c.that(len(o.Measurements) <= mostMeasurements, "measurements", fmt.Sprintf("at most %d", mostMeasurements), len(o.Measurements))
+	c.each(len(o.Measurements), "measurements", func(i int) error {
+		var c check
+		c.that(o.Measurements[i].From == o.Node, "from", "the node that consents: it measures its own links", o.Measurements[i].From)
+		if c.err == nil {
+			c.err = o.Measurements[i].Validate()
+		}
+		return c.err
+	})
 	return c.err
 }
+
+const (
+	mostClaims       = 2 * MostUnits // a node keeps at most two versions of a unit
+	mostMeasurements = 4096          // links of one node
+)
 
 func (p *Preparation) Validate() error {
 	var c check
@@ -174,10 +215,21 @@ func (o *Overdue) Validate() error {
 	return c.err
 }
 
-func (a *Abortion) Validate() error {
+func (a *Abort) Validate() error {
 	var c check
 	c.token("negotiation", a.Negotiation)
 	c.reason(a.Reason)
+	return c.err
+}
+
+func (h *Hold) Validate() error {
+	var c check
+	c.reason(h.Reason)
+	c.each(len(h.Awaits), "awaits", func(i int) error {
+		var c check
+		c.token("node", h.Awaits[i])
+		return c.err
+	})
 	return c.err
 }
 

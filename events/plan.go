@@ -2,14 +2,14 @@ package events
 
 import "fmt"
 
-// Layers is a half-open range of layers.
-type Layers struct {
+// Range is a half-open range: of layers, of units of the state, or of shards of a unit.
+type Range struct {
 	First int `json:"first"`
 	End   int `json:"end"`
 }
 
 // Count returns the number of layers in the range.
-func (l Layers) Count() int { return l.End - l.First }
+func (l Range) Count() int { return l.End - l.First }
 
 // Plan says who trains what from a step on. The committed plan of a generation never changes.
 type Plan struct {
@@ -38,8 +38,8 @@ type Member struct {
 	Address     string `json:"address"`
 	// ShardAddress is where the node serves shards itself; empty: through the hub.
 	ShardAddress string `json:"shardAddress,omitempty"`
-	// Follows tells that the node can give and take layers while training goes on.
-	Follows bool `json:"follows,omitempty"`
+	// PreCopies tells that the node can give and take layers while training goes on.
+	PreCopies bool `json:"preCopies,omitempty"`
 }
 
 // Pair is two nodes, the lesser id first.
@@ -66,7 +66,7 @@ type Pipeline struct {
 // Stage is a node and the layers it trains.
 type Stage struct {
 	Node   string `json:"node"`
-	Layers Layers `json:"layers"`
+	Layers Range  `json:"layers"`
 }
 
 // Reroute gives some of a lost node's micro-batches to a node that holds the same layers in another pipeline.
@@ -89,7 +89,7 @@ type Round struct {
 
 // Group is the nodes that hold the same layers.
 type Group struct {
-	Layers Layers   `json:"layers"`
+	Layers Range    `json:"layers"`
 	Nodes  []string `json:"nodes"`
 }
 
@@ -115,7 +115,7 @@ type Place struct {
 
 // Transfer brings one layer to one node, its shards from several sources.
 type Transfer struct {
-	Layer   int      `json:"layer"` // a row of the state, where that is partitioned
+	Unit    int      `json:"unit"`
 	To      string   `json:"to"`
 	Sources []Source `json:"sources"`
 	Bytes   int64    `json:"bytes"`
@@ -124,7 +124,7 @@ type Transfer struct {
 // Source is a node that holds a layer and the shards it gives.
 type Source struct {
 	Node   string `json:"node"`
-	Shards Layers `json:"shards"` // half-open range of shard indices
+	Shards Range  `json:"shards"` // half-open range of shard indices
 	// BytesPerSecond is what the link to the receiver carried when it was measured last, by itself; left out where it was not.
 	// Receivers begin with it and go on with what they measure.
 	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
@@ -132,8 +132,8 @@ type Source struct {
 
 // Drop says that a node no longer needs a layer.
 type Drop struct {
-	Node  string `json:"node"`
-	Layer int    `json:"layer"` // a row of the state, where that is partitioned
+	Node string `json:"node"`
+	Unit int    `json:"unit"`
 }
 
 // Data says where training stands in its data.
@@ -192,8 +192,8 @@ func (p *Plan) Validate() error {
 func (p *Plan) validatePipelines(members map[string]bool) error {
 	placed := map[string]bool{}
 	layers := p.LayerCount()
-	if layers > MostRows {
-		return fmt.Errorf("[0].stages: expected at most %d layers, got %d", MostRows, layers)
+	if layers > MostUnits {
+		return fmt.Errorf("[0].stages: expected at most %d layers, got %d", MostUnits, layers)
 	}
 	microBatches := 0
 	for i, pipeline := range p.Pipelines {
@@ -287,7 +287,7 @@ func (p *Plan) validateMigration(members map[string]bool) error {
 }
 
 // Holds returns the layers a node trains under the plan; ok is false for a node without a place.
-func (p *Plan) Holds(node string) (layers Layers, ok bool) {
+func (p *Plan) Holds(node string) (layers Range, ok bool) {
 	for _, pipeline := range p.Pipelines {
 		for _, stage := range pipeline.Stages {
 			if stage.Node == node {
@@ -295,7 +295,7 @@ func (p *Plan) Holds(node string) (layers Layers, ok bool) {
 			}
 		}
 	}
-	return Layers{}, false
+	return Range{}, false
 }
 
 // Member returns the member with the given node id.

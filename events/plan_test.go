@@ -14,15 +14,15 @@ func sound() *Plan {
 		Cluster: "opticks", Generation: 7, Parent: Digest([]byte("6")), Policy: "repipeline", ResumeStep: 1201,
 		Nodes: []Member{member("n1"), member("n2"), member("n3"), member("n5"), member("n6")},
 		Pipelines: []Pipeline{
-			{MicroBatches: 10, Stages: []Stage{{"n1", Layers{0, 2}}, {"n2", Layers{2, 4}}, {"n3", Layers{4, 6}}}},
-			{MicroBatches: 6, Stages: []Stage{{"n5", Layers{0, 3}}, {"n6", Layers{3, 6}}}},
+			{MicroBatches: 10, Stages: []Stage{{"n1", Range{0, 2}}, {"n2", Range{2, 4}}, {"n3", Range{4, 6}}}},
+			{MicroBatches: 6, Stages: []Stage{{"n5", Range{0, 3}}, {"n6", Range{3, 6}}}},
 		},
 		Sync: Sync{Rounds: []Round{
-			{Groups: []Group{{Layers{0, 2}, []string{"n1", "n5"}}, {Layers{3, 4}, []string{"n2", "n6"}}}},
-			{Groups: []Group{{Layers{2, 3}, []string{"n2", "n5"}}, {Layers{4, 6}, []string{"n3", "n6"}}}},
+			{Groups: []Group{{Range{0, 2}, []string{"n1", "n5"}}, {Range{3, 4}, []string{"n2", "n6"}}}},
+			{Groups: []Group{{Range{2, 3}, []string{"n2", "n5"}}, {Range{4, 6}, []string{"n3", "n6"}}}},
 		}},
 		Migration: Migration{
-			Transfers:  []Transfer{{Layer: 3, To: "n6", Sources: []Source{{"n2", Layers{0, 2}, 4e8}, {Node: "n5", Shards: Layers{2, 3}}}, Bytes: 3 << 20}},
+			Transfers:  []Transfer{{Unit: 3, To: "n6", Sources: []Source{{"n2", Range{0, 2}, 4e8}, {Node: "n5", Shards: Range{2, 3}}}, Bytes: 3 << 20}},
 			ShardBytes: 1 << 20,
 		},
 		Data:              Data{GlobalBatch: 64, MicroBatch: 4, ConsumedSamples: 76864},
@@ -88,19 +88,19 @@ func TestANodeHoldsItsLayersAndItsPipelinesPartitionsOfTheirOptimizerState(t *te
 	if err := plan.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if got := plan.RowCount(); got != 18 {
+	if got := plan.UnitCount(); got != 18 {
 		t.Errorf("%d rows: expected 6 layers and 2 partitions of each", got)
 	}
-	for node, want := range map[string][]Layers{
+	for node, want := range map[string][]Range{
 		"n2": {{2, 4}, {8, 10}},  // layers 2 and 3, and partition 0 of them
 		"n6": {{3, 6}, {15, 18}}, // layers 3 to 5, and partition 1 of them
 		"n9": nil,
 	} {
-		if got := plan.Rows(node); !slices.Equal(got, want) {
+		if got := plan.UnitsOf(node); !slices.Equal(got, want) {
 			t.Errorf("%s holds rows %v: expected %v", node, got, want)
 		}
 	}
-	if got := sound().Rows("n2"); !slices.Equal(got, []Layers{{2, 4}}) {
+	if got := sound().UnitsOf("n2"); !slices.Equal(got, []Range{{2, 4}}) {
 		t.Errorf("without partitions n2 holds rows %v", got)
 	}
 }
@@ -125,7 +125,7 @@ func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
 	}
 	large := partitioned()
 	for p := range large.Pipelines {
-		large.Pipelines[p].Stages[len(large.Pipelines[p].Stages)-1].Layers.End = MostRows
+		large.Pipelines[p].Stages[len(large.Pipelines[p].Stages)-1].Layers.End = MostUnits
 	}
 	if err := large.Validate(); err == nil || !strings.Contains(err.Error(), "at most 4096 layers and partitions") {
 		t.Errorf("with 3 times 4096 rows: error %v", err)
@@ -140,18 +140,18 @@ func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
 
 func TestTheRowsOfAJobTakeAllOfItsBytes(t *testing.T) {
 	job := Job{OptimizerPartitions: 3, Layers: []LayerProfile{{ParameterBytes: 10, OptimizerBytes: 20}, {ParameterBytes: 30, OptimizerBytes: 61}}}
-	if got := job.RowBytes(); !slices.Equal(got, []int64{10, 30, 6, 20, 7, 20, 7, 21}) {
+	if got := job.UnitBytes(); !slices.Equal(got, []int64{10, 30, 6, 20, 7, 20, 7, 21}) {
 		t.Errorf("rows of %v bytes", got)
 	}
 	job.OptimizerPartitions = 0
-	if got := job.RowBytes(); !slices.Equal(got, []int64{30, 91}) {
+	if got := job.UnitBytes(); !slices.Equal(got, []int64{30, 91}) {
 		t.Errorf("without partitions rows of %v bytes", got)
 	}
 }
 
 func TestALostStageIsHeldByReroutes(t *testing.T) {
 	plan := sound()
-	plan.Pipelines[1].Stages = []Stage{{"n4", Layers{0, 2}}, {"n5", Layers{2, 4}}, {"n6", Layers{4, 6}}}
+	plan.Pipelines[1].Stages = []Stage{{"n4", Range{0, 2}}, {"n5", Range{2, 4}}, {"n6", Range{4, 6}}}
 	plan.Sync.Rounds, plan.Migration.Transfers = nil, nil
 	if err := plan.Validate(); err == nil {
 		t.Error("a plan with a lost node and no reroute is accepted")
@@ -164,7 +164,7 @@ func TestALostStageIsHeldByReroutes(t *testing.T) {
 
 func TestAPlanTellsWhoHoldsWhat(t *testing.T) {
 	plan := sound()
-	if layers, ok := plan.Holds("n5"); !ok || layers != (Layers{0, 3}) {
+	if layers, ok := plan.Holds("n5"); !ok || layers != (Range{0, 3}) {
 		t.Errorf("n5 holds %v, %v", layers, ok)
 	}
 	if layers, ok := plan.Holds("n4"); ok {

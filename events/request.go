@@ -71,7 +71,7 @@ type RestorationRequest struct {
 	Negotiation string   `json:"negotiation"`
 	Proposal    Proposal `json:"proposal"`
 	Holders     []Holder `json:"holders"`             // of the version that the plan takes over
-	Layers      []int64  `json:"layers"`              // bytes of each row of the state
+	Units       []int64  `json:"units"`               // bytes of each
 	Gradients   []int64  `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link   `json:"links"`
 	Unreachable []Pair   `json:"unreachable,omitempty"`
@@ -80,8 +80,8 @@ type RestorationRequest struct {
 
 // Holder is a node and the layers it can give.
 type Holder struct {
-	Node   string   `json:"node"`
-	Layers []Layers `json:"layers"`
+	Node  string  `json:"node"`
+	Units []Range `json:"units"`
 }
 
 // Restoration is the plan with nodes, transfers and rounds filled in, and what it costs.
@@ -97,7 +97,7 @@ type Restoration struct {
 type Offer struct {
 	Negotiation string `json:"negotiation"`
 	Node        string `json:"node"`
-	Layer       int    `json:"layer"` // a row of the state, where that is partitioned
+	Unit        int    `json:"unit"`
 	Step        uint64 `json:"step"`
 	Digest      string `json:"digest"` // of the whole layer
 	Bytes       int64  `json:"bytes"`  // of the whole layer
@@ -111,19 +111,19 @@ type Part struct {
 	End    int64  `json:"end"`
 }
 
-// Lift is a request on ShardSubject: a receiver cannot reach the store of a node that is to give it something.
-type Lift struct {
+// ViaHub is a request on ShardSubject: a receiver cannot reach the store of a node that is to give it something.
+type ViaHub struct {
 	Negotiation string `json:"negotiation"`
 	To          string `json:"to"` // the receiver
 }
 
 // Receipt says that a node read back and verified every layer it was to receive.
 type Receipt struct {
-	Negotiation string          `json:"negotiation"`
-	Node        string          `json:"node"`
-	Layers      []ReceivedLayer `json:"layers"`
-	Seconds     float64         `json:"seconds"` // from the stop step to the last verified byte
-	Sources     []Received      `json:"sources,omitempty"`
+	Negotiation string         `json:"negotiation"`
+	Node        string         `json:"node"`
+	Units       []ReceivedUnit `json:"units"`
+	Seconds     float64        `json:"seconds"` // from the stop step to the last verified byte
+	Sources     []Received     `json:"sources,omitempty"`
 }
 
 // Received is what came from one source.
@@ -133,9 +133,9 @@ type Received struct {
 	BytesPerSecond float64 `json:"bytesPerSecond"` // while something was asked of it
 }
 
-// ReceivedLayer is a verified layer.
-type ReceivedLayer struct {
-	Layer  int    `json:"layer"` // a row of the state, where that is partitioned
+// ReceivedUnit is a verified layer.
+type ReceivedUnit struct {
+	Unit   int    `json:"unit"`
 	Step   uint64 `json:"step"`
 	Digest string `json:"digest"`
 	Bytes  int64  `json:"bytes"`
@@ -189,12 +189,12 @@ func (r *RestorationRequest) Validate() error {
 	c.token("negotiation", r.Negotiation)
 	c.nested("proposal", r.Proposal.Validate())
 	if c.err == nil {
-		rows, layers := r.Proposal.Plan.RowCount(), r.Proposal.Plan.LayerCount()
-		c.that(len(r.Layers) == rows, "layers", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Layers))
+		rows, layers := r.Proposal.Plan.UnitCount(), r.Proposal.Plan.LayerCount()
+		c.that(len(r.Units) == rows, "units", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Units))
 		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients", fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
-	for i, bytes := range r.Layers {
-		c.atLeast(fmt.Sprintf("layers[%d]", i), bytes, 0)
+	for i, bytes := range r.Units {
+		c.atLeast(fmt.Sprintf("units[%d]", i), bytes, 0)
 	}
 	for i, bytes := range r.Gradients {
 		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
@@ -214,7 +214,7 @@ func (o *Offer) Validate() error {
 	var c check
 	c.token("negotiation", o.Negotiation)
 	c.token("node", o.Node)
-	c.atLeast("layer", int64(o.Layer), 0)
+	c.unit("unit", o.Unit)
 	c.digest("digest", o.Digest)
 	c.atLeast("bytes", o.Bytes, 1)
 	c.parts(o.Parts, o.Bytes)
@@ -236,10 +236,10 @@ func (r *Receipt) Validate() error {
 	var c check
 	c.token("negotiation", r.Negotiation)
 	c.token("node", r.Node)
-	c.each(len(r.Layers), "layers", func(i int) error {
+	c.each(len(r.Units), "units", func(i int) error {
 		var c check
-		c.atLeast("layer", int64(r.Layers[i].Layer), 0)
-		c.digest("digest", r.Layers[i].Digest)
+		c.unit("unit", r.Units[i].Unit)
+		c.digest("digest", r.Units[i].Digest)
 		return c.err
 	})
 	c.amount("seconds", r.Seconds)

@@ -14,16 +14,16 @@ type Activation struct {
 
 // Digests are the digests of the layers a node holds at a step.
 type Digests struct {
-	Node       string        `json:"node"`
-	Generation uint64        `json:"generation"`
-	Step       uint64        `json:"step"`
-	Final      bool          `json:"final"` // training is complete
-	Layers     []LayerDigest `json:"layers"`
+	Node       string       `json:"node"`
+	Generation uint64       `json:"generation"`
+	Step       uint64       `json:"step"`
+	Final      bool         `json:"final"` // training is complete
+	Units      []UnitDigest `json:"units"`
 }
 
-// LayerDigest names the content of a layer's state.
-type LayerDigest struct {
-	Layer  int    `json:"layer"` // a row of the state, where that is partitioned
+// UnitDigest names the content of a layer's state.
+type UnitDigest struct {
+	Unit   int    `json:"unit"`
 	Digest string `json:"digest"`
 }
 
@@ -31,7 +31,7 @@ type LayerDigest struct {
 type Divergence struct {
 	Generation uint64    `json:"generation"`
 	Step       uint64    `json:"step"`
-	Layer      int       `json:"layer"` // a row of the state, where that is partitioned
+	Unit       int       `json:"unit"`
 	Replicas   []Replica `json:"replicas"`
 	Digest     string    `json:"digest,omitempty"`   // what more than half of the replicas hold; empty where none has that many
 	Minority   []string  `json:"minority,omitempty"` // nodes that hold something else: they are restored
@@ -73,10 +73,10 @@ func (a *Activation) Validate() error {
 func (d *Digests) Validate() error {
 	var c check
 	c.token("node", d.Node)
-	c.each(len(d.Layers), "layers", func(i int) error {
+	c.each(len(d.Units), "units", func(i int) error {
 		var c check
-		c.atLeast("layer", int64(d.Layers[i].Layer), 0)
-		c.digest("digest", d.Layers[i].Digest)
+		c.unit("unit", d.Units[i].Unit)
+		c.digest("digest", d.Units[i].Digest)
 		return c.err
 	})
 	return c.err
@@ -85,7 +85,7 @@ func (d *Digests) Validate() error {
 func (d *Divergence) Validate() error {
 	var c check
 	c.atLeast("generation", int64(d.Generation), 1)
-	c.atLeast("layer", int64(d.Layer), 0)
+	c.unit("unit", d.Unit)
 	c.that(len(d.Replicas) >= 2, "replicas", "at least 2", len(d.Replicas))
 	c.each(len(d.Replicas), "replicas", func(i int) error {
 		var c check

@@ -33,7 +33,7 @@ type Config struct {
 	MemoryBytes int64         // what training may use
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
-	Follows     bool          // the State given to Boundary is a Follower: layers may move while training goes on
+	PreCopies   bool          // the State given to Boundary is a Follower: layers may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
 	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
 	// without a Dir the parts lie in memory while they are given.
@@ -58,12 +58,12 @@ type State interface {
 	// Adopt makes these layers at this version the state to train, by rolling back, taking what was imported or
 	// making version 0. What the state was before, the version before and the layers no longer needed, may be
 	// asked for until a step is completed under the new plan: a failure in that step goes back to it.
-	Adopt(layers []events.Layers, step uint64) error
+	Adopt(layers []events.Range, step uint64) error
 }
 
 // Follower is a State whose layers can be followed while they are trained: a receiver takes a layer as it was at some step, and
 // then what each step changed in it. All stop for the changes of the last steps only, instead of for the layers.
-type Follower interface {
+type PreCopier interface {
 	State
 	// Change returns what the step that ended with this number of completed steps changed in a layer: Apply turns the layer at the
 	// step before into the layer at this one. It is asked for inside Boundary, and of the last step only.
@@ -94,7 +94,7 @@ type Session struct {
 	mutex      sync.Mutex
 	view       view
 	moves      *moves         // the last
-	follower   Follower       // nil before the first Boundary
+	follower   PreCopier      // nil before the first Boundary
 	overtaking []events.Event // heard before the plan they build on
 	clock      stepClock
 	beat       events.Pulse
@@ -167,7 +167,7 @@ func (s *Session) ask(ctx context.Context) error {
 	s.mutex.Unlock()
 	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.JoinRequested, s.config.Node, &events.Join{
 		Node: s.config.Node, Incarnation: incarnation, Address: s.config.Address, ShardAddress: s.shardAddress(),
-		Follows: s.config.Follows, MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
+		PreCopies: s.config.PreCopies, MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
 	}))
 	return err
 }
@@ -198,7 +198,7 @@ func (s *Session) listen() error {
 	}
 	var heard []string
 	for _, kind := range []events.Kind{
-		events.NegotiationOpened, events.RestorationStarted, events.Prepared, events.Scheduled, events.Aborted, events.ShardOffered,
+		events.NegotiationOpened, events.PreCopyStarted, events.Prepared, events.Scheduled, events.Aborted, events.ShardOffered,
 	} {
 		heard = append(heard, events.EventSubject(s.config.Cluster, kind, "*"))
 	}
@@ -251,13 +251,13 @@ func (s *Session) Ready() error {
 
 // Digested tells the digests of the layers held at a step, so that replicas are compared. Final ones are told before it
 // returns; others in the background.
-func (s *Session) Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error {
+func (s *Session) Digested(ctx context.Context, step uint64, final bool, layers []events.UnitDigest) error {
 	s.mutex.Lock()
 	generation, incarnation := s.view.generation(), s.view.incarnation
 	s.mutex.Unlock()
 	reason := fmt.Sprintf("%s-%d-%d-%t", incarnation, generation, step, final)
 	digests := s.speaker.First(time.Now(), reason, events.TrainingDigested, s.config.Node,
-		&events.Digests{Node: s.config.Node, Generation: generation, Step: step, Final: final, Layers: layers})
+		&events.Digests{Node: s.config.Node, Generation: generation, Step: step, Final: final, Units: layers})
 	if !final {
 		s.say(digests)
 		return nil

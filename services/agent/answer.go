@@ -45,8 +45,8 @@ func (v *view) trained(node string) []events.Holding {
 		return nil
 	}
 	var holdings []events.Holding
-	for _, layers := range plan.Rows(node) {
-		holdings = append(holdings, events.Holding{Layers: layers, Steps: []uint64{v.done}, Current: true})
+	for _, layers := range plan.UnitsOf(node) {
+		holdings = append(holdings, events.Holding{Units: layers, Steps: []uint64{v.done}, Current: true})
 	}
 	return holdings
 }

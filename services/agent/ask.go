@@ -16,7 +16,7 @@ import (
 type trails struct {
 	newest uint64 // completed steps of the giver that is furthest
 	gone   bool   // one of them does not have it
-	layers map[string][]events.FollowedLayer
+	layers map[string][]events.PreCopied
 }
 
 // askWhole asks for the layers at the first step that no giver has passed.
@@ -40,18 +40,18 @@ func (p *pursuit) askWhole(ctx context.Context) (left trails, step uint64, err e
 // ask asks every giver until each has come to the step, or one of them does not have it.
 func (p *pursuit) ask(ctx context.Context, step uint64, whole bool) (trails, error) {
 	asking, ctx := errgroup.WithContext(ctx)
-	left := trails{layers: map[string][]events.FollowedLayer{}}
+	left := trails{layers: map[string][]events.PreCopied{}}
 	var mutex sync.Mutex
 	for _, giver := range p.givers {
 		asking.Go(func() error {
-			answer, err := p.askGiver(ctx, giver, events.Follow{Negotiation: p.Negotiation, To: p.config.Node, Step: step, Whole: whole})
+			answer, err := p.askGiver(ctx, giver, events.PreCopyRequest{Negotiation: p.Negotiation, To: p.config.Node, Step: step, Whole: whole})
 			if err != nil {
 				return fmt.Errorf("%s: %w", giver, err)
 			}
 			mutex.Lock()
 			defer mutex.Unlock()
 			left.newest, left.gone = max(left.newest, answer.Newest), left.gone || answer.Gone
-			left.layers[giver] = answer.Layers
+			left.layers[giver] = answer.Units
 			return nil
 		})
 	}
@@ -60,7 +60,7 @@ func (p *pursuit) ask(ctx context.Context, step uint64, whole bool) (trails, err
 }
 
 // askGiver asks until there is an answer; one that does not understand the negotiation yet has none.
-func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Follow) (answer events.Following, err error) {
+func (p *pursuit) askGiver(ctx context.Context, giver string, request events.PreCopyRequest) (answer events.PreCopyReply, err error) {
 	text, err := json.Marshal(request)
 	if err != nil {
 		panic(err) // plain data
@@ -68,9 +68,9 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 	for {
 		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, followTimeout)
-		message, err := p.bus.Conn().RequestWithContext(asked, events.FollowSubject(p.config.Cluster, giver), text)
+		message, err := p.bus.Conn().RequestWithContext(asked, events.PreCopySubject(p.config.Cluster, giver), text)
 		cancel()
-		answer = events.Following{}
+		answer = events.PreCopyReply{}
 		if err == nil {
 			if err = json.Unmarshal(message.Data, &answer); err == nil {
 				err = answer.Validate()
@@ -80,7 +80,7 @@ func (p *pursuit) askGiver(ctx context.Context, giver string, request events.Fol
 			}
 			p.hear(answer.Newest)
 		}
-		if answer.Gone || len(answer.Layers) > 0 {
+		if answer.Gone || len(answer.Units) > 0 {
 			return answer, nil
 		}
 		if time.Since(began) < followWait && !pause(ctx, followPause) { // else the giver has waited, and its step may end now

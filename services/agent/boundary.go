@@ -145,7 +145,7 @@ func (s *Session) adopt(ctx context.Context, state State) error {
 	if !v.takesPart(plan.Nodes, s.config.Node) {
 		return s.leftOut(ctx, plan)
 	}
-	layers := plan.Rows(s.config.Node)
+	layers := plan.UnitsOf(s.config.Node)
 	if err := state.Adopt(layers, plan.ResumeStep); err != nil {
 		return fmt.Errorf("plan %d: %w", plan.Generation, err)
 	}

@@ -21,10 +21,10 @@ type following struct {
 
 // lend notes the trainer's state, which layers are followed with.
 func (s *Session) lend(state State) error {
-	if !s.config.Follows || s.follower != nil {
+	if !s.config.PreCopies || s.follower != nil {
 		return nil
 	}
-	follower, able := state.(Follower)
+	follower, able := state.(PreCopier)
 	if !able {
 		return fmt.Errorf("agent: Config.Follows: expected a state that is a Follower, got %T", state)
 	}
@@ -34,7 +34,7 @@ func (s *Session) lend(state State) error {
 }
 
 // follow begins to give and to take layers, until the negotiation ends. Called with the mutex held.
-func (s *Session) follow(start heard[events.Start]) {
+func (s *Session) follow(start heard[events.PreCopyStart]) {
 	ctx, cancel := context.WithCancel(s.context)
 	t := s.newMoves(ctx, start.event, events.Schedule{Negotiation: start.payload.Negotiation, Plan: start.payload.Plan})
 	f := &following{moves: t, cancel: cancel, trail: newTrail(t, s.view.done)}
@@ -58,7 +58,7 @@ func (s *Session) leaveTrail(state State) {
 	trail, done := s.view.following.trail, s.view.done
 	s.mutex.Unlock()
 	defer s.mutex.Lock()
-	trail.leave(done, state.(Follower))
+	trail.leave(done, state.(PreCopier))
 	s.wake() // Boundary looks what else is due
 }
 
@@ -70,9 +70,9 @@ func (t *moves) takeFollowed(ctx context.Context, wanted []events.Transfer, stat
 	layers := t.ahead.pursuit.at(ctx, t.StopStep)
 	var left []events.Transfer
 	for _, transfer := range wanted {
-		taken, err := t.loadFollowed(ctx, transfer, layers[transfer.Layer], state, receipt)
+		taken, err := t.loadFollowed(ctx, transfer, layers[transfer.Unit], state, receipt)
 		if err != nil {
-			return nil, fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			return nil, fmt.Errorf("layer %d: %w", transfer.Unit, err)
 		}
 		if !taken {
 			left = append(left, transfer)
@@ -93,11 +93,11 @@ func (t *moves) loadFollowed(ctx context.Context, transfer events.Transfer, data
 	}
 	loaded, err := (&arrival{offer: offers[0], data: data}).load(state)
 	if errors.Is(err, errOtherBytes) {
-		slog.Error("a layer that was followed is not what its holders have; it is fetched", "node", t.config.Node, "layer", transfer.Layer, "error", err)
+		slog.Error("a layer that was followed is not what its holders have; it is fetched", "node", t.config.Node, "layer", transfer.Unit, "error", err)
 		return false, nil
 	}
 	if err == nil {
-		receipt.Layers = append(receipt.Layers, loaded)
+		receipt.Units = append(receipt.Units, loaded)
 	}
 	return true, err
 }

@@ -108,7 +108,7 @@ func replicas(generation uint64, parent string, members []events.Member, nodes .
 		Data: events.Data{GlobalBatch: len(nodes), MicroBatch: 1},
 	}
 	for _, node := range nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Layers{End: 1}}}})
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
 	}
 	return plan
 }
@@ -135,13 +135,13 @@ func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Me
 	waitFor(h.t, "both train", func() bool { return h.sessions[0].trained() && h.sessions[1].trained() })
 	second := replicas(2, events.Digest(nil), members, "n1", "n2", "n3")
 	half := len(layer) >> 21
-	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n3", Bytes: int64(len(layer)), Sources: []events.Source{
-		{Node: "n1", Shards: events.Layers{End: half}}, {Node: "n2", Shards: events.Layers{First: half, End: 2 * half}},
+	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Unit: 0, To: "n3", Bytes: int64(len(layer)), Sources: []events.Source{
+		{Node: "n1", Shards: events.Range{End: half}}, {Node: "n2", Shards: events.Range{First: half, End: 2 * half}},
 	}}}}
 	h.say(events.NegotiationOpened, "g2", &events.Opening{
 		Negotiation: "g2", Generation: 2, Members: members, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n3"}},
 	})
-	h.say(events.RestorationStarted, "g2", &events.Start{Negotiation: "g2", Plan: second})
+	h.say(events.PreCopyStarted, "g2", &events.PreCopyStart{Negotiation: "g2", Plan: second})
 	return second
 }
 
@@ -161,10 +161,10 @@ func (h *hub) stopAll(plan events.Plan) (stop uint64, receipt events.Receipt) {
 }
 
 // scaleOut is both; said is what n3 says of how far it followed.
-func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.Followed, receipt events.Receipt) {
+func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.CaughtUp, receipt events.Receipt) {
 	h.t.Helper()
 	plan := h.startJoin(layer, joiner, alter...)
-	said = await[events.Followed](h, events.ShardFollowed)
+	said = await[events.CaughtUp](h, events.PreCopyCaughtUp)
 	stop, receipt = h.stopAll(plan)
 	return stop, said, receipt
 }
@@ -180,7 +180,7 @@ func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *t
 	if want := new(replica).at(layer, stop); !joiner.has(want) {
 		t.Fatalf("the layer is not that of step %d", stop)
 	}
-	if len(receipt.Layers) != 1 || receipt.Layers[0].Step != stop || len(receipt.Sources) != 2 {
+	if len(receipt.Units) != 1 || receipt.Units[0].Step != stop || len(receipt.Sources) != 2 {
 		t.Errorf("receipt %+v: expected layer 0 at step %d from two sources", receipt, stop)
 	}
 	came := int64(0)
@@ -196,7 +196,7 @@ func TestWhatWasFollowedIsRetiredWithTheNegotiation(t *testing.T) {
 	h := newHub(t)
 	h.scaleOut(h.content()[:4<<20], &replica{})
 	giver := h.sessions[0]
-	h.say(events.Aborted, "g2", &events.Abortion{Negotiation: "g2", Generation: 2, Reason: "test"})
+	h.say(events.Aborted, "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "test"})
 	moves := h.awaitRetired(giver)
 	for _, part := range slices.Concat(moves.stored, moves.ahead.stored) {
 		if _, err := giver.store.Get(t.Context(), part.digest); err == nil {
@@ -213,7 +213,7 @@ func TestALayerThatWentAstrayWhileItWasFollowedIsFetched(t *testing.T) {
 	if want := new(replica).at(layer, stop); !joiner.has(want) {
 		t.Fatalf("the layer is not that of step %d", stop)
 	}
-	if receipt.Layers[0].Digest != events.Digest(new(replica).at(layer, stop)) {
+	if receipt.Units[0].Digest != events.Digest(new(replica).at(layer, stop)) {
 		t.Error("the receipt names other bytes")
 	}
 }
@@ -225,7 +225,7 @@ func TestAReceiverThatCannotFollowSaysWhyAndTakesItsLayersWhereAllStand(t *testi
 	if said.Reason != "the store of n1 is out of reach" || !joiner.has(new(replica).at(layer, stop)) {
 		t.Fatalf("it says %+v; right bytes: %t", said, joiner.has(new(replica).at(layer, stop)))
 	}
-	if len(receipt.Layers) != 1 || receipt.Layers[0].Step != stop {
+	if len(receipt.Units) != 1 || receipt.Units[0].Step != stop {
 		t.Errorf("receipt %+v: expected layer 0 at step %d", receipt, stop)
 	}
 }
@@ -234,7 +234,7 @@ func TestAReceiverThatFallsBehindTakesItsLayersWhereAllStand(t *testing.T) {
 	h := newHub(t)
 	layer, joiner := h.content()[:4<<20], &replica{large: true, pause: 500 * time.Millisecond}
 	plan := h.startJoin(layer, joiner)
-	await[events.Followed](h, events.ShardFollowed)
+	await[events.CaughtUp](h, events.PreCopyCaughtUp)
 	giver := h.sessions[0]
 	waitFor(t, "the giver leads it no more", func() bool {
 		giver.mutex.Lock()
@@ -282,37 +282,37 @@ func TestAReceiverIsToldThatAStepIsGoneAndBeginsAnewAtALaterOne(t *testing.T) {
 	h := newHub(t)
 	h.join("n1")
 	plan := replicas(1, "", nil, "n1", "n3")
-	plan.Migration = events.Migration{ShardBytes: 1, Transfers: []events.Transfer{{To: "n3", Bytes: 2, Sources: []events.Source{{Node: "n1", Shards: events.Layers{End: 2}}}}}}
+	plan.Migration = events.Migration{ShardBytes: 1, Transfers: []events.Transfer{{To: "n3", Bytes: 2, Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 2}}}}}}
 	moving, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l := newTrail(&moves{Session: h.sessions[0], Schedule: events.Schedule{Plan: plan}, moving: moving, before: nothingBefore}, 7)
 	go l.run()
-	ask := func(step uint64, whole bool) events.Following {
-		return l.answer(events.Follow{To: "n3", Step: step, Whole: whole})
+	ask := func(step uint64, whole bool) events.PreCopyReply {
+		return l.answer(events.PreCopyRequest{To: "n3", Step: step, Whole: whole})
 	}
 	state := &replica{shelfOf: shelfOf{layer: []byte("layer")}, step: 8}
 	if answer := ask(6, true); !answer.Gone || answer.Newest != 7 {
 		t.Errorf("step 6 after 7: %+v: expected that it is gone", answer)
 	}
-	if answer := ask(8, true); answer.Gone || len(answer.Layers) > 0 {
+	if answer := ask(8, true); answer.Gone || len(answer.Units) > 0 {
 		t.Errorf("step 8 after 7: %+v: expected to be asked again", answer)
 	}
 	l.leave(8, state)
-	if answer := ask(8, true); len(answer.Layers) != 1 || answer.Layers[0].Bytes != 5 {
+	if answer := ask(8, true); len(answer.Units) != 1 || answer.Units[0].Bytes != 5 {
 		t.Errorf("step 8: %+v: expected the layer", answer)
 	}
-	if answer := ask(10, true); answer.Gone || len(answer.Layers) > 0 {
+	if answer := ask(10, true); answer.Gone || len(answer.Units) > 0 {
 		t.Errorf("step 10 after 8: %+v: expected to be asked again", answer)
 	}
 	l.leave(9, state)
 	state.step = 10
 	l.leave(10, state)
-	if answer := ask(10, true); len(answer.Layers) != 1 || l.leads("n2") || !l.leads("n3") {
+	if answer := ask(10, true); len(answer.Units) != 1 || l.leads("n2") || !l.leads("n3") {
 		t.Errorf("step 10: %+v: expected the layer; leads n2: %t, n3: %t", answer, l.leads("n2"), l.leads("n3"))
 	}
 	state.step = 11
 	l.leave(11, state)
-	if answer := ask(11, false); len(answer.Layers) != 1 || answer.Layers[0].Bytes != 2 {
+	if answer := ask(11, false); len(answer.Units) != 1 || answer.Units[0].Bytes != 2 {
 		t.Errorf("step 11: %+v: expected its change", answer)
 	}
 	l.leave(12, state) // the state cannot tell
@@ -327,7 +327,7 @@ func TestSharesOfAChangeCoverItAsThoseOfTheLayerDo(t *testing.T) {
 		shardBytes, first, second := 1+random.Int64N(9), 1+random.IntN(9), 1+random.IntN(9)
 		layer := shardBytes*int64(first+second) + random.Int64N(5)
 		transfer := events.Transfer{Sources: []events.Source{
-			{Node: "n1", Shards: events.Layers{End: first}}, {Node: "n2", Shards: events.Layers{First: first, End: first + second}},
+			{Node: "n1", Shards: events.Range{End: first}}, {Node: "n2", Shards: events.Range{First: first, End: first + second}},
 		}}
 		change, next := 1+random.Int64N(2*layer), int64(0)
 		for _, source := range transfer.Sources {

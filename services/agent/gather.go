@@ -23,7 +23,7 @@ func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int,
 	for i, transfer := range wanted {
 		layer, err := p.assemble(transfer, left)
 		if err != nil {
-			return nil, 0, fmt.Errorf("layer %d: %w", transfer.Layer, err)
+			return nil, 0, fmt.Errorf("layer %d: %w", transfer.Unit, err)
 		}
 		coming[i], arrived[i] = layer.Into, make(chan struct{})
 		layer.Whole = arrived[i]
@@ -42,13 +42,13 @@ func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int,
 			return nil, 0, errors.Join(err, making.Wait())
 		}
 		making.Go(func() error {
-			data, err := layerOf(transfer.Layer, coming[i])
+			data, err := layerOf(transfer.Unit, coming[i])
 			if err != nil {
-				return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+				return fmt.Errorf("layer %d: %w", transfer.Unit, err)
 			}
 			mutex.Lock()
 			defer mutex.Unlock()
-			layers[transfer.Layer] = data
+			layers[transfer.Unit] = data
 			return nil
 		})
 	}
@@ -59,7 +59,7 @@ func (p *pursuit) take(ctx context.Context, left trails, layerOf func(layer int,
 func (p *pursuit) assemble(transfer events.Transfer, left trails) (layer shards.Layer, err error) {
 	next := int64(0)
 	for _, source := range transfer.Sources {
-		i := slices.IndexFunc(left.layers[source.Node], func(l events.FollowedLayer) bool { return l.Layer == transfer.Layer })
+		i := slices.IndexFunc(left.layers[source.Node], func(l events.PreCopied) bool { return l.Unit == transfer.Unit })
 		if i < 0 {
 			return layer, fmt.Errorf("%s left nothing of it", source.Node)
 		}

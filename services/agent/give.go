@@ -94,7 +94,7 @@ func (t *moves) retire() {
 // layer needs the manifest only.
 func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	offer := events.Offer{
-		Negotiation: t.Negotiation, Node: t.config.Node, Layer: layer, Step: t.StopStep,
+		Negotiation: t.Negotiation, Node: t.config.Node, Unit: layer, Step: t.StopStep,
 		Digest: events.Digest(data), Bytes: int64(len(data)), Parts: partsOf(layer, t.Plan.Migration, int64(len(data))),
 	}
 	for i, part := range offer.Parts {
@@ -117,7 +117,7 @@ func (t *moves) offer(ctx context.Context, layer int, data []byte) error {
 	if err := t.putAll(ctx, offer, now[:early], data); err != nil {
 		return err
 	}
-	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.cause, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &offer)); err != nil {
+	if _, err := t.bus.Publish(ctx, t.speaker.Say(t.cause, events.ShardOffered, fmt.Sprintf("unit-%d", layer), &offer)); err != nil {
 		return err
 	}
 	if err := t.putAll(ctx, offer, now[early:], data); err != nil {
@@ -159,7 +159,7 @@ func (t *moves) keep(layer keptLayer) bool {
 // putLater stores the parts of a layer that may not be needed. Where there is no room for them, there are none.
 func (t *moves) putLater(ctx context.Context, layer keptLayer) {
 	if err := t.putAll(ctx, layer.offer, layer.parts, layer.data); err != nil && ctx.Err() == nil {
-		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", layer.offer.Layer, "error", err)
+		slog.Warn("a layer has no spare here, should another giver fail", "node", t.config.Node, "layer", layer.offer.Unit, "error", err)
 	}
 }
 
@@ -207,7 +207,7 @@ func (t *moves) receivers(offer events.Offer, part events.Part) []string {
 	var receivers []string
 	for _, transfer := range t.Plan.Migration.Transfers {
 		given, gives := rangeOf(t.config.Node, transfer)
-		if transfer.Layer != offer.Layer || !gives {
+		if transfer.Unit != offer.Unit || !gives {
 			continue
 		}
 		first, end := byteRange(given, transfer, t.Plan.Migration.ShardBytes, offer.Bytes)
@@ -221,7 +221,7 @@ func (t *moves) receivers(offer events.Offer, part events.Part) []string {
 // answerLift hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's store,
 // too. Without an answer it asks again.
 func (s *Session) answerLift(message *nats.Msg) {
-	var lift events.Lift
+	var lift events.ViaHub
 	if err := json.Unmarshal(message.Data, &lift); err != nil {
 		slog.Warn("request not understood", "subject", message.Subject, "error", err)
 		return

@@ -24,7 +24,7 @@ type share struct {
 }
 
 // leave exports what is to be left at a boundary, on the trainer's goroutine.
-func (l *trail) leave(done uint64, state Follower) {
+func (l *trail) leave(done uint64, state PreCopier) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.newest = done
@@ -59,7 +59,7 @@ func (l *trail) leave(done uint64, state Follower) {
 
 // export asks for a layer once, whoever follows it, and copies no more than this node's shares: they are in memory until they are
 // stored.
-func (l *trail) export(layer int, due []*exported, state Follower) {
+func (l *trail) export(layer int, due []*exported, state PreCopier) {
 	var whole, change []byte
 	for _, left := range due {
 		transfer, given := l.given(layer, left.of.receiver)
@@ -84,17 +84,17 @@ func (l *trail) export(layer int, due []*exported, state Follower) {
 func (l *trail) share(left *exported, transfer events.Transfer, data []byte) share {
 	bytes := int64(len(data))
 	if left.whole {
-		left.of.sizes[transfer.Layer] = bytes
+		left.of.sizes[transfer.Unit] = bytes
 	}
 	given, _ := rangeOf(l.config.Node, transfer)
-	first, end := shareOf(given, transfer, l.Plan.Migration.ShardBytes, left.of.sizes[transfer.Layer], bytes)
-	return share{transfer.Layer, first, bytes, slices.Clone(data[first:end])}
+	first, end := shareOf(given, transfer, l.Plan.Migration.ShardBytes, left.of.sizes[transfer.Unit], bytes)
+	return share{transfer.Unit, first, bytes, slices.Clone(data[first:end])}
 }
 
 // given returns the transfer of a layer from this node to a receiver.
 func (l *trail) given(layer int, receiver string) (events.Transfer, bool) {
 	for _, transfer := range l.Plan.Migration.Transfers {
-		if _, gives := rangeOf(l.config.Node, transfer); gives && transfer.To == receiver && transfer.Layer == layer {
+		if _, gives := rangeOf(l.config.Node, transfer); gives && transfer.To == receiver && transfer.Unit == layer {
 			return transfer, true
 		}
 	}
@@ -102,8 +102,8 @@ func (l *trail) given(layer int, receiver string) (events.Transfer, bool) {
 }
 
 // manifest cuts a share into parts.
-func (s share) manifest() events.FollowedLayer {
-	layer := events.FollowedLayer{Layer: s.layer, Bytes: s.bytes}
+func (s share) manifest() events.PreCopied {
+	layer := events.PreCopied{Unit: s.layer, Bytes: s.bytes}
 	for part := range slices.Chunk(s.data, partBytes) {
 		first := s.first
 		if last := len(layer.Parts) - 1; last >= 0 {
@@ -115,7 +115,7 @@ func (s share) manifest() events.FollowedLayer {
 }
 
 // shareOf turns a range of shards of a layer into bytes of what a step changed in it, which may be longer or shorter.
-func shareOf(share events.Layers, transfer events.Transfer, shardBytes, layerBytes, bytes int64) (first, end int64) {
+func shareOf(share events.Range, transfer events.Transfer, shardBytes, layerBytes, bytes int64) (first, end int64) {
 	first, end = byteRange(share, transfer, shardBytes, layerBytes)
 	scaled := func(at int64) int64 { return int64(float64(at) / float64(layerBytes) * float64(bytes)) }
 	if end == layerBytes {

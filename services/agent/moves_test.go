@@ -23,8 +23,8 @@ type shelfOf struct {
 	imported []byte
 }
 
-func (s *shelfOf) Holdings() []events.Holding          { return nil }
-func (s *shelfOf) Adopt([]events.Layers, uint64) error { return nil }
+func (s *shelfOf) Holdings() []events.Holding         { return nil }
+func (s *shelfOf) Adopt([]events.Range, uint64) error { return nil }
 func (s *shelfOf) Export(layer int, _ uint64) ([]byte, error) {
 	if s.layer == nil {
 		return nil, fmt.Errorf("layer %d is not here", layer)
@@ -79,7 +79,7 @@ func newHub(t *testing.T) *hub {
 // join adds a node and waits for its request.
 func (h *hub) join(node string) events.Member {
 	h.t.Helper()
-	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Follows: true, Job: events.Job{
+	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, PreCopies: true, Job: events.Job{
 		Digest: events.Digest(nil), GlobalBatch: 1, MicroBatch: 1, Layers: []events.LayerProfile{{ParameterBytes: 1}},
 	}})
 	if err != nil {
@@ -139,9 +139,9 @@ func (h *hub) move(negotiation string, members []events.Member, bytes int64, rel
 	h.t.Helper()
 	plan := events.Plan{
 		Cluster: "c", Generation: 1, Nodes: members, Relays: relays, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n2", Layers: events.Layers{First: 0, End: 1}}}}},
-		Migration: events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Layer: 0, To: "n2", Bytes: bytes, Sources: []events.Source{
-			{Node: "n1", Shards: events.Layers{First: 0, End: int(bytes >> 20)}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n2", Layers: events.Range{First: 0, End: 1}}}}},
+		Migration: events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Unit: 0, To: "n2", Bytes: bytes, Sources: []events.Source{
+			{Node: "n1", Shards: events.Range{First: 0, End: int(bytes >> 20)}},
 		}}}},
 	}
 	h.say(events.NegotiationOpened, negotiation, &events.Opening{
@@ -152,7 +152,7 @@ func (h *hub) move(negotiation string, members []events.Member, bytes int64, rel
 }
 
 func (h *hub) abort(negotiation string) {
-	h.say(events.Aborted, negotiation, &events.Abortion{Negotiation: negotiation, Generation: 1, Reason: "test"})
+	h.say(events.Aborted, negotiation, &events.Abort{Negotiation: negotiation, Generation: 1, Reason: "test"})
 }
 
 // content is 20 MiB of this test's own.

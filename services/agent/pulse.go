@@ -134,8 +134,8 @@ func (s *Session) answerProbes() error {
 	if err == nil {
 		_, err = s.bus.Conn().Subscribe(events.ShardSubject(s.config.Cluster, s.config.Node), s.answerLift)
 	}
-	if err == nil && s.config.Follows {
-		_, err = s.bus.Conn().Subscribe(events.FollowSubject(s.config.Cluster, s.config.Node), func(message *nats.Msg) {
+	if err == nil && s.config.PreCopies {
+		_, err = s.bus.Conn().Subscribe(events.PreCopySubject(s.config.Cluster, s.config.Node), func(message *nats.Msg) {
 			go s.answerFollow(message)
 		})
 	}

@@ -27,7 +27,7 @@ const (
 // step since changed.
 type pursuit struct {
 	*moves
-	follower Follower
+	follower PreCopier
 	givers   []string
 	began    time.Time
 	behind   uint64 // steps, when it was last known
@@ -45,7 +45,7 @@ type pursuit struct {
 	news   chan struct{} // closed, and made anew, when it came further
 }
 
-func newPursuit(t *moves, follower Follower, cancel context.CancelFunc) *pursuit {
+func newPursuit(t *moves, follower PreCopier, cancel context.CancelFunc) *pursuit {
 	return &pursuit{
 		moves: t, follower: follower, givers: giversOf(t.wanted()), cancel: cancel, began: time.Now(), news: make(chan struct{}),
 	}
@@ -138,7 +138,7 @@ func (p *pursuit) tell(why error) {
 		return
 	}
 	p.told = true
-	followed := &events.Followed{
+	followed := &events.CaughtUp{
 		Negotiation: p.Negotiation, Node: p.config.Node, Step: p.step, Behind: p.behind, Bytes: p.bytes, Seconds: time.Since(p.began).Seconds(),
 	}
 	if why != nil {
@@ -146,7 +146,7 @@ func (p *pursuit) tell(why error) {
 	} else {
 		slog.Info("layers are followed", "node", p.config.Node, "step", p.step, "behind", p.behind, "bytes", p.bytes, "seconds", followed.Seconds)
 	}
-	p.say(p.speaker.Say(p.cause, events.ShardFollowed, p.config.Node, followed))
+	p.say(p.speaker.Say(p.cause, events.PreCopyCaughtUp, p.config.Node, followed))
 }
 
 // arrive notes what the layers have come to.

@@ -75,7 +75,7 @@ func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State
 		for _, transfer := range wanted {
 			layer, err := t.request(fetching, fetch, transfer, reached)
 			if err != nil {
-				return fmt.Errorf("layer %d: %w", transfer.Layer, err)
+				return fmt.Errorf("layer %d: %w", transfer.Unit, err)
 			}
 			arrived = append(arrived, layer)
 		}
@@ -88,9 +88,9 @@ func (t *moves) fetch(ctx context.Context, wanted []events.Transfer, state State
 	for _, layer := range arrived {
 		loaded, err := layer.load(state)
 		if err != nil {
-			return fmt.Errorf("layer %d: %w", layer.offer.Layer, err)
+			return fmt.Errorf("layer %d: %w", layer.offer.Unit, err)
 		}
-		receipt.Layers = append(receipt.Layers, loaded)
+		receipt.Units = append(receipt.Units, loaded)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (t *moves) reach(givers []string) map[string]bool {
 
 // askForLift asks a giver to put what it gives this node into the hub's store, until it says that it will.
 func (t *moves) askForLift(ctx context.Context, giver string) {
-	request, err := json.Marshal(events.Lift{Negotiation: t.Negotiation, To: t.config.Node})
+	request, err := json.Marshal(events.ViaHub{Negotiation: t.Negotiation, To: t.config.Node})
 	if err != nil {
 		panic(err) // plain data
 	}
@@ -230,14 +230,14 @@ func spares(part events.Part, offers []events.Offer, giver string, reached map[s
 var errOtherBytes = errors.New("other bytes")
 
 // load verifies a layer that is complete and hands it to the trainer.
-func (a *arrival) load(state State) (events.ReceivedLayer, error) {
+func (a *arrival) load(state State) (events.ReceivedUnit, error) {
 	if digest := events.Digest(a.data); digest != a.offer.Digest {
-		return events.ReceivedLayer{}, fmt.Errorf("%w: expected %s, got %s", errOtherBytes, a.offer.Digest, digest)
+		return events.ReceivedUnit{}, fmt.Errorf("%w: expected %s, got %s", errOtherBytes, a.offer.Digest, digest)
 	}
-	if err := state.Import(a.offer.Layer, a.offer.Step, a.data); err != nil {
-		return events.ReceivedLayer{}, err
+	if err := state.Import(a.offer.Unit, a.offer.Step, a.data); err != nil {
+		return events.ReceivedUnit{}, err
 	}
-	return events.ReceivedLayer{Layer: a.offer.Layer, Step: a.offer.Step, Digest: a.offer.Digest, Bytes: a.offer.Bytes}, nil
+	return events.ReceivedUnit{Unit: a.offer.Unit, Step: a.offer.Step, Digest: a.offer.Digest, Bytes: a.offer.Bytes}, nil
 }
 
 // awaitOffers waits until every source of a transfer has published its manifest; they come in the sources' order.
@@ -277,7 +277,7 @@ func complete(offers []events.Offer, transfer events.Transfer, step uint64) []ev
 	found := make([]events.Offer, 0, len(transfer.Sources))
 	for _, source := range transfer.Sources {
 		for _, offer := range offers {
-			if offer.Node == source.Node && offer.Layer == transfer.Layer && offer.Step == step {
+			if offer.Node == source.Node && offer.Unit == transfer.Unit && offer.Step == step {
 				found = append(found, offer)
 				break
 			}

@@ -47,7 +47,7 @@ type trailOf struct {
 
 // leftAt is what is left at a step.
 type leftAt struct {
-	layers []events.FollowedLayer
+	layers []events.PreCopied
 	bytes  int64
 }
 
@@ -107,7 +107,7 @@ func (l *trail) lose(of *trailOf, reason string) {
 }
 
 // answer waits for what is asked for. What a receiver asks for tells what it has.
-func (l *trail) answer(request events.Follow) events.Following {
+func (l *trail) answer(request events.PreCopyRequest) events.PreCopyReply {
 	timer := time.NewTimer(followWait)
 	defer timer.Stop()
 	l.mutex.Lock()
@@ -115,10 +115,10 @@ func (l *trail) answer(request events.Follow) events.Following {
 	of := l.note(request)
 	for {
 		if of == nil || of.lost || request.Step < of.base || !of.begun && !(request.Whole && of.asked) {
-			return events.Following{Newest: l.newest, Gone: true}
+			return events.PreCopyReply{Newest: l.newest, Gone: true}
 		}
 		if at, there := of.left[request.Step]; there {
-			return events.Following{Newest: l.newest, Layers: at.layers}
+			return events.PreCopyReply{Newest: l.newest, Units: at.layers}
 		}
 		news := l.news
 		l.mutex.Unlock()
@@ -132,14 +132,14 @@ func (l *trail) answer(request events.Follow) events.Following {
 		}
 		l.mutex.Lock()
 		if late {
-			return events.Following{Newest: l.newest}
+			return events.PreCopyReply{Newest: l.newest}
 		}
 	}
 }
 
 // note takes what a request tells: a receiver that asks for a step has taken the ones before, and one that asks for the layers at a
 // later step begins anew.
-func (l *trail) note(request events.Follow) *trailOf {
+func (l *trail) note(request events.PreCopyRequest) *trailOf {
 	of := l.trails[request.To]
 	if of == nil {
 		return nil
@@ -179,13 +179,13 @@ func (l *trail) take(of *trailOf, before uint64) {
 
 // answerFollow answers a receiver. A negotiation that is not heard of yet, or is over, has nothing: it asks again.
 func (s *Session) answerFollow(message *nats.Msg) {
-	var request events.Follow
+	var request events.PreCopyRequest
 	if err := json.Unmarshal(message.Data, &request); err != nil {
 		slog.Warn("request not understood", "subject", message.Subject, "error", err)
 		return
 	}
 	s.mutex.Lock()
-	following, answer := s.view.following, events.Following{Newest: s.view.done}
+	following, answer := s.view.following, events.PreCopyReply{Newest: s.view.done}
 	s.mutex.Unlock()
 	if following != nil && following.Negotiation == request.Negotiation {
 		answer = following.trail.answer(request)

@@ -106,20 +106,20 @@ func (t *moves) shardAddress(node string) string {
 func layersFrom(node string, transfers []events.Transfer) []int {
 	var layers []int
 	for _, transfer := range transfers {
-		if _, gives := rangeOf(node, transfer); gives && !slices.Contains(layers, transfer.Layer) {
-			layers = append(layers, transfer.Layer)
+		if _, gives := rangeOf(node, transfer); gives && !slices.Contains(layers, transfer.Unit) {
+			layers = append(layers, transfer.Unit)
 		}
 	}
 	return layers
 }
 
-func rangeOf(node string, transfer events.Transfer) (shards events.Layers, gives bool) {
+func rangeOf(node string, transfer events.Transfer) (shards events.Range, gives bool) {
 	for _, source := range transfer.Sources {
 		if source.Node == node {
 			return source.Shards, true
 		}
 	}
-	return events.Layers{}, false
+	return events.Range{}, false
 }
 
 // partsOf cuts a layer into parts, at every border between what two nodes give. All its holders cut it alike, so that
@@ -128,7 +128,7 @@ func partsOf(layer int, migration events.Migration, bytes int64) []events.Part {
 	borders := []int64{0, bytes}
 	for _, transfer := range migration.Transfers {
 		for _, source := range transfer.Sources {
-			if transfer.Layer == layer {
+			if transfer.Unit == layer {
 				first, _ := byteRange(source.Shards, transfer, migration.ShardBytes, bytes)
 				borders = append(borders, first)
 			}
@@ -146,7 +146,7 @@ func partsOf(layer int, migration events.Migration, bytes int64) []events.Part {
 
 // byteRange turns a range of shards into bytes of the layer as it really is: the last shard takes what is left, for
 // a layer's canonical form is a little longer than its parameters.
-func byteRange(shards events.Layers, transfer events.Transfer, shardBytes, bytes int64) (first, end int64) {
+func byteRange(shards events.Range, transfer events.Transfer, shardBytes, bytes int64) (first, end int64) {
 	first, end = int64(shards.First)*shardBytes, int64(shards.End)*shardBytes
 	if shards.End == transfer.Sources[len(transfer.Sources)-1].Shards.End {
 		end = bytes

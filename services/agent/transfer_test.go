@@ -18,8 +18,8 @@ func TestPartsOfAllSourcesCoverALayerWithoutGapOrOverlap(t *testing.T) {
 		migration := events.Migration{ShardBytes: shardBytes}
 		for _, to := range []string{"n8", "n9"} {
 			cut := 1 + random.IntN(shards-1)
-			migration.Transfers = append(migration.Transfers, events.Transfer{Layer: 3, To: to, Sources: []events.Source{
-				{Node: "n1", Shards: events.Layers{First: 0, End: cut}}, {Node: "n2", Shards: events.Layers{First: cut, End: shards}},
+			migration.Transfers = append(migration.Transfers, events.Transfer{Unit: 3, To: to, Sources: []events.Source{
+				{Node: "n1", Shards: events.Range{First: 0, End: cut}}, {Node: "n2", Shards: events.Range{First: cut, End: shards}},
 			}})
 		}
 		for _, transfer := range migration.Transfers {
@@ -52,22 +52,22 @@ func TestAGapInTheOfferedPartsIsNamed(t *testing.T) {
 }
 
 func TestATransferWaitsForEverySourcesManifestOfTheRightStep(t *testing.T) {
-	transfer := events.Transfer{Layer: 1, Sources: []events.Source{{Node: "n1"}, {Node: "n2"}}}
-	offers := []events.Offer{{Node: "n1", Layer: 1, Step: 7}, {Node: "n2", Layer: 1, Step: 6}, {Node: "n2", Layer: 2, Step: 7}}
+	transfer := events.Transfer{Unit: 1, Sources: []events.Source{{Node: "n1"}, {Node: "n2"}}}
+	offers := []events.Offer{{Node: "n1", Unit: 1, Step: 7}, {Node: "n2", Unit: 1, Step: 6}, {Node: "n2", Unit: 2, Step: 7}}
 	if complete(offers, transfer, 7) != nil {
 		t.Fatal("n2 has offered layer 1 only at another step")
 	}
-	if found := complete(append(offers, events.Offer{Node: "n2", Layer: 1, Step: 7}), transfer, 7); len(found) != 2 || found[1].Node != "n2" {
+	if found := complete(append(offers, events.Offer{Node: "n2", Unit: 1, Step: 7}), transfer, 7); len(found) != 2 || found[1].Node != "n2" {
 		t.Fatalf("got %+v", found)
 	}
 }
 
 func TestALayerThatWouldFillTheNodesMemoryIsNotAllotted(t *testing.T) {
 	taker := &moves{Session: &Session{config: Config{MemoryBytes: 1 << 20}}}
-	transfer := events.Transfer{Sources: []events.Source{{Node: "n1", Shards: events.Layers{End: 1}}}}
+	transfer := events.Transfer{Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 1}}}}
 	said := func(bytes int64) trails {
 		part := events.Part{Digest: events.Digest(nil), End: bytes}
-		return trails{layers: map[string][]events.FollowedLayer{"n1": {{Bytes: bytes, Parts: []events.Part{part}}}}}
+		return trails{layers: map[string][]events.PreCopied{"n1": {{Bytes: bytes, Parts: []events.Part{part}}}}}
 	}
 	follower := &pursuit{moves: taker}
 	if _, err := follower.assemble(transfer, said(1<<20)); err != nil {

@@ -22,16 +22,16 @@ type view struct {
 	prepared    *heard[events.Preparation]
 	schedule    *heard[events.Schedule]
 	consented   bool
-	connected   bool                 // the links of the opening are being opened, or are open
-	promise     *uint64              // completed steps not to be passed before the negotiation ends
-	moved       bool                 // what the schedule asks of this node is done
-	hold        uint64               // nothing is trained before the plan of this generation; zero for no hold
-	offers      []events.Offer       // manifests of the negotiation under way
-	done        uint64               // completed steps, as of the last Boundary
-	cancelStep  context.CancelFunc   // of the step under way
-	cancelMove  context.CancelFunc   // of the transfers under way
-	start       *heard[events.Start] // layers are to move while training goes on
-	following   *following           // and do
+	connected   bool                        // the links of the opening are being opened, or are open
+	promise     *uint64                     // completed steps not to be passed before the negotiation ends
+	moved       bool                        // what the schedule asks of this node is done
+	hold        uint64                      // nothing is trained before the plan of this generation; zero for no hold
+	offers      []events.Offer              // manifests of the negotiation under way
+	done        uint64                      // completed steps, as of the last Boundary
+	cancelStep  context.CancelFunc          // of the step under way
+	cancelMove  context.CancelFunc          // of the transfers under way
+	start       *heard[events.PreCopyStart] // layers are to move while training goes on
+	following   *following                  // and do
 }
 
 // heard is a payload with the event it came in, which is the cause of the answer.
@@ -114,14 +114,14 @@ func (s *Session) take(event events.Event) {
 
 // takers says how each kind of event changes the view; all are called with the mutex held.
 var takers = map[events.Kind]func(*Session, events.Event) error{
-	events.NegotiationOpened:  taker((*Session).opened),
-	events.RestorationStarted: taker((*Session).started),
-	events.Prepared:           taker((*Session).preparedFor),
-	events.Scheduled:          taker((*Session).scheduled),
-	events.Aborted:            taker((*Session).aborted),
-	events.PlanCommitted:      taker((*Session).committed),
-	events.ShardOffered:       taker((*Session).offered),
-	events.MembershipRefused:  taker((*Session).refusedBy),
+	events.NegotiationOpened: taker((*Session).opened),
+	events.PreCopyStarted:    taker((*Session).started),
+	events.Prepared:          taker((*Session).preparedFor),
+	events.Scheduled:         taker((*Session).scheduled),
+	events.Aborted:           taker((*Session).aborted),
+	events.PlanCommitted:     taker((*Session).committed),
+	events.ShardOffered:      taker((*Session).offered),
+	events.MembershipRefused: taker((*Session).refusedBy),
 }
 
 func taker[T any, P interface {
@@ -201,8 +201,8 @@ func (v *view) current(negotiation string) bool {
 	return v.opening != nil && v.opening.payload.Negotiation == negotiation
 }
 
-func (s *Session) started(start heard[events.Start]) {
-	if s.view.current(start.payload.Negotiation) && s.config.Follows {
+func (s *Session) started(start heard[events.PreCopyStart]) {
+	if s.view.current(start.payload.Negotiation) && s.config.PreCopies {
 		s.view.start = &start
 	}
 }
@@ -221,7 +221,7 @@ func (s *Session) scheduled(schedule heard[events.Schedule]) {
 
 // aborted frees the node from its promise. After a superseded negotiation it waits for the next opening, which
 // follows at once; after an abandoned step it waits for it anyway.
-func (s *Session) aborted(abortion heard[events.Abortion]) {
+func (s *Session) aborted(abortion heard[events.Abort]) {
 	v := &s.view
 	if !v.current(abortion.payload.Negotiation) {
 		return

@@ -11,7 +11,7 @@ import (
 func planFor(generation, resume uint64, node string) *events.Plan {
 	return &events.Plan{
 		Generation: generation, ResumeStep: resume, Nodes: []events.Member{{Node: node, Incarnation: "i"}},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Layers{First: 0, End: 2}}}}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Range{First: 0, End: 2}}}}},
 	}
 }
 
@@ -70,7 +70,7 @@ func TestANewcomerHoldsNothingAndAMemberHoldsWhatItTrains(t *testing.T) {
 	if newcomer.trained("n1") != nil {
 		t.Fatal("a newcomer claims layers")
 	}
-	if held := member.trained("n1"); len(held) != 1 || !held[0].Current || held[0].Layers.End != 2 {
+	if held := member.trained("n1"); len(held) != 1 || !held[0].Current || held[0].Units.End != 2 {
 		t.Fatalf("got %+v", held)
 	}
 }
@@ -139,7 +139,7 @@ func TestAnOpeningThatOvertakesItsPlanReleasesNobody(t *testing.T) {
 	}
 	s.hear(speaker.First(time.Unix(0, 0), "1", events.NegotiationOpened, "g10", opening))
 	offer := &events.Offer{Negotiation: "g10", Node: "n2", Digest: events.Digest(nil), Bytes: 1}
-	s.hear(speaker.First(time.Unix(0, 0), "2", events.ShardOffered, "layer-0", offer))
+	s.hear(speaker.First(time.Unix(0, 0), "2", events.ShardOffered, "unit-0", offer))
 	if !s.view.mustWait("n1", 0) || s.view.opening != nil {
 		t.Fatal("trains on under plan 8, which everybody else has left")
 	}
@@ -210,13 +210,13 @@ func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 // lent is a state that adopts whatever it is told.
 type lent struct {
 	adopted []uint64 // steps
-	rows    []events.Layers
+	rows    []events.Range
 }
 
 func (l *lent) Holdings() []events.Holding         { return nil }
 func (l *lent) Export(int, uint64) ([]byte, error) { return nil, nil }
 func (l *lent) Import(int, uint64, []byte) error   { return nil }
-func (l *lent) Adopt(rows []events.Layers, s uint64) error {
+func (l *lent) Adopt(rows []events.Range, s uint64) error {
 	l.adopted, l.rows = append(l.adopted, s), rows
 	return nil
 }
@@ -257,7 +257,7 @@ func TestANodeSaysAndAdoptsItsPartitionsBesideItsLayers(t *testing.T) {
 	partitioned := func(generation, resume uint64, partitions ...int) *events.Plan {
 		plan := planFor(generation, resume, "n1")
 		plan.Pipelines[0].Partitions = partitions
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: "n2", Layers: events.Layers{End: 2}}}, Partitions: []int{0, 1, 2}})
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: "n2", Layers: events.Range{End: 2}}}, Partitions: []int{0, 1, 2}})
 		return plan
 	}
 	s := &Session{config: Config{Node: "n1"}, news: make(chan struct{}, 1)}
@@ -266,13 +266,13 @@ func TestANodeSaysAndAdoptsItsPartitionsBesideItsLayers(t *testing.T) {
 	if _, _, err := s.next(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
-	want := []events.Layers{{First: 0, End: 2}, {First: 2, End: 4}, {First: 6, End: 8}}
+	want := []events.Range{{First: 0, End: 2}, {First: 2, End: 4}, {First: 6, End: 8}}
 	if !slices.Equal(state.rows, want) {
 		t.Errorf("adopted %v: expected %v", state.rows, want)
 	}
-	var said []events.Layers
+	var said []events.Range
 	for _, holding := range s.view.trained("n1") {
-		if said = append(said, holding.Layers); !holding.Current {
+		if said = append(said, holding.Units); !holding.Current {
 			t.Errorf("%+v does not go with the step it stops at", holding)
 		}
 	}

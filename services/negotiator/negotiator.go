@@ -17,7 +17,7 @@ type Config struct {
 	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
 	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" reason:"an agent answers within a step of milliseconds of work; the rest is slack for a busy host"`
 	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer is planned anew over the links that remain"`
-	FollowSteps      float64       `env:"REKNIT_FOLLOW_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
+	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
 	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
@@ -58,12 +58,12 @@ func (c Config) settings() (machine.Settings, error) {
 			return machine.Settings{}, fmt.Errorf("%s: expected more than 0, got %v", setting.name, setting.value)
 		}
 	}
-	if !(c.FollowSteps >= 0) {
-		return machine.Settings{}, fmt.Errorf("REKNIT_FOLLOW_STEPS: expected 0 or more, got %v", c.FollowSteps)
+	if !(c.PreCopySteps >= 0) {
+		return machine.Settings{}, fmt.Errorf("REKNIT_PRECOPY_STEPS: expected 0 or more, got %v", c.PreCopySteps)
 	}
 	return machine.Settings{
 		Cluster: c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
 		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: c.TransferAttempts,
-		FollowSteps: c.FollowSteps, HoldTime: holdTime,
+		PreCopySteps: c.PreCopySteps, HoldTime: holdTime,
 	}, nil
 }

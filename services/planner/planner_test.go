@@ -49,7 +49,7 @@ func request() events.PlanRequest {
 			node := fmt.Sprintf("n%d", 3*p+st+1)
 			member := events.Member{Node: node, Incarnation: "a", Address: node + ":1"}
 			r.Current.Nodes = append(r.Current.Nodes, member)
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Layers{First: 2 * st, End: 2*st + 2}})
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
 			if node != "n6" {
 				r.Nodes = append(r.Nodes, events.Device{Member: member, MemoryBytes: 2e7, SpeedFactor: 1})
 			}
@@ -166,7 +166,7 @@ func whole(r events.PlanRequest, stepSeconds float64) events.Proposal {
 		if i > 0 {
 			first = i + 1
 		}
-		pipeline.Stages = append(pipeline.Stages, events.Stage{Node: r.Nodes[i].Node, Layers: events.Layers{First: first, End: end}})
+		pipeline.Stages = append(pipeline.Stages, events.Stage{Node: r.Nodes[i].Node, Layers: events.Range{First: first, End: end}})
 	}
 	return events.Proposal{Negotiation: r.Negotiation, Plan: events.Plan{
 		Pipelines: []events.Pipeline{pipeline}, Predicted: events.Predicted{StepSeconds: stepSeconds},

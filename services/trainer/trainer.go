@@ -51,7 +51,7 @@ func Run(ctx context.Context, config Config) error {
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: config.Node, Address: config.address(network),
 		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps,
-		Follows: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
+		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()
 	if err != nil {

@@ -91,7 +91,7 @@ func committed(generation uint64, policy string) events.Event {
 	plan := &events.Plan{
 		Cluster: cluster, Generation: generation, Parent: "sha256:parent", Policy: policy,
 		Nodes:     []events.Member{{Node: "n1"}},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Layers{First: 0, End: 2}}}}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}}},
 		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
 	}
 	return negotiator.First(time.Unix(1000, 0), "decision", events.PlanCommitted, fmt.Sprint(generation), plan)
@@ -121,7 +121,7 @@ func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
 	cause := publish(t, ctx, b, lost("n1", "silent"))
 	crashed := consume(t, ctx, b)
 	first := next(t, ctx, crashed)
-	answer := negotiator.Say(first.Event, events.Aborted, "g1", &events.Abortion{Negotiation: "g1", Generation: 1})
+	answer := negotiator.Say(first.Event, events.Aborted, "g1", &events.Abort{Negotiation: "g1", Generation: 1})
 	said := publish(t, ctx, b, answer)
 	crashed.Stop() // without an acknowledgement
 
@@ -129,7 +129,7 @@ func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
 	if again.Event.Sequence != cause.Sequence || !again.Redelivered {
 		t.Fatalf("expected sequence %d again, got %d, redelivered %v", cause.Sequence, again.Event.Sequence, again.Redelivered)
 	}
-	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1", &events.Abortion{Negotiation: "g1", Generation: 1}))
+	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1", &events.Abort{Negotiation: "g1", Generation: 1}))
 	if !repeat.Duplicate || repeat.Sequence != said.Sequence {
 		t.Errorf("expected a duplicate of %d, got %+v", said.Sequence, repeat)
 	}
@@ -188,7 +188,7 @@ func TestALargePayloadGoesThroughTheObjectStore(t *testing.T) {
 	ctx, b := newBus(t)
 	digests := &events.Digests{Node: "n1"}
 	for layer := range 2000 {
-		digests.Layers = append(digests.Layers, events.LayerDigest{Layer: layer, Digest: events.Digest([]byte{byte(layer), byte(layer >> 8)})})
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: events.Digest([]byte{byte(layer), byte(layer >> 8)})})
 	}
 	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
 	said := node.First(time.Now(), "step 1", events.TrainingDigested, "n1", digests)

@@ -90,7 +90,7 @@ func (o *outcome) run(ctx context.Context, reknit string) {
 	command.WaitDelay = 20 * time.Second
 	o.replay = strings.Join(command.Args, " ")
 	if o.churn.Follows {
-		const follow = "REKNIT_FOLLOW_STEPS=0"
+		const follow = "REKNIT_PRECOPY_STEPS=0"
 		command.Env = append(os.Environ(), follow)
 		o.replay = follow + " " + o.replay
 	}

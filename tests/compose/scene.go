@@ -62,13 +62,13 @@ func (s scene) complete() bool {
 
 // digest returns the digest of the model that the nodes of the plan in force hold.
 func (s scene) digest() (string, error) {
-	rows := make([]string, s.plan.RowCount())
+	rows := make([]string, s.plan.UnitCount())
 	for _, member := range s.plan.Nodes {
-		for _, row := range s.final[member.Node].Layers {
-			if known := rows[row.Layer]; known != "" && known != row.Digest {
-				return "", fmt.Errorf("%s holds another %s than the others", member.Node, events.RowName(row.Layer, s.plan.LayerCount()))
+		for _, row := range s.final[member.Node].Units {
+			if known := rows[row.Unit]; known != "" && known != row.Digest {
+				return "", fmt.Errorf("%s holds another %s than the others", member.Node, events.UnitName(row.Unit, s.plan.LayerCount()))
 			}
-			rows[row.Layer] = row.Digest
+			rows[row.Unit] = row.Digest
 		}
 	}
 	return model.ModelDigest(rows), nil

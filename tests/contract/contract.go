@@ -27,9 +27,9 @@ var Messages = []Message{
 	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, every half second or more often.", "node", events.Pulse{}},
 	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
-	{"lift", events.ShardSubject("{cluster}", "{node}"), "A request to put what a node gives into the hub's store too, from a receiver that cannot reach the node's own. The reply is empty.", "node", events.Lift{}},
-	{"follow", events.FollowSubject("{cluster}", "{node}"), "A request for the layers that a node is to give, or for what a step changed in them, while training goes on.", "node", events.Follow{}},
-	{"following", "", "The answer to that, on the request's own reply subject.", "node", events.Following{}},
+	{"via-hub", events.ShardSubject("{cluster}", "{node}"), "A request to put what a node gives into the hub's store too, from a receiver that cannot reach the node's own. The reply is empty.", "node", events.ViaHub{}},
+	{"precopy-request", events.PreCopySubject("{cluster}", "{node}"), "A request for the layers that a node is to give, or for what a step changed in them, while training goes on.", "node", events.PreCopyRequest{}},
+	{"precopy-reply", "", "The answer to that, on the request's own reply subject.", "node", events.PreCopyReply{}},
 	{"policy-request", events.PolicySubject("{cluster}", "{policy}"), "A request for a plan to a policy plug-in, beside the planner's own search.", "planner", events.PlanRequest{}},
 	{"policy-reply", "", "A plug-in's plan, on the request's own reply subject.", "plug-in", events.PolicyReply{}},
 }
@@ -45,9 +45,9 @@ func (m Message) About() string {
 var abouts = map[events.Kind]about{
 	events.ConnectRequested: link, events.DisconnectRequested: link,
 	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
-	events.Consented: node, events.Promised: node, events.ShardReceived: node, events.ShardFollowed: node, events.PlanActivated: node, events.RestorationFailed: node,
+	events.Consented: node, events.Promised: node, events.ShardReceived: node, events.PreCopyCaughtUp: node, events.PlanActivated: node, events.RestorationFailed: node,
 	events.PlanCommitted: generation,
-	events.ShardOffered:  layer, events.ReplicaDiverged: layer, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
+	events.ShardOffered:  unit, events.ReplicaDiverged: unit, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
 }
 
 // about is what a subject's id names.
@@ -58,7 +58,7 @@ const (
 	link        about = "link"
 	negotiation about = "negotiation"
 	generation  about = "generation"
-	layer       about = "layer"
+	unit        about = "unit"
 	cluster     about = "cluster"
 	service     about = "service"
 	message     about = "message"

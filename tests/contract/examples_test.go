@@ -176,14 +176,14 @@ func TestTypeSubjectAndSpeakerOfAnExampleAreThoseOfItsRow(t *testing.T) {
 func namedBy(t *testing.T, event events.Event) string {
 	var fields struct {
 		Node, Negotiation, Service, From, To string
-		Generation, Layer                    json.Number
+		Generation, Unit                     json.Number
 	}
 	if err := json.Unmarshal(event.Data, &fields); err != nil {
 		t.Fatal(err)
 	}
 	return map[about]string{
 		node: fields.Node, negotiation: fields.Negotiation, service: fields.Service, cluster: event.Cluster,
-		link: fields.From + "-" + fields.To, layer: "layer-" + fields.Layer.String(), generation: fields.Generation.String(),
+		link: fields.From + "-" + fields.To, unit: "unit-" + fields.Unit.String(), generation: fields.Generation.String(),
 	}[aboutOf(event.Kind)]
 }
 

@@ -57,11 +57,11 @@ func (l *Log) complete(found *change) bool {
 }
 
 // receipts returns what a node verified in this negotiation before the commit.
-func (l *Log) receipts(c change, node string) []events.ReceivedLayer {
-	var layers []events.ReceivedLayer
+func (l *Log) receipts(c change, node string) []events.ReceivedUnit {
+	var layers []events.ReceivedUnit
 	for entry, receipt := range said[*events.Receipt](l, events.ShardReceived) {
 		if receipt.Negotiation == c.commitment.Negotiation && receipt.Node == node && entry.Sequence < c.committed.Sequence {
-			layers = append(layers, receipt.Layers...)
+			layers = append(layers, receipt.Units...)
 		}
 	}
 	return layers
@@ -90,13 +90,13 @@ func (l *Log) job() *events.Job {
 // rowName says what a row of the job's state is.
 func (l *Log) rowName(row int) string {
 	if job := l.job(); job != nil {
-		return events.RowName(row, len(job.Layers))
+		return events.UnitName(row, len(job.Layers))
 	}
 	return fmt.Sprintf("row %d", row)
 }
 
 // has reports whether a holding is at hand at a step: it names it, or goes with the step the node stops at.
 func has(holding events.Holding, row int, step uint64) bool {
-	return holding.Layers.First <= row && row < holding.Layers.End &&
+	return holding.Units.First <= row && row < holding.Units.End &&
 		(holding.Current || slices.Contains(holding.Steps, step))
 }

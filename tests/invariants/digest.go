@@ -15,18 +15,18 @@ var oneDigest = Invariant{"a layer at a step has one digest, and is received onl
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.Offer:
-			violations = append(violations, states.agree(entry, payload.Layer, payload.Step, payload.Digest)...)
-			offered[payload.Negotiation] = append(offered[payload.Negotiation], payload.Layer)
+			violations = append(violations, states.agree(entry, payload.Unit, payload.Step, payload.Digest)...)
+			offered[payload.Negotiation] = append(offered[payload.Negotiation], payload.Unit)
 		case *events.Receipt:
-			for _, layer := range payload.Layers {
-				violations = append(violations, states.agree(entry, layer.Layer, layer.Step, layer.Digest)...)
-				if !slices.Contains(offered[payload.Negotiation], layer.Layer) {
-					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node, log.rowName(layer.Layer), payload.Negotiation))
+			for _, layer := range payload.Units {
+				violations = append(violations, states.agree(entry, layer.Unit, layer.Step, layer.Digest)...)
+				if !slices.Contains(offered[payload.Negotiation], layer.Unit) {
+					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node, log.rowName(layer.Unit), payload.Negotiation))
 				}
 			}
 		case *events.Digests:
-			for _, layer := range payload.Layers {
-				violations = append(violations, states.agree(entry, layer.Layer, payload.Step, layer.Digest)...)
+			for _, layer := range payload.Units {
+				violations = append(violations, states.agree(entry, layer.Unit, payload.Step, layer.Digest)...)
 			}
 		}
 	}

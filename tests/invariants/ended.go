@@ -20,7 +20,7 @@ var ended = Invariant{"one negotiation at a time, and each ends once", func(log 
 		case *events.Commitment:
 			violations = append(violations, ending(entry, payload.Negotiation, open)...)
 			open, generation = "", payload.Generation+1
-		case *events.Abortion:
+		case *events.Abort:
 			violations = append(violations, ending(entry, payload.Negotiation, open)...)
 			open = ""
 		}

@@ -83,25 +83,25 @@ var faults = map[string]fault{
 	"a plan before a promise": {accepted, func(s *story) {
 		retell(s, firstOf(s, events.Promised), func(promise *events.Promise) { promise.StopStep = 10 })
 	}},
-	"a move nobody began is followed": {followed, func(s *story) { s.remove(firstOf(s, events.RestorationStarted)) }},
-	"a move is followed too early":    {followed, func(s *story) { s.swap(firstOf(s, events.RestorationStarted), firstOf(s, events.ShardFollowed)) }},
+	"a move nobody began is followed": {followed, func(s *story) { s.remove(firstOf(s, events.PreCopyStarted)) }},
+	"a move is followed too early":    {followed, func(s *story) { s.swap(firstOf(s, events.PreCopyStarted), firstOf(s, events.PreCopyCaughtUp)) }},
 	"who receives nothing follows": {followed, func(s *story) {
-		retell(s, firstOf(s, events.ShardFollowed), func(f *events.Followed) { f.Node = "n1" })
+		retell(s, firstOf(s, events.PreCopyCaughtUp), func(f *events.CaughtUp) { f.Node = "n1" })
 	}},
 	"a holder never verified":    {verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
 	"a holder verified too late": {verified, func(s *story) { s.swap(lastOf(s, events.ShardReceived), lastOf(s, events.Committed)) }},
 	"a holder has another step": {verified, func(s *story) {
-		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Layers[0].Step = 11 })
+		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Step = 11 })
 	}},
 	"a node claims what it never had": {verified, func(s *story) {
-		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Layers.First = 1 })
+		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
 	"a receipt of other bytes": {oneDigest, func(s *story) {
-		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Layers[0].Digest = events.Digest(nil) })
+		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Digest = events.Digest(nil) })
 	}},
 	"a receipt without an offer": {oneDigest, func(s *story) { s.remove(lastOf(s, events.ShardOffered)) }},
 	"replicas disagree": {oneDigest, func(s *story) {
-		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Layers[2].Digest = events.Digest(nil) })
+		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Units[2].Digest = events.Digest(nil) })
 	}},
 	"a node goes back":           {forward, func(s *story) { s.again(firstOf(s, events.PlanActivated)) }},
 	"a node trains without plan": {forward, func(s *story) { s.swap(firstOf(s, events.PlanActivated), planAt(s, 1)) }},

@@ -12,9 +12,9 @@ var followed = Invariant{"only who is to receive layers of a move that began fol
 	var violations []Violation
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
-		case *events.Start:
+		case *events.PreCopyStart:
 			begun[payload.Negotiation] = payload.Plan.Migration.Transfers
-		case *events.Followed:
+		case *events.CaughtUp:
 			if !slices.ContainsFunc(begun[payload.Negotiation], func(t events.Transfer) bool { return t.To == payload.Node }) {
 				violations = append(violations, entry.violation("%s receives nothing in %s", payload.Node, payload.Negotiation))
 			}

@@ -10,7 +10,7 @@ import (
 // goodStory tells of three nodes: n3 is lost, n4 joins and receives its layers, n1 and n4 cut their link, n2 leaves.
 func goodStory(t *testing.T) *story {
 	s := &story{t: t}
-	all, front, back := events.Layers{First: 0, End: 4}, events.Layers{First: 0, End: 2}, events.Layers{First: 2, End: 4}
+	all, front, back := events.Range{First: 0, End: 4}, events.Range{First: 0, End: 2}, events.Range{First: 2, End: 4}
 	s.say("/negotiator", events.LeaseTaken, "negotiator", &events.Lease{Service: "negotiator", Instance: "a"}, "")
 	for _, node := range []string{"n1", "n2"} {
 		s.join(node)
@@ -30,13 +30,13 @@ func goodStory(t *testing.T) *story {
 
 	join := s.join("n4")
 	cause = s.open("g3", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
-	s.say("/negotiator", events.Aborted, "g3", &events.Abortion{Negotiation: "g3", Generation: 3, Reason: "n2 was slow"}, cause)
+	s.say("/negotiator", events.Aborted, "g3", &events.Abort{Negotiation: "g3", Generation: 3, Reason: "n2 was slow"}, cause)
 	cause = s.open("g3b", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
 	s.consent("g3b", "n4", cause, all)
 	s.consent("g3b", "n1", cause, front, 9)
 	cause = s.consent("g3b", "n2", cause, back, 9)
 	cause = s.start("g3b", s.plan(3, 0, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n4", 0, 4)}), "n1", "n4", cause)
-	cause = s.node("n4", events.ShardFollowed, "n4", &events.Followed{Negotiation: "g3b", Node: "n4", Step: 8}, cause)
+	cause = s.node("n4", events.PreCopyCaughtUp, "n4", &events.CaughtUp{Negotiation: "g3b", Node: "n4", Step: 8}, cause)
 	s.node("n1", events.Promised, "n1", &events.Promise{Negotiation: "g3b", Node: "n1", StopStep: 9}, cause)
 	for layer, from := range []string{"n1", "n1", "n2", "n2"} {
 		cause = s.move("g3b", layer, 9, from, "n4")
@@ -46,7 +46,7 @@ func goodStory(t *testing.T) *story {
 	request := s.say("/user", events.DisconnectRequested, "n1", &events.LinkRequest{From: "n1", To: "n4"}, "")
 	leave := s.node("n2", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}, "")
 	s.open("g4", 4, request, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4"}, "n1", "n2", "n4")
-	s.say("/negotiator", events.Aborted, "g4", &events.Abortion{Negotiation: "g4", Generation: 4, Superseded: true}, leave)
+	s.say("/negotiator", events.Aborted, "g4", &events.Abort{Negotiation: "g4", Generation: 4, Superseded: true}, leave)
 	cause = s.open("g4b", 4, leave, events.Change{Kind: events.ChangeLeave, Node: "n2"}, "n1", "n2", "n4")
 	s.consent("g4b", "n1", cause, front, 12)
 	s.consent("g4b", "n2", cause, back, 12)

@@ -15,15 +15,15 @@ func partitioned(t *testing.T) *story {
 	cause := s.join("n2")
 	cause = s.open("g1", 1, cause, events.Change{Kind: events.ChangeJoin, Node: "n2"}, "n1", "n2")
 	for _, node := range []string{"n1", "n2"} {
-		s.consent("g1", node, cause, events.Layers{First: 0, End: 12}, 0)
+		s.consent("g1", node, cause, events.Range{First: 0, End: 12}, 0)
 	}
 	s.commit("g1", s.keeping(1, 0, map[string][]int{"n1": {0}, "n2": {1}}), cause)
 
 	join := s.join("n3")
 	cause = s.open("g2", 2, join, events.Change{Kind: events.ChangeJoin, Node: "n3"}, "n1", "n2", "n3")
-	s.consent("g2", "n1", cause, events.Layers{First: 0, End: 8}, 9)
+	s.consent("g2", "n1", cause, events.Range{First: 0, End: 8}, 9)
 	s.consentInParts("g2", "n2", cause, 9)
-	s.consent("g2", "n3", cause, events.Layers{First: 0, End: 12})
+	s.consent("g2", "n3", cause, events.Range{First: 0, End: 12})
 	for row := range 12 {
 		from := "n1"
 		if row >= 8 {
@@ -36,7 +36,7 @@ func partitioned(t *testing.T) *story {
 	lost := s.say("/monitor", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "n1-1", Reason: "silent"}, "")
 	cause = s.open("g3", 3, lost, events.Change{Kind: events.ChangeFailure, Node: "n1"}, "n2", "n3")
 	s.consentInParts("g3", "n2", cause, 14)
-	s.consent("g3", "n3", cause, events.Layers{First: 0, End: 12}, 14)
+	s.consent("g3", "n3", cause, events.Range{First: 0, End: 12}, 14)
 	for row := 4; row < 8; row++ {
 		cause = s.move("g3", row, 14, "n3", "n2")
 	}
@@ -64,9 +64,9 @@ func (s *story) keeping(generation, step uint64, partitions map[string][]int) *e
 
 // consentInParts says that a node holds the layers and partition 1 at a step.
 func (s *story) consentInParts(id, node, cause string, step uint64) {
-	s.consent(id, node, cause, events.Layers{First: 0, End: 4}, step)
+	s.consent(id, node, cause, events.Range{First: 0, End: 4}, step)
 	retell(s, len(s.lines)-1, func(consent *events.Consent) {
-		consent.Holdings = append(consent.Holdings, events.Holding{Layers: events.Layers{First: 8, End: 12}, Steps: []uint64{step}})
+		consent.Holdings = append(consent.Holdings, events.Holding{Units: events.Range{First: 8, End: 12}, Steps: []uint64{step}})
 	})
 }
 
@@ -83,7 +83,7 @@ var partitionFaults = map[string]fault{
 		s.replan(2, func(p *events.Plan) { p.Pipelines[0].Partitions, p.Pipelines[1].Partitions = []int{1}, []int{0} })
 	}},
 	"a node claims a partition that it never had": {verified, func(s *story) {
-		retell(s, lastOf(s, events.NegotiationOpened)+1, func(consent *events.Consent) { consent.Holdings[1].Layers.First = 7 })
+		retell(s, lastOf(s, events.NegotiationOpened)+1, func(consent *events.Consent) { consent.Holdings[1].Units.First = 7 })
 	}},
 	"a partition has no holder": {sound, func(s *story) {
 		s.replan(2, func(p *events.Plan) { p.Pipelines[0].Partitions, p.Pipelines[2].Partitions = nil, []int{1} })
@@ -98,10 +98,10 @@ var partitionFaults = map[string]fault{
 		s.replan(3, func(p *events.Plan) { p.Pipelines[0].Partitions = []int{0, 1, 1} })
 	}},
 	"holders of a partition disagree": {oneDigest, func(s *story) {
-		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Layers[11].Digest = events.Digest(nil) })
+		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Units[11].Digest = events.Digest(nil) })
 	}},
 	"a partition is received in place of another": {oneDigest, func(s *story) {
-		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Layers[0].Layer = 11 })
+		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Unit = 11 })
 	}},
 }
 

@@ -79,7 +79,7 @@ func (s *story) join(node string) string {
 
 // stage is a node and the layers it trains.
 func stage(node string, first, end int) events.Stage {
-	return events.Stage{Node: node, Layers: events.Layers{First: first, End: end}}
+	return events.Stage{Node: node, Layers: events.Range{First: first, End: end}}
 }
 
 func members(nodes ...string) []events.Member {
@@ -116,11 +116,11 @@ func (s *story) open(id string, generation uint64, cause string, change events.C
 }
 
 // consent says that a node holds layers at the given steps.
-func (s *story) consent(id, node string, cause string, layers events.Layers, steps ...uint64) string {
+func (s *story) consent(id, node string, cause string, layers events.Range, steps ...uint64) string {
 	consent := &events.Consent{Negotiation: id, Node: node, Incarnation: node + "-1", Accepted: true}
 	if len(steps) > 0 {
 		consent.Step = steps[0]
-		consent.Holdings = []events.Holding{{Layers: layers, Steps: steps}}
+		consent.Holdings = []events.Holding{{Units: layers, Steps: steps}}
 	}
 	return s.node(node, events.Consented, id, consent, cause)
 }
@@ -147,25 +147,25 @@ func contentOf(layer int, step uint64) string {
 
 // start lets a layer move from one node to another while training goes on.
 func (s *story) start(id string, plan *events.Plan, from, to, cause string) string {
-	plan.Migration.Transfers = []events.Transfer{{To: to, Bytes: 300, Sources: []events.Source{{Node: from, Shards: events.Layers{End: 1}}}}}
-	return s.say("/negotiator", events.RestorationStarted, id, &events.Start{Negotiation: id, Plan: *plan}, cause)
+	plan.Migration.Transfers = []events.Transfer{{To: to, Bytes: 300, Sources: []events.Source{{Node: from, Shards: events.Range{End: 1}}}}}
+	return s.say("/negotiator", events.PreCopyStarted, id, &events.PreCopyStart{Negotiation: id, Plan: *plan}, cause)
 }
 
 // move gives a layer from one node to another.
 func (s *story) move(id string, layer int, step uint64, from, to string) string {
-	s.node(from, events.ShardOffered, fmt.Sprintf("layer-%d", layer), &events.Offer{
-		Negotiation: id, Node: from, Layer: layer, Step: step, Digest: contentOf(layer, step), Bytes: 300,
+	s.node(from, events.ShardOffered, fmt.Sprintf("unit-%d", layer), &events.Offer{
+		Negotiation: id, Node: from, Unit: layer, Step: step, Digest: contentOf(layer, step), Bytes: 300,
 		Parts: []events.Part{{Digest: contentOf(layer, step), First: 0, End: 300}},
 	}, "")
 	return s.node(to, events.ShardReceived, id, &events.Receipt{
-		Negotiation: id, Node: to, Layers: []events.ReceivedLayer{{Layer: layer, Step: step, Digest: contentOf(layer, step), Bytes: 300}},
+		Negotiation: id, Node: to, Units: []events.ReceivedUnit{{Unit: layer, Step: step, Digest: contentOf(layer, step), Bytes: 300}},
 	}, "")
 }
 
 func (s *story) digested(node string, step uint64, first, end int) {
 	digests := &events.Digests{Node: node, Generation: 4, Step: step, Final: true}
 	for layer := first; layer < end; layer++ {
-		digests.Layers = append(digests.Layers, events.LayerDigest{Layer: layer, Digest: contentOf(layer, step)})
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: contentOf(layer, step)})
 	}
 	s.node(node, events.TrainingDigested, node, digests, "")
 }

@@ -13,7 +13,7 @@ var verified = Invariant{"no layer changes hands before its new holder verified 
 	for _, change := range log.changes {
 		for _, member := range change.plan.Nodes { // the place of a lost node is trained by others
 			received := log.receipts(change, member.Node)
-			for row := range events.Each(change.plan.Rows(member.Node)) {
+			for row := range events.Each(change.plan.UnitsOf(member.Node)) {
 				if !change.heldBy(member.Node, row) && !receivedAt(received, row, change.plan.ResumeStep) {
 					violations = append(violations, change.entry.violation("%s keeps %s from step %d on, but neither held nor received it",
 						member.Node, log.rowName(row), change.plan.ResumeStep))
@@ -31,8 +31,8 @@ func (c change) heldBy(node string, row int) bool {
 	})
 }
 
-func receivedAt(received []events.ReceivedLayer, row int, step uint64) bool {
-	return slices.ContainsFunc(received, func(r events.ReceivedLayer) bool { return r.Layer == row && r.Step == step })
+func receivedAt(received []events.ReceivedUnit, row int, step uint64) bool {
+	return slices.ContainsFunc(received, func(r events.ReceivedUnit) bool { return r.Unit == row && r.Step == step })
 }
 
 // claims finds holdings of a row that no plan before gave to this incarnation and that it did not receive. Before
@@ -41,7 +41,7 @@ func (l *Log) claims() []Violation {
 	var violations []Violation
 	for entry, consent := range said[*events.Consent](l, events.Consented) {
 		for _, holding := range consent.Holdings {
-			for row := holding.Layers.First; row < holding.Layers.End; row++ {
+			for row := holding.Units.First; row < holding.Units.End; row++ {
 				if !l.explains(consent, row, entry.Sequence) {
 					violations = append(violations, entry.violation("%s (%s) claims %s, which it never got", consent.Node, consent.Incarnation, l.rowName(row)))
 				}
@@ -62,7 +62,7 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 		}
 		planned = true
 		member, _ := change.plan.Member(consent.Node)
-		given := slices.ContainsFunc(change.plan.Rows(consent.Node), func(rows events.Layers) bool { return rows.First <= row && row < rows.End })
+		given := slices.ContainsFunc(change.plan.UnitsOf(consent.Node), func(rows events.Range) bool { return rows.First <= row && row < rows.End })
 		if given && member.Incarnation == consent.Incarnation {
 			return true
 		}
@@ -73,7 +73,7 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 	joined, _ := l.joined(consent.Node, consent.Incarnation, at)
 	for entry, receipt := range said[*events.Receipt](l, events.ShardReceived) {
 		if joined != nil && receipt.Node == consent.Node && within(entry, joined.Sequence, at) &&
-			slices.ContainsFunc(receipt.Layers, func(r events.ReceivedLayer) bool { return r.Layer == row }) {
+			slices.ContainsFunc(receipt.Units, func(r events.ReceivedUnit) bool { return r.Unit == row }) {
 			return true
 		}
 	}

@@ -66,11 +66,11 @@ func (s *Stranger) opened(event envelope, opened *opening) error {
 	}
 	switch {
 	case opened.Generation == 1:
-		holdings = append(holdings, map[string]any{"layers": layers{0, s.layerCount}, "steps": []uint64{0}})
+		holdings = append(holdings, map[string]any{"units": layers{0, s.layerCount}, "steps": []uint64{0}})
 	case placed && s.hold:
-		holdings = append(holdings, map[string]any{"layers": place, "steps": s.versions()})
+		holdings = append(holdings, map[string]any{"units": place, "steps": s.versions()})
 	case placed:
-		holdings = append(holdings, map[string]any{"layers": place, "steps": s.versions(), "current": true})
+		holdings = append(holdings, map[string]any{"units": place, "steps": s.versions(), "current": true})
 	}
 	return s.say("negotiation.consented", s.Node, event.ID, map[string]any{
 		"negotiation": opened.Negotiation, "node": s.Node, "incarnation": s.incarnation, "accepted": true, "step": s.step, "holdings": holdings,

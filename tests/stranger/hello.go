@@ -21,7 +21,7 @@ func hello(nc *nats.Conn, job any, train func(plan []byte), stop <-chan struct{}
 	nc.Subscribe("reknit.event.dev.negotiation.opened.*", func(m *nats.Msg) {
 		var opened struct{ Data struct{ Negotiation string } }
 		json.Unmarshal(m.Data, &opened)
-		everything := []any{map[string]any{"layers": map[string]int{"first": 0, "end": 2}, "steps": []int{0}}}
+		everything := []any{map[string]any{"units": map[string]int{"first": 0, "end": 2}, "steps": []int{0}}}
 		say("negotiation.consented", "me", map[string]any{"negotiation": opened.Data.Negotiation,
 			"node": "me", "incarnation": incarnation, "accepted": true, "step": 0, "holdings": everything})
 	})

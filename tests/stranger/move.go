@@ -58,8 +58,8 @@ func (s *Stranger) give() error {
 				return err
 			}
 		}
-		if err := s.say("shard.offered", fmt.Sprintf("layer-%d", layer), s.cause, map[string]any{
-			"negotiation": s.schedule.Negotiation, "node": s.Node, "layer": layer, "step": s.schedule.StopStep,
+		if err := s.say("shard.offered", fmt.Sprintf("unit-%d", layer), s.cause, map[string]any{
+			"negotiation": s.schedule.Negotiation, "node": s.Node, "unit": layer, "step": s.schedule.StopStep,
 			"digest": digest(state), "bytes": len(state), "parts": parts[layer],
 		}); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (s *Stranger) take() error {
 			return err
 		}
 		received = append(received, map[string]any{
-			"layer": transfer.Layer, "step": s.schedule.StopStep, "digest": digest(state), "bytes": len(state),
+			"unit": transfer.Layer, "step": s.schedule.StopStep, "digest": digest(state), "bytes": len(state),
 		})
 	}
 	negotiation := s.schedule.Negotiation
@@ -95,7 +95,7 @@ func (s *Stranger) take() error {
 		return nil
 	}
 	return s.say("shard.received", s.Node, s.cause, map[string]any{
-		"negotiation": negotiation, "node": s.Node, "layers": received, "seconds": 0.01,
+		"negotiation": negotiation, "node": s.Node, "units": received, "seconds": 0.01,
 	})
 }
 

@@ -124,7 +124,7 @@ func TestANodeWhoseReplicaDiffersFromMostIsGivenUp(t *testing.T) {
 			"specversion": "1.0", "id": "digests-of-" + node, "source": "/node/" + node, "type": "io.reknit.training.digested.v1",
 			"subject": node, "cluster": "guests", "datacontenttype": "application/json", "data": map[string]any{
 				"node": node, "generation": 1, "step": 1, "final": false,
-				"layers": []map[string]any{{"layer": 1, "digest": digest([]byte(word))}},
+				"units": []map[string]any{{"unit": 1, "digest": digest([]byte(word))}},
 			},
 		})
 		if err != nil {
@@ -133,7 +133,7 @@ func TestANodeWhoseReplicaDiffersFromMostIsGivenUp(t *testing.T) {
 		h.put(t, "reknit.event.guests.training.digested."+node, string(event))
 	}
 	diverged := h.await(t, "replica.diverged", func(heard) bool { return true })
-	if minority := fmt.Sprint(diverged.Data["minority"]); diverged.Subject != "layer-1" || minority != "[cyd]" {
+	if minority := fmt.Sprint(diverged.Data["minority"]); diverged.Subject != "unit-1" || minority != "[cyd]" {
 		t.Errorf("expected cyd to differ in layer 1, got %s: %v", diverged.Subject, diverged.Data)
 	}
 	if reason := <-guests["cyd"].refused; reason != "layer 1 at step 1 differs from that of most of its holders" {

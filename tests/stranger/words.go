@@ -44,7 +44,7 @@ type plan struct {
 }
 
 type transfer struct {
-	Layer   int    `json:"layer"`
+	Layer   int    `json:"unit"`
 	To      string `json:"to"`
 	Sources []struct {
 		Node   string `json:"node"`
@@ -61,7 +61,7 @@ type schedule struct {
 type offer struct {
 	Negotiation string `json:"negotiation"`
 	Node        string `json:"node"`
-	Layer       int    `json:"layer"`
+	Layer       int    `json:"unit"`
 	Step        uint64 `json:"step"`
 	Digest      string `json:"digest"`
 	Bytes       int    `json:"bytes"`

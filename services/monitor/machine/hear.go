@@ -98,7 +98,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	var said []events.Event
 	for _, measured := range consent.Measurements {
 		way := direction{measured.From, measured.To}
-		if measured.From != consent.Node || m.state.Nodes[way.from] == nil || m.state.Nodes[way.to] == nil {
+		if m.state.Nodes[way.from] == nil || m.state.Nodes[way.to] == nil {
 			continue
 		}
 		m.smooth[way] = measured

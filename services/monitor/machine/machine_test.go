@@ -369,7 +369,6 @@ func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
 	w.hear("/node/n1", events.Consented, "n1", &events.Consent{Negotiation: "g2", Node: "n1", Accepted: true, Measurements: []events.Measurement{
 		{From: "n1", To: "n2", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
 		{From: "n1", To: "n3", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
-		{From: "n2", To: "n3", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6}, // not its own
 		{From: "n1", To: "n9", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6}, // nobody
 	}})
 	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" || w.said[0].ID == w.said[1].ID {

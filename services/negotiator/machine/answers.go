@@ -113,7 +113,7 @@ func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []event
 	if under == nil {
 		return nil
 	}
-	if got, want := proposal.Plan.RowCount(), m.state.Job.Rows(); got != want {
+	if got, want := proposal.Plan.UnitCount(), m.state.Job.Units(); got != want {
 		return m.impossible(cause, events.Failure{Negotiation: proposal.Negotiation,
 			Reason: fmt.Sprintf("the plan proposed has %d layers and partitions of layers: expected the job's %d", got, want)})
 	}
@@ -156,10 +156,10 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	request := &events.RestorationRequest{
 		Negotiation: under.ID, Proposal: *under.Proposal, Links: m.state.links(),
 		Unreachable: m.state.relays(under.Opening.Members), Current: m.state.Plan,
-		Layers: m.state.Job.RowBytes(), Gradients: m.state.Job.GradientBytes(),
+		Units: m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
 	}
 	if under.FixedStep {
-		resume, missing, ok := protocol.ResumePoint(m.state.Job.Rows(), under.held())
+		resume, missing, ok := protocol.ResumePoint(m.state.Job.Units(), under.held())
 		if !ok {
 			reason := m.lost(missing)
 			return m.abort(cause, reason, m.hold(reason))
@@ -181,7 +181,7 @@ func (m *Machine) lost(rows []int) string {
 	const mostNames = 8
 	var names []string
 	for _, row := range rows[:min(len(rows), mostNames)] {
-		names = append(names, events.RowName(row, len(m.state.Job.Layers)))
+		names = append(names, events.UnitName(row, len(m.state.Job.Layers)))
 	}
 	if more := len(rows) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
@@ -193,7 +193,7 @@ func (n *negotiation) held() []protocol.Held {
 	var held []protocol.Held
 	for _, node := range slices.Sorted(maps.Keys(n.Consents)) {
 		for _, holding := range n.Consents[node].Holdings {
-			held = append(held, protocol.Held{Node: node, First: holding.Layers.First, End: holding.Layers.End, Steps: holding.Steps})
+			held = append(held, protocol.Held{Node: node, First: holding.Units.First, End: holding.Units.End, Steps: holding.Steps})
 		}
 	}
 	return held
@@ -204,7 +204,7 @@ func (n *negotiation) current() map[string][]int {
 	holders := map[string][]int{}
 	for node, consent := range n.Consents {
 		for _, holding := range consent.Holdings {
-			for layer := holding.Layers.First; holding.Current && layer < holding.Layers.End; layer++ {
+			for layer := holding.Units.First; holding.Current && layer < holding.Units.End; layer++ {
 				holders[node] = append(holders[node], layer)
 			}
 		}
@@ -217,7 +217,7 @@ func holders(layers map[string][]int) []events.Holder {
 	for _, node := range slices.Sorted(maps.Keys(layers)) {
 		holder := events.Holder{Node: node}
 		for _, span := range protocol.Ranges(layers[node]) {
-			holder.Layers = append(holder.Layers, events.Layers{First: span[0], End: span[1]})
+			holder.Units = append(holder.Units, events.Range{First: span[0], End: span[1]})
 		}
 		list = append(list, holder)
 	}
@@ -281,11 +281,11 @@ func (m *Machine) restored(cause events.Event, completion events.Completion) []e
 }
 
 func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
-	under := m.under(failure.Negotiation, protocol.Following, protocol.Transferring)
+	under := m.under(failure.Negotiation, protocol.PreCopying, protocol.Transferring)
 	switch {
 	case under == nil:
 		return nil
-	case under.Phase == protocol.Following:
+	case under.Phase == protocol.PreCopying:
 		return m.prepare(cause) // what is wrong shows where all stand
 	}
 	return m.retry(cause, "transfer failed: "+failure.Reason)

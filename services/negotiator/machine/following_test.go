@@ -19,12 +19,12 @@ func large(t *testing.T) *world {
 // whileFollowing is one in which others join, and have not said that they follow.
 func whileFollowing(t *testing.T, joiners ...string) *world {
 	w := large(t)
-	w.mute[events.RestorationStarted] = true
+	w.mute[events.PreCopyStarted] = true
 	for _, node := range joiners {
 		w.join(node)
 	}
 	w.run()
-	if phase := w.phase(); phase != protocol.Following {
+	if phase := w.phase(); phase != protocol.PreCopying {
 		t.Fatalf("phase %q", phase)
 	}
 	return w
@@ -38,11 +38,11 @@ func (w *world) phase() protocol.Phase {
 }
 
 func (w *world) hearFollowed(negotiation, node string) {
-	w.hear(events.ShardFollowed, "/node/"+node, node, &events.Followed{Negotiation: negotiation, Node: node, Step: w.step})
+	w.hear(events.PreCopyCaughtUp, "/node/"+node, node, &events.CaughtUp{Negotiation: negotiation, Node: node, Step: w.step})
 	w.run()
 }
 
-func (w *world) started() bool { return slices.Contains(w.saidKinds(), events.RestorationStarted) }
+func (w *world) started() bool { return slices.Contains(w.saidKinds(), events.PreCopyStarted) }
 
 func TestALargeMoveBeginsWhileTrainingGoesOn(t *testing.T) {
 	w := large(t)
@@ -50,11 +50,11 @@ func TestALargeMoveBeginsWhileTrainingGoesOn(t *testing.T) {
 	w.join("n3")
 	w.run()
 	kinds := w.saidKinds()
-	started, prepared := slices.Index(kinds, events.RestorationStarted), slices.Index(kinds, events.Prepared)
+	started, prepared := slices.Index(kinds, events.PreCopyStarted), slices.Index(kinds, events.Prepared)
 	if started < 0 || started > prepared || w.nodes() != "n1 n2 n3" || w.plans()[1].ResumeStep != 42 {
 		t.Fatalf("started at %d, prepared at %d, nodes %q", started, prepared, w.nodes())
 	}
-	begun, committed := must[events.Start](t, w.said[started]).Plan, w.plans()[1]
+	begun, committed := must[events.PreCopyStart](t, w.said[started]).Plan, w.plans()[1]
 	if begun.Parent != committed.Parent || begun.Generation != 2 || len(begun.Nodes) != 3 || begun.ResumeStep != 0 {
 		t.Fatalf("began with %+v", begun)
 	}
@@ -68,7 +68,7 @@ func TestAMoveThatTakesNoLongerThanAStepIsMadeWhereAllStand(t *testing.T) {
 	if w.started() || w.nodes() != "n1 n2 n3" {
 		t.Fatalf("started %v, nodes %q", w.started(), w.nodes())
 	}
-	w.machine.settings.FollowSteps = 0
+	w.machine.settings.PreCopySteps = 0
 	w.join("n4")
 	w.run()
 	if !w.started() || w.nodes() != "n1 n2 n3 n4" {
@@ -132,7 +132,7 @@ func TestEveryReceiverIsWaitedForAndNobodyElseCounts(t *testing.T) {
 	for _, said := range [][2]string{{under, "n3"}, {under, "n3"}, {under, "n1"}, {under, "n9"}, {other, "n4"}} {
 		w.hearFollowed(said[0], said[1])
 	}
-	if phase := w.phase(); phase != protocol.Following {
+	if phase := w.phase(); phase != protocol.PreCopying {
 		t.Fatalf("%s before n4 follows", phase)
 	}
 	w.mute[events.Prepared] = true
@@ -160,7 +160,7 @@ func TestAReceiverThatSaysWhyItDoesNotFollowIsWaitedForNoLonger(t *testing.T) {
 func TestAReceiverThatNeverFollowsIsNotGivenUpAndGetsItsLayersWhereAllStand(t *testing.T) {
 	w := whileFollowing(t, "n3")
 	w.tick(59 * time.Second)
-	if phase := w.phase(); phase != protocol.Following {
+	if phase := w.phase(); phase != protocol.PreCopying {
 		t.Fatalf("%s before the time is over", phase)
 	}
 	w.tick(2 * time.Second)
@@ -203,7 +203,7 @@ func TestOnlyWhoLeavesOrFailsEndsAMoveThatBegan(t *testing.T) {
 		}, true},
 	}
 	for name, change := range changes {
-		for _, phase := range []protocol.Phase{protocol.Following, protocol.Promising} {
+		for _, phase := range []protocol.Phase{protocol.PreCopying, protocol.Promising} {
 			w := whileFollowing(t, "n3")
 			under := w.machine.state.Negotiation.ID
 			if phase == protocol.Promising {
@@ -224,7 +224,7 @@ func TestAJoinThatWaitedForAMoveIsNegotiatedAfterIt(t *testing.T) {
 	w := whileFollowing(t, "n3")
 	w.join("n4")
 	w.run()
-	w.mute[events.RestorationStarted] = false
+	w.mute[events.PreCopyStarted] = false
 	w.hearFollowed(w.machine.state.Negotiation.ID, "n3")
 	if plans := w.plans(); len(plans) != 3 || len(plans[1].Nodes) != 3 || w.nodes() != "n1 n2 n3 n4" {
 		t.Fatalf("%d plans, nodes %q", len(plans), w.nodes())

@@ -15,7 +15,7 @@ type Settings struct {
 	AnswerTimeout time.Duration // a member that does not consent or promise for so long is given up
 	TransferTime  time.Duration // a transfer that takes longer is given up and planned anew
 	FailuresPrior float64       // failures per node and second, before the monitor said anything
-	FollowSteps   float64       // a move expected to take longer than so many steps is made while training goes on
+	PreCopySteps  float64       // a move expected to take longer than so many steps is made while training goes on
 	AttemptsLimit int           // transfers that may fail in a row before the cluster is held
 	HoldTime      time.Duration // a cluster that is held is tried again so often
 }
@@ -54,7 +54,7 @@ var handlers = events.Handlers[*Machine]{
 	events.PlanRefused:         events.Handling((*Machine).impossible),
 	events.RestorationPlanned:  events.Handling((*Machine).restorationPlanned),
 	events.RestorationRefused:  events.Handling((*Machine).impossible),
-	events.ShardFollowed:       events.Handling((*Machine).followed),
+	events.PreCopyCaughtUp:     events.Handling((*Machine).followed),
 	events.Promised:            events.Handling((*Machine).promised),
 	events.RestorationDone:     events.Handling((*Machine).restored),
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),

@@ -52,8 +52,8 @@ func TestTheRestorerIsToldStateAndGradientsOfEveryLayer(t *testing.T) {
 	w := newWorld(t, 2)
 	at := slices.IndexFunc(w.said, func(event events.Event) bool { return event.Kind == events.RestorationAsked })
 	request := must[events.RestorationRequest](t, w.said[at])
-	if !slices.Equal(request.Layers, []int64{300, 300, 300}) || !slices.Equal(request.Gradients, []int64{50, 50, 50}) {
-		t.Fatalf("told %v and %v", request.Layers, request.Gradients)
+	if !slices.Equal(request.Units, []int64{300, 300, 300}) || !slices.Equal(request.Gradients, []int64{50, 50, 50}) {
+		t.Fatalf("told %v and %v", request.Units, request.Gradients)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestTrainersAreFreedWhenTheNodeThatWasToJoinIsLost(t *testing.T) {
 	w.lose("n3")
 	w.run()
 	aborted := slices.IndexFunc(w.said, func(e events.Event) bool { return e.Kind == events.Aborted })
-	if aborted < 0 || must[events.Abortion](t, w.said[aborted]).Superseded || w.machine.state.Negotiation != nil {
+	if aborted < 0 || must[events.Abort](t, w.said[aborted]).Superseded || w.machine.state.Negotiation != nil {
 		t.Fatalf("aborted at %d of %v", aborted, w.saidKinds())
 	}
 }
@@ -163,7 +163,7 @@ func TestAnswersThatCameInTimeCountHoweverLateTheyAreHeard(t *testing.T) {
 func TestWhoHoldsAnotherLayerThanMostIsGivenUpAndRestored(t *testing.T) {
 	w := newWorld(t, 3)
 	digest := func(word string) string { return events.Digest([]byte(word)) }
-	diverged := &events.Divergence{Generation: 1, Step: 9, Layer: 1, Digest: digest("a"), Minority: []string{"n2"}, Replicas: []events.Replica{
+	diverged := &events.Divergence{Generation: 1, Step: 9, Unit: 1, Digest: digest("a"), Minority: []string{"n2"}, Replicas: []events.Replica{
 		{Node: "n1", Digest: digest("a")}, {Node: "n2", Digest: digest("b")}, {Node: "n3", Digest: digest("a")},
 	}}
 	old := *diverged
@@ -171,14 +171,14 @@ func TestWhoHoldsAnotherLayerThanMostIsGivenUpAndRestored(t *testing.T) {
 	tied := *diverged
 	tied.Digest, tied.Minority = "", nil
 	for _, harmless := range []*events.Divergence{&old, &tied} {
-		w.hear(events.ReplicaDiverged, "/restorer", "layer-1", harmless)
+		w.hear(events.ReplicaDiverged, "/restorer", "unit-1", harmless)
 	}
 	w.run()
 	if len(w.plans()) != 1 {
 		t.Fatal("a word about another plan, or without a minority, had an effect")
 	}
-	w.hear(events.ReplicaDiverged, "/restorer", "layer-1", diverged)
-	w.hear(events.ReplicaDiverged, "/restorer", "layer-2", diverged) // the same node, of another layer
+	w.hear(events.ReplicaDiverged, "/restorer", "unit-1", diverged)
+	w.hear(events.ReplicaDiverged, "/restorer", "unit-2", diverged) // the same node, of another layer
 	w.run()
 	refusals := 0
 	for _, event := range w.said {
@@ -371,11 +371,11 @@ func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
 	under := w.machine.state.Negotiation
 	w.hear(events.Consented, "/node/n2", "n2", &events.Consent{
 		Negotiation: under.ID, Node: "n2", Incarnation: under.Opening.Members[0].Incarnation, Accepted: true,
-		Holdings: []events.Holding{{Layers: events.Layers{First: 0, End: 2}, Steps: []uint64{9}}},
+		Holdings: []events.Holding{{Units: events.Range{First: 0, End: 2}, Steps: []uint64{9}}},
 	})
 	w.run()
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "holds layer 2,") {
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "holds layer 2,") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
@@ -517,7 +517,7 @@ func TestARestartAtAnyMomentChangesNoWord(t *testing.T) {
 	if !bytes.Equal(plain, restarted) {
 		t.Fatal("a restarted negotiator says other words")
 	}
-	if !bytes.Contains(plain, []byte(events.RestorationStarted)) {
+	if !bytes.Contains(plain, []byte(events.PreCopyStarted)) {
 		t.Fatal("the story does not follow")
 	}
 }

@@ -28,7 +28,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	}
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
-			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress, Follows: join.Follows,
+			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
 		MemoryBytes: join.MemoryBytes,
 		SpeedFactor: m.usualSpeed(),
@@ -131,7 +131,7 @@ func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []e
 	if divergence.Generation != m.state.generation() || len(astray) == 0 {
 		return nil
 	}
-	return m.giveUp(cause, astray, fmt.Sprintf("layer %d at step %d differs from that of most of its holders", divergence.Layer, divergence.Step))
+	return m.giveUp(cause, astray, fmt.Sprintf("layer %d at step %d differs from that of most of its holders", divergence.Unit, divergence.Step))
 }
 
 func (m *Machine) profiled(_ events.Event, profile events.Profile) []events.Event {

@@ -139,7 +139,7 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	under := m.state.Negotiation
 	m.state.Negotiation = nil
 	followed := after(cause)
-	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abortion{
+	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{
 		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
 	})
 	return append([]events.Event{aborted}, followed...)
@@ -151,7 +151,7 @@ func (m *Machine) hold(reason string) func(events.Event) []events.Event {
 		m.state.Held++
 		m.state.Holds++
 		return []events.Event{m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster,
-			&events.Failure{Negotiation: "none", Reason: reason})}
+			&events.Hold{Reason: reason})}
 	}
 }
 

@@ -22,7 +22,7 @@ func survives(t *testing.T, holdings ...events.Holding) *world {
 }
 
 func rows(first, end int, steps ...uint64) events.Holding {
-	return events.Holding{Layers: events.Layers{First: first, End: end}, Steps: steps}
+	return events.Holding{Units: events.Range{First: first, End: end}, Steps: steps}
 }
 
 func TestAPartitionThatIsAStepBehindDecidesWhereTrainingGoesOn(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAPartitionThatIsAStepBehindDecidesWhereTrainingGoesOn(t *testing.T) {
 func TestAPartitionNobodyHoldsHoldsTheClusterAndIsNamed(t *testing.T) {
 	w := survives(t, rows(0, 7, 18))
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "holds partition 1 of layer 1, partition 1 of layer 2,") {
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "holds partition 1 of layer 1, partition 1 of layer 2,") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
@@ -43,7 +43,7 @@ func TestAPartitionNobodyHoldsHoldsTheClusterAndIsNamed(t *testing.T) {
 func TestHoldersThatHaveNoStepInCommonHoldTheCluster(t *testing.T) {
 	w := survives(t, rows(0, 3, 18), rows(3, 9, 17))
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "no step has a live holder of every layer") {
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "no step has a live holder of every layer") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
@@ -54,7 +54,7 @@ func TestAProposalWithoutTheJobsPartitionsIsNoPlan(t *testing.T) {
 	w.lose("n2")
 	w.run()
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Failure](t, last).Reason, "has 3 layers and partitions of layers: expected the job's 9") {
+	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "has 3 layers and partitions of layers: expected the job's 9") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }

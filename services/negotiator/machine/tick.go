@@ -66,7 +66,7 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	switch {
 	case under == nil:
 		return m.openNext(cause)
-	case under.Phase == protocol.Following:
+	case under.Phase == protocol.PreCopying:
 		return m.prepare(cause)
 	case protocol.Waits[under.Phase].Shards:
 		return m.retry(cause, "the transfer did not end in time")

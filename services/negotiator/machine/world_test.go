@@ -40,7 +40,7 @@ func newPartitionedWorld(t *testing.T, nodes, partitions int) *world {
 		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
-			FollowSteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
+			PreCopySteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
 		}),
 	}
 	for i := range nodes {
@@ -103,7 +103,7 @@ func (w *world) tick(after time.Duration) {
 func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30, Follows: !w.rigid[node],
+		Node: node, Incarnation: fmt.Sprintf("%s-%d", node, w.sequence), Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: !w.rigid[node],
 		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1, OptimizerPartitions: w.partitions},
 	})
 }
@@ -132,8 +132,8 @@ func (w *world) answer(event events.Event) {
 		w.propose(must[events.PlanRequest](w.t, event))
 	case events.RestorationAsked:
 		w.restore(must[events.RestorationRequest](w.t, event))
-	case events.RestorationStarted:
-		w.follow(must[events.Start](w.t, event))
+	case events.PreCopyStarted:
+		w.follow(must[events.PreCopyStart](w.t, event))
 	case events.Prepared:
 		preparation := must[events.Preparation](w.t, event)
 		for _, member := range w.machine.state.Negotiation.Opening.Members {
@@ -166,7 +166,7 @@ func (w *world) consent(opening events.Opening) {
 		}
 		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
 		if w.machine.state.Members[member.Node] != nil || opening.Generation == 1 {
-			consent.Holdings = []events.Holding{{Layers: events.Layers{First: 0, End: 3 * (1 + w.partitions)}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+			consent.Holdings = []events.Holding{{Units: events.Range{First: 0, End: 3 * (1 + w.partitions)}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
 		}
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
 	}
@@ -185,7 +185,7 @@ func (w *world) propose(request events.PlanRequest) {
 		if i < 12%len(request.Nodes) {
 			share++
 		}
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Layers{First: 0, End: 3}}}})
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Range{First: 0, End: 3}}}})
 		for partition := range w.partitions {
 			plan.Pipelines[i].Partitions = append(plan.Pipelines[i].Partitions, partition)
 		}
@@ -201,8 +201,8 @@ func (w *world) restore(request events.RestorationRequest) {
 		plan.Migration.ShardBytes = 100
 		for _, to := range receiversOf(plan.Nodes, request.Holders) {
 			for layer := range 2 {
-				plan.Migration.Transfers = append(plan.Migration.Transfers, events.Transfer{Layer: layer, To: to, Bytes: 300,
-					Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Layers{First: 0, End: 3}}}})
+				plan.Migration.Transfers = append(plan.Migration.Transfers, events.Transfer{Unit: layer, To: to, Bytes: 300,
+					Sources: []events.Source{{Node: request.Holders[0].Node, Shards: events.Range{First: 0, End: 3}}}})
 			}
 		}
 	}
@@ -223,16 +223,16 @@ func receiversOf(nodes []events.Member, holders []events.Holder) []string {
 }
 
 // follow has each receiver say that it follows, as often as it is to have a layer.
-func (w *world) follow(start events.Start) {
+func (w *world) follow(start events.PreCopyStart) {
 	for _, transfer := range start.Plan.Migration.Transfers {
 		for _, node := range []string{transfer.To, transfer.Sources[0].Node} {
-			if !w.machine.state.known(node).Follows {
+			if !w.machine.state.known(node).PreCopies {
 				w.t.Errorf("%s cannot follow", node)
 			}
 		}
 		if !w.deaf[transfer.To] {
-			w.hear(events.ShardFollowed, "/node/"+transfer.To, transfer.To,
-				&events.Followed{Negotiation: start.Negotiation, Node: transfer.To, Step: w.step, Reason: w.refusal})
+			w.hear(events.PreCopyCaughtUp, "/node/"+transfer.To, transfer.To,
+				&events.CaughtUp{Negotiation: start.Negotiation, Node: transfer.To, Step: w.step, Reason: w.refusal})
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (w *world) listen() {
 	w.deaf = map[string]bool{}
 	w.run()
 	for _, event := range w.said {
-		late := event.Kind == events.NegotiationOpened || event.Kind == events.RestorationStarted || event.Kind == events.Prepared
+		late := event.Kind == events.NegotiationOpened || event.Kind == events.PreCopyStarted || event.Kind == events.Prepared
 		if under := w.machine.state.Negotiation; under != nil && late && event.Subject == under.ID {
 			w.answer(event)
 		}
@@ -309,7 +309,7 @@ func (w *world) checkLog() error {
 		parent = events.Digest(w.said[index].Data)
 	}
 	for _, event := range w.said {
-		if event.Kind == events.Aborted && must[events.Abortion](w.t, event).Superseded != w.opensToo(event.Cause) {
+		if event.Kind == events.Aborted && must[events.Abort](w.t, event).Superseded != w.opensToo(event.Cause) {
 			return fmt.Errorf("%s says wrongly whether another negotiation follows", event.Subject)
 		}
 		if ids[event.ID] {
@@ -322,15 +322,15 @@ func (w *world) checkLog() error {
 
 // checkMoves finds a move that begins twice or where all stand, and a stop that does not wait for the receivers.
 func (w *world) checkMoves() error {
-	begun, stopped := map[string]*events.Start{}, map[string]bool{}
+	begun, stopped := map[string]*events.PreCopyStart{}, map[string]bool{}
 	for _, event := range w.said {
 		start, stops := begun[event.Subject], stopped[event.Subject]
 		switch event.Kind {
-		case events.RestorationStarted:
+		case events.PreCopyStarted:
 			if start != nil || stops {
 				return fmt.Errorf("%s begins to move twice, or where all stand", event.Subject)
 			}
-			started := must[events.Start](w.t, event)
+			started := must[events.PreCopyStart](w.t, event)
 			begun[event.Subject] = &started
 		case events.Prepared, events.Scheduled:
 			if start != nil && !stops && !w.mayStop(event, *start) {
@@ -343,10 +343,10 @@ func (w *world) checkMoves() error {
 }
 
 // mayStop reports whether what made all stop is that the last receiver answered, or that they were waited for too long.
-func (w *world) mayStop(stop events.Event, start events.Start) bool {
+func (w *world) mayStop(stop events.Event, start events.PreCopyStart) bool {
 	said := map[string]bool{}
 	for _, event := range w.heard {
-		if event.Kind == events.ShardFollowed && must[events.Followed](w.t, event).Negotiation == start.Negotiation {
+		if event.Kind == events.PreCopyCaughtUp && must[events.CaughtUp](w.t, event).Negotiation == start.Negotiation {
 			said[event.Subject] = true
 		}
 		if event.ID == stop.Cause {
@@ -370,7 +370,7 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 		for range 30 {
 			node := fmt.Sprintf("n%d", 1+random.IntN(6))
 			w.transfer, w.seconds = random.IntN(2) == 0, 4*random.Float64()
-			w.rigid[node], w.mute[events.RestorationStarted] = random.IntN(8) == 0, random.IntN(2) == 0
+			w.rigid[node], w.mute[events.PreCopyStarted] = random.IntN(8) == 0, random.IntN(2) == 0
 			w.step += random.Uint64N(5)
 			switch random.IntN(6) {
 			case 0, 1:
@@ -392,7 +392,7 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 				w.run()
 			}
 		}
-		w.mute[events.RestorationStarted] = false
+		w.mute[events.PreCopyStarted] = false
 		w.listen()
 		w.tick(time.Minute)
 		if err := w.checkLog(); err != nil {
@@ -407,9 +407,9 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 		}
 		for _, event := range w.heard {
 			switch {
-			case event.Kind == events.ShardFollowed:
+			case event.Kind == events.PreCopyCaughtUp:
 				followed++
-			case event.Kind == events.NegotiationOverdue && must[events.Overdue](t, event).Phase == string(protocol.Following):
+			case event.Kind == events.NegotiationOverdue && must[events.Overdue](t, event).Phase == string(protocol.PreCopying):
 				overdue++
 			}
 		}

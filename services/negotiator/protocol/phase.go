@@ -7,7 +7,7 @@ const (
 	Consenting   Phase = "consenting"   // members answer and say what they hold
 	Planning     Phase = "planning"     // the planner searches
 	Restoring    Phase = "restoring"    // the restorer decides who becomes whom
-	Following    Phase = "following"    // layers move while training goes on
+	PreCopying   Phase = "pre-copying"  // layers move while training goes on
 	Promising    Phase = "promising"    // members name the step at which they can stop
 	Transferring Phase = "transferring" // all stop at one step, shards move
 )
@@ -21,7 +21,7 @@ var Waits = map[Phase]Wait{
 	Consenting:   {Members: true},
 	Planning:     {},
 	Restoring:    {},
-	Following:    {Shards: true},
+	PreCopying:   {Shards: true},
 	Promising:    {Members: true},
 	Transferring: {Shards: true},
 }

@@ -91,7 +91,7 @@ func TestTheFurtherLayersHaveMovedTheMoreAChangeMustPressToEndTheNegotiation(t *
 		least   Urgency
 	}{
 		{Consenting, false, Patient}, {Planning, false, Patient}, {Restoring, false, Patient}, {Promising, false, Patient},
-		{Following, true, Pressing}, {Promising, true, Pressing},
+		{PreCopying, true, Pressing}, {Promising, true, Pressing},
 		{Transferring, false, Urgent}, {Transferring, true, Urgent},
 	} {
 		for _, change := range []Urgency{Patient, Pressing, Urgent} {

@@ -147,7 +147,7 @@ func talk(plan events.Plan, a, b string) bool {
 	}
 	one, _ := plan.Holds(a)
 	other, _ := plan.Holds(b)
-	return one.First < other.End && other.First < one.End && one != (events.Layers{}) && other != (events.Layers{})
+	return one.First < other.End && other.First < one.End && one != (events.Range{}) && other != (events.Range{})
 }
 
 func TestTheSlowestNodeAndTheUsualLinkSetTheStep(t *testing.T) {
@@ -270,8 +270,8 @@ func sound(r events.PlanRequest, plan events.Plan) error {
 
 // ownBytes is what a node keeps at the peak of its own pipeline: its rows, gradients, and the activations in flight.
 func ownBytes(job events.Job, plan events.Plan, node string) (bytes int64) {
-	rows := job.RowBytes()
-	for row := range events.Each(plan.Rows(node)) {
+	rows := job.UnitBytes()
+	for row := range events.Each(plan.UnitsOf(node)) {
 		bytes += rows[row]
 	}
 	for _, pipeline := range plan.Pipelines {

@@ -46,7 +46,7 @@ func twoByThree() *events.Plan {
 		for st := range 3 {
 			node := device(fmt.Sprintf("n%d", 3*p+st+1))
 			plan.Nodes = append(plan.Nodes, node.Member)
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node.Node, Layers: events.Layers{First: 2 * st, End: 2*st + 2}})
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node.Node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}

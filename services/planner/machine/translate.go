@@ -120,7 +120,7 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 	for _, pipeline := range best.Pipelines {
 		stages := make([]events.Stage, len(pipeline.Stages))
 		for st, stage := range pipeline.Stages {
-			stages[st] = events.Stage{Node: stage.Node, Layers: events.Layers(stage.Layers)}
+			stages[st] = events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)}
 		}
 		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}

@@ -30,8 +30,8 @@ func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error 
 	switch rows := len(layers) * (1 + count); {
 	case count < 0 || count > events.MostPartitions:
 		return d.Fault(field, fmt.Sprintf("0 to %d", events.MostPartitions), count)
-	case count > 0 && rows > events.MostRows:
-		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", events.MostRows), rows)
+	case count > 0 && rows > events.MostUnits:
+		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", events.MostUnits), rows)
 	}
 	for i, layer := range layers {
 		at := fmt.Sprintf("model.profiles[%d]", i)
@@ -54,12 +54,12 @@ func (m Model) profiles(d *Document) ([]Profile, error) {
 	switch {
 	case m.Profile == nil && len(m.Profiles) == 0, m.Profile != nil && len(m.Profiles) > 0:
 		return nil, d.Fault("model", "layers and their profile, or profiles", "neither or both")
-	case m.Profile != nil && (m.Layers < 1 || m.Layers > events.MostRows):
-		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", events.MostRows), m.Layers)
+	case m.Profile != nil && (m.Layers < 1 || m.Layers > events.MostUnits):
+		return nil, d.Fault("model.layers", fmt.Sprintf("1 to %d", events.MostUnits), m.Layers)
 	case m.Profile != nil:
 		profiles = slices.Repeat([]Profile{*m.Profile}, m.Layers)
-	case len(profiles) > events.MostRows:
-		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", events.MostRows), len(profiles))
+	case len(profiles) > events.MostUnits:
+		return nil, d.Fault("model.profiles", fmt.Sprintf("1 to %d", events.MostUnits), len(profiles))
 	case m.Layers != 0 && m.Layers != len(profiles):
 		return nil, d.Fault("model.layers", fmt.Sprintf("the %d of profiles, or nothing", len(profiles)), m.Layers)
 	}

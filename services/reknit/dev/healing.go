@@ -72,12 +72,12 @@ func (s *story) safeVictims(alive []string) []string {
 	}
 	holders := map[int]int{}
 	for _, node := range alive {
-		for row := range events.Each(s.plan.Rows(node)) {
+		for row := range events.Each(s.plan.UnitsOf(node)) {
 			holders[row]++
 		}
 	}
 	return slices.DeleteFunc(s.settled(alive), func(node string) bool {
-		for row := range events.Each(s.plan.Rows(node)) {
+		for row := range events.Each(s.plan.UnitsOf(node)) {
 			if holders[row] < 2 {
 				return true
 			}

@@ -117,7 +117,7 @@ func (s *story) rowName(row int) string {
 	if s.plan == nil {
 		return fmt.Sprintf("row %d", row)
 	}
-	return events.RowName(row, s.plan.LayerCount())
+	return events.UnitName(row, s.plan.LayerCount())
 }
 
 // verdict compares the digests and looks for changes that did not heal.

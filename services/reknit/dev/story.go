@@ -234,7 +234,7 @@ func (s *story) planCommitted(_ events.Event, plan events.Plan) {
 	s.plan = &plan
 }
 
-func (s *story) clusterHeld(_ events.Event, failure events.Failure) { s.held = failure.Reason }
+func (s *story) clusterHeld(_ events.Event, hold events.Hold) { s.held = hold.Reason }
 
 func (s *story) digested(_ events.Event, digests events.Digests) {
 	if !digests.Final {
@@ -242,10 +242,10 @@ func (s *story) digested(_ events.Event, digests events.Digests) {
 	}
 	s.final[digests.Node] = digests.Generation
 	s.worksUnder(digests.Generation, digests.Node)
-	for _, row := range digests.Layers {
-		if s.digests[row.Layer] == nil {
-			s.digests[row.Layer] = map[string]bool{}
+	for _, row := range digests.Units {
+		if s.digests[row.Unit] == nil {
+			s.digests[row.Unit] = map[string]bool{}
 		}
-		s.digests[row.Layer][row.Digest] = true
+		s.digests[row.Unit][row.Digest] = true
 	}
 }

@@ -37,7 +37,7 @@ func (l *teller) say(kind events.Kind, source, subject string, payload events.Pa
 }
 
 func twoByTwo(generation uint64) events.Plan {
-	span := func(first, end int) events.Layers { return events.Layers{First: first, End: end} }
+	span := func(first, end int) events.Range { return events.Range{First: first, End: end} }
 	plan := events.Plan{Cluster: "c", Generation: generation, Parent: "p", Data: events.Data{GlobalBatch: 2, MicroBatch: 1}}
 	for _, name := range []string{"n1", "n2", "n3", "n4"} {
 		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "i", Address: "a"})
@@ -159,7 +159,7 @@ func TestTheModelsDigestIsOfAllRowsAndADisagreementNamesThePartition(t *testing.
 	tell := func(node string, rows ...int) {
 		digests := &events.Digests{Node: node, Generation: 1, Step: 10, Final: true}
 		for _, row := range rows {
-			digests.Layers = append(digests.Layers, events.LayerDigest{Layer: row, Digest: all[row]})
+			digests.Units = append(digests.Units, events.UnitDigest{Unit: row, Digest: all[row]})
 		}
 		log.say(events.TrainingDigested, "/node/"+node, node, digests)
 	}
@@ -183,8 +183,8 @@ func TestTrainingIsCompleteWhenAllToldTheirDigestsUnderThePlanInForce(t *testing
 		if log.story.complete() {
 			t.Fatalf("complete without %s", node)
 		}
-		digests := []events.LayerDigest{{Layer: i % 2, Digest: events.Digest([]byte{byte(i % 2)})}}
-		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Layers: digests})
+		digests := []events.UnitDigest{{Unit: i % 2, Digest: events.Digest([]byte{byte(i % 2)})}}
+		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
 	}
 	if !log.story.complete() {
 		t.Fatal("not complete")
@@ -202,8 +202,8 @@ func TestTrainingIsCompleteWhenAllToldTheirDigestsUnderThePlanInForce(t *testing
 func TestHoldersThatDisagreeAreAFaultWhateverTheOracleSays(t *testing.T) {
 	log := newTeller(t)
 	for i, node := range []string{"n1", "n3"} {
-		digests := []events.LayerDigest{{Layer: 0, Digest: events.Digest([]byte{byte(i)})}}
-		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Layers: digests})
+		digests := []events.UnitDigest{{Unit: 0, Digest: events.Digest([]byte{byte(i)})}}
+		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
 	}
 	report := log.story.report(Options{})
 	if err := report.verdict(); err == nil || report.Equal {

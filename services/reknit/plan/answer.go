@@ -39,6 +39,6 @@ func (q *Question) answer() (events.Restoration, error) {
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
 	return events.RestorationRequest{
 		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links, Current: q.Request.Current,
-		Unreachable: cluster.Unreachable(q.Request.Links), Layers: q.Request.Job.RowBytes(), Gradients: q.Request.Job.GradientBytes(),
+		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(), Gradients: q.Request.Job.GradientBytes(),
 	}
 }

@@ -120,7 +120,7 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 			if slices.Contains(f.Joining, stage.Node) {
 				return nil, d.Fault(at, "a node that is there, not one that joins", stage.Node)
 			}
-			converted.Stages = append(converted.Stages, events.Stage{Node: stage.Node, Layers: events.Layers(stage.Layers)})
+			converted.Stages = append(converted.Stages, events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)})
 		}
 		plan.Pipelines = append(plan.Pipelines, converted)
 	}

@@ -25,19 +25,19 @@ func TestWhoKeepsAPartitionCanGiveIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []events.Holder{
-		{Node: "n1", Layers: []events.Layers{layers(0, 2), layers(6, 8), layers(12, 14)}},
-		{Node: "n2", Layers: []events.Layers{layers(2, 4), layers(8, 10), layers(14, 16)}},
-		{Node: "n3", Layers: []events.Layers{layers(4, 6), layers(10, 12), layers(16, 18)}},
-		{Node: "n4", Layers: []events.Layers{layers(0, 2), layers(12, 14)}},
-		{Node: "n6", Layers: []events.Layers{layers(4, 6), layers(16, 18)}},
+		{Node: "n1", Units: []events.Range{layers(0, 2), layers(6, 8), layers(12, 14)}},
+		{Node: "n2", Units: []events.Range{layers(2, 4), layers(8, 10), layers(14, 16)}},
+		{Node: "n3", Units: []events.Range{layers(4, 6), layers(10, 12), layers(16, 18)}},
+		{Node: "n4", Units: []events.Range{layers(0, 2), layers(12, 14)}},
+		{Node: "n6", Units: []events.Range{layers(4, 6), layers(16, 18)}},
 	}
 	if got := q.holders(); !reflect.DeepEqual(got, want) {
 		t.Errorf("holders %v, expected %v", got, want)
 	}
 	request := q.restoration(events.Proposal{})
-	if q.Request.Job.OptimizerPartitions != 2 || len(request.Layers) != 18 || request.Layers[0] != 400<<20 || request.Layers[17] != 800<<20 ||
+	if q.Request.Job.OptimizerPartitions != 2 || len(request.Units) != 18 || request.Units[0] != 400<<20 || request.Units[17] != 800<<20 ||
 		len(request.Gradients) != 6 {
-		t.Errorf("job in %d partitions, rows of %v bytes, gradients %v", q.Request.Job.OptimizerPartitions, request.Layers, request.Gradients)
+		t.Errorf("job in %d partitions, rows of %v bytes, gradients %v", q.Request.Job.OptimizerPartitions, request.Units, request.Gradients)
 	}
 }
 
@@ -48,8 +48,8 @@ func TestBeforeTheFirstPlanEverybodyCanGiveEveryPartition(t *testing.T) {
 	}
 	q.Request.Current = nil
 	for _, holder := range q.holders() {
-		if !reflect.DeepEqual(holder.Layers, []events.Layers{layers(0, 18)}) {
-			t.Errorf("%s gives %v, expected all 18 rows", holder.Node, holder.Layers)
+		if !reflect.DeepEqual(holder.Units, []events.Range{layers(0, 18)}) {
+			t.Errorf("%s gives %v, expected all 18 rows", holder.Node, holder.Units)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestWhatPipelinesKeepIsDrawnAndWhatMovesIsNamed(t *testing.T) {
 	}
 	for _, row := range []int{1, 2, 7} {
 		plan.Migration.Transfers = append(plan.Migration.Transfers, events.Transfer{
-			Layer: row, To: "n2", Bytes: 100, Sources: []events.Source{{Node: "n1", Shards: layers(0, 1)}},
+			Unit: row, To: "n2", Bytes: 100, Sources: []events.Source{{Node: "n1", Shards: layers(0, 1)}},
 		})
 	}
 	var got bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-func layers(first, end int) events.Layers { return events.Layers{First: first, End: end} }
+func layers(first, end int) events.Range { return events.Range{First: first, End: end} }
 
 func TestALostStageIsDrawnWhereItsNodeWas(t *testing.T) {
 	plan := events.Plan{

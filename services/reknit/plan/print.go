@@ -131,7 +131,7 @@ func moves(w io.Writer, plan events.Plan) {
 		for kind := range 1 + plan.Partitions() {
 			var received received
 			for _, transfer := range plan.Migration.Transfers {
-				if transfer.To == member.Node && transfer.Layer/layers == kind {
+				if transfer.To == member.Node && transfer.Unit/layers == kind {
 					received.add(transfer, plan.Migration.ShardBytes)
 				}
 			}
@@ -153,7 +153,7 @@ type received struct {
 }
 
 func (r *received) add(transfer events.Transfer, shardBytes int64) {
-	r.rows = append(r.rows, transfer.Layer)
+	r.rows = append(r.rows, transfer.Unit)
 	r.bytes += transfer.Bytes
 	if r.of == nil {
 		r.of = map[string]int64{}

@@ -82,15 +82,15 @@ func (q *Question) planBefore() error {
 func (q *Question) holders() []events.Holder {
 	var holders []events.Holder
 	if q.Request.Current == nil {
-		all := events.Layers{End: q.Request.Job.Rows()}
+		all := events.Range{End: q.Request.Job.Units()}
 		for _, node := range q.Request.Nodes {
-			holders = append(holders, events.Holder{Node: node.Node, Layers: []events.Layers{all}})
+			holders = append(holders, events.Holder{Node: node.Node, Units: []events.Range{all}})
 		}
 		return holders
 	}
 	for _, member := range q.Request.Current.Nodes {
-		if rows := q.Request.Current.Rows(member.Node); len(rows) > 0 && !q.failed(member) {
-			holders = append(holders, events.Holder{Node: member.Node, Layers: rows})
+		if rows := q.Request.Current.UnitsOf(member.Node); len(rows) > 0 && !q.failed(member) {
+			holders = append(holders, events.Holder{Node: member.Node, Units: rows})
 		}
 	}
 	return holders

@@ -41,7 +41,7 @@ func (q *question) allReduce(fetch replicate.Fetch, names []string, plan events.
 	return a, err
 }
 
-func (q *question) gradientBytes(layers events.Layers) int64 {
+func (q *question) gradientBytes(layers events.Range) int64 {
 	bytes := int64(0)
 	for _, layer := range q.layers[layers.First:layers.End] {
 		bytes += layer.GradientBytes

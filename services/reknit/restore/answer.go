@@ -105,7 +105,7 @@ func alone(fetch replicate.Fetch, names []string, migration events.Migration) []
 		for _, source := range transfer.Sources {
 			sources = append(sources, replicate.Source{Node: index[source.Node], Bytes: sourceBytes(source, transfer, migration.ShardBytes)})
 		}
-		fetch.Needs = []replicate.Need{{Node: index[transfer.To], Layer: transfer.Layer}}
+		fetch.Needs = []replicate.Need{{Node: index[transfer.To], Layer: transfer.Unit}}
 		seconds = append(seconds, fetch.Seconds([][]replicate.Source{sources}))
 	}
 	return seconds

@@ -12,7 +12,7 @@ func restart(fetch replicate.Fetch, names []string, r events.Restoration) figure
 	slowest := 0.0
 	for i, name := range names {
 		bytes := int64(0)
-		for row := range events.Each(r.Plan.Rows(name)) {
+		for row := range events.Each(r.Plan.UnitsOf(name)) {
 			bytes += fetch.LayerBytes[row]
 		}
 		rate := fetch.IngressBytesPerSecond[i]

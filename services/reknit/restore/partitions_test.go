@@ -37,13 +37,13 @@ func TestPartitionsMoveOnTheirOwnAndAreToldByName(t *testing.T) {
 	moved := int64(0)
 	for _, transfer := range got.Plan.Migration.Transfers {
 		want := int64(384 << 20)
-		if transfer.Layer < 9 {
+		if transfer.Unit < 9 {
 			want = 128 << 20
 		}
 		if moved += transfer.Bytes; transfer.Bytes != want {
-			t.Errorf("row %d is %d bytes long, expected %d", transfer.Layer, transfer.Bytes, want)
+			t.Errorf("row %d is %d bytes long, expected %d", transfer.Unit, transfer.Bytes, want)
 		}
-		if line := fmt.Sprintf("\n%s ", events.RowName(transfer.Layer, 9)); !strings.Contains(told, line) {
+		if line := fmt.Sprintf("\n%s ", events.UnitName(transfer.Unit, 9)); !strings.Contains(told, line) {
 			t.Errorf("expected the line %q in\n%s", line, told)
 		}
 	}

@@ -75,7 +75,7 @@ func (q *question) moves(w io.Writer, a answer) {
 	table, none := tell.Table(w), true
 	for _, member := range a.Plan.Nodes {
 		begins := q.begins(member)
-		if slices.Equal(q.from.Rows(member.Node), a.Plan.Rows(member.Node)) && !begins {
+		if slices.Equal(q.from.UnitsOf(member.Node), a.Plan.UnitsOf(member.Node)) && !begins {
 			continue
 		}
 		if none {
@@ -131,7 +131,7 @@ func transfers(w io.Writer, a answer) {
 	}
 	table, what, name := tell.Table(w), "layer", func(row int) string { return fmt.Sprint(row) }
 	if a.Plan.Partitions() > 0 {
-		what, name = "what", func(row int) string { return events.RowName(row, a.Plan.LayerCount()) }
+		what, name = "what", func(row int) string { return events.UnitName(row, a.Plan.LayerCount()) }
 	}
 	fmt.Fprintln(table, what+"\tto\tbytes\tseconds\tfrom: shards (bytes)")
 	for i, transfer := range migration.Transfers {
@@ -140,7 +140,7 @@ func transfers(w io.Writer, a answer) {
 			bytes := sourceBytes(source, transfer, migration.ShardBytes)
 			sources = append(sources, fmt.Sprintf("%s %d (%s)", source.Node, source.Shards.Count(), tell.Bytes(bytes)))
 		}
-		tell.Row(table, strings.Join(sources, ", "), 60, name(transfer.Layer), transfer.To, tell.Bytes(transfer.Bytes),
+		tell.Row(table, strings.Join(sources, ", "), 60, name(transfer.Unit), transfer.To, tell.Bytes(transfer.Bytes),
 			tell.Seconds(a.transferSeconds[i]))
 	}
 	table.Flush()

@@ -72,7 +72,7 @@ func (q *question) request() events.RestorationRequest {
 	job := events.Job{Layers: q.layers, OptimizerPartitions: q.to.Partitions()}
 	request := events.RestorationRequest{
 		Negotiation: "what-if", Holders: q.holders(), Links: q.links, Unreachable: unreachable, Current: &q.from,
-		Layers: job.RowBytes(), Gradients: job.GradientBytes(),
+		Units: job.UnitBytes(), Gradients: job.GradientBytes(),
 		Proposal: events.Proposal{Negotiation: "what-if", Plan: q.to, Classes: q.classes(q.to.Nodes, unreachable)},
 	}
 	// What the document says of its own restoration is to be found out anew.
@@ -84,9 +84,9 @@ func (q *question) request() events.RestorationRequest {
 func (q *question) holders() []events.Holder {
 	var holders []events.Holder
 	for _, member := range q.from.Nodes {
-		rows := q.from.Rows(member.Node)
+		rows := q.from.UnitsOf(member.Node)
 		if now, lives := q.to.Member(member.Node); len(rows) > 0 && lives && now.Incarnation == member.Incarnation {
-			holders = append(holders, events.Holder{Node: member.Node, Layers: rows})
+			holders = append(holders, events.Holder{Node: member.Node, Units: rows})
 		}
 	}
 	return holders

@@ -80,9 +80,9 @@ func (q *question) rankOrderBytes() int64 {
 
 // lacked adds up what the first nodes lack of a pipeline's rows.
 func (q *question) lacked(ranks []string, pipeline events.Pipeline) int64 {
-	bytes, layers, rowBytes := int64(0), q.to.LayerCount(), q.request().Layers
+	bytes, layers, rowBytes := int64(0), q.to.LayerCount(), q.request().Units
 	for s, stage := range pipeline.Stages {
-		held := slices.Collect(events.Each(q.from.Rows(ranks[s])))
+		held := slices.Collect(events.Each(q.from.UnitsOf(ranks[s])))
 		for _, kind := range append([]int{-1}, pipeline.Partitions...) {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
 				row := (1+kind)*layers + layer
@@ -171,7 +171,7 @@ func randomPlan(random *rand.Rand, nodes []string, layerCount int) events.Plan {
 		stages := 1 + random.IntN(min(len(left), layerCount, 4))
 		pipeline := events.Pipeline{MicroBatches: 1}
 		for s, node := range left[:stages] {
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Layers{
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Range{
 				First: s * layerCount / stages, End: (s + 1) * layerCount / stages,
 			}})
 		}

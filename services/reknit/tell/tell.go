@@ -39,7 +39,7 @@ func Seconds(seconds float64) string {
 }
 
 // Layers writes layers with both ends included, as people count.
-func Layers(layers events.Layers) string {
+func Layers(layers events.Range) string {
 	if layers.Count() == 1 {
 		return fmt.Sprintf("layer %d", layers.First)
 	}

@@ -31,13 +31,13 @@ const mostSteps = 4
 
 // newComparison is that of a plan that came into force.
 func newComparison(plan *events.Plan) *comparison {
-	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.RowCount())}
+	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.UnitCount())}
 	all := plan.Partitions()
 	if slices.ContainsFunc(plan.Pipelines, func(pipeline events.Pipeline) bool { return len(pipeline.Partitions) < all }) {
 		c.Copies = plan.LayerCount()
 	}
 	for _, node := range plan.Nodes {
-		for layer := range events.Each(plan.Rows(node.Node)) {
+		for layer := range events.Each(plan.UnitsOf(node.Node)) {
 			c.Holders[layer] = append(c.Holders[layer], node.Node)
 		}
 	}
@@ -55,21 +55,21 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		return nil
 	}
 	var said []events.Event
-	for _, layer := range digests.Layers {
-		if layer.Layer >= len(c.Holders) || !slices.Contains(c.Holders[layer.Layer], digests.Node) {
+	for _, layer := range digests.Units {
+		if layer.Unit >= len(c.Holders) || !slices.Contains(c.Holders[layer.Unit], digests.Node) {
 			continue
 		}
-		if step.Layers[layer.Layer] == nil {
-			step.Layers[layer.Layer] = map[string]string{}
+		if step.Layers[layer.Unit] == nil {
+			step.Layers[layer.Unit] = map[string]string{}
 		}
-		step.Layers[layer.Layer][digests.Node] = layer.Digest
-		if len(step.Layers[layer.Layer]) < len(c.Holders[layer.Layer]) {
+		step.Layers[layer.Unit][digests.Node] = layer.Digest
+		if len(step.Layers[layer.Unit]) < len(c.Holders[layer.Unit]) {
 			continue
 		}
-		if divergence, differ := c.judge(digests.Step, layer.Layer, step.Layers[layer.Layer]); differ {
-			said = append(said, m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("layer-%d", layer.Layer), divergence))
+		if divergence, differ := c.judge(digests.Step, layer.Unit, step.Layers[layer.Unit]); differ {
+			said = append(said, m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("unit-%d", layer.Unit), divergence))
 		}
-		delete(step.Layers, layer.Layer)
+		delete(step.Layers, layer.Unit)
 	}
 	return said
 }
@@ -100,7 +100,7 @@ func (c *comparison) step(number uint64) *stepSaid {
 // judge reports whether the holders of a layer differ. Who differs from more than half of them is in the minority; where
 // no digest has that many, nobody can tell who is right, nor where a majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, layer int, said map[string]string) (*events.Divergence, bool) {
-	d := &events.Divergence{Generation: c.Generation, Step: step, Layer: layer}
+	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: layer}
 	count := map[string]int{}
 	for _, node := range slices.Sorted(maps.Keys(said)) {
 		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: said[node]})

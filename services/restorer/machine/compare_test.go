@@ -20,7 +20,7 @@ func inForce(t *testing.T) *Machine {
 	}
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &events.RestorationRequest{
-		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Layers: []int64{9000, 9000},
+		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Units: []int64{9000, 9000},
 	})
 	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
 	return m
@@ -31,7 +31,7 @@ func tells(t *testing.T, m *Machine, node string, generation, step uint64, layer
 	t.Helper()
 	digests := &events.Digests{Node: node, Generation: generation, Step: step}
 	for layer, word := range layers {
-		digests.Layers = append(digests.Layers, events.LayerDigest{Layer: layer, Digest: events.Digest([]byte(word))})
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: events.Digest([]byte(word))})
 	}
 	var said []string
 	for _, event := range hear(t, m, events.TrainingDigested, digests) {
@@ -39,7 +39,7 @@ func tells(t *testing.T, m *Machine, node string, generation, step uint64, layer
 		if err != nil {
 			t.Fatal(err)
 		}
-		said = append(said, fmt.Sprintf("layer %d at step %d: %s", d.Layer, d.Step, strings.Join(d.Minority, " ")))
+		said = append(said, fmt.Sprintf("layer %d at step %d: %s", d.Unit, d.Step, strings.Join(d.Minority, " ")))
 	}
 	return said
 }
@@ -70,11 +70,11 @@ func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
 		request.Proposal.Plan.Pipelines[p].Partitions = partitions
 	}
 	request.Proposal.Classes = nil
-	request.Layers = request.Layers[:9]
+	request.Units = request.Units[:9]
 	request.Holders = nil
 	for node, partition := range map[string]int{"n1": 0, "n2": 0, "n4": 1} {
-		rows := events.Layers{First: 3 + 3*partition, End: 6 + 3*partition}
-		request.Holders = append(request.Holders, events.Holder{Node: node, Layers: []events.Layers{{End: 3}, rows}})
+		rows := events.Range{First: 3 + 3*partition, End: 6 + 3*partition}
+		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, rows}})
 	}
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &request)
@@ -88,7 +88,7 @@ func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
 
 func TestWhereAllKeepAllPartitionsTheMinorityIsBlamed(t *testing.T) {
 	request := lossOfPartitions()
-	request.Layers, request.Holders = request.Layers[:9], nil
+	request.Units, request.Holders = request.Units[:9], nil
 	for p, node := range request.Proposal.Plan.Nodes {
 		request.Proposal.Plan.Pipelines[p].Partitions = []int{0, 1}
 		request.Holders = append(request.Holders, held(node.Node, 0, 9))

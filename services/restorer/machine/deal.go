@@ -46,7 +46,7 @@ func (r *restoration) missing(pipeline int) []int64 {
 		for partition := range bytes {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
 				if row := (1+partition)*layers + layer; !r.holds(stage.Node, row) {
-					bytes[partition] += r.Layers[row]
+					bytes[partition] += r.Units[row]
 				}
 			}
 		}
@@ -59,9 +59,9 @@ func (r *restoration) lacked() int64 {
 	bytes := int64(0)
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			for row := range events.Each(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})) {
+			for row := range events.Each(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})) {
 				if !r.holds(stage.Node, row) {
-					bytes += r.Layers[row]
+					bytes += r.Units[row]
 				}
 			}
 		}

@@ -13,18 +13,18 @@ import (
 
 // partition cuts the optimizer state of a request's layers: every partition is kept by some pipeline, and held by some node.
 func partition(random *rand.Rand, request *events.RestorationRequest, partitions int) {
-	layers, pipelines := len(request.Layers), request.Proposal.Plan.Pipelines
+	layers, pipelines := len(request.Units), request.Proposal.Plan.Pipelines
 	for z := range partitions {
 		for _, p := range random.Perm(len(pipelines))[:1+random.IntN(len(pipelines))] {
 			pipelines[p].Partitions = append(pipelines[p].Partitions, z)
 		}
 		for range layers {
-			request.Layers = append(request.Layers, 1+random.Int64N(1<<20))
+			request.Units = append(request.Units, 1+random.Int64N(1<<20))
 		}
 		for h, holder := range request.Holders {
-			if held := holder.Layers[0]; h == 0 || random.IntN(2) == 0 {
+			if held := holder.Units[0]; h == 0 || random.IntN(2) == 0 {
 				first := (1 + z) * layers
-				request.Holders[h].Layers = append(request.Holders[h].Layers, events.Layers{First: first + held.First, End: first + held.End})
+				request.Holders[h].Units = append(request.Holders[h].Units, events.Range{First: first + held.First, End: first + held.End})
 			}
 		}
 	}
@@ -40,10 +40,10 @@ func lossOfPartitions() events.RestorationRequest {
 			MicroBatches: 1, Stages: []events.Stage{stage(names[i], 0, 3)}, Partitions: partitions,
 		})
 	}
-	for node, rows := range map[string]events.Layers{"n1": {First: 3, End: 9}, "n2": {First: 9, End: 15}, "n4": {First: 9, End: 15}} {
-		request.Holders = append(request.Holders, events.Holder{Node: node, Layers: []events.Layers{{End: 3}, rows}})
+	for node, rows := range map[string]events.Range{"n1": {First: 3, End: 9}, "n2": {First: 9, End: 15}, "n4": {First: 9, End: 15}} {
+		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, rows}})
 	}
-	request.Layers = append(slices.Repeat([]int64{50}, 3), slices.Repeat([]int64{100}, 12)...)
+	request.Units = append(slices.Repeat([]int64{50}, 3), slices.Repeat([]int64{100}, 12)...)
 	request.Gradients = []int64{50, 50, 50}
 	request.Proposal = events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}}
 	return request
@@ -67,9 +67,9 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 		var moved []string
 		for _, transfer := range restoration.Plan.Migration.Transfers {
 			if transfer.To == "n1" || len(transfer.Sources) != 1 || transfer.Sources[0].Node != "n1" {
-				t.Errorf("%s: layer %d goes to %s from %v", name, transfer.Layer, transfer.To, transfer.Sources)
+				t.Errorf("%s: layer %d goes to %s from %v", name, transfer.Unit, transfer.To, transfer.Sources)
 			}
-			moved = append(moved, events.RowName(transfer.Layer, 3))
+			moved = append(moved, events.UnitName(transfer.Unit, 3))
 		}
 		slices.Sort(moved)
 		if got := strings.Join(moved, ", "); got != "partition 0 of layer 0, partition 0 of layer 1, partition 0 of layer 2, "+
@@ -80,7 +80,7 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 }
 
 func TestWhoHoldsTheProposedPlaceKeepsIt(t *testing.T) {
-	request := events.RestorationRequest{Negotiation: "g2", Layers: slices.Repeat([]int64{100}, 15), Gradients: []int64{1, 1, 1}}
+	request := events.RestorationRequest{Negotiation: "g2", Units: slices.Repeat([]int64{100}, 15), Gradients: []int64{1, 1, 1}}
 	plan := &request.Proposal.Plan
 	plan.Cluster, plan.Generation, plan.Parent, plan.Data = "c", 2, "p", events.Data{GlobalBatch: 4, MicroBatch: 1}
 	var names []string
@@ -94,7 +94,7 @@ func TestWhoHoldsTheProposedPlaceKeepsIt(t *testing.T) {
 	}
 	plan.Nodes = members(slices.Sorted(slices.Values(names))...)
 	for _, name := range names {
-		request.Holders = append(request.Holders, events.Holder{Node: name, Layers: plan.Rows(name)})
+		request.Holders = append(request.Holders, events.Holder{Node: name, Units: plan.UnitsOf(name)})
 	}
 	request.Proposal.Classes = [][]string{names}
 	restoration, err := Restore(request)
@@ -200,7 +200,7 @@ func TestReplicasOfAPartitionAreComparedAmongWhoKeepsIt(t *testing.T) {
 	plan := m.state.Planned.Compare
 	for row, want := range []string{"n1 n2 n4", "", "", "n1 n2", "", "", "n1 n4", "", "", "n2 n4", "", "", "n2 n4"} {
 		if got := strings.Join(plan.Holders[row], " "); want != "" && got != want {
-			t.Errorf("%s is compared at %s: expected %s", events.RowName(row, 3), got, want)
+			t.Errorf("%s is compared at %s: expected %s", events.UnitName(row, 3), got, want)
 		}
 	}
 }

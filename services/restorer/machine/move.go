@@ -49,8 +49,8 @@ func (r *restoration) move() error {
 // lacking lists holders and needs; the rates are still to be filled in.
 func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err error) {
 	index, names := r.numbered()
-	fetch = replicate.Fetch{LayerBytes: r.Layers, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Layers))}
-	for layer := range r.Layers {
+	fetch = replicate.Fetch{LayerBytes: r.Units, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Units))}
+	for layer := range r.Units {
 		for i, name := range names {
 			if r.holds(name, layer) {
 				fetch.Holders[layer] = append(fetch.Holders[layer], i)
@@ -58,11 +58,11 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 		}
 	}
 	for _, node := range r.plan.Nodes {
-		for layer := range events.Each(r.plan.Rows(node.Node)) {
+		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
 			switch {
 			case r.holds(node.Node, layer):
 			case len(fetch.Holders[layer]) == 0:
-				return fetch, names, fmt.Errorf("%s: no node holds it", events.RowName(layer, r.plan.LayerCount()))
+				return fetch, names, fmt.Errorf("%s: no node holds it", events.UnitName(layer, r.plan.LayerCount()))
 			default:
 				fetch.Needs = append(fetch.Needs, replicate.Need{Node: index[node.Node], Layer: layer})
 			}
@@ -75,13 +75,13 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 func (r *restoration) drops() []events.Drop {
 	var drops []events.Drop
 	for _, node := range r.plan.Nodes {
-		needed := make([]bool, len(r.Layers))
-		for layer := range events.Each(r.plan.Rows(node.Node)) {
+		needed := make([]bool, len(r.Units))
+		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
 			needed[layer] = true
 		}
 		for layer, needs := range needed {
 			if !needs && r.holds(node.Node, layer) {
-				drops = append(drops, events.Drop{Node: node.Node, Layer: layer})
+				drops = append(drops, events.Drop{Node: node.Node, Unit: layer})
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (r *restoration) numbered() (index map[string]int, names []string) {
 // shardBytes cuts the largest layer into about shardsPerLayer, in a power of two within bounds.
 func (r *restoration) shardBytes() int64 {
 	shard := int64(leastShardBytes)
-	for shard < mostShardBytes && shard*shardsPerLayer < slices.Max(r.Layers) {
+	for shard < mostShardBytes && shard*shardsPerLayer < slices.Max(r.Units) {
 		shard *= 2
 	}
 	return shard
@@ -164,10 +164,10 @@ func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched
 	r.plan.Migration.ShardBytes = fetch.ShardBytes
 	measured := r.measured()
 	for i, need := range fetch.Needs {
-		transfer := events.Transfer{Layer: need.Layer, To: names[need.Node], Bytes: r.Layers[need.Layer]}
+		transfer := events.Transfer{Unit: need.Layer, To: names[need.Node], Bytes: r.Units[need.Layer]}
 		for _, source := range fetched.Sources[i] {
 			transfer.Sources = append(transfer.Sources, events.Source{
-				Node: names[source.Node], Shards: events.Layers{First: int(source.First), End: int(source.End)},
+				Node: names[source.Node], Shards: events.Range{First: int(source.First), End: int(source.End)},
 				BytesPerSecond: measured[way{names[source.Node], transfer.To}],
 			})
 		}

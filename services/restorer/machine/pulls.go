@@ -20,11 +20,11 @@ type pulls struct {
 // pulls adds up the links. O(names^2 + layers * kinds of holders).
 func (r *restoration) pulls() (pulls, error) {
 	_, names := r.numbered()
-	p := pulls{bytes: r.Layers, senders: make([][]int, len(r.Layers))}
+	p := pulls{bytes: r.Units, senders: make([][]int, len(r.Units))}
 	kinds := map[string]int{}
 	kindOf := make([]int, len(names))
 	for i, name := range names {
-		set, err := layers.NewSet(len(r.Layers), r.held(name)...)
+		set, err := layers.NewSet(len(r.Units), r.held(name)...)
 		if err != nil {
 			return p, fmt.Errorf("holder %s: %w", name, err)
 		}

@@ -28,8 +28,8 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 		result.BytesMoved += transfer.Bytes
 	}
 	for _, node := range r.plan.Nodes {
-		for layer := range events.Each(r.plan.Rows(node.Node)) {
-			result.NaiveBytes += r.Layers[layer]
+		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
+			result.NaiveBytes += r.Units[layer]
 		}
 	}
 	return result, nil
@@ -54,7 +54,7 @@ func (r *restoration) held(node string) []layers.Range {
 	if r.holding == nil {
 		r.holding = map[string][]layers.Range{}
 		for _, holder := range r.Holders {
-			for _, span := range holder.Layers {
+			for _, span := range holder.Units {
 				r.holding[holder.Node] = append(r.holding[holder.Node], layers.Range(span))
 			}
 		}
@@ -62,7 +62,7 @@ func (r *restoration) held(node string) []layers.Range {
 	return r.holding[node]
 }
 
-func ranges(rows []events.Layers) []layers.Range {
+func ranges(rows []events.Range) []layers.Range {
 	list := make([]layers.Range, len(rows))
 	for i, span := range rows {
 		list[i] = layers.Range(span)
@@ -169,12 +169,12 @@ func (r *restoration) moves() []events.Move {
 	var moves []events.Move
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			var before []events.Layers
+			var before []events.Range
 			if r.Current != nil {
-				before = r.Current.Rows(stage.Node)
+				before = r.Current.UnitsOf(stage.Node)
 			}
 			place := events.Place{Pipeline: p, Stage: s}
-			if _, lives := r.plan.Member(stage.Node); lives && !slices.Equal(before, r.plan.RowsAt(place)) {
+			if _, lives := r.plan.Member(stage.Node); lives && !slices.Equal(before, r.plan.UnitsAt(place)) {
 				moves = append(moves, events.Move{Node: stage.Node, Becomes: place})
 			}
 		}
@@ -212,7 +212,7 @@ func (r *restoration) matchBytes() error {
 // migration is the problem of who becomes whom, and the places of the plan in its order.
 func (r *restoration) migration() (problem migrate.Problem, places []*events.Stage) {
 	class := r.classes()
-	problem.LayerBytes = r.Layers
+	problem.LayerBytes = r.Units
 	for _, node := range r.plan.Nodes {
 		problem.Survivors = append(problem.Survivors, migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
 	}
@@ -220,7 +220,7 @@ func (r *restoration) migration() (problem migrate.Problem, places []*events.Sta
 		for s := range r.plan.Pipelines[p].Stages {
 			stage := &r.plan.Pipelines[p].Stages[s]
 			places = append(places, stage)
-			problem.Places = append(problem.Places, migrate.Place{Needs: ranges(r.plan.RowsAt(events.Place{Pipeline: p, Stage: s})), Group: class[stage.Node]})
+			problem.Places = append(problem.Places, migrate.Place{Needs: ranges(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})), Group: class[stage.Node]})
 		}
 	}
 	return problem, places

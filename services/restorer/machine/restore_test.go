@@ -12,7 +12,7 @@ import (
 )
 
 func stage(node string, first, end int) events.Stage {
-	return events.Stage{Node: node, Layers: events.Layers{First: first, End: end}}
+	return events.Stage{Node: node, Layers: events.Range{First: first, End: end}}
 }
 
 func members(names ...string) []events.Member {
@@ -24,7 +24,7 @@ func members(names ...string) []events.Member {
 }
 
 func held(node string, first, end int) events.Holder {
-	return events.Holder{Node: node, Layers: []events.Layers{{First: first, End: end}}}
+	return events.Holder{Node: node, Units: []events.Range{{First: first, End: end}}}
 }
 
 // n2 of 2 x 3 is lost. n1 and n3 keep a part of what they held, and only the missing layer moves.
@@ -40,7 +40,7 @@ func lossOfOne() events.RestorationRequest {
 	return events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}},
 		Holders: []events.Holder{held("n1", 0, 2), held("n3", 4, 6), held("n4", 0, 2), held("n5", 2, 4), held("n6", 4, 6)},
-		Layers:  []int64{9000, 9000, 9000, 9000, 9000, 9000},
+		Units:   []int64{9000, 9000, 9000, 9000, 9000, 9000},
 	}
 }
 
@@ -95,7 +95,7 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	from := map[string]bool{}
 	for _, transfer := range restoration.Plan.Migration.Transfers {
 		if transfer.To != "n7" {
-			t.Fatalf("%s receives layer %d it holds", transfer.To, transfer.Layer)
+			t.Fatalf("%s receives layer %d it holds", transfer.To, transfer.Unit)
 		}
 		for _, source := range transfer.Sources {
 			from[source.Node] = true
@@ -111,9 +111,9 @@ func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
 	plan := events.Plan{Nodes: members("fast", "slow"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("slow", 0, 3), stage("fast", 3, 4)}}}}
 	request := events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"fast", "slow"}}},
-		Layers: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 4)},
+		Units: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 4)},
 	}
-	becomes := func() events.Layers {
+	becomes := func() events.Range {
 		restoration, err := Restore(request)
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestWhoIsFastButFarFromTheHoldersTakesThePlaceWithLessToFetch(t *testing.T)
 	plan := events.Plan{Nodes: members("near", "far"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("far", 0, 3), stage("near", 3, 4)}}}}
 	request := events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"near", "far"}}},
-		Layers: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 3), held("other", 3, 4)},
+		Units: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 3), held("other", 3, 4)},
 	}
 	for _, link := range []events.Measurement{
 		{From: "old", To: "near", BandwidthBytesPerSecond: 500e6},
@@ -254,7 +254,7 @@ func TestWhatADirectNeighbourHoldsDoesNotGoThroughTheHub(t *testing.T) {
 		{Stages: []events.Stage{stage("n1", 0, 2)}}, {Stages: []events.Stage{stage("n2", 0, 1), stage("n3", 1, 2)}},
 	}}
 	request := events.RestorationRequest{
-		Negotiation: "g2", Proposal: events.Proposal{Plan: plan}, Layers: []int64{9e6, 9e6},
+		Negotiation: "g2", Proposal: events.Proposal{Plan: plan}, Units: []int64{9e6, 9e6},
 		Holders: []events.Holder{held("n1", 0, 2), held("n3", 0, 2)}, Unreachable: []events.Pair{events.PairOf("n1", "n2")},
 	}
 	sources := func() []events.Source {
@@ -312,7 +312,7 @@ func TestReroutingMovesNobody(t *testing.T) {
 
 // cutDifferently is two pipelines whose layers are reduced each by another pair of nodes.
 func cutDifferently() events.RestorationRequest {
-	request := events.RestorationRequest{Negotiation: "g2", Layers: []int64{9e6, 9e6, 9e6, 9e6}}
+	request := events.RestorationRequest{Negotiation: "g2", Units: []int64{9e6, 9e6, 9e6, 9e6}}
 	plan := &request.Proposal.Plan
 	plan.Pipelines = []events.Pipeline{
 		{Stages: []events.Stage{stage("a1", 0, 2), stage("a2", 2, 4)}},
@@ -351,14 +351,14 @@ func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
 
 func TestAllReducesOfLargeGradientsShareARoundHoweverLargeTheStateIs(t *testing.T) {
 	request := cutDifferently()
-	request.Layers, request.Gradients = []int64{1e6, 9e9, 9e9, 1e6}, []int64{9e8, 1e6, 1e6, 9e8}
+	request.Units, request.Gradients = []int64{1e6, 9e9, 9e9, 1e6}, []int64{9e8, 1e6, 1e6, 9e8}
 	expectTheOuterLayersInARound(t, request)
 }
 
 // The outer layers have most state, as the request of a negotiator that does not tell gradients says.
 func TestWhereGradientsAreNotToldTheStateWeighsInstead(t *testing.T) {
 	request := cutDifferently()
-	request.Layers = []int64{9e8, 1e6, 1e6, 9e8}
+	request.Units = []int64{9e8, 1e6, 1e6, 9e8}
 	expectTheOuterLayersInARound(t, request)
 }
 
@@ -404,8 +404,8 @@ func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 		r := &result
 		checker := &restoration{RestorationRequest: request}
 		for _, node := range r.Plan.Nodes {
-			for layer := range events.Each(r.Plan.Rows(node.Node)) {
-				comes := slices.ContainsFunc(r.Plan.Migration.Transfers, func(t events.Transfer) bool { return t.To == node.Node && t.Layer == layer })
+			for layer := range events.Each(r.Plan.UnitsOf(node.Node)) {
+				comes := slices.ContainsFunc(r.Plan.Migration.Transfers, func(t events.Transfer) bool { return t.To == node.Node && t.Unit == layer })
 				if comes == checker.holds(node.Node, layer) {
 					t.Fatalf("seed %d: %s, layer %d: comes %v, held %v", seed, node.Node, layer, comes, !comes)
 				}
@@ -413,8 +413,8 @@ func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 		}
 		for _, transfer := range r.Plan.Migration.Transfers {
 			for _, source := range transfer.Sources {
-				if !checker.holds(source.Node, transfer.Layer) {
-					t.Fatalf("seed %d: %s gives layer %d that it does not hold", seed, source.Node, transfer.Layer)
+				if !checker.holds(source.Node, transfer.Unit) {
+					t.Fatalf("seed %d: %s gives layer %d that it does not hold", seed, source.Node, transfer.Unit)
 				}
 			}
 		}
@@ -438,7 +438,7 @@ func TestWhatIsToBeFetchedIsWhatTheTransfersBring(t *testing.T) {
 			needed = append(needed, fmt.Sprint(names[need.Node], need.Layer))
 		}
 		for _, transfer := range result.Plan.Migration.Transfers {
-			brought = append(brought, fmt.Sprint(transfer.To, transfer.Layer))
+			brought = append(brought, fmt.Sprint(transfer.To, transfer.Unit))
 		}
 		if !slices.Equal(needed, brought) || len(fetch.LinkBytesPerSecond) != len(names) {
 			t.Fatalf("seed %d: needed %v over links of %d nodes, brought %v", seed, needed, len(fetch.LinkBytesPerSecond), brought)
@@ -471,7 +471,7 @@ func randomRequest(random *rand.Rand) events.RestorationRequest {
 		}
 	}
 	for range layerCount {
-		request.Layers = append(request.Layers, 1+random.Int64N(1<<20))
+		request.Units = append(request.Units, 1+random.Int64N(1<<20))
 	}
 	request.Proposal = events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}}
 	if random.IntN(2) == 0 {
@@ -514,8 +514,8 @@ func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *te
 	for to, layers := range m.state.Watch.Expected {
 		receipt := &events.Receipt{Negotiation: "g2", Node: to, Seconds: 2}
 		for _, layer := range layers {
-			hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Layer: layer, Digest: digest, Bytes: 9})
-			receipt.Layers = append(receipt.Layers, events.ReceivedLayer{Layer: layer, Digest: digest, Bytes: 9})
+			hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Unit: layer, Digest: digest, Bytes: 9})
+			receipt.Units = append(receipt.Units, events.ReceivedUnit{Unit: layer, Digest: digest, Bytes: 9})
 		}
 		said := hear(t, m, events.ShardReceived, receipt)
 		complete := len(said) == 1 && said[0].Kind == events.RestorationDone
@@ -530,8 +530,8 @@ func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *te
 
 func TestHoldersThatDisagreeFailTheRestoration(t *testing.T) {
 	m, _ := startedTransfer(t)
-	hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Layer: 2, Digest: events.Digest([]byte("a")), Bytes: 9})
-	said := hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n4", Layer: 2, Digest: events.Digest([]byte("b")), Bytes: 9})
+	hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n5", Unit: 2, Digest: events.Digest([]byte("a")), Bytes: 9})
+	said := hear(t, m, events.ShardOffered, &events.Offer{Negotiation: "g2", Node: "n4", Unit: 2, Digest: events.Digest([]byte("b")), Bytes: 9})
 	if len(said) != 1 || said[0].Kind != events.RestorationFailed {
 		t.Fatalf("said %v", said)
 	}
@@ -541,7 +541,7 @@ func TestAReceiptOfOtherBytesThanOfferedFailsTheRestoration(t *testing.T) {
 	m, to := startedTransfer(t)
 	receipt := &events.Receipt{Negotiation: "g2", Node: to}
 	for _, layer := range m.state.Watch.Expected[to] {
-		receipt.Layers = append(receipt.Layers, events.ReceivedLayer{Layer: layer, Digest: events.Digest([]byte("flipped"))})
+		receipt.Units = append(receipt.Units, events.ReceivedUnit{Unit: layer, Digest: events.Digest([]byte("flipped"))})
 	}
 	said := hear(t, m, events.ShardReceived, receipt)
 	if len(said) != 1 || said[0].Kind != events.RestorationFailed {
@@ -554,7 +554,7 @@ func TestWhatBelongsToAnotherNegotiationHasNoEffect(t *testing.T) {
 	if said := hear(t, m, events.ShardReceived, &events.Receipt{Negotiation: "g1", Node: to}); len(said) > 0 {
 		t.Fatalf("said %v", said)
 	}
-	hear(t, m, events.Aborted, &events.Abortion{Negotiation: "g2"})
+	hear(t, m, events.Aborted, &events.Abort{Negotiation: "g2"})
 	if m.state.Watch != nil {
 		t.Fatal("an aborted transfer is still watched")
 	}

@@ -33,7 +33,7 @@ func (r *restoration) schedule() error {
 			for _, node := range group.Nodes {
 				nodes = append(nodes, names[node])
 			}
-			groups = append(groups, events.Group{Layers: events.Layers(group.Layers), Nodes: nodes})
+			groups = append(groups, events.Group{Layers: events.Range(group.Layers), Nodes: nodes})
 		}
 		r.plan.Sync.Rounds = append(r.plan.Sync.Rounds, events.Round{Groups: groups})
 	}
@@ -46,7 +46,7 @@ func (r *restoration) schedule() error {
 func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	bandwidths, roundTrips, gradients := r.bandwidths(names), r.roundTrips(names), r.Gradients
 	if len(gradients) == 0 {
-		gradients = r.Layers
+		gradients = r.Units
 	}
 	return func(group rounds.Group) int64 {
 		if len(group.Nodes) < 2 {

@@ -18,7 +18,7 @@ type watch struct {
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
 	m.state.Watch = &watch{Negotiation: schedule.Negotiation, Expected: map[string][]int{}, Offered: map[int]string{}}
 	for _, transfer := range schedule.Plan.Migration.Transfers {
-		m.state.Watch.Expected[transfer.To] = append(m.state.Watch.Expected[transfer.To], transfer.Layer)
+		m.state.Watch.Expected[transfer.To] = append(m.state.Watch.Expected[transfer.To], transfer.Unit)
 	}
 	return nil
 }
@@ -28,10 +28,10 @@ func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event
 	if !m.watches(offer.Negotiation) {
 		return nil
 	}
-	if first, known := m.state.Watch.Offered[offer.Layer]; known && first != offer.Digest {
-		return m.fail(cause, offer.Node, fmt.Sprintf("layer %d at step %d: expected %s as offered before, got %s", offer.Layer, offer.Step, first, offer.Digest))
+	if first, known := m.state.Watch.Offered[offer.Unit]; known && first != offer.Digest {
+		return m.fail(cause, offer.Node, fmt.Sprintf("layer %d at step %d: expected %s as offered before, got %s", offer.Unit, offer.Step, first, offer.Digest))
 	}
-	m.state.Watch.Offered[offer.Layer] = offer.Digest
+	m.state.Watch.Offered[offer.Unit] = offer.Digest
 	return nil
 }
 
@@ -40,11 +40,11 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 		return nil
 	}
 	verified := map[int]bool{}
-	for _, layer := range receipt.Layers {
-		if layer.Digest != m.state.Watch.Offered[layer.Layer] {
-			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d: expected %s as offered, got %s", layer.Layer, m.state.Watch.Offered[layer.Layer], layer.Digest))
+	for _, layer := range receipt.Units {
+		if layer.Digest != m.state.Watch.Offered[layer.Unit] {
+			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d: expected %s as offered, got %s", layer.Unit, m.state.Watch.Offered[layer.Unit], layer.Digest))
 		}
-		verified[layer.Layer] = true
+		verified[layer.Unit] = true
 		m.state.Watch.Bytes += layer.Bytes
 	}
 	for _, layer := range m.state.Watch.Expected[receipt.Node] {
@@ -80,7 +80,7 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	return m.forget(commitment.Negotiation)
 }
 
-func (m *Machine) aborted(_ events.Event, abortion events.Abortion) []events.Event {
+func (m *Machine) aborted(_ events.Event, abortion events.Abort) []events.Event {
 	return m.forget(abortion.Negotiation)
 }
 

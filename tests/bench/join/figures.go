@@ -45,7 +45,7 @@ func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // print shows a join.
 func (j join) print() {
-	fmt.Printf("REKNIT_FOLLOW_STEPS=%s:%s ->%s\n", j.FollowSteps, j.Layouts[0], j.Layouts[1])
+	fmt.Printf("REKNIT_PRECOPY_STEPS=%s:%s ->%s\n", j.FollowSteps, j.Layouts[0], j.Layouts[1])
 	fmt.Printf("  %.2f s from the request to the first step of all, %.1f MiB moved, a step %.2f s before and %.2f s after; %s\n",
 		j.FirstStepSeconds, mebibytes(j.MovedBytes), j.Before, j.After, strings.Join(j.Layers, ", "))
 	for _, f := range j.Followed {

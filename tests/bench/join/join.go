@@ -20,7 +20,7 @@ type join struct {
 	Stood            []stood // the others
 	MovedBytes       int64
 	Layers           []string // that each node received
-	Followed         []events.Followed
+	Followed         []events.CaughtUp
 	Before, After    float64 // seconds of a step
 	Digest           string
 	Layouts          [2]string // before and after
@@ -84,7 +84,7 @@ func (j *join) add(receipt events.Receipt) {
 	for _, source := range receipt.Sources {
 		j.MovedBytes += source.Bytes
 	}
-	j.Layers = append(j.Layers, fmt.Sprintf("%s took %d in %.2f s", receipt.Node, len(receipt.Layers), receipt.Seconds))
+	j.Layers = append(j.Layers, fmt.Sprintf("%s took %d in %.2f s", receipt.Node, len(receipt.Units), receipt.Seconds))
 }
 
 // said tells what was said when.

@@ -75,7 +75,7 @@ func (s *scene) join(shape links.Shape, near, far int) error {
 func (s *scene) govern(followSteps string) error {
 	return s.hub().Call("Node.Govern", map[string]string{
 		"REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": fmt.Sprint(trainers),
-		"REKNIT_FOLLOW_STEPS": followSteps,
+		"REKNIT_PRECOPY_STEPS": followSteps,
 	}, nil)
 }
 

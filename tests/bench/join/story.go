@@ -31,7 +31,7 @@ type story struct {
 	firstStep map[uint64]time.Time                    // by generation: until every node that trains had completed one
 	steps     map[string]map[uint64]step              // by node and completed steps
 	receipts  []events.Receipt
-	followed  []events.Followed
+	followed  []events.CaughtUp
 	digests   map[int]string    // by row of the state
 	final     map[string]uint64 // generation in which a node told its final digests
 	moments   []moment          // of the join
@@ -85,8 +85,8 @@ func (s *story) hear(line Line) error {
 		})
 	case events.ShardReceived:
 		return tell(line, func(receipt events.Receipt) { s.receipts = append(s.receipts, receipt) })
-	case events.ShardFollowed:
-		return tell(line, func(followed events.Followed) { s.followed = append(s.followed, followed) })
+	case events.PreCopyCaughtUp:
+		return tell(line, func(followed events.CaughtUp) { s.followed = append(s.followed, followed) })
 	case events.TrainingDigested:
 		return tell(line, s.digested)
 	}
@@ -126,11 +126,11 @@ func (s *story) digested(digests events.Digests) {
 		return
 	}
 	s.final[digests.Node] = digests.Generation
-	for _, row := range digests.Layers {
-		if known := s.digests[row.Layer]; known != "" && known != row.Digest {
-			s.faults = append(s.faults, fmt.Errorf("row %d of the state: its holders differ", row.Layer))
+	for _, row := range digests.Units {
+		if known := s.digests[row.Unit]; known != "" && known != row.Digest {
+			s.faults = append(s.faults, fmt.Errorf("row %d of the state: its holders differ", row.Unit))
 		}
-		s.digests[row.Layer] = row.Digest
+		s.digests[row.Unit] = row.Digest
 	}
 }
 

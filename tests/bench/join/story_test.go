@@ -32,7 +32,7 @@ func (s scripted) say(kind events.Kind, seconds float64, payload any) {
 func planOf(generation uint64, nodes ...string) events.Plan {
 	plan := events.Plan{Generation: generation}
 	for _, node := range nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: node, Layers: events.Layers{End: 1}}}})
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
 	}
 	return plan
 }
@@ -72,7 +72,7 @@ func told(t *testing.T, stands float64, alter func(*story)) (join, error) {
 		}
 	}
 	for _, node := range []string{"n1", "n2"} {
-		s.say(events.TrainingDigested, 100, events.Digests{Node: node, Final: true, Generation: 2, Layers: []events.LayerDigest{{Layer: 0, Digest: "same"}}})
+		s.say(events.TrainingDigested, 100, events.Digests{Node: node, Final: true, Generation: 2, Units: []events.UnitDigest{{Unit: 0, Digest: "same"}}})
 	}
 	if alter != nil {
 		alter(s.story)
@@ -104,7 +104,7 @@ func TestAJoinThatCannotBeJudgedIsRefused(t *testing.T) {
 		"a step nobody heard of":          func(s *story) { delete(s.steps["n1"], stops) },
 		"a node that never began":         func(s *story) { delete(s.began["n2"], 2) },
 		"holders that differ": func(s *story) {
-			s.digested(events.Digests{Node: "n2", Final: true, Layers: []events.LayerDigest{{Layer: 0, Digest: "other"}}})
+			s.digested(events.Digests{Node: "n2", Final: true, Units: []events.UnitDigest{{Unit: 0, Digest: "other"}}})
 		},
 	} {
 		if result, err := told(t, 1, spoil); err == nil {

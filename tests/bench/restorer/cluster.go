@@ -74,13 +74,13 @@ func afterALoss(nodes int) change {
 // partitioned cuts the optimizer state, 12 of 14 bytes a parameter, into partitions that two pipelines keep each. The node that
 // is lost was the second.
 func (c change) partitioned(request *events.RestorationRequest, partitions int) {
-	for layer, bytes := range request.Layers {
+	for layer, bytes := range request.Units {
 		request.Gradients = append(request.Gradients, bytes/7)
-		request.Layers[layer] = bytes / 7
+		request.Units[layer] = bytes / 7
 	}
 	for range partitions {
 		for _, bytes := range layerBytes() {
-			request.Layers = append(request.Layers, bytes*6/7/int64(partitions))
+			request.Units = append(request.Units, bytes*6/7/int64(partitions))
 		}
 	}
 	pipelines := request.Proposal.Plan.Pipelines
@@ -93,10 +93,10 @@ func (c change) partitioned(request *events.RestorationRequest, partitions int) 
 		return list
 	}
 	for i := range request.Holders {
-		layers := request.Holders[i].Layers[0]
+		layers := request.Holders[i].Units[0]
 		for _, partition := range kept(min(i+1, len(c.holds)) / 8) {
 			first := (1 + partition) * modelLayers
-			request.Holders[i].Layers = append(request.Holders[i].Layers, events.Layers{First: first + layers.First, End: first + layers.End})
+			request.Holders[i].Units = append(request.Holders[i].Units, events.Range{First: first + layers.First, End: first + layers.End})
 		}
 	}
 	for p := range pipelines {
@@ -107,7 +107,7 @@ func (c change) partitioned(request *events.RestorationRequest, partitions int) 
 // request asks for the restoration of the change: the survivors stand in any order in the proposed plan, and each has
 // measured its links to eight others.
 func (c change) request(random *rand.Rand) events.RestorationRequest {
-	request := events.RestorationRequest{Negotiation: "g2", Layers: layerBytes()}
+	request := events.RestorationRequest{Negotiation: "g2", Units: layerBytes()}
 	plan := &request.Proposal.Plan
 	plan.Cluster, plan.Generation, plan.Data = "c", 2, events.Data{MicroBatch: 1}
 	var names []string
@@ -115,7 +115,7 @@ func (c change) request(random *rand.Rand) events.RestorationRequest {
 		name := fmt.Sprintf("n%d", i)
 		names = append(names, name)
 		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "a", Address: name + ":1"})
-		request.Holders = append(request.Holders, events.Holder{Node: name, Layers: []events.Layers{events.Layers(holds)}})
+		request.Holders = append(request.Holders, events.Holder{Node: name, Units: []events.Range{events.Range(holds)}})
 		for range 8 {
 			link := events.Link{}
 			link.From, link.To = name, fmt.Sprintf("n%d", random.IntN(len(c.holds)))
@@ -127,7 +127,7 @@ func (c change) request(random *rand.Rand) events.RestorationRequest {
 	for _, length := range c.lengths {
 		pipeline := events.Pipeline{MicroBatches: 8}
 		for s, needs := range cut(length) {
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: names[next[s]], Layers: events.Layers(needs)})
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: names[next[s]], Layers: events.Range(needs)})
 		}
 		next = next[length:]
 		plan.Pipelines = append(plan.Pipelines, pipeline)

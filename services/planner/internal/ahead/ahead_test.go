@@ -248,11 +248,11 @@ func TestNothingIsComputedAheadUntilANegotiationEnds(t *testing.T) {
 	if p.world.stands() {
 		t.Fatal("a plan was asked for, and the old one is taken for the last word")
 	}
-	p.world.hear(said(events.Aborted, "other", &events.Abortion{Negotiation: "other", Generation: 2, Reason: "test"}))
+	p.world.hear(said(events.Aborted, "other", &events.Abort{Negotiation: "other", Generation: 2, Reason: "test"}))
 	if p.world.stands() {
 		t.Fatal("the end of another negotiation ended this one")
 	}
-	p.world.hear(said(events.Aborted, asked.Negotiation, &events.Abortion{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
+	p.world.hear(said(events.Aborted, asked.Negotiation, &events.Abort{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
 	if !p.world.stands() || len(p.world.request.Nodes) != 6 {
 		t.Fatal("the plan in force was forgotten")
 	}

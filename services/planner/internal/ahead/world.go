@@ -25,7 +25,7 @@ func (w *world) hear(event events.Event) {
 	case events.PlanCommitted:
 		take(event, func(plan events.Plan) { w.plan = &plan })
 	case events.Aborted:
-		take(event, func(abortion events.Abortion) {
+		take(event, func(abortion events.Abort) {
 			if w.asked != nil && w.asked.Negotiation == abortion.Negotiation {
 				w.asked = nil
 			}

@@ -36,7 +36,7 @@ func New(shape model.Shape, seed uint64) *State {
 // Holdings returns the layers and versions that Export can give, as ranges of layers with equal versions.
 func (s *State) Holdings() []events.Holding {
 	if s.fresh {
-		return []events.Holding{{Layers: events.Layers{First: 0, End: s.shape.Rows()}, Steps: []uint64{0}}}
+		return []events.Holding{{Units: events.Range{First: 0, End: s.shape.Rows()}, Steps: []uint64{0}}}
 	}
 	var holdings []events.Holding
 	for _, layer := range slices.Sorted(maps.Keys(s.kept)) {
@@ -44,11 +44,11 @@ func (s *State) Holdings() []events.Holding {
 		for _, version := range s.kept[layer] {
 			steps = append(steps, uint64(version.Step))
 		}
-		if last := len(holdings) - 1; last >= 0 && holdings[last].Layers.End == layer && slices.Equal(holdings[last].Steps, steps) {
-			holdings[last].Layers.End++
+		if last := len(holdings) - 1; last >= 0 && holdings[last].Units.End == layer && slices.Equal(holdings[last].Steps, steps) {
+			holdings[last].Units.End++
 			continue
 		}
-		holdings = append(holdings, events.Holding{Layers: events.Layers{First: layer, End: layer + 1}, Steps: steps})
+		holdings = append(holdings, events.Holding{Units: events.Range{First: layer, End: layer + 1}, Steps: steps})
 	}
 	return holdings
 }
@@ -86,7 +86,7 @@ func (s *State) Import(layer int, step uint64, data []byte) error {
 // Adopt makes exactly these layers at exactly this version the ones to train: by rolling back, by taking what was
 // imported, or by making version 0. Of all that was held it keeps this version and the one before, to be given, until
 // Completed; newer ones are dropped. A version that cannot be had is an error, and leaves the state as it was.
-func (s *State) Adopt(layers []events.Layers, step uint64) error {
+func (s *State) Adopt(layers []events.Range, step uint64) error {
 	adopted := map[int]*model.Layer{}
 	for layer := range events.Each(layers) {
 		version, err := s.find(layer, step)
@@ -157,10 +157,10 @@ func (s *State) Completed(step uint64) {
 }
 
 // Digests returns the digests of the layers to train, first layer first.
-func (s *State) Digests() []events.LayerDigest {
-	var digests []events.LayerDigest
+func (s *State) Digests() []events.UnitDigest {
+	var digests []events.UnitDigest
 	for _, layer := range slices.Sorted(maps.Keys(s.trained)) {
-		digests = append(digests, events.LayerDigest{Layer: layer, Digest: model.Digest(s.trained[layer])})
+		digests = append(digests, events.UnitDigest{Unit: layer, Digest: model.Digest(s.trained[layer])})
 	}
 	return digests
 }

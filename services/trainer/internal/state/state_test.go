@@ -12,12 +12,12 @@ import (
 
 var shape = model.Shape{Context: 2, Window: 2, Width: 3, Hidden: 4, Blocks: 2, Vocabulary: 5}
 
-func layers(first, end int) events.Layers { return events.Layers{First: first, End: end} }
+func layers(first, end int) events.Range { return events.Range{First: first, End: end} }
 
 func adopted(t *testing.T, first, end int) *State {
 	t.Helper()
 	s := New(shape, 1)
-	if err := s.Adopt([]events.Layers{layers(first, end)}, 0); err != nil {
+	if err := s.Adopt([]events.Range{layers(first, end)}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -46,7 +46,7 @@ func expectHoldings(t *testing.T, s *State, want ...events.Holding) {
 
 func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
 	s := New(shape, 1)
-	expectHoldings(t, s, events.Holding{Layers: layers(0, 4), Steps: []uint64{0}})
+	expectHoldings(t, s, events.Holding{Units: layers(0, 4), Steps: []uint64{0}})
 	for layer := range 4 {
 		want, err := model.NewLayer(shape, layer, 1)
 		if err != nil {
@@ -63,12 +63,12 @@ func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
 
 func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	s := adopted(t, 0, 3)
-	expectHoldings(t, s, events.Holding{Layers: layers(0, 3), Steps: []uint64{0}})
+	expectHoldings(t, s, events.Holding{Units: layers(0, 3), Steps: []uint64{0}})
 	s.train(t, 0)
 	s.train(t, 1)
 	expectHoldings(t, s,
-		events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}},
-		events.Holding{Layers: layers(2, 3), Steps: []uint64{0}})
+		events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Units: layers(2, 3), Steps: []uint64{0}})
 	s.train(t, 2)
 	s.Completed(1)
 	s.train(t, 0)
@@ -77,8 +77,8 @@ func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	s.Completed(2)
 	s.train(t, 0)
 	expectHoldings(t, s,
-		events.Holding{Layers: layers(0, 1), Steps: []uint64{3, 2, 1}},
-		events.Holding{Layers: layers(1, 3), Steps: []uint64{2, 1}})
+		events.Holding{Units: layers(0, 1), Steps: []uint64{3, 2, 1}},
+		events.Holding{Units: layers(1, 3), Steps: []uint64{2, 1}})
 }
 
 func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
@@ -94,16 +94,16 @@ func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
 	if err := ahead.Import(2, 1, exported); err != nil {
 		t.Fatal(err)
 	}
-	if err := ahead.Adopt([]events.Layers{layers(0, 3)}, 1); err != nil {
+	if err := ahead.Adopt([]events.Range{layers(0, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
 	expectHoldings(t, ahead,
-		events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}},
-		events.Holding{Layers: layers(2, 3), Steps: []uint64{1}})
+		events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
 	if got := model.MarshalLayer(ahead.Trained(2)); !bytes.Equal(got, exported) {
 		t.Error("the adopted layer is not the imported one")
 	}
-	if err := ahead.Adopt([]events.Layers{layers(0, 3)}, 1); err != nil {
+	if err := ahead.Adopt([]events.Range{layers(0, 3)}, 1); err != nil {
 		t.Errorf("adopting the same again: %v", err)
 	}
 }
@@ -112,10 +112,10 @@ func TestAnAdoptionThatIsNotPossibleChangesNothing(t *testing.T) {
 	s := adopted(t, 0, 2)
 	s.train(t, 0)
 	s.train(t, 1)
-	if err := s.Adopt([]events.Layers{layers(0, 3)}, 1); err == nil {
+	if err := s.Adopt([]events.Range{layers(0, 3)}, 1); err == nil {
 		t.Fatal("layer 2 at step 1 was adopted from nowhere")
 	}
-	expectHoldings(t, s, events.Holding{Layers: layers(0, 2), Steps: []uint64{1, 0}})
+	expectHoldings(t, s, events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}})
 }
 
 func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
@@ -124,16 +124,16 @@ func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
 		s.train(t, layer)
 	}
 	s.Completed(1)
-	if err := s.Adopt([]events.Layers{layers(2, 3)}, 1); err != nil {
+	if err := s.Adopt([]events.Range{layers(2, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
-	expectHoldings(t, s, events.Holding{Layers: layers(0, 3), Steps: []uint64{1, 0}})
+	expectHoldings(t, s, events.Holding{Units: layers(0, 3), Steps: []uint64{1, 0}})
 	if s.Trained(0) != nil {
 		t.Error("a layer that was taken away is trained")
 	}
 	s.train(t, 2)
 	s.Completed(2)
-	expectHoldings(t, s, events.Holding{Layers: layers(2, 3), Steps: []uint64{2, 1}})
+	expectHoldings(t, s, events.Holding{Units: layers(2, 3), Steps: []uint64{2, 1}})
 	if _, err := s.Export(0, 1); err == nil {
 		t.Error("a dropped layer was given")
 	}

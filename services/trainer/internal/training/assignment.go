@@ -11,7 +11,7 @@ import (
 
 // assignment is what a plan asks of one node.
 type assignment struct {
-	layers            events.Layers
+	layers            events.Range
 	partitions        []int // of their optimizer state
 	routes            []schedule.Route
 	reductions        []schedule.Reduction
@@ -34,7 +34,7 @@ func assign(plan *events.Plan, config Config) (assignment, error) {
 	if !placed {
 		return a, fmt.Errorf("pipelines: expected a place for node %q", config.Node)
 	}
-	a.layers = events.Layers{First: stage.First, End: stage.End}
+	a.layers = events.Range{First: stage.First, End: stage.End}
 	a.partitions = layout.Partitions(config.Node)
 	var err error
 	if a.routes, err = layout.Routes(); err != nil {

@@ -37,9 +37,9 @@ type cluster struct {
 	finished bool // everybody may leave
 	recovers bool // a plan for the survivors is being made
 	nodes    map[string]*node
-	digests  map[string][]events.LayerDigest // final ones, by node
-	losses   map[uint64]float64              // by completed steps
-	reported map[string]uint64               // completed steps, by node
+	digests  map[string][]events.UnitDigest // final ones, by node
+	losses   map[uint64]float64             // by completed steps
+	reported map[string]uint64              // completed steps, by node
 }
 
 // node is a trainer, and what is known of it while it waits at its boundary.
@@ -61,7 +61,7 @@ type node struct {
 func newCluster(t testing.TB, config Config) *cluster {
 	return &cluster{
 		t: t, config: config, changed: make(chan struct{}), nodes: map[string]*node{},
-		digests: map[string][]events.LayerDigest{}, losses: map[uint64]float64{}, reported: map[string]uint64{},
+		digests: map[string][]events.UnitDigest{}, losses: map[uint64]float64{}, reported: map[string]uint64{},
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *cluster) follow(plan *events.Plan) {
 	}
 	c.step, c.cancel = context.WithCancel(c.t.Context())
 	for _, name := range c.alive() {
-		if err := c.fetch(name, plan.Rows(name), plan.ResumeStep); err != nil {
+		if err := c.fetch(name, plan.UnitsOf(name), plan.ResumeStep); err != nil {
 			c.t.Error(err)
 			return
 		}
@@ -235,7 +235,7 @@ func (c *cluster) follow(plan *events.Plan) {
 	for _, name := range c.alive() {
 		n := c.nodes[name]
 		_, placed := plan.Holds(name)
-		if err := n.state.Adopt(plan.Rows(name), plan.ResumeStep); err != nil {
+		if err := n.state.Adopt(plan.UnitsOf(name), plan.ResumeStep); err != nil {
 			c.t.Error(err)
 		} else if placed {
 			n.waiting = false
@@ -257,7 +257,7 @@ func (c *cluster) newestVersion() uint64 {
 				if holders[step] == nil {
 					holders[step] = map[int]bool{}
 				}
-				for layer := range events.Each([]events.Layers{holding.Layers}) {
+				for layer := range events.Each([]events.Range{holding.Units}) {
 					holders[step][layer] = true
 				}
 			}
@@ -282,7 +282,7 @@ func (c *cluster) fresh(name string) bool {
 }
 
 // fetch imports the layers that a node lacks.
-func (c *cluster) fetch(to string, layers []events.Layers, step uint64) error {
+func (c *cluster) fetch(to string, layers []events.Range, step uint64) error {
 	for layer := range events.Each(layers) {
 		if step == 0 {
 			continue
@@ -350,7 +350,7 @@ func (n *node) Report(step uint64, stepSeconds, loss float64) {
 
 func (n *node) Profiled(uint64, float64) {}
 
-func (n *node) Digested(_ context.Context, step uint64, final bool, layers []events.LayerDigest) error {
+func (n *node) Digested(_ context.Context, step uint64, final bool, layers []events.UnitDigest) error {
 	if !final {
 		return nil
 	}
@@ -381,10 +381,10 @@ func (c *cluster) finish() string {
 	layers := make([]string, c.config.Shape.Rows())
 	for _, name := range c.alive() {
 		for _, digest := range c.digests[name] {
-			if known := layers[digest.Layer]; known != "" && known != digest.Digest {
-				c.t.Errorf("layer %d differs between its holders", digest.Layer)
+			if known := layers[digest.Unit]; known != "" && known != digest.Digest {
+				c.t.Errorf("layer %d differs between its holders", digest.Unit)
 			}
-			layers[digest.Layer] = digest.Digest
+			layers[digest.Unit] = digest.Digest
 		}
 		close(c.nodes[name].orders)
 	}

@@ -16,7 +16,7 @@ type followed struct {
 	worker *worker
 }
 
-var _ agent.Follower = followed{}
+var _ agent.PreCopier = followed{}
 
 // Change returns what the step that ended at this number of completed steps did to a layer. Only the last step's is
 // there, and only until another one begins or a plan is adopted.
@@ -42,7 +42,7 @@ func (f followed) Change(layer int, step uint64) ([]byte, error) {
 }
 
 // Adopt may bring other layers than those that were summed.
-func (f followed) Adopt(layers []events.Layers, step uint64) error {
+func (f followed) Adopt(layers []events.Range, step uint64) error {
 	f.worker.summed = 0
 	return f.State.Adopt(layers, step)
 }

@@ -102,10 +102,10 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	config := testConfig(t)
 	held := state.New(config.Shape, config.Seed)
 	lent := followed{held, newWorker(config, nil, held)}
-	if err := lent.Adopt([]events.Layers{{End: 6}}, 0); err != nil {
+	if err := lent.Adopt([]events.Range{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
-	lent.worker.take(assignment{layers: events.Layers{End: 6}, learningRateScale: 1})
+	lent.worker.take(assignment{layers: events.Range{End: 6}, learningRateScale: 1})
 	lent.worker.summed = 7
 	if _, err := lent.Change(0, 7); err != nil {
 		t.Fatalf("the change before: %v", err)
@@ -113,7 +113,7 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	if _, err := lent.Change(6, 7); err == nil {
 		t.Error("the change of a layer that is not trained was told")
 	}
-	if err := lent.Adopt([]events.Layers{{End: 6}}, 0); err != nil {
+	if err := lent.Adopt([]events.Range{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lent.Change(0, 7); err == nil {

@@ -26,7 +26,7 @@ func planOf(config Config, chains ...chain) *events.Plan {
 		pipeline := events.Pipeline{MicroBatches: chain.microBatches}
 		first := 0
 		for i, name := range strings.Fields(chain.nodes) {
-			layers := events.Layers{First: first, End: chain.ends[i]}
+			layers := events.Range{First: first, End: chain.ends[i]}
 			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: name, Layers: layers})
 			first = layers.End
 		}
@@ -63,7 +63,7 @@ func syncOf(plan *events.Plan, lost string) events.Sync {
 		if last := len(groups) - 1; last >= 0 && slices.Equal(groups[last].Nodes, nodes) {
 			groups[last].Layers.End++
 		} else {
-			groups = append(groups, events.Group{Layers: events.Layers{First: layer, End: layer + 1}, Nodes: nodes})
+			groups = append(groups, events.Group{Layers: events.Range{First: layer, End: layer + 1}, Nodes: nodes})
 		}
 	}
 	var sync events.Sync

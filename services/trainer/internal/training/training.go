@@ -40,7 +40,7 @@ type Session interface {
 	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
 	Report(step uint64, stepSeconds, loss float64)
 	Profiled(step uint64, speedFactor float64)
-	Digested(ctx context.Context, step uint64, final bool, layers []events.LayerDigest) error
+	Digested(ctx context.Context, step uint64, final bool, layers []events.UnitDigest) error
 }
 
 // Network is what the loop needs of its data plane (*transport.Transport).

@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// The state that moves is numbered in rows, and wherever the words say "layer" of something held, moved, dropped or digested,
-// a row is meant. Row l is layer l with all of its state, as long as the optimizer state stays whole. Where it is cut into Z
-// partitions (ZeRO), row l is the parameters of layer l alone, which all of its holders keep, and row (1+z)*L + l of a model of L
-// layers is partition z of its optimizer state, which those pipelines keep that name it.
+// The state is numbered in units. A unit is what is held, moved, dropped and digested as one. While the optimizer state stays whole,
+// unit l is layer l with all of its state. Where the optimizer state is cut into Z partitions (ZeRO), unit l of a model of L layers is
+// the parameters of layer l, which every holder of the layer keeps. Unit (1+z)*L + l is partition z of the layer's optimizer state.
+// A pipeline names the partitions that it keeps.
 
 const (
 	// MostPartitions bounds into how many the optimizer state may be cut.
 	MostPartitions = 64
-	// MostRows bounds the layers of a model, and the layers and partitions of layers: work grows with them.
-	MostRows = 4096
+	// MostUnits bounds the layers of a model, and the layers and partitions of layers: work grows with them.
+	MostUnits = 4096
 )
 
-// Rows returns the number of rows of the job's state.
-func (j *Job) Rows() int { return len(j.Layers) * (1 + j.OptimizerPartitions) }
+// Units returns the number of units of the job's state.
+func (j *Job) Units() int { return len(j.Layers) * (1 + j.OptimizerPartitions) }
 
-// RowBytes returns how long each row of the job's state is. Partitions are as even as whole bytes allow.
-func (j *Job) RowBytes() []int64 {
-	bytes := make([]int64, 0, j.Rows())
+// UnitBytes returns how long each unit of the job's state is. Partitions are as even as whole bytes allow.
+func (j *Job) UnitBytes() []int64 {
+	bytes := make([]int64, 0, j.Units())
 	for _, layer := range j.Layers {
 		if j.OptimizerPartitions == 0 {
 			bytes = append(bytes, layer.StateBytes())
@@ -55,7 +55,7 @@ func (j *Job) validatePartitions() error {
 	if c.err != nil || j.OptimizerPartitions == 0 {
 		return c.err
 	}
-	c.that(j.Rows() <= MostRows, "optimizerPartitions", fmt.Sprintf("at most %d layers and partitions of layers", MostRows), j.Rows())
+	c.that(j.Units() <= MostUnits, "optimizerPartitions", fmt.Sprintf("at most %d layers and partitions of layers", MostUnits), j.Units())
 	c.each(len(j.Layers), "layers", func(i int) error {
 		var c check
 		c.atLeast("parameterBytes", j.Layers[i].ParameterBytes, 1)
@@ -76,47 +76,47 @@ func (p *Plan) Partitions() int {
 	return count
 }
 
-// RowCount returns the number of rows of the state.
-func (p *Plan) RowCount() int { return p.LayerCount() * (1 + p.Partitions()) }
+// UnitCount returns the number of units of the state.
+func (p *Plan) UnitCount() int { return p.LayerCount() * (1 + p.Partitions()) }
 
-// Rows returns the rows that a node holds under the plan; none without a place.
-func (p *Plan) Rows(node string) []Layers {
+// UnitsOf returns the units that a node holds under the plan; none without a place.
+func (p *Plan) UnitsOf(node string) []Range {
 	for i, pipeline := range p.Pipelines {
 		for s, stage := range pipeline.Stages {
 			if stage.Node == node {
-				return p.RowsAt(Place{Pipeline: i, Stage: s})
+				return p.UnitsAt(Place{Pipeline: i, Stage: s})
 			}
 		}
 	}
 	return nil
 }
 
-// RowsAt returns the rows that the node at a place holds: its layers, then the partitions of their optimizer state.
-func (p *Plan) RowsAt(place Place) []Layers {
+// UnitsAt returns the units that the node at a place holds: its layers, then the partitions of their optimizer state.
+func (p *Plan) UnitsAt(place Place) []Range {
 	pipeline := p.Pipelines[place.Pipeline]
 	layers, count := pipeline.Stages[place.Stage].Layers, p.LayerCount()
-	rows := []Layers{layers}
+	units := []Range{layers}
 	for _, partition := range pipeline.Partitions {
 		first := (1 + partition) * count
-		rows = append(rows, Layers{First: first + layers.First, End: first + layers.End})
+		units = append(units, Range{First: first + layers.First, End: first + layers.End})
 	}
-	return rows
+	return units
 }
 
-// RowName says what a row of a model of so many layers is, as "layer 3" or "partition 0 of layer 3".
-func RowName(row, layers int) string {
-	if row < layers {
-		return fmt.Sprintf("layer %d", row)
+// UnitName says what a unit of a model of so many layers is, as "layer 3" or "partition 0 of layer 3".
+func UnitName(unit, layers int) string {
+	if unit < layers {
+		return fmt.Sprintf("layer %d", unit)
 	}
-	return fmt.Sprintf("partition %d of layer %d", row/layers-1, row%layers)
+	return fmt.Sprintf("partition %d of layer %d", unit/layers-1, unit%layers)
 }
 
-// Each yields the rows of ranges, in their order.
-func Each(ranges []Layers) iter.Seq[int] {
+// Each yields the units of ranges, in their order.
+func Each(ranges []Range) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, rows := range ranges {
-			for row := rows.First; row < rows.End; row++ {
-				if !yield(row) {
+		for _, units := range ranges {
+			for unit := units.First; unit < units.End; unit++ {
+				if !yield(unit) {
 					return
 				}
 			}
@@ -135,25 +135,25 @@ func (p *Plan) validatePartitions(members map[string]bool) error {
 			next = partition + 1
 		}
 	}
-	if rows := p.RowCount(); rows > MostRows {
-		return fmt.Errorf("expected at most %d layers and partitions of layers, got %d", MostRows, rows)
+	if units := p.UnitCount(); units > MostUnits {
+		return fmt.Errorf("expected at most %d layers and partitions of layers, got %d", MostUnits, units)
 	}
 	if p.Partitions() == 0 {
 		return nil
 	}
-	held := make([]bool, p.RowCount())
+	held := make([]bool, p.UnitCount())
 	for i, pipeline := range p.Pipelines {
 		for s, stage := range pipeline.Stages {
 			if !members[stage.Node] {
 				continue
 			}
-			for row := range Each(p.RowsAt(Place{Pipeline: i, Stage: s})) {
-				held[row] = true
+			for unit := range Each(p.UnitsAt(Place{Pipeline: i, Stage: s})) {
+				held[unit] = true
 			}
 		}
 	}
-	if row := slices.Index(held, false); row >= 0 {
-		return fmt.Errorf("expected %s at an active node, got none", RowName(row, p.LayerCount()))
+	if unit := slices.Index(held, false); unit >= 0 {
+		return fmt.Errorf("expected %s at an active node, got none", UnitName(unit, p.LayerCount()))
 	}
 	return nil
 }

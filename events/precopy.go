@@ -1,14 +1,14 @@
 package events
 
-// Start says that layers begin to move while training goes on. Receivers ask the givers for them and for what each step
-// changes in them, on FollowSubject.
-type Start struct {
+// PreCopyStart says that layers begin to move while training goes on. Receivers ask the givers for them and for what each step
+// changes in them, on PreCopySubject.
+type PreCopyStart struct {
 	Negotiation string `json:"negotiation"`
 	Plan        Plan   `json:"plan"` // as it will be; its resume step is not known yet
 }
 
-// Followed says that a receiver has what it can have before all stop.
-type Followed struct {
+// CaughtUp says that a receiver has what it can have before all stop.
+type CaughtUp struct {
 	Negotiation string  `json:"negotiation"`
 	Node        string  `json:"node"`
 	Step        uint64  `json:"step"`             // completed steps that its layers contain
@@ -18,36 +18,36 @@ type Followed struct {
 	Reason      string  `json:"reason,omitempty"` // why it does not follow: its layers come where all stand
 }
 
-// Follow is a request on FollowSubject: a receiver asks a giver for the layers that it is to have of it.
-type Follow struct {
+// PreCopyRequest is a request on PreCopySubject: a receiver asks a giver for the layers that it is to have of it.
+type PreCopyRequest struct {
 	Negotiation string `json:"negotiation"`
 	To          string `json:"to"`              // the receiver
 	Step        uint64 `json:"step"`            // completed steps
 	Whole       bool   `json:"whole,omitempty"` // the layers at that step; else what the step before it changed in them
 }
 
-// Following is the answer to Follow. The giver waits for the step for a second; without layers it has not come to it yet.
-type Following struct {
-	Newest uint64          `json:"newest"`         // completed steps of the giver
-	Gone   bool            `json:"gone,omitempty"` // the giver does not have that step, and will not
-	Layers []FollowedLayer `json:"layers"`
+// PreCopyReply is the answer to PreCopyRequest. The giver waits for the step for a second; without layers it has not come to it yet.
+type PreCopyReply struct {
+	Newest uint64      `json:"newest"`         // completed steps of the giver
+	Gone   bool        `json:"gone,omitempty"` // the giver does not have that step, and will not
+	Units  []PreCopied `json:"units"`
 }
 
-// FollowedLayer is the manifest of a layer, or of what a step changed in it.
-type FollowedLayer struct {
-	Layer int    `json:"layer"` // a row of the state, where that is partitioned
+// PreCopied is the manifest of a unit, or of what a step changed in it.
+type PreCopied struct {
+	Unit  int    `json:"unit"` 
 	Bytes int64  `json:"bytes"` // in all
 	Parts []Part `json:"parts"` // those that this giver puts into its store, or the hub's
 }
 
-func (s *Start) Validate() error {
+func (s *PreCopyStart) Validate() error {
 	var c check
 	c.token("negotiation", s.Negotiation)
 	c.nested("plan", s.Plan.Validate())
 	return c.err
 }
 
-func (f *Followed) Validate() error {
+func (f *CaughtUp) Validate() error {
 	var c check
 	c.token("negotiation", f.Negotiation)
 	c.token("node", f.Node)
@@ -57,13 +57,13 @@ func (f *Followed) Validate() error {
 	return c.err
 }
 
-func (f *Following) Validate() error {
+func (f *PreCopyReply) Validate() error {
 	var c check
-	c.each(len(f.Layers), "layers", func(i int) error {
+	c.each(len(f.Units), "units", func(i int) error {
 		var c check
-		c.atLeast("layer", int64(f.Layers[i].Layer), 0)
-		c.atLeast("bytes", f.Layers[i].Bytes, 1)
-		c.parts(f.Layers[i].Parts, f.Layers[i].Bytes)
+		c.unit("unit", f.Units[i].Unit)
+		c.atLeast("bytes", f.Units[i].Bytes, 1)
+		c.parts(f.Units[i].Parts, f.Units[i].Bytes)
 		return c.err
 	})
 	return c.err
