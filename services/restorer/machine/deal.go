@@ -2,14 +2,15 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// deal gives the optimizer partitions that the planner listed to the pipelines anew, so that with the nodes where they are the
-// fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the longest list, so any
-// pipeline may have any. O(pipelines * rows + pipelines^3).
+// deal gives the pipelines the lists of optimizer partitions that the planner made, so that with the nodes where they are
+// the fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the longest
+// list, so any pipeline may have any. O(pipelines * rows + pipelines^3).
 func (r *restoration) deal() (fewer bool, err error) {
 	pipelines := r.plan.Pipelines
 	lists, cost := make([][]int, len(pipelines)), make([][]int64, len(pipelines))
@@ -26,15 +27,20 @@ func (r *restoration) deal() (fewer bool, err error) {
 		}
 		now += cost[p][p]
 	}
-	best, err := migrate.Assign(cost)
+	one := slices.Repeat([]int{1}, len(pipelines)) // list to each
+	flow, err := migrate.Transport(cost, one, one)
 	if err != nil {
 		return false, fmt.Errorf("which pipeline keeps which partitions: %w", err)
 	}
-	if best.Total == now {
+	least := int64(0)
+	for p, taken := range flow {
+		least += cost[p][slices.Index(taken, 1)]
+	}
+	if least == now {
 		return false, nil
 	}
-	for p, list := range best.ColumnOf {
-		pipelines[p].Partitions = lists[list]
+	for p, taken := range flow {
+		pipelines[p].Partitions = lists[slices.Index(taken, 1)]
 	}
 	return true, nil
 }

@@ -3,14 +3,13 @@
 //
 // What matters is only what a node holds and what a place needs. Survivors that hold the same are one kind, places that
 // need the same are one kind, and between kinds it is a small transportation problem whose size does not grow with the
-// cluster. Assign and AssignLeastLargest solve the plain problem, a cost for every pair.
+// cluster.
 package migrate
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/reknit/reknit/services/restorer/layers"
 )
@@ -70,39 +69,16 @@ func LeastTotal(problem Problem) (Migration, error) {
 		return Migration{}, err
 	}
 	// A flow is a cheapest one if, and only if, it runs between kinds alone whose prices add up to their cost.
-	cheapest := newTransporter(m.cost, sizes(m.survivors), sizes(m.places), Forbidden-1)
-	if !cheapest.run() {
-		return Migration{}, ErrNoMatching
+	cheapest := newTransporter(m.cost, sizes(m.survivors), sizes(m.places))
+	if err := cheapest.run(); err != nil {
+		return Migration{}, err
 	}
 	rows := m.split(func(i, j int) bool { return m.cost[i][j] == cheapest.rowPrice[i]+cheapest.columnPrice[j] })
-	flow, _, ok := transportLeastLargest(timesOf(rows), supplyOf(rows), sizes(m.places))
-	return m.migration(rows, flow, ok)
-}
-
-// LeastLargest returns a migration in which the node that fetches longest takes as little time as possible, and of those
-// one that fetches the fewest bytes. Without seconds, that node is the one that fetches most. Otherwise like LeastTotal, but
-// with n for a where seconds differ.
-func LeastLargest(problem Problem) (Migration, error) {
-	m, err := newMatcher(problem)
+	flow, err := transportLeastLargest(timesOf(rows), supplyOf(rows), sizes(m.places))
 	if err != nil {
 		return Migration{}, err
 	}
-	rows := m.split(func(i, j int) bool { return m.cost[i][j] != Forbidden })
-	_, limit, ok := transportLeastLargest(timesOf(rows), supplyOf(rows), sizes(m.places))
-	if !ok {
-		return Migration{}, ErrNoMatching
-	}
-	cost := make([][]int64, len(rows))
-	for r, row := range rows {
-		cost[r] = slices.Clone(m.cost[row.kind])
-		for j, time := range row.times {
-			if time > limit {
-				cost[r][j] = Forbidden
-			}
-		}
-	}
-	flow, ok := transport(cost, supplyOf(rows), sizes(m.places), Forbidden-1)
-	return m.migration(rows, flow, ok)
+	return m.migration(rows, flow), nil
 }
 
 // matcher is a problem sorted into kinds.
@@ -221,10 +197,7 @@ func orphans(count int, survivors []kind) []int {
 }
 
 // migration is the one in which as many of each row take places of each kind as the flow says.
-func (m *matcher) migration(rows []row, flow [][]int, ok bool) (Migration, error) {
-	if !ok {
-		return Migration{}, ErrNoMatching
-	}
+func (m *matcher) migration(rows []row, flow [][]int) Migration {
 	n := len(m.problem.Survivors)
 	result := Migration{PlaceOf: make([]int, n), Missing: make([][]int, n), Orphans: m.orphans}
 	members := make([][]int, len(rows))
@@ -252,5 +225,28 @@ func (m *matcher) migration(rows []row, flow [][]int, ok bool) (Migration, error
 			result.PlaceOf[survivor] = Idle
 		}
 	}
-	return result, nil
+	return result
+}
+
+// pairUp hands the columns of each kind to the rows of each kind, lowest index first, as flow says.
+func pairUp(flow [][]int, rows, columns [][]int, columnOf []int) {
+	next := make([]int, len(columns))
+	for k, members := range rows {
+		row := 0
+		for l, amount := range flow[k] {
+			for range amount {
+				columnOf[members[row]] = columns[l][next[l]]
+				row++
+				next[l]++
+			}
+		}
+	}
+}
+
+func sizes(kinds [][]int) []int {
+	counts := make([]int, len(kinds))
+	for k, members := range kinds {
+		counts[k] = len(members)
+	}
+	return counts
 }

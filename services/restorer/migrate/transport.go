@@ -1,15 +1,43 @@
 package migrate
 
 import (
+	"errors"
 	"math"
 	"slices"
 )
 
-// transporter is a flow from kinds of rows to kinds of columns. Where the sum of costs counts, prices prove it cheapest: cost
-// less both prices is never negative, and zero where flow runs. Where the largest cost counts, there are none.
+// Forbidden is the cost of a pair that must not be used.
+const Forbidden = math.MaxInt64
+
+// ErrNoMatching says that every complete matching uses a forbidden pair.
+var ErrNoMatching = errors.New("no complete matching avoids the forbidden pairs")
+
+// Transport solves the transportation problem exactly: it returns the flow of least total cost, flow[i][j] units from row
+// i to column j, where row i sends supply[i] and column j receives demand[j]. Both have the same sum. It fails with
+// ErrNoMatching where every such flow uses a forbidden pair. With supplies and demands of one it is the assignment problem.
+//
+// Costs are of any sign; the largest magnitude times the sum of the supplies must stay below 2^60.
+//
+// It takes successive shortest paths with prices: for a rows and b columns O(a*b) a path, and in practice about a+b paths
+// where supplies are large, whatever the amounts are.
+func Transport(cost [][]int64, supply, demand []int) (flow [][]int, err error) {
+	t := newTransporter(cost, supply, demand)
+	return t.flow, t.run()
+}
+
+// transportLeastLargest is Transport where the largest cost used is to be least, whatever the sum: the bottleneck
+// problem. Row by row it sends along the path whose largest cost is least, and raises the floor only when every other way
+// would cross it too, so the floor never passes the answer.
+func transportLeastLargest(cost [][]int64, supply, demand []int) (flow [][]int, err error) {
+	t := newTransporter(cost, supply, demand)
+	t.largest, t.floor = true, slices.Max(t.rowPrice)
+	return t.flow, t.run()
+}
+
+// transporter is a flow from kinds of rows to kinds of columns. Where the sum of costs counts, prices prove it cheapest:
+// cost less both prices is never negative, and zero where flow runs. Where the largest cost counts, there are none.
 type transporter struct {
 	cost                    [][]int64
-	limit                   int64 // pairs above it do not exist
 	largest                 bool  // counts, and not the sum
 	floor                   int64 // of the largest cost: no flow gets by with less
 	supply, demand          []int // still to be sent and received
@@ -27,49 +55,26 @@ type waypoint struct {
 	settled  int // in which search
 }
 
-// transport solves the transportation problem exactly: flow[i][j] units from row i to column j at least total cost,
-// where row i sends supply[i] and column j receives demand[j], both with the same sum. Pairs that cost more than limit
-// are not used; it reports false when there is no such flow.
-//
-// Successive shortest paths with prices: for a rows and b columns O(a*b) a path, and in practice about a+b paths,
-// whatever the amounts are.
-func transport(cost [][]int64, supply, demand []int, limit int64) (flow [][]int, ok bool) {
-	t := newTransporter(cost, supply, demand, limit)
-	return t.flow, t.run()
-}
-
-// transportLeastLargest is transport where the largest cost that is used is to be least, whatever the sum: the bottleneck
-// problem. Row by row it sends along the path whose largest cost is least, and raises the limit only when every other way
-// would cross it too, so the limit never passes the answer.
-func transportLeastLargest(cost [][]int64, supply, demand []int) (flow [][]int, limit int64, ok bool) {
-	t := newTransporter(cost, supply, demand, Forbidden-1)
-	t.largest, t.floor = true, slices.Max(t.rowPrice)
-	ok = t.run()
-	return t.flow, t.floor, ok
-}
-
-func newTransporter(cost [][]int64, supply, demand []int, limit int64) *transporter {
+func newTransporter(cost [][]int64, supply, demand []int) *transporter {
 	t := &transporter{
-		cost: cost, limit: limit, supply: slices.Clone(supply), demand: slices.Clone(demand),
-		flow: make([][]int, len(supply)), senders: make([][]int, len(demand)), rowPrice: make([]int64, len(supply)), columnPrice: make([]int64, len(demand)),
+		cost: cost, supply: slices.Clone(supply), demand: slices.Clone(demand),
+		flow: make([][]int, len(supply)), senders: make([][]int, len(demand)),
+		rowPrice: make([]int64, len(supply)), columnPrice: make([]int64, len(demand)),
 		rowLabels: make([]waypoint, len(supply)), columnLabels: make([]waypoint, len(demand)),
 	}
 	for i, row := range cost {
 		t.flow[i] = make([]int, len(demand))
-		t.rowPrice[i] = limit
-		for _, c := range row {
-			t.rowPrice[i] = min(t.rowPrice[i], c)
-		}
+		t.rowPrice[i] = slices.Min(row)
 	}
 	return t
 }
 
-func (t *transporter) run() bool {
+func (t *transporter) run() error {
 	for i := range t.supply {
 		for t.supply[i] > 0 {
 			column := t.search(i)
 			if column < 0 {
-				return false
+				return ErrNoMatching
 			}
 			if distance := t.columnLabels[column].distance; t.largest {
 				t.floor = distance
@@ -79,7 +84,7 @@ func (t *transporter) run() bool {
 			t.send(column)
 		}
 	}
-	return true
+	return nil
 }
 
 // search settles kinds by growing distance from a row until a column that still wants something is nearest.
@@ -109,7 +114,7 @@ func (t *transporter) settleRow(row int, label waypoint) {
 	label.settled = t.searches
 	t.rowLabels[row] = label
 	for j, c := range t.cost[row] {
-		if c > t.limit {
+		if c == Forbidden {
 			continue
 		}
 		way := label.distance + c - t.rowPrice[row] - t.columnPrice[j]
@@ -132,7 +137,8 @@ func (t *transporter) nearestColumn() int {
 	return nearest
 }
 
-// reprice keeps the prices a proof after a search that ended at distance: the path it found becomes free of reduced cost.
+// reprice keeps the prices a proof after a search that ended at distance: the path it found becomes free of reduced
+// cost.
 func (t *transporter) reprice(distance int64) {
 	for i, l := range t.rowLabels {
 		if l.settled == t.searches {

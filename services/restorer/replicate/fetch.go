@@ -1,3 +1,5 @@
+// Package replicate decides what comes from whom: when several nodes fetch at once, which holder sends which shards of
+// which layer, and how long a node takes that fetches while nobody else does.
 package replicate
 
 import (

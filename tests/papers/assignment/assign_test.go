@@ -1,4 +1,4 @@
-package migrate_test
+package assignment_test
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/services/restorer/migrate"
+	"github.com/reknit/reknit/tests/papers/assignment"
 )
 
 // bestPermutations tries every matching: the least total, the least largest, and the least total among those with the
 // least largest. All are Forbidden when no matching is allowed.
 func bestPermutations(cost [][]int64) (total, largest, totalGivenLargest int64) {
-	total, largest, totalGivenLargest = migrate.Forbidden, migrate.Forbidden, migrate.Forbidden
+	total, largest, totalGivenLargest = assignment.Forbidden, assignment.Forbidden, assignment.Forbidden
 	used := make([]bool, len(cost))
 	var try func(row int, sum, most int64)
 	try = func(row int, sum, most int64) {
@@ -27,7 +28,7 @@ func bestPermutations(cost [][]int64) (total, largest, totalGivenLargest int64) 
 			return
 		}
 		for column, c := range cost[row] {
-			if used[column] || c == migrate.Forbidden {
+			if used[column] || c == assignment.Forbidden {
 				continue
 			}
 			used[column] = true
@@ -53,14 +54,14 @@ func randomCost(random *rand.Rand, n int) [][]int64 {
 		for j := range cost[i] {
 			cost[i][j] = random.Int64N(span) - span/4
 			if random.Float64() < forbidden {
-				cost[i][j] = migrate.Forbidden
+				cost[i][j] = assignment.Forbidden
 			}
 		}
 	}
 	return cost
 }
 
-func checkPermutation(t *testing.T, cost [][]int64, a migrate.Assignment) {
+func checkPermutation(t *testing.T, cost [][]int64, a assignment.Assignment) {
 	t.Helper()
 	used := make([]bool, len(cost))
 	total, largest := int64(0), int64(math.MinInt64)
@@ -77,14 +78,14 @@ func checkPermutation(t *testing.T, cost [][]int64, a migrate.Assignment) {
 	}
 }
 
-func TestAssignIsAsGoodAsTryingEveryPermutation(t *testing.T) {
+func TestAnAssignmentIsAsGoodAsTryingEveryPermutation(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		cost := randomCost(random, 1+random.IntN(6))
 		total, largest, totalGivenLargest := bestPermutations(cost)
-		sum, err := migrate.Assign(cost)
-		bottleneck, errBottleneck := migrate.AssignLeastLargest(cost)
-		if total == migrate.Forbidden {
+		sum, err := assignment.LeastTotal(cost)
+		bottleneck, errBottleneck := assignment.LeastLargest(cost)
+		if total == assignment.Forbidden {
 			if !errors.Is(err, migrate.ErrNoMatching) || !errors.Is(errBottleneck, migrate.ErrNoMatching) {
 				t.Fatalf("seed %d: %v has no matching, got errors %v and %v", seed, cost, err, errBottleneck)
 			}
@@ -149,7 +150,7 @@ func hungarian(cost [][]int64) int64 {
 	return -v[0]
 }
 
-func TestAssignAgreesWithThePlainHungarianAlgorithm(t *testing.T) {
+func TestAnAssignmentAgreesWithThePlainHungarianAlgorithm(t *testing.T) {
 	for seed := range uint64(120) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		n := 20 + random.IntN(60)
@@ -173,7 +174,7 @@ func TestAssignAgreesWithThePlainHungarianAlgorithm(t *testing.T) {
 		if seed%2 == 1 {
 			cost, ofWhat = transposed(cost), "columns"
 		}
-		a, err := migrate.Assign(cost)
+		a, err := assignment.LeastTotal(cost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,14 +196,14 @@ func transposed(cost [][]int64) [][]int64 {
 }
 
 func TestAMatrixThatIsNotSquareIsRefused(t *testing.T) {
-	if _, err := migrate.Assign([][]int64{{1, 2}, {3}}); err == nil {
+	if _, err := assignment.LeastTotal([][]int64{{1, 2}, {3}}); err == nil {
 		t.Error("accepted a row of one column among two rows")
 	}
 }
 
-// BenchmarkAssign has the matrices on which scipy's linear_sum_assignment was measured: small integers, wide numbers,
+// BenchmarkLeastTotal has the matrices on which scipy's linear_sum_assignment was measured: small integers, wide numbers,
 // and the layers missing between old and new stages.
-func BenchmarkAssign(b *testing.B) {
+func BenchmarkLeastTotal(b *testing.B) {
 	for _, n := range []int{256, 1024, 2048} {
 		random := rand.New(rand.NewPCG(uint64(n), 4))
 		for _, family := range []struct {
@@ -222,7 +223,7 @@ func BenchmarkAssign(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/%d", family.name, n), func(b *testing.B) {
 				for b.Loop() {
-					if _, err := migrate.Assign(cost); err != nil {
+					if _, err := assignment.LeastTotal(cost); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -1,6 +1,6 @@
-// Package replicate decides what comes from whom: how many shards of a replica each neighbour sends (Chaos, problem P4),
-// how large a shard should be, and, when several nodes fetch at once, which holder serves which part of which layer.
-package replicate
+// Package chaos is problem P4 of the Chaos papers: how many equal shards of a replica each neighbour sends, and how large
+// a shard may be. The restorer plans the fetches of all nodes at once instead (replicate.PlanFetch).
+package chaos
 
 import (
 	"cmp"

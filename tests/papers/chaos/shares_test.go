@@ -1,4 +1,4 @@
-package replicate_test
+package chaos_test
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/reknit/reknit/services/restorer/replicate"
+	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
 // greedy is Chaos's own algorithm: shard after shard to the neighbour that would finish it first.
-func greedy(neighbours []replicate.Neighbour, shards int64, use replicate.Use) []int64 {
+func greedy(neighbours []chaos.Neighbour, shards int64, use chaos.Use) []int64 {
 	counts := make([]int64, len(neighbours))
-	if use == replicate.EveryNeighbour {
+	if use == chaos.EveryNeighbour {
 		for u := range counts {
 			counts[u] = 1
 			shards--
@@ -31,7 +31,7 @@ func greedy(neighbours []replicate.Neighbour, shards int64, use replicate.Use) [
 	return counts
 }
 
-func finish(neighbours []replicate.Neighbour, counts []int64) int64 {
+func finish(neighbours []chaos.Neighbour, counts []int64) int64 {
 	last := int64(0)
 	for u, n := range neighbours {
 		if counts[u] > 0 {
@@ -42,7 +42,7 @@ func finish(neighbours []replicate.Neighbour, counts []int64) int64 {
 }
 
 // bestFinish tries every way to divide the shards.
-func bestFinish(neighbours []replicate.Neighbour, shards, least int64) int64 {
+func bestFinish(neighbours []chaos.Neighbour, shards, least int64) int64 {
 	if len(neighbours) == 1 {
 		return finish(neighbours, []int64{shards})
 	}
@@ -55,10 +55,10 @@ func bestFinish(neighbours []replicate.Neighbour, shards, least int64) int64 {
 	return best
 }
 
-func randomNeighbours(random *rand.Rand, most int, longest int64) []replicate.Neighbour {
-	neighbours := make([]replicate.Neighbour, 1+random.IntN(most))
+func randomNeighbours(random *rand.Rand, most int, longest int64) []chaos.Neighbour {
+	neighbours := make([]chaos.Neighbour, 1+random.IntN(most))
 	for u := range neighbours {
-		neighbours[u] = replicate.Neighbour{StartNanoseconds: random.Int64N(longest), ShardNanoseconds: 1 + random.Int64N(longest)}
+		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(longest), ShardNanoseconds: 1 + random.Int64N(longest)}
 	}
 	return neighbours
 }
@@ -68,10 +68,10 @@ func TestAnAllocationIsTheGreedyOneAndAsGoodAsTryingEveryOne(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		neighbours := randomNeighbours(random, 4, 1+random.Int64N(40))
 		shards := random.Int64N(12)
-		for _, use := range []replicate.Use{replicate.AnyNeighbour, replicate.EveryNeighbour} {
-			a, err := replicate.Allocate(neighbours, shards, use)
-			if use == replicate.EveryNeighbour && shards < int64(len(neighbours)) {
-				if !errors.Is(err, replicate.ErrTooFewShards) {
+		for _, use := range []chaos.Use{chaos.AnyNeighbour, chaos.EveryNeighbour} {
+			a, err := chaos.Allocate(neighbours, shards, use)
+			if use == chaos.EveryNeighbour && shards < int64(len(neighbours)) {
+				if !errors.Is(err, chaos.ErrTooFewShards) {
 					t.Fatalf("seed %d: %d shards for %d neighbours: error %v", seed, shards, len(neighbours), err)
 				}
 				continue
@@ -83,7 +83,7 @@ func TestAnAllocationIsTheGreedyOneAndAsGoodAsTryingEveryOne(t *testing.T) {
 				t.Fatalf("seed %d: %d shards, use %t, neighbours %v: %v, greedy %v", seed, shards, use, neighbours, a.Shards, want)
 			}
 			least := int64(0)
-			if use == replicate.EveryNeighbour {
+			if use == chaos.EveryNeighbour {
 				least = 1
 			}
 			if best := bestFinish(neighbours, shards, least); a.Nanoseconds != best || finish(neighbours, a.Shards) != best {
@@ -98,11 +98,11 @@ func TestManyShardsAreAllocatedAsTheGreedyAlgorithmWould(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		neighbours := randomNeighbours(random, 20, 1_000_000)
 		shards := random.Int64N(5000)
-		a, err := replicate.Allocate(neighbours, shards, replicate.AnyNeighbour)
+		a, err := chaos.Allocate(neighbours, shards, chaos.AnyNeighbour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := greedy(neighbours, shards, replicate.AnyNeighbour); !reflect.DeepEqual(a.Shards, want) {
+		if want := greedy(neighbours, shards, chaos.AnyNeighbour); !reflect.DeepEqual(a.Shards, want) {
 			t.Fatalf("seed %d: %v, greedy %v", seed, a.Shards, want)
 		}
 	}
@@ -113,8 +113,8 @@ func TestNoAllocationBeatsTheFluidTime(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		neighbours := randomNeighbours(random, 6, 1000)
 		shards := 1 + random.Int64N(200)
-		fluid := replicate.FluidNanoseconds(neighbours, shards)
-		a, err := replicate.Allocate(neighbours, shards, replicate.AnyNeighbour)
+		fluid := chaos.FluidNanoseconds(neighbours, shards)
+		a, err := chaos.Allocate(neighbours, shards, chaos.AnyNeighbour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,14 +133,14 @@ func TestNoAllocationBeatsTheFluidTime(t *testing.T) {
 }
 
 func TestNeighboursOutOfBoundsAreRefused(t *testing.T) {
-	for name, neighbours := range map[string][]replicate.Neighbour{
+	for name, neighbours := range map[string][]chaos.Neighbour{
 		"none":           {},
 		"negative start": {{-1, 1}},
 		"free shards":    {{0, 0}},
 		"a century":      {{0, 1 << 61}},
 		"an eternity":    {{0, 1 << 50}},
 	} {
-		if _, err := replicate.Allocate(neighbours, 1<<20, replicate.AnyNeighbour); err == nil {
+		if _, err := chaos.Allocate(neighbours, 1<<20, chaos.AnyNeighbour); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -152,16 +152,16 @@ func TestLargerShardsNeverFinishEarlierAndTheLargestGoodOneIsChosen(t *testing.T
 		random := rand.New(rand.NewPCG(seed, 4))
 		neighbours := randomNeighbours(random, 6, 100)
 		units := 256 * (1 + random.Int64N(200))
-		for _, use := range []replicate.Use{replicate.AnyNeighbour, replicate.EveryNeighbour} {
-			weighed, err := replicate.WeighSizes(neighbours, units, sizes, use)
+		for _, use := range []chaos.Use{chaos.AnyNeighbour, chaos.EveryNeighbour} {
+			weighed, err := chaos.WeighSizes(neighbours, units, sizes, use)
 			if err != nil {
 				t.Fatal(err)
 			}
-			fluid := replicate.FluidNanoseconds(neighbours, units)
+			fluid := chaos.FluidNanoseconds(neighbours, units)
 			best, found := int64(0), false
 			for k, size := range weighed {
 				if size.Nanoseconds < 0 {
-					if use == replicate.AnyNeighbour || size.Shards >= int64(len(neighbours)) {
+					if use == chaos.AnyNeighbour || size.Shards >= int64(len(neighbours)) {
 						t.Fatalf("seed %d: size %d was left out", seed, size.Units)
 					}
 					continue
@@ -173,7 +173,7 @@ func TestLargerShardsNeverFinishEarlierAndTheLargestGoodOneIsChosen(t *testing.T
 					best, found = size.Units, true
 				}
 			}
-			largest, ok := replicate.LargestSize(weighed, fluid)
+			largest, ok := chaos.LargestSize(weighed, fluid)
 			if ok != found || largest.Units != best {
 				t.Fatalf("seed %d: chose %d (%t), expected %d (%t)", seed, largest.Units, ok, best, found)
 			}
@@ -183,12 +183,12 @@ func TestLargerShardsNeverFinishEarlierAndTheLargestGoodOneIsChosen(t *testing.T
 
 func BenchmarkAHundredMillionShardsFromSixteenNeighbours(b *testing.B) {
 	random := rand.New(rand.NewPCG(5, 5))
-	neighbours := make([]replicate.Neighbour, 16)
+	neighbours := make([]chaos.Neighbour, 16)
 	for u := range neighbours {
-		neighbours[u] = replicate.Neighbour{StartNanoseconds: random.Int64N(200_000_000), ShardNanoseconds: 1000 + random.Int64N(20_000)}
+		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(200_000_000), ShardNanoseconds: 1000 + random.Int64N(20_000)}
 	}
 	for b.Loop() {
-		if _, err := replicate.Allocate(neighbours, 100_000_000, replicate.AnyNeighbour); err != nil {
+		if _, err := chaos.Allocate(neighbours, 100_000_000, chaos.AnyNeighbour); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,18 +1,23 @@
-package migrate
+package assignment
 
-import "slices"
+import (
+	"slices"
 
-// Up to so many kinds of columns pay where rows are of many kinds, and one for so many columns. With the layers that 4,096
-// nodes with links of their own lack for 16 kinds of places, it takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64
-// kinds it is up to 1.6 times slower or 2.7 times faster than the plain problem.
+	"github.com/reknit/reknit/services/restorer/migrate"
+)
+
+// Where rows are of many kinds, it pays to sort the columns into kinds if there are at most mostColumnKinds of them, and
+// columnsPerKind columns to each. With the layers that 4,096 nodes with links of their own lack for 16 kinds of places, it
+// takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64 kinds it is up to 1.6 times slower or 2.7 times faster
+// than the plain problem.
 const (
 	mostColumnKinds = 64
 	columnsPerKind  = 32
 )
 
-// assignKinds solves a matrix with many equal rows, or columns, as a transportation problem between kinds of rows and kinds
-// of columns. It returns nil when the rows are of more than a quarter as many kinds and the columns are of many, too, where
-// that would not pay.
+// assignKinds solves a matrix with many equal rows, or columns, as a transportation problem between kinds of rows and
+// kinds of columns. It returns nil where that would not pay: when the rows are of more than a quarter as many kinds, and
+// the columns are of many, too.
 func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
 	n := len(cost)
 	rows, few := equalRows(cost, n/4)
@@ -42,15 +47,17 @@ func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
 	for k := range rows {
 		kindCost[k] = make([]int64, len(columns))
 		for l, members := range columns {
-			kindCost[k][l] = transposed[members[0]][k]
+			if kindCost[k][l] = transposed[members[0]][k]; kindCost[k][l] > limit {
+				kindCost[k][l] = Forbidden
+			}
 		}
 	}
 	columnOf = make([]int, n)
-	flow, ok := transport(kindCost, sizes(rows), sizes(columns), limit)
-	if ok {
+	flow, err := migrate.Transport(kindCost, sizes(rows), sizes(columns))
+	if err == nil {
 		pairUp(flow, rows, columns, columnOf)
 	}
-	return columnOf, ok
+	return columnOf, err == nil
 }
 
 // fewColumns looks at the first rows only, so that a matrix where it is not so costs next to nothing.
