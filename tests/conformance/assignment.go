@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/reknit/reknit/services/restorer/migrate"
+	"github.com/reknit/reknit/tests/papers/assignment"
 )
 
 type assignmentInput struct{ Cost [][]int64 }
 
 func solveAssignment(in assignmentInput) (answer, error) {
-	total, totalErr := migrate.Assign(in.Cost)
-	largest, largestErr := migrate.AssignLeastLargest(in.Cost)
+	total, totalErr := assignment.LeastTotal(in.Cost)
+	largest, largestErr := assignment.LeastLargest(in.Cost)
 	if err := errors.Join(totalErr, largestErr); err != nil {
 		return nil, err
 	}

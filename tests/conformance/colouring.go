@@ -6,7 +6,11 @@ import (
 
 	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/rounds"
+	"github.com/reknit/reknit/tests/papers/schedule"
 )
+
+// effort is ten times what the restorer spends on the rounds of a plan.
+const effort = 10_000_000
 
 type colouringInput struct {
 	Layers     int
@@ -56,7 +60,7 @@ func (in colouringInput) holdings() [][]layers.Range {
 }
 
 func addRounds(result answer, roundsKey, coloursKey string, items int, devices [][]int) error {
-	found, err := rounds.FewestRounds(items, devices)
+	found, err := rounds.Colour(slices.Repeat([]int64{1}, items), devices, effort)
 	if err != nil {
 		return err
 	}
@@ -66,10 +70,10 @@ func addRounds(result answer, roundsKey, coloursKey string, items int, devices [
 
 // addSchedules answers what was proved; finding the best unsplit schedule, or the shortest rounds, is hard.
 func addSchedules(result answer, bytes []int64, devices [][]int) error {
-	split, splitErr := rounds.WrapAround(bytes, devices)
-	whole, wholeErr := rounds.Unsplit(bytes, devices)
-	shortest, shortestErr := rounds.ShortestRounds(bytes, devices)
-	if err := errors.Join(splitErr, wholeErr, shortestErr); err != nil {
+	shortest, shortestErr := rounds.Colour(bytes, devices, effort)
+	split, splitErr := schedule.WrapAround(bytes, devices)
+	whole := schedule.Unsplit(bytes, devices)
+	if err := errors.Join(shortestErr, splitErr); err != nil {
 		return err
 	}
 	splitEnd, splitErr := makespan(split.Pieces, bytes, devices)

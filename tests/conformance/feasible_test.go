@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/search"
 	"github.com/reknit/reknit/services/restorer/replicate"
-	"github.com/reknit/reknit/services/restorer/rounds"
+	"github.com/reknit/reknit/tests/papers/chaos"
+	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
 // fault is a solution that is not feasible, and a part of what must be said of it; empty where it is feasible.
@@ -36,7 +37,7 @@ func TestAPlaceTakenTwiceOrLeftEmptyIsNoMatching(t *testing.T) {
 }
 
 func TestShardsThatDoNotAddUpAreNoDistribution(t *testing.T) {
-	neighbours := []replicate.Neighbour{{ShardNanoseconds: 1}, {ShardNanoseconds: 1}}
+	neighbours := []chaos.Neighbour{{ShardNanoseconds: 1}, {ShardNanoseconds: 1}}
 	finishOf := func(shards, least int64, counts ...int64) error {
 		_, err := finish(neighbours, counts, shards, least)
 		return err
@@ -71,16 +72,16 @@ func TestAFetchWithGapsOrStrangersIsNoSchedule(t *testing.T) {
 
 func TestADeviceWithTwoItemsAtATimeIsNoSchedule(t *testing.T) {
 	devices := [][]int{{0, 1}}
-	makespanOf := func(pieces ...rounds.Piece) error {
+	makespanOf := func(pieces ...schedule.Piece) error {
 		_, err := makespan(pieces, []int64{2, 1}, devices)
 		return err
 	}
 	expectFaults(t, []fault{
 		{proper([]int{0, 1}, devices), ""},
 		{proper([]int{1, 1}, devices), "in round 1"},
-		{makespanOf(rounds.Piece{Item: 1, End: 1}, rounds.Piece{Start: 1, End: 3}), ""},
-		{makespanOf(rounds.Piece{Item: 1, End: 1}, rounds.Piece{Start: 0, End: 2}), "at a time"},
-		{makespanOf(rounds.Piece{Item: 1, End: 1}, rounds.Piece{Start: 1, End: 2}), "lacks 1"},
+		{makespanOf(schedule.Piece{Item: 1, End: 1}, schedule.Piece{Start: 1, End: 3}), ""},
+		{makespanOf(schedule.Piece{Item: 1, End: 1}, schedule.Piece{Start: 0, End: 2}), "at a time"},
+		{makespanOf(schedule.Piece{Item: 1, End: 1}, schedule.Piece{Start: 1, End: 2}), "lacks 1"},
 	})
 }
 

@@ -32,7 +32,7 @@ func solveFetch(in fetchInput) (answer, error) {
 		received[need.Node] += float64(in.LayerBytes[need.Layer])
 	}
 	return answer{
-		"optimal_seconds": seconds, "ingress_lower_bound_seconds": longest(received, in.Ingress), "schedule": schedule(found.Sources),
+		"optimal_seconds": seconds, "ingress_lower_bound_seconds": longest(received, in.Ingress), "schedule": sharesOf(found.Sources),
 	}, nil
 }
 
@@ -76,7 +76,7 @@ type share struct {
 	End   int64 `json:"end"`
 }
 
-func schedule(sources [][]replicate.Source) [][]share {
+func sharesOf(sources [][]replicate.Source) [][]share {
 	shares := make([][]share, len(sources))
 	for i := range sources {
 		for _, source := range sources[i] {

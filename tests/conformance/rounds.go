@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reknit/reknit/services/restorer/rounds"
+	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
 // proper checks that no device has two items in one round.
@@ -32,7 +32,7 @@ func sumOfMaxima(roundOf []int, weights []int64) int64 {
 }
 
 // makespan checks that every item has all its time and no device two items at a time.
-func makespan(pieces []rounds.Piece, weights []int64, devices [][]int) (end int64, err error) {
+func makespan(pieces []schedule.Piece, weights []int64, devices [][]int) (end int64, err error) {
 	left := slices.Clone(weights)
 	for _, piece := range pieces {
 		left[piece.Item] -= piece.End - piece.Start
@@ -44,13 +44,13 @@ func makespan(pieces []rounds.Piece, weights []int64, devices [][]int) (end int6
 		}
 	}
 	for device, items := range devices {
-		var own []rounds.Piece
+		var own []schedule.Piece
 		for _, piece := range pieces {
 			if slices.Contains(items, piece.Item) {
 				own = append(own, piece)
 			}
 		}
-		slices.SortFunc(own, func(a, b rounds.Piece) int { return int(a.Start - b.Start) })
+		slices.SortFunc(own, func(a, b schedule.Piece) int { return int(a.Start - b.Start) })
 		for i := 1; i < len(own); i++ {
 			if own[i].Start < own[i-1].End {
 				return end, fmt.Errorf("schedule: device %d has items %d and %d at a time", device, own[i-1].Item, own[i].Item)
@@ -67,7 +67,7 @@ type piece struct {
 	End   int64 `json:"end"`
 }
 
-func written(pieces []rounds.Piece) []piece {
+func written(pieces []schedule.Piece) []piece {
 	list := make([]piece, len(pieces))
 	for i := range pieces {
 		list[i] = piece(pieces[i])

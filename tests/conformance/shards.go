@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reknit/reknit/services/restorer/replicate"
+	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
 type shardsInput struct {
@@ -19,7 +19,7 @@ func solveShards(in shardsInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := replicate.Allocate(neighbours, in.Shards, replicate.AnyNeighbour)
+	some, err := chaos.Allocate(neighbours, in.Shards, chaos.AnyNeighbour)
 	if err != nil {
 		return nil, err
 	}
@@ -29,16 +29,16 @@ func solveShards(in shardsInput) (answer, error) {
 	}
 	result := answer{
 		"min_makespan_ns_some_unused": finish, "counts": some.Shards,
-		"fluid_lower_bound_ns":     replicate.FluidNanoseconds(neighbours, in.Shards),
+		"fluid_lower_bound_ns":     chaos.FluidNanoseconds(neighbours, in.Shards),
 		"min_makespan_ns_all_used": nil,
 	}
 	return result, addAllUsed(result, neighbours, in.Shards)
 }
 
 // addAllUsed leaves the answer without a time where there are too few shards for all.
-func addAllUsed(result answer, neighbours []replicate.Neighbour, shards int64) error {
-	every, err := replicate.Allocate(neighbours, shards, replicate.EveryNeighbour)
-	if errors.Is(err, replicate.ErrTooFewShards) {
+func addAllUsed(result answer, neighbours []chaos.Neighbour, shards int64) error {
+	every, err := chaos.Allocate(neighbours, shards, chaos.EveryNeighbour)
+	if errors.Is(err, chaos.ErrTooFewShards) {
 		return nil
 	}
 	if err != nil {
@@ -51,19 +51,19 @@ func addAllUsed(result answer, neighbours []replicate.Neighbour, shards int64) e
 	return nil
 }
 
-func neighbours(start, each []int64) ([]replicate.Neighbour, error) {
+func neighbours(start, each []int64) ([]chaos.Neighbour, error) {
 	if len(start) != len(each) {
 		return nil, fmt.Errorf("expected a delay and a time for each neighbour, got %d and %d", len(start), len(each))
 	}
-	list := make([]replicate.Neighbour, len(start))
+	list := make([]chaos.Neighbour, len(start))
 	for i := range list {
-		list[i] = replicate.Neighbour{StartNanoseconds: start[i], ShardNanoseconds: each[i]}
+		list[i] = chaos.Neighbour{StartNanoseconds: start[i], ShardNanoseconds: each[i]}
 	}
 	return list, nil
 }
 
 // finish is when the last shard has arrived; idle neighbours do not count.
-func finish(neighbours []replicate.Neighbour, counts []int64, shards, least int64) (int64, error) {
+func finish(neighbours []chaos.Neighbour, counts []int64, shards, least int64) (int64, error) {
 	var sum, last int64
 	if len(counts) != len(neighbours) || slices.Min(counts) < least {
 		return 0, fmt.Errorf("expected at least %d shards for each neighbour", least)
@@ -92,7 +92,7 @@ func solveShardChain(in shardChainInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	weighed, err := replicate.WeighSizes(neighbours, in.TotalElements, in.ChainElements, replicate.EveryNeighbour)
+	weighed, err := chaos.WeighSizes(neighbours, in.TotalElements, in.ChainElements, chaos.EveryNeighbour)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func solveShardChain(in shardChainInput) (answer, error) {
 			times[i] = &weighed[i].Nanoseconds
 		}
 	}
-	fluid := replicate.FluidNanoseconds(neighbours, in.TotalElements)
+	fluid := chaos.FluidNanoseconds(neighbours, in.TotalElements)
 	result := answer{"theta_ns_per_size": times, "fluid_lower_bound_ns": fluid, "largest_size_within_1_percent_of_fluid": nil}
-	if largest, ok := replicate.LargestSize(weighed, fluid); ok {
+	if largest, ok := chaos.LargestSize(weighed, fluid); ok {
 		result["largest_size_within_1_percent_of_fluid"] = largest.Units
 	}
 	return result, nil

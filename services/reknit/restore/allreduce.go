@@ -1,15 +1,11 @@
 package restore
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/restorer/replicate"
-	"github.com/reknit/reknit/services/restorer/rounds"
 )
 
 // allReduce is how long gradients are reduced in a step of the plan wanted. Each group is a ring in the order of its nodes,
@@ -21,7 +17,7 @@ type allReduce struct {
 	GroupSeconds      [][]float64 `json:"groupSeconds"`
 }
 
-func (q *question) allReduce(fetch replicate.Fetch, names []string, plan events.Plan) (allReduce, error) {
+func (q *question) allReduce(fetch replicate.Fetch, names []string, plan events.Plan) allReduce {
 	var a allReduce
 	var groups []timedGroup
 	for _, round := range plan.Sync.Rounds {
@@ -36,9 +32,8 @@ func (q *question) allReduce(fetch replicate.Fetch, names []string, plan events.
 		a.GroupBytes, a.GroupSeconds = append(a.GroupBytes, bytes), append(a.GroupSeconds, seconds)
 		a.Seconds += slices.Max(seconds)
 	}
-	var err error
-	a.SecondsLowerBound, err = lowerBound(groups, plan.Nodes)
-	return a, err
+	a.SecondsLowerBound = mostLoaded(groups)
+	return a
 }
 
 func (q *question) gradientBytes(layers events.Range) int64 {
@@ -75,22 +70,14 @@ type timedGroup struct {
 	seconds float64
 }
 
-// lowerBound is what the node with most to reduce needs. rounds knows it of any schedule, in whole units of time.
-func lowerBound(groups []timedGroup, nodes []events.Member) (float64, error) {
-	slices.SortFunc(groups, func(a, b timedGroup) int { return cmp.Compare(a.Layers.First, b.Layers.First) })
-	nanoseconds := make([]int64, len(groups))
-	items := make([][]int, len(nodes))
-	for g, group := range groups {
-		nanoseconds[g] = int64(group.seconds * float64(time.Second))
-		for i, node := range nodes {
-			if slices.Contains(group.Nodes, node.Node) {
-				items[i] = append(items[i], g)
-			}
+// mostLoaded is how long the node with most to reduce needs: no schedule is shorter.
+func mostLoaded(groups []timedGroup) float64 {
+	load, most := map[string]float64{}, 0.0
+	for _, group := range groups {
+		for _, node := range group.Nodes {
+			load[node] += group.seconds
+			most = max(most, load[node])
 		}
 	}
-	timeline, err := rounds.WrapAround(nanoseconds, items)
-	if err != nil {
-		return 0, fmt.Errorf("the least time of the all-reduces: %w", err)
-	}
-	return time.Duration(timeline.AtLeast).Seconds(), nil
+	return most
 }

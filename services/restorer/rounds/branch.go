@@ -2,9 +2,6 @@ package rounds
 
 import "slices"
 
-// effort bounds branch and bound, in items looked at.
-const effort = 10_000_000
-
 // brancher colours items, the heaviest first and of those the one with the most rounds already ruled out, in every round
 // that is open to it and then in a round of its own. As weights never grow, the first item of a round sets its length,
 // and the cost of what is done is known. With equal weights the first descent is DSATUR.

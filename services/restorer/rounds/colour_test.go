@@ -67,6 +67,8 @@ func checkColouring(t *testing.T, c rounds.Colouring, weights []int64, devices [
 	}
 }
 
+const effort = 10_000_000
+
 func ones(n int) []int64 { return slices.Repeat([]int64{1}, n) }
 
 func randomWeights(random *rand.Rand, n int) []int64 {
@@ -107,7 +109,7 @@ func TestRoundsAreAsFewAndAsShortAsTheBestOfAllColourings(t *testing.T) {
 		if items > 0 && seed%2 == 0 {
 			devices = randomRuns(random, items)
 		}
-		fewest, err := rounds.FewestRounds(items, devices)
+		fewest, err := rounds.Colour(ones(items), devices, effort)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +117,7 @@ func TestRoundsAreAsFewAndAsShortAsTheBestOfAllColourings(t *testing.T) {
 		if best := bestCost(ones(items), devices); int64(fewest.Rounds) != best || fewest.AtLeast != best {
 			t.Fatalf("seed %d: %d rounds, at least %d, best %d for %v", seed, fewest.Rounds, fewest.AtLeast, best, devices)
 		}
-		shortest, err := rounds.ShortestRounds(weights, devices)
+		shortest, err := rounds.Colour(weights, devices, effort)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +138,7 @@ func TestRoundsOfContiguousItemsAreThoseOfTheFullestDevice(t *testing.T) {
 		for _, device := range devices {
 			most = max(most, len(device))
 		}
-		c, err := rounds.FewestRounds(items, devices)
+		c, err := rounds.Colour(ones(items), devices, effort)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +157,7 @@ func TestAColouringTooHardToProveIsStillProper(t *testing.T) {
 		devices[d] = random.Perm(items)[:6]
 		slices.Sort(devices[d])
 	}
-	c, err := rounds.FewestRounds(items, devices)
+	c, err := rounds.Colour(ones(items), devices, effort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +171,11 @@ func TestItemsOutOfOrderOrBoundsAreRefused(t *testing.T) {
 	for name, devices := range map[string][][]int{
 		"descending": {{1, 0}}, "twice": {{1, 1}}, "unknown": {{2}}, "negative": {{-1}},
 	} {
-		if _, err := rounds.FewestRounds(2, devices); err == nil {
+		if _, err := rounds.Colour(ones(2), devices, effort); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, err := rounds.ShortestRounds([]int64{-1}, nil); err == nil {
+	if _, err := rounds.Colour([]int64{-1}, nil, effort); err == nil {
 		t.Error("accepted a negative weight")
 	}
 }

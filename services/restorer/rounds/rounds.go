@@ -26,12 +26,12 @@ type Schedule struct {
 	AtLeast     int64     // no schedule of these groups takes less
 }
 
-// planEffort is a tenth of what single calls may spend. On pipelines of 7 to 9 stages for 8 to 2,048 nodes, more effort
-// found nothing shorter.
-const planEffort = effort / 10
+// effort bounds the search, in items looked at: 10 ms. On pipelines of 7 to 9 stages for 8 to 2,048 nodes, ten times as
+// much found nothing shorter.
+const effort = 1_000_000
 
 // Plan schedules the all-reduces of count layers so that the longest groups of the rounds take as little together as
-// ShortestRounds finds: either with layers of the same holders in one group, or with each layer in a group of its own,
+// Colour finds: either with layers of the same holders in one group, or with each layer in a group of its own,
 // which fills the rounds better but begins more often. It takes the former where both take as long. Nodes are
 // numbered in the order of holdings; ranges may overlap and come in any order. takes says how many nanoseconds a group needs.
 //
@@ -57,10 +57,10 @@ func schedule(groups []Group, nodes int, takes func(Group) int64) (Schedule, err
 	for g, group := range groups {
 		weights[g] = takes(group)
 	}
-	if err := check(weights, devices); err != nil {
+	colouring, err := Colour(weights, devices, effort)
+	if err != nil {
 		return Schedule{}, err
 	}
-	colouring := colour(weights, devices, planEffort)
 	s := Schedule{Rounds: make([][]Group, colouring.Rounds), Nanoseconds: colouring.Cost, AtLeast: colouring.AtLeast}
 	for g, round := range colouring.RoundOf {
 		s.Rounds[round] = append(s.Rounds[round], groups[g])

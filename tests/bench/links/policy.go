@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reknit/reknit/services/restorer/replicate"
+	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
 // partBytes is the size of a part, as agents make them.
@@ -58,14 +58,14 @@ func even(sources []source, parts int) []pull {
 
 // shares takes from each what Chaos's problem P4 gives it, when every link is known exactly and keeps its rate.
 func (s scenario) shares(sources []source, parts int) ([]pull, error) {
-	neighbours := make([]replicate.Neighbour, len(s.Neighbours))
+	neighbours := make([]chaos.Neighbour, len(s.Neighbours))
 	for i, shape := range s.Neighbours {
-		neighbours[i] = replicate.Neighbour{
+		neighbours[i] = chaos.Neighbour{
 			StartNanoseconds: 2 * shape.Delay.Nanoseconds(),
 			ShardNanoseconds: int64(partBytes / shape.BytesPerSecond() * 1e9),
 		}
 	}
-	allocation, err := replicate.Allocate(neighbours, int64(parts), replicate.AnyNeighbour)
+	allocation, err := chaos.Allocate(neighbours, int64(parts), chaos.AnyNeighbour)
 	return fixed(sources, allocation.Shards), err
 }
 

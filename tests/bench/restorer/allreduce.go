@@ -7,6 +7,7 @@ import (
 	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/rounds"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
 // A plan's rounds may take so many times what the most loaded node needs: rounds that reach it exactly are hard to find,
@@ -70,7 +71,7 @@ func allReduce(r *figures.Report, name string, holdings [][]layers.Range, weight
 			onNode[node] = append(onNode[node], g)
 		}
 	}
-	timeline, err := rounds.WrapAround(times, onNode)
+	timeline, err := schedule.WrapAround(times, onNode)
 	if err != nil {
 		return err
 	}

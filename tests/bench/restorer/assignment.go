@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/reknit/reknit/services/restorer/migrate"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/assignment"
 )
 
 // matrix is a kind of costs: integers times scale.
@@ -77,7 +77,7 @@ func assignments(r *figures.Report, s settings) error {
 	}
 	for n := 256; n <= s.matrices && err == nil; n *= 2 {
 		for _, m := range matrices {
-			if err = assignment(r, rival, n, m); err != nil {
+			if err = beside(r, rival, n, m); err != nil {
 				break
 			}
 		}
@@ -87,7 +87,7 @@ func assignments(r *figures.Report, s settings) error {
 
 func figureOf(n int, m matrix) string { return fmt.Sprintf("assignment, n = %d, %s", n, m.name) }
 
-func assignment(r *figures.Report, rival *scipy, n int, m matrix) error {
+func beside(r *figures.Report, rival *scipy, n int, m matrix) error {
 	const enough = 300 * time.Millisecond
 	cost := m.costs(n, rand.New(rand.NewPCG(uint64(n), 1)))
 	file, err := rival.lay(fmt.Sprint(m.name, n), cost, m.scale)
@@ -96,8 +96,8 @@ func assignment(r *figures.Report, rival *scipy, n int, m matrix) error {
 	}
 	ours, theirs := math.Inf(1), math.Inf(1)
 	for began := figures.Spent(); figures.Spent()-began < enough; {
-		var found migrate.Assignment
-		took := figures.Once(func() { found, err = migrate.Assign(cost) })
+		var found assignment.Assignment
+		took := figures.Once(func() { found, err = assignment.LeastTotal(cost) })
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/replicate"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
 func TestEverySurvivorHasAPlace(t *testing.T) {
@@ -46,7 +47,7 @@ func TestTheLiteralGreedyCountsAsOursDoes(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		neighbours := someNeighbours(1+random.IntN(9), random)
 		shards := int64(len(neighbours)) + random.Int64N(5000)
-		ours, err := replicate.Allocate(neighbours, shards, replicate.EveryNeighbour)
+		ours, err := chaos.Allocate(neighbours, shards, chaos.EveryNeighbour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/reknit/reknit/services/restorer/replicate"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
 // shards measures Chaos's P4 beside its greedy algorithm.
@@ -27,10 +27,10 @@ func shards(r *figures.Report, s settings) error {
 }
 
 // shardsOf leaves the literal algorithm with fewer shards where it may not have as many.
-func shardsOf(r *figures.Report, neighbours []replicate.Neighbour, count int64, allowed float64, most int64) error {
-	var found replicate.Allocation
+func shardsOf(r *figures.Report, neighbours []chaos.Neighbour, count int64, allowed float64, most int64) error {
+	var found chaos.Allocation
 	var err error
-	took := figures.Seconds(func() { found, err = replicate.Allocate(neighbours, count, replicate.EveryNeighbour) })
+	took := figures.Seconds(func() { found, err = chaos.Allocate(neighbours, count, chaos.EveryNeighbour) })
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func shardsOf(r *figures.Report, neighbours []replicate.Neighbour, count int64, 
 	literal := max(min(count, most), int64(len(neighbours)))
 	if literal < count {
 		baseline, faster = fmt.Sprintf("%s, %d shards", baseline, literal), 0 // ours hands out more
-		if found, err = replicate.Allocate(neighbours, literal, replicate.EveryNeighbour); err != nil {
+		if found, err = chaos.Allocate(neighbours, literal, chaos.EveryNeighbour); err != nil {
 			return err
 		}
 	}
@@ -51,17 +51,17 @@ func shardsOf(r *figures.Report, neighbours []replicate.Neighbour, count int64, 
 }
 
 // someNeighbours have links of 0.1 to 1 Gbit/s, shards of 8 KiB, and begin within half a second.
-func someNeighbours(count int, random *rand.Rand) []replicate.Neighbour {
-	neighbours := make([]replicate.Neighbour, count)
+func someNeighbours(count int, random *rand.Rand) []chaos.Neighbour {
+	neighbours := make([]chaos.Neighbour, count)
 	for u := range neighbours {
-		neighbours[u] = replicate.Neighbour{StartNanoseconds: random.Int64N(500e6), ShardNanoseconds: 65_536 + random.Int64N(589_824)}
+		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(500e6), ShardNanoseconds: 65_536 + random.Int64N(589_824)}
 	}
 	return neighbours
 }
 
 // greedyShards is the algorithm of the wide-area Chaos paper as its text has it: one shard to every neighbour, and each
 // further one to whoever would have sent it first. It returns the list of shards of each neighbour.
-func greedyShards(neighbours []replicate.Neighbour, shards int64) (lists [][]int64, makespan int64) {
+func greedyShards(neighbours []chaos.Neighbour, shards int64) (lists [][]int64, makespan int64) {
 	lists, loads := make([][]int64, len(neighbours)), make([]int64, len(neighbours))
 	for u, n := range neighbours {
 		loads[u] = n.StartNanoseconds

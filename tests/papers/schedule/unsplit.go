@@ -1,4 +1,4 @@
-package rounds
+package schedule
 
 import (
 	"cmp"
@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
+// effort bounds branch and bound, in devices looked at.
+const effort = 10_000_000
+
 // Unsplit puts whole items on a timeline, each as early as those before it allow. It tries orders by branch and bound
 // until the timeline is as short as the most loaded device, all orders are tried, or the effort is used up. Proved
 // optimal for small instances (a dozen items); for more items usually still as short as the bound.
-func Unsplit(weights []int64, devices [][]int) (Timeline, error) {
-	if err := check(weights, devices); err != nil {
-		return Timeline{}, err
-	}
+func Unsplit(weights []int64, devices [][]int) Timeline {
 	o := &orderer{
 		weights: weights, devices: make([][]int, len(weights)),
 		free: make([]int64, len(devices)), load: make([]int64, len(devices)),
@@ -33,7 +33,7 @@ func Unsplit(weights []int64, devices [][]int) (Timeline, error) {
 	if o.branch(0, 0) {
 		o.best.AtLeast = o.best.Makespan
 	}
-	return o.best, nil
+	return o.best
 }
 
 const unplaced = -1

@@ -1,4 +1,6 @@
-package rounds
+// Package schedule orders all-reduces without rounds, so that none waits for others that it shares no node with. The
+// restorer's plans have rounds, as Chameleon's do (section IV); this is the time that rounds are measured against.
+package schedule
 
 import (
 	"errors"
@@ -11,7 +13,7 @@ type Piece struct {
 	Start, End int64
 }
 
-// Timeline is when each item is reduced, without rounds: no device has two items at a time. Weights are times.
+// Timeline is when each item is reduced: no device has two items at a time. Weights are times.
 type Timeline struct {
 	Pieces   []Piece // of items with weight, ascending by item, then by start
 	Makespan int64
@@ -22,13 +24,10 @@ type Timeline struct {
 var ErrNotContiguous = errors.New("the items of a device are not neighbours")
 
 // WrapAround puts items of any weights on a timeline that is no longer than the most loaded device needs, which is
-// optimal. Each item begins where the one before it ends, modulo that length; an item that wraps is reduced in two
-// pieces. The items of a device are neighbours and weigh no more than the length, so they never meet. At most one item
-// is split each time the row of items passes the end. Linear in the input.
+// optimal. devices lists the items of each, ascending. Each item begins where the one before it ends, modulo that length;
+// an item that wraps is reduced in two pieces. The items of a device are neighbours and weigh no more than the length, so
+// they never meet. At most one item is split each time the row of items passes the end. Linear in the input.
 func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
-	if err := check(weights, devices); err != nil {
-		return Timeline{}, err
-	}
 	if !contiguous(devices) {
 		return Timeline{}, ErrNotContiguous
 	}
@@ -50,11 +49,25 @@ func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
 	return timeline, nil
 }
 
+// contiguous reports whether the items of every device, ascending, have no gap.
+func contiguous(devices [][]int) bool {
+	return !slices.ContainsFunc(devices, func(items []int) bool {
+		return len(items) > 0 && items[len(items)-1]-items[0] != len(items)-1
+	})
+}
+
 // longest is the weight of the most loaded device, or of a heavier item that no device has.
 func longest(weights []int64, devices [][]int) int64 {
-	length := heaviestDevice(weights, devices)
-	if len(weights) > 0 {
-		length = max(length, slices.Max(weights))
+	length := int64(0)
+	for _, weight := range weights {
+		length = max(length, weight)
+	}
+	for _, items := range devices {
+		load := int64(0)
+		for _, item := range items {
+			load += weights[item]
+		}
+		length = max(length, load)
 	}
 	return length
 }
