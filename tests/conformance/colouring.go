@@ -60,12 +60,17 @@ func (in colouringInput) holdings() [][]layers.Range {
 }
 
 func addRounds(result answer, roundsKey, coloursKey string, items int, devices [][]int) error {
-	found, err := rounds.Colour(slices.Repeat([]int64{1}, items), devices, effort)
+	roundOf, err := schedule.FewestRounds(items, devices)
+	if errors.Is(err, schedule.ErrNotContiguous) {
+		var found rounds.Colouring
+		found, err = rounds.Colour(slices.Repeat([]int64{1}, items), devices, effort)
+		roundOf = found.RoundOf
+	}
 	if err != nil {
 		return err
 	}
-	result[roundsKey], result[coloursKey] = slices.Max(found.RoundOf)+1, found.RoundOf
-	return proper(found.RoundOf, devices)
+	result[roundsKey], result[coloursKey] = slices.Max(roundOf)+1, roundOf
+	return proper(roundOf, devices)
 }
 
 // addSchedules answers what was proved; finding the best unsplit schedule, or the shortest rounds, is hard.

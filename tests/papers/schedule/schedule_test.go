@@ -114,6 +114,32 @@ func TestAWrappedTimelineIsAsLongAsTheMostLoadedDevice(t *testing.T) {
 	}
 }
 
+func TestNeighboursNeedAsManyRoundsAsTheFullestDeviceHasItems(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		items := 1 + random.IntN(200)
+		devices := randomRuns(random, items)
+		roundOf, err := schedule.FewestRounds(items, devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fullest := 1
+		for _, own := range devices {
+			fullest = max(fullest, len(own))
+			taken := map[int]bool{}
+			for _, item := range own {
+				if taken[roundOf[item]] {
+					t.Fatalf("seed %d: a device has two of %v in round %d", seed, own, roundOf[item])
+				}
+				taken[roundOf[item]] = true
+			}
+		}
+		if last := slices.Max(roundOf); last >= fullest {
+			t.Fatalf("seed %d: %d rounds, the fullest device has %d items", seed, last+1, fullest)
+		}
+	}
+}
+
 func TestItemsThatAreNotNeighboursCannotWrap(t *testing.T) {
 	if _, err := schedule.WrapAround([]int64{1, 1, 1}, [][]int{{0, 2}}); !errors.Is(err, schedule.ErrNotContiguous) {
 		t.Errorf("error %v, expected %v", err, schedule.ErrNotContiguous)

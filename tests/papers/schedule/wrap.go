@@ -1,5 +1,6 @@
-// Package schedule orders all-reduces without rounds, so that none waits for others that it shares no node with. The
-// restorer's plans have rounds, as Chameleon's do (section IV); this is the time that rounds are measured against.
+// Package schedule orders all-reduces in other ways than the restorer's rounds, which take as little time as possible: in
+// the fewest rounds, as Chameleon does (section IV), and without rounds, so that none waits for others that it shares no
+// node with.
 package schedule
 
 import (
@@ -20,7 +21,7 @@ type Timeline struct {
 	AtLeast  int64 // no timeline is shorter; equal to Makespan when the timeline is proved optimal
 }
 
-// ErrNotContiguous says that the items of a device are not neighbours, which WrapAround needs.
+// ErrNotContiguous says that the items of a device are not neighbours, which WrapAround and FewestRounds need.
 var ErrNotContiguous = errors.New("the items of a device are not neighbours")
 
 // WrapAround puts items of any weights on a timeline that is no longer than the most loaded device needs, which is
@@ -47,6 +48,24 @@ func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
 		start = end % length
 	}
 	return timeline, nil
+}
+
+// FewestRounds puts items into rounds: item x goes to round x mod w, w being the most items on one device. The items of a
+// device, ascending, are neighbours, as those of a stage are. A device cannot do with fewer rounds, so that is optimal.
+// Linear in the input.
+func FewestRounds(items int, devices [][]int) (roundOf []int, err error) {
+	if !contiguous(devices) {
+		return nil, ErrNotContiguous
+	}
+	most := 1
+	for _, device := range devices {
+		most = max(most, len(device))
+	}
+	roundOf = make([]int, items)
+	for item := range items {
+		roundOf[item] = item % most
+	}
+	return roundOf, nil
 }
 
 // contiguous reports whether the items of every device, ascending, have no gap.
