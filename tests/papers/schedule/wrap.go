@@ -5,6 +5,7 @@ package schedule
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -58,7 +59,10 @@ func FewestRounds(items int, devices [][]int) (roundOf []int, err error) {
 		return nil, ErrNotContiguous
 	}
 	most := 1
-	for _, device := range devices {
+	for d, device := range devices {
+		if len(device) > 0 && (device[0] < 0 || device[len(device)-1] >= items) {
+			return nil, fmt.Errorf("devices[%d]: expected items from 0 to %d, got %v", d, items-1, device)
+		}
 		most = max(most, len(device))
 	}
 	roundOf = make([]int, items)
