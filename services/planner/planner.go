@@ -17,12 +17,11 @@ import (
 // Config is the planner's environment.
 type Config struct {
 	service.Common
-	Policy         string        `env:"REKNIT_POLICY" envDefault:"adaptive" unit:"name" reason:"weighs rerouting against planning anew; the others (repipeline, reroute, templates, checkpoint-restart) are there to compare with"`
+	Policy         string        `env:"REKNIT_POLICY" envDefault:"adaptive" unit:"name" reason:"weighs rerouting against planning anew; the others (repipeline, reroute) are each alone"`
 	Plugins        []string      `env:"REKNIT_POLICY_PLUGINS" unit:"names, with commas" reason:"responders on reknit.policy.<cluster>.<name> that are asked for a plan too; none by default"`
 	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
 	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
 	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"a switch of plans that moves nothing; weighed against the gain of a better plan"`
-	RestartTime    time.Duration `env:"REKNIT_RESTART_TIME" envDefault:"30s" unit:"duration" reason:"to stop all trainers and start them anew, an assumption; only checkpoint-restart pays it"`
 }
 
 // settings checks what the environment says.
@@ -37,12 +36,9 @@ func (c Config) settings() (machine.Settings, error) {
 	if c.SwitchTime < 0 {
 		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
 	}
-	if c.RestartTime < 0 {
-		return machine.Settings{}, fmt.Errorf("REKNIT_RESTART_TIME: expected at least 0, got %s", c.RestartTime)
-	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
-		SwitchSeconds: c.SwitchTime.Seconds(), RestartSeconds: c.RestartTime.Seconds(),
+		SwitchSeconds: c.SwitchTime.Seconds(),
 	}, nil
 }
 

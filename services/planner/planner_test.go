@@ -89,7 +89,7 @@ func ask(t *testing.T, policy string, deadline time.Duration, plugins map[string
 	t.Cleanup(b.Close)
 	config := planner.Config{
 		Common: service.Common{URL: server.URL(), Cluster: "c"}, Policy: policy, PluginDeadline: deadline, MinReplicas: 2,
-		SwitchTime: 50 * time.Millisecond, RestartTime: 30 * time.Second,
+		SwitchTime: 50 * time.Millisecond,
 	}
 	for name, answer := range plugins {
 		config.Plugins = append(config.Plugins, name)
@@ -216,13 +216,13 @@ func TestSlowWrongLyingAndAbsentPluginsCostNothingButTheDeadline(t *testing.T) {
 func TestABetterPlanOfAPluginIsUsedWithFiguresOfOurs(t *testing.T) {
 	better := planned(t, request())
 	better.Plan.Predicted.StepSeconds = 0
-	proposal := ask(t, "checkpoint-restart", 5*time.Second/2, map[string]plugin{"theirs": func(events.PlanRequest) any { return better }})
+	proposal := ask(t, "reroute", 5*time.Second/2, map[string]plugin{"theirs": func(events.PlanRequest) any { return better }})
 	plan := proposal.Plan
 	if plan.Policy != "theirs" || !reflect.DeepEqual(plan.Pipelines, better.Plan.Pipelines) || plan.Predicted.StepSeconds <= 0 || len(plan.Nodes) != 5 {
 		t.Fatalf("%+v", plan)
 	}
 	for _, candidate := range plan.Considered[1:] {
-		if candidate.Policy != "checkpoint-restart" || candidate.Rejected == "" {
+		if candidate.Policy != "reroute" || candidate.Rejected == "" {
 			t.Errorf("%+v", candidate)
 		}
 	}
@@ -233,7 +233,6 @@ func TestAConfigurationThatMakesNoSenseNamesItsVariable(t *testing.T) {
 		`REKNIT_POLICY: policy "best": expected one of adaptive,`: func(c *planner.Config) { c.Policy = "best" },
 		"REKNIT_MIN_REPLICAS: expected at least 1":                func(c *planner.Config) { c.MinReplicas = 0 },
 		"REKNIT_SWITCH_TIME: expected at least 0":                 func(c *planner.Config) { c.SwitchTime = -1 },
-		"REKNIT_RESTART_TIME: expected at least 0":                func(c *planner.Config) { c.RestartTime = -1 },
 		"REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0":     func(c *planner.Config) { c.PluginDeadline = 0 },
 		`none of a policy of ours, got "reroute"`:                 func(c *planner.Config) { c.Plugins = []string{"mine", "reroute"} },
 		`each once, none of a policy of ours, got "mine"`:         func(c *planner.Config) { c.Plugins = []string{"mine", "mine"} },

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/reknit/reknit/services/planner/estimate"
+import (
+	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/tests/papers/chameleon"
+)
 
 type objectiveInput struct {
 	Samples    int     `json:"global_batch_samples"`
@@ -13,7 +16,7 @@ type objectiveInput struct {
 }
 
 func solveObjective(in objectiveInput) (answer, error) {
-	paper, bestByPaper := in.scores(estimate.PaperThroughput)
+	paper, bestByPaper := in.scores(chameleon.Throughput)
 	memoryless, bestByMemoryless := in.scores(estimate.ExpectedThroughput)
 	return answer{
 		"paper_objective_samples_per_s": paper, "best_by_paper": bestByPaper,

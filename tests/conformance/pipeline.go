@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -47,37 +46,4 @@ func solveMemory(in memoryInput) (answer, error) {
 	}
 	peaks := estimate.PeakBytes(layers, stages, in.MicroBatches)
 	return answer{"peak_bytes_per_stage": peaks, "fits": slices.Max(peaks) <= in.Device}, nil
-}
-
-type rerouteInput struct {
-	Pipelines    int
-	Stages       int
-	MicroBatches int     `json:"micro_batches_per_pipeline"`
-	Failed       []int   `json:"failed_workers_per_stage"`
-	Forward      float64 `json:"forward_us"`
-	Backward     float64 `json:"backward_us"`
-}
-
-func solveReroute(in rerouteInput) (answer, error) {
-	plan := estimate.Symmetric{
-		Pipelines: in.Pipelines, MicroBatches: in.MicroBatches, ForwardSeconds: in.Forward, BackwardSeconds: in.Backward,
-		FailedPerStage: make([]int, in.Stages),
-	}
-	unharmed, err := plan.StepSeconds()
-	if err != nil {
-		return nil, err
-	}
-	plan.FailedPerStage = in.Failed
-	result := answer{
-		"symmetric_step_us_without_failures": unharmed,
-		"recoverable":                        true, "step_us_whole_micro_batches": nil, "step_us_fractional": nil,
-	}
-	whole, err := plan.StepSeconds()
-	if errors.Is(err, estimate.ErrStageLost) {
-		result["recoverable"] = false
-		return result, nil
-	}
-	fractional, fractionalErr := plan.FractionalStepSeconds()
-	result["step_us_whole_micro_batches"], result["step_us_fractional"] = whole, fractional
-	return result, errors.Join(err, fractionalErr)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/search"
+	"github.com/reknit/reknit/tests/papers/chameleon"
 )
 
 type batchInput struct {
@@ -35,7 +36,7 @@ func solveBatchDistribution(in batchInput) (answer, error) {
 		}
 		return step
 	}
-	paper := search.ProportionalBatches(in.MicroBatches, in.Lengths)
+	paper := chameleon.ProportionalBatches(in.MicroBatches, in.Lengths)
 	best := search.OptimalBatches(in.MicroBatches, len(in.Lengths), seconds)
 	if sum := total(best); len(best) != len(in.Lengths) || slices.Min(best) < 1 || sum != in.MicroBatches {
 		return nil, fmt.Errorf("distribution: expected %d micro-batches, at least one each, got %v", in.MicroBatches, best)

@@ -19,6 +19,12 @@ func (r Range) Shared(other Range) int {
 	return max(0, min(r.End, other.End)-max(r.First, other.First))
 }
 
+// Member is one pipeline of a plan whose pipelines may differ in length, split and share of the batch.
+type Member struct {
+	MicroBatches int
+	Stages       []Range
+}
+
 // OfLayers is the pipeline whose stage s holds layers[stages[s].First:stages[s].End], with the same transfer time on
 // every edge and in both directions. O(layers).
 func OfLayers(layers []Layer, stages []Range, microBatches int, transferSeconds float64) Pipeline {

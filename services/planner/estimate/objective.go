@@ -2,16 +2,9 @@ package estimate
 
 import "math"
 
-// PaperThroughput is Chameleon's objective (IV-A): samples a second, times the part of the time to the next failure
-// that is left after the transition. Zero where the transition takes longer than that.
-func PaperThroughput(samples int, stepSeconds, transitionSeconds, betweenFailuresSeconds float64) float64 {
-	left := max(0, 1-transitionSeconds/betweenFailuresSeconds)
-	return float64(samples) / stepSeconds * left
-}
-
 // ExpectedThroughput is the samples expected until the next failure where failures are memoryless, divided by the
-// mean time between them: (samples / step) * exp(-transition / between). It equals PaperThroughput to first order,
-// and never ties two hopeless choices at zero.
+// mean time between them: (samples / step) * exp(-transition / between). It equals Chameleon's objective (IV-A),
+// (samples / step) * max(0, 1 - transition / between), to first order, and never ties two hopeless choices at zero.
 func ExpectedThroughput(samples int, stepSeconds, transitionSeconds, betweenFailuresSeconds float64) float64 {
 	return float64(samples) / stepSeconds * math.Exp(-transitionSeconds/betweenFailuresSeconds)
 }

@@ -13,11 +13,10 @@ import (
 
 // Settings are the planner's knobs.
 type Settings struct {
-	Cluster        string
-	Policy         policy.Policy // zero: adaptive
-	MinReplicas    int           // holders that every layer should have
-	SwitchSeconds  float64       // a switch of plans that moves nothing
-	RestartSeconds float64       // what it takes beside that to stop and start all trainers
+	Cluster       string
+	Policy        policy.Policy // zero: adaptive
+	MinReplicas   int           // holders that every layer should have
+	SwitchSeconds float64       // a switch of plans that moves nothing
 	// Ahead returns what the policy answers to a situation where that was computed ahead: faster, never other. Nil: nothing
 	// was.
 	Ahead func(policy.Canonical) ([]policy.Candidate, bool)

@@ -84,10 +84,10 @@ func TestAJobThatFitsOnlyInPartitionsIsPlanned(t *testing.T) {
 	}
 }
 
-// A plug-in that is better than a restart names partitions, of a job that has some or none.
+// A plug-in that is better than ours names partitions, of a job that has some or none.
 func TestWhateverPartitionsAPluginNamesThoseOfItsPlanAreOurs(t *testing.T) {
 	ours := settings
-	ours.Policy, ours.RestartSeconds = named(t, "checkpoint-restart"), 30
+	ours.Policy = hesitant(t)
 	for partitions, want := range map[int]string{0: "[[] []]", 3: "[[0 1 2] [0 1 2]]"} {
 		r := afterALoss()
 		r.Job.OptimizerPartitions = partitions

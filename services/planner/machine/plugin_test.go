@@ -15,7 +15,7 @@ import (
 // replied is a plug-in's answer to a request: a plan of ours for other settings, spoiled or not.
 func replied(t *testing.T, random *rand.Rand, r events.PlanRequest) Reply {
 	t.Helper()
-	theirs := Settings{Cluster: "c", Policy: named(t, []string{"repipeline", "templates"}[random.IntN(2)]), MinReplicas: 1 + random.IntN(3)}
+	theirs := Settings{Cluster: "c", Policy: named(t, []string{"repipeline", "reroute"}[random.IntN(2)]), MinReplicas: 1 + random.IntN(3)}
 	proposal, err := New(theirs).Plan(r, nil)
 	if err != nil {
 		return Reply{Plugin: "theirs", Problem: "no answer within 1s"}
@@ -51,11 +51,22 @@ func named(t *testing.T, name string) policy.Policy {
 	return found
 }
 
-// We restart from a checkpoint here, so that others can be better.
+// hesitant plans anew and takes half a minute longer to get there, so that others can be better.
+func hesitant(t *testing.T) policy.Policy {
+	anew := named(t, "repipeline")
+	return policy.Policy{Name: "hesitant", Propose: func(s policy.Situation) ([]policy.Candidate, error) {
+		candidates, err := anew.Propose(s)
+		for i := range candidates {
+			candidates[i].TransitionSeconds += 30
+		}
+		return candidates, err
+	}}
+}
+
 func TestWhateverAPluginSaysTheProposalIsSoundAndNoWorse(t *testing.T) {
 	used, refused := 0, 0
 	ours := settings
-	ours.Policy, ours.RestartSeconds = named(t, "checkpoint-restart"), 30
+	ours.Policy = hesitant(t)
 	for seed := range uint64(80) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		r := randomRequest(random)

@@ -26,7 +26,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		MicroBatches: job.GlobalBatch / job.MicroBatch, GlobalBatch: job.GlobalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
-		SwitchSeconds: settings.SwitchSeconds, RestartSeconds: settings.RestartSeconds, Partitions: job.OptimizerPartitions,
+		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions,
 	}
 	for _, node := range request.Nodes {
 		s.Nodes = append(s.Nodes, node.Node)

@@ -1,7 +1,6 @@
 package policy
 
-// Adaptive weighs rerouting, planning anew (Chameleon IV-A), and waiting for the lost nodes: the default. Templates and checkpoint-restart are
-// there to be named and to be compared with.
+// Adaptive weighs rerouting, planning anew (Chameleon IV-A), and waiting for the lost nodes: the default.
 var Adaptive = Policy{Name: "adaptive", Propose: adaptive, Waits: true}
 
 var weighed = []Policy{

@@ -87,7 +87,7 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
 		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions", "OptimizerBytes", "KeptPartitions",
-			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds"},
+			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},
 		"Network":  {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
 		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds", "PeakBytes", "Replicas",

@@ -35,7 +35,6 @@ type Situation struct {
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
 	SecondsUntilReturn     float64 // until the lost nodes are back; zero: not known, or not to be waited for
-	RestartSeconds         float64 // what it takes beside that to stop all trainers and start them anew
 }
 
 // Network is what a plan may expect of the links.
@@ -96,8 +95,6 @@ var Policies = []Policy{
 	Adaptive,
 	anew,
 	{Name: "reroute", Propose: reroute},
-	{Name: "templates", Propose: templates},
-	{Name: "checkpoint-restart", Propose: checkpointRestart},
 }
 
 // Named returns the policy of a name, or an error that lists the right ones.

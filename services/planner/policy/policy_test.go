@@ -124,7 +124,7 @@ func TestMicroBatchesOfTwoLostNodesAreDealtEvenly(t *testing.T) {
 	}
 }
 
-// The twin is the paper's formula, and the cost model's sharing by layers.
+// The twin is the paper's formula with whole micro-batches, and of the activations in flight.
 func TestAReroutedGridCostsWhatThePaperSays(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -134,34 +134,32 @@ func TestAReroutedGridCostsWhatThePaperSays(t *testing.T) {
 		s.Network = Network{}
 		s.Layers = slices.Repeat(s.Layers[:1], perStage*length)
 		s.MicroBatches, s.Current = microBatches*width, grid(width, length, len(s.Layers), microBatches*width)
-		paper := estimate.Symmetric{
-			Pipelines: width, MicroBatches: microBatches, ForwardSeconds: float64(perStage), BackwardSeconds: float64(2 * perStage),
-			FailedPerStage: make([]int, length),
-		}
 		var names []string
-		var places []estimate.Place
+		failed := make([]int, length) // per stage
 		for _, i := range random.Perm(width * length)[:random.IntN(width)] {
 			names = append(names, s.Nodes[i])
-			places = append(places, estimate.Place{Pipeline: i / length, Stage: i % length})
-			paper.FailedPerStage[i%length]++
+			failed[i%length]++
+		}
+		share := func(work, stage int) int {
+			return (work*failed[stage] + width - failed[stage] - 1) / (width - failed[stage])
+		}
+		worst := 0
+		for stage := range length {
+			worst = max(worst, microBatches+share(microBatches, stage))
 		}
 		candidates, err := reroute(s.lose(names...))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if want, _ := paper.StepSeconds(); candidates[0].StepSeconds != want {
+		if want := float64(3 * perStage * (worst + length - 1)); candidates[0].StepSeconds != want {
 			t.Fatalf("seed %d: %v seconds without %v, want %v", seed, candidates[0].StepSeconds, names, want)
 		}
-		peaks, err := estimate.ReroutedPeakBytes(s.Layers, members(s.Current), places)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
 		for st := range length {
-			got, want := int64(0), int64(0)
+			got, inFlight := int64(0), estimate.InFlight(st, length, microBatches)
 			for p := range width {
-				got, want = max(got, candidates[0].PeakBytes[s.Nodes[p*length+st]]), max(want, peaks[p][st])
+				got = max(got, candidates[0].PeakBytes[s.Nodes[p*length+st]])
 			}
-			if got != want {
+			if want := int64(perStage * (100 + inFlight + share(inFlight, st))); got != want {
 				t.Fatalf("seed %d: stage %d peaks at %d, want %d", seed, st, got, want)
 			}
 		}

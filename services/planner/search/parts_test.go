@@ -138,46 +138,6 @@ func TestNoDistributionIsFasterThanTheOptimalOne(t *testing.T) {
 	}
 }
 
-func TestThePaperSharesTheBatchByLength(t *testing.T) {
-	for _, test := range []struct {
-		total         int
-		lengths, want []int
-	}{
-		{42, []int{2, 4, 4, 5, 5}, []int{5, 9, 8, 10, 10}}, // 4.2, 8.4, 8.4, 10.5, 10.5 and two left over
-		{8, []int{2, 2}, []int{4, 4}},
-		{3, []int{1, 1, 9}, []int{1, 1, 1}}, // 0.3, 0.3, 2.5: the two empty ones take one each
-	} {
-		got := ProportionalBatches(test.total, test.lengths)
-		for j := range got {
-			if got[j] != test.want[j] {
-				t.Errorf("%d over %v: got %v, want %v", test.total, test.lengths, got, test.want)
-				break
-			}
-		}
-	}
-}
-
-func TestEveryPipelineGetsAMicroBatchByThePapersRule(t *testing.T) {
-	const seed = 7
-	random := rand.New(rand.NewSource(seed))
-	for range 1000 {
-		lengths := make([]int, 1+random.Intn(6))
-		for j := range lengths {
-			lengths[j] = 1 + random.Intn(8)
-		}
-		total, sum := len(lengths)+random.Intn(30), 0
-		for _, b := range ProportionalBatches(total, lengths) {
-			sum += b
-			if b < 1 {
-				t.Fatalf("seed %d: %d over %v: %v", seed, total, lengths, ProportionalBatches(total, lengths))
-			}
-		}
-		if sum != total {
-			t.Fatalf("seed %d: %d over %v sums to %d", seed, total, lengths, sum)
-		}
-	}
-}
-
 func TestTheSplitOfAPipelineIsTheBestOfItsFamily(t *testing.T) {
 	const seed = 8
 	random := rand.New(rand.NewSource(seed))

@@ -44,16 +44,6 @@ func least(cost [][]int, column int, used []bool) int {
 	return best
 }
 
-// Seven nodes make (2,2,3), the paper's example, where lengths are 2 or 3 and there are three pipelines.
-func TestLengthsArePeeledOffAsInThePaper(t *testing.T) {
-	s := afterALoss(8)
-	l := &literal{layers: s.Layers, microBatches: 24, shortest: 2, longest: 3}
-	l.find(7, 2, 3)
-	if l.strategies != 1 || len(l.plan) != 3 || len(l.plan[2].Stages) != 3 {
-		t.Fatalf("%d strategies, %+v", l.strategies, l.plan)
-	}
-}
-
 func TestOurPlanIsNoSlowerThanTheLiteralOne(t *testing.T) {
 	for _, devices := range []int{8, 16, 32, 64} {
 		s := afterALoss(devices)

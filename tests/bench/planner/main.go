@@ -26,6 +26,9 @@ func main() {
 
 func run(r *figures.Report, cases string) error {
 	planning(r)
+	if err := recoveries(r); err != nil {
+		return err
+	}
 	networks, err := load(cases)
 	if err != nil {
 		return err

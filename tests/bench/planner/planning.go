@@ -8,6 +8,7 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/services/planner/search"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/chameleon"
 )
 
 // mostLiteral is the most devices for which the literal algorithm is run: it takes some ten seconds there.
@@ -36,8 +37,8 @@ func planning(r *figures.Report) {
 			r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Target: target.seconds})
 			continue
 		}
-		l, slow, theirs := byTheText(s)
-		fmt.Printf("%8d %12.6f %12.6f %8.1f %12.4f %12.4f %10d %10d\n", devices, took, slow, slow/took, step, theirs, l.strategies, l.evaluated)
+		literal, slow, theirs := byTheText(s)
+		fmt.Printf("%8d %12.6f %12.6f %8.1f %12.4f %12.4f %10d %10d\n", devices, took, slow, slow/took, step, theirs, literal.Strategies, literal.Evaluated)
 		r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Baseline: slow, BaselineName: "Chameleon Algorithm 1, literal", Target: target.seconds, LeastRatio: target.ratio})
 		r.Add(figures.Row{Figure: "predicted step, " + name, Unit: "s", Ours: step, Baseline: theirs, BaselineName: "Chameleon Algorithm 1, literal", LeastRatio: 1})
 	}
@@ -55,21 +56,21 @@ func fastest(found []policy.Candidate) float64 {
 }
 
 // byTheText plans and assigns literally, and has our cost model judge the plan.
-func byTheText(s policy.Situation) (l *literal, took, step float64) {
+func byTheText(s policy.Situation) (literal chameleon.Planner, took, step float64) {
 	var pipelines []policy.Pipeline
 	took = figures.Seconds(func() {
-		l = &literal{
-			layers: s.Layers, microBatches: s.MicroBatches, transfer: s.Network.TransferSeconds,
-			shortest: s.PipelineLength.Least, longest: s.PipelineLength.Most,
+		literal = chameleon.Planner{
+			Layers: s.Layers, MicroBatches: s.MicroBatches, TransferSeconds: s.Network.TransferSeconds,
+			Shortest: s.PipelineLength.Least, Longest: s.PipelineLength.Most,
 		}
-		l.find(len(s.Nodes), len(s.Current)-1, len(s.Current)+1)
-		pipelines = assigned(s, l.plan)
+		literal.Find(len(s.Nodes), len(s.Current)-1, len(s.Current)+1)
+		pipelines = assigned(s, literal.Plan)
 	})
 	candidate, err := policy.Judge(s, "literal", pipelines)
 	if err != nil {
-		return l, took, math.Inf(1)
+		return literal, took, math.Inf(1)
 	}
-	return l, took, candidate.StepSeconds
+	return literal, took, candidate.StepSeconds
 }
 
 // assigned gives each slot of a plan a node so that the fewest layers move.

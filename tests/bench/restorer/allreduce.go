@@ -7,6 +7,7 @@ import (
 	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/rounds"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/chameleon"
 	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
@@ -79,7 +80,7 @@ func allReduce(r *figures.Report, name string, holdings [][]layers.Range, weight
 	if err != nil {
 		return err
 	}
-	least, greedy := float64(mostLoaded(holdings, weights)), float64(greedyRounds(holdings, weights))
+	least, greedy := float64(mostLoaded(holdings, weights)), float64(chameleon.GreedyRounds(holdings, weights))
 	row := figures.Row{
 		Figure: "all-reduce, " + name + ", no rounds", Unit: "ns", Ours: float64(timeline.Makespan), Target: least,
 		Baseline: greedy, BaselineName: "Chameleon's greedy rounds", LeastRatio: 1,
@@ -101,29 +102,4 @@ func mostLoaded(holdings [][]layers.Range, weights []int64) int64 {
 		most = max(most, load)
 	}
 	return most
-}
-
-// greedyRounds is Chameleon's restorer as its text has it: layers that share a node must not share a round, and each layer
-// takes the first round it can. A round ends with its longest all-reduce; greedyRounds returns the sum of those.
-func greedyRounds(holdings [][]layers.Range, weights []int64) (sum int64) {
-	roundOf := make([]int, len(weights))
-	longest := map[int]int64{}
-	for layer := range weights {
-		taken := map[int]bool{}
-		for _, held := range holdings {
-			if held[0].First <= layer && layer < held[0].End {
-				for other := held[0].First; other < layer; other++ {
-					taken[roundOf[other]] = true
-				}
-			}
-		}
-		for taken[roundOf[layer]] {
-			roundOf[layer]++
-		}
-		longest[roundOf[layer]] = max(longest[roundOf[layer]], weights[layer])
-	}
-	for _, length := range longest {
-		sum += length
-	}
-	return sum
 }

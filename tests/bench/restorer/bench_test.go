@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/services/restorer/layers"
@@ -60,16 +59,9 @@ func TestTheLiteralGreedyCountsAsOursDoes(t *testing.T) {
 	}
 }
 
-// Chameleon, figure 4: nine layers as 3+3+3 and as 2+2+2+3.
-func TestGreedyRoundsFillThreeRounds(t *testing.T) {
-	var holdings [][]layers.Range
-	for _, stage := range []layers.Range{{First: 0, End: 3}, {First: 3, End: 6}, {First: 6, End: 9}, {First: 0, End: 2}, {First: 2, End: 4}, {First: 4, End: 6}, {First: 6, End: 9}} {
-		holdings = append(holdings, []layers.Range{stage})
-	}
-	if sum := greedyRounds(holdings, slices.Repeat([]int64{7}, 9)); sum != 21 {
-		t.Fatalf("rounds of %d ns together, want three of 7", sum)
-	}
-	if most := mostLoaded(holdings, []int64{1, 1, 1, 5, 5, 5, 1, 1, 1}); most != 15 {
+func TestTheMostLoadedNodeNeedsAllItsLayers(t *testing.T) {
+	holdings := [][]layers.Range{{{First: 0, End: 3}}, {{First: 3, End: 6}}, {{First: 2, End: 4}}}
+	if most := mostLoaded(holdings, []int64{1, 1, 1, 5, 5, 5}); most != 15 {
 		t.Fatalf("the most loaded node needs %d ns, want 15", most)
 	}
 }

@@ -1,83 +1,64 @@
-package policy
+// Package recovery is how other systems go on after a loss: Oobleck with templates, Varuna and Pollux with a restart from
+// a checkpoint. Their plans are weighed by our cost model, beside ours. Optimizer state that is partitioned is not theirs.
+package recovery
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// templates keeps a template for each length of pipeline, which is the best split of the layers for so many nodes, and
+// Templates keeps a template for each length of pipeline, which is the best split of the layers for so many nodes, and
 // gives each pipeline that lost nodes the template of the length that is left (Oobleck). A pipeline too short for any
-// template takes idle nodes, then borrows from the longest, and is merged into the shortest where none can lend. All nodes
-// keep their order, and nobody else moves.
+// template takes idle nodes, then borrows from the longest, and is merged into the shortest where none can lend. All
+// nodes keep their order, and nobody else moves.
 //
-// Oobleck gives all pipelines of one length one number of micro-batches, whose sum must be the batch; here they are dealt so
-// that the slowest pipeline is as fast as possible, which always has an answer and is kinder.
-func templates(s Situation) ([]Candidate, error) {
-	if len(s.Current) == 0 {
-		return nil, nil
-	}
-	if err := s.continues(); err != nil {
-		return nil, err
-	}
-	book, crews, err := s.manned()
+// Oobleck gives all pipelines of one length one number of micro-batches, whose sum must be the batch; here they are dealt
+// so that the slowest pipeline is as fast as possible, which always has an answer and is kinder.
+func Templates(s policy.Situation) (policy.Candidate, error) {
+	book, err := newTemplateBook(s)
 	if err != nil {
-		return nil, err
+		return policy.Candidate{}, err
 	}
-	if len(crews) < s.DataParallel.Least {
-		return nil, fmt.Errorf("%d pipelines are left, expected at least %d", len(crews), s.DataParallel.Least)
+	crews, err := book.regrouped(crewsOf(s))
+	if err != nil {
+		return policy.Candidate{}, err
 	}
 	batches := search.OptimalBatches(s.MicroBatches, len(crews), func(p, microBatches int) float64 {
 		return book.seconds(len(crews[p]), microBatches)
 	})
-	pipelines := make([]Pipeline, len(crews))
+	pipelines := make([]policy.Pipeline, len(crews))
 	for p, crew := range crews {
 		pipelines[p].MicroBatches = batches[p]
 		for st, layers := range book.splits[len(crew)] {
-			pipelines[p].Stages = append(pipelines[p].Stages, Stage{Node: crew[st], Layers: layers})
+			pipelines[p].Stages = append(pipelines[p].Stages, policy.Stage{Node: crew[st], Layers: layers})
 		}
 	}
-	return []Candidate{s.figured(pipelines)}, nil
+	return policy.Judge(s, "templates", pipelines)
 }
 
-// manned is the templates, and crews long enough for them. Fewer pipelines may keep more of a partitioned optimizer state, then
-// templates are longer, and crews may be fewer still.
-func (s Situation) manned() (book *templateBook, crews [][]string, err error) {
-	for pipelines := len(s.Current); ; pipelines = len(crews) {
-		some := s.withPipelines(pipelines)
-		if book, err = some.newTemplateBook(); err != nil {
-			return nil, nil, err
-		}
-		if crews, err = book.regrouped(s.crews()); err != nil || s.mostKept(len(crews)) <= some.KeptPartitions {
-			return book, crews, err
-		}
-	}
-}
-
-// crews returns the nodes that each pipeline of the plan in force has left, in their order, and the nodes without a place.
-func (s Situation) crews() (crews [][]string, idle []string) {
-	idle, alive := slices.Clone(s.Nodes), s.alive()
+// crewsOf returns the nodes that each pipeline of the plan in force has left, in their order, and the nodes without a
+// place.
+func crewsOf(s policy.Situation) (crews [][]string, idle []string) {
+	idle = slices.Clone(s.Nodes)
 	for _, pipeline := range s.Current {
 		var crew []string
 		for _, stage := range pipeline.Stages {
-			if alive[stage.Node] {
-				crew = append(crew, stage.Node)
+			if at := slices.Index(idle, stage.Node); at >= 0 {
+				crew, idle = append(crew, stage.Node), slices.Delete(idle, at, at+1)
 			}
 		}
 		crews = append(crews, crew)
 	}
-	placed := map[string]bool{}
-	for _, node := range slices.Concat(crews...) {
-		placed[node] = true
-	}
-	return crews, slices.DeleteFunc(idle, func(node string) bool { return placed[node] })
+	return crews, idle
 }
 
 // templateBook holds the templates by length.
 type templateBook struct {
-	Situation
+	situation         policy.Situation
 	splits            map[int][]estimate.Range
 	shortest, longest int
 	times             map[[2]int]float64 // by length and micro-batches
@@ -85,16 +66,13 @@ type templateBook struct {
 
 // newTemplateBook makes the templates of all lengths that fit into memory with as many micro-batches in flight as a
 // pipeline may have.
-func (s Situation) newTemplateBook() (*templateBook, error) {
-	book := &templateBook{Situation: s, splits: map[int][]estimate.Range{}, times: map[[2]int]float64{}}
-	longest := min(len(s.Layers), len(s.Nodes))
-	if s.PipelineLength.Most > 0 {
-		longest = min(longest, s.PipelineLength.Most)
-	}
+func newTemplateBook(s policy.Situation) (*templateBook, error) {
+	book := &templateBook{situation: s, splits: map[int][]estimate.Range{}, times: map[[2]int]float64{}}
 	var failure error
-	for length := longest; length >= max(1, s.PipelineLength.Least); length-- {
+	for length := longestOf(s); length >= max(1, s.PipelineLength.Least); length-- {
 		found, err := search.Best(search.Problem{
-			Nodes: length, NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers, MicroBatches: max(length, s.MicroBatches/len(s.Current)),
+			Nodes: length, NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers,
+			MicroBatches:    max(length, s.MicroBatches/len(s.Current)),
 			TransferSeconds: s.Network.TransferSeconds, DataParallel: search.Limits{Least: 1, Most: 1},
 			PipelineLength: search.Limits{Least: length, Most: length},
 		})
@@ -106,9 +84,18 @@ func (s Situation) newTemplateBook() (*templateBook, error) {
 		book.shortest, book.longest = length, max(book.longest, length)
 	}
 	if len(book.splits) == 0 {
-		return nil, joined(failure)
+		return nil, fmt.Errorf("no template: %w", failure)
 	}
 	return book, nil
+}
+
+// longestOf is the most stages that a pipeline can have.
+func longestOf(s policy.Situation) int {
+	longest := min(len(s.Layers), len(s.Nodes))
+	if s.PipelineLength.Most > 0 {
+		longest = min(longest, s.PipelineLength.Most)
+	}
+	return longest
 }
 
 // regrouped makes every crew long enough for a template, and none too long.
@@ -176,6 +163,8 @@ func (b *templateBook) seconds(length, microBatches int) float64 {
 	if seconds, known := b.times[key]; known {
 		return seconds
 	}
-	b.times[key] = b.pipelineSeconds(b.splits[length], microBatches)
+	s := b.situation
+	timed := estimate.OfLayers(s.Layers, b.splits[length], microBatches, s.Network.TransferSeconds)
+	b.times[key] = estimate.OneForwardOneBackward(timed).MakespanSeconds
 	return b.times[key]
 }
