@@ -16,7 +16,9 @@ import (
 // peer may hear of it before the hub does, and a probe sent in between goes to a subscriber that is no more: the first
 // repeats are quick. A link is measured once, and an agent gives up a measurement after two seconds.
 var (
-	lifeWaits = []time.Duration{5 * time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
+	lifeWaits = []time.Duration{
+		5 * time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond,
+	}
 	linkWaits = []time.Duration{3 * time.Second}
 )
 

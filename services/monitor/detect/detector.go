@@ -1,4 +1,4 @@
-// Package detect decides who is alive: numbers in, verdicts out. Times are seconds on any one clock.
+// Package detect decides who is alive: numbers in, verdicts out. Times are seconds of one clock that never goes back.
 //
 // A detector that only counts missed heartbeats must choose between slow and wrong. This one is fast where there is
 // evidence and patient where there is only silence:
@@ -10,10 +10,11 @@
 //     rule on a logarithmic scale: Sigmas 5.6 is phi 8.)
 //   - Evidence. When a process is killed, its kernel resets its connections at once: a peer on the data plane sees a
 //     reset, and the hub has no subscriber any more. The two paths have nothing in common but the process, so together
-//     they are proof and no timeout is waited for. Either alone is a link or a connection that broke, and proves nothing.
+//     they are proof and no timeout is waited for. Either alone is a link or a connection that broke, and proves
+//     nothing.
 //   - Correlated silence. When more than half of the nodes fall silent within one timeout, the likelier explanation is
-//     this detector or the hub (Kubernetes' rule for zones, at 55 %). Time then stands still for everybody, for as
-//     long as a hub needs to come back; after that the silence is taken for what it is.
+//     this detector or the hub (Kubernetes' rule for zones, at 55 %). Time then stands still for everybody, for as long
+//     as a hub needs to come back; after that the silence is taken for what it is.
 //   - Own lateness. When the detector itself was not run for a while, heartbeats waited in a queue. That time is not
 //     held against anybody (Lifeguard's local health).
 //   - Incarnations. A restarted process is another one. Its heartbeats say nothing about the one that joined.
@@ -52,7 +53,7 @@ func Defaults() Settings {
 
 const (
 	window        = 64 // intervals that the timeout is learned from
-	clipIntervals = 3  // an interval counts as at most so many usual ones: an outage must not widen the timeout for long
+	clipIntervals = 3  // an interval counts as at most so many usual ones: an outage must not widen the timeout long
 	lateTicks     = 2  // a tick that comes after so many periods is late
 )
 

@@ -31,17 +31,18 @@ func (r Reports) Broken(now, windowSeconds float64, outcome Outcome) bool {
 	return false
 }
 
-// Proof is a rate at which a transfer received, and what probes of the link measured then, both in bytes a second. The zero
-// value proves nothing.
+// Proof is a rate at which a transfer received, and what probes of the link measured then, both in bytes a second. The
+// zero value proves nothing.
 //
-// A transfer is proof that the link carries as much, and of nothing else: what came more slowly may have shared the receiver's
-// downlink with other sources, or the sender's uplink with other receivers. So a transfer can raise what a link is said to
-// carry, and probes alone, which come when they please, lower it. Of a long fast link a probe sees little but TCP's start, so
-// its figure does not refute a proof; that it is smaller than it was does, in proportion.
+// A transfer is proof that the link carries as much, and of nothing else: what came more slowly may have shared the
+// receiver's downlink with other sources, or the sender's uplink with other receivers. So a transfer can raise what a
+// link is said to carry, and probes alone, which come when they please, lower it. Of a long fast link a probe sees
+// little but TCP's start, so its figure does not refute a proof; that it is smaller than it was does, in proportion.
 type Proof struct{ BytesPerSecond, Probed float64 }
 
-// leastProofBytes is more than sockets hold (Linux lets a receiver's grow to 6 MiB) and than shapers let through at once, which comes
-// faster than the link. With so little TCP's start still costs a long link much of its mean rate; then it proves less.
+// leastProofBytes is more than sockets hold (Linux lets a receiver's grow to 6 MiB) and than shapers let through at
+// once, which comes faster than the link. With so little TCP's start still costs a long link much of its mean rate;
+// then it proves less.
 const leastProofBytes = 8 << 20
 
 // Prove returns the proof that bytes came at a rate, when that is more than the link was known to carry.

@@ -15,8 +15,8 @@ func (r Rate) PerNodeSecond() float64 {
 }
 
 // Returns estimates how long a lost node stays away. Nodes that have not come back count with the time they have been
-// away so far, so that a few quick returns do not promise that of all: seconds away over returns is the likeliest mean of
-// an exponential time, of which some samples are not over.
+// away so far, so that a few quick returns do not promise that of all: seconds away over returns is the likeliest mean
+// of an exponential time, of which some samples are not over.
 type Returns struct {
 	Returned int                `json:"returned"`
 	Seconds  float64            `json:"seconds"`        // node-seconds away

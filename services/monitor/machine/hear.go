@@ -76,7 +76,7 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 		case events.ChangeConnect:
 			m.link(events.PairOf(change.Node, change.Peer)).Disconnected = false
 		case events.ChangeDisconnect:
-			m.link(events.PairOf(change.Node, change.Peer)).Disconnected = true
+			m.disconnect(events.PairOf(change.Node, change.Peer))
 		}
 	}
 	member := map[string]bool{}
@@ -93,12 +93,33 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	return nil
 }
 
-// consented takes the measurements a node made of its own links while a negotiation waited for them.
+// mostDisconnected bounds the links that are remembered as disconnected on purpose while an end of them is away. The
+// negotiator has as many.
+const mostDisconnected = 4096
+
+// disconnect notes that a link is not to be used. Where there are too many such links, those of nodes that are away are
+// forgotten.
+func (m *Machine) disconnect(pair events.Pair) {
+	m.link(pair).Disconnected = true
+	away := func(pair events.Pair, _ *link) bool {
+		return m.state.Nodes[pair.A] == nil || m.state.Nodes[pair.B] == nil
+	}
+	if len(m.state.links) > mostDisconnected {
+		maps.DeleteFunc(m.state.links, away)
+	}
+}
+
+// consented takes the measurements a node made of its own links while a negotiation waited for them. Those of a process
+// that is no more say nothing of the one that took its place.
 func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
+	known := m.state.Nodes[consent.Node]
+	if known == nil || known.Incarnation != consent.Incarnation {
+		return nil
+	}
 	var said []events.Event
 	for _, measured := range consent.Measurements {
 		way := direction{measured.From, measured.To}
-		if m.state.Nodes[way.from] == nil || m.state.Nodes[way.to] == nil {
+		if m.state.Nodes[way.to] == nil {
 			continue
 		}
 		m.smooth[way] = measured
@@ -133,12 +154,14 @@ func (m *Machine) mark(state events.LinkState, lost bool) []events.Event {
 	return nil
 }
 
-// forget removes a node and its links. A link that was disconnected on purpose stays so when the node comes back.
+// forget removes a node and all that is known of its links, but that one was disconnected on purpose: it stays so when
+// the node comes back.
 func (m *Machine) forget(name string) {
 	delete(m.state.Nodes, name)
 	m.detector.Forget(name)
 	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
-	maps.DeleteFunc(m.state.links, func(pair events.Pair, known *link) bool { return touches(pair) && !known.Disconnected })
+	forgettable := func(pair events.Pair, known *link) bool { return touches(pair) && !known.Disconnected }
+	maps.DeleteFunc(m.state.links, forgettable)
 	maps.DeleteFunc(m.reports, func(pair events.Pair, _ detect.Reports) bool { return touches(pair) })
 	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
 	maps.DeleteFunc(m.state.said, ofNode)

@@ -16,7 +16,7 @@ const smoothing = 0.5
 
 // linkProbed takes how a probe of a link went.
 func (m *Machine) linkProbed(ask Ask, answer *events.ProbeAnswer, at time.Time) []events.Event {
-	now, way := seconds(at), direction{ask.Node, ask.Target}
+	now, way := m.clock.seconds(at), direction{ask.Node, ask.Target}
 	if m.detector.State(way.from) != detect.Green || m.detector.State(way.to) != detect.Green {
 		return nil // a node may be at fault; the link is judged between living ones
 	}
@@ -91,8 +91,8 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), news)}
 }
 
-// received takes a receipt for what it proves of the links that it came over. What came through the hub says nothing of a
-// link, and of a link that nobody has probed there is no round trip to tell.
+// received takes a receipt for what it proves of the links that it came over. What came through the hub says nothing of
+// a link, and of a link that nobody has probed there is no round trip to tell.
 func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.Event {
 	var said []events.Event
 	for _, source := range receipt.Sources {
@@ -147,7 +147,8 @@ func (m *Machine) askNextLink(now float64) {
 		way, ok = m.nextWay()
 	}
 	if ok && !m.disconnected(way.pair()) {
-		m.ask(now, Ask{Node: way.from, Target: way.to, Address: m.state.Nodes[way.to].Address, Bytes: m.settings.LinkBytes})
+		address := m.state.Nodes[way.to].Address
+		m.ask(now, Ask{Node: way.from, Target: way.to, Address: address, Bytes: m.settings.LinkBytes})
 	}
 }
 

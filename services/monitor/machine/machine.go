@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/detect"
@@ -40,6 +39,7 @@ type Machine struct {
 	state    state
 
 	// What follows is learned anew after a restart.
+	clock    clock
 	detector *detect.Detector
 	reports  map[events.Pair]detect.Reports
 	smooth   map[direction]events.Measurement // by probes
@@ -65,13 +65,13 @@ type state struct {
 }
 
 type node struct {
-	Incarnation string `json:"incarnation"`
-	Address     string `json:"address"`
-	Number      uint64 `json:"number"` // of the last heartbeat
-	Active      bool   `json:"active"` // a member of the committed plan
-	Suspected   bool   `json:"suspected"`
-	asked       float64
-	gone        float64 // since when the hub has nobody to ask; zero while it has
+	Incarnation string   `json:"incarnation"`
+	Address     string   `json:"address"`
+	Number      uint64   `json:"number"` // of the last heartbeat
+	Active      bool     `json:"active"` // a member of the committed plan
+	Suspected   bool     `json:"suspected"`
+	asked       float64  // when it was last asked for a sign of life
+	gone        *float64 // since when the hub has nobody to ask; nil while it has
 }
 
 // link is one about which there is more to know than how good it is.
@@ -113,8 +113,9 @@ func (m *Machine) reset(state state) {
 		}
 		m.detector.Watch(name, known.Incarnation, known.Number, thought)
 	}
-	m.reports, m.smooth, m.proofs = map[events.Pair]detect.Reports{}, maps.Clone(m.state.said), map[direction]detect.Proof{}
-	m.asked, m.asks, m.ticked, m.nextLink = map[Ask]float64{}, nil, 0, 0
+	m.clock, m.ticked, m.nextLink = clock{}, 0, 0
+	m.smooth, m.proofs = maps.Clone(m.state.said), map[direction]detect.Proof{}
+	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }
 
 // Snapshot returns what outlives a restart.
@@ -140,9 +141,6 @@ func (m *Machine) Restore(snapshot []byte) error {
 	m.reset(state)
 	return nil
 }
-
-// seconds is a time as ring 0 counts it.
-func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
 
 func (m *Machine) link(pair events.Pair) *link {
 	if m.state.links[pair] == nil {

@@ -26,6 +26,7 @@ type world struct {
 	broken  map[events.Pair]bool // links over which no probe comes
 	band    float64              // bandwidth that probes measure
 	silent  bool                 // nobody hears probes: the hub is away
+	mute    string               // sends no heartbeats, but answers
 }
 
 type member struct {
@@ -138,11 +139,24 @@ func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) 
 
 func (w *world) pulse(name string, suspicions ...events.Suspicion) {
 	node := w.nodes[name]
-	if node.dead || node.frozen || w.silent {
+	if node.dead || node.frozen || w.silent || w.mute == name {
 		return
 	}
 	node.number++
 	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Suspicions: suspicions}, w.now))
+}
+
+// restart has another machine take over with the memory of the one before.
+func (w *world) restart() {
+	w.t.Helper()
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.machine = machine.New(machine.Defaults(cluster))
+	if err := w.machine.Restore(snapshot); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // pass lets time pass: a tick every 100 ms, a heartbeat of each node every 500 ms.
@@ -213,6 +227,76 @@ func TestASilentNodeIsSuspectedAndLostAndOneThatComesBackIsCleared(t *testing.T)
 	w.nodes["n2"].frozen = true
 	w.pass(6 * time.Second)
 	w.expect("node.suspected n2", "node.lost n2")
+}
+
+// The host's clock is set back as a node dies (NTP, a resumed virtual machine), and forth again.
+func TestASilentDeathIsFoundAsFastWhenTheClockIsSetBack(t *testing.T) {
+	for _, step := range []time.Duration{0, -time.Minute, -time.Hour} {
+		w := newWorld(t, "n1", "n2", "n3", "n4")
+		w.pass(10 * time.Second)
+		w.expect()
+		w.nodes["n4"].dead = true
+		w.now = w.now.Add(step)
+		w.pass(5 * time.Second)
+		w.expect("node.suspected n4", "node.lost n4")
+		w.now = w.now.Add(-step)
+		w.pass(20 * time.Second)
+		w.expect()
+	}
+}
+
+func TestProbesAndLinkRoundsGoOnWhenTheClockIsSetBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.join("n4", "joins")
+	w.asks = nil
+	w.now = w.now.Add(-time.Hour)
+	w.pass(10 * time.Second)
+	signs, links := 0, 0
+	for _, ask := range w.asks {
+		if ask.Target == "" {
+			signs++
+		} else {
+			links++
+		}
+	}
+	if signs < 9 || links < 9 {
+		t.Errorf("within 10 s %d signs of life and %d links were asked for: expected one of each a second", signs, links)
+	}
+}
+
+func TestASuspicionThatClearsLeavesNothingBehind(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].frozen = true
+	w.pass(3 * time.Second)
+	w.nodes["n3"].frozen = false
+	w.pass(time.Second)
+	suspected, cleared := w.said[0], w.said[len(w.said)-1]
+	w.expect("node.suspected n3", "node.cleared n3")
+	w.asks = nil
+	w.pass(5 * time.Second)
+	for _, ask := range w.asks {
+		if ask.Target == "" {
+			t.Errorf("%s is well, and was asked for a sign of life", ask.Node)
+		}
+	}
+	w.restart()
+	w.pass(5 * time.Second)
+	w.expect() // it is not cleared again
+	w.nodes["n3"].frozen = true
+	w.pass(3 * time.Second)
+	if again := w.said[0]; again.Kind != events.NodeSuspected || again.ID == suspected.ID || again.ID == cleared.ID {
+		t.Errorf("a second suspicion: said %+v after %+v", again, suspected)
+	}
+}
+
+func TestANodeThatAnswersProbesButSendsNoHeartbeatsStaysSuspected(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.mute = "n3"
+	w.pass(20 * time.Second)
+	w.expect("node.suspected n3")
+	w.mute = ""
+	w.pass(time.Second)
+	w.expect("node.cleared n3")
 }
 
 func TestANodeThatOnlyAPeerComplainsAboutIsNotLost(t *testing.T) {
@@ -329,6 +413,55 @@ func TestALinkDisconnectedOnPurposeIsLeftAlone(t *testing.T) {
 	w.expect("link.lost n1-n2")
 }
 
+func TestALinkDisconnectedOnPurposeStaysSoWhenItsNodeComesBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n2", Peer: "n1"}}, "n1", "n2", "n3")
+	w.nodes["n2"].dead = true
+	w.pass(10 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+	w.restart()
+	w.join("n2", "b")
+	w.commit("g3", nil, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.pulse("n1", refused("n2"))
+	w.pass(5 * time.Second)
+	w.expect()
+}
+
+func TestWhatIsKnownOfNodesThatAreGoneIsBounded(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	early, late := 0, 0
+	for round := range 8_500 {
+		gone := fmt.Sprintf("gone%d", round)
+		w.join(gone, "a")
+		w.commit("g", []events.Change{
+			{Kind: events.ChangeDisconnect, Node: "n1", Peer: gone},
+			{Kind: events.ChangeLeave, Node: gone},
+		}, "n1", "n2", gone)
+		delete(w.nodes, gone)
+		if round%250 > 0 {
+			continue
+		}
+		if round < 4_300 {
+			early = max(early, w.remembered())
+		} else {
+			late = max(late, w.remembered())
+		}
+	}
+	if float64(late) > 1.1*float64(early) {
+		t.Errorf("%d bytes are remembered of 8,500 nodes that came and went, and %d of 4,300", late, early)
+	}
+}
+
+// remembered is how much the machine keeps for a restart.
+func (w *world) remembered() int {
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(snapshot)
+}
+
 func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3", "n4")
 	measured := func() map[string]int {
@@ -360,18 +493,40 @@ func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
+// consent lets n1 tell measurements of its links to others.
+func (w *world) consent(incarnation string, to ...string) {
+	w.t.Helper()
+	consent := &events.Consent{Negotiation: "g2", Node: "n1", Incarnation: incarnation, Accepted: true}
+	for _, peer := range to {
+		consent.Measurements = append(consent.Measurements,
+			events.Measurement{From: "n1", To: peer, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6})
+	}
+	w.hear("/node/n1", events.Consented, "n1", consent)
+}
+
+// unmeasured is a world in which no link was measured yet.
+func unmeasured(t *testing.T) *world {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.machine = machine.New(machine.Defaults(cluster))
 	for _, name := range w.names() {
 		w.join(name, "a")
 	}
-	w.hear("/node/n1", events.Consented, "n1", &events.Consent{Negotiation: "g2", Node: "n1", Accepted: true, Measurements: []events.Measurement{
-		{From: "n1", To: "n2", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
-		{From: "n1", To: "n3", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6},
-		{From: "n1", To: "n9", RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6}, // nobody
-	}})
+	return w
+}
+
+func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
+	w := unmeasured(t)
+	w.consent("a", "n2", "n3", "n9") // n9 is nobody
 	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" || w.said[0].ID == w.said[1].ID {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
+func TestAConsentOfAnOldIncarnationTellsNothing(t *testing.T) {
+	w := unmeasured(t)
+	w.join("n1", "b")
+	w.consent("a", "n2")
+	if len(w.said) > 0 {
 		t.Errorf("said %+v", w.said)
 	}
 }

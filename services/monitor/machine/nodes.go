@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// Pulse takes a heartbeat.
+func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
+	now := m.clock.seconds(at)
+	known := m.state.Nodes[pulse.Node]
+	if known == nil || known.Incarnation != pulse.Incarnation {
+		return nil
+	}
+	signal := detect.Signal{Node: pulse.Node, Incarnation: pulse.Incarnation, Number: pulse.Number}
+	counted, cleared := m.detector.Signal(now, signal)
+	if counted {
+		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
+	}
+	for _, suspicion := range pulse.Suspicions {
+		m.suspicion(now, pulse.Node, suspicion)
+	}
+	if !cleared {
+		return nil
+	}
+	return []events.Event{m.sayNode(at, events.NodeCleared, known, detect.Verdict{Node: pulse.Node}, "heartbeats again")}
+}
+
+// suspicion takes a node's report about a peer. Whether the peer or the link between them is at fault is seen by
+// asking the peer at once, on the path over the hub.
+func (m *Machine) suspicion(now float64, reporter string, suspicion events.Suspicion) {
+	if m.state.Nodes[suspicion.Node] == nil || suspicion.Node == reporter {
+		return
+	}
+	pair := events.PairOf(reporter, suspicion.Node)
+	if m.reports[pair] == nil {
+		m.reports[pair] = detect.Reports{}
+	}
+	m.reports[pair][reporter] = now
+	if suspicion.Refused {
+		m.detector.Reset(now, suspicion.Node)
+	}
+	m.ask(now, Ask{Node: suspicion.Node})
+}
+
+// Tick tells the machine the time.
+func (m *Machine) Tick(at time.Time) []events.Event {
+	now := m.clock.seconds(at)
+	m.state.Rate.Seconds += float64(m.detector.Watched()) * (now - m.ticked)
+	m.state.Returns.Pass(now - m.ticked)
+	m.ticked = now
+	var said []events.Event
+	for _, verdict := range m.detector.Tick(now) {
+		if verdict.State == detect.Lost {
+			said = append(said, m.lose(at, verdict)...)
+			continue
+		}
+		known := m.state.Nodes[verdict.Node]
+		known.Suspected = true
+		said = append(said, m.sayNode(at, events.NodeSuspected, known, verdict, "no heartbeat"))
+	}
+	m.askSuspected(now)
+	m.askNextLink(now)
+	return said
+}
+
+// lose says that a node is lost, once an incarnation, and forgets it.
+func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
+	known := m.state.Nodes[verdict.Node]
+	m.state.Rate.Failures++
+	reason := "no heartbeat"
+	switch {
+	case !known.Active && !verdict.Evidence && verdict.SilentSeconds < askAgainSeconds:
+		reason = "nobody answers at the hub"
+	case verdict.Evidence:
+		reporters := m.reporters(verdict.Node, m.clock.seconds(at))
+		reason = reporters + " reported a reset connection and nobody answers at the hub"
+	}
+	lost := m.speaker.First(at, known.Incarnation, events.NodeLost, verdict.Node, m.nodeState(known, verdict, reason))
+	m.state.Returns.Lost(verdict.Node)
+	m.forget(verdict.Node)
+	return []events.Event{lost}
+}
+
+// reporters names who reported a node lately.
+func (m *Machine) reporters(target string, now float64) string {
+	names := ""
+	for _, reporter := range slices.Sorted(maps.Keys(m.state.Nodes)) {
+		at, ok := m.reports[events.PairOf(reporter, target)][reporter]
+		if !ok || now-at > reportSeconds || len(names) >= 512 {
+			continue
+		}
+		if names != "" {
+			names += ", "
+		}
+		names += reporter
+	}
+	return names
+}
+
+// sayNode says a fact that a silence or its end brought about: the last heartbeat takes the cause's place in its id.
+func (m *Machine) sayNode(
+	at time.Time, kind events.Kind, known *node, verdict detect.Verdict, reason string,
+) events.Event {
+	return m.speaker.First(at, beat(known), kind, verdict.Node, m.nodeState(known, verdict, reason))
+}
+
+// beat names a node's last heartbeat.
+func beat(known *node) string { return fmt.Sprintf("%s.%d", known.Incarnation, known.Number) }
+
+func (m *Machine) nodeState(known *node, verdict detect.Verdict, reason string) *events.NodeState {
+	return &events.NodeState{
+		Node: verdict.Node, Incarnation: known.Incarnation, Reason: reason, SilentSeconds: verdict.SilentSeconds,
+		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(), SecondsUntilReturn: m.state.Returns.MeanSeconds(),
+	}
+}
