@@ -35,10 +35,10 @@ var mayReach = map[string][]string{
 }
 
 // worldly are the services that are all ring 2: they exist to touch the world.
-var worldly = []string{"agent", "reknit"}
+var worldly = []string{"reknit"}
 
-// pureFolders are the exceptions within the worldly services, which keep the rules of ring 0.
-var pureFolders = []string{}
+// edgeFolders are public folders of ring 2: others configure what is in them, so that they cannot be internal.
+var edgeFolders = []string{"services/agent/shards"}
 
 // sharedPackages is all that shared may hold. A package enters when three services use it, and when it knows no
 // node, link, plan or shard; each has its reason here.
@@ -92,9 +92,9 @@ func zoneOf(folder string) (zone, string) {
 
 func ringOf(folder string, inside []string, service string) zone {
 	switch {
-	case under(folder, pureFolders):
-		return pure
-	case slices.Contains(worldly, service) || len(inside) == 0 || inside[0] == "cmd" || inside[0] == "internal":
+	case under(folder, edgeFolders) || slices.Contains(worldly, service):
+		return edge
+	case len(inside) == 0 || inside[0] == "cmd" || inside[0] == "internal":
 		return edge
 	case inside[0] == "machine":
 		return machine

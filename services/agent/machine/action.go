@@ -1,0 +1,111 @@
+package machine
+
+import "github.com/reknit/reknit/events"
+
+// Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were returned.
+//
+// Forget, Tell, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the boundary
+// at which the trainer stands, one after the other, and Train comes after those returned before it. All other actions
+// are done beside.
+type Action interface{ action() }
+
+// Task names work that ends in a Result. The result of a task that the machine no longer waits for has no effect.
+type Task uint64
+
+type (
+	// Say publishes an event, and repeats it until the stream has it or the machine joins anew.
+	Say struct{ Event events.Event }
+
+	// Train has the trainer begin the step after the boundary at which it stands.
+	Train struct {
+		Plan     *events.Plan // in force
+		Switched bool         // the plan is new: its units were adopted at Plan.ResumeStep
+	}
+
+	// Abandon has the trainer give up the step under way and come back to the boundary.
+	Abandon struct{}
+
+	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
+	Rejoin struct{ Reason string }
+
+	// Reread has the caller read the plan of a generation from its stream until it is there, and hand it to Handle: events
+	// were heard that build on it.
+	Reread struct{ Generation uint64 }
+
+	// End ends the session.
+	End struct {
+		Left   bool   // the node asked to go, and the cluster can do without it
+		Reason string // why the session cannot go on, where the node has not left
+	}
+
+	// Measure opens and measures the links to peers. It ends in Measured.
+	Measure struct {
+		Task  Task
+		Peers []events.Member
+	}
+
+	// Forget drops all that the trainer's state holds: it went astray.
+	Forget struct{}
+
+	// Tell asks the trainer's state what it holds: holdings, or claims with the digest of each unit. It ends in Told.
+	Tell struct {
+		Task   Task
+		Claims bool
+	}
+
+	// Adopt makes units at a step the state to train. It ends in Adopted or Failed.
+	Adopt struct {
+		Task  Task
+		Units []events.Range
+		Step  uint64 // completed steps
+	}
+
+	// Open begins the exchange of units that a negotiation asks of this node. It goes on until Close.
+	Open struct{ Exchange Exchange }
+
+	// Close ends an exchange and all its tasks; what was stored for it is retired.
+	Close struct{ Negotiation string }
+
+	// PreCopy begins to give and to take units of the open exchange while training goes on. For a node that takes some it
+	// ends in CaughtUp.
+	PreCopy struct{ Task Task }
+
+	// Export gives a unit at a step to the exchange: its parts are stored for receivers until Close. It ends in Exported
+	// or Failed.
+	Export struct {
+		Task Task
+		Unit int
+		Step uint64 // completed steps
+	}
+
+	// Fetch takes a unit from those who offered it, verifies it and has the trainer's state import it. It ends in Fetched
+	// or Failed.
+	Fetch struct {
+		Task     Task
+		Transfer events.Transfer
+		Offers   []events.Offer // alike, in the order of the transfer's sources
+	}
+)
+
+// Exchange is what a negotiation moves between nodes.
+type Exchange struct {
+	Negotiation string
+	Plan        events.Plan     // its migration says who gives what to whom
+	Members     []events.Member // of the negotiation, leavers included
+}
+
+func (Say) action()     {}
+func (Train) action()   {}
+func (Abandon) action() {}
+func (Rejoin) action()  {}
+func (Reread) action()  {}
+func (End) action()     {}
+func (Measure) action() {}
+func (Forget) action()  {}
+func (Tell) action()    {}
+func (Adopt) action()   {}
+func (Open) action()    {}
+func (Close) action()   {}
+func (PreCopy) action() {}
+func (Export) action()  {}
+func (Fetch) action()   {}

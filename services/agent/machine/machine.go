@@ -1,0 +1,146 @@
+// Package machine is the agent's deterministic part. It hears the cluster's events, the trainer's step boundaries and how
+// its tasks ended, and returns what is to be said, what the trainer does next and which tasks begin. It has no clock, no
+// network and no log.
+//
+// The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go (the two
+// streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving units), boundary.go
+// (what the trainer does next).
+package machine
+
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Settings are what a machine must know of its trainer.
+type Settings struct {
+	Cluster      string
+	Node         string
+	Address      string // host:port of the trainer's data plane
+	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
+	MemoryBytes  int64  // what training may use
+	Job          events.Job
+	TotalSteps   uint64 // training ends there; zero is never
+	PreCopies    bool   // units may move while training goes on
+}
+
+// Machine speaks for one trainer. It serves one goroutine.
+type Machine struct {
+	settings Settings
+	speaker  events.Speaker
+	actions  []Action // of the input under way
+	last     Task     // that was given out
+
+	membership    membership
+	incarnation   string
+	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
+	reason        string        // why it was given up
+	leave         *events.Leave // asked for, and not refused
+	leaveAsked    time.Time
+	leavesRefused int // tells a leave from its repeat
+
+	newest      newest         // plan heard of
+	plan        *committed     // taken up; nil before the first of this incarnation
+	pending     []committed    // heard of and not taken up, in order
+	overtaking  []events.Event // heard before the plan that they build on, at most mostOvertaking
+	reread      uint64         // generation of the plan that was asked for again
+	negotiation *negotiation   // under way; nil for none
+	ended       []string       // negotiations that are over, at most mostEnded
+	promise     *uint64        // completed steps not to be passed before the negotiation ends
+	awaited     uint64         // nothing is trained before the plan of this generation; zero: none is awaited
+
+	trainer  trainer
+	done     uint64           // completed steps
+	switched bool             // a plan was adopted since the trainer was last told to train
+	asked    *asked           // what the trainer's state is at; nil for nothing
+	imported map[int]imported // by unit: what the trainer's state keeps aside until it adopts
+	pace     pace
+}
+
+// New returns a machine whose node has not asked for a place.
+func New(settings Settings) *Machine {
+	return &Machine{
+		settings: settings,
+		speaker:  events.Speaker{Source: events.NodeSource(settings.Node), Cluster: settings.Cluster},
+		imported: map[int]imported{},
+	}
+}
+
+// handlers says what the machine does about each kind of event.
+var handlers = events.Handlers[*Machine]{
+	events.MembershipRefused: handling((*Machine).refused),
+	events.NegotiationOpened: handling((*Machine).opened),
+	events.PreCopyStarted:    handling((*Machine).preCopyStarted),
+	events.Prepared:          handling((*Machine).prepared),
+	events.Scheduled:         handling((*Machine).scheduled),
+	events.ShardOffered:      handling((*Machine).offered),
+	events.Aborted:           handling((*Machine).aborted),
+	events.PlanCommitted:     handling((*Machine).committed),
+}
+
+func handling[T any, P interface {
+	*T
+	events.Payload
+}](handle func(machine *Machine, event events.Event, payload T)) func(*Machine, events.Event) ([]events.Event, error) {
+	return events.Handling[*Machine, T, P](func(machine *Machine, event events.Event, payload T) []events.Event {
+		handle(machine, event, payload)
+		return nil
+	})
+}
+
+// Hears returns the kinds of event that the machine handles. Refusals of other nodes have no effect.
+func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
+
+// Handle takes one event. Each stream's events come in their order; the streams have none in common. An event whose
+// payload is not what its kind demands is an error and has no effect.
+func (m *Machine) Handle(event events.Event) ([]Action, error) {
+	if m.membership == over {
+		return nil, nil
+	}
+	err := m.inOrder(event)
+	return m.act(), err
+}
+
+// Done takes the result of a task. That of a task which nobody waits for any more has no effect.
+func (m *Machine) Done(result Result) []Action {
+	if m.membership == over {
+		return nil
+	}
+	switch result := result.(type) {
+	case Measured:
+		m.measured(result)
+	case Told:
+		m.told(result)
+	case Adopted:
+		m.adopted(result)
+	case CaughtUp:
+		m.caughtUp(result)
+	case Exported:
+		m.exported(result)
+	case Fetched:
+		m.fetched(result)
+	case Failed:
+		m.failed(result)
+	}
+	return m.act()
+}
+
+// act has the trainer do what is due, and returns all that is to be done because of the input under way.
+func (m *Machine) act() []Action {
+	m.settle()
+	actions := m.actions
+	m.actions = nil
+	return actions
+}
+
+func (m *Machine) do(action Action) { m.actions = append(m.actions, action) }
+
+func (m *Machine) say(cause events.Event, kind events.Kind, subject string, payload events.Payload) {
+	m.do(Say{m.speaker.Say(cause, kind, subject, payload)})
+}
+
+func (m *Machine) task() Task {
+	m.last++
+	return m.last
+}

@@ -1,0 +1,115 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// membership is where a node stands with its cluster.
+type membership int
+
+const (
+	outside membership = iota // it has not asked for a place, or was told to ask again
+	joining                   // it asked
+	member                    // it took up a plan that names it
+	leaving                   // it is to go
+	givenUp                   // the cluster went on without it: it asks again when its trainer is at a boundary
+	over                      // it has left, or was refused for good
+)
+
+var membershipNames = [...]string{"outside", "joining", "member", "leaving", "given up", "over"}
+
+func (m membership) String() string { return membershipNames[m] }
+
+// Join asks for a place as a new incarnation. What the incarnation before was doing ends. The trainer's state stays, and may
+// be claimed.
+func (m *Machine) Join(now time.Time, incarnation string) []Action {
+	m.endNegotiation()
+	m.membership, m.incarnation = joining, incarnation
+	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
+	m.ended, m.promise, m.awaited, m.asked = nil, nil, 0, nil
+	clear(m.imported)
+	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
+		Node: m.settings.Node, Incarnation: incarnation,
+		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
+		MemoryBytes: m.settings.MemoryBytes, Job: m.settings.Job,
+	})})
+	return m.act()
+}
+
+// Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for again.
+func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []Action {
+	if m.membership == over {
+		return nil
+	}
+	m.leave = &events.Leave{Node: m.settings.Node, Reason: reason, DeadlineSeconds: deadline.Seconds()}
+	m.leaveAsked = now
+	if m.membership == joining || m.membership == member {
+		m.sayLeave()
+	}
+	return m.act()
+}
+
+// sayLeave asks to go in the name of this incarnation; each leave that was refused gives the next one another id.
+func (m *Machine) sayLeave() {
+	m.membership = leaving
+	request := fmt.Sprintf("%s-%d", m.incarnation, m.leavesRefused)
+	m.do(Say{m.speaker.First(m.leaveAsked, request, events.LeaveRequested, m.settings.Node, m.leave)})
+}
+
+// refused hears that a request of this node was refused, or that its membership is over.
+func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
+	mine := refusal.Incarnation == m.incarnation
+	switch {
+	case refusal.Node != m.settings.Node:
+	case refusal.Refused == events.ChangeLeave:
+		m.stay()
+	case mine && refusal.Refused == events.ChangeJoin:
+		m.end(End{Reason: fmt.Sprintf("membership of %s refused: %s", m.settings.Node, refusal.Reason)})
+	case mine && refusal.Refused == events.RefusedMembership:
+		if refusal.Astray {
+			m.claimable = 0
+			m.do(Forget{})
+		}
+		m.giveUp(refusal.Reason)
+	}
+}
+
+// stay takes back the wish to leave, which was refused.
+func (m *Machine) stay() {
+	m.leave = nil
+	m.leavesRefused++
+	if m.membership == leaving {
+		m.membership = member
+	}
+}
+
+// giveUp has the node leave its step and ask for a place again.
+func (m *Machine) giveUp(reason string) {
+	m.membership, m.reason = givenUp, reason
+	m.abandon(m.newest.generation + 1)
+}
+
+// noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise: nobody trains
+// with it any more.
+func (m *Machine) noticeLeftOut() {
+	if last := len(m.pending) - 1; last >= 0 && m.promise == nil && !m.named(m.pending[last].plan.Nodes) {
+		m.abandon(m.pending[last].plan.Generation)
+	}
+}
+
+// named reports whether this incarnation is among members.
+func (m *Machine) named(members []events.Member) bool {
+	return slices.ContainsFunc(members, func(member events.Member) bool {
+		return member.Node == m.settings.Node && member.Incarnation == m.incarnation
+	})
+}
+
+func (m *Machine) end(end End) {
+	m.endNegotiation()
+	m.membership = over
+	m.do(end)
+}

@@ -1,0 +1,261 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+)
+
+const (
+	mostEnded = 32 // negotiations that are over, of which a late or repeated opening has no effect
+
+	// promiseAhead is how many steps after the last completed one a node promises to stop: one more than the step under
+	// way, so that a plan that moves nothing is there in time and stops nobody.
+	promiseAhead = 2
+)
+
+// phase is how far this node's part of a negotiation is.
+type phase int
+
+const (
+	opened     phase = iota // its consent waits for the links to be measured, or for what the trainer's state holds
+	consented               // it waits for a plan
+	preCopying              // units move while training goes on
+	promised                // it stops at a step
+	scheduled               // the step at which all stop is known
+	moving                  // all stand there, units move
+	moved                   // what it was to take is imported
+	broken                  // it cannot do its part, and said so
+)
+
+var phaseNames = [...]string{
+	"opened", "consented", "pre-copying", "promised", "scheduled", "moving", "moved", "broken",
+}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// negotiation is this node's part of one. Of what was heard in it, each event is the cause of what is said because of it.
+type negotiation struct {
+	phase    phase
+	opening  heard[events.Opening]
+	start    *heard[events.PreCopyStart] // nil: no units are to move while training goes on
+	schedule *heard[events.Schedule]     // nil: the stop step is not known
+	measure  Task
+	preCopy  Task
+	offers   map[int][]events.Offer // by unit that this node takes, at most one of each source
+	exchange exchange
+}
+
+// heard is a payload with the event it came in.
+type heard[T any] struct {
+	event   events.Event
+	payload T
+}
+
+// opened takes part in the negotiation of the generation after the newest plan. Any other opening is late.
+func (m *Machine) opened(event events.Event, opening events.Opening) {
+	late := m.newest.known && opening.Generation <= m.newest.generation || slices.Contains(m.ended, opening.Negotiation)
+	switch {
+	case late || m.under(opening.Negotiation) || m.membership == givenUp || m.membership == outside:
+		return
+	case !m.named(opening.Members):
+		m.endNegotiation()
+		m.promise = nil // it was made in a negotiation that this one replaces
+		m.noticeLeftOut()
+		return
+	}
+	m.endNegotiation()
+	m.promise = nil
+	m.newest.known, m.newest.generation = true, opening.Generation-1
+	m.negotiation = &negotiation{
+		opening: heard[events.Opening]{event, opening}, offers: map[int][]events.Offer{},
+	}
+	if leaves(opening.Changes, m.settings.Node) {
+		m.membership = leaving
+	}
+	if opening.Abandon {
+		m.abandon(opening.Generation)
+	} else {
+		m.measureLinks()
+	}
+}
+
+// under reports whether a negotiation is the one under way.
+func (m *Machine) under(id string) bool {
+	return m.negotiation != nil && m.negotiation.opening.payload.Negotiation == id
+}
+
+// leaves reports whether somebody asked that a node leaves.
+func leaves(changes []events.Change, node string) bool {
+	return slices.ContainsFunc(changes, func(c events.Change) bool { return c.Kind == events.ChangeLeave && c.Node == node })
+}
+
+// abandon has the trainer give up the step under way. Nothing is trained before the plan of the given generation.
+func (m *Machine) abandon(generation uint64) {
+	m.awaited = generation
+	if m.trainer == training {
+		m.trainer = abandoning
+		m.do(Abandon{})
+	}
+}
+
+// measureLinks opens the links that the negotiation asks of this node, before it consents.
+func (m *Machine) measureLinks() {
+	under := m.negotiation
+	opening := under.opening.payload
+	var peers []events.Member
+	for _, pair := range opening.Connect {
+		peer, ours := otherEnd(pair, m.settings.Node)
+		i := slices.IndexFunc(opening.Members, func(member events.Member) bool { return member.Node == peer })
+		switch {
+		case ours && i >= 0:
+			peers = append(peers, opening.Members[i])
+		case ours:
+			peers = append(peers, events.Member{Node: peer})
+		}
+	}
+	if len(peers) == 0 {
+		m.consent(events.Consent{Accepted: true, Holdings: m.current()})
+		return
+	}
+	under.measure = m.task()
+	m.do(Measure{under.measure, peers})
+}
+
+func otherEnd(pair events.Pair, node string) (peer string, ours bool) {
+	switch node {
+	case pair.A:
+		return pair.B, true
+	case pair.B:
+		return pair.A, true
+	}
+	return "", false
+}
+
+// measured consents, unless a link that was asked for could not be opened.
+func (m *Machine) measured(result Measured) {
+	under := m.negotiation
+	if under == nil || under.phase != opened || under.measure != result.Task {
+		return
+	}
+	consent := events.Consent{Accepted: true, Holdings: m.current(), Measurements: slices.Clone(result.Measurements)}
+	slices.SortFunc(consent.Measurements, func(a, b events.Measurement) int { return strings.Compare(a.To, b.To) })
+	for _, peer := range slices.Sorted(maps.Keys(result.Unreached)) {
+		if linkAsked(under.opening.payload.Changes, events.PairOf(m.settings.Node, peer)) {
+			consent.Accepted, consent.Reason = false, fmt.Sprintf("link to %s: %s", peer, result.Unreached[peer])
+		}
+	}
+	m.consent(consent)
+}
+
+// linkAsked reports whether a pair is a link that somebody asked for, rather than one of a joiner's, of which some may be
+// missing.
+func linkAsked(changes []events.Change, pair events.Pair) bool {
+	return slices.ContainsFunc(changes, func(change events.Change) bool {
+		asks := change.Kind == events.ChangeConnect || change.Kind == events.ChangeRestored
+		return asks && events.PairOf(change.Node, change.Peer) == pair
+	})
+}
+
+// current returns the units that the node trains under the newest plan it knows, as holdings of whatever step it stops at.
+func (m *Machine) current() []events.Holding {
+	plan := m.ahead()
+	if plan == nil || !m.named(plan.Nodes) {
+		return nil
+	}
+	var holdings []events.Holding
+	for _, units := range plan.UnitsOf(m.settings.Node) {
+		holdings = append(holdings, events.Holding{Units: units, Steps: []uint64{m.step()}, Current: true})
+	}
+	return holdings
+}
+
+// tell answers an opening that abandons the step, at the boundary: it asks the trainer's state what it holds. A newcomer
+// could make step 0, but a cluster that has a plan is past it; what it trained before it was given up it may claim.
+func (m *Machine) tell() {
+	first := m.negotiation.opening.payload.Generation == 1
+	switch {
+	case m.plan != nil || first:
+		m.ask(Tell{Task: m.task()})
+	case m.claimable > 0:
+		m.ask(Tell{Task: m.task(), Claims: true})
+	default:
+		m.consent(events.Consent{Accepted: true})
+	}
+}
+
+// told consents with what the trainer's state holds, or claims.
+func (m *Machine) told(result Told) {
+	asked, current := m.answered(result.Task)
+	if !current || !m.under(asked.negotiation) {
+		return
+	}
+	consent := events.Consent{Accepted: true, Holdings: result.Holdings, Claims: result.Claims}
+	if len(result.Claims) > 0 {
+		consent.Trained = m.claimable
+	}
+	m.consent(consent)
+}
+
+func (m *Machine) consent(consent events.Consent) {
+	under := m.negotiation
+	under.phase = consented
+	consent.Negotiation, consent.Node = under.opening.payload.Negotiation, m.settings.Node
+	consent.Incarnation, consent.Step = m.incarnation, m.step()
+	m.say(under.opening.event, events.Consented, m.settings.Node, &consent)
+}
+
+// prepared promises a step to stop at.
+func (m *Machine) prepared(event events.Event, preparation events.Preparation) {
+	if !m.under(preparation.Negotiation) || m.negotiation.phase >= promised {
+		return
+	}
+	stop := m.stopStep()
+	m.promise, m.negotiation.phase = &stop, promised
+	m.say(event, events.Promised, m.settings.Node,
+		&events.Promise{Negotiation: preparation.Negotiation, Node: m.settings.Node, StopStep: stop})
+}
+
+// stopStep returns the step to promise: beyond the one under way, not before the newest plan takes over, and not beyond the
+// end of training.
+func (m *Machine) stopStep() uint64 {
+	stop := m.step()
+	if !m.idle() {
+		stop += promiseAhead
+	}
+	if plan := m.ahead(); plan != nil {
+		stop = max(stop, plan.ResumeStep)
+	}
+	if total := m.settings.TotalSteps; total > 0 {
+		stop = min(stop, total)
+	}
+	return stop
+}
+
+// aborted frees the node from its promise, unless another negotiation follows at once. A step that was abandoned stays so.
+func (m *Machine) aborted(_ events.Event, abort events.Abort) {
+	if !m.under(abort.Negotiation) {
+		return
+	}
+	m.endNegotiation()
+	if !abort.Superseded {
+		m.promise = nil
+	}
+}
+
+// endNegotiation forgets the negotiation under way, and ends what it was moving.
+func (m *Machine) endNegotiation() {
+	if m.negotiation == nil {
+		return
+	}
+	id := m.negotiation.opening.payload.Negotiation
+	if m.negotiation.exchange.open {
+		m.do(Close{id})
+	}
+	m.ended = append(m.ended, id)
+	m.ended = m.ended[max(0, len(m.ended)-mostEnded):]
+	m.negotiation = nil
+}

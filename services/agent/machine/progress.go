@@ -1,0 +1,72 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+const medianSteps = 20 // a usual step is the median of so many
+
+// pace knows how long a step usually takes, and so how long a stall was.
+type pace struct {
+	seconds   []float64 // of the last steps
+	completed time.Time // the last step
+	pending   uint64    // generation whose first step is awaited; zero for none
+}
+
+// Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first step of a
+// plan says how long training stood for it.
+func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Action {
+	m.done = step
+	stall, usual, first := m.pace.note(now, seconds)
+	if first && m.plan != nil {
+		m.do(Say{m.speaker.First(now, m.plan.digest+m.incarnation, events.PlanActivated, m.settings.Node, &events.Activation{
+			Node: m.settings.Node, Generation: m.generation(), Step: step,
+			StallSeconds: stall, StallSteps: stall / max(usual, 1e-9), StepSeconds: usual,
+		})})
+	}
+	return m.act()
+}
+
+// Profiled tells how fast the node is beside the job's layer profile.
+func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) []Action {
+	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d", m.incarnation, step), events.NodeProfiled, m.settings.Node,
+		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})})
+	return m.act()
+}
+
+// Digested tells the digests of the units that the node trains, after so many steps; final ones end the training.
+func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) []Action {
+	reason := fmt.Sprintf("%s-%d-%d-%t", m.incarnation, m.generation(), step, final)
+	m.do(Say{m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{
+		Node: m.settings.Node, Generation: m.generation(), Step: step, Final: final, Units: units,
+	})})
+	return m.act()
+}
+
+// note takes a completed step, and returns the stall before it where it is the first of a generation.
+func (p *pace) note(now time.Time, seconds float64) (stall, usual float64, first bool) {
+	usual = p.usual()
+	if usual == 0 {
+		usual = seconds
+	}
+	if !p.completed.IsZero() {
+		stall = max(0, now.Sub(p.completed).Seconds()-usual)
+	}
+	first = p.pending != 0
+	p.completed, p.pending = now, 0
+	p.seconds = append(p.seconds, seconds)
+	p.seconds = p.seconds[max(0, len(p.seconds)-medianSteps):]
+	return stall, usual, first
+}
+
+func (p *pace) usual() float64 {
+	if len(p.seconds) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(p.seconds))
+	return sorted[len(sorted)/2]
+}

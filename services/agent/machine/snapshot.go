@@ -1,0 +1,28 @@
+package machine
+
+// Snapshot is what tests may ask of a machine.
+type Snapshot struct {
+	Membership  string
+	Incarnation string
+	Generation  uint64  // of the plan taken up; zero for none
+	Known       uint64  // generation of the newest plan known to exist
+	Trainer     string  // where the training loop is
+	Step        uint64  // completed steps
+	Promise     *uint64 // completed steps not to be passed; nil for none
+	Awaited     uint64  // generation before which nothing is trained; zero for none
+	Negotiation string  // under way; empty for none
+	Phase       string  // of this node's part of it
+	Kept        int     // events that wait for a plan
+}
+
+// Snapshot returns what the machine knows, for tests.
+func (m *Machine) Snapshot() Snapshot {
+	snapshot := Snapshot{
+		Membership: m.membership.String(), Incarnation: m.incarnation, Generation: m.generation(), Known: m.newest.generation,
+		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Awaited: m.awaited, Kept: len(m.overtaking),
+	}
+	if m.negotiation != nil {
+		snapshot.Negotiation, snapshot.Phase = m.negotiation.opening.payload.Negotiation, m.negotiation.phase.String()
+	}
+	return snapshot
+}
