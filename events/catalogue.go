@@ -116,6 +116,7 @@ const (
 	NodeProfiled        Kind = "node.profiled"
 	NegotiationOpened   Kind = "negotiation.opened"
 	Consented           Kind = "negotiation.consented"
+	ConsentDelayed      Kind = "negotiation.delayed"
 	Prepared            Kind = "negotiation.prepared"
 	Promised            Kind = "negotiation.promised"
 	Scheduled           Kind = "negotiation.scheduled"
@@ -160,6 +161,7 @@ var Catalogue = []Row{
 	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
+	{ConsentDelayed, "A member will answer later: its trainer is busy with state.", []string{"node"}, func() Payload { return new(Delay) }, false},
 	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
 	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
 	{PlanDeferred, "Waiting for lost nodes to come back is better than any plan without them, and for how long.", []string{"planner"}, func() Payload { return new(Deferral) }, false},

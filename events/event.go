@@ -38,9 +38,10 @@ type Payload interface{ Validate() error }
 type Speaker struct{ Source, Cluster string }
 
 // Say builds the event of the given kind that cause brought about. One cause says at most one fact of a kind
-// about a subject: kind, subject, source and cause determine the id.
+// about a subject: kind, subject, source and cause determine the id. Two sources may number their events alike (CloudEvents 1.0:
+// source and id together are unique), so a cause is both.
 func (s Speaker) Say(cause Event, kind Kind, subject string, payload Payload) Event {
-	event := s.state(kind, subject, cause.ID, payload)
+	event := s.state(kind, subject, cause.Source+" "+cause.ID, payload)
 	event.Cause, event.Traceparent, event.Time = cause.ID, cause.Traceparent, cause.Logged
 	return event
 }

@@ -54,7 +54,7 @@ type Consent struct {
 
 // Holding is layers a node can give, each at the newest step and, kept for a roll-back, possibly at the one before.
 type Holding struct {
-	Units   Range    `json:"units"`            
+	Units   Range    `json:"units"`
 	Steps   []uint64 `json:"steps"`             // versions, in completed steps; newest first
 	Current bool     `json:"current,omitempty"` // the version goes with the step the node stops at
 }
@@ -64,6 +64,14 @@ type Claim struct {
 	Unit   int    `json:"unit"`
 	Step   uint64 `json:"step"` // completed steps
 	Digest string `json:"digest"`
+}
+
+// Delay says that a member lives and will answer an opening or a preparation later.
+type Delay struct {
+	Negotiation string `json:"negotiation"`
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Reason      string `json:"reason"` // what it is busy with
 }
 
 // Preparation says that the plan stands and asks each member for a stop step.
@@ -107,6 +115,8 @@ type Overdue struct {
 	Negotiation string `json:"negotiation"` // "none" where the cluster holds and is to be tried again
 	Phase       string `json:"phase"`
 	Round       int    `json:"round"` // counts within the phase
+	// Node is the one whose wait or deadline is over, where the phase is none of a negotiation but joining or leaving.
+	Node string `json:"node,omitempty"`
 }
 
 // Hold says that no plan is possible until the world changes.
@@ -177,6 +187,15 @@ const (
 	mostClaims       = 2 * MostUnits // a node keeps at most two versions of a unit
 	mostMeasurements = 4096          // links of one node
 )
+
+func (d *Delay) Validate() error {
+	var c check
+	c.token("negotiation", d.Negotiation)
+	c.token("node", d.Node)
+	c.token("incarnation", d.Incarnation)
+	c.reason(d.Reason)
+	return c.err
+}
 
 func (p *Preparation) Validate() error {
 	var c check

@@ -35,7 +35,7 @@ type PreCopyReply struct {
 
 // PreCopied is the manifest of a unit, or of what a step changed in it.
 type PreCopied struct {
-	Unit  int    `json:"unit"` 
+	Unit  int    `json:"unit"`
 	Bytes int64  `json:"bytes"` // in all
 	Parts []Part `json:"parts"` // those that this giver puts into its store, or the hub's
 }

@@ -45,7 +45,7 @@ func (m Message) About() string {
 var abouts = map[events.Kind]about{
 	events.ConnectRequested: link, events.DisconnectRequested: link,
 	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
-	events.Consented: node, events.Promised: node, events.ShardReceived: node, events.PreCopyCaughtUp: node, events.PlanActivated: node, events.RestorationFailed: node,
+	events.Consented: node, events.ConsentDelayed: node, events.Promised: node, events.ShardReceived: node, events.PreCopyCaughtUp: node, events.PlanActivated: node, events.RestorationFailed: node,
 	events.PlanCommitted: generation,
 	events.ShardOffered:  unit, events.ReplicaDiverged: unit, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 func (m *Machine) connect(cause events.Event, request events.LinkRequest) []events.Event {
@@ -13,7 +14,7 @@ func (m *Machine) connect(cause events.Event, request events.LinkRequest) []even
 		return m.refuse(cause, refusalOf(events.ChangeConnect, request.From, reason))
 	}
 	delete(m.state.Cut, pairKey(request.From, request.To))
-	return m.take(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To})
+	return m.pend(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To}, protocol.Patient)
 }
 
 func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []events.Event {
@@ -21,7 +22,7 @@ func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []e
 		return m.refuse(cause, refusalOf(events.ChangeDisconnect, request.From, reason))
 	}
 	m.state.Cut[pairKey(request.From, request.To)] = true
-	return m.take(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To})
+	return m.pend(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To}, protocol.Patient)
 }
 
 // cutsLimit bounds what users may cut; a cut is remembered while its nodes come and go.
@@ -45,7 +46,11 @@ func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 	return ""
 }
 
+// linkMeasured keeps how good a link is while both its ends are known.
 func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
+	if m.state.known(measured.From) == nil || m.state.known(measured.To) == nil {
+		return nil
+	}
 	link := m.state.Links[linkKey(measured.From, measured.To)]
 	link.Measurement = measured
 	m.state.Links[linkKey(measured.From, measured.To)] = link
@@ -59,14 +64,14 @@ func (m *Machine) linkLost(cause events.Event, lost events.LinkState) []events.E
 	if !m.markLost(lost, true) {
 		return nil
 	}
-	return m.take(cause, events.Change{Kind: events.ChangeLinkLost, Node: lost.From, Peer: lost.To})
+	return m.pend(cause, events.Change{Kind: events.ChangeLinkLost, Node: lost.From, Peer: lost.To}, protocol.Urgent)
 }
 
 func (m *Machine) linkRestored(cause events.Event, restored events.LinkState) []events.Event {
-	if !m.markLost(restored, false) || m.state.Members[restored.From] == nil || m.state.Members[restored.To] == nil {
+	if m.state.Members[restored.From] == nil || m.state.Members[restored.To] == nil || !m.markLost(restored, false) {
 		return nil
 	}
-	return m.take(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To})
+	return m.pend(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To}, protocol.Patient)
 }
 
 // markLost sets the state of a link and reports whether that is news.
@@ -88,4 +93,45 @@ func (m *Machine) forgetLinks(node string) {
 		from, to, _ := strings.Cut(key, " ")
 		return from == node || to == node
 	})
+}
+
+func linkKey(from, to string) string { return from + " " + to }
+
+func pairKey(a, b string) string {
+	pair := events.PairOf(a, b)
+	return linkKey(pair.A, pair.B)
+}
+
+// links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was never
+// measured.
+func (s *state) links(nodes []*member) []events.Link {
+	var links []events.Link
+	for _, a := range nodes {
+		for _, b := range nodes {
+			if a == b {
+				continue
+			}
+			link, known := s.Links[linkKey(a.Node, b.Node)]
+			link.From, link.To = a.Node, b.Node
+			link.Disconnected = s.Cut[pairKey(a.Node, b.Node)]
+			if known || link.Disconnected {
+				links = append(links, link)
+			}
+		}
+	}
+	return links
+}
+
+// relays returns the pairs of nodes that must not use a direct link.
+func (s *state) relays(nodes []events.Member) []events.Pair {
+	var pairs []events.Pair
+	for i, a := range nodes {
+		for _, b := range nodes[i+1:] {
+			lost := s.Links[linkKey(a.Node, b.Node)].Lost || s.Links[linkKey(b.Node, a.Node)].Lost
+			if lost || s.Cut[pairKey(a.Node, b.Node)] {
+				pairs = append(pairs, events.PairOf(a.Node, b.Node))
+			}
+		}
+	}
+	return pairs
 }

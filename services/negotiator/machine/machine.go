@@ -3,21 +3,23 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // Settings are the negotiator's knobs.
 type Settings struct {
 	Cluster       string
 	StartNodes    int           // generation 1 waits for that many nodes
-	AnswerTimeout time.Duration // a member that does not consent or promise for so long is given up
-	TransferTime  time.Duration // a transfer that takes longer is given up and planned anew
+	AnswerTimeout time.Duration // a member that does not consent or promise for so long, or for three steps, is given up
+	TransferTime  time.Duration // a transfer that takes longer, and three times as long as predicted, is planned anew
 	FailuresPrior float64       // failures per node and second, before the monitor said anything
 	PreCopySteps  float64       // a move expected to take longer than so many steps is made while training goes on
 	AttemptsLimit int           // transfers that may fail in a row before the cluster is held
-	HoldTime      time.Duration // a cluster that is held is tried again so often
+	HoldTime      time.Duration // a cluster that is held is tried again after so long, then after twice as long, and so on
 }
 
 // Machine negotiates changes of one cluster.
@@ -25,7 +27,11 @@ type Machine struct {
 	settings Settings
 	speaker  events.Speaker
 	state    state
-	waits    waiting // not remembered: a restarted negotiator gives everybody the full time again
+
+	// What follows is not remembered: a restarted negotiator gives everybody the full time again.
+	waits  waiting
+	ticked time.Time       // the last Tick
+	rung   map[string]bool // alarms told
 }
 
 // New returns a machine that knows nothing yet.
@@ -54,7 +60,9 @@ var handlers = events.Handlers[*Machine]{
 	events.PlanRefused:         events.Handling((*Machine).impossible),
 	events.RestorationPlanned:  events.Handling((*Machine).restorationPlanned),
 	events.RestorationRefused:  events.Handling((*Machine).impossible),
-	events.PreCopyCaughtUp:     events.Handling((*Machine).followed),
+	events.PreCopyCaughtUp:     events.Handling((*Machine).caughtUp),
+	events.ConsentDelayed:      events.Handling((*Machine).delayed),
+	events.ShardReceived:       events.Handling((*Machine).received),
 	events.Promised:            events.Handling((*Machine).promised),
 	events.RestorationDone:     events.Handling((*Machine).restored),
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
@@ -69,3 +77,29 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	return handlers.Handle(m, event)
 }
+
+// under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late or repeated
+// answer and has no effect.
+func (m *Machine) under(id string, phases ...protocol.Phase) *negotiation {
+	under := m.state.Negotiation
+	if under == nil || under.ID != id || !slices.Contains(phases, under.Phase) {
+		return nil
+	}
+	return under
+}
+
+func (n *negotiation) takesPart(node, incarnation string) bool {
+	return slices.ContainsFunc(n.Opening.Members, func(member events.Member) bool {
+		return member.Node == node && (incarnation == "" || member.Incarnation == incarnation)
+	})
+}
+
+// enter begins a phase, in which the wait for answers begins anew.
+func (n *negotiation) enter(phase protocol.Phase) { n.Phase, n.Round = phase, 0 }
+
+// say tells a fact of the negotiation under way.
+func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Payload) events.Event {
+	return m.speaker.Say(cause, kind, m.state.Negotiation.ID, payload)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

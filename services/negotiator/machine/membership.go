@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -13,7 +14,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if reason := m.otherJob(join.Job); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
-		return []events.Event{m.speaker.Say(cause, events.MembershipRefused, join.Node, &refusal)}
+		return m.refuse(cause, refusal)
 	}
 	urgency := protocol.Patient
 	if known := m.state.known(join.Node); known != nil {
@@ -28,13 +29,14 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	}
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
-			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
+			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
+			ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
 		MemoryBytes: join.MemoryBytes,
 		SpeedFactor: m.usualSpeed(),
+		NotBefore:   m.notBefore(join.Node, cause.Logged),
 	}
-	m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID})
-	return m.negotiate(cause, urgency)
+	return m.pend(cause, events.Change{Kind: events.ChangeJoin, Node: join.Node}, urgency)
 }
 
 // otherJob says why a job is not the cluster's; empty where it is.
@@ -42,13 +44,30 @@ func (m *Machine) otherJob(job events.Job) string {
 	switch own := m.state.Job; {
 	case own == nil:
 	case own.Digest != job.Digest:
-		return fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal", "job.digest", own.Digest, job.Digest)
+		return fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal",
+			"job.digest", own.Digest, job.Digest)
 	case len(own.Layers) != len(job.Layers):
-		return fmt.Sprintf("field %q: expected the %d layers of the cluster's job, got %d", "job.layers", len(own.Layers), len(job.Layers))
+		return fmt.Sprintf("field %q: expected the %d layers of the cluster's job, got %d",
+			"job.layers", len(own.Layers), len(job.Layers))
 	case own.OptimizerPartitions != job.OptimizerPartitions:
-		return fmt.Sprintf("field %q: expected the %d of the cluster's job, got %d", "job.optimizerPartitions", own.OptimizerPartitions, job.OptimizerPartitions)
+		return fmt.Sprintf("field %q: expected the %d of the cluster's job, got %d",
+			"job.optimizerPartitions", own.OptimizerPartitions, job.OptimizerPartitions)
 	}
 	return ""
+}
+
+// notBefore counts a node's request to join and returns from when on it may be negotiated. A cluster that waits for the node
+// takes it at once, and so does one that has no plan to lose.
+func (m *Machine) notBefore(node string, now time.Time) time.Time {
+	maps.DeleteFunc(m.state.Restarts, func(_ string, r restart) bool {
+		return now.Sub(r.Last).Seconds() > protocol.RestartMemory
+	})
+	joins := restart{Count: m.state.Restarts[node].Count + 1, Last: now}
+	m.state.Restarts[node] = joins
+	if m.state.Plan == nil || slices.Contains(m.state.Hold.Awaits, node) {
+		return now
+	}
+	return now.Add(seconds(protocol.RestartWait(joins.Count)))
 }
 
 // usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job
@@ -71,15 +90,16 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 		m.forget(cause, leave.Node)
 		return m.negotiate(cause, urgency)
 	}
-	leaver := m.state.Members[leave.Node]
-	if leaver == nil {
+	if m.state.Members[leave.Node] == nil {
 		return m.refuse(cause, refusalOf(events.ChangeLeave, leave.Node, `field "node": expected an active node`))
 	}
-	if leaver.Leaving {
+	if leaves(m.state.Pending, leave.Node) {
 		return nil
 	}
-	leaver.Leaving = true
-	return m.take(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node})
+	if leave.DeadlineSeconds > 0 {
+		m.state.Deadlines[leave.Node] = cause.Logged.Add(seconds(leave.DeadlineSeconds))
+	}
+	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node}, protocol.Pressing)
 }
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
@@ -88,10 +108,44 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
 	}
-	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason) // should it live, it hears so
 	urgency := m.concerns(lost.Node)
-	m.forget(cause, lost.Node)
+	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so
 	return append(said, m.negotiate(cause, urgency)...)
+}
+
+// diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it went astray
+// is in everybody's gradients.
+func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
+	if divergence.Generation != m.state.generation() {
+		return nil
+	}
+	astray := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
+	reason := fmt.Sprintf("%s at step %d differs from that of most of its holders",
+		events.UnitName(divergence.Unit, len(m.state.Job.Layers)), divergence.Step)
+	return m.giveUp(cause, astray, reason, true)
+}
+
+// giveUp ends the membership of nodes, alive or not. One that lives hears so, and asks to join again; what it holds counts then,
+// unless it is astray.
+func (m *Machine) giveUp(cause events.Event, nodes []string, reason string, astray bool) []events.Event {
+	var said []events.Event
+	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
+		if m.state.known(node) != nil {
+			said = append(said, m.endMembership(cause, node, reason, astray)...)
+		}
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	return append(said, m.negotiate(cause, protocol.Urgent)...)
+}
+
+// endMembership tells a node that it is taken for lost, and forgets it.
+func (m *Machine) endMembership(cause events.Event, node, reason string, astray bool) []events.Event {
+	refusal := refusalOf(events.RefusedMembership, node, reason)
+	refusal.Incarnation, refusal.Astray = m.state.known(node).Incarnation, astray
+	m.forget(cause, node)
+	return m.refuse(cause, refusal)
 }
 
 // concerns returns how urgent it is that a node is gone: whether it trains, or has a part in the negotiation under way.
@@ -104,34 +158,16 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 
 // forget removes a node that is gone. An active one leaves a failure to be negotiated.
 func (m *Machine) forget(cause events.Event, node string) {
-	m.dropChanges(node)
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
+		return change.Node == node && change.Kind != events.ChangeFailure
+	})
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
 	}
 	delete(m.state.Members, node)
 	delete(m.state.Joiners, node)
+	delete(m.state.Deadlines, node)
 	m.forgetLinks(node)
-}
-
-// dropChanges removes the pending changes that a node asked for.
-func (m *Machine) dropChanges(node string) {
-	var kept []events.Change
-	for _, change := range m.state.Pending {
-		if change.Node != node || change.Kind == events.ChangeFailure {
-			kept = append(kept, change)
-		}
-	}
-	m.state.Pending = kept
-}
-
-// diverged gives up who holds other layers than most. It joins again and is given them anew; what it trained since it went
-// astray is in everybody's gradients.
-func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
-	astray := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
-	if divergence.Generation != m.state.generation() || len(astray) == 0 {
-		return nil
-	}
-	return m.giveUp(cause, astray, fmt.Sprintf("layer %d at step %d differs from that of most of its holders", divergence.Unit, divergence.Step))
 }
 
 func (m *Machine) profiled(_ events.Event, profile events.Profile) []events.Event {
@@ -148,25 +184,3 @@ func refusalOf(refused, node, reason string) events.Refusal {
 func (m *Machine) refuse(cause events.Event, refusal events.Refusal) []events.Event {
 	return []events.Event{m.speaker.Say(cause, events.MembershipRefused, refusal.Node, &refusal)}
 }
-
-// endMembership tells a node that it is taken for lost.
-func (m *Machine) endMembership(cause events.Event, node, reason string) []events.Event {
-	refusal := refusalOf(events.RefusedMembership, node, reason)
-	refusal.Incarnation = m.state.known(node).Incarnation
-	return m.refuse(cause, refusal)
-}
-
-// take adds a change and negotiates it.
-func (m *Machine) take(cause events.Event, change events.Change) []events.Event {
-	change.Cause = cause.ID
-	m.state.Pending = append(m.state.Pending, change)
-	return m.negotiate(cause, urgencies[change.Kind])
-}
-
-// urgencies tells the changes that cannot always wait.
-var urgencies = map[string]protocol.Urgency{
-	events.ChangeFailure: protocol.Urgent, events.ChangeLinkLost: protocol.Urgent, events.ChangeLeave: protocol.Pressing,
-}
-
-// urgent reports whether the plan in force cannot be trained any more after a change.
-func urgent(change events.Change) bool { return urgencies[change.Kind] == protocol.Urgent }

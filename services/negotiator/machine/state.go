@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -11,53 +12,72 @@ import (
 
 // state is all the negotiator remembers; it is plain data, so that a snapshot is its JSON.
 type state struct {
-	Job         *events.Job            `json:"job,omitempty"` // that of the first to join; everybody else's must equal it
+	Job         *events.Job            `json:"job,omitempty"` // of the first to join; everybody else's must equal it
 	Members     map[string]*member     `json:"members"`       // active nodes
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
+	Restarts    map[string]restart     `json:"restarts"`      // of nodes that asked to join lately
+	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Links       map[string]events.Link `json:"links"`         // by "from to"
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
-	Abandoned   bool                   `json:"abandoned"` // a step was abandoned since the last commit: no going back to the old plan
-	Pending     []events.Change        `json:"pending"`   // changes that no negotiation has taken up, or that one under way must finish
+	Paused      bool                   `json:"paused"`   // a step was abandoned: only a new plan lets trainers go on
+	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
+	Together    int                    `json:"together"` // that are negotiated at a time; zero: all
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
+	Hold        hold                   `json:"hold"`
+	Deferred    bool                   `json:"deferred"` // lost nodes were waited for since the last commit: once is enough
+	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
+	Blamed      map[string]int         `json:"blamed"`   // failed transfers since the last commit, by the node that is to blame
 	Failures    float64                `json:"failures"` // per node and second, as the monitor last said
 	Returns     float64                `json:"returns"`  // seconds a lost node stays away, as the monitor last said; zero: not known
-	Waited      bool                   `json:"waited"`   // for lost nodes, since the last commit: once is enough
-	Patience    float64                `json:"patience"` // seconds that the planner wants to wait; zero while nobody is waited for
-	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
-	Holds       int                    `json:"holds"`    // times that nothing could be done, ever: no two retries have one id
-	Held        int                    `json:"held"`     // times in a row that nothing could be done; zero while something can
 }
 
 // member is a node that is active or wants to be.
 type member struct {
 	events.Member
-	MemoryBytes int64   `json:"memoryBytes"`
-	SpeedFactor float64 `json:"speedFactor"`
-	Leaving     bool    `json:"leaving,omitempty"`
+	MemoryBytes int64     `json:"memoryBytes"`
+	SpeedFactor float64   `json:"speedFactor"`
+	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier
+}
+
+// restart is how often a node asked to join, and when it last did, by the log's clock.
+type restart struct {
+	Count int       `json:"count"`
+	Last  time.Time `json:"last"`
+}
+
+// hold is the state of a cluster in which nothing can be done until the world changes.
+type hold struct {
+	Active  bool     `json:"active"`
+	Ever    int      `json:"ever"`              // holds so far: no two retries have one id
+	InARow  int      `json:"inARow"`            // without a new change between them
+	Seconds float64  `json:"seconds,omitempty"` // that the planner wants to wait; zero: until the next retry
+	Awaits  []string `json:"awaits,omitempty"`  // nodes without which there is no plan
 }
 
 // negotiation is a change under way.
 type negotiation struct {
-	ID        string                    `json:"id"`
-	Phase     protocol.Phase            `json:"phase"`
-	Opening   events.Opening            `json:"opening"`
-	Trace     string                    `json:"trace"`
-	Overdue   int                       `json:"overdue"` // rounds of the phase that ended without an answer
-	Consents  map[string]events.Consent `json:"consents"`
-	Proposal  *events.Proposal          `json:"proposal,omitempty"`
-	Plan      *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
-	Started   bool                      `json:"started"`        // layers began to move while training goes on
-	Awaited   []string                  `json:"awaited"`        // receivers that have not said whether they follow, once for each layer
-	Promises  map[string]uint64         `json:"promises"`
-	StopStep  uint64                    `json:"stopStep"`
-	FixedStep bool                      `json:"fixedStep"` // the stop step comes from the holdings, not from promises
+	ID       string                    `json:"id"`
+	Phase    protocol.Phase            `json:"phase"`
+	Opening  events.Opening            `json:"opening"`
+	Trace    string                    `json:"trace"`
+	Round    int                       `json:"round"` // of the phase: each ended without an answer
+	Consents map[string]events.Consent `json:"consents"`
+	Delayed  map[string]bool           `json:"delayed"` // members that said they will answer later
+	Proposal *events.Proposal          `json:"proposal,omitempty"`
+	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
+	Started  bool                      `json:"started"`        // units began to move while training goes on
+	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up, or have not all their units
+	Promises map[string]uint64         `json:"promises"`
+	StopStep uint64                    `json:"stopStep"`
+	Grace    float64                   `json:"grace,omitempty"` // seconds that units may move before a leaver's deadline; zero: none
 }
 
 func newState() state {
 	return state{
-		Members: map[string]*member{}, Joiners: map[string]*member{},
+		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
+		Deadlines: map[string]time.Time{}, Blamed: map[string]int{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }
@@ -91,26 +111,52 @@ func (s *state) known(node string) *member {
 	return s.Joiners[node]
 }
 
-// next returns who will be active after the negotiation, in a fixed order.
-func (s *state) next() []*member {
-	var next []*member
-	for _, member := range s.everybody() {
-		if !member.Leaving {
-			next = append(next, member)
-		}
+// trusted reports whether what a node says it holds needs no proof: the plan in force names this very process, so that its
+// replicas are compared with others'. Before the first plan nobody holds anything that training made.
+func (s *state) trusted(node, incarnation string) bool {
+	if s.Plan == nil {
+		return true
 	}
-	return next
+	member, there := s.Plan.Member(node)
+	return there && member.Incarnation == incarnation
 }
 
-// everybody returns who takes part in a negotiation: active, leaving and joining nodes, in a fixed order.
-func (s *state) everybody() []*member {
+// participants returns who takes part in a negotiation of changes, in the order of their names: active nodes, and the joiners
+// among the changes.
+func (s *state) participants(changes []events.Change) []*member {
 	all := maps.Clone(s.Members)
-	maps.Copy(all, s.Joiners)
+	for _, change := range changes {
+		if joiner := s.Joiners[change.Node]; joiner != nil && change.Kind == events.ChangeJoin {
+			all[change.Node] = joiner
+		}
+	}
 	list := make([]*member, 0, len(all))
 	for _, node := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, all[node])
 	}
 	return list
+}
+
+// after returns who is active once the changes are made, in the order of their names.
+func (s *state) after(changes []events.Change) []*member {
+	return slices.DeleteFunc(s.participants(changes), func(m *member) bool { return leaves(changes, m.Node) })
+}
+
+func leaves(changes []events.Change, node string) bool {
+	return slices.ContainsFunc(changes, func(change events.Change) bool {
+		return change.Kind == events.ChangeLeave && change.Node == node
+	})
+}
+
+// placed returns the units of each active node that trains under the plan in force.
+func (s *state) placed() map[string][]int {
+	units := map[string][]int{}
+	for node, member := range s.Members {
+		if s.Plan != nil && s.trusted(node, member.Incarnation) {
+			units[node] = slices.Collect(events.Each(s.Plan.UnitsOf(node)))
+		}
+	}
+	return units
 }
 
 func membersOf(nodes []*member) []events.Member {
@@ -119,46 +165,4 @@ func membersOf(nodes []*member) []events.Member {
 		list[i] = node.Member
 	}
 	return list
-}
-
-func linkKey(from, to string) string { return from + " " + to }
-
-func pairKey(a, b string) string {
-	pair := events.PairOf(a, b)
-	return linkKey(pair.A, pair.B)
-}
-
-// links returns what is known of the links among the nodes that will be active, in a fixed order. A
-// disconnected link is told even where it was never measured.
-func (s *state) links() []events.Link {
-	var links []events.Link
-	next := s.next()
-	for _, a := range next {
-		for _, b := range next {
-			if a == b {
-				continue
-			}
-			link, known := s.Links[linkKey(a.Node, b.Node)]
-			link.From, link.To = a.Node, b.Node
-			link.Disconnected = s.Cut[pairKey(a.Node, b.Node)]
-			if known || link.Disconnected {
-				links = append(links, link)
-			}
-		}
-	}
-	return links
-}
-
-// relays returns the pairs of nodes that must not use a direct link.
-func (s *state) relays(nodes []events.Member) []events.Pair {
-	var pairs []events.Pair
-	for i, a := range nodes {
-		for _, b := range nodes[i+1:] {
-			lost := s.Links[linkKey(a.Node, b.Node)].Lost || s.Links[linkKey(b.Node, a.Node)].Lost
-			if lost || s.Cut[pairKey(a.Node, b.Node)] {
-				pairs = append(pairs, events.PairOf(a.Node, b.Node))
-			}
-		}
-	}
-	return pairs
 }

@@ -47,14 +47,3 @@ func Supersedes(change Urgency, phase Phase, started bool) bool {
 	}
 	return true
 }
-
-// StopStep returns the step at which all stop: the latest that any member promised. A member may have begun the
-// step before its promise when asked, so no earlier step is safe; and none waits longer, because in synchronous
-// training a step ends only when all take part in it.
-func StopStep(promises []uint64) uint64 {
-	latest := uint64(0)
-	for _, step := range promises {
-		latest = max(latest, step)
-	}
-	return latest
-}

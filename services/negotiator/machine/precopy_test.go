@@ -16,8 +16,8 @@ func large(t *testing.T) *world {
 	return w
 }
 
-// whileFollowing is one in which others join, and have not said that they follow.
-func whileFollowing(t *testing.T, joiners ...string) *world {
+// whilePreCopying is one in which others join, and have not said that they follow.
+func whilePreCopying(t *testing.T, joiners ...string) *world {
 	w := large(t)
 	w.mute[events.PreCopyStarted] = true
 	for _, node := range joiners {
@@ -30,14 +30,7 @@ func whileFollowing(t *testing.T, joiners ...string) *world {
 	return w
 }
 
-func (w *world) phase() protocol.Phase {
-	if w.machine.state.Negotiation == nil {
-		return ""
-	}
-	return w.machine.state.Negotiation.Phase
-}
-
-func (w *world) hearFollowed(negotiation, node string) {
+func (w *world) hearCaughtUp(negotiation, node string) {
 	w.hear(events.PreCopyCaughtUp, "/node/"+node, node, &events.CaughtUp{Negotiation: negotiation, Node: node, Step: w.step})
 	w.run()
 }
@@ -60,7 +53,7 @@ func TestALargeMoveBeginsWhileTrainingGoesOn(t *testing.T) {
 	}
 }
 
-func TestAMoveThatTakesNoLongerThanAStepIsMadeWhereAllStand(t *testing.T) {
+func TestAMoveThatTakesNoLongerThanAStepIsMadeWhileAllArePaused(t *testing.T) {
 	w := large(t)
 	w.seconds = 1
 	w.join("n3")
@@ -86,7 +79,7 @@ func TestWhatMovesNothingStartsNothing(t *testing.T) {
 	}
 }
 
-func TestAReceiverOrGiverThatCannotFollowMakesAllStand(t *testing.T) {
+func TestAReceiverOrGiverThatCannotPreCopyPausesAll(t *testing.T) {
 	for _, node := range []string{"n3", "n1"} {
 		w := newWorld(t, 2)
 		w.rigid[node] = true
@@ -112,7 +105,7 @@ func TestWhoLeavesGivesWhileItStillTrains(t *testing.T) {
 	}
 }
 
-func TestAfterAnAbandonedStepLayersMoveWhereAllStand(t *testing.T) {
+func TestAfterAnAbandonedStepLayersMoveWhileAllArePaused(t *testing.T) {
 	w := large(t)
 	w.lose("n2")
 	w.run()
@@ -122,32 +115,32 @@ func TestAfterAnAbandonedStepLayersMoveWhereAllStand(t *testing.T) {
 }
 
 func TestEveryReceiverIsWaitedForAndNobodyElseCounts(t *testing.T) {
-	w := whileFollowing(t, "n3")
-	other := w.machine.state.Negotiation.ID
+	w := whilePreCopying(t, "n3")
+	other := w.opened.Negotiation
 	w.lose("n3")
 	w.join("n3")
 	w.join("n4")
 	w.run()
-	under := w.machine.state.Negotiation.ID
+	under := w.opened.Negotiation
 	for _, said := range [][2]string{{under, "n3"}, {under, "n3"}, {under, "n1"}, {under, "n9"}, {other, "n4"}} {
-		w.hearFollowed(said[0], said[1])
+		w.hearCaughtUp(said[0], said[1])
 	}
 	if phase := w.phase(); phase != protocol.PreCopying {
 		t.Fatalf("%s before n4 follows", phase)
 	}
 	w.mute[events.Prepared] = true
-	w.hearFollowed(under, "n4")
+	w.hearCaughtUp(under, "n4")
 	if phase := w.phase(); phase != protocol.Promising {
 		t.Fatalf("%s when all follow", phase)
 	}
 	before := len(w.said)
-	w.hearFollowed(under, "n4")
+	w.hearCaughtUp(under, "n4")
 	if len(w.said) != before {
 		t.Fatalf("a late word has an effect: %v", w.saidKinds()[before:])
 	}
 }
 
-func TestAReceiverThatSaysWhyItDoesNotFollowIsWaitedForNoLonger(t *testing.T) {
+func TestAReceiverThatSaysWhyItDoesNotCatchUpIsWaitedForNoLonger(t *testing.T) {
 	w := large(t)
 	w.refusal = "no memory for layers beside those it trains"
 	w.join("n3")
@@ -157,8 +150,8 @@ func TestAReceiverThatSaysWhyItDoesNotFollowIsWaitedForNoLonger(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatNeverFollowsIsNotGivenUpAndGetsItsLayersWhereAllStand(t *testing.T) {
-	w := whileFollowing(t, "n3")
+func TestAReceiverThatNeverCatchesUpIsNotGivenUpAndGetsItsLayersWhileAllArePaused(t *testing.T) {
+	w := whilePreCopying(t, "n3")
 	w.tick(59 * time.Second)
 	if phase := w.phase(); phase != protocol.PreCopying {
 		t.Fatalf("%s before the time is over", phase)
@@ -169,9 +162,9 @@ func TestAReceiverThatNeverFollowsIsNotGivenUpAndGetsItsLayersWhereAllStand(t *t
 	}
 }
 
-func TestAMoveThatFailsWhileTrainingGoesOnIsMadeWhereAllStand(t *testing.T) {
-	w := whileFollowing(t, "n3")
-	w.hear(events.RestorationFailed, "/node/n3", "n3", &events.Failure{Negotiation: w.machine.state.Negotiation.ID, Node: "n3", Reason: "the store is away"})
+func TestAMoveThatFailsWhileTrainingGoesOnIsMadeWhileAllArePaused(t *testing.T) {
+	w := whilePreCopying(t, "n3")
+	w.hear(events.RestorationFailed, "/node/n3", "n3", &events.Failure{Negotiation: w.opened.Negotiation, Node: "n3", Reason: "the store is away"})
 	w.run()
 	if w.nodes() != "n1 n2 n3" || slices.Contains(w.saidKinds(), events.Aborted) {
 		t.Fatalf("nodes %q, said %v", w.nodes(), w.saidKinds())
@@ -204,16 +197,16 @@ func TestOnlyWhoLeavesOrFailsEndsAMoveThatBegan(t *testing.T) {
 	}
 	for name, change := range changes {
 		for _, phase := range []protocol.Phase{protocol.PreCopying, protocol.Promising} {
-			w := whileFollowing(t, "n3")
-			under := w.machine.state.Negotiation.ID
+			w := whilePreCopying(t, "n3")
+			under := w.opened.Negotiation
 			if phase == protocol.Promising {
 				w.mute[events.Prepared] = true
-				w.hearFollowed(under, "n3")
+				w.hearCaughtUp(under, "n3")
 			}
 			w.restart()
 			change.make(w)
 			w.run()
-			if goesOn := w.machine.state.Negotiation != nil && w.machine.state.Negotiation.ID == under; goesOn == change.supersedes {
+			if goesOn := w.opened != nil && w.opened.Negotiation == under; goesOn == change.supersedes {
 				t.Errorf("%s, %s: the negotiation goes on: %v", phase, name, goesOn)
 			}
 		}
@@ -221,11 +214,11 @@ func TestOnlyWhoLeavesOrFailsEndsAMoveThatBegan(t *testing.T) {
 }
 
 func TestAJoinThatWaitedForAMoveIsNegotiatedAfterIt(t *testing.T) {
-	w := whileFollowing(t, "n3")
+	w := whilePreCopying(t, "n3")
 	w.join("n4")
 	w.run()
 	w.mute[events.PreCopyStarted] = false
-	w.hearFollowed(w.machine.state.Negotiation.ID, "n3")
+	w.hearCaughtUp(w.opened.Negotiation, "n3")
 	if plans := w.plans(); len(plans) != 3 || len(plans[1].Nodes) != 3 || w.nodes() != "n1 n2 n3 n4" {
 		t.Fatalf("%d plans, nodes %q", len(plans), w.nodes())
 	}

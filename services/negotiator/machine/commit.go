@@ -1,0 +1,87 @@
+package machine
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/reknit/reknit/events"
+)
+
+// commit writes the plan of the negotiation under way and makes it the plan in force.
+func (m *Machine) commit(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	plan := m.finalPlan()
+	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
+	digest := events.Digest(committed.Data)
+	// The fenced fact goes first: an instance that lost its lease is refused there and never reaches the plan.
+	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
+		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest,
+	}), committed}
+	for _, member := range under.Opening.Members {
+		if joiner := m.state.Joiners[member.Node]; joiner != nil {
+			delete(m.state.Joiners, member.Node)
+			m.state.Members[member.Node] = joiner
+		}
+		if leaves(under.Opening.Changes, member.Node) {
+			delete(m.state.Members, member.Node)
+			delete(m.state.Deadlines, member.Node)
+			m.forgetLinks(member.Node)
+		}
+	}
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
+		return slices.Contains(under.Opening.Changes, change)
+	})
+	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
+	m.state.Paused, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, 0, 0
+	m.state.Hold.InARow = 0
+	clear(m.state.Blamed)
+	return append(said, m.openNext(cause)...)
+}
+
+// finalPlan fills in what only the negotiator knows.
+func (m *Machine) finalPlan() *events.Plan {
+	under := m.state.Negotiation
+	plan := *under.Plan
+	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.state.PlanDigest
+	plan.Nodes = m.nodesOf(under)
+	plan.Relays = m.state.relays(plan.Nodes)
+	plan.ResumeStep = under.StopStep
+	plan.Data.ConsumedSamples = under.StopStep * uint64(plan.Data.GlobalBatch)
+	return &plan
+}
+
+// nodesOf returns the members after the negotiation: those it opened with, less who leaves. A node that asked to join since is
+// not among them; its change is still pending.
+func (m *Machine) nodesOf(under *negotiation) []events.Member {
+	var nodes []events.Member
+	for _, member := range under.Opening.Members {
+		if known := m.state.known(member.Node); known != nil && !leaves(under.Opening.Changes, member.Node) {
+			nodes = append(nodes, member)
+		}
+	}
+	return nodes
+}
+
+// abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending. Trainers
+// that promised to stop are free again, unless another negotiation follows at once.
+func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
+	under := m.state.Negotiation
+	m.state.Negotiation = nil
+	followed := after(cause)
+	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{
+		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
+	})
+	return append([]events.Event{aborted}, followed...)
+}
+
+// hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from time to time.
+func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []events.Event {
+	return func(cause events.Event) []events.Event {
+		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
+		return []events.Event{m.sayHeld(cause, reason, awaits)}
+	}
+}
+
+func (m *Machine) sayHeld(cause events.Event, reason string, awaits []string) events.Event {
+	return m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster, &events.Hold{Reason: reason, Awaits: awaits})
+}

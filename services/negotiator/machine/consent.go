@@ -1,0 +1,142 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// openNext opens a negotiation of the changes that are due, if there are any and enough nodes.
+func (m *Machine) openNext(cause events.Event) []events.Event {
+	changes := m.due(cause.Logged)
+	switch {
+	case len(changes) == 0:
+		return nil
+	case m.state.Plan == nil && len(m.state.Joiners) < m.settings.StartNodes:
+		return nil
+	case len(m.state.after(changes)) == 0:
+		return m.lastOnes(cause)
+	}
+	m.state.Hold.Active, m.state.Hold.Seconds, m.state.Hold.Awaits = false, 0, nil
+	m.state.Paused = m.mustPause(changes)
+	generation := m.state.generation() + 1
+	under := &negotiation{
+		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
+		Phase: protocol.Consenting, Trace: cause.Traceparent,
+		Consents: map[string]events.Consent{}, Delayed: map[string]bool{}, Promises: map[string]uint64{},
+	}
+	under.Opening = events.Opening{
+		Negotiation: under.ID, Generation: generation, Changes: changes,
+		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes),
+	}
+	m.state.Negotiation = under
+	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
+	if under.Opening.Abandon {
+		said = append(said, m.say(cause, events.PlanRequested, m.planRequest()))
+	}
+	return said
+}
+
+// lastOnes answers when nobody would be left. Who wants to leave may not: the state would be lost.
+func (m *Machine) lastOnes(cause events.Event) []events.Event {
+	if len(m.state.Members) == 0 {
+		return m.hold("no node is left", m.holdersOf(nil)...)(cause)
+	}
+	return m.refuseChanges("no node would be left to hold the layers", func(change events.Change) bool {
+		return change.Kind == events.ChangeLeave
+	})(cause)
+}
+
+// mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step was
+// abandoned already. Before the first plan everybody is paused anyway.
+func (m *Machine) mustPause(changes []events.Change) bool {
+	if m.state.Plan == nil || m.state.Paused {
+		return true
+	}
+	return slices.ContainsFunc(changes, func(change events.Change) bool {
+		_, placed := m.state.Plan.Holds(change.Node)
+		return urgent(change) && placed
+	})
+}
+
+// linksToOpen returns the links that must be opened and measured: those asked for, and those of joiners.
+func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
+	if m.state.Plan == nil {
+		return nil // the monitor measures the first links while training runs
+	}
+	var pairs []events.Pair
+	for _, change := range changes {
+		switch change.Kind {
+		case events.ChangeConnect, events.ChangeRestored:
+			pairs = append(pairs, events.PairOf(change.Node, change.Peer))
+		case events.ChangeJoin:
+			for _, neighbour := range m.state.after(changes) {
+				if neighbour.Node != change.Node && m.state.Members[neighbour.Node] != nil {
+					pairs = append(pairs, events.PairOf(change.Node, neighbour.Node))
+				}
+			}
+		}
+	}
+	return pairs
+}
+
+func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
+	under := m.under(consent.Negotiation, protocol.Consenting)
+	if under == nil || !under.takesPart(consent.Node, consent.Incarnation) {
+		return nil
+	}
+	if !consent.Accepted {
+		return m.objected(cause, consent)
+	}
+	for _, measured := range consent.Measurements {
+		m.linkMeasured(cause, measured)
+	}
+	consent.Measurements = nil // they are with the links
+	under.Consents[consent.Node] = consent
+	if len(under.Consents) < len(under.Opening.Members) {
+		return nil
+	}
+	if under.Opening.Abandon {
+		return m.restore(cause)
+	}
+	under.Phase = protocol.Planning
+	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
+}
+
+// delayed hears that a member will answer later: its trainer is busy with state, which may take minutes. It is not silent.
+func (m *Machine) delayed(_ events.Event, delay events.Delay) []events.Event {
+	under := m.under(delay.Negotiation, protocol.Consenting, protocol.Promising)
+	if under != nil && under.takesPart(delay.Node, delay.Incarnation) && slices.Contains(m.silent(), delay.Node) {
+		under.Delayed[delay.Node] = true
+	}
+	return nil
+}
+
+// objected ends a negotiation that a member does not accept. What it takes part in itself is refused, or else all that can be. A
+// member that objects to what nobody can refuse is given up: others must not wait for it.
+func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
+	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
+	own := func(change events.Change) bool { return change.Node == consent.Node || change.Peer == consent.Node }
+	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), func(change events.Change) bool { return !objectionable[change.Kind] })
+	if slices.ContainsFunc(asked, own) {
+		asked = slices.DeleteFunc(asked, func(change events.Change) bool { return !own(change) })
+	}
+	if len(asked) == 0 {
+		spare, last := protocol.Spare(m.state.placed(), []string{consent.Node})
+		if len(last) > 0 {
+			return m.abort(cause, reason, m.hold(reason, last...))
+		}
+		return m.giveUp(cause, spare, "does not consent to what cannot be refused: "+consent.Reason, false)
+	}
+	return m.abort(cause, reason, m.refuseChanges("not accepted: "+reason, func(change events.Change) bool {
+		return slices.Contains(asked, change)
+	}))
+}
+
+// objectionable are the changes that need consent.
+var objectionable = map[string]bool{
+	events.ChangeConnect: true, events.ChangeRestored: true, events.ChangeJoin: true, events.ChangeDisconnect: true,
+}

@@ -1,0 +1,118 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// pend adds a change and negotiates it.
+func (m *Machine) pend(cause events.Event, change events.Change, urgency protocol.Urgency) []events.Event {
+	change.Cause = cause.ID
+	m.state.Pending = append(m.state.Pending, change)
+	m.state.Hold.InARow = 0
+	return m.negotiate(cause, urgency)
+}
+
+// negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it.
+func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []events.Event {
+	under := m.state.Negotiation
+	switch {
+	case under == nil:
+		return m.openNext(cause)
+	case !protocol.Supersedes(urgency, under.Phase, under.Started):
+		return nil
+	}
+	return m.abort(cause, "the changes are others now", m.openNext)
+}
+
+// due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many as are
+// negotiated together. A joiner that restarts again and again waits.
+func (m *Machine) due(now time.Time) []events.Change {
+	var due []events.Change
+	asked := 0
+	for _, change := range m.state.Pending {
+		joiner := m.state.Joiners[change.Node]
+		waits := change.Kind == events.ChangeJoin && joiner != nil && joiner.NotBefore.After(now)
+		if waits || !urgent(change) && m.state.Together > 0 && asked >= m.state.Together {
+			continue
+		}
+		if !urgent(change) {
+			asked++
+		}
+		due = append(due, change)
+	}
+	return due
+}
+
+// urgent reports whether the plan in force cannot be trained any more after a change.
+func urgent(change events.Change) bool {
+	return change.Kind == events.ChangeFailure || change.Kind == events.ChangeLinkLost
+}
+
+// refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
+func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func(events.Event) []events.Event {
+	return func(cause events.Event) []events.Event {
+		var said []events.Event
+		told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
+		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
+			if urgent(change) || !match(change) {
+				return false
+			}
+			if !told[change.Node] {
+				said = append(said, m.refuseChange(cause, change, reason)...)
+			}
+			told[change.Node] = true
+			m.undo(change)
+			return true
+		})
+		return append(said, m.openNext(cause)...)
+	}
+}
+
+func (m *Machine) refuseChange(cause events.Event, change events.Change, reason string) []events.Event {
+	refusal := refusalOf(change.Kind, change.Node, reason)
+	if joiner := m.state.Joiners[change.Node]; joiner != nil {
+		refusal.Incarnation = joiner.Incarnation
+	}
+	return m.refuse(cause, refusal)
+}
+
+// undo takes back what a refused change had already set.
+func (m *Machine) undo(change events.Change) {
+	switch change.Kind {
+	case events.ChangeJoin:
+		delete(m.state.Joiners, change.Node)
+	case events.ChangeLeave:
+		delete(m.state.Deadlines, change.Node)
+	case events.ChangeConnect:
+		m.state.Cut[pairKey(change.Node, change.Peer)] = true
+	case events.ChangeRestored:
+		m.markLost(events.LinkState{From: change.Node, To: change.Peer}, true)
+	case events.ChangeDisconnect:
+		delete(m.state.Cut, pairKey(change.Node, change.Peer))
+	}
+}
+
+// impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are tried without
+// the others, so that one that cannot be does not take innocent ones with it. The last one alone is refused, and training goes on
+// as it was; after a failure there is no way back, and the cluster holds until something changes.
+func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
+	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
+	if under == nil {
+		return nil
+	}
+	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), urgent)
+	switch {
+	case len(asked) == 0:
+		return m.abort(cause, failure.Reason, m.hold(failure.Reason))
+	case len(asked) > 1:
+		m.state.Together = len(asked) / 2
+		return m.abort(cause, failure.Reason, m.openNext)
+	}
+	return m.abort(cause, failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
+		return change == asked[0]
+	}))
+}

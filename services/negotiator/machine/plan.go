@@ -1,0 +1,70 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+func (m *Machine) planRequest() *events.PlanRequest {
+	under := m.state.Negotiation
+	nodes := m.state.after(under.Opening.Changes)
+	request := &events.PlanRequest{
+		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
+		Changes: under.Opening.Changes, Job: *m.state.Job, Links: m.state.links(nodes), Current: m.state.Plan,
+	}
+	for _, node := range nodes {
+		request.Nodes = append(request.Nodes, events.Device{
+			Member: node.Member, MemoryBytes: node.MemoryBytes, SpeedFactor: node.SpeedFactor,
+		})
+	}
+	rate := m.state.Failures
+	if rate <= 0 {
+		rate = m.settings.FailuresPrior
+	}
+	request.SecondsBetweenFailures = math.Min(1/(rate*float64(len(nodes))), 1e9)
+	if m.mayWait() {
+		request.SecondsUntilReturn = m.state.Returns
+	}
+	return request
+}
+
+// mayWait reports whether the nodes that the plan in force will miss may come back: they failed, and nobody leaves.
+func (m *Machine) mayWait() bool {
+	opening, failed, leaves := m.state.Negotiation.Opening, false, false
+	for _, change := range opening.Changes {
+		failed = failed || change.Kind == events.ChangeFailure
+		leaves = leaves || change.Kind == events.ChangeLeave
+	}
+	return opening.Abandon && failed && !leaves && !m.state.Deferred
+}
+
+func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []events.Event {
+	under := m.under(proposal.Negotiation, protocol.Consenting, protocol.Planning)
+	if under == nil {
+		return nil
+	}
+	if got, want := proposal.Plan.UnitCount(), m.state.Job.Units(); got != want {
+		return m.impossible(cause, events.Failure{Negotiation: proposal.Negotiation,
+			Reason: fmt.Sprintf("the plan proposed has %d layers and partitions of layers: expected the job's %d", got, want)})
+	}
+	under.Proposal = &proposal
+	return m.restore(cause)
+}
+
+// deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything else
+// changes, or they have been waited for long enough; then a plan is asked for that does without them.
+func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []events.Event {
+	under := m.under(deferral.Negotiation, protocol.Consenting, protocol.Planning)
+	if under == nil || !under.Opening.Abandon || m.state.Deferred {
+		return m.impossible(cause, events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
+	}
+	m.state.Deferred = true
+	return m.abort(cause, deferral.Reason, func(cause events.Event) []events.Event {
+		said := m.hold(deferral.Reason)(cause)
+		m.state.Hold.Seconds = deferral.Seconds
+		return said
+	})
+}

@@ -1,0 +1,76 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// worthPreCopying reports whether all would pause so long for the units that they had better move while training goes on.
+func (m *Machine) worthPreCopying() bool {
+	plan := m.state.Negotiation.Plan
+	return len(plan.Migration.Transfers) > 0 &&
+		plan.Predicted.TransitionSeconds > m.settings.PreCopySteps*m.state.Plan.Predicted.StepSeconds
+}
+
+// canPreCopy reports whether all who give or receive units can do so while training goes on.
+func (n *negotiation) canPreCopy() bool {
+	able := map[string]bool{}
+	for _, member := range n.Opening.Members { // the plan does not name a giver that leaves
+		able[member.Node] = member.PreCopies
+	}
+	return !slices.ContainsFunc(n.Plan.Migration.Transfers, func(transfer events.Transfer) bool {
+		return !able[transfer.To] ||
+			slices.ContainsFunc(transfer.Sources, func(source events.Source) bool { return !able[source.Node] })
+	})
+}
+
+// preCopy lets units move while training goes on, until every receiver has said how far it came.
+func (m *Machine) preCopy(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	for _, change := range under.Opening.Changes {
+		deadline, has := m.state.Deadlines[change.Node]
+		if !has {
+			continue
+		}
+		grace := deadline.Sub(cause.Logged).Seconds() / 2 // the other half is for the pause
+		if grace <= 0 {
+			return m.prepare(cause)
+		}
+		if under.Grace == 0 || grace < under.Grace {
+			under.Grace = grace
+		}
+	}
+	under.enter(protocol.PreCopying)
+	under.Started, under.Awaited = true, under.receivers()
+	return []events.Event{m.say(cause, events.PreCopyStarted,
+		&events.PreCopyStart{Negotiation: under.ID, Plan: *m.finalPlan()})}
+}
+
+// caughtUp hears that a receiver has what it can have before all stop, or why not; then its units come while all are paused.
+func (m *Machine) caughtUp(cause events.Event, caughtUp events.CaughtUp) []events.Event {
+	under := m.under(caughtUp.Negotiation, protocol.PreCopying)
+	if under == nil || !under.answered(caughtUp.Node) || len(under.Awaited) > 0 {
+		return nil
+	}
+	return m.prepare(cause)
+}
+
+// receivers returns the nodes that are to have units, each once.
+func (n *negotiation) receivers() []string {
+	var nodes []string
+	for _, transfer := range n.Plan.Migration.Transfers {
+		if !slices.Contains(nodes, transfer.To) {
+			nodes = append(nodes, transfer.To)
+		}
+	}
+	return nodes
+}
+
+// answered strikes a receiver off those that are awaited, and reports whether it was one of them.
+func (n *negotiation) answered(node string) bool {
+	awaited := len(n.Awaited)
+	n.Awaited = slices.DeleteFunc(n.Awaited, func(other string) bool { return other == node })
+	return len(n.Awaited) < awaited
+}

@@ -1,0 +1,184 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// restore asks the restorer, once there is a proposal and everybody has said what it holds.
+func (m *Machine) restore(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if under.Proposal == nil || len(under.Consents) < len(under.Opening.Members) {
+		return nil
+	}
+	request := &events.RestorationRequest{
+		Negotiation: under.ID, Proposal: *under.Proposal, Links: m.state.links(m.state.after(under.Opening.Changes)),
+		Unreachable: m.state.relays(under.Opening.Members), Current: m.state.Plan,
+		Units: m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
+	}
+	if under.Opening.Abandon {
+		held, disputed := m.held()
+		resume, missing, ok := protocol.ResumePoint(m.state.Job.Units(), held)
+		if !ok {
+			reason := m.lost(missing, disputed)
+			return m.abort(cause, reason, m.hold(reason, m.holdersOf(missing)...))
+		}
+		under.StopStep = resume.Step
+		request.Holders = holders(resume.Holders)
+	} else {
+		request.Holders = holders(m.current())
+	}
+	under.Phase = protocol.Restoring
+	return []events.Event{m.say(cause, events.RestorationAsked, request)}
+}
+
+// held returns what counts of what the members say that they hold, and the units whose claims contradict each other. Steps at which
+// no node can be count for nothing.
+func (m *Machine) held() (held []protocol.Held, disputed []int) {
+	under := m.state.Negotiation
+	window := m.window()
+	var claims []protocol.Claim
+	for _, node := range slices.Sorted(maps.Keys(under.Consents)) {
+		consent := under.Consents[node]
+		if m.state.trusted(node, consent.Incarnation) {
+			for _, holding := range consent.Holdings {
+				if steps := window.Within(holding.Steps); len(steps) > 0 {
+					held = append(held, protocol.Held{Node: node, First: holding.Units.First, End: holding.Units.End, Steps: steps})
+				}
+			}
+			continue
+		}
+		claims = append(claims, m.claims(consent, window)...)
+	}
+	counted, disputed := protocol.Uncontradicted(claims, held)
+	return append(held, counted...), disputed
+}
+
+// claims returns what a node may claim: units that it had a place for in the plan in force, trained under that very plan. The state of
+// an older generation may have been rolled back since.
+func (m *Machine) claims(consent events.Consent, window protocol.Window) []protocol.Claim {
+	if m.state.Plan == nil || consent.Trained != m.state.Plan.Generation {
+		return nil
+	}
+	units := slices.Collect(events.Each(m.state.Plan.UnitsOf(consent.Node)))
+	var claims []protocol.Claim
+	for _, claim := range consent.Claims {
+		if slices.Contains(units, claim.Unit) && len(window.Within([]uint64{claim.Step})) > 0 {
+			claims = append(claims, protocol.Claim{Node: consent.Node, Unit: claim.Unit, Step: claim.Step, Digest: claim.Digest})
+		}
+	}
+	return claims
+}
+
+// window returns the steps at which a unit can be, by the words of those who have a place in the plan in force.
+func (m *Machine) window() protocol.Window {
+	if m.state.Plan == nil {
+		return protocol.Possible(nil, 0)
+	}
+	var steps []uint64
+	for node, consent := range m.state.Negotiation.Consents {
+		_, placed := m.state.Plan.Holds(node)
+		lives := m.state.trusted(node, consent.Incarnation) || consent.Trained == m.state.Plan.Generation
+		if placed && lives {
+			steps = append(steps, consent.Step)
+		}
+	}
+	return protocol.Possible(steps, m.state.Plan.ResumeStep)
+}
+
+// mostNames is how many units or nodes a reason names.
+const mostNames = 8
+
+// lost says why there is no step to go on from: units that nobody holds, or about which claims differ, the first few by name.
+func (m *Machine) lost(missing, disputed []int) string {
+	name := func(unit int) string { return events.UnitName(unit, len(m.state.Job.Layers)) }
+	switch {
+	case len(disputed) > 0:
+		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right", named(disputed, name))
+	case len(missing) == 0:
+		return "no step has a live holder of every layer, and there is no snapshot to go back to"
+	}
+	reason := fmt.Sprintf("no live node holds %s, and there is no snapshot to take it from", named(missing, name))
+	if nodes := m.holdersOf(missing); len(nodes) > 0 {
+		reason += "; waiting for " + named(nodes, func(node string) string { return node })
+	}
+	return reason
+}
+
+func named[T any](all []T, name func(T) string) string {
+	var names []string
+	for _, one := range all[:min(len(all), mostNames)] {
+		names = append(names, name(one))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// holdersOf returns the nodes that the plan in force gave some of these units, or any unit where none is named, and that are not
+// here any more: only they can bring the units back.
+func (m *Machine) holdersOf(units []int) []string {
+	if m.state.Plan == nil {
+		return nil
+	}
+	var nodes []string
+	for _, member := range m.state.Plan.Nodes {
+		known := m.state.known(member.Node)
+		if known != nil && known.Incarnation == member.Incarnation {
+			continue
+		}
+		for unit := range events.Each(m.state.Plan.UnitsOf(member.Node)) {
+			if units == nil || slices.Contains(units, unit) {
+				nodes = append(nodes, member.Node)
+				break
+			}
+		}
+	}
+	return nodes
+}
+
+// current returns the units that each node trains now: it will hold them at whatever step all stop.
+func (m *Machine) current() map[string][]int {
+	holders := map[string][]int{}
+	for node, consent := range m.state.Negotiation.Consents {
+		for _, holding := range consent.Holdings {
+			for unit := holding.Units.First; holding.Current && m.state.trusted(node, consent.Incarnation) && unit < holding.Units.End; unit++ {
+				holders[node] = append(holders[node], unit)
+			}
+		}
+	}
+	return holders
+}
+
+func holders(units map[string][]int) []events.Holder {
+	var list []events.Holder
+	for _, node := range slices.Sorted(maps.Keys(units)) {
+		holder := events.Holder{Node: node}
+		for _, span := range protocol.Ranges(units[node]) {
+			holder.Units = append(holder.Units, events.Range{First: span[0], End: span[1]})
+		}
+		list = append(list, holder)
+	}
+	return list
+}
+
+func (m *Machine) restorationPlanned(cause events.Event, restoration events.Restoration) []events.Event {
+	under := m.under(restoration.Negotiation, protocol.Restoring)
+	if under == nil {
+		return nil
+	}
+	under.Plan = &restoration.Plan
+	switch {
+	case under.Opening.Abandon:
+		return m.transfer(cause)
+	case m.worthPreCopying() && under.canPreCopy():
+		return m.preCopy(cause)
+	}
+	return m.prepare(cause)
+}

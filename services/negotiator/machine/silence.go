@@ -1,0 +1,227 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+const (
+	// longestTick is how much of the time between two ticks counts as waiting. A tick that comes later tells that this service or
+	// the way to the hub was away, and answers may be on their way still.
+	longestTick = time.Second
+	// hubAway is how long a fact of ours may take into the log before the hub is taken to have been away.
+	hubAway = time.Second
+	// patientSteps is how many steps of the plan in force a member may take to answer: it answers between two steps.
+	patientSteps = 3
+	// transferSlack is how many times as long as predicted a transfer may take.
+	transferSlack = 3
+)
+
+// waiting is what the machine has been waiting for, and for how long by its own ticks.
+type waiting struct {
+	events.Overdue
+	waited time.Duration
+	told   bool
+}
+
+// Tick says when somebody was waited for too long, and when something is to be done that had to wait. It decides nothing: an answer
+// that is in the log already, though not heard yet, must count. Services are waited for without end, for one that was killed resumes
+// from the log.
+func (m *Machine) Tick(now time.Time) []events.Event {
+	passed := min(max(now.Sub(m.ticked), 0), longestTick)
+	if m.ticked.IsZero() {
+		passed = 0
+	}
+	m.ticked = now
+	said := m.alarms(now)
+	wanted, limit := m.wanted()
+	if m.waits.Overdue != wanted {
+		m.waits, passed = waiting{Overdue: wanted}, 0
+	}
+	m.waits.waited += passed
+	if limit == 0 || m.waits.told || m.waits.waited < limit {
+		return said
+	}
+	m.waits.told = true
+	reason := fmt.Sprintf("%s-%s-%d-%d", wanted.Negotiation, wanted.Phase, wanted.Round, m.state.generation())
+	overdue := m.speaker.First(now, reason, events.NegotiationOverdue, wanted.Negotiation, &wanted)
+	if under := m.state.Negotiation; under != nil {
+		overdue.Traceparent = under.Trace
+	}
+	return append(said, overdue)
+}
+
+// What an overdue fact is about beside phases.
+const (
+	held    = "held"    // the cluster, which is to be tried again
+	joining = "joining" // a node that had to wait until its join is negotiated
+	leaving = "leaving" // a node whose deadline has passed
+)
+
+// alarms says which joiners have waited long enough and whose deadline has passed, each once.
+func (m *Machine) alarms(now time.Time) []events.Event {
+	var said []events.Event
+	rung := map[string]bool{}
+	ring := func(what, node, incarnation string) {
+		id := what + "-" + strings.TrimPrefix(events.Digest([]byte(node+" "+incarnation)), "sha256:")[:12]
+		rung[id] = true
+		if !m.rung[id] {
+			said = append(said, m.speaker.First(now, id, events.NegotiationOverdue, id,
+				&events.Overdue{Negotiation: id, Phase: what, Node: node}))
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
+		joiner := m.state.Joiners[node]
+		if protocol.RestartWait(m.state.Restarts[node].Count) > 0 && !joiner.NotBefore.After(now) {
+			ring(joining, node, joiner.Incarnation)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(m.state.Deadlines)) {
+		if leaver := m.state.Members[node]; leaver != nil && !m.state.Deadlines[node].After(now) {
+			ring(leaving, node, leaver.Incarnation)
+		}
+	}
+	m.rung = rung
+	return said
+}
+
+// wanted returns what the machine waits for, and for how long; zero is for ever.
+func (m *Machine) wanted() (events.Overdue, time.Duration) {
+	under := m.state.Negotiation
+	if under == nil {
+		return events.Overdue{Negotiation: "none", Phase: held, Round: m.state.Hold.Ever}, seconds(m.holdSeconds())
+	}
+	wanted := events.Overdue{Negotiation: under.ID, Phase: string(under.Phase), Round: under.Round}
+	switch wait := protocol.Waits[under.Phase]; {
+	case wait.Members:
+		return wanted, seconds(protocol.Grown(m.answerSeconds(), under.Round))
+	case wait.Shards:
+		return wanted, seconds(m.transferSeconds())
+	}
+	return wanted, 0
+}
+
+// holdSeconds is how long a cluster that is held waits until it is tried again; zero where it is not held.
+func (m *Machine) holdSeconds() float64 {
+	switch hold := m.state.Hold; {
+	case !hold.Active:
+		return 0
+	case hold.Seconds > 0:
+		return hold.Seconds
+	default:
+		return protocol.Grown(m.settings.HoldTime.Seconds(), max(hold.InARow-1, 0))
+	}
+}
+
+// answerSeconds is how long an answer may take: a member answers between two steps.
+func (m *Machine) answerSeconds() float64 {
+	step := 0.0
+	if m.state.Plan != nil {
+		step = m.state.Plan.Predicted.StepSeconds
+	}
+	return max(m.settings.AnswerTimeout.Seconds(), patientSteps*step)
+}
+
+// transferSeconds is how long units may move: longer than predicted, and before a leaver's deadline with time to pause in.
+func (m *Machine) transferSeconds() float64 {
+	under := m.state.Negotiation
+	limit := max(m.settings.TransferTime.Seconds(), transferSlack*under.Plan.Predicted.TransitionSeconds)
+	if under.Phase == protocol.PreCopying && under.Grace > 0 {
+		limit = min(limit, under.Grace)
+	}
+	return limit
+}
+
+// overdue decides about whoever still has not answered.
+func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.Event {
+	switch overdue.Phase {
+	case joining:
+		return m.negotiate(cause, protocol.Patient)
+	case leaving:
+		return m.deadlinePassed(cause, overdue.Node)
+	}
+	if now, _ := m.wanted(); now != overdue {
+		return nil // it was answered before this
+	}
+	under := m.state.Negotiation
+	switch {
+	case under == nil:
+		return m.openNext(cause)
+	case under.Phase == protocol.PreCopying:
+		return m.prepare(cause)
+	case protocol.Waits[under.Phase].Shards:
+		return m.retry(cause, "the transfer did not end in time", under.Awaited...)
+	}
+	return m.silence(cause)
+}
+
+// silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it needs time,
+// nor the last holder of a unit.
+func (m *Machine) silence(cause events.Event) []events.Event {
+	under, silent := m.state.Negotiation, m.silent()
+	under.Round++
+	if len(silent) == len(m.expected()) || cause.Logged.Sub(cause.Time) > hubAway {
+		return nil // the way to them is at fault, or this service
+	}
+	silent = slices.DeleteFunc(silent, under.excused)
+	spare, last := protocol.Spare(m.state.placed(), silent)
+	if len(spare) > 0 {
+		return m.giveUp(cause, spare, "no answer in time: given up", false)
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	return []events.Event{m.sayHeld(cause, fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)}
+}
+
+// mostDelays is how many rounds a member may take to answer that said it is busy: with waits of 5 s that double, eleven minutes.
+const mostDelays = 7
+
+// excused reports whether a member may still take the time that it said it needs.
+func (n *negotiation) excused(node string) bool { return n.Delayed[node] && n.Round <= mostDelays }
+
+// deadlinePassed gives up a node that had to leave by now, unless it is the last to hold a unit: as long as it lives it is needed.
+func (m *Machine) deadlinePassed(cause events.Event, node string) []events.Event {
+	deadline, waits := m.state.Deadlines[node]
+	spare, _ := protocol.Spare(m.state.placed(), []string{node})
+	if !waits || deadline.After(cause.Logged) || len(spare) == 0 {
+		return nil
+	}
+	return m.giveUp(cause, spare, "its deadline passed before the cluster could do without it", false)
+}
+
+// expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise.
+func (m *Machine) expected() []string {
+	var expected []string
+	for _, member := range m.state.Negotiation.Opening.Members {
+		if m.state.Negotiation.Phase == protocol.Consenting || m.trains(member.Node) {
+			expected = append(expected, member.Node)
+		}
+	}
+	return expected
+}
+
+// trains reports whether a member of the negotiation under way has a place in the plan in force.
+func (m *Machine) trains(node string) bool {
+	if m.state.Plan == nil || !m.state.Negotiation.takesPart(node, "") {
+		return false
+	}
+	_, placed := m.state.Plan.Holds(node)
+	return placed
+}
+
+// silent returns the members that the phase still waits for.
+func (m *Machine) silent() []string {
+	under := m.state.Negotiation
+	return slices.DeleteFunc(m.expected(), func(node string) bool {
+		_, consented := under.Consents[node]
+		_, promised := under.Promises[node]
+		return under.Phase == protocol.Consenting && consented || under.Phase == protocol.Promising && promised
+	})
+}

@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// mostBlame is how many transfers in a row may fail by one node's fault: then the others go on without it.
+const mostBlame = 3
+
+// transfer commits at once where nothing has to move, and has the units moved while all are paused otherwise.
+func (m *Machine) transfer(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if len(under.Plan.Migration.Transfers) == 0 {
+		return m.commit(cause)
+	}
+	under.enter(protocol.Transferring)
+	under.Awaited = under.receivers()
+	return []events.Event{m.say(cause, events.Scheduled, &events.Schedule{
+		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
+	})}
+}
+
+// received notes that a receiver has its units, so that a transfer that does not end can be blamed on who has not.
+func (m *Machine) received(_ events.Event, receipt events.Receipt) []events.Event {
+	if under := m.under(receipt.Negotiation, protocol.Transferring); under != nil {
+		under.answered(receipt.Node)
+	}
+	return nil
+}
+
+func (m *Machine) restored(cause events.Event, completion events.Completion) []events.Event {
+	if m.under(completion.Negotiation, protocol.Transferring) == nil {
+		return nil
+	}
+	return m.commit(cause)
+}
+
+func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
+	under := m.under(failure.Negotiation, protocol.PreCopying, protocol.Transferring)
+	switch {
+	case under == nil:
+		return nil
+	case under.Phase == protocol.PreCopying:
+		return m.prepare(cause) // what is wrong shows where all are paused
+	}
+	return m.retry(cause, "transfer failed: "+failure.Reason, failure.Node)
+}
+
+// retry plans a transfer anew. Who was to blame again and again is given up, where the others can do without what it holds;
+// otherwise the cluster holds after a bounded number of attempts.
+func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
+	spare, _ := protocol.Spare(m.state.placed(), slices.DeleteFunc(blamed, func(node string) bool { return m.state.known(node) == nil }))
+	var tired []string
+	for _, node := range spare {
+		m.state.Blamed[node]++
+		if m.state.Blamed[node] >= mostBlame {
+			tired = append(tired, node)
+			delete(m.state.Blamed, node)
+		}
+	}
+	if len(tired) > 0 {
+		m.state.Attempts = 0
+		return m.giveUp(cause, tired, fmt.Sprintf("%d transfers failed by its fault, the last: %s", mostBlame, reason), false)
+	}
+	m.state.Attempts++
+	if m.state.Attempts < m.settings.AttemptsLimit {
+		return m.abort(cause, reason, m.openNext)
+	}
+	m.state.Attempts = 0
+	return m.abort(cause, reason, m.hold(reason))
+}

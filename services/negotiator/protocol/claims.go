@@ -1,0 +1,78 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Claim is a version of a unit that a node says it holds from a membership that has ended.
+type Claim struct {
+	Node   string
+	Unit   int
+	Step   uint64
+	Digest string
+}
+
+// version is a unit at a step.
+type version struct {
+	unit int
+	step uint64
+}
+
+// Uncontradicted returns the claims that count beside what members hold, and the units of those that do not because two nodes
+// claim different bytes. A claim on what a member holds is not needed: the member's copy was compared with others all along. The
+// digests of a version that only claims tell must agree, for nobody could say which is right. O(claims log claims + holdings x claims).
+func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) {
+	digests := map[version]string{}
+	differ := map[version]bool{}
+	for _, c := range claims {
+		at := version{c.Unit, c.Step}
+		known, again := digests[at]
+		differ[at] = differ[at] || again && known != c.Digest
+		digests[at] = c.Digest
+	}
+	for _, c := range claims {
+		at := version{c.Unit, c.Step}
+		switch {
+		case isHeld(held, at):
+		case differ[at]:
+			disputed = append(disputed, c.Unit)
+		default:
+			count = append(count, Held{Node: c.Node, First: c.Unit, End: c.Unit + 1, Steps: []uint64{c.Step}})
+		}
+	}
+	slices.SortFunc(count, func(a, b Held) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.First, b.First)) })
+	slices.Sort(disputed)
+	return count, slices.Compact(disputed)
+}
+
+func isHeld(held []Held, at version) bool {
+	return slices.ContainsFunc(held, func(h Held) bool {
+		return h.First <= at.unit && at.unit < h.End && slices.Contains(h.Steps, at.step)
+	})
+}
+
+// Spare divides silent nodes into those that the others can do without and those that are the last to hold some unit. Nobody but a
+// last holder can give its units back, so it is waited for. Units are what each node of the plan in force holds. Of two silent nodes
+// that hold the same unit alone, the one first by name is kept. O(nodes x units).
+func Spare(units map[string][]int, silent []string) (spare, last []string) {
+	holders := map[int]int{}
+	for _, held := range units {
+		for _, unit := range held {
+			holders[unit]++
+		}
+	}
+	for _, node := range slices.Backward(slices.Sorted(slices.Values(silent))) {
+		if slices.ContainsFunc(units[node], func(unit int) bool { return holders[unit] == 1 }) {
+			last = append(last, node)
+			continue
+		}
+		for _, unit := range units[node] {
+			holders[unit]--
+		}
+		spare = append(spare, node)
+	}
+	slices.Reverse(spare)
+	slices.Reverse(last)
+	return spare, last
+}
