@@ -15,14 +15,14 @@ import (
 type Config struct {
 	service.Common
 	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
-	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" reason:"an agent answers within a step of milliseconds of work; the rest is slack for a busy host"`
-	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer is planned anew over the links that remain"`
+	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" reason:"an agent answers within milliseconds of work or between two steps; the rest is slack for a busy host. Three steps of the plan in force are waited for at least"`
+	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
 	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
-// holdTime is how often a cluster that can do nothing is tried again: rarely enough to leave the log readable.
+// holdTime is after how long a cluster that can do nothing is tried again; each further wait is twice as long, up to half an hour.
 const holdTime = 30 * time.Second
 
 // tickEvery is how exactly deadlines are kept; the shortest is five seconds.

@@ -57,6 +57,15 @@ func TestTheRestorerIsToldStateAndGradientsOfEveryLayer(t *testing.T) {
 	}
 }
 
+// The fact is fenced by the lease and the plan is not: an instance that lost its lease must be refused before it reaches the plan.
+func TestTheFencedFactGoesBeforeThePlan(t *testing.T) {
+	w := newWorld(t, 2)
+	kinds := w.saidKinds()
+	if fact, plan := slices.Index(kinds, events.Committed), slices.Index(kinds, events.PlanCommitted); fact < 0 || fact > plan {
+		t.Fatalf("said %v", kinds)
+	}
+}
+
 func TestALostNodeIsReplannedFromTheNewestCommonStep(t *testing.T) {
 	w := newWorld(t, 3)
 	w.step = 17

@@ -121,16 +121,15 @@ func named[T any](all []T, name func(T) string) string {
 	return strings.Join(names, ", ")
 }
 
-// holdersOf returns the nodes that the plan in force gave some of these units, or any unit where none is named, and that are not
-// here any more: only they can bring the units back.
+// holdersOf returns the nodes that the plan in force gave some of these units, or any unit where none is named, and that do not
+// take part: only they can bring the units back.
 func (m *Machine) holdersOf(units []int) []string {
 	if m.state.Plan == nil {
 		return nil
 	}
 	var nodes []string
 	for _, member := range m.state.Plan.Nodes {
-		known := m.state.known(member.Node)
-		if known != nil && known.Incarnation == member.Incarnation {
+		if under := m.state.Negotiation; under != nil && under.takesPart(member.Node, "") {
 			continue
 		}
 		for unit := range events.Each(m.state.Plan.UnitsOf(member.Node)) {

@@ -28,6 +28,7 @@ type world struct {
 	seconds  float64         // that it is expected to take; a step takes one
 	rigid    map[string]bool // who joins and cannot follow
 	refusal  string          // why receivers do not follow
+	split    bool            // every plan gives layer 2 of the last pipeline to the newest node alone
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
 	process  map[string]string    // incarnation of each node's process
@@ -214,7 +215,18 @@ func (w *world) propose(request events.PlanRequest) {
 			plan.Pipelines[i].Partitions = append(plan.Pipelines[i].Partitions, partition)
 		}
 	}
+	if w.split {
+		divide(&plan)
+	}
 	w.hear(events.PlanProposed, "/planner", "p", &events.Proposal{Negotiation: request.Negotiation, Plan: plan})
+}
+
+// divide makes one pipeline of two stages, of which the newest node alone has the last layer.
+func divide(plan *events.Plan) {
+	last := len(plan.Nodes) - 1
+	plan.Pipelines = []events.Pipeline{{MicroBatches: 12, Stages: []events.Stage{
+		{Node: plan.Nodes[0].Node, Layers: events.Range{First: 0, End: 2}}, {Node: plan.Nodes[last].Node, Layers: events.Range{First: 2, End: 3}},
+	}}}
 }
 
 // restore brings two layers of the first holder to everybody who holds none, or else to the first node.

@@ -75,12 +75,104 @@ func tryEveryStep(layers int, held []Held) (uint64, bool) {
 }
 
 func TestNobodyIsAskedToStopBeforeAStepItHasBegun(t *testing.T) {
-	promises := []uint64{41, 42, 41}
-	stop := StopStep(promises)
-	for _, promise := range promises {
-		if stop < promise {
-			t.Fatalf("stop at %d, but a member may already work on %d", stop, promise)
+	promises := map[string]uint64{"n1": 41, "n2": 42, "n3": 41}
+	stop, impossible := StopStep(promises)
+	for node, promise := range promises {
+		if stop < promise || len(impossible) > 0 {
+			t.Fatalf("stop at %d, but %s may already work on %d; impossible: %v", stop, node, promise, impossible)
 		}
+	}
+}
+
+func TestAPromiseFarFromTheOthersIsNamed(t *testing.T) {
+	if _, impossible := StopStep(map[string]uint64{"n1": 41, "n2": 44, "n3": 45}); !slices.Equal(impossible, nil) {
+		t.Errorf("a node that heard of it late, and was a step ahead: %v", impossible)
+	}
+	if _, impossible := StopStep(map[string]uint64{"n1": 41, "n2": 1 << 62, "n3": 42}); !slices.Equal(impossible, []string{"n2"}) {
+		t.Errorf("impossible: %v", impossible)
+	}
+}
+
+func TestStepsThatNobodyReachedAreNotPossible(t *testing.T) {
+	window := Possible([]uint64{1000, 1001, 5_000_000, 0, 1000}, 990)
+	if got := window.Within([]uint64{0, 997, 998, 1002, 1003, 5_000_000}); !slices.Equal(got, []uint64{998, 1002}) {
+		t.Errorf("possible: %v", got)
+	}
+	if got := Possible([]uint64{3, 1}, 4).Within([]uint64{0, 1, 3}); !slices.Equal(got, []uint64{1, 3}) {
+		t.Errorf("a plan that not all have reached: possible %v", got)
+	}
+	if got := Possible(nil, 9).Within([]uint64{0, 7}); len(got) != 2 {
+		t.Errorf("nobody trains, and not all is possible: %v", got)
+	}
+}
+
+// The twin gives up silent nodes one by one, and asks each time whether every unit still has a holder.
+func TestNoUnitLosesItsLastHolderToSilence(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		units, silent := map[string][]int{}, []string{}
+		for i := range 1 + random.IntN(5) {
+			node := string(rune('a' + i))
+			for unit := range 4 {
+				if random.IntN(2) == 0 {
+					units[node] = append(units[node], unit)
+				}
+			}
+			if random.IntN(2) == 0 {
+				silent = append(silent, node)
+			}
+		}
+		spare, last := Spare(units, silent)
+		if len(spare)+len(last) != len(silent) {
+			t.Fatalf("seed %d: of %v spare %v, last %v", seed, silent, spare, last)
+		}
+		for unit := range 4 {
+			if heldBy(units, nil, unit) && !heldBy(units, spare, unit) {
+				t.Fatalf("seed %d: nobody holds unit %d without %v: %v", seed, unit, spare, units)
+			}
+		}
+		for _, node := range last {
+			without := append(slices.Clone(spare), node)
+			if !slices.ContainsFunc(units[node], func(unit int) bool { return !heldBy(units, without, unit) }) {
+				t.Fatalf("seed %d: %s is waited for, and nobody needs it: %v without %v", seed, node, units, spare)
+			}
+		}
+	}
+}
+
+// heldBy reports whether anybody but those without holds a unit.
+func heldBy(units map[string][]int, without []string, unit int) bool {
+	for node, held := range units {
+		if !slices.Contains(without, node) && slices.Contains(held, unit) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestClaimsCountWhereNobodyContradictsThem(t *testing.T) {
+	held := []Held{{Node: "m", First: 0, End: 1, Steps: []uint64{9}}}
+	count, disputed := Uncontradicted([]Claim{
+		{"a", 0, 9, "x"},                   // a member has it
+		{"a", 1, 9, "x"}, {"b", 1, 9, "x"}, // agreed
+		{"a", 2, 9, "x"}, {"b", 2, 9, "y"}, // not agreed
+		{"a", 2, 8, "x"}, // alone
+	}, held)
+	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"b", 1, 2, []uint64{9}}}
+	if !slices.EqualFunc(count, want, func(a, b Held) bool {
+		return a.Node == b.Node && a.First == b.First && a.End == b.End && slices.Equal(a.Steps, b.Steps)
+	}) || !slices.Equal(disputed, []int{2}) {
+		t.Errorf("count %v, disputed %v", count, disputed)
+	}
+}
+
+func TestWhoRestartsAgainAndAgainWaitsLongerEachTime(t *testing.T) {
+	var waits []float64
+	for joins := range 14 {
+		waits = append(waits, RestartWait(joins))
+	}
+	if want := []float64{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}; !slices.Equal(waits, want) {
+		t.Errorf("waits %v", waits)
 	}
 }
 

@@ -1,0 +1,305 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// whileAllArePaused is a cluster of four that lost n4 and moves layers to the others.
+func whileAllArePaused(t *testing.T) *world {
+	w := newWorld(t, 4)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.lose("n4")
+	w.run()
+	if w.phase() != protocol.Transferring {
+		t.Fatalf("phase %q", w.phase())
+	}
+	return w
+}
+
+func (w *world) failTransfer(node string) {
+	w.hear(events.RestorationFailed, "/node/"+node, node,
+		&events.Failure{Negotiation: w.opened.Negotiation, Node: node, Reason: "layer 2: no space left on device"})
+	w.run()
+}
+
+// Fault 8.
+func TestANodeWhoseTransfersAlwaysFailIsGivenUpByName(t *testing.T) {
+	w := whileAllArePaused(t)
+	for range mostBlame {
+		w.failTransfer("n3")
+	}
+	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "no space left on device") {
+		t.Fatalf("refused %+v", refused)
+	}
+	w.hear(events.RestorationDone, "/restorer", "r", &events.Completion{Negotiation: w.opened.Negotiation})
+	w.run()
+	if w.nodes() != "n1 n2" {
+		t.Fatalf("nodes %q", w.nodes())
+	}
+}
+
+func TestAReceiverThatNeverSaysThatItHasItsLayersIsGivenUp(t *testing.T) {
+	w := whileAllArePaused(t)
+	for range mostBlame {
+		w.tick(61 * time.Second)
+	}
+	if len(w.refusals("n1")) != 1 || len(w.refusals("n2"))+len(w.refusals("n3")) > 0 {
+		t.Fatalf("n1 is the only receiver; refused %v %v %v", w.refusals("n1"), w.refusals("n2"), w.refusals("n3"))
+	}
+}
+
+func TestFailuresOfDifferentNodesBlameNobody(t *testing.T) {
+	w := whileAllArePaused(t)
+	for _, node := range []string{"n1", "n2"} {
+		w.failTransfer(node)
+	}
+	if len(w.refusals("n1"))+len(w.refusals("n2")) > 0 || w.phase() != protocol.Transferring {
+		t.Fatalf("phase %s", w.phase())
+	}
+}
+
+// Fault 20: whatever the plan predicted, a transfer ended after five minutes and began again.
+func TestATransferMayTakeThreeTimesAsLongAsPredicted(t *testing.T) {
+	w := newWorld(t, 3)
+	w.transfer, w.seconds, w.mute[events.Scheduled] = true, 600, true
+	w.lose("n3")
+	w.run()
+	w.tick(29 * time.Minute)
+	if w.phase() != protocol.Transferring || len(w.refusals("n1")) > 0 {
+		t.Fatalf("phase %q", w.phase())
+	}
+}
+
+// Fault 9: a joiner that restarted every 3 s began 100 transfers in 100 restarts, and no plan was committed.
+func TestAJoinerInACrashLoopDoesNotStopTheRecoveryOfOthers(t *testing.T) {
+	w := whileAllArePaused(t)
+	transfers := 0
+	w.mute[events.Scheduled] = false
+	for range 100 {
+		w.join("n9")
+		if w.phase() == protocol.Transferring {
+			transfers++
+		}
+		w.run()
+		w.tick(3 * time.Second)
+	}
+	if w.opened != nil && w.phase() == protocol.Transferring || len(w.plans()) < 2 || w.plans()[1].Nodes[0].Node != "n1" {
+		t.Fatalf("phase %q, %d plans", w.phase(), len(w.plans()))
+	}
+	opened := 0
+	for _, event := range w.said {
+		if event.Kind == events.NegotiationOpened {
+			opened++
+		}
+	}
+	if opened > 20 {
+		t.Fatalf("100 restarts of one joiner opened %d negotiations", opened)
+	}
+	w.tick(6 * time.Minute)
+	if !strings.Contains(w.nodes(), "n9") {
+		t.Fatalf("now that it stays it is taken: nodes %q", w.nodes())
+	}
+}
+
+// Fault 14.
+func TestAnObjectionToAFailureEndsWithTheObjector(t *testing.T) {
+	w := newWorld(t, 4)
+	w.mute[events.NegotiationOpened] = true
+	w.lose("n4")
+	w.run()
+	opened := 0
+	for range 1000 {
+		if w.opened == nil {
+			break
+		}
+		opened++
+		member := w.opened.Members[0]
+		w.hear(events.Consented, "/node/"+member.Node, member.Node, &events.Consent{
+			Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Reason: "not now"})
+		w.run()
+	}
+	if opened > 4 || len(w.refusals("n1")) != 1 {
+		t.Fatalf("%d negotiations, refused %+v", opened, w.refusals("n1"))
+	}
+}
+
+func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.NegotiationOpened] = true
+	w.join("n3")
+	w.run()
+	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{
+		Negotiation: w.opened.Negotiation, Node: "n1", Incarnation: w.process["n1"], Reason: "unknown institution"})
+	w.run()
+	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "n1 does not consent: unknown institution") || w.opened != nil {
+		t.Fatalf("refused %+v", refused)
+	}
+}
+
+// Fault 13: one node's word took everybody from step 1000 to 0, or to 5,000,000.
+func TestOneNodesWordTakesNobodyToAStepThatCannotBe(t *testing.T) {
+	for _, step := range []uint64{0, 5_000_000} {
+		w := newWorld(t, 4)
+		w.step, w.transfer = 1000, true
+		w.join("n5")
+		w.run() // a plan that takes over at step 1002
+		w.step = 1010
+		w.mute[events.NegotiationOpened] = true
+		w.lose("n5")
+		w.run()
+		for _, member := range w.opened.Members {
+			consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: 1010,
+				Holdings: []events.Holding{{Units: events.Range{First: 0, End: 3}, Steps: []uint64{1010, 1009}}}}
+			if member.Node == "n3" {
+				consent.Step, consent.Holdings[0].Steps = step, []uint64{step}
+			}
+			w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
+		}
+		w.mute[events.NegotiationOpened] = false
+		w.run()
+		if last := w.plans()[len(w.plans())-1]; last.ResumeStep != 1010 {
+			t.Fatalf("n3 says step %d, and everybody resumes at %d", step, last.ResumeStep)
+		}
+	}
+}
+
+// Fault 19.
+func TestAPromiseThatNobodyNearCanKeepIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 100
+	w.mute[events.Prepared] = true
+	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	for _, member := range w.opened.Members {
+		stop := uint64(102)
+		if member.Node == "n3" {
+			stop = 1 << 62
+		}
+		w.hear(events.Promised, "/node/"+member.Node, member.Node, &events.Promise{Negotiation: w.opened.Negotiation, Node: member.Node, StopStep: stop})
+	}
+	w.mute[events.Prepared] = false
+	w.run()
+	if last := w.plans()[len(w.plans())-1]; last.ResumeStep > 103 || len(w.refusals("n3")) != 1 {
+		t.Fatalf("the plan takes over at step %d, refused %v", last.ResumeStep, w.refusals("n3"))
+	}
+}
+
+// Fault 15: CloudEvents makes source and id unique together, not the id.
+func TestTwoSourcesMayNumberTheirEventsAlike(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.NegotiationOpened] = true
+	var negotiations []string
+	for _, node := range []string{"n8", "n9"} {
+		w.join(node)
+		w.queue[len(w.queue)-1].ID = "1"
+		w.run()
+		negotiations = append(negotiations, w.opened.Negotiation)
+	}
+	ids := map[string]bool{}
+	for _, event := range w.said {
+		if ids[event.ID] {
+			t.Errorf("two facts have the id %s, the second is a %s", event.ID, event.Kind)
+		}
+		ids[event.ID] = true
+	}
+	if negotiations[0] == negotiations[1] {
+		t.Errorf("two negotiations are called %s", negotiations[0])
+	}
+}
+
+// Fault 21.
+func TestAChangeThatCannotBeDoesNotTakeInnocentOnesWithIt(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.PlanRequested] = true
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1"})
+	for i := range 4 {
+		w.join(fmt.Sprintf("n%d", 6+i))
+	}
+	w.run()
+	for range 20 {
+		if w.opened == nil {
+			break
+		}
+		requests := w.requests()
+		request := requests[len(requests)-1]
+		if request.Nodes[0].Node == "n1" {
+			w.propose(request)
+		} else {
+			w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: request.Negotiation, Reason: "without n1 layer 3 does not fit anybody's memory"})
+		}
+		w.run()
+	}
+	if refused := w.refusals("n1"); len(refused) != 1 || refused[0].Refused != events.ChangeLeave {
+		t.Fatalf("refused n1 %+v", refused)
+	}
+	if w.nodes() != "n1 n2 n6 n7 n8 n9" || len(w.refusals("n6")) > 0 {
+		t.Fatalf("nodes %q, refused n6 %+v", w.nodes(), w.refusals("n6"))
+	}
+}
+
+func TestANodeIsNotNeededAfterItsDeadlineUnlessItIsTheLastHolder(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		w := newWorld(t, 3)
+		if last {
+			w = oneHolder(t)
+		}
+		w.mute[events.PlanRequested] = true
+		w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3", DeadlineSeconds: 30})
+		w.run()
+		w.tick(29 * time.Second)
+		if len(w.refusals("n3")) > 0 {
+			t.Fatal("given up before its deadline")
+		}
+		w.tick(2 * time.Second)
+		if given := len(w.refusals("n3")) == 1; given == last {
+			t.Errorf("last holder %v: given up %v", last, given)
+		}
+	}
+}
+
+func TestLayersAreCopiedWhileTrainingGoesOnForHalfTheTimeThatALeaverHas(t *testing.T) {
+	w := newWorld(t, 2)
+	w.transfer, w.seconds, w.mute[events.PreCopyStarted] = true, 5, true
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1", DeadlineSeconds: 30})
+	w.run()
+	w.tick(14 * time.Second)
+	if w.phase() != protocol.PreCopying {
+		t.Fatalf("phase %q", w.phase())
+	}
+	w.tick(2 * time.Second)
+	if w.nodes() != "n2" {
+		t.Fatalf("phase %q, nodes %q", w.phase(), w.nodes())
+	}
+}
+
+func TestAHeldClusterIsTriedLessAndLessOften(t *testing.T) {
+	w := newWorld(t, 2)
+	w.lose("n1")
+	w.lose("n2")
+	w.run()
+	before := len(w.said)
+	w.tick(8 * time.Hour)
+	if written := len(w.said) - before; written > 150 {
+		t.Fatalf("a cluster that was held for eight hours wrote %d facts", written)
+	}
+}
+
+func TestWhatIsMeasuredOfLinksOfNobodyIsNotKept(t *testing.T) {
+	w := newWorld(t, 2)
+	w.lose("n2")
+	w.run()
+	empty, _ := w.machine.Snapshot()
+	for i := range 100 {
+		w.hear(events.LinkMeasured, "/monitor", "x", &events.Measurement{From: fmt.Sprint("g", i), To: "n2", BandwidthBytesPerSecond: 1})
+	}
+	w.run()
+	if snapshot, _ := w.machine.Snapshot(); len(snapshot) != len(empty) {
+		t.Fatalf("%d bytes are remembered of links to nodes that are gone", len(snapshot)-len(empty))
+	}
+}
