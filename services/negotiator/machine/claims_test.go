@@ -34,7 +34,7 @@ func afterBothWereLost(t *testing.T, consent func(node string) events.Consent) *
 	w.run()
 	for _, member := range w.opened.Members {
 		c := consent(member.Node)
-		c.Negotiation, c.Node, c.Incarnation, c.Accepted, c.Step = w.opened.Negotiation, member.Node, member.Incarnation, true, 40
+		c.Negotiation, c.Node, c.Incarnation, c.Accepted = w.opened.Negotiation, member.Node, member.Incarnation, true // no step: it has no plan
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, &c)
 	}
 	w.run()
@@ -72,11 +72,23 @@ func TestClaimsThatContradictEachOtherHoldTheClusterAndSayOfWhat(t *testing.T) {
 	}
 }
 
-func TestAClaimFromAnotherGenerationOrAnUnknownStepCountsForNothing(t *testing.T) {
+func TestOneClaimMovesNobodyToAStepThatTheOthersDidNotReach(t *testing.T) {
+	for _, step := range []uint64{3, 5_000_000} {
+		w := afterBothWereLost(t, func(node string) events.Consent {
+			if node == "n2" {
+				return events.Consent{Trained: 1, Claims: claimed(step, "good", 0, 1, 2)}
+			}
+			return events.Consent{Trained: 1, Claims: claimed(40, "good", 0, 1, 2)}
+		})
+		if plans := w.plans(); len(plans) != 2 || plans[1].ResumeStep != 40 {
+			t.Errorf("n2 claims step %d: %d plans, held %+v", step, len(plans), w.held())
+		}
+	}
+}
+
+func TestAClaimThatIsNoneCountsForNothing(t *testing.T) {
 	for name, consent := range map[string]events.Consent{
 		"of another plan":                   {Trained: 7, Claims: claimed(40, "good", 0, 1, 2)},
-		"of a step far ahead":               {Trained: 1, Claims: claimed(5_000_000, "good", 0, 1, 2)},
-		"of a step long ago":                {Trained: 1, Claims: claimed(3, "good", 0, 1, 2)},
 		"of a new process that has nothing": {},
 		"said as if it were a member": {Holdings: []events.Holding{
 			{Units: events.Range{First: 0, End: 3}, Steps: []uint64{40}}}},

@@ -82,13 +82,25 @@ func (m *Machine) window() protocol.Window {
 	}
 	var steps []uint64
 	for node, consent := range m.state.Negotiation.Consents {
-		_, placed := m.state.Plan.Holds(node)
-		lives := m.state.trusted(node, consent.Incarnation) || consent.Trained == m.state.Plan.Generation
-		if placed && lives {
+		if _, placed := m.state.Plan.Holds(node); !placed {
+			continue
+		}
+		if m.state.trusted(node, consent.Incarnation) {
 			steps = append(steps, consent.Step)
+		} else if consent.Trained == m.state.Plan.Generation && len(consent.Claims) > 0 {
+			steps = append(steps, newest(consent.Claims))
 		}
 	}
 	return protocol.Possible(steps, m.state.Plan.ResumeStep)
+}
+
+// newest returns the last step of claims.
+func newest(claims []events.Claim) uint64 {
+	step := uint64(0)
+	for _, claim := range claims {
+		step = max(step, claim.Step)
+	}
+	return step
 }
 
 // mostNames is how many units or nodes a reason names.
