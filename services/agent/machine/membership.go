@@ -45,9 +45,11 @@ func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []
 	if m.membership == over {
 		return nil
 	}
-	m.leave = &events.Leave{Node: m.settings.Node, Reason: reason, DeadlineSeconds: deadline.Seconds()}
-	m.leaveAsked = now
-	if m.membership == joining || m.membership == member {
+	if m.leave == nil {
+		m.leave = &events.Leave{Node: m.settings.Node, Reason: reason, DeadlineSeconds: deadline.Seconds()}
+		m.leaveAsked = now
+	}
+	if m.membership != givenUp && m.membership != outside { // else it is said once the node is back
 		m.sayLeave()
 	}
 	return m.act()
@@ -87,8 +89,9 @@ func (m *Machine) stay() {
 	}
 }
 
-// giveUp has the node leave its step and ask for a place again.
+// giveUp has the node leave its step and ask for a place again. Nothing more is said in this incarnation's name.
 func (m *Machine) giveUp(reason string) {
+	m.endNegotiation()
 	m.membership, m.reason = givenUp, reason
 	m.abandon(m.newest.generation + 1)
 }

@@ -1,0 +1,175 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+func refusal(incarnation, refused string, astray bool) *events.Refusal {
+	return &events.Refusal{Node: "n1", Incarnation: incarnation, Refused: refused, Reason: "no answer", Astray: astray}
+}
+
+func TestANewcomerWaitsForThePlanThatNamesIt(t *testing.T) {
+	n := newNode(t)
+	n.stands(0)
+	n.commits(plan(6, 9, "n2"))
+	n.hears(events.NegotiationOpened, opening("g7", 7, false, "n1", "n2"))
+	n.expect("say negotiation.consented g7 true at 0: 0 holdings")
+	n.commits(plan(7, 12, "n1", "n2"))
+	n.expect("adopt [{0 2}] at 12", "train under 7, new")
+}
+
+func TestAMemberThatANewPlanLeavesOutGivesUpItsStepAndAsksAgain(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.commits(plan(4, 12, "n2"))
+	n.expect("abandon")
+	n.stands(15)
+	n.expect("rejoin", "say membership.join-requested i2")
+	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n1", "n2"))
+	n.expect()
+}
+
+func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.MembershipRefused, refusal("older", events.RefusedMembership, false))
+	n.expect()
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.expect("abandon")
+	n.stands(15)
+	n.expect("rejoin", "say membership.join-requested i2")
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.expect()
+}
+
+func TestAFrozenMemberNoticesThatItWasLeftOutInWhateverOrderItHears(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.told = nil
+	n.commits(plan(4, 12, "n2")) // made without it
+	n.expect()                   // a promise is outstanding: the plan may have been made with it
+	n.hears(events.NegotiationOpened, opening("g5", 5, false, "n2"))
+	n.expect("abandon")
+	n.stands(15)
+	n.expect("rejoin", "say membership.join-requested i2")
+}
+
+func TestAJoinThatIsRefusedEndsTheSession(t *testing.T) {
+	n := newNode(t)
+	n.stands(0)
+	n.hears(events.MembershipRefused, refusal("i1", events.ChangeJoin, false))
+	n.expect("end left=false membership of n1 refused: no answer")
+	n.hears(events.NegotiationOpened, opening("g1", 1, true, "n1"))
+	n.expect()
+}
+
+func TestALeaverTrainsOnToTheStepItPromisedAndIsGone(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.do(n.machine.Leave(now, "asked to go", time.Minute))
+	n.expect("say membership.leave-requested: asked to go")
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.told = nil
+	n.commits(plan(4, 17, "n2"))
+	n.stands(16)
+	n.expect("train under 3")
+	n.stands(17)
+	n.expect("end left=true ")
+}
+
+func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
+	n := trainingNode(t, 15)
+	leave := opening("g4", 4, false, "n1", "n2")
+	leave.Changes[0] = events.Change{Kind: events.ChangeLeave, Node: "n1", Cause: "x"}
+	n.hears(events.NegotiationOpened, leave)
+	prepare(n, "g4", 4)
+	n.told = nil
+	n.commits(plan(4, 17, "n2"))
+	n.stands(17)
+	n.expect("end left=true ")
+}
+
+func TestANewcomerThatLeavesBeforeItHasAPlaceIsGoneAtOnce(t *testing.T) {
+	n := newNode(t)
+	n.stands(0)
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.expect("say membership.leave-requested: asked to go", "end left=true ")
+}
+
+// Fault 23: a leave that was refused left the node waiting to be let go, and its repeat had the id of the first.
+func TestALeaveThatWasRefusedIsTakenBackAndCanBeAskedForAgain(t *testing.T) {
+	n := trainingNode(t, 15)
+	first := n.machine.Leave(now, "asked to go", 0)[0].(Say).Event
+	repeat := n.machine.Leave(now, "asked to go", 0)[0].(Say).Event
+	if first.ID != repeat.ID {
+		t.Error("the same leave was said under two ids")
+	}
+	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
+	n.commits(plan(4, 15, "n2"))
+	n.stands(15)
+	n.expect("abandon", "rejoin", "say membership.join-requested i2") // it was left out, and did not leave
+	n = trainingNode(t, 15)
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
+	if again := n.machine.Leave(now, "asked to go", 0)[0].(Say).Event; again.ID == first.ID {
+		t.Error("the stream drops a leave with the id of one that was refused")
+	}
+}
+
+func TestALeaverThatIsGivenUpComesBackAndAsksAgainToGo(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.stands(15)
+	n.expect("say membership.leave-requested: asked to go", "abandon", "rejoin", "say membership.join-requested i2")
+	back := plan(5, 15, "n1", "n2")
+	back.Nodes[0].Incarnation = "i2"
+	n.commits(back)
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new")
+}
+
+// Faults 1 and 2: a node that was given up while it lived claims what it trained, unless it went astray.
+func TestANodeThatWasGivenUpClaimsWhatItHolds(t *testing.T) {
+	for name, test := range map[string]struct {
+		astray  bool
+		expects []string
+	}{
+		"given up": {false, []string{"tell claims", "say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3"}},
+		"astray":   {true, []string{"say negotiation.consented g5 true at 0: 0 holdings"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 15)
+			n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+			n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, test.astray))
+			n.stands(15)
+			if forgot := strings.Contains(strings.Join(n.told, " "), "forget"); forgot != test.astray {
+				t.Errorf("forgets: %t", forgot)
+			}
+			n.told = nil
+			again := opening("g5", 5, true, "n1", "n2")
+			again.Members[0].Incarnation = "i2"
+			n.hears(events.NegotiationOpened, again)
+			n.expect(test.expects...)
+		})
+	}
+}
+
+func TestANodeThatWentAstrayMayClaimAgainOnceItHasAdoptedAPlan(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, true))
+	n.stands(15)
+	back := plan(5, 15, "n1", "n2")
+	back.Nodes[0].Incarnation = "i2"
+	n.commits(back)
+	n.hears(events.MembershipRefused, refusal("i2", events.RefusedMembership, false))
+	n.stands(16)
+	n.told = nil
+	again := opening("g6", 6, true, "n1", "n2")
+	again.Members[0].Incarnation = "i3"
+	n.hears(events.NegotiationOpened, again)
+	n.expect("tell claims", "say negotiation.consented g6 true at 0: 0 holdings, 1 claims of plan 5")
+}
