@@ -9,12 +9,14 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/place"
+	"github.com/reknit/reknit/tests/papers/dtfm"
 )
 
 const gigabit = 1e9 / 8 // bytes
 
 func solvePath(in struct{ Weight [][]float64 }) (answer, error) {
-	return answer{"min_path": place.ShortestPath(in.Weight)}, nil
+	length, _ := place.ShortestPath(in.Weight)
+	return answer{"min_path": length}, nil
 }
 
 // networkInput is a network of DT-FM, by device, and what is asked about it.
@@ -29,19 +31,19 @@ type networkInput struct {
 
 // A small network is searched for its optimum, a large one until it is proven or the last effort is spent.
 var (
-	smallEffort = place.Effort{Moves: 20_000, Mixtures: 20_000}
-	efforts     = []place.Effort{{Moves: 200_000, Mixtures: 100_000}, {Moves: 2_500_000, Mixtures: 100_000}}
+	smallEffort = dtfm.Effort{Moves: 20_000, Mixtures: 20_000}
+	efforts     = []dtfm.Effort{{Moves: 200_000, Mixtures: 100_000}, {Moves: 2_500_000, Mixtures: 100_000}}
 )
 
 // smallDevices is how many devices a case has at most that was solved by exhaustion.
 const smallDevices = 12
 
-func (in networkInput) grid() (place.Grid, error) {
+func (in networkInput) grid() (dtfm.Grid, error) {
 	devices := len(in.DelaySeconds)
 	if in.GroupSize < 1 || devices%in.GroupSize != 0 || len(in.Bandwidth) != devices {
-		return place.Grid{}, fmt.Errorf("expected groups of a size that divides %d devices, and as many bandwidths, got %d and %d", devices, in.GroupSize, len(in.Bandwidth))
+		return dtfm.Grid{}, fmt.Errorf("expected groups of a size that divides %d devices, and as many bandwidths, got %d and %d", devices, in.GroupSize, len(in.Bandwidth))
 	}
-	grid := place.Grid{
+	grid := dtfm.Grid{
 		Network:   place.Network{DelaySeconds: in.DelaySeconds},
 		Pipelines: in.GroupSize, Stages: devices / in.GroupSize,
 		GradientBytes: in.Gradient * gigabit, ActivationBytes: in.Boundary * gigabit,
@@ -65,7 +67,7 @@ func solveNetworkCost(in networkInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dataParallel, pipeline := grid.Network.Cost(in.Groups, grid.GradientBytes, grid.ActivationBytes)
+	dataParallel, pipeline := grid.Cost(in.Groups)
 	solved := answer{"datap_s": dataParallel, "pipelinep_s": pipeline, "total_s": dataParallel + pipeline}
 	if len(in.DelaySeconds) <= smallDevices {
 		best, err := grid.Place(smallEffort)
@@ -85,7 +87,7 @@ func solveNetworkBest(in networkInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var best place.Placement
+	var best dtfm.Placement
 	for _, effort := range efforts {
 		if best, err = grid.Place(effort); err != nil {
 			return nil, err
@@ -99,7 +101,7 @@ func solveNetworkBest(in networkInput) (answer, error) {
 }
 
 // totalSeconds computes a layout's cost anew, and looks whether every device sits in one place.
-func totalSeconds(grid place.Grid, placement place.Placement) (float64, error) {
+func totalSeconds(grid dtfm.Grid, placement dtfm.Placement) (float64, error) {
 	var seated []int
 	for _, group := range placement.Groups {
 		if len(group) != grid.Pipelines {
@@ -113,7 +115,7 @@ func totalSeconds(grid place.Grid, placement place.Placement) (float64, error) {
 			return 0, fmt.Errorf("device %d sits in no place, or in two", i)
 		}
 	}
-	dataParallel, pipeline := grid.Network.Cost(placement.Groups, grid.GradientBytes, grid.ActivationBytes)
+	dataParallel, pipeline := grid.Cost(placement.Groups)
 	return dataParallel + pipeline, nil
 }
 

@@ -16,23 +16,12 @@ type annealing struct {
 	fits   func(node, seat int) bool // nil: all do
 	best   []int                     // the cheapest seen
 	least  float64
-	pace
 }
 
-// pace is how an annealing begins, and how often it rests to put groups in their best order and reseat pipelines.
-type pace struct {
-	hot     float64 // the first temperature, a share of the energy
-	between int     // moves
-}
-
-// Paces. The thorough one takes about twice the time; neither finds the better layout on all networks.
-var (
-	brisk    = pace{0.005, 1000}
-	thorough = pace{0.01, 250}
-)
-
-func newAnnealing(l *layout, p pace) *annealing {
-	a := &annealing{layout: l, random: rand.New(rand.NewPCG(1, 0)), chain: make([]int, len(l.nodeOf)), least: math.Inf(1), pace: p}
+func newAnnealing(l *layout) *annealing {
+	a := &annealing{
+		layout: l, random: rand.New(rand.NewPCG(1, 0)), chain: make([]int, len(l.nodeOf)), least: math.Inf(1),
+	}
 	var idle []int
 	for first := range l.nodeOf {
 		if l.prev[first] >= 0 {
@@ -73,16 +62,19 @@ func (a *annealing) take(nodeOf []int) {
 	a.keep()
 }
 
-// Temperatures are shares of the energy.
-const warm, cold = 0.002, 0.0004
+// Temperatures are shares of the energy: the first, that of a best layout taken up again, and the last.
+const hot, warm, cold = 0.005, 0.002, 0.0004
+
+// between is after how many moves groups are put in their best order and pipelines are reseated.
+const between = 1000
 
 // cool makes so many moves while the temperature falls from a share of the energy to cold.
 func (a *annealing) cool(moves int, from, slope float64) {
 	a.slope = slope
-	rounds := max(1, moves/a.between)
+	rounds := max(1, moves/between)
 	falling := math.Pow(cold/from, 1/float64(rounds))
 	for range rounds {
-		a.run(min(moves, a.between), from)
+		a.run(min(moves, between), from)
 		if a.fits == nil && a.embed() {
 			a.keep()
 		}
@@ -160,7 +152,7 @@ func (a *annealing) search(starts [][]int, moves int) {
 	for k, start := range starts {
 		a.best, a.least = nil, math.Inf(1)
 		a.take(start)
-		a.cool(each, a.hot, slopes[k%2])
+		a.cool(each, hot, slopes[k%2])
 		if a.least < least-rounding {
 			best, least = a.best, a.least
 		}

@@ -23,7 +23,7 @@ func (l *layout) embed() bool {
 			weight[j][i] = weight[i][j]
 		}
 	}
-	_, order := shortestPath(weight)
+	_, order := ShortestPath(weight)
 	var groups [][]int
 	for _, column := range order {
 		groups = append(groups, l.members(column))
@@ -66,7 +66,7 @@ func (l *layout) pairing(left, right []int) (seconds float64, partner []int) {
 			hops = append(hops, l.hopOver(row[b]))
 		}
 	}
-	return bottleneck(hops, len(left))
+	return Pairing(hops, len(left))
 }
 
 func reordered(group, partner []int) []int {

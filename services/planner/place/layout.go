@@ -64,14 +64,6 @@ func (l *layout) exchange(seat int) float64 {
 	return seconds
 }
 
-// perPeer is what two members of a group of a grid exchange.
-func (l *layout) perPeer() talk {
-	if peers := l.peers[l.columns[0][0]]; len(peers) > 0 {
-		return peers[0]
-	}
-	return talk{}
-}
-
 func (t talk) over(link link) float64 { return t.messages*link.delay + t.bytes*link.perByte }
 
 func (l *layout) crossing(seat int) float64 {

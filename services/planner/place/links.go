@@ -1,6 +1,10 @@
 package place
 
-import "slices"
+// Network is the links between nodes, as DT-FM has them: symmetric, both directions averaged.
+type Network struct {
+	DelaySeconds   [][]float64
+	BytesPerSecond [][]float64
+}
 
 // link is one link, the same in both directions.
 type link struct{ delay, perByte float64 }
@@ -23,28 +27,4 @@ func newLinks(n Network) *links {
 		}
 	}
 	return l
-}
-
-// classes groups nodes with equal links to all others, and among themselves.
-func (l *links) classes() [][]int {
-	var classes [][]int
-	for node := range l.nodes {
-		at := slices.IndexFunc(classes, func(class []int) bool { return l.alike(class, node) })
-		if at < 0 {
-			classes = append(classes, []int{node})
-			continue
-		}
-		classes[at] = append(classes[at], node)
-	}
-	return classes
-}
-
-func (l *links) alike(class []int, node int) bool {
-	first := class[0]
-	for other := range l.nodes {
-		if other != first && other != node && l.row(first)[other] != l.row(node)[other] {
-			return false
-		}
-	}
-	return len(class) < 2 || l.row(first)[class[1]] == l.row(first)[node]
 }

@@ -6,34 +6,28 @@ import (
 	"slices"
 )
 
-// ShortestPath is the length of the cheapest path that visits every vertex once, both ends free, by dynamic programming
-// over sets (Held and Karp). weight is symmetric. O(2^n * n^2) time, O(2^n * n) space.
-func ShortestPath(weight [][]float64) float64 {
-	length, _ := shortestPath(weight)
-	return length
-}
-
-// shortestPath returns the order too.
-func shortestPath(weight [][]float64) (float64, []int) {
+// ShortestPath is the cheapest path that visits every vertex once, both ends free: its length, and the vertices in its
+// order, by dynamic programming over sets (Held and Karp). weight is symmetric. O(2^n * n^2) time, O(2^n * n) space.
+func ShortestPath(weight [][]float64) (length float64, order []int) {
 	n := len(weight)
 	if n == 0 {
 		return 0, nil
 	}
-	length := make([]float64, n<<n) // by set of vertices visited, by the last of them
+	lengths := make([]float64, n<<n) // by set of vertices visited, by the last of them
 	for set := 1; set < 1<<n; set++ {
 		for last := range n {
 			if set&(1<<last) != 0 && bits.OnesCount(uint(set)) > 1 {
-				length[set*n+last], _ = shortestTo(weight, length, set&^(1<<last), last)
+				lengths[set*n+last], _ = shortestTo(weight, lengths, set&^(1<<last), last)
 			}
 		}
 	}
 	set := 1<<n - 1
-	all := length[set*n:]
+	all := lengths[set*n:]
 	last := slices.Index(all, slices.Min(all))
-	order := []int{last}
+	order = []int{last}
 	for len(order) < n {
 		set &^= 1 << last
-		_, last = shortestTo(weight, length, set, last)
+		_, last = shortestTo(weight, lengths, set, last)
 		order = append(order, last)
 	}
 	return slices.Min(all), order
@@ -50,9 +44,9 @@ func shortestTo(weight [][]float64, length []float64, set, next int) (best float
 	return best, last
 }
 
-// bottleneck pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It
-// returns that link and the partner of each of the left. O(size^3 log size).
-func bottleneck(links []float64, size int) (seconds float64, partner []int) {
+// Pairing pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It returns
+// that link and the partner of each of the left. O(size^3 log size).
+func Pairing(links []float64, size int) (seconds float64, partner []int) {
 	least := slowestNeeded(links, size)
 	if partner = paired(links, size, least); partner != nil {
 		return least, partner

@@ -36,7 +36,7 @@ func (p Problem) Refine(start Assignment, c Communication) Assignment {
 		}
 	}
 	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
-	a := newAnnealing(l, brisk)
+	a := newAnnealing(l)
 	starts := [][]int{slices.Clone(nodeOf)}
 	if near := l.nearest(0); p.allFit(near) { // places go by pipelines, so near nodes share them
 		starts = append(starts, near)
@@ -71,4 +71,22 @@ func (p Problem) moving(t *traffic, c Communication) *moving {
 		m.fetch = append(m.fetch, seconds)
 	}
 	return m
+}
+
+// nearest orders the nodes so that each is followed by the nearest of those left. O(nodes^2).
+func (l *layout) nearest(first int) []int {
+	order := []int{first}
+	used := make([]bool, l.links.nodes)
+	used[first] = true
+	for len(order) < len(used) {
+		best, from := -1, l.links.row(order[len(order)-1])
+		for node := range used {
+			if !used[node] && (best < 0 || l.hopOver(from[node]) < l.hopOver(from[best])) {
+				best = node
+			}
+		}
+		used[best] = true
+		order = append(order, best)
+	}
+	return order
 }

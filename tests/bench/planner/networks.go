@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/services/planner/place"
+	"github.com/reknit/reknit/tests/papers/dtfm"
 )
 
 //go:embed networks.json
@@ -20,7 +21,7 @@ var ours []byte
 // network is a grid to place, and the least cost that is known for it; 0 for none.
 type network struct {
 	name string
-	grid place.Grid
+	grid dtfm.Grid
 	best float64
 }
 
@@ -90,8 +91,8 @@ func loadCases(file string) ([]network, error) {
 }
 
 // grid expands the classes to devices.
-func (t table) grid() place.Grid {
-	g := place.Grid{Pipelines: t.Pipelines, Stages: t.Stages, GradientBytes: t.Gradient * gigabit, ActivationBytes: t.Boundary * gigabit}
+func (t table) grid() dtfm.Grid {
+	g := dtfm.Grid{Pipelines: t.Pipelines, Stages: t.Stages, GradientBytes: t.Gradient * gigabit, ActivationBytes: t.Boundary * gigabit}
 	var class []int
 	for c, devices := range t.Classes {
 		class = append(class, slices.Repeat([]int{c}, devices)...)

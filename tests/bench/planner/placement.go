@@ -5,16 +5,16 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/reknit/reknit/services/planner/place"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/papers/dtfm"
 )
 
 // Efforts of the search. The quick one finds what is proven to be best, the long one improves on the rest; the proof looks
 // at mixtures only.
 var (
-	quick  = place.Effort{Moves: 200_000, Mixtures: 100_000}
-	long   = place.Effort{Moves: 2_500_000, Mixtures: 100_000}
-	proof  = place.Effort{Moves: 50_000, Mixtures: 12_000_000}
+	quick  = dtfm.Effort{Moves: 200_000, Mixtures: 100_000}
+	long   = dtfm.Effort{Moves: 2_500_000, Mixtures: 100_000}
+	proof  = dtfm.Effort{Moves: 50_000, Mixtures: 12_000_000}
 	random = 5000 // layouts
 )
 
@@ -28,7 +28,7 @@ const (
 func placement(r *figures.Report, networks []network) error {
 	fmt.Println("placement of 64 devices as 8 pipelines of 8 stages: seconds of communication in a step")
 	fmt.Printf("%-24s %10s %8s %10s %10s %8s %10s %10s\n", "network", "ours", "CPU s", "bound", "best known", "gap", "random", "proof s")
-	placed, efforts := make([]place.Placement, len(networks)), make([]place.Effort, len(networks))
+	placed, efforts := make([]dtfm.Placement, len(networks)), make([]dtfm.Effort, len(networks))
 	for i, n := range networks {
 		var err error
 		if placed[i], efforts[i], err = measure(r, n); err != nil {
@@ -47,7 +47,7 @@ func placement(r *figures.Report, networks []network) error {
 }
 
 // measure returns the layout, and the effort it took.
-func measure(r *figures.Report, n network) (place.Placement, place.Effort, error) {
+func measure(r *figures.Report, n network) (dtfm.Placement, dtfm.Effort, error) {
 	effort := quick
 	placed, took, err := timed(n.grid, effort)
 	if err != nil {
@@ -81,14 +81,14 @@ func measure(r *figures.Report, n network) (place.Placement, place.Effort, error
 	return placed, effort, nil
 }
 
-func timed(grid place.Grid, effort place.Effort) (place.Placement, float64, error) {
+func timed(grid dtfm.Grid, effort dtfm.Effort) (dtfm.Placement, float64, error) {
 	before := figures.Spent()
 	placed, err := grid.Place(effort)
 	return placed, (figures.Spent() - before).Seconds(), err
 }
 
 // dice is the cheapest of many random layouts, each with its stages in the best order.
-func dice(grid place.Grid) float64 {
+func dice(grid dtfm.Grid) float64 {
 	source, least := rand.New(rand.NewPCG(1, 0)), math.Inf(1)
 	for range random {
 		order := source.Perm(grid.Pipelines * grid.Stages)
@@ -96,14 +96,14 @@ func dice(grid place.Grid) float64 {
 		for stage := range grid.Stages {
 			groups = append(groups, order[stage*grid.Pipelines:(stage+1)*grid.Pipelines])
 		}
-		dataParallel, pipeline := grid.Network.Cost(groups, grid.GradientBytes, grid.ActivationBytes)
+		dataParallel, pipeline := grid.Cost(groups)
 		least = min(least, dataParallel+pipeline)
 	}
 	return least
 }
 
 // keep searches from a layout that is there: devices in order, so that each region's are a stage or nearly so.
-func keep(r *figures.Report, n network, free place.Placement, effort place.Effort) error {
+func keep(r *figures.Report, n network, free dtfm.Placement, effort dtfm.Effort) error {
 	const stateBytes, steps = 2.3e9, 100 // three layers of GPT-3 XL with their optimizer; some hours
 	grid := n.grid
 	grid.StateBytes, grid.HorizonSteps = stateBytes, steps
@@ -118,8 +118,8 @@ func keep(r *figures.Report, n network, free place.Placement, effort place.Effor
 	if err != nil {
 		return err
 	}
-	stay := grid.Cost(grid.Previous)
-	move := grid.Cost(free.Groups)
+	stay := grid.Layout(grid.Previous)
+	move := grid.Layout(free.Groups)
 	fmt.Printf("%-24s %10.1f %10.1f %10.1f %12.1f\n", n.name, kept.Seconds(), stay.Seconds(), move.Seconds(), kept.MigrationSeconds)
 	r.Add(figures.Row{
 		Figure: "100 steps and the move, " + n.name, Unit: "s", Ours: kept.Seconds(),

@@ -1,13 +1,31 @@
-package place
+package dtfm
 
 import (
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/reknit/reknit/services/planner/place"
 )
 
 var brief = Effort{Moves: 20_000, Mixtures: 200_000}
+
+func randomNetwork(random *rand.Rand, devices int) place.Network {
+	var n place.Network
+	for range devices {
+		n.DelaySeconds = append(n.DelaySeconds, make([]float64, devices))
+		n.BytesPerSecond = append(n.BytesPerSecond, make([]float64, devices))
+	}
+	for a := range devices {
+		for b := range a {
+			delay, speed := float64(random.IntN(9)), float64(1+random.IntN(8))
+			n.DelaySeconds[a][b], n.DelaySeconds[b][a] = delay, delay
+			n.BytesPerSecond[a][b], n.BytesPerSecond[b][a] = speed, speed
+		}
+	}
+	return n
+}
 
 // randomGrid has few devices; half of the networks have classes of devices with equal links.
 func randomGrid(random *rand.Rand) Grid {
@@ -33,13 +51,27 @@ func randomGrid(random *rand.Rand) Grid {
 	return g
 }
 
-// leastOf is the least value of any layout.
-func leastOf(l *layout, value func() float64) float64 {
+// permutations calls each with every order of values from at on.
+func permutations(values []int, at int, each func([]int)) {
+	if at == len(values) {
+		each(values)
+	}
+	for i := at; i < len(values); i++ {
+		values[at], values[i] = values[i], values[at]
+		permutations(values, at+1, each)
+		values[at], values[i] = values[i], values[at]
+	}
+}
+
+// everyLayout calls each with every layout.
+func (g Grid) everyLayout(each func(groups [][]int)) {
+	permutations(slices.Concat(g.inOrder()...), 0, func(order []int) { each(g.inGroups(order)) })
+}
+
+// leastOf is the least communication of any layout.
+func leastOf(g Grid) float64 {
 	best := math.Inf(1)
-	permutations(l.nodeOf, 0, func([]int) {
-		l.measure()
-		best = min(best, value())
-	})
+	g.everyLayout(func(groups [][]int) { best = min(best, g.Layout(groups).CommunicationSeconds()) })
 	return best
 }
 
@@ -53,9 +85,8 @@ func TestSmallGridsArePlacedAsWellAsByTryingAllLayouts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := g.layout()
-		best := leastOf(l, l.communication)
-		dataParallel, pipeline := g.Network.Cost(got.Groups, g.GradientBytes, g.ActivationBytes)
+		best := leastOf(g)
+		dataParallel, pipeline := g.Cost(got.Groups)
 		cost := got.CommunicationSeconds()
 		if !near(dataParallel, got.DataParallelSeconds) || !near(pipeline, got.PipelineSeconds) {
 			t.Fatalf("seed %d: says %+v, its groups cost %v and %v", seed, got, dataParallel, pipeline)
@@ -79,12 +110,11 @@ func TestSmallGridsArePlacedAsWellAsByTryingAllLayouts(t *testing.T) {
 func TestRunsOfEqualMixturesReachTheLeastCostOnClassesOfDevices(t *testing.T) {
 	for seed := range uint64(300) {
 		g := randomGrid(rand.New(rand.NewPCG(seed, 2)))
-		l := g.layout()
-		r := newRuns(l, l.links.classes())
+		r := newRuns(g)
 		if r == nil {
 			continue
 		}
-		best := leastOf(l, l.communication)
+		best := leastOf(g)
 		proven := r.cheaper(math.Inf(1), g.Stages, math.MaxInt)
 		if !proven || !near(r.limit, best) {
 			t.Fatalf("seed %d: %+v: found %v, the least possible is %v", seed, g, r.limit, best)
@@ -99,17 +129,15 @@ func TestRunsOfEqualMixturesReachTheLeastCostOnClassesOfDevices(t *testing.T) {
 func TestNoPathOfFewRunsIsCheaperThanTheOneFound(t *testing.T) {
 	for seed := range uint64(200) {
 		g := randomGrid(rand.New(rand.NewPCG(seed, 9)))
-		l := g.layout()
-		r := newRuns(l, l.links.classes())
+		r := newRuns(g)
 		if r == nil {
 			continue
 		}
 		for most := 1; most <= g.Stages; most++ {
 			best := math.Inf(1)
-			permutations(l.nodeOf, 0, func([]int) {
-				if runsOf(l, r.classes) <= most {
-					l.measure()
-					best = min(best, l.communication())
+			g.everyLayout(func(groups [][]int) {
+				if runsOf(groups, r.classes) <= most {
+					best = min(best, g.Layout(groups).CommunicationSeconds())
 				}
 			})
 			proven := r.ofFew(most, math.Inf(1), g.Stages, math.MaxInt)
@@ -121,11 +149,11 @@ func TestNoPathOfFewRunsIsCheaperThanTheOneFound(t *testing.T) {
 }
 
 // runsOf is the number of runs of stages with as many devices of each class.
-func runsOf(l *layout, classes [][]int) int {
+func runsOf(groups [][]int, classes [][]int) int {
 	mixtures := [][]int{}
-	for column := range l.columns {
+	for _, group := range groups {
 		counts := make([]int, len(classes))
-		for _, node := range l.members(column) {
+		for _, node := range group {
 			counts[slices.IndexFunc(classes, func(class []int) bool { return slices.Contains(class, node) })]++
 		}
 		mixtures = append(mixtures, counts)
@@ -135,36 +163,9 @@ func runsOf(l *layout, classes [][]int) int {
 
 func TestTheFloorIsBelowEveryLayout(t *testing.T) {
 	for seed := range uint64(300) {
-		l := randomGrid(rand.New(rand.NewPCG(seed, 3))).layout()
-		if best := leastOf(l, l.communication); l.floor() > best+1e-9 {
-			t.Fatalf("seed %d: floor %v above %v", seed, l.floor(), best)
-		}
-	}
-}
-
-// The twin works everything out from scratch.
-func TestSwapsKeepTheFiguresRightAndCanBeUndone(t *testing.T) {
-	for seed := range uint64(100) {
-		random := rand.New(rand.NewPCG(seed, 4))
-		g := randomGrid(random)
-		g.Previous, g.HorizonSteps, g.StateBytes = g.inOrder(), 3, 4
-		l := g.layout()
-		l.slope = 0.5
-		before := l.energy()
-		for range 10 {
-			i, j := random.IntN(len(l.nodeOf)), random.IntN(len(l.nodeOf))
-			l.swap(i, j)
-			l.settle(i, j)
-		}
-		twin := g.layout()
-		twin.slope = 0.5
-		copy(twin.nodeOf, l.nodeOf)
-		twin.measure()
-		if !near(l.energy(), twin.energy()) || !near(l.cost(), twin.cost()) {
-			t.Fatalf("seed %d: %v after swaps, %v from scratch", seed, l.energy(), twin.energy())
-		}
-		if l.undo(); l.energy() != before {
-			t.Fatalf("seed %d: %v undone, %v before", seed, l.energy(), before)
+		g := randomGrid(rand.New(rand.NewPCG(seed, 3)))
+		if best := leastOf(g); g.floor() > best+1e-9 {
+			t.Fatalf("seed %d: floor %v above %v", seed, g.floor(), best)
 		}
 	}
 }
@@ -180,43 +181,13 @@ func (g Grid) inOrder() (groups [][]int) {
 	return groups
 }
 
-// The twin tries every order of the pipeline's nodes.
-func TestNoOrderOfAPipelineIsBetterThanReseated(t *testing.T) {
-	for seed := range uint64(200) {
-		random := rand.New(rand.NewPCG(seed, 5))
-		g := Grid{Network: randomNetwork(random, 8), Pipelines: 2, Stages: 4, GradientBytes: 5, ActivationBytes: 7}
-		l, twin := g.layout(), g.layout()
-		for e := range l.edges { // transfers that count several times
-			l.edges[e].rounds, twin.edges[e].rounds = 1.5, 1.5
-		}
-		l.measure()
-		twin.measure()
-		best := twin.cost()
-		nodes := []int{}
-		for _, column := range twin.columns {
-			nodes = append(nodes, twin.nodeOf[column[1]])
-		}
-		permutations(nodes, 0, func(nodes []int) {
-			for stage, node := range nodes {
-				twin.nodeOf[twin.columns[stage][1]] = node
-			}
-			twin.measure()
-			best = min(best, twin.cost())
-		})
-		newReseating(l).improve(1)
-		if !near(l.cost(), best) {
-			t.Fatalf("seed %d: reseated %v, best %v", seed, l.cost(), best)
-		}
-	}
-}
-
 func TestThePreviousLayoutIsKeptWhereMovingDoesNotPay(t *testing.T) {
 	moved := 0
 	for seed := range uint64(60) {
 		g := randomGrid(rand.New(rand.NewPCG(seed, 6)))
 		free, _ := g.Place(brief)
 		g.Previous, g.StateBytes = g.inOrder(), 50
-		kept := g.layout().communication()
+		kept := g.Layout(g.Previous).CommunicationSeconds()
 		for _, steps := range []float64{0.01, 1, 1e9} {
 			g.HorizonSteps = steps
 			got, err := g.Place(brief)
@@ -253,7 +224,26 @@ func TestTheSameGridHasTheSamePlacement(t *testing.T) {
 
 func TestAGridThatDoesNotFitItsNetworkIsRefusedByName(t *testing.T) {
 	if _, err := (Grid{Network: randomNetwork(rand.New(rand.NewPCG(1, 8)), 5), Pipelines: 2, Stages: 2}).Place(brief); err == nil ||
-		err.Error() != "place: expected links of 4 devices, got 5" {
+		err.Error() != "dtfm: expected links of 4 devices, got 5" {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestTheCostOfAPartitionIsItsSlowestGroupAndItsCheapestPath(t *testing.T) {
+	// Four devices in a row, one second between neighbours and one more for each step further; bytes cost nothing.
+	g := Grid{Network: randomNetwork(rand.New(rand.NewPCG(0, 0)), 4), Pipelines: 2, Stages: 2}
+	for a := range 4 {
+		for b := range 4 {
+			g.Network.DelaySeconds[a][b], g.Network.BytesPerSecond[a][b] = float64(max(a-b, b-a)), 1
+		}
+	}
+	dataParallel, pipeline := g.Cost([][]int{{0, 1}, {2, 3}})
+	if dataParallel != 2 || pipeline != 4 {
+		t.Errorf("neighbours together: got %v and %v, want there and back over 1, and over 2", dataParallel, pipeline)
+	}
+	g.GradientBytes = 8
+	dataParallel, pipeline = g.Cost([][]int{{0, 2}, {1, 3}})
+	if dataParallel != 2*(2+8/2) || pipeline != 2 {
+		t.Errorf("neighbours apart: got %v and %v, want half of 8 bytes there and back over 2, and over 1", dataParallel, pipeline)
 	}
 }

@@ -1,4 +1,4 @@
-package place
+package dtfm
 
 import (
 	"cmp"
@@ -6,24 +6,23 @@ import (
 	"slices"
 )
 
-// floor is a lower bound on the cost of a step of any layout of a grid, from each device's nearest links and from the
-// components of the network. O(devices^2 log devices).
-func (l *layout) floor() float64 { return l.leastLoad() + l.leastHops() }
+// floor is a lower bound on the cost of a step of any layout, from each device's nearest links and from the components of
+// the network. O(devices^2 log devices).
+func (g Grid) floor() float64 { return g.leastLoad() + g.leastHops() }
 
 // leastLoad: every device exchanges with as many others as there are pipelines beside its own, at best the nearest.
-func (l *layout) leastLoad() float64 {
+func (g Grid) leastLoad() float64 {
 	least := 0.0
-	peers, perPeer := len(l.columns[0])-1, l.perPeer()
-	for node := range l.links.nodes {
+	for device := range g.devices() {
 		var loads []float64
-		for other, link := range l.links.row(node) {
-			if other != node {
-				loads = append(loads, perPeer.over(link))
+		for other := range g.devices() {
+			if other != device {
+				loads = append(loads, g.loadSeconds(device, other))
 			}
 		}
 		slices.Sort(loads)
 		own := 0.0
-		for _, seconds := range loads[:peers] {
+		for _, seconds := range loads[:g.Pipelines-1] {
 			own += seconds
 		}
 		least = max(least, own)
@@ -34,22 +33,21 @@ func (l *layout) leastLoad() float64 {
 // leastHops: with links of at most some seconds, c components of the network leave at least c pieces of pipelines, so
 // c - pipelines links between stages are slower, no more than one a pipeline at one boundary. Summed up over all values,
 // that bounds the sum of the slowest ones (Kruskal's spanning tree has the components).
-func (l *layout) leastHops() float64 {
+func (g Grid) leastHops() float64 {
 	type edge struct {
 		a, b    int
 		seconds float64
 	}
 	var all []edge
-	for a := range l.links.nodes {
-		for b, link := range l.links.row(a)[:a] {
-			all = append(all, edge{a, b, l.hopOver(link)})
+	for a := range g.devices() {
+		for b := range a {
+			all = append(all, edge{a, b, g.hopSeconds(a, b)})
 		}
 	}
 	slices.SortFunc(all, func(a, b edge) int { return cmp.Compare(a.seconds, b.seconds) })
-	pipelines := len(l.columns[0])
-	component, components := make([]int, l.links.nodes), l.links.nodes
-	for node := range component {
-		component[node] = node
+	component, components := make([]int, g.devices()), g.devices()
+	for device := range component {
+		component[device] = device
 	}
 	least, before := 0.0, 0.0
 	for _, e := range all {
@@ -57,40 +55,32 @@ func (l *layout) leastHops() float64 {
 		if from == to {
 			continue
 		}
-		least += (e.seconds - before) * math.Ceil(max(0, float64(components-pipelines))/float64(pipelines))
+		least += (e.seconds - before) * math.Ceil(max(0, float64(components-g.Pipelines))/float64(g.Pipelines))
 		before = e.seconds
 		components--
-		for node, c := range component {
+		for device, c := range component {
 			if c == from {
-				component[node] = to
+				component[device] = to
 			}
 		}
 	}
 	return least
 }
 
-// exactly looks for a layout of so many runs at most that is cheaper than the best and takes it; it reports whether none
-// is cheaper then.
-func (a *annealing) exactly(r *runs, most, mixtures int) (proven bool) {
-	proven = r.ofFew(most, a.least*(1-exactness), len(a.columns), mixtures)
-	if r.best == nil {
-		return proven
-	}
+// groups seats the devices of the best path found.
+func (r *runs) groups() (groups [][]int) {
 	used := make([]int, len(r.classes))
-	var groups []int
 	for _, run := range r.best {
 		for range run.groups {
+			var group []int
 			for class, count := range r.mixtures[run.mixture].counts {
-				groups = append(groups, r.classes[class][used[class]:used[class]+count]...)
+				group = append(group, r.classes[class][used[class]:used[class]+count]...)
 				used[class] += count
 			}
+			groups = append(groups, group)
 		}
 	}
-	a.take(groups)
-	if a.embed() {
-		a.keep()
-	}
-	return proven
+	return groups
 }
 
 // refuted is the largest cost found, so many mixtures being looked at, below which no layout is. It is between the two.

@@ -1,4 +1,4 @@
-package place
+package dtfm
 
 import (
 	"cmp"
@@ -30,29 +30,25 @@ type runs struct {
 type run struct{ mixture, groups int }
 
 // newRuns returns nil where there are too many classes or mixtures.
-func newRuns(l *layout, classes [][]int) *runs {
-	r := &runs{classes: classes, size: len(l.columns[0]), edges: map[[2]int]float64{}}
-	if len(classes) > mostClasses || r.count(0, r.size) > mostMixtures {
+func newRuns(g Grid) *runs {
+	r := &runs{classes: g.classes(), size: g.Pipelines, edges: map[[2]int]float64{}}
+	if len(r.classes) > mostClasses || r.count(0, r.size) > mostMixtures {
 		return nil
 	}
-	between := func(a, b int) link { // two different devices
-		if a == b && len(classes[a]) > 1 {
-			return l.links.row(classes[a][0])[classes[a][1]]
-		}
-		return l.links.row(classes[a][0])[classes[b][0]]
-	}
-	perPeer := l.perPeer()
-	load := make([][]float64, len(classes))
-	for a := range classes {
-		r.hop, load[a] = append(r.hop, make([]float64, len(classes))), make([]float64, len(classes))
-		for b := range classes {
-			r.hop[a][b], load[a][b] = l.hopOver(between(a, b)), perPeer.over(between(a, b))
-			if a != b || len(classes[a]) > 1 {
-				r.values = append(r.values, r.hop[a][b])
+	load := make([][]float64, len(r.classes))
+	for a, class := range r.classes {
+		r.hop, load[a] = append(r.hop, make([]float64, len(r.classes))), make([]float64, len(r.classes))
+		for b, others := range r.classes {
+			one, other := class[0], others[0]
+			if a == b {
+				other = class[len(class)-1]
 			}
-		}
-		if len(classes[a]) == 1 {
-			r.hop[a][a] = math.Inf(1)
+			if one == other { // alone in its class
+				r.hop[a][a] = math.Inf(1)
+				continue
+			}
+			r.hop[a][b], load[a][b] = g.hopSeconds(one, other), g.loadSeconds(one, other)
+			r.values = append(r.values, r.hop[a][b])
 		}
 	}
 	if len(r.values) == 0 { // a single device
@@ -61,9 +57,9 @@ func newRuns(l *layout, classes [][]int) *runs {
 	slices.Sort(r.values)
 	r.values = slices.Compact(r.values)
 	r.split()
-	r.mix(load, make([]int, len(classes)), 0, r.size)
+	r.mix(load, make([]int, len(r.classes)), 0, r.size)
 	slices.SortStableFunc(r.mixtures, func(a, b mixture) int { return cmp.Compare(a.load, b.load) })
-	for class := range classes {
+	for class := range r.classes {
 		first := slices.IndexFunc(r.mixtures, func(m mixture) bool { return m.counts[class] > 0 })
 		r.leastLoad = append(r.leastLoad, r.mixtures[first].load)
 	}
