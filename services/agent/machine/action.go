@@ -60,15 +60,19 @@ type (
 		Step  uint64 // completed steps
 	}
 
-	// Open begins the exchange of units that a negotiation asks of this node. It goes on until Close.
+	// PreCopy begins to give and to take units while training goes on, until Close. For a node that takes some it ends in
+	// CaughtUp.
+	PreCopy struct {
+		Task     Task
+		Exchange Exchange
+	}
+
+	// Open begins to give and to take units where all are paused, until Close. What was pre-copied in the same negotiation
+	// is used.
 	Open struct{ Exchange Exchange }
 
 	// Close ends an exchange and all its tasks; what was stored for it is retired.
 	Close struct{ Negotiation string }
-
-	// PreCopy begins to give and to take units of the open exchange while training goes on. For a node that takes some it
-	// ends in CaughtUp.
-	PreCopy struct{ Task Task }
 
 	// Export gives a unit at a step to the exchange: its parts are stored for receivers until Close. It ends in Exported
 	// or Failed.

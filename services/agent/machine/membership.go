@@ -31,7 +31,6 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.membership, m.incarnation = joining, incarnation
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.asked = nil, nil, 0, nil
-	clear(m.imported)
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
 		Node: m.settings.Node, Incarnation: incarnation,
 		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
@@ -74,6 +73,7 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	case mine && refusal.Refused == events.RefusedMembership:
 		if refusal.Astray {
 			m.claimable = 0
+			clear(m.imported)
 			m.do(Forget{})
 		}
 		m.giveUp(refusal.Reason)

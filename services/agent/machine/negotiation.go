@@ -43,6 +43,7 @@ type negotiation struct {
 	opening  heard[events.Opening]
 	start    *heard[events.PreCopyStart] // nil: no units are to move while training goes on
 	schedule *heard[events.Schedule]     // nil: the stop step is not known
+	moves    bool                        // units move in it: Close ends that
 	measure  Task
 	preCopy  Task
 	offers   map[int][]events.Offer // by unit that this node takes, at most one of each source
@@ -252,7 +253,7 @@ func (m *Machine) endNegotiation() {
 		return
 	}
 	id := m.negotiation.opening.payload.Negotiation
-	if m.negotiation.exchange.open {
+	if m.negotiation.moves {
 		m.do(Close{id})
 	}
 	m.ended = append(m.ended, id)

@@ -18,8 +18,7 @@ func (m *Machine) beginPreCopy() {
 		return
 	}
 	under.phase, under.preCopy = preCopying, m.task()
-	m.open(under.start.payload.Plan)
-	m.do(PreCopy{under.preCopy})
+	m.do(PreCopy{under.preCopy, under.to(under.start.payload.Plan)})
 }
 
 // caughtUp says that this node has what it can have while training goes on.

@@ -33,7 +33,7 @@ type (
 		Reason  string  // why no pre-copy is made; empty where one is
 	}
 
-	// Exported ends Export: the unit's manifest.
+	// Exported ends Export: the unit's manifest. Where its parts cannot be stored after that, Failed follows.
 	Exported struct {
 		Task   Task
 		Digest string
@@ -44,7 +44,7 @@ type (
 	// Fetched ends Fetch: the unit was verified and imported.
 	Fetched struct {
 		Task    Task
-		Seconds float64           // since Open, or since the first unit was to be fetched
+		Seconds float64           // since Open
 		Sources []events.Received // of all that came in this exchange so far
 	}
 

@@ -218,6 +218,8 @@ func words(action Action) string {
 		return "tell holdings"
 	case Adopt:
 		return fmt.Sprintf("adopt %v at %d", action.Units, action.Step)
+	case PreCopy:
+		return "precopy " + action.Exchange.Negotiation
 	case Open:
 		return "open " + action.Exchange.Negotiation
 	case Close:

@@ -9,7 +9,6 @@ import (
 
 // exchange is what a negotiation asks this node to give and to take. Its maps hold at most what the plan's transfers name.
 type exchange struct {
-	open    bool
 	exports map[Task]int          // by task: the unit
 	fetches map[Task]events.Offer // by task: the first of the offers
 	begun   map[int]bool          // units that are being fetched, or are here
@@ -51,18 +50,20 @@ func (m *Machine) move() {
 	m.take()
 }
 
-// open begins the exchange, unless it is open.
+// open begins the exchange.
 func (m *Machine) open(plan events.Plan) {
 	under := m.negotiation
-	if under.exchange.open {
-		return
-	}
-	opening := under.opening.payload
 	under.exchange = exchange{
-		open: true, exports: map[Task]int{}, fetches: map[Task]events.Offer{},
-		begun: map[int]bool{},
+		exports: map[Task]int{}, fetches: map[Task]events.Offer{}, begun: map[int]bool{},
 	}
-	m.do(Open{Exchange{Negotiation: opening.Negotiation, Plan: plan, Members: opening.Members}})
+	m.do(Open{under.to(plan)})
+}
+
+// to returns what a plan moves in the negotiation.
+func (n *negotiation) to(plan events.Plan) Exchange {
+	n.moves = true
+	opening := n.opening.payload
+	return Exchange{Negotiation: opening.Negotiation, Plan: plan, Members: opening.Members}
 }
 
 // unitsFrom returns the units that a node is a source of, in order of their first transfer.

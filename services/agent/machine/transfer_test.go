@@ -144,13 +144,13 @@ func TestUnitsArePreCopiedOnceTheTrainerIsAtItsLoop(t *testing.T) {
 	n.hears(events.PreCopyStarted, &events.PreCopyStart{Negotiation: "g4", Plan: giving(plan(4, 1, "n1", "n2"), 0)})
 	n.expect("say negotiation.consented g4 true at 0: 0 holdings")
 	n.stands(0)
-	n.expect("open g4", "precopy")
+	n.expect("precopy g4")
 	n.answer()
 	n.expect("say precopy.caught-up g4")
 	prepare(n, "g4", 4)
 	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: giving(plan(4, 12, "n1", "n2"), 0)})
 	n.hears(events.ShardOffered, offer("n2", 0, 12))
-	n.expect("say negotiation.promised g4 0", "fetch 0")
+	n.expect("say negotiation.promised g4 0", "open g4", "fetch 0")
 }
 
 func TestNothingIsPreCopiedWhereTheNodeCannotOrAllStopAlready(t *testing.T) {
