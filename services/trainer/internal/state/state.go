@@ -7,6 +7,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ type State struct {
 	fresh   bool                   // nothing was adopted yet
 	trained map[int]*model.Layer   // by layer: the version to train
 	kept    map[int][]*model.Layer // by layer: the versions to give, newest first
-	aside   map[int]*model.Layer   // by layer: imported, not adopted
+	aside   map[int]*model.Layer   // by layer: the last import that was not adopted
 }
 
 // New returns the state of a node that was not given any layers: it can make every layer at version 0.
@@ -33,16 +34,20 @@ func New(shape model.Shape, seed uint64) *State {
 	}
 }
 
-// Holdings returns the layers and versions that Export can give, as ranges of layers with equal versions.
+// Holdings returns the layers and versions that Export can give, newest first, as ranges of layers with equal versions. What was
+// imported and not adopted is among them: should the attempt that asked for it fail, the next one need not fetch it again.
 func (s *State) Holdings() []events.Holding {
-	if s.fresh {
-		return []events.Holding{{Units: events.Range{First: 0, End: s.shape.Rows()}, Steps: []uint64{0}}}
-	}
 	var holdings []events.Holding
-	for _, layer := range slices.Sorted(maps.Keys(s.kept)) {
+	for layer := range s.shape.Rows() {
 		var steps []uint64
-		for _, version := range s.kept[layer] {
+		for _, version := range s.versions(layer) {
 			steps = append(steps, uint64(version.Step))
+		}
+		if s.fresh && !slices.Contains(steps, 0) {
+			steps = append(steps, 0)
+		}
+		if len(steps) == 0 {
+			continue
 		}
 		if last := len(holdings) - 1; last >= 0 && holdings[last].Units.End == layer && slices.Equal(holdings[last].Steps, steps) {
 			holdings[last].Units.End++
@@ -51,6 +56,22 @@ func (s *State) Holdings() []events.Holding {
 		holdings = append(holdings, events.Holding{Units: events.Range{First: layer, End: layer + 1}, Steps: steps})
 	}
 	return holdings
+}
+
+// versions returns what is held of a layer, newest first. An import was verified: it stands for what was held at its step.
+func (s *State) versions(layer int) []*model.Layer {
+	imported := s.aside[layer]
+	if imported == nil {
+		return s.kept[layer]
+	}
+	versions := []*model.Layer{imported}
+	for _, version := range s.kept[layer] {
+		if version.Step != imported.Step {
+			versions = append(versions, version)
+		}
+	}
+	slices.SortFunc(versions, func(a, b *model.Layer) int { return cmp.Compare(b.Step, a.Step) })
+	return versions
 }
 
 // Export returns the canonical bytes of a layer at a version that Holdings names.
@@ -83,9 +104,10 @@ func (s *State) Import(layer int, step uint64, data []byte) error {
 	return nil
 }
 
-// Adopt makes exactly these layers at exactly this version the ones to train: by rolling back, by taking what was
-// imported, or by making version 0. Of all that was held it keeps this version and the one before, to be given, until
-// Completed; newer ones are dropped. A version that cannot be had is an error, and leaves the state as it was.
+// Adopt makes exactly these layers at exactly this version the ones to train: by taking what was imported, whatever was held of
+// that layer, by rolling back, or by making version 0. Of what was held of other layers it keeps this version and the one before,
+// to be given, until Completed. Newer ones, and what an import took the place of, are dropped: they belong to a history that
+// others may have left. A version that cannot be had is an error, and leaves the state as it was.
 func (s *State) Adopt(layers []events.Range, step uint64) error {
 	adopted := map[int]*model.Layer{}
 	for layer := range events.Each(layers) {
@@ -96,8 +118,9 @@ func (s *State) Adopt(layers []events.Range, step uint64) error {
 		adopted[layer] = version
 	}
 	s.keep(func(layer *model.Layer) bool {
-		at := uint64(layer.Step)
-		return adopted[layer.Index] != layer && (at == step || at+1 == step)
+		version, at := adopted[layer.Index], uint64(layer.Step)
+		imported := version != nil && version == s.aside[layer.Index]
+		return version != layer && !imported && (at == step || at+1 == step)
 	})
 	for layer, version := range adopted {
 		s.kept[layer] = append([]*model.Layer{version}, s.kept[layer]...)
@@ -106,13 +129,16 @@ func (s *State) Adopt(layers []events.Range, step uint64) error {
 	return nil
 }
 
+// Forget drops everything: what this node holds may not be what the others hold.
+func (s *State) Forget() {
+	s.trained, s.kept, s.aside = map[int]*model.Layer{}, map[int][]*model.Layer{}, map[int]*model.Layer{}
+	s.fresh = false
+}
+
 // find returns a layer at a version.
 func (s *State) find(layer int, step uint64) (*model.Layer, error) {
 	if version := s.held(layer, step); version != nil {
 		return version, nil
-	}
-	if imported := s.aside[layer]; imported != nil && uint64(imported.Step) == step {
-		return imported, nil
 	}
 	if step == 0 {
 		return model.NewLayer(s.shape, layer, s.seed)
@@ -121,7 +147,7 @@ func (s *State) find(layer int, step uint64) (*model.Layer, error) {
 }
 
 func (s *State) held(layer int, step uint64) *model.Layer {
-	for _, version := range s.kept[layer] {
+	for _, version := range s.versions(layer) {
 		if uint64(version.Step) == step {
 			return version
 		}
@@ -149,11 +175,12 @@ func (s *State) Advance(next *model.Layer) {
 }
 
 // Completed says that all layers to train have reached a step. It drops all but this version of them and the one
-// before.
+// before, and older imports.
 func (s *State) Completed(step uint64) {
 	s.keep(func(layer *model.Layer) bool {
 		return s.trained[layer.Index] != nil && uint64(layer.Step)+1 >= step
 	})
+	maps.DeleteFunc(s.aside, func(_ int, imported *model.Layer) bool { return uint64(imported.Step)+1 < step })
 }
 
 // Digests returns the digests of the layers to train, first layer first.

@@ -172,3 +172,143 @@ func TestOnlyTheLayerAskedForIsImported(t *testing.T) {
 		}
 	}
 }
+
+// astray is a node that trained layer 0 to step 1 as others did, and whose memory then lost a bit of it; right is what they hold.
+func astray(t *testing.T) (s *State, right []byte) {
+	t.Helper()
+	s = adopted(t, 0, 2)
+	s.train(t, 0)
+	s.train(t, 1)
+	s.Completed(1)
+	right = model.MarshalLayer(s.Trained(0))
+	s.Trained(0).Parameters[0]++
+	return s, right
+}
+
+func (s *State) mustImport(t *testing.T, layer int, step uint64, data []byte) {
+	t.Helper()
+	if err := s.Import(layer, step, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *State) mustAdopt(t *testing.T, step uint64, ranges ...events.Range) {
+	t.Helper()
+	if err := s.Adopt(ranges, step); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAVerifiedImportIsAdoptedWhateverTheNodeHoldsAtThatStep(t *testing.T) {
+	s, right := astray(t)
+	s.mustImport(t, 0, 1, right)
+	s.mustAdopt(t, 1, layers(0, 1))
+	if !bytes.Equal(model.MarshalLayer(s.Trained(0)), right) {
+		t.Error("the node trains on with the layer that went astray")
+	}
+	if given, err := s.Export(0, 1); err != nil || !bytes.Equal(given, right) {
+		t.Errorf("the node gives the layer that went astray (%v)", err)
+	}
+}
+
+func TestVersionsThatAnImportTookThePlaceOfAreNotRevived(t *testing.T) {
+	s, right := astray(t)
+	s.mustImport(t, 0, 1, right)
+	s.mustAdopt(t, 1, layers(0, 2))
+	expectHoldings(t, s,
+		events.Holding{Units: layers(0, 1), Steps: []uint64{1}},
+		events.Holding{Units: layers(1, 2), Steps: []uint64{1, 0}})
+}
+
+func TestVersionsAheadOfTheResumeStepAreNotRevived(t *testing.T) {
+	s := adopted(t, 0, 1)
+	for step := range uint64(3) {
+		s.train(t, 0)
+		s.Completed(step + 1)
+	}
+	s.mustAdopt(t, 2, layers(0, 1))
+	if err := s.Adopt([]events.Range{layers(0, 1)}, 3); err == nil {
+		t.Error("step 3 of a history that was left at step 2 was adopted")
+	}
+}
+
+func TestAStateThatIsToldToForgetHoldsNothing(t *testing.T) {
+	for name, s := range map[string]*State{"one that trains": adopted(t, 0, 4), "a new one": New(shape, 1)} {
+		exported, err := s.Export(1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mustImport(t, 1, 0, exported)
+		s.Forget()
+		expectHoldings(t, s)
+		if given, err := s.Export(1, 0); err == nil {
+			t.Errorf("%s gave %d bytes of what it forgot", name, len(given))
+		}
+		if digests := s.Digests(); len(digests) > 0 {
+			t.Errorf("%s still trains %v", name, digests)
+		}
+	}
+}
+
+func TestAStateThatForgotAdoptsWhatIsImported(t *testing.T) {
+	s, right := astray(t)
+	s.Forget()
+	if err := s.Adopt([]events.Range{layers(0, 1)}, 1); err == nil {
+		t.Fatal("a layer that was forgotten was adopted")
+	}
+	s.mustImport(t, 0, 1, right)
+	s.mustAdopt(t, 1, layers(0, 1))
+	expectHoldings(t, s, events.Holding{Units: layers(0, 1), Steps: []uint64{1}})
+}
+
+func TestWhatWasImportedIsHeldUntilAPlanIsAdoptedOrItsStepIsLongPast(t *testing.T) {
+	other := adopted(t, 2, 3)
+	other.train(t, 2)
+	exported, err := other.Export(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func() *State {
+		s := adopted(t, 0, 1)
+		s.train(t, 0)
+		s.Completed(1)
+		s.mustImport(t, 2, 1, exported)
+		expectHoldings(t, s,
+			events.Holding{Units: layers(0, 1), Steps: []uint64{1, 0}},
+			events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
+		if given, err := s.Export(2, 1); err != nil || !bytes.Equal(given, exported) {
+			t.Errorf("the import is not given: %v", err)
+		}
+		return s
+	}
+	again := begin() // the next attempt finds it there
+	again.mustAdopt(t, 1, layers(0, 1), layers(2, 3))
+	elsewhere := begin() // another plan does without it
+	elsewhere.mustAdopt(t, 1, layers(0, 1))
+	expectHoldings(t, elsewhere, events.Holding{Units: layers(0, 1), Steps: []uint64{1, 0}})
+	on := begin() // training goes on under the old plan
+	on.train(t, 0)
+	on.Completed(2)
+	expectHoldings(t, on,
+		events.Holding{Units: layers(0, 1), Steps: []uint64{2, 1}},
+		events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
+	on.train(t, 0)
+	on.Completed(3)
+	expectHoldings(t, on, events.Holding{Units: layers(0, 1), Steps: []uint64{3, 2}})
+}
+
+// The newest import takes the place of the one before.
+func TestOfEachLayerOneImportIsKept(t *testing.T) {
+	other, s := adopted(t, 1, 2), adopted(t, 0, 1)
+	for step := uint64(1); step <= 20; step++ {
+		other.train(t, 1)
+		exported, err := other.Export(1, step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mustImport(t, 1, step, exported)
+	}
+	expectHoldings(t, s,
+		events.Holding{Units: layers(0, 1), Steps: []uint64{0}},
+		events.Holding{Units: layers(1, 2), Steps: []uint64{20}})
+}

@@ -47,6 +47,12 @@ func (f followed) Adopt(layers []events.Range, step uint64) error {
 	return f.State.Adopt(layers, step)
 }
 
+// Forget drops what was summed, too.
+func (f followed) Forget() {
+	f.worker.summed = 0
+	f.State.Forget()
+}
+
 // Apply returns the canonical bytes of a layer one step on. It touches nothing but its arguments.
 func (f followed) Apply(layer int, data, change []byte) ([]byte, error) {
 	before, err := model.UnmarshalLayer(data)
