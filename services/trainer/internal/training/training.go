@@ -50,7 +50,7 @@ type Network interface {
 	Send(to string, phase uint32, item uint64, payload []byte) error
 	Take(phase uint32) (transport.Message, bool)
 	Receive(ctx context.Context, phase uint32) (transport.Message, error)
-	SetHangLimit(limit time.Duration)
+	SetHungerLimit(limit time.Duration)
 }
 
 // Trainer is one node's training.
@@ -152,7 +152,7 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.done++
 	t.state.Completed(t.done)
 	seconds := time.Since(start).Seconds()
-	t.network.SetHangLimit(t.pace.hangLimit(seconds))
+	t.network.SetHungerLimit(t.pace.hungerLimit(seconds))
 	if factor, news := t.worker.speed.step(); news {
 		t.session.Profiled(t.done, factor)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	aliveEvery  = time.Second            // a few heartbeats within any hang limit
+	aliveEvery  = time.Second            // five heartbeats within the silence limit
 	dialTimeout = 2 * time.Second        // a SYN and its first repeat, after one second
 	redialEvery = 250 * time.Millisecond // a peer that is starting is not kept waiting
 )

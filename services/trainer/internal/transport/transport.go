@@ -57,7 +57,7 @@ type Transport struct {
 	current     position
 	links       map[string]*link // to the peers of the plan in force
 	senders     map[string]*sender
-	hangLimit   time.Duration
+	hungerLimit time.Duration
 }
 
 // Listen starts a data plane. It ends without a word to its peers when ctx does, and in good order with Close.
@@ -68,7 +68,7 @@ func Listen(ctx context.Context, config Config) (*Transport, error) {
 	}
 	t := &Transport{
 		config: config, listener: listener, inbox: newInbox(aheadBytes),
-		links: map[string]*link{}, senders: map[string]*sender{}, hangLimit: leastHangLimit,
+		links: map[string]*link{}, senders: map[string]*sender{}, hungerLimit: silenceLimit,
 	}
 	t.context, t.cancel = context.WithCancel(ctx)
 	context.AfterFunc(t.context, func() {

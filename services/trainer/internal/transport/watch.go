@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// leastHangLimit is the least silence that makes a peer suspect: five heartbeats.
-const leastHangLimit = 5 * time.Second
+// silenceLimit is the silence that makes a peer suspect: five heartbeats. They come while a step computes, too, so the limit
+// does not depend on how long a step takes.
+const silenceLimit = 5 * time.Second
 
 // watchEvery is how often silence is looked for.
 const watchEvery = time.Second
@@ -41,10 +42,11 @@ func (s *sender) expect(now time.Time, incarnation string) {
 	s.incarnation, s.last = incarnation, now
 }
 
-// SetHangLimit sets how long a peer may be silent before it is suspected: at least 5 s.
-func (t *Transport) SetHangLimit(limit time.Duration) {
+// SetHungerLimit sets how long the training loop waits for a message before relayed peers are asked to send theirs again: at
+// least 5 s. The hub may have lost it, or a peer computes for as long as a step takes.
+func (t *Transport) SetHungerLimit(limit time.Duration) {
 	t.mutex.Lock()
-	t.hangLimit = max(limit, leastHangLimit)
+	t.hungerLimit = max(limit, silenceLimit)
 	t.mutex.Unlock()
 }
 
@@ -76,7 +78,7 @@ type silence struct {
 func (t *Transport) silences(now time.Time, sinceLast time.Duration) []silence {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	starving := t.inbox.starving(now, t.hangLimit)
+	starving := t.inbox.starving(now, t.hungerLimit)
 	var found []silence
 	for node, link := range t.links {
 		sender := t.sender(node)
@@ -84,7 +86,7 @@ func (t *Transport) silences(now time.Time, sinceLast time.Duration) []silence {
 			sender.heard(now)
 			continue
 		}
-		if silent := now.Sub(sender.last); silent > t.hangLimit {
+		if silent := now.Sub(sender.last); silent > silenceLimit {
 			found = append(found, silence{node, silent})
 		}
 		if link.peer.Relayed && starving {
