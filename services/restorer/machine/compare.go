@@ -8,25 +8,26 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// comparison holds what the nodes of the plan in force said of their layers until all holders of a layer have spoken:
+// comparison holds what the nodes of the plan in force said of their units until all holders of a unit have spoken:
 // replicas of one step are equal to the bit, or one of them is wrong.
 type comparison struct {
 	Generation uint64     `json:"generation"`
-	Holders    [][]string `json:"holders"` // by layer
-	// Copies is how many layers, the first ones, some hold a copy of that another made: where not all keep all partitions of the
-	// optimizer state, who keeps one makes the parameters that go with it for the others.
-	Copies int        `json:"copies,omitempty"`
-	Steps  []stepSaid `json:"steps"` // the last steps that somebody spoke of, in order
+	Holders    [][]string `json:"holders"` // by unit
+	// Copies is how many units, the first ones, are copies at some of their holders: where a pipeline keeps only some
+	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
+	Copies int               `json:"copies,omitempty"`
+	Said   map[string][]said `json:"said,omitempty"` // by node: what it said of its last steps, in the order in which it did
 }
 
-// stepSaid is what was said of one step.
-type stepSaid struct {
-	Step   uint64                    `json:"step"`
-	Layers map[int]map[string]string `json:"layers"` // digests by layer and node
+// said is what a node said of one step and was not compared yet.
+type said struct {
+	Step  uint64         `json:"step"`
+	Units map[int]string `json:"units"` // digests
 }
 
-// mostSteps is how many steps are compared at a time. Nodes of one plan are at most a step apart; a node that tells
-// nothing must not make the others' words pile up.
+// mostSteps is how many steps of each node are kept. Nodes of one plan are at most a step apart. A node that says
+// nothing must not make the others' words pile up, and one that speaks of steps which never come must not push out what
+// others said.
 const mostSteps = 4
 
 // newComparison is that of a plan that came into force.
@@ -37,77 +38,98 @@ func newComparison(plan *events.Plan) *comparison {
 		c.Copies = plan.LayerCount()
 	}
 	for _, node := range plan.Nodes {
-		for layer := range events.Each(plan.UnitsOf(node.Node)) {
-			c.Holders[layer] = append(c.Holders[layer], node.Node)
+		for unit := range events.Each(plan.UnitsOf(node.Node)) {
+			c.Holders[unit] = append(c.Holders[unit], node.Node)
 		}
 	}
 	return c
 }
 
-// digested compares a node's layers with what the others said of the same step.
+// digested compares a node's units with what the others said of the same step.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
 	c := m.state.Compare
-	if c == nil || digests.Generation != c.Generation || !c.holds(digests.Node) {
+	if c == nil || digests.Generation != c.Generation {
 		return nil
 	}
-	step := c.step(digests.Step)
-	if step == nil {
-		return nil
-	}
-	var said []events.Event
-	for _, layer := range digests.Units {
-		if layer.Unit >= len(c.Holders) || !slices.Contains(c.Holders[layer.Unit], digests.Node) {
-			continue
-		}
-		if step.Layers[layer.Unit] == nil {
-			step.Layers[layer.Unit] = map[string]string{}
-		}
-		step.Layers[layer.Unit][digests.Node] = layer.Digest
-		if len(step.Layers[layer.Unit]) < len(c.Holders[layer.Unit]) {
-			continue
-		}
-		if divergence, differ := c.judge(digests.Step, layer.Unit, step.Layers[layer.Unit]); differ {
-			said = append(said, m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("unit-%d", layer.Unit), divergence))
-		}
-		delete(step.Layers, layer.Unit)
-	}
-	return said
-}
-
-func (c *comparison) holds(node string) bool {
-	return slices.ContainsFunc(c.Holders, func(holders []string) bool { return slices.Contains(holders, node) })
-}
-
-// step returns what was said of a step, or nil for one that is too old.
-func (c *comparison) step(number uint64) *stepSaid {
-	at, known := slices.BinarySearchFunc(c.Steps, number, func(said stepSaid, number uint64) int {
-		return int(int64(said.Step - number))
+	held := slices.DeleteFunc(slices.Clone(digests.Units), func(unit events.UnitDigest) bool {
+		return unit.Unit >= len(c.Holders) || !slices.Contains(c.Holders[unit.Unit], digests.Node)
 	})
-	if known {
-		return &c.Steps[at]
-	}
-	if at == 0 && len(c.Steps) == mostSteps {
+	if len(held) == 0 {
 		return nil
 	}
-	c.Steps = slices.Insert(c.Steps, at, stepSaid{Step: number, Layers: map[int]map[string]string{}})
-	if len(c.Steps) > mostSteps {
-		c.Steps = c.Steps[1:]
-		at--
+	c.note(digests.Node, digests.Step, held)
+	var divergences []events.Event
+	for _, unit := range held {
+		replicas := c.replicas(unit.Unit, digests.Step)
+		if len(replicas) < len(c.Holders[unit.Unit]) {
+			continue
+		}
+		if divergence, differ := c.judge(digests.Step, unit.Unit, replicas); differ {
+			divergences = append(divergences,
+				m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("unit-%d", unit.Unit), divergence))
+		}
+		c.forget(unit.Unit, digests.Step)
 	}
-	return &c.Steps[at]
+	return divergences
 }
 
-// judge reports whether the holders of a layer differ. Who differs from more than half of them is in the minority; where
-// no digest has that many, nobody can tell who is right, nor where a majority may be copies of one that went astray.
-func (c *comparison) judge(step uint64, layer int, said map[string]string) (*events.Divergence, bool) {
-	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: layer}
+// note keeps what a node says of a step, in place of what it said of an older one where that is too much.
+func (c *comparison) note(node string, step uint64, units []events.UnitDigest) {
+	words := c.Said[node]
+	at := slices.IndexFunc(words, func(words said) bool { return words.Step == step })
+	if at < 0 {
+		words = append(words[max(0, len(words)-mostSteps+1):], said{step, map[int]string{}})
+		at = len(words) - 1
+	}
+	for _, unit := range units {
+		words[at].Units[unit.Unit] = unit.Digest
+	}
+	if c.Said == nil {
+		c.Said = map[string][]said{}
+	}
+	c.Said[node] = words
+}
+
+// replicas returns what the holders of a unit said of it at a step, by node.
+func (c *comparison) replicas(unit int, step uint64) map[string]string {
+	replicas := map[string]string{}
+	for _, node := range c.Holders[unit] {
+		for _, words := range c.Said[node] {
+			if digest, spoke := words.Units[unit]; spoke && words.Step == step {
+				replicas[node] = digest
+			}
+		}
+	}
+	return replicas
+}
+
+// forget drops what was compared.
+func (c *comparison) forget(unit int, step uint64) {
+	for _, node := range c.Holders[unit] {
+		for _, words := range c.Said[node] {
+			if words.Step == step {
+				delete(words.Units, unit)
+			}
+		}
+		c.Said[node] = slices.DeleteFunc(c.Said[node], func(words said) bool { return len(words.Units) == 0 })
+		if len(c.Said[node]) == 0 {
+			delete(c.Said, node)
+		}
+	}
+}
+
+// judge reports whether the holders of a unit differ. Who differs from more than half of them is in the minority.
+// Nobody can tell who is right where no digest has that many, nor where the majority may be copies of one that went
+// astray.
+func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*events.Divergence, bool) {
+	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: unit}
 	count := map[string]int{}
-	for _, node := range slices.Sorted(maps.Keys(said)) {
-		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: said[node]})
-		count[said[node]]++
+	for _, node := range slices.Sorted(maps.Keys(replicas)) {
+		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: replicas[node]})
+		count[replicas[node]]++
 	}
 	for _, replica := range d.Replicas {
-		if 2*count[replica.Digest] > len(said) && layer >= c.Copies {
+		if 2*count[replica.Digest] > len(replicas) && unit >= c.Copies {
 			d.Digest = replica.Digest
 		}
 	}

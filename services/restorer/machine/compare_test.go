@@ -149,13 +149,44 @@ func TestInWhateverOrderNodesSpeakWhoDiffersIsFound(t *testing.T) {
 
 func TestOfANodeThatNeverSpeaksOnlyTheLastStepsAreKept(t *testing.T) {
 	m := inForce(t)
-	for step := range uint64(100) {
+	remembered := func() int {
+		snapshot, err := m.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(snapshot)
+	}
+	for step := range uint64(10) {
 		tells(t, m, "n1", 1, step, "a")
 	}
-	if kept := m.state.Compare.Steps; len(kept) != mostSteps || kept[0].Step != 100-mostSteps {
-		t.Fatalf("kept %+v", kept)
+	before := remembered()
+	for step := range uint64(90) {
+		tells(t, m, "n1", 1, 10+step, "a")
 	}
-	if said := tells(t, m, "n2", 1, 3, "x"); len(said) > 0 || len(m.state.Compare.Steps) != mostSteps {
+	if after := remembered(); after > before+2*mostSteps { // a digit more in each step
+		t.Fatalf("%d bytes are remembered after 100 steps, and %d after 10", after, before)
+	}
+	tells(t, m, "n3", 1, 3, "x")
+	if said := tells(t, m, "n2", 1, 3, "x"); len(said) > 0 {
 		t.Fatalf("a step long past: said %q", said)
+	}
+	tells(t, m, "n3", 1, 99, "a")
+	if said := tells(t, m, "n2", 1, 99, "x"); !slices.Equal(said, []string{"layer 0 at step 99: n2"}) {
+		t.Fatalf("the last step: said %q", said)
+	}
+}
+
+func TestAHolderThatSpeaksOfStepsThatNeverComeHidesNoDivergence(t *testing.T) {
+	for _, far := range []uint64{0, 1e6, 1 << 63} {
+		m := inForce(t)
+		for step := range uint64(3 * mostSteps) {
+			tells(t, m, "n1", 1, far+step, "x")
+		}
+		tells(t, m, "n2", 1, 100, "a", "b")
+		tells(t, m, "n3", 1, 100, "a", "c")
+		said := tells(t, m, "n1", 1, 100, "a", "b")
+		if !slices.Equal(said, []string{"layer 1 at step 100: n3"}) {
+			t.Errorf("after steps from %d on: said %q", far, said)
+		}
 	}
 }

@@ -2,36 +2,115 @@ package machine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
 
-// watch is a transfer under way: who must receive what, and what its sources say it is.
+// watch is a transfer under way: who must receive what of whom, and what its givers say it is.
 type watch struct {
-	Negotiation string           `json:"negotiation"`
-	Expected    map[string][]int `json:"expected"` // by receiver: layers it has not verified yet
-	Offered     map[int]string   `json:"offered"`  // by layer: its digest
-	Bytes       int64            `json:"bytes"`
-	Seconds     float64          `json:"seconds"`
+	Negotiation string                   `json:"negotiation"`
+	StopStep    uint64                   `json:"stopStep"` // at which units are given
+	Givers      map[int][]string         `json:"givers"`   // by unit
+	Expected    map[string][]int         `json:"expected"` // by receiver: units it has not verified yet
+	Offers      map[int]map[string]offer `json:"offers"`   // by unit and giver
+	Bytes       int64                    `json:"bytes"`
+	Seconds     float64                  `json:"seconds"`
+}
+
+// offer is what a giver says that a unit is.
+type offer struct {
+	Digest string `json:"digest"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// blame says why a transfer cannot end well, and whose fault that is.
+type blame struct{ node, reason string }
+
+// mostReason is how long a reason may be on the wire, in bytes.
+const mostReason = 1024
+
+func blaming(node, format string, values ...any) *blame {
+	reason := fmt.Sprintf(format, values...)
+	return &blame{node, reason[:min(len(reason), mostReason)]}
 }
 
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
-	m.state.Watch = &watch{Negotiation: schedule.Negotiation, Expected: map[string][]int{}, Offered: map[int]string{}}
+	w := &watch{
+		Negotiation: schedule.Negotiation, StopStep: schedule.StopStep,
+		Givers: map[int][]string{}, Expected: map[string][]int{}, Offers: map[int]map[string]offer{},
+	}
 	for _, transfer := range schedule.Plan.Migration.Transfers {
-		m.state.Watch.Expected[transfer.To] = append(m.state.Watch.Expected[transfer.To], transfer.Unit)
+		w.Expected[transfer.To] = append(w.Expected[transfer.To], transfer.Unit)
+		for _, source := range transfer.Sources {
+			if !slices.Contains(w.Givers[transfer.Unit], source.Node) {
+				w.Givers[transfer.Unit] = append(w.Givers[transfer.Unit], source.Node)
+			}
+		}
+	}
+	m.state.Watch = w
+	return nil
+}
+
+// offered compares what the givers of a unit say. An offer that nobody asked for has no effect.
+func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event {
+	if !m.watches(offer.Negotiation) || !slices.Contains(m.state.Watch.Givers[offer.Unit], offer.Node) {
+		return nil
+	}
+	if blame := m.state.Watch.note(offer); blame != nil {
+		return m.fail(cause, *blame)
 	}
 	return nil
 }
 
-// offered compares what the holders of a layer say: at one step their states must be equal to the bit.
-func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event {
-	if !m.watches(offer.Negotiation) {
+// note takes an offer. Once all givers of a unit have spoken they must agree: at one step their states are equal to the
+// bit.
+func (w *watch) note(said events.Offer) *blame {
+	if said.Step != w.StopStep {
+		return blaming(said.Node, "unit %d: expected an offer of step %d, got step %d", said.Unit, w.StopStep, said.Step)
+	}
+	offers, told := w.Offers[said.Unit], offer{said.Digest, said.Bytes}
+	if offers == nil {
+		offers = map[string]offer{}
+		w.Offers[said.Unit] = offers
+	}
+	if before, again := offers[said.Node]; again && before != told {
+		return blaming(said.Node, "unit %d: expected %s as it offered before, got %s", said.Unit, before.Digest, said.Digest)
+	}
+	offers[said.Node] = told
+	if len(offers) < len(w.Givers[said.Unit]) {
 		return nil
 	}
-	if first, known := m.state.Watch.Offered[offer.Unit]; known && first != offer.Digest {
-		return m.fail(cause, offer.Node, fmt.Sprintf("layer %d at step %d: expected %s as offered before, got %s", offer.Unit, offer.Step, first, offer.Digest))
+	return w.disagreement(said)
+}
+
+// disagreement blames a giver whose offer is not that of more than half of a unit's givers. Where none has as many,
+// nobody can tell who is right; then the last to speak is blamed, for all others are paused until somebody is.
+func (w *watch) disagreement(last events.Offer) *blame {
+	offers, count := w.Offers[last.Unit], map[offer]int{}
+	for _, told := range offers {
+		count[told]++
 	}
-	m.state.Watch.Offered[offer.Unit] = offer.Digest
+	if len(count) == 1 {
+		return nil
+	}
+	major, found := offer{}, false
+	for told, givers := range count {
+		if 2*givers > len(offers) {
+			major, found = told, true
+		}
+	}
+	if !found {
+		return blaming(last.Node, "unit %d at step %d: its givers differ, and no digest has more than half of them; "+
+			"the last to offer, %s, is taken for wrong", last.Unit, last.Step, last.Digest)
+	}
+	for _, node := range slices.Sorted(maps.Keys(offers)) {
+		if told := offers[node]; told != major {
+			return blaming(node, "unit %d at step %d: expected %s as most givers offer, got %s",
+				last.Unit, last.Step, major.Digest, told.Digest)
+		}
+	}
 	return nil
 }
 
@@ -39,34 +118,61 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	if !m.watches(receipt.Negotiation) || m.state.Watch.Expected[receipt.Node] == nil {
 		return nil
 	}
-	verified := map[int]bool{}
-	for _, layer := range receipt.Units {
-		if layer.Digest != m.state.Watch.Offered[layer.Unit] {
-			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d: expected %s as offered, got %s", layer.Unit, m.state.Watch.Offered[layer.Unit], layer.Digest))
-		}
-		verified[layer.Unit] = true
-		m.state.Watch.Bytes += layer.Bytes
+	w := m.state.Watch
+	bytes, blame := w.verify(receipt)
+	if blame != nil {
+		return m.fail(cause, *blame)
 	}
-	for _, layer := range m.state.Watch.Expected[receipt.Node] {
-		if !verified[layer] {
-			return m.fail(cause, receipt.Node, fmt.Sprintf("layer %d is missing in the receipt", layer))
-		}
-	}
-	delete(m.state.Watch.Expected, receipt.Node)
-	m.state.Watch.Seconds = max(m.state.Watch.Seconds, receipt.Seconds)
-	if len(m.state.Watch.Expected) > 0 {
+	delete(w.Expected, receipt.Node)
+	w.Bytes += bytes
+	w.Seconds = max(w.Seconds, receipt.Seconds)
+	if len(w.Expected) > 0 {
 		return nil
 	}
-	done := &events.Completion{Negotiation: receipt.Negotiation, Bytes: m.state.Watch.Bytes, Seconds: m.state.Watch.Seconds}
 	m.state.Watch = nil
+	done := &events.Completion{Negotiation: receipt.Negotiation, Bytes: w.Bytes, Seconds: w.Seconds}
 	return []events.Event{m.speaker.Say(cause, events.RestorationDone, receipt.Negotiation, done)}
 }
 
-func (m *Machine) fail(cause events.Event, node, reason string) []events.Event {
+// verify returns the bytes that a receiver received, or blames it: the receipt must name exactly the units that it is
+// to receive, at the step and with the digest that their givers offered.
+func (w *watch) verify(receipt events.Receipt) (bytes int64, _ *blame) {
+	missing := slices.Clone(w.Expected[receipt.Node])
+	for _, unit := range receipt.Units {
+		at := slices.Index(missing, unit.Unit)
+		if at < 0 {
+			return 0, blaming(receipt.Node, "receipt of unit %d: expected each of %v once", unit.Unit, w.Expected[receipt.Node])
+		}
+		missing = slices.Delete(missing, at, at+1)
+		if unit.Step != w.StopStep {
+			return 0, blaming(receipt.Node, "receipt of unit %d: expected step %d, got step %d", unit.Unit, w.StopStep, unit.Step)
+		}
+		if !w.offered(unit) {
+			return 0, blaming(receipt.Node, "receipt of unit %d: expected the digest of an offer, got %s", unit.Unit, unit.Digest)
+		}
+		bytes += unit.Bytes
+	}
+	if len(missing) > 0 {
+		return 0, blaming(receipt.Node, "receipt: expected units %v, too", missing)
+	}
+	return bytes, nil
+}
+
+func (w *watch) offered(unit events.ReceivedUnit) bool {
+	for _, told := range w.Offers[unit.Unit] {
+		if told.Digest == unit.Digest {
+			return true
+		}
+	}
+	return false
+}
+
+// fail says that the transfer cannot end well. Whoever is blamed again and again is given up by the negotiator.
+func (m *Machine) fail(cause events.Event, blame blame) []events.Event {
 	negotiation := m.state.Watch.Negotiation
 	m.state.Watch = nil
 	return []events.Event{m.speaker.Say(cause, events.RestorationFailed, negotiation,
-		&events.Failure{Negotiation: negotiation, Node: node, Reason: reason})}
+		&events.Failure{Negotiation: negotiation, Node: blame.node, Reason: blame.reason})}
 }
 
 func (m *Machine) watches(negotiation string) bool {
@@ -80,8 +186,8 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	return m.forget(commitment.Negotiation)
 }
 
-func (m *Machine) aborted(_ events.Event, abortion events.Abort) []events.Event {
-	return m.forget(abortion.Negotiation)
+func (m *Machine) aborted(_ events.Event, abort events.Abort) []events.Event {
+	return m.forget(abort.Negotiation)
 }
 
 func (m *Machine) forget(negotiation string) []events.Event {
