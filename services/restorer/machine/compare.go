@@ -15,8 +15,9 @@ type comparison struct {
 	Holders    [][]string `json:"holders"` // by unit
 	// Copies is how many units, the first ones, are copies at some of their holders: where a pipeline keeps only some
 	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
-	Copies int               `json:"copies,omitempty"`
-	Said   map[string][]said `json:"said,omitempty"` // by node: what it said of its last steps, in the order in which it did
+	Copies int `json:"copies,omitempty"`
+	// Said is what each node said of its last steps, in the order in which it did.
+	Said map[string][]said `json:"said,omitempty"`
 }
 
 // said is what a node said of one step and was not compared yet.
@@ -34,7 +35,8 @@ const mostSteps = 4
 func newComparison(plan *events.Plan) *comparison {
 	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.UnitCount())}
 	all := plan.Partitions()
-	if slices.ContainsFunc(plan.Pipelines, func(pipeline events.Pipeline) bool { return len(pipeline.Partitions) < all }) {
+	keepsSome := func(pipeline events.Pipeline) bool { return len(pipeline.Partitions) < all }
+	if slices.ContainsFunc(plan.Pipelines, keepsSome) {
 		c.Copies = plan.LayerCount()
 	}
 	for _, node := range plan.Nodes {

@@ -68,7 +68,7 @@ func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event
 // bit.
 func (w *watch) note(said events.Offer) *blame {
 	if said.Step != w.StopStep {
-		return blaming(said.Node, "unit %d: expected an offer of step %d, got step %d", said.Unit, w.StopStep, said.Step)
+		return blaming(said.Node, "unit %d: expected an offer of step %d, got %d", said.Unit, w.StopStep, said.Step)
 	}
 	offers, told := w.Offers[said.Unit], offer{said.Digest, said.Bytes}
 	if offers == nil {
@@ -76,7 +76,8 @@ func (w *watch) note(said events.Offer) *blame {
 		w.Offers[said.Unit] = offers
 	}
 	if before, again := offers[said.Node]; again && before != told {
-		return blaming(said.Node, "unit %d: expected %s as it offered before, got %s", said.Unit, before.Digest, said.Digest)
+		return blaming(said.Node, "unit %d: expected %s as it offered before, got %s",
+			said.Unit, before.Digest, said.Digest)
 	}
 	offers[said.Node] = told
 	if len(offers) < len(w.Givers[said.Unit]) {
@@ -137,23 +138,24 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 // verify returns the bytes that a receiver received, or blames it: the receipt must name exactly the units that it is
 // to receive, at the step and with the digest that their givers offered.
 func (w *watch) verify(receipt events.Receipt) (bytes int64, _ *blame) {
+	wrong := func(format string, values ...any) *blame { return blaming(receipt.Node, "receipt: "+format, values...) }
 	missing := slices.Clone(w.Expected[receipt.Node])
 	for _, unit := range receipt.Units {
 		at := slices.Index(missing, unit.Unit)
 		if at < 0 {
-			return 0, blaming(receipt.Node, "receipt of unit %d: expected each of %v once", unit.Unit, w.Expected[receipt.Node])
+			return 0, wrong("unit %d: expected each of %v once", unit.Unit, w.Expected[receipt.Node])
 		}
 		missing = slices.Delete(missing, at, at+1)
 		if unit.Step != w.StopStep {
-			return 0, blaming(receipt.Node, "receipt of unit %d: expected step %d, got step %d", unit.Unit, w.StopStep, unit.Step)
+			return 0, wrong("unit %d: expected step %d, got %d", unit.Unit, w.StopStep, unit.Step)
 		}
 		if !w.offered(unit) {
-			return 0, blaming(receipt.Node, "receipt of unit %d: expected the digest of an offer, got %s", unit.Unit, unit.Digest)
+			return 0, wrong("unit %d: expected the digest of an offer, got %s", unit.Unit, unit.Digest)
 		}
 		bytes += unit.Bytes
 	}
 	if len(missing) > 0 {
-		return 0, blaming(receipt.Node, "receipt: expected units %v, too", missing)
+		return 0, wrong("expected units %v, too", missing)
 	}
 	return bytes, nil
 }

@@ -206,7 +206,8 @@ func TestAnAbortedTransferIsNotWatchedAnyMore(t *testing.T) {
 // A state of as many units as the wire allows moves, and none of it is in the receipt.
 func TestAFailuresReasonFitsIntoAnEvent(t *testing.T) {
 	plan := events.Plan{
-		Cluster: "c", Generation: 2, Parent: "p", Nodes: members("n1", "n4"), Data: events.Data{GlobalBatch: 8, MicroBatch: 1},
+		Cluster: "c", Generation: 2, Parent: "p", Nodes: members("n1", "n4"),
+		Data: events.Data{GlobalBatch: 8, MicroBatch: 1},
 	}
 	for _, node := range plan.Nodes {
 		stages := []events.Stage{stage(node.Node, 0, events.MostUnits)}
