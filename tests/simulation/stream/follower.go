@@ -1,0 +1,41 @@
+package stream
+
+// Follower reads a stream in order, each message once, without acknowledgement: an ordered consumer.
+type Follower struct {
+	stream  *Stream
+	filter  filter
+	from    uint64
+	onlyNew bool // it began behind the last message, and has read none
+}
+
+// Follow returns a follower that begins behind sequence.
+func (s *Stream) Follow(subjects []string, sequence uint64) *Follower {
+	return &Follower{stream: s, filter: newFilter(subjects...), from: sequence + 1}
+}
+
+// FollowNew returns a follower that begins behind the last message.
+func (s *Stream) FollowNew(subjects []string) *Follower {
+	follower := s.Follow(subjects, uint64(len(s.messages)))
+	follower.onlyNew = true
+	return follower
+}
+
+// Next returns the next message, nil where there is none or nobody answers.
+func (f *Follower) Next() *Message {
+	if f.stream.server.state != Up {
+		return nil
+	}
+	stored := f.stream.next(f.from, f.filter)
+	if stored != nil {
+		f.from, f.onlyNew = stored.Sequence+1, false
+	}
+	return stored
+}
+
+// Interrupt makes the server forget the follower, as a restart does, and the client begin anew: behind what it read
+// last, or, where it wanted new messages and has read none, behind the last one there is now.
+func (f *Follower) Interrupt() {
+	if f.onlyNew {
+		f.from = uint64(len(f.stream.messages)) + 1
+	}
+}

@@ -1,0 +1,71 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Objects is an object store. An object is a manifest and its chunks; the manifest may be there without them.
+type Objects struct {
+	server   *Server
+	objects  map[string]object
+	bytes    int64
+	maxBytes int64
+}
+
+type object struct {
+	data   any
+	chunks bool
+	put    time.Time
+}
+
+// Info returns when an object's manifest was put, from whatever replica answers. Errors: jetstream.ErrObjectNotFound,
+// ErrNoConnection, ErrNoAnswer.
+func (o *Objects) Info(name string, fate Fate) (time.Time, error) {
+	found, err := o.find(name, fate)
+	return found.put, err
+}
+
+func (o *Objects) find(name string, fate Fate) (object, error) {
+	if err := o.server.read(fate); err != nil {
+		return object{}, err
+	}
+	found, isThere := o.objects[name]
+	if !isThere || fate == Lagging {
+		return object{}, jetstream.ErrObjectNotFound
+	}
+	return found, nil
+}
+
+// Put stores an object. Where its chunks find no room, they are refused and the manifest is stored without them.
+// Errors: *jetstream.APIError 10077, ErrNoConnection, ErrNoAnswer, jetstream.ErrNoStreamResponse.
+func (o *Objects) Put(now time.Time, name string, bytes int64, data any, fate Fate) error {
+	if err := o.server.reach(fate); err != nil {
+		return err
+	}
+	if o.server.state == Isolated {
+		return ErrNoAnswer
+	}
+	full := o.maxBytes > 0 && o.bytes+bytes > o.maxBytes
+	if full {
+		o.objects[name] = object{put: now}
+		return storeFailed("maximum bytes exceeded")
+	}
+	o.bytes += bytes
+	o.objects[name] = object{data: data, chunks: true, put: now}
+	if fate == Unheard {
+		return ErrNoAnswer
+	}
+	return nil
+}
+
+// Get reads an object, from whatever replica answers. A manifest without chunks keeps the reader waiting: ErrNoAnswer.
+// Errors: jetstream.ErrObjectNotFound, ErrNoConnection, ErrNoAnswer.
+func (o *Objects) Get(name string, fate Fate) (any, error) {
+	found, err := o.find(name, fate)
+	if err == nil && !found.chunks {
+		err = ErrNoAnswer
+	}
+	return found.data, err
+}
