@@ -8,7 +8,8 @@ type Consumer struct {
 	stream     *Stream
 	filter     filter
 	ackWait    time.Duration
-	from       uint64 // where the next new message is looked for
+	from       uint64 // behind the last message delivered
+	looked     uint64 // nothing between from and there is for this consumer
 	floor      uint64 // everything up to it is acknowledged
 	delivered  uint64 // number of deliveries, since the last reset
 	settled    uint64 // of them, those that need no acknowledgement any more
@@ -25,10 +26,17 @@ type Delivery struct {
 	number     uint64
 }
 
-// Consumer returns a new durable consumer at the beginning of the stream. Durables are kept by the caller: what
-// survives of a reader is the *Consumer.
-func (s *Stream) Consumer(subjects []string, ackWait time.Duration) *Consumer {
-	return &Consumer{stream: s, filter: newFilter(subjects...), ackWait: ackWait, from: 1}
+// Consumer returns a durable consumer, a new one at the beginning of the stream where there is none of that name.
+// Errors: ErrNoConnection, ErrNoAnswer.
+func (s *Stream) Consumer(durable string, subjects []string, ackWait time.Duration, fate Fate) (*Consumer, error) {
+	err := s.server.read(fate)
+	if err != nil && fate != Unheard {
+		return nil, err
+	}
+	if s.durables[durable] == nil {
+		s.durables[durable] = &Consumer{stream: s, filter: newFilter(subjects...), ackWait: ackWait, from: 1}
+	}
+	return s.durables[durable], err
 }
 
 // Delivered returns the sequence up to which the consumer delivered, acknowledged or not.
@@ -46,7 +54,7 @@ func (c *Consumer) ResetTo(sequence uint64, fate Fate) error {
 	if sequence == 0 {
 		sequence = c.floor + 1
 	}
-	c.from, c.floor = sequence, sequence-1
+	c.from, c.floor, c.looked = sequence, sequence-1, 0
 	c.delivered, c.settled, c.pending, c.again = 0, 0, 0, false
 	return err
 }
@@ -81,8 +89,9 @@ func (c *Consumer) Next(now time.Time) *Delivery {
 		}
 		c.settle()
 	}
-	stored := c.stream.next(c.from, c.filter)
+	stored := c.stream.next(max(c.from, c.looked), c.filter)
 	if stored == nil {
+		c.looked = c.stream.end()
 		return nil
 	}
 	c.from, c.deliveries = stored.Sequence+1, 1

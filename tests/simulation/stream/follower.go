@@ -15,7 +15,7 @@ func (s *Stream) Follow(subjects []string, sequence uint64) *Follower {
 
 // FollowNew returns a follower that begins behind the last message.
 func (s *Stream) FollowNew(subjects []string) *Follower {
-	follower := s.Follow(subjects, uint64(len(s.messages)))
+	follower := s.Follow(subjects, s.end()-1)
 	follower.onlyNew = true
 	return follower
 }
@@ -26,9 +26,11 @@ func (f *Follower) Next() *Message {
 		return nil
 	}
 	stored := f.stream.next(f.from, f.filter)
-	if stored != nil {
-		f.from, f.onlyNew = stored.Sequence+1, false
+	if stored == nil {
+		f.from = max(f.from, f.stream.end())
+		return nil
 	}
+	f.from, f.onlyNew = stored.Sequence+1, false
 	return stored
 }
 
@@ -36,6 +38,6 @@ func (f *Follower) Next() *Message {
 // last, or, where it wanted new messages and has read none, behind the last one there is now.
 func (f *Follower) Interrupt() {
 	if f.onlyNew {
-		f.from = uint64(len(f.stream.messages)) + 1
+		f.from = f.stream.end()
 	}
 }

@@ -43,6 +43,7 @@ type Stream struct {
 	known     map[string]uint64   // sequence by message id; zero while in process
 	window    []*Message          // messages with an id, oldest first
 	inProcess []pending
+	durables  map[string]*Consumer
 }
 
 // pending is a message that the leader took and has not replicated.
@@ -52,7 +53,10 @@ type pending struct {
 }
 
 func newStream(server *Server, config events.Stream) *Stream {
-	return &Stream{server: server, config: config, last: map[string]*Message{}, replaced: map[string]*Message{}, known: map[string]uint64{}}
+	return &Stream{
+		server: server, config: config, last: map[string]*Message{}, replaced: map[string]*Message{},
+		known: map[string]uint64{}, durables: map[string]*Consumer{},
+	}
 }
 
 // Errors of the server, with its own codes. The code decides whether shared/bus repeats.
@@ -191,7 +195,7 @@ func (s *Stream) settle(keep int) {
 }
 
 func (s *Stream) store(stored *Message) {
-	stored.Sequence = uint64(len(s.messages)) + 1
+	stored.Sequence = s.end()
 	if replaced := s.last[stored.Subject]; s.lastOnly && replaced != nil {
 		s.remove(replaced)
 		s.replaced[stored.Subject] = replaced
@@ -222,6 +226,9 @@ func (s *Stream) expire(now time.Time) {
 	}
 	s.window = s.window[gone:]
 }
+
+// Info asks whether the stream is there. Errors: ErrNoConnection, ErrNoAnswer.
+func (s *Stream) Info(fate Fate) error { return s.server.read(fate) }
 
 // Get reads the message at sequence, from the leader. Errors: jetstream.ErrMsgNotFound, ErrNoConnection, ErrNoAnswer.
 func (s *Stream) Get(sequence uint64, fate Fate) (Message, error) {
@@ -256,6 +263,9 @@ func (s *Stream) at(sequence uint64) *Message {
 	}
 	return s.messages[sequence-1]
 }
+
+// end is the sequence that the next message will have.
+func (s *Stream) end() uint64 { return uint64(len(s.messages)) + 1 }
 
 // next returns the first message from sequence on that a filter takes.
 func (s *Stream) next(sequence uint64, wanted filter) *Message {

@@ -1,0 +1,69 @@
+package loop
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/simulation/stream"
+)
+
+// page is what a service remembers over a restart.
+type page struct {
+	instance string
+	sequence uint64 // of the last message handled
+	id       string // of that event; empty for a refused message
+	machine  []byte // the machine's snapshot
+}
+
+// memory is a service's key in the bucket of snapshots, written by compare-and-set.
+type memory struct {
+	bucket   *stream.Bucket
+	key      string
+	revision uint64
+	page     page
+	next     page // being written
+}
+
+const (
+	writeTimeout = 5 * time.Second
+	startPause   = 250 * time.Millisecond
+)
+
+// read fetches the page and its revision. Errors: those of Bucket.Get, without ErrKeyNotFound.
+func (m *memory) read(fate stream.Fate) (page, uint64, error) {
+	entry, err := m.bucket.Get(m.key, fate)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return page{}, 0, nil
+	}
+	if err != nil {
+		return page{}, 0, err
+	}
+	return entry.Data.(page), entry.Sequence, nil
+}
+
+// write tries once to store the next page. Errors: jetstream.ErrKeyExists, on which judge must look, or any that a
+// repeat may mend.
+func (m *memory) write(now time.Time, fate stream.Fate) error {
+	revision, err := m.bucket.Update(now, m.key, int64(len(m.next.machine)), m.next, m.revision, fate)
+	if err == nil {
+		m.revision, m.page = revision, m.next
+	}
+	return err
+}
+
+// judge looks, after ErrKeyExists, whether another wrote, or we did and did not hear so. Errors: bus.ErrFenced, or any
+// that a repeat of the write may mend.
+func (m *memory) judge(fate stream.Fate) error {
+	there, revision, err := m.read(fate)
+	if err != nil {
+		return err
+	}
+	if there.instance != m.next.instance {
+		return bus.ErrFenced
+	}
+	m.revision = revision
+	return nil
+}
