@@ -32,7 +32,8 @@ type pair struct {
 	model    *stream.Server
 	js       jetstream.JetStream
 	bucket   jetstream.KeyValue
-	readers  map[string]*stream.Consumer
+	readers  map[string]*stream.Consumer // by the reply subject of a delivery
+	moved    map[string]bool             // readers that were moved
 	held     []holding
 	story    []string
 	replicas int
@@ -59,7 +60,7 @@ func newPair(t *testing.T, seed uint64, url string, replicas int) *pair {
 	p := &pair{
 		T: t, ctx: ctx, js: js, random: rand.New(rand.NewPCG(seed, 0)), replicas: replicas,
 		model:   stream.NewServer(facts, plans, stream.Limits{}, replicas > 1),
-		readers: map[string]*stream.Consumer{},
+		readers: map[string]*stream.Consumer{}, moved: map[string]bool{},
 	}
 	p.create()
 	return p

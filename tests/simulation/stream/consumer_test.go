@@ -26,8 +26,10 @@ func (p *pair) reader() (string, *stream.Consumer, jetstream.Consumer) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	delivered := real.CachedInfo().Delivered.Stream
-	p.same(name+" delivered", fmt.Sprint(modelled.Delivered()), fmt.Sprint(delivered))
+	if !p.moved[name] { // else the server still tells what was delivered before the move
+		delivered := real.CachedInfo().Delivered.Stream
+		p.same(name+" delivered", fmt.Sprint(modelled.Delivered()), fmt.Sprint(delivered))
+	}
 	return name, modelled, real
 }
 
@@ -114,6 +116,7 @@ func (p *pair) reset() {
 	if err != nil {
 		p.Fatal(err)
 	}
+	p.moved[name] = true
 	pending, err := modelled.Pending(stream.Answered)
 	if err != nil {
 		p.Fatal(err)
