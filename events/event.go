@@ -124,7 +124,7 @@ func Decode(data []byte, payload Payload) error {
 	if err := json.Unmarshal(data, payload); err != nil {
 		return named(err)
 	}
-	if err := missing(reflect.TypeOf(payload).Elem(), data, ""); err != nil {
+	if err := missing(reflect.TypeOf(payload).Elem(), data); err != nil {
 		return err
 	}
 	return payload.Validate()

@@ -1,64 +1,101 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 )
 
-// missing reports the first required field that data lacks. Every field is required but those with omitempty. An
-// empty list may be null, because Go programs write a nil slice so.
-func missing(t reflect.Type, data json.RawMessage, path string) error {
+// missing reports the first required field that data lacks; data is the JSON of a value of type t. Every field is required but
+// those with omitempty. An empty list may be null, because Go programs write a nil slice so.
+func missing(t reflect.Type, data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return err
+	}
+	if lacks := missingIn(t, value); lacks != nil {
+		return lacks
+	}
+	return nil
+}
+
+func missingIn(t reflect.Type, value any) *FieldError {
 	switch t.Kind() {
 	case reflect.Pointer:
-		return missing(t.Elem(), data, path)
+		return missingIn(t.Elem(), value)
 	case reflect.Struct:
-		return missingField(t, data, path)
+		return missingField(t, value)
 	case reflect.Slice:
-		return missingInList(t.Elem(), data, path)
-	}
-	return nil
-}
-
-func missingInList(t reflect.Type, data json.RawMessage, path string) error {
-	var elements []json.RawMessage
-	if t.Kind() != reflect.Struct || json.Unmarshal(data, &elements) != nil {
-		return nil
-	}
-	for i, element := range elements {
-		if err := missing(t, element, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-			return err
+		elements, _ := value.([]any)
+		for i := 0; t.Elem().Kind() == reflect.Struct && i < len(elements); i++ {
+			if lacks := missingField(t.Elem(), elements[i]); lacks != nil {
+				return lacks.within(fmt.Sprintf("[%d]", i))
+			}
 		}
 	}
 	return nil
 }
 
-func missingField(t reflect.Type, data json.RawMessage, path string) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
-		return &FieldError{Field: path, Expected: "an object", Got: fmt.Sprintf("%.20s", data)}
+func missingField(t reflect.Type, value any) *FieldError {
+	object, isObject := value.(map[string]any)
+	if !isObject {
+		got, _ := json.Marshal(value)
+		return &FieldError{Expected: "an object", Got: fmt.Sprintf("%.20s", got)}
 	}
-	for _, field := range reflect.VisibleFields(t) {
-		if field.Anonymous {
+	for _, field := range fieldsOf(t) {
+		inner, isPresent := object[field.name]
+		if !field.optional && (!isPresent || inner == nil && !field.list) {
+			return &FieldError{Field: field.name, Expected: "a value", Got: "none"}
+		}
+		if inner == nil {
 			continue
 		}
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		at := strings.TrimPrefix(path+"."+name, ".")
-		inner, isPresent := fields[name]
-		isNull := string(inner) == "null"
-		isList := field.Type.Kind() == reflect.Slice || field.Type.Kind() == reflect.Map
-		if options != "omitempty" && (!isPresent || isNull && !isList) {
-			return &FieldError{Field: at, Expected: "a value", Got: "none"}
-		}
-		if !isPresent || isNull {
-			continue
-		}
-		if err := missing(field.Type, inner, at); err != nil {
-			return err
+		if lacks := missingIn(field.of, inner); lacks != nil {
+			return lacks.within(field.name)
 		}
 	}
 	return nil
+}
+
+// within puts a field's name behind that of the value it is in.
+func (e *FieldError) within(outer string) *FieldError {
+	if e.Field != "" && e.Field[0] != '[' {
+		outer += "."
+	}
+	e.Field = outer + e.Field
+	return e
+}
+
+// field is what a struct's tags say of one of its fields.
+type field struct {
+	name           string
+	of             reflect.Type
+	optional, list bool
+}
+
+// fields are those of each type that was asked for: payloads are few, and reading tags takes longer than reading JSON.
+var fields sync.Map
+
+func fieldsOf(t reflect.Type) []field {
+	if known, ok := fields.Load(t); ok {
+		return known.([]field)
+	}
+	var list []field
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		isList := f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map
+		list = append(list, field{name: name, of: f.Type, optional: options == "omitempty", list: isList})
+	}
+	fields.Store(t, list)
+	return list
 }
 
 // fill makes nil lists and maps empty ones, so that they are written as [] and {}: null is no list to a trainer in
