@@ -4,7 +4,6 @@ package planner
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -65,12 +64,7 @@ func Run(ctx context.Context, config Config) error {
 	background.Go(func() { forerunner.Run(ctx, bus) })
 	defer background.Wait()
 	defer cancel()
-	settings.Ahead = func(situation policy.Canonical) ([]policy.Candidate, bool) {
-		candidates, found := cache.Answer(situation)
-		slog.DebugContext(ctx, "plan is asked for", "computedAhead", found)
-		return candidates, found
-	}
 	return service.Run(ctx, service.Options{
-		Name: "planner", Bus: bus, Machine: asking{machine.New(settings), asked}, Address: config.HTTPAddress,
+		Name: "planner", Bus: bus, Machine: asking{machine.New(settings), cache, asked}, Address: config.HTTPAddress,
 	})
 }

@@ -62,7 +62,7 @@ func request() events.PlanRequest {
 // planned answers a request with all policies of ours by themselves.
 func planned(t *testing.T, r events.PlanRequest) *events.Proposal {
 	t.Helper()
-	proposal, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(r, nil)
+	proposal, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(r)
 	if err != nil {
 		t.Fatal(err)
 	}

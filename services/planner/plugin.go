@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/internal/ahead"
 	"github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/planner/policy"
 )
@@ -69,32 +70,46 @@ func (p plugins) askOne(ctx context.Context, name string, request []byte) machin
 	return machine.Reply{Plugin: name, Data: message.Data}
 }
 
-// asking is a machine that has plug-ins answer beside it. A request that comes again is asked again and may have another
-// answer; the stream keeps the words that were said first.
+// asking gives the machine what was computed ahead and what plug-ins reply. A request that comes again is asked again and
+// may have other replies; the stream keeps the words that were said first.
 type asking struct {
 	*machine.Machine
+	cache   *ahead.Cache
 	plugins plugins
 }
 
-// Handle asks the plug-ins, searches, and weighs what has come within the deadline.
+// Handle asks the plug-ins, searches meanwhile unless the answer is there, and weighs what has come within the deadline.
 func (a asking) Handle(event events.Event) ([]events.Event, error) {
-	if len(a.plugins.names) == 0 {
-		return a.Machine.Handle(event)
+	question, err := a.Hear(event)
+	if err != nil {
+		return nil, err
 	}
-	said, err := a.Answer(event, a.plugins.ask(event.Data))
-	for _, answer := range said {
-		if proposal, err := events.Open[events.Proposal](answer); err == nil && answer.Kind == events.PlanProposed {
-			a.plugins.tell(proposal.Plan)
-		}
+	replies := a.plugins.ask(event.Data)
+	candidates, known := a.cache.Answer(question.Canonical)
+	slog.Debug("plan is asked for", "computedAhead", known)
+	found := machine.Found{Candidates: candidates}
+	if !known {
+		found = a.Search(question)
 	}
-	return said, err
+	said := a.Answer(event, question, found, replies())
+	if len(a.plugins.names) > 0 {
+		a.plugins.tell(said)
+	}
+	return said, nil
 }
 
 // tell logs what became of each plug-in's plan.
-func (p plugins) tell(plan events.Plan) {
-	for _, candidate := range plan.Considered {
-		if slices.Contains(p.names, candidate.Policy) {
-			slog.Info("plug-in answered", "plugin", candidate.Policy, "generation", plan.Generation, "taken", candidate.Rejected == "", "rejected", candidate.Rejected)
+func (p plugins) tell(said []events.Event) {
+	for _, answer := range said {
+		proposal, err := events.Open[events.Proposal](answer)
+		if err != nil || answer.Kind != events.PlanProposed {
+			continue
+		}
+		for _, candidate := range proposal.Plan.Considered {
+			if slices.Contains(p.names, candidate.Policy) {
+				slog.Info("plug-in answered", "plugin", candidate.Policy, "generation", proposal.Plan.Generation,
+					"taken", candidate.Rejected == "", "rejected", candidate.Rejected)
+			}
 		}
 	}
 }

@@ -17,9 +17,6 @@ type Settings struct {
 	Policy        policy.Policy // zero: adaptive
 	MinReplicas   int           // holders that every layer should have
 	SwitchSeconds float64       // a switch of plans that moves nothing
-	// Ahead returns what the policy answers to a situation where that was computed ahead: faster, never other. Nil: nothing
-	// was.
-	Ahead func(policy.Canonical) ([]policy.Candidate, bool)
 }
 
 // Machine plans for one cluster.
@@ -33,35 +30,71 @@ func New(settings Settings) *Machine {
 	if settings.Policy.Propose == nil {
 		settings.Policy = policy.Adaptive
 	}
-	if settings.Ahead == nil {
-		settings.Ahead = func(policy.Canonical) ([]policy.Candidate, bool) { return nil, false }
-	}
 	return &Machine{settings: settings, speaker: events.Speaker{Source: "/planner", Cluster: settings.Cluster}}
 }
 
 // Hears returns the kinds of event the machine handles.
 func (m *Machine) Hears() []events.Kind { return []events.Kind{events.PlanRequested} }
 
-// Handle answers a request with the best plan and all that were weighed, with how long to wait, or with why there is no plan.
-func (m *Machine) Handle(event events.Event) ([]events.Event, error) { return m.Answer(event, nil) }
-
-// Answer is Handle with what plug-ins replied to the same request; nil: there are none. Replies are taken when our own
-// search is over, so that both can go on side by side.
-func (m *Machine) Answer(event events.Event, replies func() []Reply) ([]events.Event, error) {
-	request, err := events.Open[events.PlanRequest](event)
+// Handle answers a request with the best plan and all that were weighed, with how long to wait, or with why there is no
+// plan.
+func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
+	question, err := m.Hear(event)
 	if err != nil {
 		return nil, err
 	}
-	proposal, err := m.Plan(request, replies)
+	return m.Answer(event, question, m.Search(question), nil), nil
+}
+
+// Question is a request as policies look at it.
+type Question struct {
+	Canonical policy.Canonical // equal questions have equal answers
+	request   events.PlanRequest
+	situation policy.Situation
+}
+
+// Hear reads a request.
+func (m *Machine) Hear(event events.Event) (Question, error) {
+	request, err := events.Open[events.PlanRequest](event)
+	if err != nil {
+		return Question{}, err
+	}
+	return m.question(request), nil
+}
+
+func (m *Machine) question(request events.PlanRequest) Question {
+	situation := m.settings.Situation(request)
+	return Question{situation.Canonical(), request, situation}
+}
+
+// Found is what the policy proposes for the canonical situation of a question, or why it proposes nothing.
+type Found struct {
+	Candidates []policy.Candidate
+	Reason     error
+}
+
+// Search asks the policy. Whoever has its answer already need not.
+func (m *Machine) Search(question Question) Found {
+	candidates, reason := m.settings.Policy.Answer(question.Canonical.Situation)
+	if reason != nil {
+		_, reason = m.settings.Policy.Answer(question.situation) // the same reason, with names
+	}
+	return Found{candidates, reason}
+}
+
+// Answer says what Handle says, given what was found for the question of the event and what plug-ins replied to it.
+func (m *Machine) Answer(event events.Event, question Question, found Found, replies []Reply) []events.Event {
+	negotiation := question.request.Negotiation
+	proposal, err := m.weigh(question, found, replies)
 	var deferred Deferred
 	switch {
 	case err == nil:
-		return []events.Event{m.speaker.Say(event, events.PlanProposed, request.Negotiation, proposal)}, nil
+		return []events.Event{m.speaker.Say(event, events.PlanProposed, negotiation, proposal)}
 	case errors.As(err, &deferred):
-		return []events.Event{m.speaker.Say(event, events.PlanDeferred, request.Negotiation, &deferred.Deferral)}, nil
+		return []events.Event{m.speaker.Say(event, events.PlanDeferred, negotiation, &deferred.Deferral)}
 	}
-	return []events.Event{m.speaker.Say(event, events.PlanRefused, request.Negotiation,
-		&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}, nil
+	failure := events.Failure{Negotiation: negotiation, Reason: err.Error()}
+	return []events.Event{m.speaker.Say(event, events.PlanRefused, negotiation, &failure)}
 }
 
 // Deferred is why there is no plan where waiting is better than any.
@@ -70,32 +103,27 @@ type Deferred struct{ events.Deferral }
 func (d Deferred) Error() string { return d.Reason }
 
 // Plan is the best plan for a valid request, or why there is none, which may be that waiting is better: Deferred.
-func (m *Machine) Plan(request events.PlanRequest, replies func() []Reply) (*events.Proposal, error) {
-	s := m.settings.Situation(request)
-	canonical := s.Canonical()
-	candidates, found := m.settings.Ahead(canonical)
-	var reason error
-	if !found {
-		if candidates, reason = m.settings.Policy.Answer(canonical.Situation); reason != nil {
-			_, reason = m.settings.Policy.Answer(s) // the same reason, with names
-		}
-	}
-	var judged judgement
-	if replies != nil {
-		judged = judge(request, s, replies())
-	}
-	all, err := policy.Weigh(s, slices.Concat(candidates, m.settings.Policy.Wait(s), judged.candidates), reason)
+func (m *Machine) Plan(request events.PlanRequest, replies ...Reply) (*events.Proposal, error) {
+	question := m.question(request)
+	return m.weigh(question, m.Search(question), replies)
+}
+
+// weigh takes the best of what was found, of waiting and of what plug-ins propose.
+func (m *Machine) weigh(question Question, found Found, replies []Reply) (*events.Proposal, error) {
+	s, judged := question.situation, judge(question.request, question.situation, replies)
+	candidates := slices.Concat(found.Candidates, m.settings.Policy.Wait(s), judged.candidates)
+	all, err := policy.Weigh(s, candidates, found.Reason)
 	if err != nil {
 		return nil, err
 	}
 	best, considered := all[0], append(judged.doubted(weighed(all)), judged.refused...)
 	if best.Policy == policy.Waiting {
-		return nil, Deferred{deferral(request, considered)}
+		return nil, Deferred{deferral(question.request, considered)}
 	}
 	if _, isForeign := judged.claims[best.Policy]; !isForeign {
-		best = canonical.Restored(best)
+		best = question.Canonical.Restored(best)
 	}
-	return proposal(request, best, considered), nil
+	return proposal(question.request, best, considered), nil
 }
 
 // Tick does nothing.

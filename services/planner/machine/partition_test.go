@@ -92,7 +92,7 @@ func TestWhateverPartitionsAPluginNamesThoseOfItsPlanAreOurs(t *testing.T) {
 		r := afterALoss()
 		r.Job.OptimizerPartitions = partitions
 		theirs := afterALoss()
-		proposal, err := New(settings).Plan(theirs, nil)
+		proposal, err := New(settings).Plan(theirs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestWhateverPartitionsAPluginNamesThoseOfItsPlanAreOurs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		taken, err := New(ours).Plan(r, func() []Reply { return []Reply{{Plugin: "theirs", Data: data}} })
+		taken, err := New(ours).Plan(r, Reply{Plugin: "theirs", Data: data})
 		if err != nil || taken.Plan.Policy != "theirs" {
 			t.Fatalf("%+v, %v", taken, err)
 		}

@@ -16,7 +16,7 @@ import (
 func replied(t *testing.T, random *rand.Rand, r events.PlanRequest) Reply {
 	t.Helper()
 	theirs := Settings{Cluster: "c", Policy: named(t, []string{"repipeline", "reroute"}[random.IntN(2)]), MinReplicas: 1 + random.IntN(3)}
-	proposal, err := New(theirs).Plan(r, nil)
+	proposal, err := New(theirs).Plan(r)
 	if err != nil {
 		return Reply{Plugin: "theirs", Problem: "no answer within 1s"}
 	}
@@ -72,11 +72,11 @@ func TestWhateverAPluginSaysTheProposalIsSoundAndNoWorse(t *testing.T) {
 		r := randomRequest(random)
 		for r.Generation < 5 {
 			reply := replied(t, random, r)
-			alone, err := New(ours).Plan(r, nil)
+			alone, err := New(ours).Plan(r)
 			if err != nil {
 				break
 			}
-			proposal, err := New(ours).Plan(r, func() []Reply { return []Reply{reply} })
+			proposal, err := New(ours).Plan(r, reply)
 			if err != nil {
 				t.Fatalf("seed %d, generation %d: %v", seed, r.Generation, err)
 			}

@@ -1,5 +1,5 @@
 // Package ahead answers plan requests before they are made: while nothing is negotiated, it computes what the policy would
-// answer to the loss of each node, of each host and of two nodes, once for each failure class.
+// answer to each loss that package losses foresees, once for each failure class.
 package ahead
 
 import (
@@ -9,12 +9,12 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/planner/machine/losses"
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// Bounds of the work. Facts come in bursts, and a burst needs one round.
+// Facts come in bursts, and a burst needs one round.
 const (
-	mostPlaces = 1 << 20 // of all answers together, about 80 MB: 64 answers at 2,048 nodes. With partitions answers are about twice as long
 	quiet      = time.Second
 	startPause = 250 * time.Millisecond
 )
@@ -23,7 +23,7 @@ const (
 type Planner struct {
 	Settings machine.Settings
 	Cache    *Cache
-	world    world
+	world    losses.World
 	heard    chan events.Event
 	isStale  bool                                 // facts were heard since the last round began
 	rest     func(context.Context, time.Duration) // between two answers
@@ -41,14 +41,14 @@ func (p *Planner) Run(ctx context.Context, b *bus.Bus) {
 		if !p.isStale {
 			select {
 			case event := <-p.heard:
-				p.world.hear(event)
+				p.world.Hear(event)
 			case <-ctx.Done():
 			}
 		}
 		p.listen(ctx, quiet)
 		p.isStale = false
-		if p.world.stands() {
-			p.round(ctx)
+		if plan := p.world.Standing(); plan != nil {
+			p.round(ctx, plan)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (p *Planner) listen(ctx context.Context, while time.Duration) {
 	for {
 		select {
 		case event := <-p.heard:
-			p.world.hear(event)
+			p.world.Hear(event)
 			p.isStale = true
 		case <-timer.C:
 			return
@@ -70,13 +70,10 @@ func (p *Planner) listen(ctx context.Context, while time.Duration) {
 	}
 }
 
-// round drops the answers that no loss asks for any more, and computes those that are missing.
-func (p *Planner) round(ctx context.Context) {
-	start, computed, plan := time.Now(), 0, p.world.plan
-	questions := p.questions(ctx)
-	if ctx.Err() != nil {
-		return
-	}
+// round drops the answers that no loss asks for any more, and computes those that are missing while the plan stands.
+func (p *Planner) round(ctx context.Context, plan *events.Plan) {
+	start, computed := time.Now(), 0
+	questions := p.world.Questions(p.Settings)
 	p.Cache.retain(questions)
 	for _, question := range questions {
 		if _, known := p.Cache.Answer(question); known {
@@ -88,17 +85,18 @@ func (p *Planner) round(ctx context.Context) {
 			p.Cache.add(question, candidates)
 			computed++
 		}
-		if p.rest(ctx, time.Since(begun)); ctx.Err() != nil || !p.world.stands() || p.world.plan != plan {
+		if p.rest(ctx, time.Since(begun)); ctx.Err() != nil || p.world.Standing() != plan {
 			return
 		}
 	}
-	slog.DebugContext(ctx, "planned ahead", "generation", plan.Generation, "questions", len(questions), "computed", computed, "seconds", time.Since(start).Seconds())
+	slog.DebugContext(ctx, "planned ahead", "generation", plan.Generation,
+		"questions", len(questions), "computed", computed, "seconds", time.Since(start).Seconds())
 }
 
 // follow hears from the last plan request and the last plan on.
 func (p *Planner) follow(ctx context.Context, b *bus.Bus) error {
 	var facts []string
-	for _, kind := range hears {
+	for _, kind := range losses.Hears {
 		facts = append(facts, events.EventSubject(b.Cluster(), kind, "*"))
 	}
 	plans := events.PlanSubject(b.Cluster(), "*")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,13 +46,13 @@ func committed(t testing.TB, request events.PlanRequest, rest func()) *Planner {
 	t.Helper()
 	p := &Planner{Settings: machine.Settings{Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05}, Cache: &Cache{}}
 	p.rest = func(context.Context, time.Duration) { rest() }
-	proposal, err := machine.New(p.Settings).Plan(request, nil)
+	proposal, err := machine.New(p.Settings).Plan(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.world.hear(said(events.PlanRequested, request.Negotiation, &request))
-	p.world.hear(said(events.PlanCommitted, fmt.Sprint(request.Generation), &proposal.Plan))
-	if !p.world.stands() {
+	p.world.Hear(said(events.PlanRequested, request.Negotiation, &request))
+	p.world.Hear(said(events.PlanCommitted, fmt.Sprint(request.Generation), &proposal.Plan))
+	if p.world.Standing() == nil {
 		t.Fatal("no plan stands")
 	}
 	return p
@@ -100,32 +99,35 @@ func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T)
 	served := 0
 	for seed := range uint64(60) {
 		request := random(seed)
-		if _, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(request, nil); err != nil {
+		if _, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(request); err != nil {
 			continue
 		}
 		p := committed(t, request, func() {})
-		p.round(t.Context())
+		p.round(t.Context(), p.world.Standing())
 		for _, device := range request.Nodes {
-			asked := next(request, *p.world.plan, device.Node)
+			asked := next(request, *p.world.Standing(), device.Node)
 			asked.SecondsBetweenFailures = 3600 / (1 + rand.New(rand.NewPCG(seed, 2)).Float64()/3)
 			event := said(events.PlanRequested, asked.Negotiation, &asked)
 			fresh, err := machine.New(p.Settings).Handle(event)
 			if err != nil {
 				t.Fatal(err)
 			}
-			quick := p.Settings
-			quick.Ahead = func(s policy.Canonical) ([]policy.Candidate, bool) {
-				candidates, found := p.Cache.Answer(s)
-				if found {
-					served++
-				} else if fresh[0].Kind == events.PlanProposed {
-					t.Errorf("seed %d: the loss of %s was not computed ahead", seed, device.Node)
-				}
-				return candidates, found
+			m := machine.New(p.Settings)
+			question, err := m.Hear(event)
+			if err != nil {
+				t.Fatal(err)
 			}
-			got, err := machine.New(quick).Handle(event)
-			if err != nil || got[0].ID != fresh[0].ID || !bytes.Equal(got[0].Data, fresh[0].Data) {
-				t.Fatalf("seed %d without %s:\n%s\nafresh:\n%s (%v)", seed, device.Node, got[0].Data, fresh[0].Data, err)
+			candidates, found := p.Cache.Answer(question.Canonical)
+			if found {
+				served++
+			} else if fresh[0].Kind == events.PlanProposed {
+				t.Errorf("seed %d: the loss of %s was not computed ahead", seed, device.Node)
+			} else {
+				continue
+			}
+			got := m.Answer(event, question, machine.Found{Candidates: candidates}, nil)
+			if got[0].ID != fresh[0].ID || !bytes.Equal(got[0].Data, fresh[0].Data) {
+				t.Fatalf("seed %d without %s:\n%s\nafresh:\n%s", seed, device.Node, got[0].Data, fresh[0].Data)
 			}
 		}
 	}
@@ -143,19 +145,19 @@ func TestEqualFailuresAreComputedOnce(t *testing.T) {
 	}
 	computed := 0
 	p := committed(t, request, func() { computed++ })
-	pipelines, shape := p.world.plan.Pipelines, len(p.world.plan.Pipelines[0].Stages)
+	pipelines, shape := p.world.Standing().Pipelines, len(p.world.Standing().Pipelines[0].Stages)
 	for _, pipeline := range pipelines {
 		if len(pipeline.Stages) != shape || shape < 2 || pipeline.MicroBatches != pipelines[0].MicroBatches {
 			t.Fatalf("expected equal pipelines, got %v", pipelines)
 		}
 	}
-	p.round(t.Context())
+	p.round(t.Context(), p.world.Standing())
 	within, across := shape*(shape-1)/2, shape*(shape+1)/2
 	want := 2*shape + 3*(within+across)
 	if computed != want || p.Cache.Len() != want {
 		t.Fatalf("%d computed, %d kept for 24 nodes in pipelines of %d, want %d", computed, p.Cache.Len(), shape, want)
 	}
-	if p.round(t.Context()); computed != want {
+	if p.round(t.Context(), p.world.Standing()); computed != want {
 		t.Fatal("nothing changed, and it was computed again")
 	}
 }
@@ -167,9 +169,9 @@ func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
 		request.Nodes[i].Address = fmt.Sprintf("10.0.0.%d:%d", i/4, 7000+i)
 	}
 	p := committed(t, request, func() {})
-	p.round(t.Context())
+	p.round(t.Context(), p.world.Standing())
 	for _, lost := range [][]string{{"n0000", "n0001"}, {"n0003", "n0010"}, {"n0007", "n0002"}, {"n0004", "n0005", "n0006", "n0007"}} {
-		asked, plan := request, *p.world.plan
+		asked, plan := request, *p.world.Standing()
 		for _, node := range lost {
 			asked = next(asked, plan, node)
 		}
@@ -182,28 +184,6 @@ func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
 				t.Errorf("without %v, after %d failures: found %v, %v", lost, failures, found, err)
 			}
 		}
-	}
-}
-
-// With as many classes as nodes there are more pairs than are planned for: those with most like them are.
-func TestOfPairsTheLikeliestArePlannedFor(t *testing.T) {
-	w := world{plan: &events.Plan{}}
-	for p := range 10 {
-		pipeline := events.Pipeline{Stages: []events.Stage{{Node: fmt.Sprintf("a%d", p)}, {Node: fmt.Sprintf("b%d", p)}}}
-		w.plan.Pipelines = append(w.plan.Pipelines, pipeline)
-	}
-	classes := [][]string{{"spare"}, nil, nil}
-	for _, pipeline := range w.plan.Pipelines {
-		for st, stage := range pipeline.Stages {
-			classes[st+1] = append(classes[st+1], stage.Node)
-		}
-	}
-	var got []string
-	for _, pair := range w.pairs(classes) {
-		got = append(got, fmt.Sprintf("%s+%s", pair.nodes[0], pair.nodes[1]))
-	}
-	if want := "a0+b1 a0+a1 b0+b1 spare+a0 spare+b0 a0+b0"; strings.Join(got, " ") != want {
-		t.Fatalf("got %v, want %s", got, want)
 	}
 }
 
@@ -223,18 +203,18 @@ func TestAnswersAreDroppedWhenTheWorldChanges(t *testing.T) {
 		"nodes are slow": {slowNode("n0000"), slowNode("n0003"), slowNode("n0005")},
 	} {
 		p := committed(t, cluster(6, 6, 12), func() {})
-		p.round(t.Context())
-		before := p.questions(t.Context())
+		p.round(t.Context(), p.world.Standing())
+		before := p.world.Questions(p.Settings)
 		for _, change := range changes {
-			p.world.hear(change)
+			p.world.Hear(change)
 		}
-		p.round(t.Context())
+		p.round(t.Context(), p.world.Standing())
 		for _, question := range before {
 			if _, found := p.Cache.Answer(question); found {
 				t.Errorf("%s: an old answer is kept", what)
 			}
 		}
-		if p.Cache.Len() != len(p.questions(t.Context())) {
+		if p.Cache.Len() != len(p.world.Questions(p.Settings)) {
 			t.Errorf("%s: %d new answers", what, p.Cache.Len())
 		}
 	}
@@ -243,22 +223,22 @@ func TestAnswersAreDroppedWhenTheWorldChanges(t *testing.T) {
 func TestNothingIsComputedAheadUntilANegotiationEnds(t *testing.T) {
 	request := cluster(6, 6, 12)
 	p := committed(t, request, func() {})
-	asked := next(request, *p.world.plan, "n0000")
-	p.world.hear(said(events.PlanRequested, asked.Negotiation, &asked))
-	if p.world.stands() {
+	asked := next(request, *p.world.Standing(), "n0000")
+	p.world.Hear(said(events.PlanRequested, asked.Negotiation, &asked))
+	if p.world.Standing() != nil {
 		t.Fatal("a plan was asked for, and the old one is taken for the last word")
 	}
-	p.world.hear(said(events.Aborted, "other", &events.Abort{Negotiation: "other", Generation: 2, Reason: "test"}))
-	if p.world.stands() {
+	p.world.Hear(said(events.Aborted, "other", &events.Abort{Negotiation: "other", Generation: 2, Reason: "test"}))
+	if p.world.Standing() != nil {
 		t.Fatal("the end of another negotiation ended this one")
 	}
-	p.world.hear(said(events.Aborted, asked.Negotiation, &events.Abort{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
-	if !p.world.stands() || len(p.world.request.Nodes) != 6 {
+	p.world.Hear(said(events.Aborted, asked.Negotiation, &events.Abort{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
+	if plan := p.world.Standing(); plan == nil || len(plan.Nodes) != 6 {
 		t.Fatal("the plan in force was forgotten")
 	}
 }
 
-// The whole answer from the request as it was decoded to the proposal, at 2,048 nodes.
+// The whole answer from the request to the proposal, at 2,048 nodes.
 func BenchmarkAPlanComputedAhead(b *testing.B) { benchmark(b, true) }
 
 func BenchmarkAPlanComputedAfresh(b *testing.B) { benchmark(b, false) }
@@ -269,17 +249,22 @@ func benchmark(b *testing.B, ahead bool) {
 		request.Nodes[i].MemoryBytes = 2e7 // four layers and some
 	}
 	p := committed(b, request, func() {})
-	asked := next(request, *p.world.plan, request.Nodes[777].Node)
-	settings := p.Settings
+	asked := next(request, *p.world.Standing(), request.Nodes[777].Node)
 	if ahead {
-		p.round(b.Context())
-		settings.Ahead = p.Cache.Answer
+		p.round(b.Context(), p.world.Standing())
 	}
-	planner := machine.New(settings)
+	planner, event := machine.New(p.Settings), said(events.PlanRequested, asked.Negotiation, &asked)
 	for b.Loop() {
-		if _, err := planner.Plan(asked, nil); err != nil {
+		question, err := planner.Hear(event)
+		if err != nil {
 			b.Fatal(err)
 		}
+		candidates, known := p.Cache.Answer(question.Canonical)
+		found := machine.Found{Candidates: candidates}
+		if !known {
+			found = planner.Search(question)
+		}
+		planner.Answer(event, question, found, nil)
 	}
 	b.ReportMetric(float64(p.Cache.Len()), "answers")
 }
@@ -303,15 +288,15 @@ func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 	known := committed(t, request, func() {})
 	for _, event := range []events.Event{
 		said(events.PlanRequested, request.Negotiation, &request),
-		said(events.PlanCommitted, "1", known.world.plan),
+		said(events.PlanCommitted, "1", known.world.Standing()),
 		slowLink("n0000", "n0001"),
 	} {
 		if _, err := b.Publish(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
-		known.world.hear(event)
+		known.world.Hear(event)
 	}
-	questions := known.questions(t.Context())
+	questions := known.world.Questions(known.Settings)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	p := &Planner{Settings: known.Settings, Cache: &Cache{}}
 	done := make(chan struct{})
@@ -330,16 +315,5 @@ func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 				t.Fatalf("%d of %d answers are computed", p.Cache.Len(), len(questions))
 			}
 		}
-	}
-}
-
-func TestAnswersAreBounded(t *testing.T) {
-	request := cluster(64, 4, 64)
-	for i := range request.Nodes {
-		request.Nodes[i].MemoryBytes += int64(i) // no two are alike
-	}
-	p := committed(t, request, func() {})
-	if questions := len(p.questions(t.Context())); questions > mostPlaces/(8*64) || questions < 64 {
-		t.Fatalf("%d questions", questions)
 	}
 }

@@ -1,4 +1,4 @@
-package ahead
+package losses
 
 import (
 	"cmp"
@@ -7,18 +7,19 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// world is what the next plan request will say, as far as it can be known: the plan in force, the request that it came of,
+// World is what the next plan request will say, as far as it can be known: the plan in force, the request that it came of,
 // and what changed since. Where it errs, an answer computed ahead fits no request, and that is all.
-type world struct {
+type World struct {
 	plan    *events.Plan
 	request *events.PlanRequest
 	asked   *events.PlanRequest // of the negotiation under way
 }
 
-// hears are the facts that change what the next request says. All others lead to a request first.
-var hears = []events.Kind{events.PlanRequested, events.Aborted, events.LinkMeasured, events.NodeProfiled}
+// Hears are the facts, beside committed plans, that change what the next request says. All others lead to a request first.
+var Hears = []events.Kind{events.PlanRequested, events.Aborted, events.LinkMeasured, events.NodeProfiled}
 
-func (w *world) hear(event events.Event) {
+// Hear takes in a fact of Hears, or a committed plan.
+func (w *World) Hear(event events.Event) {
 	switch event.Kind {
 	case events.PlanRequested:
 		take(event, func(request events.PlanRequest) { w.asked = &request })
@@ -50,18 +51,21 @@ func take[T any, P interface {
 	}
 }
 
-// stands reports whether the plan of the last request is in force and nothing is negotiated that we know of.
-func (w *world) stands() bool {
-	return w.asked == nil && w.request != nil && w.plan != nil && w.request.Generation == w.plan.Generation
+// Standing is the plan in force, if it is that of the last request and nothing is negotiated that we know of; otherwise nil.
+func (w *World) Standing() *events.Plan {
+	if w.asked != nil || w.request == nil || w.plan == nil || w.request.Generation != w.plan.Generation {
+		return nil
+	}
+	return w.plan
 }
 
 // requests are those that the next one may be made of.
-func (w *world) requests() []*events.PlanRequest {
+func (w *World) requests() []*events.PlanRequest {
 	return slices.DeleteFunc([]*events.PlanRequest{w.request, w.asked}, func(request *events.PlanRequest) bool { return request == nil })
 }
 
 // measured puts a link where the negotiator would list it: by its ends.
-func (w *world) measured(measured events.Measurement) {
+func (w *World) measured(measured events.Measurement) {
 	for _, request := range w.requests() {
 		if device(request, measured.From) < 0 || device(request, measured.To) < 0 {
 			continue
@@ -76,7 +80,7 @@ func (w *world) measured(measured events.Measurement) {
 	}
 }
 
-func (w *world) profiled(profile events.Profile) {
+func (w *World) profiled(profile events.Profile) {
 	for _, request := range w.requests() {
 		if at := device(request, profile.Node); at >= 0 {
 			request.Nodes[at].SpeedFactor = profile.SpeedFactor
@@ -89,7 +93,7 @@ func device(request *events.PlanRequest, node string) int {
 }
 
 // after is the request that follows the loss of some nodes.
-func (w *world) after(lost ...string) events.PlanRequest {
+func (w *World) after(lost ...string) events.PlanRequest {
 	request := *w.request
 	request.Generation, request.Current = w.plan.Generation+1, w.plan
 	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes), func(device events.Device) bool { return slices.Contains(lost, device.Node) })

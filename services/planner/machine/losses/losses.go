@@ -1,12 +1,13 @@
-package ahead
+// Package losses foresees plan requests: what may be lost next while a plan stands, and what would be asked then.
+package losses
 
 import (
 	"cmp"
-	"context"
 	"math/bits"
 	"net"
 	"slices"
 
+	"github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/services/planner/search"
 )
@@ -14,15 +15,19 @@ import (
 // mostPairs is how many kinds of losses of two nodes are planned for.
 const mostPairs = 32
 
-// questions are the different situations after what may be lost next, the likeliest first and within the bound: each node,
-// all nodes of a host, and two nodes.
-func (p *Planner) questions(ctx context.Context) []policy.Canonical {
-	a := asker{Planner: p, ctx: ctx, limit: max(2, mostPlaces/(search.Weighed*len(p.world.plan.Nodes)))}
+// mostPlaces bounds the answers to all questions together, about 80 MB: 64 answers at 2,048 nodes. With partitions
+// answers are about twice as long.
+const mostPlaces = 1 << 20
+
+// Questions are the different situations after what may be lost next, the likeliest first and within the bound: each node,
+// all nodes of a host, and two nodes. The world stands.
+func (w *World) Questions(settings machine.Settings) []policy.Canonical {
+	a := asker{world: w, settings: settings, limit: max(2, mostPlaces/(search.Weighed*len(w.plan.Nodes)))}
 	classes := a.nodes()
-	for _, host := range p.world.hosts() {
+	for _, host := range w.hosts() {
 		a.ask(host...)
 	}
-	for _, pair := range p.world.pairs(classes) {
+	for _, pair := range w.pairs(classes) {
 		a.ask(pair.nodes[:]...)
 	}
 	return a.questions
@@ -30,21 +35,21 @@ func (p *Planner) questions(ctx context.Context) []policy.Canonical {
 
 // asker gathers questions.
 type asker struct {
-	*Planner
-	ctx       context.Context
+	world     *World
+	settings  machine.Settings
 	limit     int
 	questions []policy.Canonical
 }
 
 // ask adds the question after a loss, unless an equal one is there or there are enough, and returns its index, or -1.
-// Each failure raises the failure rate, so that it is asked with the time between failures as it is, with half of it, and so
-// on.
+// Each failure raises the failure rate, so that it is asked with the time between failures as it is, with half of it, and
+// so on.
 func (a *asker) ask(lost ...string) int {
 	request := a.world.after(lost...)
-	if len(request.Nodes) == 0 || a.ctx.Err() != nil {
+	if len(request.Nodes) == 0 {
 		return -1
 	}
-	question := a.Settings.Situation(request).Canonical()
+	question := a.settings.Situation(request).Canonical()
 	at := slices.IndexFunc(a.questions, question.Same)
 	if at >= 0 || len(a.questions) >= a.limit {
 		return at
@@ -76,7 +81,7 @@ func (a *asker) nodes() [][]string {
 }
 
 // hosts are the nodes that share an address and fail together, in the order of the plan.
-func (w *world) hosts() [][]string {
+func (w *World) hosts() [][]string {
 	var hosts [][]string
 	number := map[string]int{}
 	for _, node := range w.plan.Nodes {
@@ -100,7 +105,7 @@ type pair struct {
 }
 
 // pairs are one pair of each kind, those with most like them first. O(nodes * classes).
-func (w *world) pairs(classes [][]string) []pair {
+func (w *World) pairs(classes [][]string) []pair {
 	pipelineOf := map[string]int{}
 	for p, pipeline := range w.plan.Pipelines {
 		for _, stage := range pipeline.Stages {
