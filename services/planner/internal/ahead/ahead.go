@@ -10,6 +10,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/planner/machine/losses"
+	"github.com/reknit/reknit/services/planner/policy"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -73,7 +74,12 @@ func (p *Planner) listen(ctx context.Context, while time.Duration) {
 // round drops the answers that no loss asks for any more, and computes those that are missing while the plan stands.
 func (p *Planner) round(ctx context.Context, plan *events.Plan) {
 	start, computed := time.Now(), 0
-	questions := p.world.Questions(p.Settings)
+	var questions []policy.Canonical
+	for questions = range p.world.Questions(p.Settings) {
+		if ctx.Err() != nil {
+			return
+		}
+	}
 	p.Cache.retain(questions)
 	for _, question := range questions {
 		if _, known := p.Cache.Answer(question); known {

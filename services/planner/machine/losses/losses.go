@@ -3,9 +3,10 @@ package losses
 
 import (
 	"cmp"
+	"iter"
 	"math/bits"
-	"net"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/planner/policy"
@@ -20,17 +21,20 @@ const mostPairs = 32
 const mostPlaces = 1 << 20
 
 // Questions are the different situations after what may be lost next, the likeliest first and within the bound: each node,
-// all nodes of a host, and two nodes. The world stands.
-func (w *World) Questions(settings machine.Settings) []policy.Canonical {
-	a := asker{world: w, settings: settings, limit: max(2, mostPlaces/(search.Weighed*len(w.plan.Nodes)))}
-	classes := a.nodes()
-	for _, host := range w.hosts() {
-		a.ask(host...)
+// all nodes of a host, and two nodes. It yields those so far after each loss, of which there are as many as nodes and more;
+// the last it yields are all. The world stands.
+func (w *World) Questions(settings machine.Settings) iter.Seq[[]policy.Canonical] {
+	return func(yield func([]policy.Canonical) bool) {
+		limit := max(2, mostPlaces/(search.Weighed*len(w.plan.Nodes)))
+		a := asker{world: w, settings: settings, limit: limit, yield: yield}
+		classes := a.nodes()
+		for _, host := range w.hosts() {
+			a.ask(host...)
+		}
+		for _, pair := range w.pairs(classes) {
+			a.ask(pair.nodes[:]...)
+		}
 	}
-	for _, pair := range w.pairs(classes) {
-		a.ask(pair.nodes[:]...)
-	}
-	return a.questions
 }
 
 // asker gathers questions.
@@ -39,26 +43,29 @@ type asker struct {
 	settings  machine.Settings
 	limit     int
 	questions []policy.Canonical
+	yield     func([]policy.Canonical) bool
+	isStopped bool
 }
 
-// ask adds the question after a loss, unless an equal one is there or there are enough, and returns its index, or -1.
+// ask adds the question after a loss, unless an equal one is there or there are enough, and yields. It returns the index of
+// the question, or -1.
 // Each failure raises the failure rate, so that it is asked with the time between failures as it is, with half of it, and
 // so on.
 func (a *asker) ask(lost ...string) int {
 	request := a.world.after(lost...)
-	if len(request.Nodes) == 0 {
+	if len(request.Nodes) == 0 || a.isStopped {
 		return -1
 	}
 	question := a.settings.Situation(request).Canonical()
 	at := slices.IndexFunc(a.questions, question.Same)
-	if at >= 0 || len(a.questions) >= a.limit {
-		return at
+	if at < 0 && len(a.questions) < a.limit {
+		at = len(a.questions)
+		for range 1 + bits.Len(uint(len(lost))) {
+			a.questions = append(a.questions, question)
+			question = question.Halved()
+		}
 	}
-	at = len(a.questions)
-	for range 1 + bits.Len(uint(len(lost))) {
-		a.questions = append(a.questions, question)
-		question = question.Halved()
-	}
+	a.isStopped = !a.yield(a.questions)
 	return at
 }
 
@@ -85,10 +92,11 @@ func (w *World) hosts() [][]string {
 	var hosts [][]string
 	number := map[string]int{}
 	for _, node := range w.plan.Nodes {
-		host, _, err := net.SplitHostPort(node.Address)
-		if err != nil {
-			continue
+		end := strings.LastIndexByte(node.Address, ':')
+		if end < 0 {
+			continue // no host and port
 		}
+		host := node.Address[:end]
 		if _, known := number[host]; !known {
 			number[host] = len(hosts)
 			hosts = append(hosts, nil)

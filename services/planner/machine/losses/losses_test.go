@@ -68,7 +68,26 @@ func TestOfPairsTheLikeliestArePlannedFor(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	w, settings := standing(t, 64)
-	if questions := len(w.Questions(settings)); questions > mostPlaces/(8*64) || questions < 64 {
-		t.Fatalf("%d questions", questions)
+	var questions []policy.Canonical
+	for questions = range w.Questions(settings) {
+		if len(questions) > mostPlaces/(8*64) {
+			break
+		}
+	}
+	if len(questions) > mostPlaces/(8*64) || len(questions) < 64 {
+		t.Fatalf("%d questions", len(questions))
+	}
+}
+
+func TestWhoHasHeardEnoughIsAskedNoMore(t *testing.T) {
+	w, settings := standing(t, 8)
+	rounds := 0
+	for range w.Questions(settings) {
+		if rounds++; rounds == 3 {
+			break
+		}
+	}
+	if rounds != 3 {
+		t.Fatalf("asked about %d losses, want 3", rounds)
 	}
 }
