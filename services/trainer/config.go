@@ -39,7 +39,8 @@ type Config struct {
 	MostStages  int `env:"REKNIT_TRAINER_MOST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
 }
 
-// Positions that predict from a context, and how much context: small ones, for the model is a test's and not a product's.
+// Positions that predict from a context, and how much context: small ones, for the model is a test's and not a
+// product's.
 const (
 	contextCharacters = 8
 	windowPositions   = 16
@@ -99,7 +100,8 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 // dataPlaneVersion is that of what trainers say to each other in a step. Those of another one refuse to train together.
 const dataPlaneVersion = 2
 
-// job is what the cluster must know of the training. Its digest covers all that determines the result, and the data plane.
+// job is what the cluster must know of the training. Its digest covers all that determines the result, and the data
+// plane.
 func (c Config) job(training oracle.Training) (events.Job, error) {
 	content, err := os.ReadFile(c.Text)
 	if err != nil {

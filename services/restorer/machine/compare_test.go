@@ -73,8 +73,8 @@ func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
 	request.Units = request.Units[:9]
 	request.Holders = nil
 	for node, partition := range map[string]int{"n1": 0, "n2": 0, "n4": 1} {
-		rows := events.Range{First: 3 + 3*partition, End: 6 + 3*partition}
-		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, rows}})
+		moments := events.Range{First: 3 + 3*partition, End: 6 + 3*partition}
+		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, moments}})
 	}
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &request)

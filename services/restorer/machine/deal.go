@@ -10,7 +10,7 @@ import (
 
 // deal gives the pipelines the lists of optimizer partitions that the planner made, so that with the nodes where they are
 // the fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the longest
-// list, so any pipeline may have any. O(pipelines * rows + pipelines^3).
+// list, so any pipeline may have any. O(pipelines * units + pipelines^3).
 func (r *restoration) deal() (fewer bool, err error) {
 	pipelines := r.plan.Pipelines
 	lists, cost := make([][]int, len(pipelines)), make([][]int64, len(pipelines))
@@ -51,8 +51,8 @@ func (r *restoration) missing(pipeline int) []int64 {
 	for _, stage := range r.plan.Pipelines[pipeline].Stages {
 		for partition := range bytes {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
-				if row := (1+partition)*layers + layer; !r.holds(stage.Node, row) {
-					bytes[partition] += r.Units[row]
+				if unit := (1+partition)*layers + layer; !r.holds(stage.Node, unit) {
+					bytes[partition] += r.Units[unit]
 				}
 			}
 		}
@@ -65,9 +65,9 @@ func (r *restoration) lacked() int64 {
 	bytes := int64(0)
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			for row := range events.Each(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})) {
-				if !r.holds(stage.Node, row) {
-					bytes += r.Units[row]
+			for unit := range events.Each(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})) {
+				if !r.holds(stage.Node, unit) {
+					bytes += r.Units[unit]
 				}
 			}
 		}

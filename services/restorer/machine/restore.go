@@ -62,9 +62,9 @@ func (r *restoration) held(node string) []layers.Range {
 	return r.holding[node]
 }
 
-func ranges(rows []events.Range) []layers.Range {
-	list := make([]layers.Range, len(rows))
-	for i, span := range rows {
+func ranges(units []events.Range) []layers.Range {
+	list := make([]layers.Range, len(units))
+	for i, span := range units {
 		list[i] = layers.Range(span)
 	}
 	return list

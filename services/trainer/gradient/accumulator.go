@@ -133,7 +133,8 @@ func (a *Accumulator) admit(length, additions int) error {
 		return fmt.Errorf("gradient has %d elements: expected %d", length, len(a.Sums))
 	}
 	if additions < 0 || additions > MaximumAdditions-a.Additions {
-		return fmt.Errorf("additions are %d and %d more: expected at most %d together", a.Additions, additions, MaximumAdditions)
+		return fmt.Errorf("additions are %d and %d more: expected at most %d together",
+			a.Additions, additions, MaximumAdditions)
 	}
 	return nil
 }
@@ -142,7 +143,8 @@ func (a *Accumulator) admit(length, additions int) error {
 func plausible(i int, sum int64, additions int) error {
 	bound := int64(additions) * Limit * Scale
 	if sum < -bound || sum > bound {
-		return fmt.Errorf("sums[%d] is %d: expected at most %d in magnitude after %d additions", i, sum, bound, additions)
+		return fmt.Errorf("sums[%d] is %d: expected at most %d in magnitude after %d additions",
+			i, sum, bound, additions)
 	}
 	return nil
 }

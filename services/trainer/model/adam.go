@@ -50,12 +50,15 @@ func (a Adam) Apply(layer *Layer, sums *gradient.Accumulator, globalBatch int) (
 
 // ApplyPart is Apply for a partition of a layer's optimizer state: the sums are those of its parameters, which it
 // takes from parameters as they are at the same step and writes to updated as they are one step on.
-func (a Adam) ApplyPart(part *Layer, parameters, updated []float32, sums *gradient.Accumulator, globalBatch int) (*Layer, error) {
+func (a Adam) ApplyPart(
+	part *Layer, parameters, updated []float32, sums *gradient.Accumulator, globalBatch int,
+) (*Layer, error) {
 	if err := a.check(part, sums, globalBatch); err != nil {
 		return nil, err
 	}
 	if n := len(part.FirstMoment); len(parameters) != n || len(updated) != n {
-		return nil, fmt.Errorf("layer %d: %d parameters and room for %d: expected those of its %d moments", part.Index, len(parameters), len(updated), n)
+		return nil, fmt.Errorf("layer %d: %d parameters and room for %d: expected those of its %d moments",
+			part.Index, len(parameters), len(updated), n)
 	}
 	next := allocate(part.Shape, part.Index, part.Step+1)
 	a.step(part, next, parameters, updated, sums)
@@ -67,7 +70,8 @@ func (a Adam) check(layer *Layer, sums *gradient.Accumulator, globalBatch int) e
 		return err
 	}
 	if len(sums.Sums) != len(layer.FirstMoment) {
-		return fmt.Errorf("layer %d: gradient has %d elements: expected %d", layer.Index, len(sums.Sums), len(layer.FirstMoment))
+		return fmt.Errorf("layer %d: gradient has %d elements: expected %d",
+			layer.Index, len(sums.Sums), len(layer.FirstMoment))
 	}
 	if globalBatch < 1 || sums.Additions != globalBatch {
 		return fmt.Errorf("layer %d step %d: gradient holds %d samples: expected the global batch, %d",

@@ -11,13 +11,15 @@ import (
 const (
 	// changeMagic begins a change's bytes; the digit is the version of the form.
 	changeMagic = "RKCHANG1"
-	// changeHeaderBytes is the magic, the layer's index, its step and the learning rate, as 8 bytes each, little endian.
+	// changeHeaderBytes is the magic, the layer's index, its step and the learning rate, as 8 bytes each, little
+	// endian.
 	changeHeaderBytes = len(changeMagic) + 3*8
 )
 
-// MarshalChange returns what the step that brought a layer, or a partition of its optimizer state, to this one did to it: a
-// header, then the wire form of the sums, which are of the whole global batch. The learning rate is the one in force, a plan's
-// scale included. Of parameters alone the change is their own canonical bytes: the sums do not tell it without the moments.
+// MarshalChange returns what the step that brought a layer, or a partition of its optimizer state, to this one did to
+// it: a header, then the wire form of the sums, which are of the whole global batch. The learning rate is the one in
+// force, a plan's scale included. Of parameters alone the change is their own canonical bytes: the sums do not tell it
+// without the moments.
 func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumulator) []byte {
 	encoded := make([]byte, 0, changeHeaderBytes+4*len(sums.Sums)) // about; it grows
 	encoded = append(encoded, changeMagic...)
@@ -44,7 +46,8 @@ func (a Adam) Follow(layer *Layer, change []byte, globalBatch int) (*Layer, erro
 		fields[i] = binary.LittleEndian.Uint64(change[len(changeMagic)+8*i:])
 	}
 	if fields[0] != uint64(layer.Index) || fields[1] != uint64(layer.Step)+1 {
-		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d", fields[0], fields[1], layer.Index, layer.Step+1)
+		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d",
+			fields[0], fields[1], layer.Index, layer.Step+1)
 	}
 	a.LearningRate = math.Float64frombits(fields[2])
 	sums := gradient.NewAccumulator(len(layer.FirstMoment))
@@ -65,7 +68,8 @@ func replace(layer *Layer, change []byte) (*Layer, error) {
 		return nil, err
 	}
 	if next.Index != layer.Index || next.Step != layer.Step+1 || next.Shape != layer.Shape {
-		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d", next.Index, next.Step, layer.Index, layer.Step+1)
+		return nil, fmt.Errorf("change is of layer %d at step %d: expected layer %d at step %d",
+			next.Index, next.Step, layer.Index, layer.Step+1)
 	}
 	return next, nil
 }

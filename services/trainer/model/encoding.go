@@ -10,14 +10,14 @@ import (
 const (
 	// magic begins the canonical bytes of a whole layer; the digit is the version of the form.
 	magic = "RKLAYER1"
-	// partMagic begins those of a row where the optimizer state is cut into partitions.
+	// partMagic begins those of a unit where the optimizer state is cut into partitions.
 	partMagic = "RKLAYRP1"
 )
 
-// header is the magic, the row, the step and the sizes of the shape, each number as 8 bytes little endian; the
+// header is the magic, the unit, the step and the sizes of the shape, each number as 8 bytes little endian; the
 // partitions are there only where there are some.
-func (s Shape) header(row, step int) []byte {
-	begin, fields := magic, []int{row, step, s.Context, s.Window, s.Width, s.Hidden, s.Blocks, s.Vocabulary}
+func (s Shape) header(unit, step int) []byte {
+	begin, fields := magic, []int{unit, step, s.Context, s.Window, s.Width, s.Hidden, s.Blocks, s.Vocabulary}
 	if s.Partitions > 0 {
 		begin, fields = partMagic, append(fields, s.Partitions)
 	}
@@ -30,7 +30,7 @@ func (s Shape) header(row, step int) []byte {
 
 func (s Shape) headerBytes() int { return len(s.header(0, 0)) }
 
-// MarshalLayer returns a row's canonical bytes: the header, then the parameters,
+// MarshalLayer returns a unit's canonical bytes: the header, then the parameters,
 // the first and the second moments as 4 bytes each, little endian.
 func MarshalLayer(layer *Layer) []byte {
 	encoded := make([]byte, 0, layer.Shape.StateBytes(layer.Index))
@@ -60,7 +60,8 @@ func UnmarshalLayer(encoded []byte) (*Layer, error) {
 			value := math.Float32frombits(binary.LittleEndian.Uint32(rest[4*i:]))
 			// The difference of an infinity or a NaN with itself is not zero.
 			if value-value != 0 {
-				return nil, fmt.Errorf("layer state: layer %d %s %d is %v: expected a finite number", layer.Index, part.name, i, value)
+				return nil, fmt.Errorf("layer state: layer %d %s %d is %v: expected a finite number",
+					layer.Index, part.name, i, value)
 			}
 			part.values[i] = value
 		}
@@ -68,14 +69,15 @@ func UnmarshalLayer(encoded []byte) (*Layer, error) {
 	}
 	for i, value := range layer.SecondMoment {
 		if value < 0 {
-			return nil, fmt.Errorf("layer state: layer %d second moment %d is %v: expected at least 0", layer.Index, i, value)
+			return nil, fmt.Errorf("layer state: layer %d second moment %d is %v: expected at least 0",
+				layer.Index, i, value)
 		}
 	}
 	return layer, nil
 }
 
-// unmarshalHeader returns a row of zeros with the header's fields, after checking
-// that the rest has the length of such a row: it allocates no more than was sent.
+// unmarshalHeader returns a unit of zeros with the header's fields, after checking
+// that the rest has the length of such a unit: it allocates no more than was sent.
 func unmarshalHeader(encoded []byte) (*Layer, error) {
 	fields, err := headerFields(encoded)
 	if err != nil {
@@ -88,7 +90,7 @@ func unmarshalHeader(encoded []byte) (*Layer, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, err
 	}
-	if err := shape.checkRow(fields[0]); err != nil {
+	if err := shape.checkUnit(fields[0]); err != nil {
 		return nil, err
 	}
 	if want := shape.StateBytes(fields[0]); len(encoded) != want {
@@ -125,10 +127,10 @@ func headerFields(encoded []byte) (fields [9]int, err error) {
 	return fields, nil
 }
 
-// StateBytes is the length of a row's canonical bytes.
-func (s Shape) StateBytes(row int) int {
-	first, end := s.moments(row)
-	return s.headerBytes() + 4*s.parameters(row) + 8*(end-first)
+// StateBytes is the length of a unit's canonical bytes.
+func (s Shape) StateBytes(unit int) int {
+	first, end := s.moments(unit)
+	return s.headerBytes() + 4*s.parameters(unit) + 8*(end-first)
 }
 
 // Digest returns "sha256:" and the hexadecimal SHA-256 of the layer's canonical bytes.

@@ -5,26 +5,26 @@ import (
 	"math/rand/v2"
 )
 
-// Layer is the state of one layer after a number of steps, or a row of it. It is not changed
+// Layer is the state of one layer after a number of steps, or a unit of it. It is not changed
 // once made: a step makes a new one, and the old one serves a roll-back.
 type Layer struct {
 	Shape Shape
-	// Index says which row of the shape it is: the layer, where the optimizer state is whole.
+	// Index says which unit of the shape it is: the layer, where the optimizer state is whole.
 	Index int
 	// Step is how many updates it has had.
 	Step int
 	// Parameters are the weights; FirstMoment and SecondMoment are Adam's running
-	// means of each one's gradient and squared gradient. A row has one or the other.
+	// means of each one's gradient and squared gradient. A unit has one or the other.
 	Parameters, FirstMoment, SecondMoment []float32
 }
 
-// NewLayer returns a row at step 0. It depends on the shape, the index and the seed
-// alone, so any process may make any row.
+// NewLayer returns a unit at step 0. It depends on the shape, the index and the seed
+// alone, so any process may make any unit.
 func NewLayer(shape Shape, index int, seed uint64) (*Layer, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, err
 	}
-	if err := shape.checkRow(index); err != nil {
+	if err := shape.checkUnit(index); err != nil {
 		return nil, err
 	}
 	layer := allocate(shape, index, 0)
@@ -44,7 +44,7 @@ func NewLayer(shape Shape, index int, seed uint64) (*Layer, error) {
 	return layer, nil
 }
 
-// allocate returns a row of zeros.
+// allocate returns a unit of zeros.
 func allocate(shape Shape, index, step int) *Layer {
 	n := shape.parameters(index)
 	first, end := shape.moments(index)
@@ -74,7 +74,8 @@ func (s Sample) check(shape Shape) error {
 	for _, part := range [][]byte{s.Characters, s.Targets} {
 		for _, character := range part {
 			if int(character) >= shape.Vocabulary {
-				return fmt.Errorf("sample holds character %d: expected below the vocabulary, %d", character, shape.Vocabulary)
+				return fmt.Errorf("sample holds character %d: expected below the vocabulary, %d",
+					character, shape.Vocabulary)
 			}
 		}
 	}

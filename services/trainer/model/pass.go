@@ -91,7 +91,9 @@ func (l *Layer) Forward(sample Sample, input []float32, activations *Activations
 // returns the gradient by the layer's input, Window x Width numbers that stay valid
 // until the activations are used again; nil for the embedding. The activations must be
 // those of a Forward of the same layer state.
-func (l *Layer) Backward(activations *Activations, outputGradient []float32, scratch *Scratch, sums *gradient.Accumulator) ([]float32, error) {
+func (l *Layer) Backward(
+	activations *Activations, outputGradient []float32, scratch *Scratch, sums *gradient.Accumulator,
+) ([]float32, error) {
 	parameterGradient := scratch.parameterGradient[:len(l.Parameters)]
 	clear(parameterGradient)
 	if l.Shape.isHead(l.Index) {

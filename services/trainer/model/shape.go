@@ -74,10 +74,10 @@ func (s Shape) Parameters(layer int) int {
 	return count
 }
 
-// checkRow reports a row that the shape does not have.
-func (s Shape) checkRow(row int) error {
-	if row < 0 || row >= s.Rows() {
-		return fmt.Errorf("layer is %d: expected 0 to %d", row, s.Rows()-1)
+// checkUnit reports a unit that the shape does not have.
+func (s Shape) checkUnit(unit int) error {
+	if unit < 0 || unit >= s.Units() {
+		return fmt.Errorf("unit is %d: expected 0 to %d", unit, s.Units()-1)
 	}
 	return nil
 }

@@ -24,13 +24,15 @@ type Training struct {
 	Steps int
 }
 
-// Run trains from step 0, sequentially, and returns the model's digest and each step's
-// loss in nats per character, taken before that step's update. Report, where it is not
-// nil, hears each loss as it is known. Sizes that do not fit each other or the text are
-// errors.
+// Run trains from step 0, sequentially, and returns the model's digest and each step's loss in nats per character,
+// taken before that step's update. Report, where it is not nil, hears each loss as it is known. Sizes that do not fit
+// each other or the text are errors.
 //
-// Partitions of the optimizer state change the digest, which then is of all rows, and nothing else: layers are trained whole.
-func Run(training Training, samples *text.Text, report func(step int, loss float64)) (digest string, losses []float64, err error) {
+// Partitions of the optimizer state change the digest, which then is of all units, and nothing else: layers are trained
+// whole.
+func Run(
+	training Training, samples *text.Text, report func(step int, loss float64),
+) (digest string, losses []float64, err error) {
 	partitions := training.Shape.Partitions
 	training.Shape.Partitions = 0
 	layers, err := NewLayers(training.Shape, training.Seed)
@@ -38,7 +40,8 @@ func Run(training Training, samples *text.Text, report func(step int, loss float
 		return "", nil, err
 	}
 	if training.GlobalBatch < 1 || training.Steps < 0 {
-		return "", nil, fmt.Errorf("global batch is %d and steps are %d: expected at least 1 and 0", training.GlobalBatch, training.Steps)
+		return "", nil, fmt.Errorf("global batch is %d and steps are %d: expected at least 1 and 0",
+			training.GlobalBatch, training.Steps)
 	}
 	worker := NewWorker(training.Shape)
 	for step := range training.Steps {
@@ -91,8 +94,8 @@ func Update(layers []*model.Layer, sums *Sums, adam model.Adam, globalBatch int)
 func Digest(layers []*model.Layer, partitions int) string {
 	digests := make([]string, len(layers)*(1+partitions))
 	for _, layer := range layers {
-		for _, row := range layer.Cut(partitions) {
-			digests[row.Index] = model.Digest(row)
+		for _, unit := range layer.Cut(partitions) {
+			digests[unit.Index] = model.Digest(unit)
 		}
 	}
 	return model.ModelDigest(digests)

@@ -15,14 +15,16 @@ type Group struct {
 type Reduction struct {
 	Round int
 	Group
-	// Keepers are the members that keep each partition of the layers' optimizer state; all of them, once, where it is whole.
+	// Keepers are the members that keep each partition of the layers' optimizer state; all of them, once, where it is
+	// whole.
 	Keepers [][]string
 }
 
 // Piece is the elements [First, End) of a layer's gradients, all of one partition.
 type Piece struct{ Partition, First, End int }
 
-// Pieces returns what a member sums of a layer's gradients of so many elements: an even part of each partition that it keeps.
+// Pieces returns what a member sums of a layer's gradients of so many elements: an even part of each partition that it
+// keeps.
 func (r Reduction) Pieces(length int, node string) []Piece {
 	var pieces []Piece
 	for partition, keepers := range r.Keepers {
@@ -106,7 +108,8 @@ func (l Layout) keepers(group Group) ([][]string, error) {
 	}
 	for partition, nodes := range keepers {
 		if len(nodes) == 0 {
-			return nil, fmt.Errorf("layers [%d, %d): expected partition %d at one of %q", group.First, group.End, partition, group.Nodes)
+			return nil, fmt.Errorf("layers [%d, %d): expected partition %d at one of %q",
+				group.First, group.End, partition, group.Nodes)
 		}
 	}
 	return keepers, nil
@@ -154,8 +157,8 @@ func (l Layout) holders(layer int) []string {
 	return nodes
 }
 
-// slice returns the part [first, end) of a vector that falls to a member: as even as whole elements allow, and all of it over
-// the members.
+// slice returns the part [first, end) of a vector that falls to a member: as even as whole elements allow, and all of
+// it over the members.
 func slice(length, members, member int) (first, end int) {
 	return length * member / members, length * (member + 1) / members
 }

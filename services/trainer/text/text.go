@@ -32,7 +32,8 @@ func New(text []byte, context, window int, seed uint64) (*Text, error) {
 	}
 	// Subtracting, since the sum of two huge values would wrap around.
 	if len(text)-window < context {
-		return nil, fmt.Errorf("text has %d bytes: expected at least context %d + window %d", len(text), context, window)
+		return nil, fmt.Errorf("text has %d bytes: expected at least context %d + window %d",
+			len(text), context, window)
 	}
 	vocabulary, indices := distinct(text)
 	if len(vocabulary) < 2 {

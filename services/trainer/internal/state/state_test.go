@@ -12,12 +12,12 @@ import (
 
 var shape = model.Shape{Context: 2, Window: 2, Width: 3, Hidden: 4, Blocks: 2, Vocabulary: 5}
 
-func layers(first, end int) events.Range { return events.Range{First: first, End: end} }
+func units(first, end int) events.Range { return events.Range{First: first, End: end} }
 
 func adopted(t *testing.T, first, end int) *State {
 	t.Helper()
 	s := New(shape, 1)
-	if err := s.Adopt([]events.Range{layers(first, end)}, 0); err != nil {
+	if err := s.Adopt([]events.Range{units(first, end)}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -46,7 +46,7 @@ func expectHoldings(t *testing.T, s *State, want ...events.Holding) {
 
 func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
 	s := New(shape, 1)
-	expectHoldings(t, s, events.Holding{Units: layers(0, 4), Steps: []uint64{0}})
+	expectHoldings(t, s, events.Holding{Units: units(0, 4), Steps: []uint64{0}})
 	for layer := range 4 {
 		want, err := model.NewLayer(shape, layer, 1)
 		if err != nil {
@@ -63,12 +63,12 @@ func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
 
 func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	s := adopted(t, 0, 3)
-	expectHoldings(t, s, events.Holding{Units: layers(0, 3), Steps: []uint64{0}})
+	expectHoldings(t, s, events.Holding{Units: units(0, 3), Steps: []uint64{0}})
 	s.train(t, 0)
 	s.train(t, 1)
 	expectHoldings(t, s,
-		events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}},
-		events.Holding{Units: layers(2, 3), Steps: []uint64{0}})
+		events.Holding{Units: units(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Units: units(2, 3), Steps: []uint64{0}})
 	s.train(t, 2)
 	s.Completed(1)
 	s.train(t, 0)
@@ -77,8 +77,8 @@ func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	s.Completed(2)
 	s.train(t, 0)
 	expectHoldings(t, s,
-		events.Holding{Units: layers(0, 1), Steps: []uint64{3, 2, 1}},
-		events.Holding{Units: layers(1, 3), Steps: []uint64{2, 1}})
+		events.Holding{Units: units(0, 1), Steps: []uint64{3, 2, 1}},
+		events.Holding{Units: units(1, 3), Steps: []uint64{2, 1}})
 }
 
 func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
@@ -94,16 +94,16 @@ func TestALayerThatIsAheadRollsBackAndOneThatIsMissingIsTaken(t *testing.T) {
 	if err := ahead.Import(2, 1, exported); err != nil {
 		t.Fatal(err)
 	}
-	if err := ahead.Adopt([]events.Range{layers(0, 3)}, 1); err != nil {
+	if err := ahead.Adopt([]events.Range{units(0, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
 	expectHoldings(t, ahead,
-		events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}},
-		events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
+		events.Holding{Units: units(0, 2), Steps: []uint64{1, 0}},
+		events.Holding{Units: units(2, 3), Steps: []uint64{1}})
 	if got := model.MarshalLayer(ahead.Trained(2)); !bytes.Equal(got, exported) {
 		t.Error("the adopted layer is not the imported one")
 	}
-	if err := ahead.Adopt([]events.Range{layers(0, 3)}, 1); err != nil {
+	if err := ahead.Adopt([]events.Range{units(0, 3)}, 1); err != nil {
 		t.Errorf("adopting the same again: %v", err)
 	}
 }
@@ -112,10 +112,10 @@ func TestAnAdoptionThatIsNotPossibleChangesNothing(t *testing.T) {
 	s := adopted(t, 0, 2)
 	s.train(t, 0)
 	s.train(t, 1)
-	if err := s.Adopt([]events.Range{layers(0, 3)}, 1); err == nil {
+	if err := s.Adopt([]events.Range{units(0, 3)}, 1); err == nil {
 		t.Fatal("layer 2 at step 1 was adopted from nowhere")
 	}
-	expectHoldings(t, s, events.Holding{Units: layers(0, 2), Steps: []uint64{1, 0}})
+	expectHoldings(t, s, events.Holding{Units: units(0, 2), Steps: []uint64{1, 0}})
 }
 
 func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
@@ -124,16 +124,16 @@ func TestLayersTakenAwayAreKeptUntilTheNextStepIsComplete(t *testing.T) {
 		s.train(t, layer)
 	}
 	s.Completed(1)
-	if err := s.Adopt([]events.Range{layers(2, 3)}, 1); err != nil {
+	if err := s.Adopt([]events.Range{units(2, 3)}, 1); err != nil {
 		t.Fatal(err)
 	}
-	expectHoldings(t, s, events.Holding{Units: layers(0, 3), Steps: []uint64{1, 0}})
+	expectHoldings(t, s, events.Holding{Units: units(0, 3), Steps: []uint64{1, 0}})
 	if s.Trained(0) != nil {
 		t.Error("a layer that was taken away is trained")
 	}
 	s.train(t, 2)
 	s.Completed(2)
-	expectHoldings(t, s, events.Holding{Units: layers(2, 3), Steps: []uint64{2, 1}})
+	expectHoldings(t, s, events.Holding{Units: units(2, 3), Steps: []uint64{2, 1}})
 	if _, err := s.Export(0, 1); err == nil {
 		t.Error("a dropped layer was given")
 	}
@@ -173,7 +173,8 @@ func TestOnlyTheLayerAskedForIsImported(t *testing.T) {
 	}
 }
 
-// astray is a node that trained layer 0 to step 1 as others did, and whose memory then lost a bit of it; right is what they hold.
+// astray is a node that trained layer 0 to step 1 as others did, and whose memory then lost a bit of it; right is what
+// they hold.
 func astray(t *testing.T) (s *State, right []byte) {
 	t.Helper()
 	s = adopted(t, 0, 2)
@@ -202,7 +203,7 @@ func (s *State) mustAdopt(t *testing.T, step uint64, ranges ...events.Range) {
 func TestAVerifiedImportIsAdoptedWhateverTheNodeHoldsAtThatStep(t *testing.T) {
 	s, right := astray(t)
 	s.mustImport(t, 0, 1, right)
-	s.mustAdopt(t, 1, layers(0, 1))
+	s.mustAdopt(t, 1, units(0, 1))
 	if !bytes.Equal(model.MarshalLayer(s.Trained(0)), right) {
 		t.Error("the node trains on with the layer that went astray")
 	}
@@ -214,10 +215,10 @@ func TestAVerifiedImportIsAdoptedWhateverTheNodeHoldsAtThatStep(t *testing.T) {
 func TestVersionsThatAnImportTookThePlaceOfAreNotRevived(t *testing.T) {
 	s, right := astray(t)
 	s.mustImport(t, 0, 1, right)
-	s.mustAdopt(t, 1, layers(0, 2))
+	s.mustAdopt(t, 1, units(0, 2))
 	expectHoldings(t, s,
-		events.Holding{Units: layers(0, 1), Steps: []uint64{1}},
-		events.Holding{Units: layers(1, 2), Steps: []uint64{1, 0}})
+		events.Holding{Units: units(0, 1), Steps: []uint64{1}},
+		events.Holding{Units: units(1, 2), Steps: []uint64{1, 0}})
 }
 
 func TestVersionsAheadOfTheResumeStepAreNotRevived(t *testing.T) {
@@ -226,8 +227,8 @@ func TestVersionsAheadOfTheResumeStepAreNotRevived(t *testing.T) {
 		s.train(t, 0)
 		s.Completed(step + 1)
 	}
-	s.mustAdopt(t, 2, layers(0, 1))
-	if err := s.Adopt([]events.Range{layers(0, 1)}, 3); err == nil {
+	s.mustAdopt(t, 2, units(0, 1))
+	if err := s.Adopt([]events.Range{units(0, 1)}, 3); err == nil {
 		t.Error("step 3 of a history that was left at step 2 was adopted")
 	}
 }
@@ -253,12 +254,12 @@ func TestAStateThatIsToldToForgetHoldsNothing(t *testing.T) {
 func TestAStateThatForgotAdoptsWhatIsImported(t *testing.T) {
 	s, right := astray(t)
 	s.Forget()
-	if err := s.Adopt([]events.Range{layers(0, 1)}, 1); err == nil {
+	if err := s.Adopt([]events.Range{units(0, 1)}, 1); err == nil {
 		t.Fatal("a layer that was forgotten was adopted")
 	}
 	s.mustImport(t, 0, 1, right)
-	s.mustAdopt(t, 1, layers(0, 1))
-	expectHoldings(t, s, events.Holding{Units: layers(0, 1), Steps: []uint64{1}})
+	s.mustAdopt(t, 1, units(0, 1))
+	expectHoldings(t, s, events.Holding{Units: units(0, 1), Steps: []uint64{1}})
 }
 
 func TestWhatWasImportedIsHeldUntilAPlanIsAdoptedOrItsStepIsLongPast(t *testing.T) {
@@ -274,27 +275,27 @@ func TestWhatWasImportedIsHeldUntilAPlanIsAdoptedOrItsStepIsLongPast(t *testing.
 		s.Completed(1)
 		s.mustImport(t, 2, 1, exported)
 		expectHoldings(t, s,
-			events.Holding{Units: layers(0, 1), Steps: []uint64{1, 0}},
-			events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
+			events.Holding{Units: units(0, 1), Steps: []uint64{1, 0}},
+			events.Holding{Units: units(2, 3), Steps: []uint64{1}})
 		if given, err := s.Export(2, 1); err != nil || !bytes.Equal(given, exported) {
 			t.Errorf("the import is not given: %v", err)
 		}
 		return s
 	}
 	again := begin() // the next attempt finds it there
-	again.mustAdopt(t, 1, layers(0, 1), layers(2, 3))
+	again.mustAdopt(t, 1, units(0, 1), units(2, 3))
 	elsewhere := begin() // another plan does without it
-	elsewhere.mustAdopt(t, 1, layers(0, 1))
-	expectHoldings(t, elsewhere, events.Holding{Units: layers(0, 1), Steps: []uint64{1, 0}})
+	elsewhere.mustAdopt(t, 1, units(0, 1))
+	expectHoldings(t, elsewhere, events.Holding{Units: units(0, 1), Steps: []uint64{1, 0}})
 	on := begin() // training goes on under the old plan
 	on.train(t, 0)
 	on.Completed(2)
 	expectHoldings(t, on,
-		events.Holding{Units: layers(0, 1), Steps: []uint64{2, 1}},
-		events.Holding{Units: layers(2, 3), Steps: []uint64{1}})
+		events.Holding{Units: units(0, 1), Steps: []uint64{2, 1}},
+		events.Holding{Units: units(2, 3), Steps: []uint64{1}})
 	on.train(t, 0)
 	on.Completed(3)
-	expectHoldings(t, on, events.Holding{Units: layers(0, 1), Steps: []uint64{3, 2}})
+	expectHoldings(t, on, events.Holding{Units: units(0, 1), Steps: []uint64{3, 2}})
 }
 
 // The newest import takes the place of the one before.
@@ -309,6 +310,6 @@ func TestOfEachLayerOneImportIsKept(t *testing.T) {
 		s.mustImport(t, 1, step, exported)
 	}
 	expectHoldings(t, s,
-		events.Holding{Units: layers(0, 1), Steps: []uint64{0}},
-		events.Holding{Units: layers(1, 2), Steps: []uint64{20}})
+		events.Holding{Units: units(0, 1), Steps: []uint64{0}},
+		events.Holding{Units: units(1, 2), Steps: []uint64{20}})
 }

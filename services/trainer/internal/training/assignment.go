@@ -73,7 +73,8 @@ func layoutOf(plan *events.Plan) schedule.Layout {
 	for _, pipeline := range plan.Pipelines {
 		p := schedule.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for _, stage := range pipeline.Stages {
-			p.Stages = append(p.Stages, schedule.Stage{Node: stage.Node, First: stage.Layers.First, End: stage.Layers.End})
+			p.Stages = append(p.Stages,
+				schedule.Stage{Node: stage.Node, First: stage.Layers.First, End: stage.Layers.End})
 		}
 		layout.Pipelines = append(layout.Pipelines, p)
 	}

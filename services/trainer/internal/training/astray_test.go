@@ -41,7 +41,7 @@ func (c *cluster) replicas(layer int, step uint64) map[string]string {
 
 // divergences counts the layers of which not all replicas are equal.
 func (c *cluster) divergences(step uint64) (count int) {
-	for layer := range c.config.Shape.Rows() {
+	for layer := range c.config.Shape.Units() {
 		digests := slices.Sorted(maps.Values(c.replicas(layer, step)))
 		if len(slices.Compact(digests)) > 1 {
 			count++

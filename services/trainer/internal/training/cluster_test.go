@@ -265,7 +265,7 @@ func (c *cluster) newestVersion() uint64 {
 	}
 	newest, found := uint64(0), false
 	for step, layers := range holders {
-		if len(layers) == c.config.Shape.Rows() && (!found || step > newest) {
+		if len(layers) == c.config.Shape.Units() && (!found || step > newest) {
 			newest, found = step, true
 		}
 	}
@@ -378,7 +378,7 @@ func (c *cluster) finish() string {
 		c.t.FailNow()
 	}
 	c.change(func() { c.finished = true })
-	layers := make([]string, c.config.Shape.Rows())
+	layers := make([]string, c.config.Shape.Units())
 	for _, name := range c.alive() {
 		for _, digest := range c.digests[name] {
 			if known := layers[digest.Unit]; known != "" && known != digest.Digest {

@@ -21,9 +21,10 @@ type follower struct {
 	changes int // that were told and led to the trained layer
 }
 
-// look asks for the changes of every layer at a boundary: those of the layers held where a step was completed, and none otherwise.
+// look asks for the changes of every layer at a boundary: those of the layers held where a step was completed, and none
+// otherwise.
 func (f *follower) look(n *node, done uint64, lent agent.State) {
-	for layer := range n.cluster.config.Shape.Rows() {
+	for layer := range n.cluster.config.Shape.Units() {
 		change, err := lent.(followed).Change(layer, done)
 		after, lacked := lent.Export(layer, done)
 		if (err == nil) != (n.completed && lacked == nil) {

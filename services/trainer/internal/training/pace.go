@@ -15,8 +15,8 @@ const (
 // pace knows how long a step usually takes.
 type pace struct{ seconds []float64 }
 
-// hungerLimit notes a step's duration and returns for how long a message may be waited for: 20 usual steps. (The transport
-// has a least limit of its own.)
+// hungerLimit notes a step's duration and returns for how long a message may be waited for: 20 usual steps. (The
+// transport has a least limit of its own.)
 func (p *pace) hungerLimit(seconds float64) time.Duration {
 	p.seconds = append(p.seconds, seconds)
 	if len(p.seconds) > paceSteps {

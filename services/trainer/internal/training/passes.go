@@ -79,7 +79,8 @@ func (p *passes) arrived(message transport.Message) error {
 	}
 	shape := p.config.Shape
 	if want := 4 * p.config.MicroBatch * shape.Window * shape.Width; len(message.Payload) != want {
-		return fmt.Errorf("message from %q: input for %+v has %d bytes: expected %d", message.From, task, len(message.Payload), want)
+		return fmt.Errorf("message from %q: input for %+v has %d bytes: expected %d",
+			message.From, task, len(message.Payload), want)
 	}
 	p.inputs[task] = message.Payload
 	return nil

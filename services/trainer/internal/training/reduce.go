@@ -17,10 +17,10 @@ func scatterPhase(group schedule.Reduction) uint32 { return uint32(1 + phasesPer
 func gatherPhase(group schedule.Reduction) uint32  { return uint32(2 + phasesPerGroup*group.First) }
 func spreadPhase(group schedule.Reduction) uint32  { return uint32(3 + phasesPerGroup*group.First) }
 
-// allReduce sums one group's gradients over its members: each sends every other one that member's pieces, adds up its own
-// pieces, and sends the sums to all who keep the partition that they are of (a direct reduce-scatter and all-gather: 2(g-1)/g of
-// the gradients leave each of g members, in two messages to each other one, where all keep all). The sums are whole numbers,
-// so it does not matter in which order they arrive.
+// allReduce sums one group's gradients over its members: each sends every other one that member's pieces, adds up its
+// own pieces, and sends the sums to all who keep the partition that they are of (a direct reduce-scatter and
+// all-gather: 2(g-1)/g of the gradients leave each of g members, in two messages to each other one, where all keep
+// all). The sums are whole numbers, so it does not matter in which order they arrive.
 type allReduce struct {
 	*worker
 	group    schedule.Reduction
@@ -59,7 +59,8 @@ func (w *worker) summands(group schedule.Reduction) []summand {
 	return summands
 }
 
-// scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it added up.
+// scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it
+// added up.
 func (r *allReduce) scatter(ctx context.Context) error {
 	for _, node := range r.others(r.group) {
 		payload := make([]byte, 0, 8*r.numbersOf(node))
@@ -143,7 +144,9 @@ func (w *worker) others(group schedule.Reduction) []string {
 }
 
 // receive takes one message of a phase from every other member; the network delivers no message twice.
-func (w *worker) receive(ctx context.Context, group schedule.Reduction, phase uint32, take func(from string, payload []byte) error) error {
+func (w *worker) receive(
+	ctx context.Context, group schedule.Reduction, phase uint32, take func(from string, payload []byte) error,
+) error {
 	for range w.others(group) {
 		message, err := w.network.Receive(ctx, phase)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 // update makes the next version of each layer of a group from the sums.
 func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 	if w.config.Shape.Partitions > 0 {
-		return w.updateRows(ctx, group)
+		return w.updateUnits(ctx, group)
 	}
 	adam := w.adam()
 	for layer := group.First; layer < group.End; layer++ {
@@ -28,9 +28,9 @@ func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 	return nil
 }
 
-// updateRows makes the next version of the partitions that this node keeps and, with what the keepers of the others send, of
-// the parameters (ZeRO stage 1). All rows of the group are a step on, or none is.
-func (w *worker) updateRows(ctx context.Context, group schedule.Reduction) error {
+// updateUnits makes the next version of the partitions that this node keeps and, with what the keepers of the others
+// send, of the parameters (ZeRO stage 1). All units of the group are a step on, or none is.
+func (w *worker) updateUnits(ctx context.Context, group schedule.Reduction) error {
 	var parameters, parts []*model.Layer
 	for layer := group.First; layer < group.End; layer++ {
 		if err := ctx.Err(); err != nil {
@@ -62,7 +62,7 @@ func (w *worker) updatePart(layer, partition int, next *model.Layer) (*model.Lay
 	shape, sums := w.config.Shape, w.sums[layer]
 	first, end := shape.Partition(layer, partition)
 	part := &gradient.Accumulator{Sums: sums.Sums[first:end], Additions: sums.Additions}
-	return w.adam().ApplyPart(w.state.Trained(shape.Row(layer, partition)),
+	return w.adam().ApplyPart(w.state.Trained(shape.Unit(layer, partition)),
 		w.state.Trained(layer).Parameters[first:end], next.Parameters[first:end], part, w.config.GlobalBatch)
 }
 

@@ -132,6 +132,9 @@ func (t *Transport) left(node string, generation uint64) {
 	}
 }
 
+// refusals are what a peer's kernel says when its process is gone.
+var refusals = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE}
+
 // broken reports a peer whose connection was reset or refused. Other errors, such as no route, leave the peer silent,
 // which the watch finds out.
 func (t *Transport) broken(node string, err error) {
@@ -141,7 +144,7 @@ func (t *Transport) broken(node string, err error) {
 	if link == nil || link.isLeaving() || t.context.Err() != nil {
 		return
 	}
-	for _, refusal := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE} {
+	for _, refusal := range refusals {
 		if errors.Is(err, refusal) {
 			t.config.Suspect(node, true, err.Error())
 			return

@@ -82,7 +82,8 @@ func readFrame(r io.Reader) (frame, error) {
 	}
 	size := binary.LittleEndian.Uint32(h[37:])
 	if size > PieceBytes || f.total > messageBytes {
-		return frame{}, fmt.Errorf("frame of %d bytes of a message of %d: expected at most %d of %d", size, f.total, PieceBytes, messageBytes)
+		return frame{}, fmt.Errorf("frame of %d bytes of a message of %d: expected at most %d of %d",
+			size, f.total, PieceBytes, messageBytes)
 	}
 	f.piece = make([]byte, size)
 	_, err := io.ReadFull(r, f.piece)

@@ -103,8 +103,8 @@ func (l *link) isLeaving() bool {
 // serves reports whether the link can go on as one to the peer.
 func (l *link) serves(peer Peer) bool { return l.peer == peer && !l.isLeaving() }
 
-// run carries messages until the link has left or the transport ends. A link that leaves does not dial again: whoever still
-// needs its last messages would be there.
+// run carries messages until the link has left or the transport ends. A link that leaves does not dial again: whoever
+// still needs its last messages would be there.
 func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := l.connect(ctx)

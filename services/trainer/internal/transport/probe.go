@@ -19,7 +19,9 @@ const probeBytes = 64 << 20
 
 // Measure times the link to another trainer's data plane, over a connection of its own: the round trip, and the
 // bandwidth of sending so many bytes (0 where bytes is 0).
-func (t *Transport) Measure(ctx context.Context, address string, bytes int) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
+func (t *Transport) Measure(
+	ctx context.Context, address string, bytes int,
+) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
 	if bytes < 0 || bytes > probeBytes {
 		return 0, 0, fmt.Errorf("probe of %d bytes: expected 0 to %d", bytes, probeBytes)
 	}
@@ -29,7 +31,8 @@ func (t *Transport) Measure(ctx context.Context, address string, bytes int) (rou
 	}
 	defer connection.Close()
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
-	if _, err := connection.Write(hello{Cluster: t.config.Cluster, Node: t.config.Node, Probe: true}.bytes()); err != nil {
+	who := hello{Cluster: t.config.Cluster, Node: t.config.Node, Probe: true}
+	if _, err := connection.Write(who.bytes()); err != nil {
 		return 0, 0, err
 	}
 	for range roundTrips {

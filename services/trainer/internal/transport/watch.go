@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// silenceLimit is the silence that makes a peer suspect: five heartbeats. They come while a step computes, too, so the limit
-// does not depend on how long a step takes.
+// silenceLimit is the silence that makes a peer suspect: five heartbeats. They come while a step computes, too, so the
+// limit does not depend on how long a step takes.
 const silenceLimit = 5 * time.Second
 
 // watchEvery is how often silence is looked for.
@@ -42,8 +42,8 @@ func (s *sender) expect(now time.Time, incarnation string) {
 	s.incarnation, s.last = incarnation, now
 }
 
-// SetHungerLimit sets how long the training loop waits for a message before relayed peers are asked to send theirs again: at
-// least 5 s. The hub may have lost it, or a peer computes for as long as a step takes.
+// SetHungerLimit sets how long the training loop waits for a message before relayed peers are asked to send theirs
+// again: at least 5 s. The hub may have lost it, or a peer computes for as long as a step takes.
 func (t *Transport) SetHungerLimit(limit time.Duration) {
 	t.mutex.Lock()
 	t.hungerLimit = max(limit, silenceLimit)
