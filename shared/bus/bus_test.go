@@ -302,6 +302,7 @@ func TestANodeSpeaksOnlyForItself(t *testing.T) {
 		"another's leave":  n1.First(time.Now(), "x", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}),
 		"another's data":   n1.First(time.Now(), "x", events.LeaveRequested, "n1", &events.Leave{Node: "n2"}),
 		"another's answer": n1.First(time.Now(), "x", events.Consented, "g1", &events.Consent{Negotiation: "g1", Node: "n2"}),
+		"others' link":     n1.First(time.Now(), "x", events.DisconnectRequested, "l", &events.LinkRequest{From: "n2", To: "n3"}),
 		"a verdict":        n1.First(time.Now(), "x", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "a"}),
 	} {
 		if _, err := b.Publish(ctx, event); !bus.IsRefusal(err) || !strings.Contains(err.Error(), bus.WrongSource) {
@@ -309,6 +310,9 @@ func TestANodeSpeaksOnlyForItself(t *testing.T) {
 		}
 	}
 	publish(t, ctx, b, n1.First(time.Now(), "x", events.LeaveRequested, "n1", &events.Leave{Node: "n1"}))
+	for link, request := range map[string]*events.LinkRequest{"a": {From: "n1", To: "n2"}, "b": {From: "n2", To: "n1"}} {
+		publish(t, ctx, b, n1.First(time.Now(), "x", events.ConnectRequested, link, request))
+	}
 }
 
 func TestAFollowerSeesEachEventOnceInOrderFromWhereItAsks(t *testing.T) {

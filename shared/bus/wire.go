@@ -145,7 +145,7 @@ func check(event events.Event, cluster, subject string) error {
 }
 
 // checkSpeaker keeps a node from speaking for another: neither as the subject of a fact about nodes, nor in the
-// payload's node field.
+// payload's node field, nor of a link that is not its own.
 func checkSpeaker(event events.Event) error {
 	node, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
 	if !isNode {
@@ -158,9 +158,18 @@ func checkSpeaker(event events.Event) error {
 	}
 	var about struct {
 		Node *string `json:"node"`
+		From string  `json:"from"`
+		To   string  `json:"to"`
 	}
-	if json.Unmarshal(event.Data, &about) == nil && about.Node != nil && *about.Node != node {
+	if json.Unmarshal(event.Data, &about) != nil {
+		return nil // Decode says what is wrong
+	}
+	if about.Node != nil && *about.Node != node {
 		return refuse(WrongSource, "data.node: expected %q as the source says, got %.100q", node, *about.Node)
+	}
+	if entity == "link" && about.From != node && about.To != node {
+		return refuse(WrongSource, "data.from: expected a link of %q as the source says, got one of %.100q and %.100q",
+			node, about.From, about.To)
 	}
 	return nil
 }
