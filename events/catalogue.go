@@ -77,6 +77,10 @@ func ShardSubject(cluster, node string) string { return "reknit.shard." + cluste
 // step changes in them, while training goes on.
 func PreCopySubject(cluster, node string) string { return "reknit.precopy." + cluster + "." + node }
 
+// LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster answers
+// as long as it works.
+func LeaseSubject(cluster, service string) string { return "reknit.lease." + cluster + "." + service }
+
 // ShardBucketOf returns the bucket of a node's own shard store.
 func ShardBucketOf(node string) string { return "shards-" + node }
 

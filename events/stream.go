@@ -7,8 +7,17 @@ type Stream struct {
 	Name      string
 	Subjects  []string
 	WriteOnce bool          // one message a subject, for ever: no second publish, delete or purge
-	MaxBytes  int64         // the stream refuses what is beyond: it never drops what it acknowledged
+	MaxBytes  int64         // the stream refuses what is beyond: it never drops what it acknowledged for want of room
+	MaxAge    time.Duration // older messages are dropped; zero: never
 	Dedupe    time.Duration // how long the server remembers message ids
+	Payloads  string        // object store of its payloads that are too large for an event
+}
+
+// ObjectStore is what an object store of Reknit must be, as data.
+type ObjectStore struct {
+	Bucket   string
+	MaxBytes int64         // it refuses what is beyond
+	MaxAge   time.Duration // what was put longer ago is dropped; zero: never
 }
 
 // MaxEventBytes is the largest event that travels whole. A larger payload goes into the object store and the
@@ -18,13 +27,22 @@ const MaxEventBytes = 64 << 10
 // MaxPayloadBytes bounds a payload that travels through the object store.
 const MaxPayloadBytes = 64 << 20
 
-// The streams and buckets of a Reknit installation.
+// EventAge is how long an event can be read. It is longer than a service may be away, a weekend included: a service that
+// comes back reads on behind what its memory holds, and one that runs writes its memory four times within that age.
+const EventAge = 3 * 24 * time.Hour
+
+// FreshAge is how long content counts as just put: put again within it, it is left alone.
+const FreshAge = 30 * time.Minute
+
+// The streams of a Reknit installation. Plans are kept for ever: each names the digest of the one before it.
 var (
 	EventStream = Stream{
 		Name:     "REKNIT_EVENTS",
 		Subjects: []string{"reknit.event.>"},
 		MaxBytes: 4 << 30,
+		MaxAge:   EventAge,
 		Dedupe:   10 * time.Minute, // a service may be down that long before a repeat could pass
+		Payloads: PayloadBucket,
 	}
 	PlanStream = Stream{
 		Name:      "REKNIT_PLANS",
@@ -32,11 +50,24 @@ var (
 		WriteOnce: true,
 		MaxBytes:  1 << 30,
 		Dedupe:    10 * time.Minute,
+		Payloads:  PlanPayloadBucket,
 	}
 )
 
 const (
-	SnapshotBucket = "REKNIT_SNAPSHOTS" // KV: what each service remembers, with the stream position it belongs to
-	PayloadBucket  = "REKNIT_PAYLOADS"  // object store: payloads too large for an event
-	ShardBucket    = "REKNIT_SHARDS"    // object store: shard parts on their way, named by their digest
+	SnapshotBucket    = "REKNIT_SNAPSHOTS"     // KV: what each service remembers, with the stream position it belongs to
+	PayloadBucket     = "REKNIT_PAYLOADS"      // object store: payloads too large for an event
+	PlanPayloadBucket = "REKNIT_PLAN_PAYLOADS" // object store: plans too large for an event
+	ShardBucket       = "REKNIT_SHARDS"        // object store: shard parts on their way, named by their digest
 )
+
+// SnapshotBytes bounds the bucket of memories, each of which replaces the one before it.
+const SnapshotBytes = 256 << 20
+
+// ObjectStores are those of a Reknit installation. A payload outlives every event that names it: it was put, or put
+// again, at most FreshAge before the event. Shard parts are needed only while they move.
+var ObjectStores = []ObjectStore{
+	{Bucket: PayloadBucket, MaxBytes: 4 << 30, MaxAge: EventAge + 2*FreshAge},
+	{Bucket: PlanPayloadBucket, MaxBytes: 512 << 20},
+	{Bucket: ShardBucket, MaxBytes: 8 << 30, MaxAge: 2 * FreshAge},
+}

@@ -45,15 +45,15 @@ type Replica struct {
 
 // Quarantine keeps a message that was refused.
 type Quarantine struct {
-	Reason  string `json:"reason"`  // malformed, oversized, unknown-version, wrong-cluster, wrong-source or invalid
+	Reason  string `json:"reason"`  // malformed, oversized, unknown-version, wrong-cluster, wrong-source, invalid, unreadable or poison
 	Detail  string `json:"detail"`  // names the field and what was expected
 	Subject string `json:"subject"` // on which it came
 	Excerpt []byte `json:"excerpt"` // its first bytes, at most QuarantineBytes
 	Bytes   int    `json:"bytes"`   // its whole length
 }
 
-// QuarantineBytes is how much of a refused message is kept.
-const QuarantineBytes = 8 << 10
+// QuarantineBytes is how much of a refused message is kept in its record: as long as that is in the log, so is the message.
+const QuarantineBytes = 1 << 10
 
 // Lease says which instance of a service acts for the cluster.
 type Lease struct {
@@ -99,7 +99,7 @@ func (d *Divergence) Validate() error {
 func (q *Quarantine) Validate() error {
 	var c check
 	c.that(q.Reason != "", "reason", "why the message was refused", `""`)
-	c.that(len(q.Excerpt) <= QuarantineBytes, "excerpt", "at most 8 KiB", len(q.Excerpt))
+	c.that(len(q.Excerpt) <= QuarantineBytes, "excerpt", "at most 1 KiB", len(q.Excerpt))
 	return c.err
 }
 

@@ -23,11 +23,20 @@ type Config struct {
 
 // Bus is one connection to NATS. Its methods may be called by several goroutines.
 type Bus struct {
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	cluster string
-	fence   atomic.Pointer[fence]
-	stores  sync.Map // buckets that were looked up
+	conn       *nats.Conn
+	js         jetstream.JetStream
+	cluster    string
+	connection atomic.Pointer[connection]
+	fence      atomic.Pointer[fence]
+	stores     sync.Map // *bucket by name: those that were looked up
+}
+
+// connection is the time from one reconnection to the next.
+type connection struct {
+	lasts context.Context // ends with it
+	end   context.CancelFunc
+	since time.Time // zero for the first
+	count uint64    // of reconnections before it
 }
 
 // The connection survives whatever happens to the server: it looks for it for ever, soon and not in step with others.
@@ -40,21 +49,31 @@ const (
 	dialTimeout      = 2 * time.Second
 )
 
+// Regroup is the time in which everybody who lost the same server has noticed it and is back.
+const Regroup = (pingsOutstanding+1)*pingInterval + 2*reconnectWait
+
 // Connect returns a connected bus. While no server answers it keeps trying until ctx ends.
 func Connect(ctx context.Context, config Config) (*Bus, error) {
 	connected := make(chan struct{}, 1)
 	log := slog.With("connection", config.Name)
+	b := &Bus{cluster: config.Cluster}
 	conn, err := nats.Connect(config.URL,
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
-		nats.ConnectHandler(func(*nats.Conn) { connected <- struct{}{} }),
+		nats.ConnectHandler(func(c *nats.Conn) {
+			b.connected(c, time.Time{})
+			connected <- struct{}{}
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("disconnected from NATS", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted())
+			b.connected(c, time.Now())
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
 	)
 	if err != nil {
@@ -68,12 +87,25 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
 	}
-	js, err := jetstream.New(conn)
-	if err != nil {
+	b.conn = conn
+	if b.js, err = jetstream.New(conn); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &Bus{conn: conn, js: js, cluster: config.Cluster}, nil
+	return b, nil
+}
+
+func (b *Bus) connected(c *nats.Conn, since time.Time) {
+	ctx, end := context.WithCancel(context.Background())
+	if before := b.connection.Swap(&connection{ctx, end, since, c.Stats().Reconnects}); before != nil {
+		before.end()
+	}
+}
+
+// Together reports whether there is a connection, and the last reconnection was at least regroup ago.
+func (b *Bus) Together(regroup time.Duration) bool {
+	last := b.connection.Load()
+	return b.conn.IsConnected() && last.count == b.conn.Stats().Reconnects && time.Since(last.since) >= regroup
 }
 
 // Conn returns the connection, for core NATS: pulses, probes and relays are no events.

@@ -261,15 +261,16 @@ func badMessages() map[string]map[string]string {
 		bus.WrongCluster:   {"other": change(`"cluster":"test"`, `"cluster":"other"`), "none": change(`"cluster":"test",`, ``)},
 		bus.WrongSource:    {"planner": change("/monitor", "/planner"), "node": change("/monitor", "/node/n1")},
 		bus.Invalid: {
-			"no data":     change(data, "}"),
-			"field":       change(`"incarnation":"a"`, `"incarnation":"a b"`),
-			"wrong type":  change(`"silentSeconds":0`, `"silentSeconds":"0"`),
-			"no such ref": change(data, `,"dataref":"`+events.Digest(nil)+`"}`),
+			"no data":    change(data, "}"),
+			"field":      change(`"incarnation":"a"`, `"incarnation":"a b"`),
+			"wrong type": change(`"silentSeconds":0`, `"silentSeconds":"0"`),
 		},
+		bus.Unreadable: {"no such ref": change(data, `,"dataref":"`+events.Digest(nil)+`"}`)},
 	}
 }
 
 func TestWhatIsNoEventIsRefusedWithItsReasonAndNeverComesAgain(t *testing.T) {
+	bus.SetUnreadableAfter(t, 0)
 	ctx, b := newBus(t)
 	subject := events.EventSubject(cluster, events.NodeLost, "n1")
 	consumer := consume(t, ctx, b)
@@ -351,7 +352,8 @@ func TestAFollowerSeesEachEventOnceInOrderFromWhereItAsks(t *testing.T) {
 	}
 }
 
-func TestThePublisherOutlivesARestartOfTheServer(t *testing.T) {
+func TestThePublisherOutlivesARestartOfTheServerAndTriesAtOnce(t *testing.T) {
+	bus.SetRepeatWait(t, time.Hour)
 	directory := t.TempDir()
 	server, err := embedded.Start(embedded.Config{StoreDir: directory})
 	if err != nil {
@@ -383,6 +385,44 @@ func TestThePublisherOutlivesARestartOfTheServer(t *testing.T) {
 	got := <-results
 	if got.err != nil || got.ack.Duplicate || got.ack.Sequence != before.Sequence+1 {
 		t.Errorf("expected sequence %d, got %+v", before.Sequence+1, got)
+	}
+}
+
+// A newcomer that has heard nothing yet loses its consumer with the server, and the first event comes before it is back.
+func TestAFollowerOfNewEventsHearsWhatCameWhileItWasAway(t *testing.T) {
+	config := embedded.Config{StoreDir: t.TempDir()}
+	server, err := embedded.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(server.URL(), "nats://127.0.0.1:%d", &config.Port); err != nil {
+		t.Fatal(err)
+	}
+	ctx, b := connect(t, server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, b, lost("before", ""))
+	heard := make(chan string, 1)
+	stop, err := b.Follow(ctx, events.EventStream, allOfTest, bus.New, func(event events.Event) { heard <- event.Subject })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	server.Shutdown()
+	if server, err = embedded.Start(config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Shutdown() })
+	_, other := connect(t, server.URL(), cluster)
+	publish(t, ctx, other, lost("meanwhile", ""))
+	select {
+	case node := <-heard:
+		if node != "meanwhile" {
+			t.Errorf("heard %s", node)
+		}
+	case <-ctx.Done():
+		t.Error("heard nothing")
 	}
 }
 

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -31,6 +32,7 @@ type Consumer struct {
 	iterator jetstream.MessagesContext
 	seen     uint64 // delivered to an earlier reader, acknowledged or not
 	err      error
+	came     atomic.Pointer[time.Time] // when the message came that is not done with; nil: none
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
@@ -39,6 +41,7 @@ type Delivery struct {
 	Redelivered bool
 	Refusal     *Refusal
 	message     jetstream.Msg
+	consumer    *Consumer
 }
 
 // Consume opens a durable consumer on the event stream behind the last message acknowledged.
@@ -92,8 +95,18 @@ func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 		if err != nil {
 			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 		}
+		now := time.Now()
+		c.came.Store(&now)
 		return c.open(ctx, message)
 	}
+}
+
+// Outstanding returns for how long a message has been here that is not done with; zero where there is none.
+func (c *Consumer) Outstanding() time.Duration {
+	if came := c.came.Load(); came != nil {
+		return time.Since(*came)
+	}
+	return 0
 }
 
 func (c *Consumer) open(ctx context.Context, message jetstream.Msg) (Delivery, error) {
@@ -104,7 +117,7 @@ func (c *Consumer) open(ctx context.Context, message jetstream.Msg) (Delivery, e
 	held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 	event, refusal, err := c.bus.open(ctx, held)
 	return Delivery{
-		Event: event, Refusal: refusal, message: message,
+		Event: event, Refusal: refusal, message: message, consumer: c,
 		Redelivered: metadata.NumDelivered > 1 || held.sequence <= c.seen,
 	}, err
 }
@@ -118,6 +131,7 @@ func (c *Consumer) Stop() {
 
 // Ack says that a message is done with; a refused one never comes again.
 func (d Delivery) Ack() error {
+	d.consumer.came.Store(nil)
 	if d.Refusal != nil {
 		return d.message.TermWithReason(d.Refusal.Reason)
 	}
@@ -125,14 +139,21 @@ func (d Delivery) Ack() error {
 }
 
 // Nak asks for the message again at once.
-func (d Delivery) Nak() error { return d.message.Nak() }
+func (d Delivery) Nak() error {
+	d.consumer.came.Store(nil)
+	return d.message.Nak()
+}
 
-// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster. It
-// repeats while the object store does not answer, until ctx ends.
+// Refuse makes the record of a message that its reader cannot bear.
+func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
+	return stored{subject: d.message.Subject(), data: d.message.Data()}.quarantine(refuse(reason, format, args...))
+}
+
+// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.
 func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal, error) {
 	event, dataref, err := decode(message.data)
 	if err == nil && dataref != "" {
-		event.Data, err = b.fetch(ctx, dataref)
+		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, dataref)
 	}
 	if err == nil {
 		err = check(event, b.cluster, message.subject)
@@ -148,18 +169,24 @@ func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal,
 	return event, nil, err
 }
 
-func (b *Bus) fetch(ctx context.Context, dataref string) ([]byte, error) {
-	for {
-		data, err := b.Get(ctx, events.PayloadBucket, dataref)
-		switch {
-		case err == nil:
-			return data, nil
-		case errors.Is(err, jetstream.ErrObjectNotFound), errors.Is(err, ErrCorrupt):
-			return nil, refuse(Invalid, "dataref: %v", err)
+// unreadableAfter is how long a payload may be unreadable over one connection before its event is refused: a replica
+// catches up within seconds, and what is behind the event waits.
+var unreadableAfter = time.Minute
+
+// fetch reads a payload. It repeats while the object store cannot give it, until that has lasted too long or ctx ends.
+func (b *Bus) fetch(ctx context.Context, bucket, dataref string) (data []byte, err error) {
+	began, connection := time.Now(), b.connection.Load()
+	err = b.Repeat(ctx, "read of a payload", func(ctx context.Context) error {
+		if data, err = b.Get(ctx, bucket, dataref); err == nil || errors.Is(err, nats.ErrConnectionClosed) {
+			return err
 		}
-		slog.WarnContext(ctx, "payload is fetched again", "dataref", dataref, "error", err)
-		if err := sleep(ctx, lastRepeatWait); err != nil {
-			return nil, err
+		if now := b.connection.Load(); now != connection || !b.conn.IsConnected() {
+			began, connection = time.Now(), now
 		}
-	}
+		if time.Since(began) >= unreadableAfter {
+			return refuse(Unreadable, "dataref: not read within %v: %v", unreadableAfter, err)
+		}
+		return errors.New(err.Error()) // whatever the server says, it may be over soon
+	})
+	return data, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -31,6 +32,11 @@ func AfterSequence(sequence uint64) Position {
 // Follow calls handle for each event, in the stream's order, each once, on one goroutine, until stop is called or ctx
 // ends. Nothing is acknowledged and nothing stays on the server. Refused messages are logged and skipped.
 func (b *Bus) Follow(ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event)) (stop func(), err error) {
+	if from == New {
+		if from, err = b.behindLast(ctx, stream); err != nil {
+			return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
+		}
+	}
 	consumer, err := b.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: from.policy, OptStartSeq: from.sequence,
 	})
@@ -45,6 +51,16 @@ func (b *Bus) Follow(ctx context.Context, stream events.Stream, subjects []strin
 	}
 	context.AfterFunc(ctx, consuming.Stop)
 	return cancel, nil
+}
+
+// behindLast is what New means now. The server's own "new" means something else after each reset of the consumer until
+// it has heard something, so that what came while it was reset would be missed.
+func (b *Bus) behindLast(ctx context.Context, stream events.Stream) (Position, error) {
+	held, err := b.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return Position{}, err
+	}
+	return AfterSequence(held.CachedInfo().State.LastSeq), nil
 }
 
 func (b *Bus) follow(ctx context.Context, message jetstream.Msg, handle func(events.Event)) {
@@ -76,15 +92,21 @@ func (b *Bus) LastEvent(ctx context.Context, stream events.Stream, subject strin
 	return event, err == nil, err
 }
 
-// Holds reports whether the event stream has the event with this id at sequence, or any message where id is empty.
-func (b *Bus) Holds(ctx context.Context, sequence uint64, id string) (bool, error) {
-	stream, err := b.js.Stream(ctx, events.EventStream.Name)
+// Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where id is
+// empty: it has it, or it begins behind it. That what was stored after known may
+// have been dropped unread is said as an error in the log.
+func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.Time) (bool, error) {
+	stream, err := b.leader(ctx, events.EventStream)
 	if err != nil {
 		return false, err
 	}
 	message, err := stream.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
+		state := stream.CachedInfo().State
+		if state.FirstTime.After(known) {
+			slog.ErrorContext(ctx, "events may have been dropped for their age before they were handled", "from", known, "to", state.FirstTime)
+		}
+		return state.FirstSeq > sequence, nil
 	}
 	if err != nil {
 		return false, err
@@ -93,8 +115,26 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string) (bool, erro
 	return id == "" || event.ID == id, nil
 }
 
-func (b *Bus) last(ctx context.Context, stream events.Stream, subject string) (stored, bool, error) {
+// EventAge returns the age at which the event stream drops what it has; zero: never.
+func (b *Bus) EventAge(ctx context.Context) (time.Duration, error) {
+	stream, err := b.js.Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return 0, err
+	}
+	return stream.CachedInfo().Config.MaxAge, nil
+}
+
+// leader returns a stream whose messages are read from its leader: a replica that lags would not find what is there.
+func (b *Bus) leader(ctx context.Context, stream events.Stream) (jetstream.Stream, error) {
 	handle, err := b.js.Stream(ctx, stream.Name)
+	if err == nil {
+		handle.CachedInfo().Config.AllowDirect = false // by this nats.go chooses whom it asks
+	}
+	return handle, err
+}
+
+func (b *Bus) last(ctx context.Context, stream events.Stream, subject string) (stored, bool, error) {
+	handle, err := b.leader(ctx, stream)
 	if err != nil {
 		return stored{}, false, fmt.Errorf("last event on %s: %w", subject, err)
 	}

@@ -19,10 +19,10 @@ import (
 const (
 	chunkBytes    = 512 << 10
 	objectTimeout = 2 * time.Minute
-	readAttempts  = 3 // a writer of the same content may replace the chunks under a reader
 )
 
-// Put stores data under its digest, once: content that is there already and fresh is left alone.
+// Put stores data under its digest, once: content that is there already, whole and fresh, is left alone. It fails with
+// ErrTooLarge, or ErrFull where the bucket has no room.
 func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
 		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data), events.MaxPayloadBytes)
@@ -34,27 +34,60 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 	if err != nil {
 		return "", fmt.Errorf("put into %s: %w", bucket, err)
 	}
-	info, err := store.GetInfo(ctx, digest)
-	if err == nil && time.Since(info.ModTime) < shardLifetime/2 {
+	there, err := store.whole(ctx, digest)
+	if err == nil && time.Since(there.ModTime) < events.FreshAge {
 		return digest, nil
 	}
 	meta := jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}}
 	if _, err := store.Put(ctx, meta, bytes.NewReader(data)); err != nil {
-		return "", fmt.Errorf("put into %s: %w", bucket, err)
+		return "", fmt.Errorf("put into %s: %w", bucket, storeFull(err))
 	}
 	return digest, nil
 }
 
+// store is a bucket and the stream under it.
+type store struct {
+	jetstream.ObjectStore
+	stream jetstream.Stream
+}
+
+// objectStream is the name of the stream under a bucket.
+func objectStream(bucket string) string { return "OBJ_" + bucket }
+
 // store returns a bucket. It is looked up once: trainers stand still while parts move, and a look-up is a round trip.
-func (b *Bus) store(ctx context.Context, bucket string) (jetstream.ObjectStore, error) {
+func (b *Bus) store(ctx context.Context, bucket string) (*store, error) {
 	if known, ok := b.stores.Load(bucket); ok {
-		return known.(jetstream.ObjectStore), nil
+		return known.(*store), nil
 	}
-	store, err := b.js.ObjectStore(ctx, bucket)
-	if err == nil {
-		b.stores.Store(bucket, store)
+	objects, err := b.js.ObjectStore(ctx, bucket)
+	if err != nil {
+		return nil, err
 	}
-	return store, err
+	stream, err := b.js.Stream(ctx, objectStream(bucket))
+	if err != nil {
+		return nil, err
+	}
+	found := &store{objects, stream}
+	b.stores.Store(bucket, found)
+	return found, nil
+}
+
+// whole returns what a bucket has under a digest, and fails with ErrIncomplete where its leader lacks chunks of it: nats.go
+// writes an object's manifest although a chunk was refused, and a reader would wait for that chunk.
+func (s *store) whole(ctx context.Context, digest string) (*jetstream.ObjectInfo, error) {
+	info, err := s.GetInfo(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	chunks := "$O." + info.Bucket + ".C." + info.NUID
+	held, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(chunks))
+	if err != nil {
+		return nil, err
+	}
+	if there := held.State.Subjects[chunks]; there != uint64(info.Chunks) {
+		return nil, fmt.Errorf("%w: %d of %d chunks", ErrIncomplete, there, info.Chunks)
+	}
+	return info, nil
 }
 
 // ErrTooLarge says that content is too large to travel.
@@ -63,7 +96,12 @@ var ErrTooLarge = errors.New("too large")
 // ErrCorrupt says that stored bytes are not those of their name.
 var ErrCorrupt = errors.New("content is not that of its digest")
 
-// Get returns the content of a digest, verified. It fails with jetstream.ErrObjectNotFound or ErrCorrupt.
+// ErrIncomplete says that a put failed half-way, or is under way.
+var ErrIncomplete = errors.New("content is not all there")
+
+// Get returns the content of a digest, verified. It fails with jetstream.ErrObjectNotFound, ErrIncomplete or ErrCorrupt;
+// each may be over soon: a replica that lags does not find what is there, and a writer of the same content replaces the
+// chunks under a reader.
 func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -71,32 +109,26 @@ func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", bucket, err)
 	}
-	var data []byte
-	for range readAttempts {
-		data, err = read(ctx, store, digest)
-		if err == nil || errors.Is(err, jetstream.ErrObjectNotFound) || ctx.Err() != nil {
-			break
-		}
-	}
+	data, err := store.read(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, err)
 	}
 	return data, nil
 }
 
-func read(ctx context.Context, store jetstream.ObjectStore, digest string) ([]byte, error) {
-	object, err := store.Get(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	defer object.Close()
-	info, err := object.Info()
+func (s *store) read(ctx context.Context, digest string) ([]byte, error) {
+	info, err := s.whole(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
 	if info.Size > events.MaxPayloadBytes {
 		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrCorrupt, events.MaxPayloadBytes, info.Size)
 	}
+	object, err := s.Get(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	defer object.Close()
 	data := make([]byte, info.Size)
 	if _, err := io.ReadFull(object, data); err != nil {
 		return nil, err

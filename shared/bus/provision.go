@@ -11,13 +11,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Bounds of the buckets. Shard parts are needed only while they move; a part is put anew when it is half as old.
 const (
-	shardLifetime    = time.Hour
-	shardBytes       = 8 << 30
-	payloadBytes     = 4 << 30
-	snapshotBytes    = 256 << 20
 	provisionTimeout = 10 * time.Second
+	fullShare        = 0.95 // of a bound: there is still room, and time to make more
 )
 
 // Provision creates the streams and buckets that are missing. It never alters one: an installation with other
@@ -33,12 +29,9 @@ func (b *Bus) Provision(ctx context.Context) error {
 	if err := b.provisionSnapshots(ctx); err != nil {
 		return fmt.Errorf("bucket %s: %w", events.SnapshotBucket, err)
 	}
-	for _, config := range []jetstream.ObjectStoreConfig{
-		{Bucket: events.PayloadBucket, MaxBytes: payloadBytes},
-		{Bucket: events.ShardBucket, MaxBytes: shardBytes, TTL: shardLifetime},
-	} {
-		if err := b.provisionObjects(ctx, config); err != nil {
-			return fmt.Errorf("bucket %s: %w", config.Bucket, err)
+	for _, store := range events.ObjectStores {
+		if err := b.provisionObjects(ctx, store); err != nil {
+			return fmt.Errorf("bucket %s: %w", store.Bucket, err)
 		}
 	}
 	return nil
@@ -50,7 +43,7 @@ func (b *Bus) provisionStream(ctx context.Context, stream events.Stream) error {
 	}
 	config := jetstream.StreamConfig{
 		Name: stream.Name, Subjects: stream.Subjects, Storage: jetstream.FileStorage,
-		MaxBytes: stream.MaxBytes, Discard: jetstream.DiscardNew, Duplicates: stream.Dedupe,
+		MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge, Discard: jetstream.DiscardNew, Duplicates: stream.Dedupe,
 		DenyDelete: true, DenyPurge: true,
 	}
 	if stream.WriteOnce {
@@ -64,15 +57,15 @@ func (b *Bus) provisionSnapshots(ctx context.Context) error {
 	if _, err := b.js.KeyValue(ctx, events.SnapshotBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: snapshotBytes})
+	_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes})
 	return madeByAnother(err)
 }
 
-func (b *Bus) provisionObjects(ctx context.Context, config jetstream.ObjectStoreConfig) error {
-	if _, err := b.js.ObjectStore(ctx, config.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+func (b *Bus) provisionObjects(ctx context.Context, store events.ObjectStore) error {
+	if _, err := b.js.ObjectStore(ctx, store.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err := b.js.CreateObjectStore(ctx, config)
+	_, err := b.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge})
 	return madeByAnother(err)
 }
 
@@ -86,15 +79,20 @@ func madeByAnother(err error) error {
 	return err
 }
 
-// Provisioned reports the first stream or bucket that is missing.
+// Provisioned reports the first stream or bucket that is missing or all but full.
 func (b *Bus) Provisioned(ctx context.Context) error {
-	names := []string{
-		events.EventStream.Name, events.PlanStream.Name,
-		"KV_" + events.SnapshotBucket, "OBJ_" + events.PayloadBucket, "OBJ_" + events.ShardBucket,
+	names := []string{events.EventStream.Name, events.PlanStream.Name, "KV_" + events.SnapshotBucket}
+	for _, store := range events.ObjectStores {
+		names = append(names, objectStream(store.Bucket))
 	}
 	for _, name := range names {
-		if _, err := b.js.Stream(ctx, name); err != nil {
+		stream, err := b.js.Stream(ctx, name)
+		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		held, bound := stream.CachedInfo().State.Bytes, stream.CachedInfo().Config.MaxBytes
+		if bound > 0 && float64(held) > fullShare*float64(bound) {
+			return fmt.Errorf("stream %s: %w: %d of %d bytes", name, ErrFull, held, bound)
 		}
 	}
 	return nil

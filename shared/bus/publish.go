@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,49 +37,26 @@ type fence struct {
 // message on the lease's subject is no longer the one at sequence. A write-once subject needs no fence.
 func (b *Bus) Fence(subject string, sequence uint64) { b.fence.Store(&fence{subject, sequence}) }
 
-// Repeats of a publish that was not acknowledged: soon at first, then every two seconds.
-const (
-	publishTimeout  = 5 * time.Second
-	firstRepeatWait = 50 * time.Millisecond
-	lastRepeatWait  = 2 * time.Second
-)
+// publishTimeout is how long the stream may take to acknowledge before the same is said again.
+const publishTimeout = 5 * time.Second
 
 // Publish stores an event once and returns when the stream has it. It repeats until the stream acknowledges or ctx
-// ends. Errors: ErrTaken, ErrFenced, ErrOtherWords, or why the event may not travel.
-func (b *Bus) Publish(ctx context.Context, event events.Event) (Ack, error) {
+// ends. Errors: ErrTaken, ErrFenced, ErrOtherWords, ErrFull, or why the event may not travel.
+func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err error) {
 	if err := check(event, b.cluster, event.SubjectName()); err != nil {
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
-	wait := firstRepeatWait
-	for attempt := 1; ; attempt++ {
-		ack, err := b.attempt(ctx, event)
-		if err == nil {
-			ack.Duplicate = ack.Duplicate && attempt == 1 // after a lost acknowledgement the repeat is the first
-			return ack, nil
-		}
-		if !transient(err) {
-			return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
-		}
-		slog.WarnContext(ctx, "publish repeats", "event", event.Kind, "attempt", attempt, "error", err)
-		if sleep(ctx, wait) != nil {
-			return Ack{}, fmt.Errorf("publish %s: %w, last: %w", event.Kind, ctx.Err(), err)
-		}
-		wait = min(2*wait, lastRepeatWait)
+	attempts := 0
+	err = b.Repeat(ctx, "publish "+string(event.Kind), func(ctx context.Context) (err error) {
+		attempts++
+		ack, err = b.attempt(ctx, event)
+		return err
+	})
+	if err != nil {
+		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
-}
-
-// transient reports whether a repeat may help: it does not when the server or we said no.
-func transient(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
-		return api.Code >= 500
-	}
-	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrTooLarge, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
-		if errors.Is(err, final) {
-			return false
-		}
-	}
-	return true
+	ack.Duplicate = ack.Duplicate && attempts == 1 // after a lost acknowledgement the repeat is the first
+	return ack, nil
 }
 
 // message makes the wire form; data that is too large goes into the object store first.
@@ -90,7 +66,7 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 		return nil, err
 	}
 	if len(data) > events.MaxEventBytes {
-		dataref, err := b.Put(ctx, events.PayloadBucket, event.Data)
+		dataref, err := b.Put(ctx, streamOf(event.Kind).Payloads, event.Data)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +89,8 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	defer cancel()
 	stream := streamOf(event.Kind)
 	options := []jetstream.PublishOpt{jetstream.WithMsgID(event.ID), jetstream.WithExpectStream(stream.Name)}
-	if fence := b.fence.Load(); fence != nil && !stream.WriteOnce {
+	fence := b.fence.Load()
+	if fence != nil && !stream.WriteOnce {
 		options = append(options, jetstream.WithExpectLastSequenceForSubject(fence.sequence, fence.subject))
 	}
 	ack, err := b.js.PublishMsg(ctx, message, options...)
@@ -126,28 +103,39 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	case errors.As(err, &api) && stream.WriteOnce:
 		return b.compareTaken(ctx, stream, event, message, err)
 	case errors.As(err, &api) && wrongLastSequence(api):
-		return Ack{}, fmt.Errorf("%w (%s)", ErrFenced, api.Description)
+		return Ack{}, b.fenced(ctx, fence, err)
 	}
 	return Ack{}, err
 }
 
-func wrongLastSequence(api *jetstream.APIError) bool {
-	return api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+// fenced tells, after a refusal, whether the lease is another's: the server says "wrong last sequence" also while a
+// publish of ours that expects it is on its way.
+func (b *Bus) fenced(ctx context.Context, fence *fence, refusal error) error {
+	last, found, err := b.last(ctx, events.EventStream, fence.subject)
+	switch {
+	case err != nil:
+		return err
+	case found && last.sequence == fence.sequence:
+		return refusal
+	}
+	return ErrFenced
 }
 
 // compareTaken tells, after a refusal by a write-once stream, whether the subject is taken, and by whom.
 func (b *Bus) compareTaken(ctx context.Context, stream events.Stream, event events.Event, message *nats.Msg, refusal error) (Ack, error) {
 	last, found, err := b.last(ctx, stream, message.Subject)
-	if err != nil || !found {
-		return Ack{}, errors.Join(refusal, err)
+	switch {
+	case err != nil:
+		return Ack{}, err
+	case !found:
+		return Ack{}, refusal
 	}
 	return b.compare(ctx, stream, last.sequence, event, message.Data)
 }
 
 // compare reads back what the stream holds in an event's place: the same words, or others.
 func (b *Bus) compare(ctx context.Context, stream events.Stream, sequence uint64, event events.Event, message []byte) (Ack, error) {
-	held, err := b.js.Stream(ctx, stream.Name)
+	held, err := b.leader(ctx, stream)
 	if err != nil {
 		return Ack{}, err
 	}
@@ -179,16 +167,4 @@ func streamOf(kind events.Kind) events.Stream {
 		return events.PlanStream
 	}
 	return events.EventStream
-}
-
-// sleep waits, or returns early with ctx's error.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -24,6 +24,8 @@ const (
 	WrongCluster   = "wrong-cluster"
 	WrongSource    = "wrong-source"
 	Invalid        = "invalid"
+	Unreadable     = "unreadable" // its payload was not to be had
+	Poison         = "poison"     // who heard it panicked
 )
 
 // Refusal says why a message is no event of this cluster, and keeps its first bytes.

@@ -18,10 +18,40 @@ import (
 // health answers over HTTP how the service is.
 type health struct {
 	bus      *bus.Bus
+	consumer atomic.Pointer[bus.Consumer]
 	caughtUp atomic.Bool
+	busy     atomic.Pointer[time.Time] // since when the loop is at one thing; nil: it waits
+	stands   atomic.Pointer[string]    // why the service waits for somebody else; nil: it does not
 }
 
 const checkTimeout = 2 * time.Second
+
+// standstill is how long one message or one tick may take before the service counts as standing still.
+var standstill = 10 * time.Second
+
+func (h *health) standsFor(reason string) { h.stands.Store(&reason) }
+
+// begin marks that the loop is at one thing, until end.
+func (h *health) begin() {
+	now := time.Now()
+	h.busy.Store(&now)
+}
+
+func (h *health) end() { h.busy.Store(nil) }
+
+// standsStill says what does not get on, nil where all does.
+func (h *health) standsStill() error {
+	if reason := h.stands.Load(); reason != nil {
+		return errors.New(*reason)
+	}
+	if busy := h.busy.Load(); busy != nil && time.Since(*busy) > standstill {
+		return fmt.Errorf("loop: at one thing since %v", busy.Format(time.RFC3339))
+	}
+	if consumer := h.consumer.Load(); consumer != nil && consumer.Outstanding() > standstill {
+		return fmt.Errorf("loop: a message came %v ago and is not handled", consumer.Outstanding().Round(time.Second))
+	}
+	return nil
+}
 
 // serve answers on address until ctx ends: /healthz while the process lives, /readyz while the service can do its
 // work, /metrics for Prometheus.
@@ -56,7 +86,7 @@ func (h *health) answerReady(w http.ResponseWriter, request *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// ready names the first check that fails: nats, streams or backlog.
+// ready names the first check that fails: nats, streams, what stands still, or backlog.
 func (h *health) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -65,6 +95,9 @@ func (h *health) ready(ctx context.Context) error {
 	}
 	if err := h.bus.Provisioned(ctx); err != nil {
 		return fmt.Errorf("streams: %w", err)
+	}
+	if err := h.standsStill(); err != nil {
+		return err
 	}
 	if !h.caughtUp.Load() {
 		return errors.New("backlog: the log up to the start is not handled yet")

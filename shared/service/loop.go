@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -12,6 +13,11 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
+
+const insistPause = 2 * time.Second
+
+// regroup is the time that others have to come back and speak after an outage, before the machine's clock goes on.
+var regroup = bus.Regroup
 
 type taken struct {
 	bus.Delivery
@@ -23,18 +29,14 @@ type taken struct {
 func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 	deliveries := make(chan taken)
 	go take(ctx, consumer, deliveries)
-	var ticks <-chan time.Time
-	if r.TickEvery > 0 {
-		ticker := time.NewTicker(r.TickEvery)
-		defer ticker.Stop()
-		ticks = ticker.C
-	}
+	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(r.logAge/renewals)
 	for {
-		ticks, inputs := ticks, r.Inputs
+		ticks, inputs := everyTick, r.Inputs
 		if r.backlog > 0 {
 			ticks, inputs = nil, nil
 		}
 		r.health.caughtUp.Store(r.backlog == 0)
+		r.health.end()
 		var err error
 		select {
 		case <-ctx.Done():
@@ -42,11 +44,13 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		case delivery := <-deliveries:
 			err = r.deliver(ctx, delivery)
 		case <-ticks:
-			err = r.say(ctx, r.Machine.Tick(r.now()))
+			err = r.tick(ctx)
 		case input := <-inputs:
-			err = r.say(ctx, input(r.now()))
+			err = r.admit(ctx, input)
+		case <-renewals:
+			err = r.renew(ctx)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errPanicked) {
 			return err
 		}
 	}
@@ -69,6 +73,7 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	if delivery.err != nil {
 		return delivery.err
 	}
+	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
 	if delivery.Event.Sequence <= r.memory.Sequence {
 		acknowledge(ctx, delivery)
@@ -96,19 +101,26 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	event, outputs := delivery.Event, []events.Event(nil)
 	start := time.Now()
 	if delivery.Refusal != nil {
-		outputs = []events.Event{r.quarantine(ctx, delivery)}
+		everybody := events.Speaker{Cluster: r.speaker.Cluster}
+		outputs = []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}
 	} else {
 		var end func()
 		ctx, event.Traceparent, end = telemetry.Process(ctx, r.Name, event)
 		defer end()
-		outputs = r.ask(ctx, event)
+		var err error
+		if outputs, err = r.ask(ctx, event); errors.Is(err, errPanicked) {
+			poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
+			outputs = []events.Event{r.quarantine(ctx, r.speaker, event, poison)}
+		} else if err != nil {
+			return err
+		}
 	}
 	for _, output := range outputs {
 		ack, err := r.publish(ctx, output)
 		if err != nil {
 			return err
 		}
-		if ack.Duplicate && !delivery.Redelivered {
+		if ack.Duplicate && !delivery.Redelivered && delivery.Refusal == nil {
 			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
 			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject, "id", output.ID)
 		}
@@ -117,29 +129,69 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	return r.memory.remember(ctx, r.Machine, event.Sequence, event.ID)
 }
 
-func (r *runner) ask(ctx context.Context, event events.Event) []events.Event {
-	outputs, err := r.Machine.Handle(event)
-	if err != nil {
-		r.metrics.senseless.add(ctx, "kind", string(event.Kind))
-		slog.WarnContext(ctx, "event makes no sense here", "event", event.Kind, "subject", event.Subject, "error", err)
-	}
+func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, error) {
 	r.metrics.heard.add(ctx, "kind", string(event.Kind))
 	slog.DebugContext(ctx, "heard", "event", event.Kind, "subject", event.Subject, "source", event.Source, "id", event.ID, "sequence", event.Sequence)
-	return outputs
+	return r.guard(ctx, func() []events.Event {
+		outputs, err := r.Machine.Handle(event)
+		if err != nil {
+			r.metrics.senseless.add(ctx, "kind", string(event.Kind))
+			slog.WarnContext(ctx, "event makes no sense here", "event", event.Kind, "subject", event.Subject, "error", err)
+		}
+		return outputs
+	})
 }
 
-// quarantine keeps a refused message as an event, once whoever refuses it and however often it comes.
-func (r *runner) quarantine(ctx context.Context, delivery bus.Delivery) events.Event {
-	r.metrics.refused.add(ctx, "reason", delivery.Refusal.Reason)
-	slog.WarnContext(ctx, "message refused", "reason", delivery.Refusal.Reason, "detail", delivery.Refusal.Detail, "subject", delivery.Refusal.Subject)
-	sequence := strconv.FormatUint(delivery.Event.Sequence, 10)
-	return r.speaker.First(delivery.Event.Logged, sequence, events.EventRefused, sequence, delivery.Refusal)
+var errPanicked = errors.New("the machine panicked")
+
+// guard calls the machine. After a panic the machine is again as its last snapshot has it, and errPanicked tells so.
+func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs []events.Event, err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		slog.ErrorContext(ctx, "the machine panicked", "panic", cause, "stack", string(debug.Stack()))
+		outputs, err = nil, fmt.Errorf("%w: %v", errPanicked, cause)
+		if restoring := r.Machine.Restore(r.memory.Machine); restoring != nil {
+			err = fmt.Errorf("after %q: restore: %w", err, restoring)
+		}
+	}()
+	return call(), nil
 }
 
-// say publishes what came without a message, and remembers that it was said.
-func (r *runner) say(ctx context.Context, outputs []events.Event) error {
-	if len(outputs) == 0 {
+// quarantine keeps a refused message as an event. With everybody as speaker of its id there is one record of it, whoever
+// refuses it; what only one service could not bear is that service's record.
+func (r *runner) quarantine(ctx context.Context, speaker events.Speaker, message events.Event, refusal *bus.Refusal) events.Event {
+	r.metrics.refused.add(ctx, "reason", refusal.Reason)
+	slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
+	sequence := strconv.FormatUint(message.Sequence, 10)
+	record := speaker.First(message.Logged, sequence, events.EventRefused, sequence, refusal)
+	record.Source = r.speaker.Source
+	return record
+}
+
+// tick lets time pass for the machine. It does not while others cannot be heard: a machine that counts how long they are
+// silent would count the hub's outage, and what they say after it comes first.
+func (r *runner) tick(ctx context.Context) error {
+	if !r.Bus.Together(regroup) {
 		return nil
+	}
+	err := r.admit(ctx, r.Machine.Tick)
+	if errors.Is(err, errPanicked) {
+		r.health.standsFor("tick: " + err.Error())
+	} else {
+		r.health.stands.Store(nil)
+	}
+	return err
+}
+
+// admit gives the machine what came without a message, publishes what it says, and remembers that it was said.
+func (r *runner) admit(ctx context.Context, input func(time.Time) []events.Event) error {
+	r.health.begin()
+	outputs, err := r.guard(ctx, func() []events.Event { return input(r.now()) })
+	if err != nil || len(outputs) == 0 {
+		return err
 	}
 	for _, output := range outputs {
 		if _, err := r.publish(ctx, output); err != nil {
@@ -152,7 +204,7 @@ func (r *runner) say(ctx context.Context, outputs []events.Event) error {
 // publish says one event. An event that may not be said, or was said with other words, is a fault of the machine: it
 // is logged and counted, what was said first stands, and the service goes on. What forbids going on is an error.
 func (r *runner) publish(ctx context.Context, event events.Event) (bus.Ack, error) {
-	ack, err := r.Bus.Publish(ctx, event)
+	ack, err := r.insist(ctx, event)
 	if errors.Is(err, bus.ErrOtherWords) || bus.IsRefusal(err) {
 		r.metrics.unsaid.add(ctx, "kind", string(event.Kind))
 		slog.ErrorContext(ctx, "event was not said", "event", event.Kind, "subject", event.Subject, "error", err)
@@ -164,4 +216,21 @@ func (r *runner) publish(ctx context.Context, event events.Event) (bus.Ack, erro
 	r.metrics.said.add(ctx, "kind", string(event.Kind))
 	slog.InfoContext(ctx, "said", "event", event.Kind, "subject", event.Subject, "id", event.ID, "cause", event.Cause, "sequence", ack.Sequence)
 	return ack, nil
+}
+
+// insist publishes an event, and waits where only an operator or time makes room for it: the log is full, or a write-once
+// subject holds another's bytes. To end would not help: the next instance would come to the same event.
+func (r *runner) insist(ctx context.Context, event events.Event) (bus.Ack, error) {
+	for {
+		ack, err := r.Bus.Publish(ctx, event)
+		if !errors.Is(err, bus.ErrTaken) && !errors.Is(err, bus.ErrFull) {
+			r.health.stands.Store(nil)
+			return ack, err
+		}
+		slog.ErrorContext(ctx, "event cannot be said", "event", event.Kind, "subject", event.Subject, "error", err)
+		r.health.standsFor(err.Error())
+		if err := pause(ctx, insistPause); err != nil {
+			return bus.Ack{}, err
+		}
+	}
 }

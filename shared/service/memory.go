@@ -20,18 +20,20 @@ import (
 // memory is what a service remembers over a restart. It is written by compare-and-set: an instance that was paused
 // and deposed cannot overwrite its successor's.
 type memory struct {
+	bus      *bus.Bus
 	bucket   jetstream.KeyValue
 	key      string
 	revision uint64
+	written  time.Time // by the instance before; zero where there was none
 	page
 }
 
 // page is the stored form of a memory: JSON, compressed.
 type page struct {
-	Instance string `json:"instance"` // who wrote it
-	Sequence uint64 `json:"sequence"` // of the last message handled
-	ID       string `json:"id"`       // of that event; empty for a refused message
-	Machine  []byte `json:"machine"`  // the machine's snapshot
+	Instance string          `json:"instance"`          // who wrote it
+	Sequence uint64          `json:"sequence"`          // of the last message handled
+	ID       string          `json:"id"`                // of that event; empty for a refused message
+	Machine  json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
 }
 
 const writeTimeout = 5 * time.Second
@@ -42,9 +44,9 @@ func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, er
 	if err != nil {
 		return nil, fmt.Errorf("memory: %w", err)
 	}
-	m := &memory{bucket: bucket, key: b.Cluster() + "." + name}
+	m := &memory{bus: b, bucket: bucket, key: b.Cluster() + "." + name}
 	for {
-		if m.page, m.revision, err = m.read(ctx); err != nil {
+		if m.page, m.revision, m.written, err = m.read(ctx); err != nil {
 			return nil, err
 		}
 		m.Instance = instance
@@ -65,27 +67,19 @@ func (m *memory) remember(ctx context.Context, machine Machine, sequence uint64,
 	return m.write(ctx, page{Instance: m.Instance, Sequence: sequence, ID: id, Machine: snapshot})
 }
 
-// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote.
+// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote, with
+// bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
 func (m *memory) write(ctx context.Context, next page) error {
 	data, err := next.compress()
 	if err != nil {
 		return err
 	}
-	for {
-		err := m.attempt(ctx, data)
-		switch {
-		case err == nil:
-			m.page = next
-			return nil
-		case errors.Is(err, bus.ErrFenced), ctx.Err() != nil:
-			return fmt.Errorf("memory: %w", err)
-		}
-		slog.WarnContext(ctx, "memory is written again", "key", m.key, "bytes", len(data), "error", err)
-		select {
-		case <-time.After(startPause):
-		case <-ctx.Done():
-		}
+	err = m.bus.Repeat(ctx, "memory", func(ctx context.Context) error { return m.attempt(ctx, data) })
+	if err != nil {
+		return fmt.Errorf("memory of %d bytes: %w", len(data), err)
 	}
+	m.page = next
+	return nil
 }
 
 func (m *memory) attempt(ctx context.Context, data []byte) error {
@@ -96,11 +90,11 @@ func (m *memory) attempt(ctx context.Context, data []byte) error {
 		m.revision = revision
 		return nil
 	}
-	if !errors.Is(err, jetstream.ErrKeyExists) {
+	if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return err
 	}
 	// Another wrote, or we did and did not hear so.
-	there, revision, readErr := m.read(ctx)
+	there, revision, _, readErr := m.read(ctx)
 	if readErr != nil {
 		return readErr
 	}
@@ -111,19 +105,19 @@ func (m *memory) attempt(ctx context.Context, data []byte) error {
 	return err
 }
 
-func (m *memory) read(ctx context.Context) (page, uint64, error) {
+func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 	entry, err := m.bucket.Get(ctx, m.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return page{}, 0, nil
+		return page{}, 0, time.Time{}, nil
 	}
 	if err != nil {
-		return page{}, 0, fmt.Errorf("memory %s: %w", m.key, err)
+		return page{}, 0, time.Time{}, fmt.Errorf("memory %s: %w", m.key, err)
 	}
 	p, err := decompress(entry.Value())
 	if err != nil {
-		return page{}, 0, fmt.Errorf("memory %s: %w", m.key, err)
+		return page{}, 0, time.Time{}, fmt.Errorf("memory %s: %w", m.key, err)
 	}
-	return p, entry.Revision(), nil
+	return p, entry.Revision(), entry.Created(), nil
 }
 
 func (p page) compress() ([]byte, error) {

@@ -19,11 +19,12 @@ type Machine interface {
 	// Hears returns the kinds of event that the machine handles.
 	Hears() []events.Kind
 	// Handle takes the next event and returns what it brings about. An error says that the event made no sense here; it
-	// is counted and logged and does not come again.
+	// is counted and logged and does not come again. Of an event at which Handle panics the machine remembers nothing.
 	Handle(events.Event) ([]events.Event, error)
-	// Tick says that it is now, on the clock of the log.
+	// Tick says that it is now, on the clock of the log. No tick comes while there is no connection to it, nor before
+	// everybody who lost the same server can have spoken again.
 	Tick(now time.Time) []events.Event
-	// Snapshot and Restore carry the machine's memory over a restart.
+	// Snapshot and Restore carry the machine's memory, as JSON, over a restart.
 	Snapshot() ([]byte, error)
 	Restore([]byte) error
 }
@@ -47,15 +48,17 @@ type runner struct {
 	Options
 	speaker  events.Speaker
 	instance string
+	leases   int // taken by this instance: the first and its renewals
 	memory   *memory
 	metrics  metrics
 	offset   time.Duration // from this host's clock to that of the log
 	backlog  uint64        // messages to handle before time passes for the machine
+	logAge   time.Duration // at which the log drops what it has; zero: never
 	health   *health
 }
 
-// Run runs the machine until ctx ends, which is no error. It ends with bus.ErrFenced when another instance took the
-// lease, with bus.ErrTaken when a write-once subject holds another event, with ErrLogWentBackwards.
+// Run runs the machine until ctx ends, which is no error. While another instance works it stands by. It ends with
+// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards, or when the memory cannot be stored.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{
 		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name),
@@ -78,11 +81,17 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
+	answers, err := r.answer()
+	if err != nil {
+		return err
+	}
+	defer answers.Unsubscribe()
 	consumer, err := r.consume(ctx)
 	if err != nil {
 		return err
 	}
 	defer consumer.Stop()
+	r.health.consumer.Store(consumer)
 	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence, "backlog", r.backlog)
 	return r.loop(ctx, consumer)
 }
@@ -95,11 +104,12 @@ const startPause = 250 * time.Millisecond
 func (r *runner) prepare(ctx context.Context) error {
 	for err := r.Bus.Provision(ctx); err != nil; err = r.Bus.Provision(ctx) {
 		slog.WarnContext(ctx, "streams are not ready", "error", err)
-		select {
-		case <-time.After(startPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, startPause); err != nil {
+			return err
 		}
+	}
+	if err := r.standBy(ctx); err != nil {
+		return err
 	}
 	if err := r.takeLease(ctx); err != nil {
 		return err
@@ -108,36 +118,25 @@ func (r *runner) prepare(ctx context.Context) error {
 	if r.memory, err = recall(ctx, r.Bus, r.Name, r.instance); err != nil {
 		return err
 	}
-	if r.memory.Sequence == 0 {
-		return nil
-	}
-	held, err := r.Bus.Holds(ctx, r.memory.Sequence, r.memory.ID)
-	if err != nil {
-		return err
-	}
-	if !held {
-		return fmt.Errorf("%w (event %s at sequence %d)", ErrLogWentBackwards, r.memory.ID, r.memory.Sequence)
-	}
-	return r.Machine.Restore(r.memory.Machine)
+	return r.restore(ctx)
 }
 
-func (r *runner) takeLease(ctx context.Context) error {
-	lease := r.speaker.First(time.Now(), r.instance, events.LeaseTaken, r.Name, &events.Lease{Service: r.Name, Instance: r.instance})
-	ack, err := r.Bus.Publish(ctx, lease)
-	if err != nil {
+// restore gives the machine its memory. One that has none yet goes back to its beginning after a panic.
+func (r *runner) restore(ctx context.Context) (err error) {
+	if r.memory.Sequence > 0 {
+		held, err := r.Bus.Holds(ctx, r.memory.Sequence, r.memory.ID, r.memory.written)
+		if err != nil {
+			return err
+		}
+		if !held {
+			return fmt.Errorf("%w (event %s at sequence %d)", ErrLogWentBackwards, r.memory.ID, r.memory.Sequence)
+		}
+	}
+	if r.memory.Machine == nil {
+		r.memory.Machine, err = r.Machine.Snapshot()
 		return err
 	}
-	r.Bus.Fence(lease.SubjectName(), ack.Sequence)
-	now := time.Now()
-	logged, found, err := r.Bus.LastEvent(ctx, events.EventStream, lease.SubjectName())
-	if err != nil {
-		return err
-	}
-	if !found || logged.ID != lease.ID {
-		return bus.ErrFenced
-	}
-	r.offset = logged.Logged.Sub(now)
-	return nil
+	return r.Machine.Restore(r.memory.Machine)
 }
 
 func (r *runner) consume(ctx context.Context) (*bus.Consumer, error) {
@@ -150,6 +149,9 @@ func (r *runner) consume(ctx context.Context) (*bus.Consumer, error) {
 		return nil, err
 	}
 	if err := consumer.StartAfter(ctx, r.memory.Sequence); err != nil {
+		return nil, err
+	}
+	if r.logAge, err = r.Bus.EventAge(ctx); err != nil {
 		return nil, err
 	}
 	r.backlog, err = consumer.Pending(ctx)

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,7 +43,8 @@ type clerk struct {
 	Count   int
 	heard   []string // subjects, since the start of the process
 	ticks   int
-	crashes bool // at the next snapshot
+	crashes bool          // at the snapshot after the first event
+	waits   chan struct{} // if any, before it has handled an event
 }
 
 func (c *clerk) Hears() []events.Kind { return []events.Kind{events.NodeLost} }
@@ -54,7 +56,13 @@ func (c *clerk) Handle(event events.Event) ([]events.Event, error) {
 	if event.Subject == "absurd" {
 		return nil, errors.New("no such node")
 	}
+	if c.waits != nil {
+		<-c.waits
+	}
 	c.Count++
+	if event.Subject == "poison" {
+		panic("cannot bear it")
+	}
 	return []events.Event{c.abort(event, fmt.Sprintf("g%d", c.Count))}, nil
 }
 
@@ -70,8 +78,14 @@ func (c *clerk) Tick(time.Time) []events.Event {
 	return nil
 }
 
+func (c *clerk) hearings() int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return len(c.heard)
+}
+
 func (c *clerk) Snapshot() ([]byte, error) {
-	if c.crashes {
+	if c.crashes && c.Count > 0 {
 		return nil, errors.New("crash between publish and acknowledgement")
 	}
 	return json.Marshal(c)
@@ -134,7 +148,7 @@ func (r running) stop() error { r.cancel(); return r.end() }
 // run starts a service on a connection of its own.
 func (f *fixture) run(options service.Options) running {
 	ctx, cancel := context.WithCancel(f.ctx)
-	options.Name, options.Bus = "negotiator", f.connect()
+	options.Name, options.Bus = cmp.Or(options.Name, "negotiator"), f.connect()
 	done := make(chan error, 1)
 	go func() { done <- service.Run(ctx, options) }()
 	r := running{cancel, sync.OnceValue(func() error { return <-done })}
@@ -144,9 +158,11 @@ func (f *fixture) run(options service.Options) running {
 
 func (f *fixture) lose(node string) events.Event {
 	event := monitor.First(time.Now(), node, events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a"})
-	if _, err := f.bus.Publish(f.ctx, event); err != nil {
+	ack, err := f.bus.Publish(f.ctx, event)
+	if err != nil {
 		f.Fatal(err)
 	}
+	event.Sequence = ack.Sequence
 	return event
 }
 
@@ -217,26 +233,46 @@ func TestAServiceRestartedOnItsSnapshotGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestTheInstanceThatHoldsTheLeaseEndsTheOther(t *testing.T) {
+func TestAnInstanceThatWasPausedIsEndedByItsSuccessor(t *testing.T) {
+	service.SetStandstill(t, 100*time.Millisecond)
 	f := newFixture(t)
 	aborted, leases := f.said(events.Aborted), f.said(events.LeaseTaken)
-	f.lose("n1")
-	inputs := make(chan func(time.Time) []events.Event, 1)
-	old := f.run(service.Options{Machine: &clerk{}, Inputs: inputs})
-	f.expect(aborted, "g1")
+	paused := &clerk{waits: make(chan struct{})}
+	old := f.run(service.Options{Machine: paused})
 	f.expect(leases, "negotiator")
+	f.lose("n1")
 	f.run(service.Options{Machine: &clerk{}})
 	f.expect(leases, "negotiator")
-	inputs <- func(time.Time) []events.Event { // where a message has not ended it, this does
-		return []events.Event{(&clerk{Count: 9}).abort(events.Event{ID: "x"}, "g9")}
-	}
-	f.lose("n2")
-	f.expect(aborted, "g2")
+	close(paused.waits)
+	f.expect(aborted, "g1")
 	if err := old.end(); !errors.Is(err, bus.ErrFenced) {
 		t.Errorf("expected ErrFenced, got %v", err)
 	}
+	f.lose("n2")
+	f.expect(aborted, "g2")
+}
+
+func TestASecondInstanceStandsByWhileTheFirstWorks(t *testing.T) {
+	f := newFixture(t)
+	aborted, leases := f.said(events.Aborted), f.said(events.LeaseTaken)
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.expect(leases, "negotiator")
+	f.lose("n1")
+	f.expect(aborted, "g1")
+	address := freeAddress(t)
+	f.run(service.Options{Machine: &clerk{}, Address: address})
+	f.untilReadySays(address, "standby")
+	f.lose("n2")
+	f.expect(aborted, "g2")
+	if len(leases) != 0 {
+		t.Error("the lease was taken from an instance that works")
+	}
+	if err := first.stop(); err != nil {
+		t.Errorf("the first was ended: %v", err)
+	}
+	f.expect(leases, "negotiator")
 	f.lose("n3")
-	f.expect(aborted, "g3") // and never g9
+	f.expect(aborted, "g3")
 }
 
 func TestAServiceOutlivesARestartOfTheServer(t *testing.T) {
@@ -404,6 +440,45 @@ func TestVariablesHaveUnitAndReason(t *testing.T) {
 			t.Errorf("%s: expected a unit and a reason", v.Name)
 		}
 	}
+}
+
+// unacknowledged returns how many messages the negotiator has and has not acknowledged.
+func (f *fixture) unacknowledged() int {
+	consumer, err := f.bus.JetStream().Consumer(f.ctx, events.EventStream.Name, cluster+"-negotiator")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return consumer.CachedInfo().NumAckPending
+}
+
+func (f *fixture) untilAcknowledged() {
+	f.Helper()
+	for f.unacknowledged() > 0 {
+		if f.ctx.Err() != nil {
+			f.Fatal("never acknowledged")
+		}
+	}
+}
+
+// untilReadySays asks /readyz until the answer has a text in it.
+func (f *fixture) untilReadySays(address, text string) {
+	f.Helper()
+	said := ""
+	for ; !strings.Contains(said, text); said = ready(address) {
+		if f.ctx.Err() != nil {
+			f.Fatalf("expected /readyz to say %q, got %q", text, said)
+		}
+	}
+}
+
+func ready(address string) string {
+	response, err := http.Get("http://" + address + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
 }
 
 func freeAddress(t *testing.T) string {

@@ -49,9 +49,10 @@ var sharedPackages = map[string]string{
 	"shared/embedded":  "the command, the agent and the tests start a NATS server in their own process",
 }
 
-// sharedLines bounds shared, tests not counted. Whoever raises it says why in the same commit: quarantine, fencing
-// the high-water mark of the log and repeats of large events stand at 1,902.
-const sharedLines = 1950
+// sharedLines bounds shared, tests not counted. Whoever raises it says why in the same commit: quarantine, fencing,
+// the high-water mark of the log and repeats of large events stood at 1,930; what a full store, a lagging replica, a
+// poisoned event, a second instance and an outage need, at 2,330.
+const sharedLines = 2350
 
 // thirdParty is what production code may depend on, by the beginning of the import path.
 var thirdParty = map[string]string{

@@ -85,11 +85,19 @@ func eventSchema(row events.Row, comments comments) *Schema {
 			{"cluster", &Schema{Type: "string", Pattern: tokenPattern}},
 			{"cause", &Schema{Type: "string", Description: "Id of the event that caused this one; absent for a first cause."}},
 			{"traceparent", &Schema{Type: "string", Pattern: traceparentPattern}},
-			{"dataref", &Schema{Type: "string", Pattern: "^sha256:[0-9a-f]{64}$", Description: "Digest of a payload too large for an event, which is in the object store " + events.PayloadBucket + "."}},
+			{"dataref", &Schema{Type: "string", Pattern: "^sha256:[0-9a-f]{64}$", Description: "Digest of a payload too large for an event, which is in the object store " + payloadsOf(row) + "."}},
 			{"data", data},
 		},
 		Defs: generator.defs,
 	}
+}
+
+// payloadsOf returns where a payload goes that is too large for the event.
+func payloadsOf(row events.Row) string {
+	if row.Plan {
+		return events.PlanStream.Payloads
+	}
+	return events.EventStream.Payloads
 }
 
 // sourceSchema admits those who may say an event.

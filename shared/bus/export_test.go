@@ -1,0 +1,21 @@
+package bus
+
+import (
+	"testing"
+	"time"
+)
+
+// SetUnreadableAfter has a reader give up a payload that early, for one test.
+func SetUnreadableAfter(t *testing.T, d time.Duration) { set(t, &unreadableAfter, d) }
+
+// SetRepeatWait has a publisher wait that long before it repeats, for one test.
+func SetRepeatWait(t *testing.T, d time.Duration) {
+	set(t, &firstRepeatWait, d)
+	set(t, &lastRepeatWait, d)
+}
+
+func set(t *testing.T, setting *time.Duration, d time.Duration) {
+	before := *setting
+	*setting = d
+	t.Cleanup(func() { *setting = before })
+}

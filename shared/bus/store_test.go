@@ -1,0 +1,184 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// large is an event whose payload travels through the object store.
+func large(name string) events.Event {
+	digests := &events.Digests{Node: "n1"}
+	for layer := range 900 {
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: events.Digest(fmt.Append(nil, name, layer))})
+	}
+	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
+	return node.First(time.Now(), name, events.TrainingDigested, "n1", digests)
+}
+
+// purge drops what a bucket has under subjects: manifests are at M, chunks at C.
+func purge(t *testing.T, ctx context.Context, b *bus.Bus, bucket, subjects string) {
+	t.Helper()
+	stream, err := b.JetStream().Stream(ctx, "OBJ_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject("$O."+bucket+"."+subjects)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPayloadThatIsNotFoundYetIsWaitedFor(t *testing.T) {
+	for lacking, subjects := range map[string]string{"manifest": "M.>", "chunks": "C.>"} {
+		t.Run(lacking, func(t *testing.T) {
+			ctx, b := newBus(t)
+			said := large("first")
+			publish(t, ctx, b, said)
+			purge(t, ctx, b, events.PayloadBucket, subjects) // as a replica that lags has it
+			deliveries := make(chan bus.Delivery, 1)
+			consumer := consume(t, ctx, b)
+			go func() {
+				delivery, err := consumer.Next(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				deliveries <- delivery
+			}()
+			select {
+			case early := <-deliveries:
+				t.Fatalf("not found was believed: %+v", early.Refusal)
+			case <-time.After(200 * time.Millisecond):
+			}
+			if _, err := b.Put(ctx, events.PayloadBucket, said.Data); err != nil {
+				t.Fatal(err)
+			}
+			if heard := <-deliveries; heard.Refusal != nil || !bytes.Equal(heard.Event.Data, said.Data) {
+				t.Errorf("%d bytes, refusal %+v", len(heard.Event.Data), heard.Refusal)
+			}
+		})
+	}
+}
+
+func TestAnEventWhosePayloadStaysUnreadableIsRefusedAndTheNextIsHeard(t *testing.T) {
+	bus.SetUnreadableAfter(t, 100*time.Millisecond)
+	ctx, b := newBus(t)
+	publish(t, ctx, b, large("first"))
+	publish(t, ctx, b, lost("n1", "silent"))
+	purge(t, ctx, b, events.PayloadBucket, "C.>")
+	consumer := consume(t, ctx, b)
+	refused := next(t, ctx, consumer)
+	if refused.Refusal == nil || refused.Refusal.Reason != bus.Unreadable {
+		t.Fatalf("expected %s, got %+v", bus.Unreadable, refused)
+	}
+	if err := refused.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	if after := next(t, ctx, consumer); after.Event.Kind != events.NodeLost {
+		t.Errorf("got %+v", after)
+	}
+}
+
+func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
+	ctx, b := connect(t, startServer(t).URL(), cluster)
+	small := jetstream.ObjectStoreConfig{Bucket: events.PayloadBucket, MaxBytes: 300 << 10}
+	if _, err := b.JetStream().CreateObjectStore(ctx, small); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stored := 0
+	for ; stored < 10; stored++ {
+		if _, err := b.Publish(ctx, large(fmt.Sprint(stored))); errors.Is(err, bus.ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stored == 0 || stored == 10 {
+		t.Fatalf("%d payloads of 90 KB in 300 KiB", stored)
+	}
+	if _, err := b.Publish(ctx, large(fmt.Sprint(stored))); !errors.Is(err, bus.ErrFull) {
+		t.Errorf("the same again: expected ErrFull, got %v", err)
+	}
+	consumer := consume(t, ctx, b)
+	for range stored {
+		delivery := next(t, ctx, consumer)
+		if delivery.Refusal != nil {
+			t.Errorf("an event without its payload: %+v", delivery.Refusal)
+		}
+		if err := delivery.Ack(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := b.JetStream().Stream(ctx, events.EventStream.Name)
+	if err != nil || log.CachedInfo().State.LastSeq != uint64(stored) {
+		t.Errorf("%d events and %d payloads, %v", log.CachedInfo().State.LastSeq, stored, err)
+	}
+}
+
+func TestAPutThatFailedHalfWayIsMadeGoodByTheNext(t *testing.T) {
+	ctx, b := newBus(t)
+	data := bytes.Repeat([]byte("shard"), 1<<18)
+	digest, err := b.Put(ctx, events.ShardBucket, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	purge(t, ctx, b, events.ShardBucket, "C.>")
+	if _, err := b.Get(ctx, events.ShardBucket, digest); !errors.Is(err, bus.ErrIncomplete) {
+		t.Errorf("expected ErrIncomplete, got %v", err)
+	}
+	if _, err := b.Put(ctx, events.ShardBucket, data); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := b.Get(ctx, events.ShardBucket, digest); err != nil || !bytes.Equal(read, data) {
+		t.Errorf("%d bytes, %v", len(read), err)
+	}
+}
+
+func TestAFullLogIsAnErrorAtThePublisher(t *testing.T) {
+	ctx, b := connect(t, startServer(t).URL(), cluster)
+	small := jetstream.StreamConfig{
+		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, MaxBytes: 32 << 10, Discard: jetstream.DiscardNew,
+	}
+	if _, err := b.JetStream().CreateStream(ctx, small); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Provisioned(ctx); err != nil {
+		t.Errorf("there is room: %v", err)
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		_, err = b.Publish(ctx, lost(fmt.Sprint("n", i), "silent"))
+	}
+	if !errors.Is(err, bus.ErrFull) {
+		t.Errorf("expected ErrFull, got %v", err)
+	}
+	if err := b.Provisioned(ctx); !errors.Is(err, bus.ErrFull) {
+		t.Errorf("expected ErrFull, got %v", err)
+	}
+}
+
+func TestAPayloadOutlivesEveryEventThatNamesIt(t *testing.T) {
+	ages := map[string]time.Duration{}
+	for _, store := range events.ObjectStores {
+		ages[store.Bucket] = store.MaxAge
+	}
+	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
+		age, known := ages[stream.Payloads]
+		if outlives := age == 0 || stream.MaxAge > 0 && age > stream.MaxAge+events.FreshAge; !known || !outlives {
+			t.Errorf("%s drops what is older than %v, its payloads in %q go after %v", stream.Name, stream.MaxAge, stream.Payloads, age)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package service
+
+import (
+	"testing"
+	"time"
+)
+
+// SetStandstill has a service count as standing still that early, for one test.
+func SetStandstill(t *testing.T, d time.Duration) { set(t, &standstill, d) }
+
+// SetRegroup has a machine's clock go on that soon after an outage, for one test.
+func SetRegroup(t *testing.T, d time.Duration) { set(t, &regroup, d) }
+
+func set(t *testing.T, setting *time.Duration, d time.Duration) {
+	before := *setting
+	*setting = d
+	t.Cleanup(func() { *setting = before })
+}

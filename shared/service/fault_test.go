@@ -1,0 +1,317 @@
+package service_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
+)
+
+func TestAnEventAtWhichTheMachinePanicsIsQuarantinedAndForgotten(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.lose("n1")
+	poison := f.lose("poison")
+	f.lose("n2")
+	f.expect(aborted, "g1", "g2") // not g3: what the machine did before it panicked is undone
+	record := f.expect(refused, fmt.Sprint(poison.Sequence))
+	if kept, err := events.Open[events.Quarantine](record); err != nil || kept.Reason != bus.Poison ||
+		kept.Detail != "negotiator: the machine panicked: cannot bear it" || !strings.Contains(string(kept.Excerpt), poison.ID) {
+		t.Errorf("%v, kept %+v", err, kept)
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.run(service.Options{Machine: &clerk{}})
+	f.lose("n3")
+	f.expect(aborted, "g3")
+}
+
+func TestAFirstEventAtWhichTheMachinePanicsLeavesItAsItBegan(t *testing.T) {
+	f := newFixture(t)
+	aborted := f.said(events.Aborted)
+	f.run(service.Options{Machine: &clerk{}})
+	f.lose("poison")
+	f.lose("n1")
+	f.expect(aborted, "g1")
+}
+
+// nervous panics at its ticks as long as it is told to.
+type nervous struct {
+	clerk
+	panics atomic.Bool
+}
+
+func (n *nervous) Tick(time.Time) []events.Event {
+	if n.panics.Load() {
+		panic("what time is it?")
+	}
+	return nil
+}
+
+func TestATickAtWhichTheMachinePanicsIsSaidUntilOneGoesWell(t *testing.T) {
+	f := newFixture(t)
+	address, machine := freeAddress(t), &nervous{}
+	machine.panics.Store(true)
+	f.run(service.Options{Machine: machine, Address: address, TickEvery: time.Millisecond})
+	f.untilReadySays(address, "what time is it?")
+	machine.panics.Store(false)
+	f.untilReadySays(address, "ok")
+}
+
+// hoarder remembers more than NATS takes in one message.
+type hoarder struct{ clerk }
+
+func (h *hoarder) Snapshot() ([]byte, error) {
+	if h.Count == 0 {
+		return h.clerk.Snapshot()
+	}
+	numbers := make([]string, 100_000)
+	for i := range numbers {
+		numbers[i] = events.Digest(fmt.Append(nil, i))
+	}
+	return json.Marshal(numbers)
+}
+
+func TestAMemoryThatCannotBeStoredEndsTheServiceWithItsReason(t *testing.T) {
+	f := newFixture(t)
+	running := f.run(service.Options{Machine: &hoarder{}})
+	f.lose("n1")
+	if err := running.end(); !errors.Is(err, nats.ErrMaxPayload) || !strings.Contains(err.Error(), "memory of ") {
+		t.Errorf("expected ErrMaxPayload and how large the memory is, got %v", err)
+	}
+}
+
+func TestAServiceThatStandsStillIsNotReady(t *testing.T) {
+	service.SetStandstill(t, 50*time.Millisecond)
+	f := newFixture(t)
+	address, machine := freeAddress(t), &clerk{waits: make(chan struct{})}
+	f.run(service.Options{Machine: machine, Address: address})
+	f.untilReadySays(address, "ok")
+	f.lose("n1")
+	f.untilReadySays(address, "loop: at one thing since")
+	close(machine.waits)
+	f.untilReadySays(address, "ok")
+}
+
+func TestAServiceThatWaitsForAPayloadIsNotReady(t *testing.T) {
+	service.SetStandstill(t, 50*time.Millisecond)
+	f := newFixture(t)
+	address := freeAddress(t)
+	f.run(service.Options{Machine: &clerk{}, Address: address})
+	f.untilReadySays(address, "ok")
+	message := `{"specversion":"1.0","id":"i1","source":"/monitor","type":"io.reknit.node.lost.v1","subject":"n1","cluster":"test","dataref":"` +
+		events.Digest(nil) + `"}`
+	if _, err := f.bus.JetStream().Publish(f.ctx, events.EventSubject(cluster, events.NodeLost, "n1"), []byte(message)); err != nil {
+		t.Fatal(err)
+	}
+	f.untilReadySays(address, "loop: a message came")
+}
+
+// committer commits one plan for the first node that is lost.
+type committer struct{ clerk }
+
+func (c *committer) Handle(cause events.Event) ([]events.Event, error) {
+	plan := &events.Plan{
+		Cluster: cluster, Generation: 2, Parent: "sha256:parent", Policy: "repipeline", Nodes: []events.Member{{Node: "n1"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}}},
+		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
+	}
+	speaker := events.Speaker{Source: "/negotiator", Cluster: cluster}
+	return []events.Event{speaker.Say(cause, events.PlanCommitted, "2", plan)}, nil
+}
+
+// The recovery is the one that deploy/README.md tells: a new stream whose sequences go on where the old one's ended.
+func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T) {
+	f := newFixture(t)
+	js, address := f.bus.JetStream(), freeAddress(t)
+	heard := make(chan events.Event, 1)
+	stop, err := f.bus.Follow(f.ctx, events.PlanStream, events.PlanStream.Subjects, bus.New, func(event events.Event) { heard <- event })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	if _, err := js.Publish(f.ctx, events.PlanSubject(cluster, "2"), []byte("a slip of the pen")); err != nil {
+		t.Fatal(err)
+	}
+	f.run(service.Options{Machine: &committer{}, Address: address})
+	f.lose("n1")
+	f.untilReadySays(address, bus.ErrTaken.Error())
+	plans, err := js.Stream(f.ctx, events.PlanStream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := plans.CachedInfo().Config
+	if config.FirstSeq = 2; js.DeleteStream(f.ctx, config.Name) != nil {
+		t.Fatal("not deleted")
+	}
+	if _, err := js.CreateStream(f.ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	if plan := f.expect(heard, "2"); plan.Sequence != 2 {
+		t.Errorf("at sequence %d", plan.Sequence)
+	}
+	f.untilReadySays(address, "ok")
+}
+
+func TestAServiceInsistsOnWhatTheFullLogDoesNotTake(t *testing.T) {
+	f := newFixture(t)
+	js, address := f.bus.JetStream(), freeAddress(t)
+	log, err := js.Stream(f.ctx, events.EventStream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := func(bytes uint64) {
+		info, err := log.Info(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := info.Config
+		config.MaxBytes = int64(info.State.Bytes + bytes)
+		if _, err := js.UpdateStream(f.ctx, config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	aborted, machine := f.said(events.Aborted), &clerk{waits: make(chan struct{})}
+	f.run(service.Options{Machine: machine, Address: address})
+	f.untilReadySays(address, "ok")
+	f.lose("n1")
+	room(100)
+	close(machine.waits)
+	f.untilReadySays(address, "full")
+	room(1 << 20)
+	f.expect(aborted, "g1")
+	f.untilReadySays(address, "ok")
+}
+
+func TestTimeDoesNotPassForTheMachineWhileTheHubIsAway(t *testing.T) {
+	service.SetRegroup(t, 300*time.Millisecond)
+	f := newFixture(t)
+	aborted, machine := f.said(events.Aborted), &clerk{}
+	f.run(service.Options{Machine: machine, TickEvery: time.Millisecond})
+	ticks := func() int {
+		machine.mutex.Lock()
+		defer machine.mutex.Unlock()
+		return machine.ticks
+	}
+	for ticks() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	f.restart()
+	away := ticks()
+	f.lose("n1")
+	f.expect(aborted, "g1")
+	if now := ticks(); now != away {
+		t.Errorf("%d ticks came between the outage and what was said after it", now-away)
+	}
+	for ticks() == away {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// witness looks at the world at the moment at which the service asks for its memory.
+type witness struct {
+	clerk
+	look func()
+}
+
+func (w *witness) Snapshot() ([]byte, error) {
+	if w.Count == 1 {
+		w.look()
+	}
+	return w.clerk.Snapshot()
+}
+
+func TestAMessageIsHandledItsOutputsSaidThenRememberedThenAcknowledged(t *testing.T) {
+	f := newFixture(t)
+	remembered := func() bool {
+		bucket, err := f.bus.JetStream().KeyValue(f.ctx, events.SnapshotBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := bucket.Get(f.ctx, cluster+".negotiator")
+		return err == nil && entry.Revision() > 1 // the first is the signature at the start
+	}
+	looked := make(chan struct{})
+	machine := &witness{look: func() {
+		if _, said, err := f.bus.LastEvent(f.ctx, events.EventStream, events.EventSubject(cluster, events.Aborted, "*")); !said {
+			t.Errorf("the memory is asked for before the outputs are said: %v", err)
+		}
+		if remembered() || f.unacknowledged() != 1 {
+			t.Error("remembered or acknowledged too early")
+		}
+		close(looked)
+	}}
+	f.run(service.Options{Machine: machine})
+	f.lose("n1")
+	<-looked
+	f.untilAcknowledged()
+	if !remembered() {
+		t.Error("acknowledged before it was remembered")
+	}
+}
+
+// With a log that keeps nothing for longer than a second.
+func TestAServiceOutlivesTheAgeOfItsLog(t *testing.T) {
+	f := newFixture(t)
+	js := f.bus.JetStream()
+	log, err := js.Stream(f.ctx, events.EventStream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := log.CachedInfo().Config
+	config.MaxAge, config.Duplicates = time.Second, time.Second
+	if _, err := js.UpdateStream(f.ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	aborted := f.said(events.Aborted)
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.lose("n1")
+	f.expect(aborted, "g1")
+	dropped := func() bool {
+		_, err := log.GetMsg(f.ctx, 3) // the lease, n1, g1
+		return errors.Is(err, jetstream.ErrMsgNotFound)
+	}
+	for !dropped() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	f.lose("n2")
+	f.expect(aborted, "g2") // the lease still fences
+	f.untilAcknowledged()
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond) // all is dropped
+	f.run(service.Options{Machine: &clerk{}})
+	f.lose("n3")
+	f.expect(aborted, "g3")
+}
+
+func TestAMessageThatSeveralServicesRefuseIsKeptOnce(t *testing.T) {
+	f := newFixture(t)
+	refused := f.said(events.EventRefused)
+	monitor, planner := &clerk{}, &clerk{}
+	f.run(service.Options{Name: "monitor", Machine: monitor})
+	f.run(service.Options{Name: "planner", Machine: planner})
+	if _, err := f.bus.JetStream().Publish(f.ctx, events.EventSubject(cluster, events.NodeLost, "n1"), []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	f.lose("n2")
+	for monitor.hearings() == 0 || planner.hearings() == 0 { // both are past the refused one
+		time.Sleep(time.Millisecond)
+	}
+	if len(refused) != 1 {
+		t.Errorf("%d records of one message", len(refused))
+	}
+}
