@@ -12,15 +12,16 @@ const serviceRestart = "service-restart"
 
 // Change is what became of one action of the script.
 type Change struct {
-	Action       string  `json:"action"`
-	Kind         string  `json:"kind"` // failure, join, leave, connect-link, disconnect-link or service-restart
-	Step         uint64  `json:"step"` // completed steps when it was done
-	AtSeconds    float64 `json:"atSeconds"`
-	Healed       bool    `json:"healed"`
-	Refused      string  `json:"refused,omitempty"`   // why it was not done
-	Overtaken    bool    `json:"overtaken,omitempty"` // its node was killed before it could be done
-	Generation   uint64  `json:"generation,omitempty"`
-	Negotiations int     `json:"negotiations,omitempty"` // opened until one was committed
+	Action       string   `json:"action"`
+	Kind         string   `json:"kind"` // failure, join, leave, connect-link, disconnect-link or service-restart
+	Step         uint64   `json:"step"` // completed steps when it was done
+	AtSeconds    float64  `json:"atSeconds"`
+	Healed       bool     `json:"healed"`
+	Refused      string   `json:"refused,omitempty"`   // why it was not done
+	Overtaken    bool     `json:"overtaken,omitempty"` // its node was killed before it could be done
+	UnderWay     []string `json:"underWay,omitempty"`  // kinds of the changes that were not healed when it was done
+	Generation   uint64   `json:"generation,omitempty"`
+	Negotiations int      `json:"negotiations,omitempty"` // opened until one was committed
 
 	// Seconds from the action until each phase ended.
 	DetectedSeconds    float64 `json:"detectedSeconds"`    // the fact or request is in the log

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -22,7 +23,7 @@ type cluster struct {
 	options   Options
 	server    *embedded.Server
 	bus       *bus.Bus
-	processes *supervisor
+	processes *processes.Supervisor
 	log       *recorder
 }
 
@@ -32,12 +33,13 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
-	var err error
-	if c.processes, err = newSupervisor(logs, func(name string, err error) {
-		screen.println(fmt.Sprintf("          %s ended by itself, %v: see %s", name, err, filepath.Join(logs, name+".log")))
-	}); err != nil {
+	program, err := os.Executable()
+	if err != nil {
 		return nil, err
 	}
+	c.processes = processes.New(program, logs, func(name string, err error) {
+		screen.println(fmt.Sprintf("          %s ended by itself, %v: see %s", name, err, filepath.Join(logs, name+".log")))
+	})
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func (c *cluster) listen(ctx context.Context, story *story) error {
 func (c *cluster) startProcesses() error {
 	for _, name := range Services {
 		env := c.environment(map[string]string{"REKNIT_START_NODES": fmt.Sprint(c.options.Trainers)})
-		if err := c.processes.start(name, name, env, true); err != nil {
+		if err := c.processes.Start(name, name, env, true); err != nil {
 			return err
 		}
 	}
@@ -96,7 +98,7 @@ func (c *cluster) startProcesses() error {
 }
 
 func (c *cluster) startTrainer(name string) error {
-	return c.processes.start(name, trainerRole, c.environment(c.options.trainerEnvironment(name)), false)
+	return c.processes.Start(name, processes.Trainer, c.environment(c.options.trainerEnvironment(name)), false)
 }
 
 // environment adds what every process needs to know.
@@ -109,7 +111,7 @@ func (c *cluster) environment(env map[string]string) map[string]string {
 func (c *cluster) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c.processes.close(ctx)
+	c.processes.Close(ctx)
 	if c.bus != nil {
 		c.bus.Close()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/processes"
 )
 
 // director plays a script on a running cluster.
@@ -26,7 +27,7 @@ func (d *director) play(ctx context.Context, actions []Action) error {
 		if err := d.await(ctx, action); err != nil {
 			return fmt.Errorf("script line %d, %s: %w", action.Line, action, err)
 		}
-		names, err := d.choose(action)
+		names, err := d.choose(ctx, action)
 		if err == nil {
 			err = d.act(ctx, action, names)
 		}
@@ -50,25 +51,31 @@ func (d *director) await(ctx context.Context, action Action) error {
 	return d.story.wait(ctx, func(s *story) bool { return s.step() >= action.AtStep && len(s.open()) == 0 })
 }
 
-// choose turns "any" into names.
-func (d *director) choose(action Action) ([]string, error) {
+// choose turns "any" into names. A kill waits until there is a trainer that the layers can spare.
+func (d *director) choose(ctx context.Context, action Action) ([]string, error) {
 	if !slices.Equal(action.Names, []string{Any}) {
 		return action.Names, nil
 	}
-	trainers := d.cluster.processes.running(trainerRole)
+	trainers := func() []string { return d.cluster.processes.Running(processes.Trainer) }
 	var candidates [][]string
 	switch action.Verb {
 	case "join":
 		return []string{fmt.Sprintf("n%d", d.joined+1)}, nil
 	case "kill":
-		candidates = alone(d.story.safeVictims(trainers))
+		err := d.story.wait(ctx, func(s *story) bool {
+			candidates = alone(s.safeVictims(trainers()))
+			return len(candidates) > 0
+		})
+		if err != nil {
+			return nil, err
+		}
 	case "leave":
-		candidates = alone(d.story.members(trainers))
+		candidates = alone(d.story.members(trainers()))
 	default:
-		candidates = d.story.links(trainers, action.Verb == "connect")
+		candidates = d.story.links(trainers(), action.Verb == "connect")
 	}
 	if len(candidates) == 0 {
-		return nil, fmt.Errorf("expected something to choose, but of the trainers %v there is none that fits", trainers)
+		return nil, fmt.Errorf("expected something to choose, but of the trainers %v there is none that fits", trainers())
 	}
 	return candidates[d.random.IntN(len(candidates))], nil
 }
@@ -85,15 +92,15 @@ func alone(names []string) [][]string {
 func (d *director) act(ctx context.Context, action Action, names []string) error {
 	change := d.story.begin(action, names)
 	d.screen.acted(change)
-	processes := d.cluster.processes
+	running := d.cluster.processes
 	switch action.Verb {
 	case "kill":
-		return processes.kill(names[0])
+		return running.Kill(names[0])
 	case "join":
 		d.joined++
 		return d.cluster.startTrainer(names[0])
 	case "leave":
-		return processes.signal(names[0], syscall.SIGTERM) // the trainer asks to leave, and goes when it may
+		return running.Signal(names[0], syscall.SIGTERM) // the trainer asks to leave, and goes when it may
 	case "connect":
 		return d.ask(ctx, change, events.ConnectRequested, names)
 	case "disconnect":

@@ -51,39 +51,37 @@ func (s *story) allActivated() bool {
 	return true
 }
 
-// open returns the actions that are neither healed nor refused yet; the mutex is held.
-func (s *story) open() []string {
-	var open []string
-	for _, change := range s.changes {
-		if !change.Healed && change.Refused == "" {
-			open = append(open, change.Action)
-		}
-	}
-	return open
+// open returns the changes that are neither healed nor refused yet; the mutex is held.
+func (s *story) open() []*Change {
+	return slices.DeleteFunc(slices.Clone(s.changes), func(c *Change) bool { return c.Healed || c.Refused != "" })
 }
 
-// safeVictims returns the trainers of the plan in force whose loss leaves every layer, and every partition of its optimizer
-// state, a holder that lives.
-func (s *story) safeVictims(alive []string) []string {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+// safeVictims returns the trainers of the plan in force whose loss leaves every unit of the state a holder that lives, were
+// those that were killed gone already. The mutex is held.
+func (s *story) safeVictims(running []string) []string {
 	if s.plan == nil {
 		return nil
 	}
+	alive := slices.DeleteFunc(slices.Clone(running), s.killed)
 	holders := map[int]int{}
 	for _, node := range alive {
-		for row := range events.Each(s.plan.UnitsOf(node)) {
-			holders[row]++
+		for unit := range events.Each(s.plan.UnitsOf(node)) {
+			holders[unit]++
 		}
 	}
 	return slices.DeleteFunc(s.settled(alive), func(node string) bool {
-		for row := range events.Each(s.plan.UnitsOf(node)) {
-			if holders[row] < 2 {
+		for unit := range events.Each(s.plan.UnitsOf(node)) {
+			if holders[unit] < 2 {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// killed reports whether a trainer was killed; the mutex is held.
+func (s *story) killed(node string) bool {
+	return slices.ContainsFunc(s.changes, func(c *Change) bool { return c.Kind == events.ChangeFailure && c.node == node })
 }
 
 // pulse takes a heartbeat.

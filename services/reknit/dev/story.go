@@ -56,6 +56,9 @@ func (s *story) begin(action Action, names []string) *Change {
 		Action: Action{Verb: action.Verb, Names: names}.String(), Kind: kindOf[action.Verb], Step: s.step(),
 		AtSeconds: now.Sub(s.began).Seconds(), done: now, node: names[0],
 	}
+	for _, open := range s.open() {
+		change.UnderWay = append(change.UnderWay, open.Kind)
+	}
 	if len(names) > 1 {
 		change.peer = names[1]
 	}

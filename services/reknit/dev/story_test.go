@@ -137,6 +137,21 @@ func TestOnlyTrainersWhoseLayersLiveElsewhereAreKilledByChance(t *testing.T) {
 	}
 }
 
+func TestAKillByChanceCountsOnNobodyWhoWasJustKilled(t *testing.T) {
+	log := newTeller(t)
+	plan := twoByTwo(1)
+	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	log.act("kill", "n4")
+	second := log.act("leave", "n3")
+	running := []string{"n1", "n2", "n3", "n4"} // the killed process may not have ended yet
+	if victims := log.story.safeVictims(running); !slices.Equal(victims, []string{"n1"}) {
+		t.Fatalf("n2 holds the layers of n4 alone and n3 is leaving, yet got %v", victims)
+	}
+	if !slices.Equal(second.UnderWay, []string{events.ChangeFailure}) {
+		t.Fatalf("under way when n3 was asked to leave: %v", second.UnderWay)
+	}
+}
+
 func TestOnlyTrainersWhosePartitionsLiveElsewhereAreKilledByChance(t *testing.T) {
 	log := newTeller(t)
 	plan := twoByTwo(1)

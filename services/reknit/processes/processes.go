@@ -1,4 +1,6 @@
-package dev
+// Package processes runs the services and trainers of a cluster on this machine, each as a process of its own, so that
+// a kill is a real kill.
+package processes
 
 import (
 	"context"
@@ -14,10 +16,9 @@ import (
 	"time"
 )
 
-// supervisor runs the services and trainers as processes of their own, so that a kill is a real kill. A service
-// that dies is started again, as compose or systemd would; a trainer is not.
-type supervisor struct {
-	program string                       // this binary; its sub-commands are the roles
+// Supervisor starts, kills and restarts processes. Its methods may be called by several goroutines.
+type Supervisor struct {
+	program string                       // the command reknit; its sub-commands are the roles
 	logs    string                       // directory of the processes' logs
 	died    func(name string, err error) // hears once of a process that failed by itself
 
@@ -37,21 +38,20 @@ type process struct {
 	told    bool // that it failed
 }
 
-const trainerRole = "trainer"
+// Trainer is the role of a trainer, whose processes give way to all others.
+const Trainer = "trainer"
 
 // restartPause keeps a service that dies at once from spinning.
 const restartPause = 200 * time.Millisecond
 
-func newSupervisor(logs string, died func(string, error)) (*supervisor, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return &supervisor{program: program, logs: logs, died: died, processes: map[string]*process{}}, nil
+// New returns a supervisor that runs a program's sub-commands and has them log into a directory.
+func New(program, logs string, died func(name string, err error)) *Supervisor {
+	return &Supervisor{program: program, logs: logs, died: died, processes: map[string]*process{}}
 }
 
-// start runs a role under a name until it ends; restart says whether it then runs again.
-func (s *supervisor) start(name, role string, env map[string]string, restart bool) error {
+// Start runs a role under a name until it ends; restart says whether it then runs again, as compose or systemd would
+// have it.
+func (s *Supervisor) Start(name, role string, env map[string]string, restart bool) error {
 	settings := os.Environ()
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		settings = append(settings, key+"="+env[key])
@@ -65,7 +65,7 @@ func (s *supervisor) start(name, role string, env map[string]string, restart boo
 }
 
 // launch starts a process; the mutex is held.
-func (s *supervisor) launch(p *process) error {
+func (s *Supervisor) launch(p *process) error {
 	log, err := os.OpenFile(filepath.Join(s.logs, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *supervisor) launch(p *process) error {
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	if p.role == trainerRole {
+	if p.role == Trainer {
 		yieldToControl(p.command.Process.Pid)
 	}
 	s.processes[p.name] = p
@@ -86,7 +86,7 @@ func (s *supervisor) launch(p *process) error {
 	return nil
 }
 
-func (s *supervisor) wait(p *process, command *exec.Cmd) {
+func (s *Supervisor) wait(p *process, command *exec.Cmd) {
 	defer s.ended.Done()
 	err := command.Wait()
 	slog.Debug("process ended", "name", p.name, "error", err)
@@ -107,10 +107,11 @@ func (s *supervisor) wait(p *process, command *exec.Cmd) {
 	}
 }
 
-// kill sends SIGKILL: the process gets no chance to say a word.
-func (s *supervisor) kill(name string) error { return s.signal(name, syscall.SIGKILL) }
+// Kill sends SIGKILL: the process gets no chance to say a word.
+func (s *Supervisor) Kill(name string) error { return s.Signal(name, syscall.SIGKILL) }
 
-func (s *supervisor) signal(name string, signal syscall.Signal) error {
+// Signal sends a signal to a process. One that ends upon SIGKILL has not failed by itself.
+func (s *Supervisor) Signal(name string, signal syscall.Signal) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	p := s.processes[name]
@@ -121,8 +122,19 @@ func (s *supervisor) signal(name string, signal syscall.Signal) error {
 	return p.command.Process.Signal(signal)
 }
 
-// running returns the names of the processes of a role, in order.
-func (s *supervisor) running(role string) []string {
+// Pid returns the id of the process that runs under a name.
+func (s *Supervisor) Pid(name string) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	p := s.processes[name]
+	if p == nil {
+		return 0, fmt.Errorf("%s does not run", name)
+	}
+	return p.command.Process.Pid, nil
+}
+
+// Running returns the names of the processes of a role, in order.
+func (s *Supervisor) Running(role string) []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var names []string
@@ -134,8 +146,8 @@ func (s *supervisor) running(role string) []string {
 	return names
 }
 
-// close ends all processes. A trainer would take a polite signal for a wish to leave and wait for consent.
-func (s *supervisor) close(ctx context.Context) {
+// Close ends all processes. A trainer would take a polite signal for a wish to leave and wait for consent.
+func (s *Supervisor) Close(ctx context.Context) {
 	s.mutex.Lock()
 	s.closing = true
 	for _, p := range s.processes {

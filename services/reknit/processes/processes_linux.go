@@ -1,4 +1,4 @@
-package dev
+package processes
 
 import (
 	"log/slog"
