@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 )
@@ -42,6 +43,7 @@ func figures(outcomes []outcome, seeds int) []row {
 		exactly("seeds that end with equal digests, all healed", "seeds", good, seeds),
 		exactly("violations of the invariants in the logs", "violations", violations, 0),
 	}
+	rows = append(rows, coverage(outcomes)...)
 	for _, figure := range []struct {
 		name, kind, unit string
 		value            func(change) float64
@@ -54,6 +56,25 @@ func figures(outcomes []outcome, seeds int) []row {
 		{"stall of a disconnected link, median", "disconnect-link", "steps", func(c change) float64 { return c.StallSteps }},
 	} {
 		rows = append(rows, row{Figure: figure.name, Unit: figure.unit, Ours: median(outcomes, figure.kind, figure.value), Holds: true})
+	}
+	return rows
+}
+
+// coverage counts what was done while what was under way: a row for each two kinds of change that met.
+func coverage(outcomes []outcome) []row {
+	met := map[string]float64{}
+	for _, outcome := range outcomes {
+		for _, change := range outcome.report.Changes {
+			slices.Sort(change.UnderWay)
+			for _, kind := range slices.Compact(change.UnderWay) {
+				met[fmt.Sprintf("%s while a %s was under way", change.Kind, kind)]++
+			}
+		}
+	}
+	var rows []row
+	for _, figure := range slices.Sorted(maps.Keys(met)) {
+		count := met[figure]
+		rows = append(rows, row{Figure: figure, Unit: "changes", Ours: &count, Holds: true})
 	}
 	return rows
 }

@@ -26,14 +26,15 @@ type report struct {
 }
 
 type change struct {
-	Action          string  `json:"action"`
-	Kind            string  `json:"kind"`
-	Step            uint64  `json:"step"`
-	Healed          bool    `json:"healed"`
-	Generation      uint64  `json:"generation"`
-	NextStepSeconds float64 `json:"nextStepSeconds"`
-	StallSeconds    float64 `json:"stallSeconds"`
-	StallSteps      float64 `json:"stallSteps"`
+	Action          string   `json:"action"`
+	Kind            string   `json:"kind"`
+	Step            uint64   `json:"step"`
+	UnderWay        []string `json:"underWay"`
+	Healed          bool     `json:"healed"`
+	Generation      uint64   `json:"generation"`
+	NextStepSeconds float64  `json:"nextStepSeconds"`
+	StallSeconds    float64  `json:"stallSeconds"`
+	StallSteps      float64  `json:"stallSteps"`
 }
 
 // outcome is how a seed ended. Nothing is wrong with it when faults is empty.

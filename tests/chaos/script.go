@@ -17,6 +17,7 @@ type churn struct {
 	Script   string
 	Actions  int
 	Follows  bool // layers move while training goes on, however small they are; else only large ones, which there are none
+	Overlaps bool // a trainer may be killed while another one's death heals
 	// Partitioned has three pipelines keep two copies of each of two partitions of the optimizer state: no two keep the same.
 	Partitioned bool
 }
@@ -36,8 +37,9 @@ const (
 	mostTrainers  = 7
 	leastBursts   = 4
 	mostBursts    = 6
-	mostCuts      = 2 // of the three links of three trainers
-	burstActions  = 3 // at most, one right behind the other
+	mostCuts      = 2  // of the three links of three trainers
+	burstActions  = 3  // at most, one right behind the other
+	lastOneByOne  = 20 // the last seed whose kills of trainers wait for each other
 )
 
 // Steps behind the last burst, so that training outlasts the script: some for the end, and for each action what a
@@ -51,14 +53,15 @@ var services = []string{"monitor", "negotiator", "planner", "restorer"}
 
 // writer writes a script, a burst of actions after the other.
 type writer struct {
-	random *rand.Rand
-	lines  []string
-	burst  []string // what the burst under way did
-	alive  int      // trainers
-	free   int      // of them, those that were there before the burst and that it has not touched
-	joined int      // trainers ever started
-	cuts   int      // links disconnected and not connected again
-	whole  bool     // nobody went since the last cut, so that the link can be connected again
+	random   *rand.Rand
+	lines    []string
+	burst    []string // what the burst under way did
+	alive    int      // trainers
+	free     int      // of them, those that were there before the burst and that it has not touched
+	joined   int      // trainers ever started
+	cuts     int      // links disconnected and not connected again
+	overlaps bool     // a burst may kill two trainers
+	whole    bool     // nobody went since the last cut, so that the link can be connected again
 }
 
 // churnOf writes the script of a seed. A burst begins when every change before it has healed; its further actions
@@ -66,7 +69,7 @@ type writer struct {
 func churnOf(seed uint64) churn {
 	random := rand.New(rand.NewPCG(seed, 0xc4a05))
 	trainers := leastTrainers + 1 + random.IntN(3)
-	w := &writer{random: random, alive: trainers, joined: trainers}
+	w := &writer{random: random, alive: trainers, joined: trainers, overlaps: seed > lastOneByOne}
 	if random.IntN(3) == 0 { // while the cluster forms; a trainer that dies then is missed for ever
 		w.act("after "+w.pause().String(), "kill "+w.service())
 	}
@@ -83,7 +86,7 @@ func churnOf(seed uint64) churn {
 	return churn{
 		Seed: seed, Trainers: trainers, Steps: step + lastSteps + actionSteps*uint64(len(w.lines)),
 		Script: strings.Join(w.lines, "\n") + "\n", Actions: len(w.lines),
-		Follows: seed%2 == 0, Partitioned: seed%3 == 2,
+		Follows: seed%2 == 0, Overlaps: w.overlaps, Partitioned: seed%3 == 2,
 	}
 }
 
@@ -107,8 +110,10 @@ type deed struct {
 
 var deeds = []deed{
 	{4, (*writer).mayKill, func(w *writer) string { return w.lose("kill any") }},
+	{12, (*writer).mayKillBeside, func(w *writer) string { return w.lose("kill any") }},
 	{4, (*writer).mayRestart, func(w *writer) string { return "kill " + w.service() }},
-	{3, func(w *writer) bool { return w.alive < mostTrainers }, (*writer).join},
+	{3, (*writer).mayJoin, (*writer).join},
+	{9, (*writer).mayReplace, (*writer).join},
 	{2, (*writer).mayLeave, func(w *writer) string { return w.lose("leave any") }},
 	{2, (*writer).mayDisconnect, (*writer).disconnect},
 	{3, (*writer).mayConnect, (*writer).connect},
@@ -159,7 +164,18 @@ func (w *writer) connect() string {
 
 // mayKill reports whether a trainer may be killed: only one a burst, for the second could hold the last replica. After
 // a reroute one trainer may hold the last replica, too, so there must be a choice.
-func (w *writer) mayKill() bool { return w.alive > leastTrainers && w.free > 1 && !w.did("kill any") }
+func (w *writer) mayKill() bool { return w.maySpare() && !w.did("kill any") }
+
+// mayKillBeside reports whether a trainer may be killed whatever else this burst killed: dev waits until the layers can
+// spare one.
+func (w *writer) mayKillBeside() bool { return w.overlaps && w.maySpare() }
+
+func (w *writer) maySpare() bool { return w.alive > leastTrainers && w.free > 1 }
+
+func (w *writer) mayJoin() bool { return w.alive < mostTrainers }
+
+// mayReplace makes it likely that those who were killed are soon replaced, so that there are others to kill.
+func (w *writer) mayReplace() bool { return w.overlaps && w.alive < leastTrainers+2 }
 
 func (w *writer) mayRestart() bool { return len(w.running()) > 0 }
 
