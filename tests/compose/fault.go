@@ -4,26 +4,28 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/reknit/reknit/tests/observer"
 )
 
 // sign is something the cluster shows after a death that it did not show before.
 type sign struct {
 	what  string
-	shown func(service string, before, now scene) bool
+	shown func(service string, before, now observer.Scene) bool
 }
 
 var (
-	goesOn = sign{"five more steps", func(_ string, before, now scene) bool {
-		return now.steps >= before.steps+5
+	goesOn = sign{"five more steps", func(_ string, before, now observer.Scene) bool {
+		return now.Steps >= before.Steps+5
 	}}
-	isReplaced = sign{"plan without it", func(service string, before, now scene) bool {
-		return now.incarnation(service) != before.incarnation(service)
+	isReplaced = sign{"plan without it", func(service string, before, now observer.Scene) bool {
+		return now.Incarnation(service) != before.Incarnation(service)
 	}}
-	isPlanned = sign{"plan with its new process", func(service string, before, now scene) bool {
-		return now.incarnation(service) != "" && isReplaced.shown(service, before, now)
+	isPlanned = sign{"plan with its new process", func(service string, before, now observer.Scene) bool {
+		return now.Incarnation(service) != "" && isReplaced.shown(service, before, now)
 	}}
-	takesLease = sign{"lease taken", func(service string, before, now scene) bool {
-		return now.leases[service] > before.leases[service]
+	takesLease = sign{"lease taken", func(service string, before, now observer.Scene) bool {
+		return now.Leases[service] > before.Leases[service]
 	}}
 )
 
@@ -50,14 +52,14 @@ func (f fault) play(ctx context.Context, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.await(ctx, d, goesOn, d.snapshot(), time.Now()); err != nil {
+	if _, err := f.await(ctx, d, goesOn, d.observer.Scene(), time.Now()); err != nil {
 		return err
 	}
-	before, killed := d.snapshot(), time.Now()
+	before, killed := d.observer.Scene(), time.Now()
 	if err := docker(ctx, "kill", id); err != nil {
 		return err
 	}
-	fmt.Printf("%-10s killed after step %d", f.service, before.steps)
+	fmt.Printf("%-10s killed after step %d", f.service, before.Steps)
 	if f.alone != nil {
 		seconds, err := f.await(ctx, d, *f.alone, before, killed)
 		if err != nil {
@@ -77,7 +79,7 @@ func (f fault) play(ctx context.Context, d *deployment) error {
 }
 
 // await waits for a sign and returns how long it took from start.
-func (f fault) await(ctx context.Context, d *deployment, expected sign, before scene, start time.Time) (seconds float64, err error) {
-	err = d.wait(ctx, waitLimit, expected.what, func(now scene) bool { return expected.shown(f.service, before, now) })
+func (f fault) await(ctx context.Context, d *deployment, expected sign, before observer.Scene, start time.Time) (seconds float64, err error) {
+	err = d.observer.Wait(ctx, waitLimit, expected.what, func(now observer.Scene) bool { return expected.shown(f.service, before, now) })
 	return time.Since(start).Seconds(), err
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -16,7 +15,8 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/reknit/reknit/services/trainer"
-	"github.com/reknit/reknit/services/trainer/oracle"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/observer"
 )
 
 // waitLimit is far beyond what any one thing takes; trainingLimit beyond what the rest of the training takes.
@@ -43,40 +43,29 @@ func run(ctx context.Context, compose string) error {
 	if err := env.Parse(&config); err != nil {
 		return err
 	}
-	deployment, err := listen(ctx, config.Common, compose)
+	connection, err := bus.Connect(ctx, bus.Config{URL: config.URL, Name: "test-compose", Cluster: config.Cluster})
 	if err != nil {
 		return err
 	}
-	defer deployment.bus.Close()
+	defer connection.Close()
+	watching, err := observer.Listen(ctx, connection)
+	if err != nil {
+		return err
+	}
+	cluster := &deployment{watching, compose}
 	for _, fault := range faults {
-		if err := fault.play(ctx, deployment); err != nil {
-			return fmt.Errorf("%s, at step %d of %d: %w", fault.service, deployment.snapshot().steps, config.Steps, err)
+		if err := fault.play(ctx, cluster); err != nil {
+			return fmt.Errorf("%s, at step %d of %d: %w", fault.service, watching.Scene().Steps, config.Steps, err)
 		}
 	}
-	if err := deployment.wait(ctx, trainingLimit, "the end of training", scene.complete); err != nil {
+	if err := watching.Wait(ctx, trainingLimit, "the end of training", observer.Scene.Complete); err != nil {
 		return err
 	}
-	return judge(config, deployment)
-}
-
-// judge compares the digests and holds the log against the invariants.
-func judge(config trainer.Config, deployment *deployment) error {
-	digest, err := deployment.snapshot().digest()
+	verdict, err := watching.Judge(config, watching.Scene())
 	if err != nil {
 		return err
 	}
-	training, samples, err := config.Training()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("training is complete; now its %d steps without any disturbance, in one process\n", training.Steps)
-	undisturbed, _, err := oracle.Run(training, samples, nil)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("model digest  %s\noracle digest %s\n", digest, undisturbed)
-	if digest != undisturbed {
-		return errors.New("the model's digest is not the oracle's")
-	}
-	return deployment.check()
+	fmt.Printf("model digest  %s\noracle digest %s\n", verdict.Digest, verdict.Oracle)
+	fmt.Printf("%d events and %d plans, %d violations of an invariant\n", verdict.Events, verdict.Plans, len(verdict.Violations))
+	return verdict.Err()
 }

@@ -1,0 +1,108 @@
+// Package observer sees a cluster from outside, through its log and its heartbeats, and judges how its training ended.
+package observer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// Observer hears everything that is said in a cluster.
+type Observer struct {
+	mutex   sync.Mutex
+	scene   Scene
+	lines   bytes.Buffer  // the log, as package invariants reads it
+	news    chan struct{} // closed when something is heard
+	failure error
+}
+
+// Listen hears the log from its beginning until ctx ends. The streams have to be there.
+func Listen(ctx context.Context, b *bus.Bus) (*Observer, error) {
+	o := &Observer{scene: newScene(), news: make(chan struct{})}
+	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
+		hear := func(event events.Event) { o.hear(stream, event) }
+		if _, err := b.Follow(ctx, stream, stream.Subjects, bus.All, hear); err != nil {
+			return nil, err
+		}
+	}
+	_, err := b.Conn().Subscribe(events.PulseSubject(b.Cluster(), "*"), o.pulse)
+	return o, err
+}
+
+func (o *Observer) pulse(message *nats.Msg) {
+	var pulse events.Pulse
+	if json.Unmarshal(message.Data, &pulse) != nil {
+		return // the monitor judges heartbeats
+	}
+	o.tell(func() error {
+		o.scene.Steps = max(o.scene.Steps, pulse.Step)
+		return nil
+	})
+}
+
+func (o *Observer) hear(stream events.Stream, event events.Event) {
+	o.tell(func() error { return errors.Join(o.record(stream, event), o.scene.take(event)) })
+}
+
+// tell changes what is known, and wakes who waits for it.
+func (o *Observer) tell(change func() error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.failure = errors.Join(o.failure, change())
+	close(o.news)
+	o.news = make(chan struct{})
+}
+
+func (o *Observer) record(stream events.Stream, event events.Event) error {
+	envelope, err := bus.Encode(event)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(&o.lines).Encode(map[string]any{
+		"stream": stream.Name, "sequence": event.Sequence, "logged": event.Logged, "subject": event.SubjectName(),
+		"event": json.RawMessage(envelope),
+	})
+}
+
+// Scene returns what the cluster has shown so far.
+func (o *Observer) Scene() Scene {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.scene.Clone()
+}
+
+// Log returns what was said so far, a line of JSON for each event, as package invariants reads it.
+func (o *Observer) Log() []byte {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return bytes.Clone(o.lines.Bytes())
+}
+
+// Wait returns nil when the scene shows what is waited for.
+func (o *Observer) Wait(ctx context.Context, limit time.Duration, what string, shows func(Scene) bool) error {
+	timeout := time.After(limit)
+	for {
+		o.mutex.Lock()
+		news, shown, failure := o.news, shows(o.scene), o.failure
+		o.mutex.Unlock()
+		if shown || failure != nil {
+			return failure
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
+		case <-timeout:
+			return fmt.Errorf("expected %s within %v", what, limit)
+		}
+	}
+}
