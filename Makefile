@@ -35,6 +35,10 @@ race: ## run the same tests under the race detector (needs a C compiler)
 chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)
 	go run ./tests/chaos -first $(FIRST) -seeds $(SEEDS) $(if $(JSON),-json $(JSON))
 
+.PHONY: drills
+drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
+	go run ./tests/drills $(DRILLS)
+
 .PHONY: conformance
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
 	go run ./tests/conformance -cases $(or $(CASES),$(error CASES= is required: the folder of the cases))

@@ -6,9 +6,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// oneDigest finds bytes that are not those of the manifest, and replicas that disagree: a row of the state at a
+// OneDigest finds bytes that are not those of the manifest, and replicas that disagree: a row of the state at a
 // step has one content, whoever computed it under whatever plan.
-var oneDigest = Invariant{"a layer at a step has one digest, and is received only as offered", func(log *Log) []Violation {
+var OneDigest = Invariant{"a layer at a step has one digest, and is received only as offered", func(log *Log) []Violation {
 	var violations []Violation
 	states := digests{log: log, known: map[version]content{}}
 	offered := map[string][]int{} // rows by negotiation

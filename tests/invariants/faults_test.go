@@ -96,11 +96,11 @@ var faults = map[string]fault{
 	"a node claims what it never had": {verified, func(s *story) {
 		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
-	"a receipt of other bytes": {oneDigest, func(s *story) {
+	"a receipt of other bytes": {OneDigest, func(s *story) {
 		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Digest = events.Digest(nil) })
 	}},
-	"a receipt without an offer": {oneDigest, func(s *story) { s.remove(lastOf(s, events.ShardOffered)) }},
-	"replicas disagree": {oneDigest, func(s *story) {
+	"a receipt without an offer": {OneDigest, func(s *story) { s.remove(lastOf(s, events.ShardOffered)) }},
+	"replicas disagree": {OneDigest, func(s *story) {
 		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Units[2].Digest = events.Digest(nil) })
 	}},
 	"a node goes back":           {forward, func(s *story) { s.again(firstOf(s, events.PlanActivated)) }},

@@ -97,10 +97,10 @@ var partitionFaults = map[string]fault{
 	"a pipeline names a partition twice": {sound, func(s *story) {
 		s.replan(3, func(p *events.Plan) { p.Pipelines[0].Partitions = []int{0, 1, 1} })
 	}},
-	"holders of a partition disagree": {oneDigest, func(s *story) {
+	"holders of a partition disagree": {OneDigest, func(s *story) {
 		retell(s, lastOf(s, events.TrainingDigested), func(d *events.Digests) { d.Units[11].Digest = events.Digest(nil) })
 	}},
-	"a partition is received in place of another": {oneDigest, func(s *story) {
+	"a partition is received in place of another": {OneDigest, func(s *story) {
 		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Unit = 11 })
 	}},
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/invariants"
+	"github.com/reknit/reknit/tests/observer"
+)
+
+// drill is a failure, and what must have come of it in the end, besides that all train again with the right digests.
+type drill struct {
+	name      string
+	trainers  int
+	pipelines int
+	stages    int
+	delays    map[string]time.Duration // by trainer: of what it says to NATS
+	strike    func(context.Context, *cluster) error
+	members   int // nodes of the plan in the end
+	shown     func(observer.Scene) error
+	violates  string // the invariant that the failure itself breaks
+}
+
+// drills lists them in the order of issue 11.
+var drills = []drill{
+	{name: "holders-cut-7s", trainers: 6, pipelines: 2, stages: 3, strike: cutHolders(7 * time.Second), members: 6},
+	{name: "holders-cut-60s", trainers: 6, pipelines: 2, stages: 3, strike: cutHolders(60 * time.Second), members: 6},
+	{
+		name: "nats-away-5s", trainers: 4, pipelines: 2, stages: 2, delays: farAway,
+		strike: joinWithoutNATS(5300 * time.Millisecond), members: 5, shown: nobodyLost,
+	},
+	{
+		name: "nats-away-30s", trainers: 4, pipelines: 2, stages: 2, delays: farAway,
+		strike: joinWithoutNATS(30 * time.Second), members: 5, shown: nobodyLost,
+	},
+	{
+		name: "float-spoiled", trainers: 3, pipelines: 3, stages: 1,
+		strike: spoilFloat, members: 3, shown: onceDiverged, violates: invariants.OneDigest.Says,
+	},
+	{name: "crash-loop", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop, members: 5},
+	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
+}
+
+// farAway has the consents of two trainers come later than the moment at which NATS goes away, and those of the others
+// before.
+var farAway = map[string]time.Duration{"n2": 150 * time.Millisecond, "n4": 150 * time.Millisecond}
+
+const (
+	opensWithin = 60 * time.Millisecond // of a negotiation, NATS goes away
+	crashes     = 15
+	crashEvery  = time.Second
+)
+
+// cutHolders takes NATS away from both holders of a layer.
+func cutHolders(away time.Duration) func(context.Context, *cluster) error {
+	return func(ctx context.Context, c *cluster) error {
+		pipelines := c.observer.Scene().Plan.Pipelines
+		return c.cut(ctx, away, pipelines[0].Stages[1].Node, pipelines[1].Stages[1].Node)
+	}
+}
+
+// joinWithoutNATS takes NATS away from everybody while a fifth node joins.
+func joinWithoutNATS(away time.Duration) func(context.Context, *cluster) error {
+	return func(ctx context.Context, c *cluster) error {
+		opened := c.observer.Scene().Heard[events.NegotiationOpened]
+		if err := c.join("n5", false); err != nil {
+			return err
+		}
+		if err := c.observer.Wait(ctx, waitLimit, "a negotiation about the fifth node", func(s observer.Scene) bool {
+			return s.Heard[events.NegotiationOpened] > opened
+		}); err != nil {
+			return err
+		}
+		if err := pause(ctx, opensWithin); err != nil {
+			return err
+		}
+		return c.stopNATS(ctx, away)
+	}
+}
+
+func nobodyLost(s observer.Scene) error {
+	if lost, held := s.Heard[events.NodeLost], s.Heard[events.ClusterHeld]; lost+held > 0 {
+		return fmt.Errorf("%d nodes lost and %d holds: expected none, for no node failed", lost, held)
+	}
+	return nil
+}
+
+// spoilFloat spoils one of three replicas.
+func spoilFloat(_ context.Context, c *cluster) error {
+	config, err := c.trainer()
+	if err != nil {
+		return err
+	}
+	vector, err := unread(config)
+	if err != nil {
+		return err
+	}
+	pid, err := c.processes.Pid("n1")
+	if err != nil {
+		return err
+	}
+	return spoil(pid, vector)
+}
+
+func onceDiverged(s observer.Scene) error {
+	if count := s.Heard[events.ReplicaDiverged]; count != 1 {
+		return fmt.Errorf("replicas diverged %d times: expected once, for one float was spoiled", count)
+	}
+	return nil
+}
+
+// crashLoop has a node that joins die again and again, and then leaves it alone.
+func crashLoop(ctx context.Context, c *cluster) error {
+	before := c.observer.Scene().Steps
+	if err := c.join("n5", true); err != nil {
+		return err
+	}
+	for range crashes {
+		if err := pause(ctx, crashEvery); err != nil {
+			return err
+		}
+		if err := c.processes.Kill("n5"); err != nil {
+			return err
+		}
+	}
+	if c.observer.Scene().Steps == before {
+		return errors.New("nobody trained while a node that was to join crashed again and again")
+	}
+	return nil
+}
+
+// killTwo kills two trainers of different stages within a step.
+func killTwo(_ context.Context, c *cluster) error {
+	pipelines := c.observer.Scene().Plan.Pipelines
+	return errors.Join(
+		c.processes.Kill(pipelines[0].Stages[0].Node),
+		c.processes.Kill(pipelines[1].Stages[1].Node),
+	)
+}

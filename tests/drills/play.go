@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/reknit/reknit/tests/invariants"
+	"github.com/reknit/reknit/tests/observer"
+)
+
+// The model is small, so that steps are short and the undisturbed run is soon done. Training ends with the drill and not
+// by itself.
+const (
+	compareEvery = 50 // steps
+	warmSteps    = 100
+	endless      = 1_000_000
+)
+
+// waitLimit is far beyond what anything takes that is waited for; what takes longer is held for ever.
+const waitLimit = 90 * time.Second
+
+func (d drill) settings(text string) map[string]string {
+	return map[string]string{
+		"REKNIT_TRAINER_TEXT": text, "REKNIT_TRAINER_STEPS": strconv.Itoa(endless),
+		"REKNIT_TRAINER_WIDTH": "16", "REKNIT_TRAINER_HIDDEN": "32", "REKNIT_TRAINER_BLOCKS": "4",
+		"REKNIT_TRAINER_GLOBAL_BATCH": "12", "REKNIT_TRAINER_COMPARE_EVERY": strconv.Itoa(compareEvery),
+		"REKNIT_TRAINER_PIPELINES":    strconv.Itoa(d.pipelines),
+		"REKNIT_TRAINER_LEAST_STAGES": strconv.Itoa(d.stages), "REKNIT_TRAINER_MOST_STAGES": strconv.Itoa(d.stages),
+	}
+}
+
+// outcome is how a drill ended.
+type outcome struct {
+	verdict observer.Verdict
+	scene   observer.Scene
+	healed  time.Duration // from the end of the failure until all train
+	elapsed time.Duration
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("all train after %.1f s; %d steps, %d plans, %d events; %.0f s",
+		o.healed.Seconds(), o.scene.Compared(), o.verdict.Plans, o.verdict.Events, o.elapsed.Seconds())
+}
+
+// play runs a drill and judges it. The directory keeps the log and what the processes logged.
+func (d drill) play(ctx context.Context, reknit, text, directory string) (result outcome, err error) {
+	began := time.Now()
+	c, err := newCluster(ctx, reknit, directory, d.trainers)
+	defer c.close()
+	if err != nil {
+		return result, err
+	}
+	c.settings, c.delays = d.settings(text), d.delays
+	err = d.run(ctx, c, &result)
+	result.elapsed = time.Since(began)
+	written := os.WriteFile(filepath.Join(directory, "log.jsonl"), c.observer.Log(), 0o644)
+	return result, errors.Join(err, c.losses(), written)
+}
+
+// run has the cluster train, strikes, waits until all train again, and judges what they have trained by then.
+func (d drill) run(ctx context.Context, c *cluster, result *outcome) error {
+	for i := range d.trainers {
+		if err := c.join(fmt.Sprint("n", i+1), false); err != nil {
+			return err
+		}
+	}
+	if err := c.observer.Wait(ctx, waitLimit, "all trainers to train", func(s observer.Scene) bool {
+		return len(s.Plan.Nodes) == d.trainers && s.Trains() && s.Steps > warmSteps
+	}); err != nil {
+		return err
+	}
+	if err := d.strike(ctx, c); err != nil {
+		return err
+	}
+	over, struck := time.Now(), c.observer.Scene().Plan.Generation
+	expected := fmt.Sprintf("a plan in which %d trainers train", d.members)
+	if err := c.observer.Wait(ctx, waitLimit, expected, func(s observer.Scene) bool {
+		return s.Plan.Generation > struck && len(s.Plan.Nodes) == d.members && s.Trains()
+	}); err != nil {
+		return fmt.Errorf("%w; held: %q", err, c.observer.Scene().Held)
+	}
+	result.healed = time.Since(over)
+	return d.judge(ctx, c, result)
+}
+
+// judge waits until all have told digests of one step, and compares them with the oracle's.
+func (d drill) judge(ctx context.Context, c *cluster, result *outcome) error {
+	healed := c.observer.Scene().Steps
+	if err := c.observer.Wait(ctx, waitLimit, "the digests of all", func(s observer.Scene) bool {
+		result.scene = s.Clone()
+		return s.Compared() > healed
+	}); err != nil {
+		return err
+	}
+	config, err := c.trainer()
+	if err != nil {
+		return err
+	}
+	if result.verdict, err = c.observer.Judge(config, result.scene); err != nil {
+		return err
+	}
+	itself := func(violation invariants.Violation) bool { return violation.Invariant == d.violates }
+	result.verdict.Violations = slices.DeleteFunc(result.verdict.Violations, itself)
+	if d.shown != nil {
+		err = d.shown(result.scene)
+	}
+	return errors.Join(err, result.verdict.Err())
+}
