@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/tests/invariants"
 	"github.com/reknit/reknit/tests/observer"
 )
@@ -19,7 +20,8 @@ type drill struct {
 	stages    int
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
 	strike    func(context.Context, *cluster) error
-	members   int // nodes of the plan in the end
+	members   int     // nodes of the plan in the end
+	penance   float64 // seconds that they may have to wait for it besides
 	shown     func(observer.Scene) error
 	violates  string // the invariant that the failure itself breaks
 }
@@ -40,7 +42,11 @@ var drills = []drill{
 		name: "float-spoiled", trainers: 3, pipelines: 3, stages: 1,
 		strike: spoilFloat, members: 3, shown: onceDiverged, violates: invariants.OneDigest.Says,
 	},
-	{name: "crash-loop", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop, members: 5},
+	{name: "crash-loop", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(5, 3*time.Second), members: 5},
+	{
+		name: "crash-loop-15", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(15, time.Second), members: 5,
+		penance: protocol.RestartWait(16),
+	},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }
 
@@ -48,11 +54,8 @@ var drills = []drill{
 // before.
 var farAway = map[string]time.Duration{"n2": 150 * time.Millisecond, "n4": 150 * time.Millisecond}
 
-const (
-	opensWithin = 60 * time.Millisecond // of a negotiation, NATS goes away
-	crashes     = 15
-	crashEvery  = time.Second
-)
+// opened is for how long a negotiation has been open when NATS goes away.
+const opened = 60 * time.Millisecond
 
 // cutHolders takes NATS away from both holders of a layer.
 func cutHolders(away time.Duration) func(context.Context, *cluster) error {
@@ -65,16 +68,16 @@ func cutHolders(away time.Duration) func(context.Context, *cluster) error {
 // joinWithoutNATS takes NATS away from everybody while a fifth node joins.
 func joinWithoutNATS(away time.Duration) func(context.Context, *cluster) error {
 	return func(ctx context.Context, c *cluster) error {
-		opened := c.observer.Scene().Heard[events.NegotiationOpened]
+		before := c.observer.Scene().Heard[events.NegotiationOpened]
 		if err := c.join("n5", false); err != nil {
 			return err
 		}
 		if err := c.observer.Wait(ctx, waitLimit, "a negotiation about the fifth node", func(s observer.Scene) bool {
-			return s.Heard[events.NegotiationOpened] > opened
+			return s.Heard[events.NegotiationOpened] > before
 		}); err != nil {
 			return err
 		}
-		if err := pause(ctx, opensWithin); err != nil {
+		if err := pause(ctx, opened); err != nil {
 			return err
 		}
 		return c.stopNATS(ctx, away)
@@ -113,23 +116,25 @@ func onceDiverged(s observer.Scene) error {
 }
 
 // crashLoop has a node that joins die again and again, and then leaves it alone.
-func crashLoop(ctx context.Context, c *cluster) error {
-	before := c.observer.Scene().Steps
-	if err := c.join("n5", true); err != nil {
-		return err
-	}
-	for range crashes {
-		if err := pause(ctx, crashEvery); err != nil {
+func crashLoop(crashes int, every time.Duration) func(context.Context, *cluster) error {
+	return func(ctx context.Context, c *cluster) error {
+		before := c.observer.Scene().Steps
+		if err := c.join("n5", true); err != nil {
 			return err
 		}
-		if err := c.processes.Kill("n5"); err != nil {
-			return err
+		for range crashes {
+			if err := pause(ctx, every); err != nil {
+				return err
+			}
+			if err := c.processes.Kill("n5"); err != nil {
+				return err
+			}
 		}
+		if c.observer.Scene().Steps == before {
+			return errors.New("nobody trained while a node that was to join crashed again and again")
+		}
+		return nil
 	}
-	if c.observer.Scene().Steps == before {
-		return errors.New("nobody trained while a node that was to join crashed again and again")
-	}
-	return nil
 }
 
 // killTwo kills two trainers of different stages within a step.

@@ -3,6 +3,7 @@ package observer
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer/model"
@@ -52,7 +53,9 @@ func (s *Scene) take(event events.Event) error {
 		return err
 	case events.TrainingDigested:
 		digests, err := events.Open[events.Digests](event)
-		s.Digests[digests.Node] = digests
+		if known := s.Digests[digests.Node]; known.Generation <= digests.Generation && known.Step <= digests.Step {
+			s.Digests[digests.Node] = digests // what a node said while NATS was away comes in no order
+		}
 		return err
 	}
 	return nil
@@ -92,22 +95,28 @@ func (s Scene) Compared() (step uint64) {
 func (s Scene) told(node string) bool { return s.Digests[node].Generation == s.Plan.Generation }
 
 func (s Scene) everybody(does func(node string) bool) bool {
-	for _, member := range s.Plan.Nodes {
-		if _, trains := s.Plan.Holds(member.Node); trains && !does(member.Node) {
-			return false
-		}
-	}
-	return s.Plan.Generation > 0
+	return s.Plan.Generation > 0 && !slices.ContainsFunc(s.placed(), func(node string) bool { return !does(node) })
 }
 
-// digest returns the digest of the model that the nodes of the plan in force told last.
+// placed returns the nodes that the plan in force gives something to train.
+func (s Scene) placed() []string {
+	var nodes []string
+	for _, member := range s.Plan.Nodes {
+		if _, trains := s.Plan.Holds(member.Node); trains {
+			nodes = append(nodes, member.Node)
+		}
+	}
+	return nodes
+}
+
+// digest returns the digest of the model that the nodes with a place told last.
 func (s Scene) digest() (string, error) {
 	units := make([]string, s.Plan.UnitCount())
-	for _, member := range s.Plan.Nodes {
-		for _, told := range s.Digests[member.Node].Units {
+	for _, node := range s.placed() {
+		for _, told := range s.Digests[node].Units {
 			if known := units[told.Unit]; known != "" && known != told.Digest {
 				unit := events.UnitName(told.Unit, s.Plan.LayerCount())
-				return "", fmt.Errorf("%s holds another %s than the others", member.Node, unit)
+				return "", fmt.Errorf("%s holds another %s than the others", node, unit)
 			}
 			units[told.Unit] = told.Digest
 		}
