@@ -14,6 +14,13 @@ type Measurement struct {
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
 }
 
+// What a link is taken to be until somebody has measured it: 1 Gbit/s, and a millisecond there and back. Whoever weighs
+// links takes the same, or a plan would not cost what was said of it.
+const (
+	AssumedBytesPerSecond   = 125e6
+	AssumedRoundTripSeconds = 1e-3
+)
+
 // LinkState says that a link is lost or restored.
 type LinkState struct {
 	From   string `json:"from"`

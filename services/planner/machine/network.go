@@ -20,7 +20,7 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 			roundTrips = append(roundTrips, link.RoundTripSeconds)
 		}
 	}
-	rate, roundTrip := median(rates, assumedBytesPerSecond), median(roundTrips, assumedRoundTripSeconds)
+	rate, roundTrip := median(rates, events.AssumedBytesPerSecond), median(roundTrips, events.AssumedRoundTripSeconds)
 	usual := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}
 	for _, layer := range request.Job.Layers {
 		usual.ActivationBytes = max(usual.ActivationBytes, layer.OutputBytes)

@@ -11,13 +11,9 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// What a link is taken to be where nobody measured one: 1 Gbit/s with a round trip of a millisecond.
-const (
-	assumedBytesPerSecond   = 125e6
-	assumedRoundTripSeconds = 1e-3
-	// A pair without a direct link shares the hub with everybody, there and back: taken as ten usual transfers.
-	dearTransfers = 10
-)
+// dearTransfers is what a pair without a direct link costs, in usual transfers: it shares the hub with everybody, there and
+// back.
+const dearTransfers = 10
 
 // Situation turns a request into what policies look at.
 func (settings Settings) Situation(request events.PlanRequest) policy.Situation {

@@ -26,32 +26,54 @@ type seating struct {
 const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
-	t := &seating{Situation: s, wires: s.wires(), holds: s.holds(), refinements: max(2, 512/len(s.Nodes))}
-	for _, pair := range s.Network.Dear {
-		t.apart = append(t.apart, place.Pair{A: pair[0], B: pair[1], Cost: s.Network.DearSeconds})
+	t := &seating{
+		Situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.Classes(),
+		refinements: max(2, 512/len(s.Nodes)),
 	}
-	links := slices.Clone(t.apart) // all that differ, which tells nodes apart
-	for _, link := range s.Network.Links {
-		if _, back := t.wires.unusual[[2]int{link.To, link.From}]; back && link.To < link.From {
-			continue // counted with the other direction
-		}
-		seconds := s.Network.transferSeconds(t.wires.both(link.From, link.To))
-		links = append(links, place.Pair{A: link.From, B: link.To, Cost: seconds})
-		if seconds > s.Network.TransferSeconds {
-			t.apart = append(t.apart, place.Pair{A: link.From, B: link.To, Cost: 2 * (seconds - s.Network.TransferSeconds)})
+	for _, pair := range s.unusualPairs() {
+		if more := pair.Cost - s.Network.TransferSeconds; more > 0 {
+			t.apart = append(t.apart, place.Pair{A: pair.A, B: pair.B, Cost: 2 * more})
 		}
 	}
-	if len(s.Nodes) <= mostRefined && len(links) > 0 && s.Network.BytesPerSecond > 0 {
+	isEqual := len(s.Network.Dear)+len(s.Network.Links) == 0
+	if len(s.Nodes) <= mostRefined && !isEqual && s.Network.BytesPerSecond > 0 {
 		t.network = s.network()
 	}
-	for _, class := range place.Classes(len(s.Nodes), links, s.kinds(t.wires)) {
+	return t
+}
+
+// dearPairs are the pairs without a direct link, and the seconds that each adds to a step.
+func (s Situation) dearPairs() (pairs []place.Pair) {
+	for _, pair := range s.Network.Dear {
+		pairs = append(pairs, place.Pair{A: pair[0], B: pair[1], Cost: s.Network.DearSeconds})
+	}
+	return pairs
+}
+
+// unusualPairs are the pairs with an unusual link, and the seconds of a transfer, both directions averaged.
+func (s Situation) unusualPairs() (pairs []place.Pair) {
+	w := s.wires()
+	for _, link := range s.Network.Links {
+		if _, back := w.unusual[[2]int{link.To, link.From}]; back && link.To < link.From {
+			continue // counted with the other direction
+		}
+		seconds := s.Network.transferSeconds(w.both(link.From, link.To))
+		pairs = append(pairs, place.Pair{A: link.From, B: link.To, Cost: seconds})
+	}
+	return pairs
+}
+
+// Classes groups the nodes that may trade places: of one memory and speed, with equal links to all others.
+func (s Situation) Classes() (classes [][]string) {
+	links := append(s.dearPairs(), s.unusualPairs()...)
+	for _, class := range place.Classes(len(s.Nodes), links, s.kinds(s.wires())) {
 		var names []string
 		for _, node := range class {
 			names = append(names, s.Nodes[node])
 		}
-		t.classes = append(t.classes, names)
+		classes = append(classes, names)
 	}
-	return t
+	return classes
 }
 
 // network is all links, both directions averaged; a pair that goes through the hub is as much slower as that costs.

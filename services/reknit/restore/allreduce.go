@@ -56,7 +56,7 @@ func (q *question) ringSeconds(fetch replicate.Fetch, names, ring []string, byte
 		if rate == 0 || link < rate {
 			rate = link
 		}
-		roundTrip := assumedRoundTripSeconds
+		roundTrip := events.AssumedRoundTripSeconds
 		if measured, known := q.measured[events.Pair{A: node, B: next}]; known {
 			roundTrip = measured.RoundTripSeconds
 		}

@@ -12,10 +12,8 @@ import (
 // What is taken for granted where no file says otherwise: of a link what the planner and the restorer take, of a layer
 // 64 Mi parameters trained by Adam in mixed precision (2 bytes of weights, 12 of optimizer and 2 of gradients each).
 const (
-	assumedBytesPerSecond   = 125e6
-	assumedRoundTripSeconds = 1e-3
-	assumedLinks            = "links: 1 Gbit/s and a round trip of 1 ms where the file leaves them out, as the planner assumes"
-	assumedModel            = "layers: 896 MiB of state and 128 MiB of gradients each, for no file gives a model"
+	assumedLinks = "links: 1 Gbit/s and a round trip of 1 ms where the file leaves them out, as the planner assumes"
+	assumedModel = "layers: 896 MiB of state and 128 MiB of gradients each, for no file gives a model"
 )
 
 var assumedLayer = events.LayerProfile{
@@ -29,21 +27,20 @@ const mostBytes = 1 << 60
 type ground struct {
 	layers []events.LayerProfile
 	links  []events.Link
-	kind   map[string]kind
+	nodes  map[string]node // those that the file tells of
 	// measured are the links that tell how good they are, by sender and receiver.
 	measured map[events.Pair]events.Measurement
 	assumed  []string // for the reader
 }
 
-// kind is what must be equal where nodes are to trade places.
-type kind struct {
+type node struct {
 	memory cluster.Size
 	speed  float64
 }
 
 // ground reads the file of links, if there is one. It needs none of its keys.
 func (o options) ground(from, to events.Plan) (ground, error) {
-	g := ground{layers: slices.Repeat([]events.LayerProfile{assumedLayer}, to.LayerCount()), kind: map[string]kind{}}
+	g := ground{layers: slices.Repeat([]events.LayerProfile{assumedLayer}, to.LayerCount()), nodes: map[string]node{}}
 	if o.links == "" {
 		g.assumed = []string{assumedLinks, assumedModel}
 		return g, nil
@@ -68,12 +65,12 @@ func (g *ground) takeNodes(d *cluster.Document, file *cluster.File, from, to eve
 	if err := file.CheckNodes(d); err != nil {
 		return err
 	}
-	for _, node := range file.Nodes {
+	for _, told := range file.Nodes {
 		speed := 1.0
-		if node.Speed != nil {
-			speed = *node.Speed
+		if told.Speed != nil {
+			speed = *told.Speed
 		}
-		g.kind[node.Node] = kind{node.Memory, speed}
+		g.nodes[told.Node] = node{told.Memory, speed}
 	}
 	for _, member := range slices.Concat(from.Nodes, to.Nodes) {
 		if !slices.ContainsFunc(file.Nodes, func(node cluster.Node) bool { return node.Node == member.Node }) {

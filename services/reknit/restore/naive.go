@@ -17,7 +17,7 @@ func restart(fetch replicate.Fetch, names []string, r events.Restoration) figure
 		}
 		rate := fetch.IngressBytesPerSecond[i]
 		if rate == 0 { // of the only node there is
-			rate = assumedBytesPerSecond
+			rate = events.AssumedBytesPerSecond
 		}
 		slowest = max(slowest, float64(bytes)/rate)
 	}

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/reknit/reknit/events"
+	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
 )
 
@@ -73,11 +75,31 @@ func (q *question) request() events.RestorationRequest {
 	request := events.RestorationRequest{
 		Negotiation: "what-if", Holders: q.holders(), Links: q.links, Unreachable: unreachable, Current: &q.from,
 		Units: job.UnitBytes(), Gradients: job.GradientBytes(),
-		Proposal: events.Proposal{Negotiation: "what-if", Plan: q.to, Classes: q.classes(q.to.Nodes, unreachable)},
+		Proposal: events.Proposal{Negotiation: "what-if", Plan: q.to, Classes: q.classes(unreachable)},
 	}
 	// What the document says of its own restoration is to be found out anew.
 	request.Proposal.Plan.Migration, request.Proposal.Plan.Predicted.TransitionSeconds = events.Migration{}, 0
 	return request
+}
+
+// classes are the nodes that the planner would let trade places: a plan document does not keep them.
+func (q *question) classes(unreachable []events.Pair) [][]string {
+	request := events.PlanRequest{Job: events.Job{
+		Layers: q.layers, GlobalBatch: q.to.Data.GlobalBatch, MicroBatch: q.to.Data.MicroBatch,
+	}}
+	for _, member := range q.to.Nodes {
+		device := events.Device{Member: member, SpeedFactor: 1}
+		if node, told := q.nodes[member.Node]; told {
+			device.MemoryBytes, device.SpeedFactor = int64(node.memory), node.speed
+		}
+		request.Nodes = append(request.Nodes, device)
+	}
+	request.Links = slices.Clone(q.links)
+	for _, pair := range unreachable {
+		ends := events.Measurement{From: pair.A, To: pair.B}
+		request.Links = append(request.Links, events.Link{Measurement: ends, Disconnected: true})
+	}
+	return planner.Settings{}.Situation(request).Classes()
 }
 
 // holders are the nodes of the plan in force that still live, with the rows of their places. A new incarnation starts empty.

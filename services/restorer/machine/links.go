@@ -6,14 +6,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-const (
-	// What a link is taken to carry where nobody measured it: 1 Gbit/s, and a millisecond there and back.
-	assumedBytesPerSecond   = 125e6
-	assumedRoundTripSeconds = 1e-3
-	// A pair without a direct link goes through the hub, where both ways share one server: a tenth is a guess on the
-	// safe side, and only serves to prefer other sources.
-	relayedShare = 0.1
-)
+// relayedShare is what a pair without a direct link has of its bandwidth: it goes through the hub, where both ways share one
+// server. A tenth is a guess on the safe side, and only serves to prefer other sources.
+const relayedShare = 0.1
 
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
@@ -21,7 +16,7 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 	links := make([][]float64, len(names))
 	for i, name := range names {
 		index[name] = i
-		links[i] = slices.Repeat([]float64{assumedBytesPerSecond}, len(names))
+		links[i] = slices.Repeat([]float64{events.AssumedBytesPerSecond}, len(names))
 		links[i][i] = 0
 	}
 	at := func(from, to string) *float64 {
@@ -73,7 +68,7 @@ func (r *restoration) roundTrips(names []string) []float64 {
 	}
 	seconds := make([]float64, len(names))
 	for i, name := range names {
-		seconds[i] = max(longest[name], assumedRoundTripSeconds)
+		seconds[i] = max(longest[name], events.AssumedRoundTripSeconds)
 	}
 	return seconds
 }
