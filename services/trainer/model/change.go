@@ -29,9 +29,9 @@ func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumul
 	return sums.AppendBytes(encoded)
 }
 
-// Follow returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this layer
+// ApplyChange returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this layer
 // by its next step, from the whole global batch, are an error.
-func (a Adam) Follow(layer *Layer, change []byte, globalBatch int) (*Layer, error) {
+func (a Adam) ApplyChange(layer *Layer, change []byte, globalBatch int) (*Layer, error) {
 	if len(layer.FirstMoment) == 0 && len(layer.Parameters) > 0 {
 		return replace(layer, change)
 	}

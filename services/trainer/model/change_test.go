@@ -24,7 +24,7 @@ func step(t *testing.T, adam Adam, layers []*Layer, sample Sample) (next []*Laye
 	return next, changes
 }
 
-func TestAFollowedLayerIsTheTrainedOneBitByBit(t *testing.T) {
+func TestALayerToWhichEachChangeIsAppliedIsTheTrainedOneBitByBit(t *testing.T) {
 	for seed := range uint64(10) {
 		layers, sample := randomModel(t, seed)
 		copies := slices.Clone(layers)
@@ -35,7 +35,7 @@ func TestAFollowedLayerIsTheTrainedOneBitByBit(t *testing.T) {
 			layers, changes = step(t, adam, layers, sample)
 			for i := range copies {
 				var err error
-				copies[i], err = DefaultAdam().Follow(copies[i], changes[i], 1)
+				copies[i], err = DefaultAdam().ApplyChange(copies[i], changes[i], 1)
 				mustSucceed(t, err)
 				if Digest(copies[i]) != Digest(layers[i]) {
 					t.Fatalf("seed %d step %d: layer %d is not the trained one", seed, number, i)
@@ -54,7 +54,7 @@ func TestBytesThatAreNotTheLayersNextChangeAreRefused(t *testing.T) {
 		sums.Additions, sums.Sums[0] = additions, int64(impossible)
 		return MarshalChange(layer, step, learningRate, sums)
 	}
-	if _, err := DefaultAdam().Follow(layer, with(1, 1, 1e-3, 1, 0), 1); err != nil {
+	if _, err := DefaultAdam().ApplyChange(layer, with(1, 1, 1e-3, 1, 0), 1); err != nil {
 		t.Fatalf("the change before: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -75,14 +75,14 @@ func TestBytesThatAreNotTheLayersNextChangeAreRefused(t *testing.T) {
 		"a doubled batch":      {with(1, 1, 1e-3, 2, 0), "2 samples"},
 		"an impossible sum":    {with(1, 1, 1e-3, 1, 1<<62), "sums[0]"},
 	} {
-		if _, err := DefaultAdam().Follow(layer, c.change, 1); err == nil || !strings.Contains(err.Error(), c.named) {
+		if _, err := DefaultAdam().ApplyChange(layer, c.change, 1); err == nil || !strings.Contains(err.Error(), c.named) {
 			t.Errorf("%s: error is %v: expected one that names %q", name, err, c.named)
 		}
 	}
 }
 
-// BenchmarkFollow is what a receiver does to a layer of some MiB for each step that it follows.
-func BenchmarkFollow(b *testing.B) {
+// BenchmarkApplyChange is what a receiver does to a layer of some MiB for each step while it pre-copies.
+func BenchmarkApplyChange(b *testing.B) {
 	for _, width := range []int{64, 512} {
 		shape := Shape{Context: 8, Window: 16, Width: width, Hidden: 2 * width, Blocks: 1, Vocabulary: 93}
 		layer, err := NewLayer(shape, 1, 1)
@@ -108,7 +108,7 @@ func BenchmarkFollow(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				next, err := DefaultAdam().Follow(before, change, 1)
+				next, err := DefaultAdam().ApplyChange(before, change, 1)
 				if err != nil {
 					b.Fatal(err)
 				}

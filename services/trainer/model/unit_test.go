@@ -40,7 +40,7 @@ func TestALayerTrainedInRowsIsTheWholeOneBitByBit(t *testing.T) {
 	}
 }
 
-// inUnits returns a layer's units one step on, and checks that each is followed to the same bits by the change it
+// inUnits returns a layer's units one step on, and checks that each is changed to the same bits by the change it
 // tells.
 func inUnits(t *testing.T, units []*Layer, sums *gradient.Accumulator) []*Layer {
 	t.Helper()
@@ -57,10 +57,10 @@ func inUnits(t *testing.T, units []*Layer, sums *gradient.Accumulator) []*Layer 
 		if r > 0 {
 			change = MarshalChange(unit.Index, next[r].Step, DefaultAdam().LearningRate, part(unit, sums))
 		}
-		followed, err := DefaultAdam().Follow(unit, change, 1)
+		changed, err := DefaultAdam().ApplyChange(unit, change, 1)
 		mustSucceed(t, err)
-		if Digest(followed) != Digest(next[r]) {
-			t.Fatalf("unit %d is followed to other bits", unit.Index)
+		if Digest(changed) != Digest(next[r]) {
+			t.Fatalf("unit %d is led to other bits by its change", unit.Index)
 		}
 	}
 	return next
@@ -126,7 +126,7 @@ func TestOnlyTheNextParametersReplaceParameters(t *testing.T) {
 	for name, change := range map[string]*Layer{
 		"another layer's": units(1, 2)[0], "the same step's": units(0, 1)[0], "a partition's": units(0, 2)[1],
 	} {
-		if _, err := DefaultAdam().Follow(units(0, 1)[0], MarshalLayer(change), 1); err == nil || !strings.Contains(err.Error(), "expected layer 0 at step 2") {
+		if _, err := DefaultAdam().ApplyChange(units(0, 1)[0], MarshalLayer(change), 1); err == nil || !strings.Contains(err.Error(), "expected layer 0 at step 2") {
 			t.Errorf("%s: error is %v", name, err)
 		}
 	}

@@ -21,7 +21,7 @@ func spoilOnce() func(n *node, done uint64, lent agent.State) {
 	var once sync.Once
 	return func(n *node, done uint64, lent agent.State) {
 		if n.name == spoiledNode && done == spoiledStep {
-			once.Do(func() { lent.(followed).Trained(spoiledLayer).Parameters[0] += 0.5 })
+			once.Do(func() { lent.(lentState).Trained(spoiledLayer).Parameters[0] += 0.5 })
 		}
 	}
 }

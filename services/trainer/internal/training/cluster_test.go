@@ -355,7 +355,8 @@ func (n *node) Digested(_ context.Context, step uint64, final bool, layers []eve
 		return nil
 	}
 	if step != n.cluster.config.Steps {
-		return fmt.Errorf("digests at step %d, final %v: expected the final ones at step %d", step, final, n.cluster.config.Steps)
+		return fmt.Errorf("digests at step %d, final %v: expected the final ones at step %d",
+			step, final, n.cluster.config.Steps)
 	}
 	n.cluster.change(func() { n.cluster.digests[n.name] = layers })
 	return nil

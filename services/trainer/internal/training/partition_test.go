@@ -71,14 +71,14 @@ func TestPartitionsThatChangeHandsAreTheSame(t *testing.T) {
 	config := partitionedConfig(t)
 	config.Steps = 6
 	c := newCluster(t, config)
-	f := follow(t, c)
+	p := preCopy(t, c)
 	c.pauses = []uint64{2, 4}
 	c.begin(planOf(config, chain{8, "a", []int{6}}), "a")
 	c.begin(planOf(config, chain{3, "b", []int{6}}, chain{3, "a", []int{6}}, chain{2, "c d", []int{1, 6}}), "b", "c", "d")
 	c.begin(planOf(config, chain{4, "d c", []int{4, 6}}, chain{4, "b", []int{6}}))
 	c.finish()
 	perStep := []int{6 * 4, 3*6 + 6*6, 2 * 6 * 4} // layers, and partitions of layers
-	f.expect(2 * (perStep[0] + perStep[1] + perStep[2]))
+	p.expect(2 * (perStep[0] + perStep[1] + perStep[2]))
 }
 
 func TestLosingTrainersThatKeepPartitionsAtRandomMoments(t *testing.T) {

@@ -15,7 +15,7 @@ const passPhase = 0
 
 // passes is the part of a step in which micro-batches go forward and backward.
 type passes struct {
-	*worker
+	worker *worker
 	step   uint64
 	agenda *schedule.Agenda
 	inputs map[schedule.Task][]byte             // arrived, not yet used
@@ -31,7 +31,7 @@ type stageActivation struct {
 // passAll runs all of this node's passes of a step.
 func (w *worker) passAll(ctx context.Context, step uint64) error {
 	p := &passes{
-		worker: w, step: step, agenda: schedule.NewAgenda(w.routes, w.config.Node),
+		worker: w, step: step, agenda: schedule.NewAgenda(w.part.routes, w.config.Node),
 		inputs: map[schedule.Task][]byte{}, kept: map[schedule.Task][]*stageActivation{},
 	}
 	for p.agenda.Left() > 0 {
@@ -77,8 +77,8 @@ func (p *passes) arrived(message transport.Message) error {
 	if err := p.agenda.Arrived(task); err != nil {
 		return fmt.Errorf("message from %q: %w", message.From, err)
 	}
-	shape := p.config.Shape
-	if want := 4 * p.config.MicroBatch * shape.Window * shape.Width; len(message.Payload) != want {
+	shape := p.worker.config.Shape
+	if want := 4 * p.worker.config.MicroBatch * shape.Window * shape.Width; len(message.Payload) != want {
 		return fmt.Errorf("message from %q: input for %+v has %d bytes: expected %d",
 			message.From, task, len(message.Payload), want)
 	}
@@ -92,22 +92,22 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	if task.Backward {
 		pass, following = p.backward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop - 1, Backward: true}
 	}
-	route, start := p.routes[task.MicroBatch], time.Now()
+	route, start := p.worker.part.routes[task.MicroBatch], time.Now()
 	output, err := pass(ctx, task)
-	p.speed.pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start))
+	p.worker.speed.pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start))
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}
-	return p.network.Send(route[following.Hop].Node, passPhase, itemOf(following), output)
+	return p.worker.network.Send(route[following.Hop].Node, passPhase, itemOf(following), output)
 }
 
 // declaredSeconds is what the job says that a pass takes.
 func (p *passes) declaredSeconds(stage schedule.Stage, backward bool) (seconds float64) {
-	for layer := stage.First; layer < stage.End && layer < len(p.config.Profile); layer++ {
+	for layer := stage.First; layer < stage.End && layer < len(p.worker.config.Profile); layer++ {
 		if backward {
-			seconds += p.config.Profile[layer].BackwardSeconds
+			seconds += p.worker.config.Profile[layer].BackwardSeconds
 		} else {
-			seconds += p.config.Profile[layer].ForwardSeconds
+			seconds += p.worker.config.Profile[layer].ForwardSeconds
 		}
 	}
 	return seconds
@@ -119,13 +119,13 @@ func (p *passes) input(task schedule.Task, sample int) []float32 {
 	if encoded == nil {
 		return nil
 	}
-	bytes := len(encoded) / p.config.MicroBatch
+	bytes := len(encoded) / p.worker.config.MicroBatch
 	return floats(encoded[sample*bytes : (sample+1)*bytes])
 }
 
 func (p *passes) forward(ctx context.Context, task schedule.Task) (output []byte, err error) {
-	stage := p.routes[task.MicroBatch][task.Hop]
-	kept := make([]*stageActivation, p.config.MicroBatch)
+	stage := p.worker.part.routes[task.MicroBatch][task.Hop]
+	kept := make([]*stageActivation, p.worker.config.MicroBatch)
 	for i := range kept {
 		sample, err := p.sample(task.MicroBatch, i)
 		if err != nil {
@@ -137,9 +137,9 @@ func (p *passes) forward(ctx context.Context, task schedule.Task) (output []byte
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			room := p.room(layer)
+			room := p.worker.room(layer)
 			kept[i].layers = append(kept[i].layers, room)
-			if between, err = p.state.Trained(layer).Forward(sample, between, room); err != nil {
+			if between, err = p.worker.state.Trained(layer).Forward(sample, between, room); err != nil {
 				return nil, err
 			}
 		}
@@ -156,15 +156,15 @@ func (p *passes) forward(ctx context.Context, task schedule.Task) (output []byte
 
 // addLoss counts a sample's loss where the stage has the head.
 func (p *passes) addLoss(stage schedule.Stage, activation *stageActivation) error {
-	if stage.End != p.config.Shape.Layers() {
+	if stage.End != p.worker.config.Shape.Layers() {
 		return nil
 	}
 	head := activation.layers[len(activation.layers)-1]
-	return p.loss.Add([]float32{head.Loss})
+	return p.worker.loss.Add([]float32{head.Loss})
 }
 
 func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byte, err error) {
-	stage := p.routes[task.MicroBatch][task.Hop]
+	stage := p.worker.part.routes[task.MicroBatch][task.Hop]
 	for i, kept := range p.kept[task] {
 		between := p.input(task, i)
 		for layer := stage.End - 1; layer >= stage.First; layer-- {
@@ -172,13 +172,15 @@ func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byt
 				return nil, err
 			}
 			room := kept.layers[layer-stage.First]
-			if between, err = p.state.Trained(layer).Backward(room, between, p.scratch, p.sums[layer]); err != nil {
+			trained, sums := p.worker.state.Trained(layer), p.worker.sums[layer]
+			if between, err = trained.Backward(room, between, p.worker.scratch, sums); err != nil {
 				return nil, err
 			}
 		}
 		output = appendFloats(output, between)
 		for n, room := range kept.layers {
-			p.spare[stage.First+n] = append(p.spare[stage.First+n], room)
+			layer := stage.First + n
+			p.worker.spare[layer] = append(p.worker.spare[layer], room)
 		}
 	}
 	delete(p.inputs, task)
@@ -188,8 +190,8 @@ func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byt
 
 // sample returns one of a micro-batch's samples: micro-batches cut a step's samples in order.
 func (p *passes) sample(microBatch, i int) (model.Sample, error) {
-	index := int(p.step)*p.config.GlobalBatch + microBatch*p.config.MicroBatch + i
-	characters, targets, err := p.config.Samples.Sample(index)
+	index := int(p.step)*p.worker.config.GlobalBatch + microBatch*p.worker.config.MicroBatch + i
+	characters, targets, err := p.worker.config.Samples.Sample(index)
 	return model.Sample{Characters: characters, Targets: targets}, err
 }
 

@@ -22,18 +22,18 @@ func spreadPhase(group schedule.Reduction) uint32  { return uint32(3 + phasesPer
 // all-gather: 2(g-1)/g of the gradients leave each of g members, in two messages to each other one, where all keep
 // all). The sums are whole numbers, so it does not matter in which order they arrive.
 type allReduce struct {
-	*worker
+	worker   *worker
 	group    schedule.Reduction
 	summands []summand
 }
 
 // summand is what is summed in pieces: a layer's gradients, or the loss.
 type summand struct {
-	*gradient.Accumulator
+	sum *gradient.Accumulator
 	cut schedule.Reduction
 }
 
-func (s summand) pieces(node string) []schedule.Piece { return s.cut.Pieces(len(s.Sums), node) }
+func (s summand) pieces(node string) []schedule.Piece { return s.cut.Pieces(len(s.sum.Sums), node) }
 
 func (w *worker) reduce(ctx context.Context, group schedule.Reduction) error {
 	if len(group.Nodes) == 1 {
@@ -62,27 +62,27 @@ func (w *worker) summands(group schedule.Reduction) []summand {
 // scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it
 // added up.
 func (r *allReduce) scatter(ctx context.Context) error {
-	for _, node := range r.others(r.group) {
+	for _, node := range r.worker.others(r.group) {
 		payload := make([]byte, 0, 8*r.numbersOf(node))
 		for _, s := range r.summands {
-			payload = appendNumbers(payload, int64(s.Additions))
+			payload = appendNumbers(payload, int64(s.sum.Additions))
 			for _, piece := range s.pieces(node) {
-				payload = appendNumbers(payload, s.Sums[piece.First:piece.End]...)
+				payload = appendNumbers(payload, s.sum.Sums[piece.First:piece.End]...)
 			}
 		}
-		if err := r.network.Send(node, scatterPhase(r.group), 0, payload); err != nil {
+		if err := r.worker.network.Send(node, scatterPhase(r.group), 0, payload); err != nil {
 			return err
 		}
 	}
-	return r.receive(ctx, r.group, scatterPhase(r.group), func(_ string, payload []byte) error {
+	return r.worker.receive(ctx, r.group, scatterPhase(r.group), func(_ string, payload []byte) error {
 		values := numbers{left: decode(payload)}
 		for _, s := range r.summands {
 			for _, additions := range values.next(1) {
-				s.Additions += int(additions)
+				s.sum.Additions += int(additions)
 			}
-			for _, piece := range s.pieces(r.config.Node) {
+			for _, piece := range s.pieces(r.worker.config.Node) {
 				for i, value := range values.next(piece.End - piece.First) {
-					s.Sums[piece.First+i] += value
+					s.sum.Sums[piece.First+i] += value
 				}
 			}
 		}
@@ -104,20 +104,20 @@ func (r *allReduce) numbersOf(node string) int {
 // gather fills in the other members' sums of the partitions that this one keeps.
 func (r *allReduce) gather(ctx context.Context) error {
 	var sums []byte
-	for i, node := range r.others(r.group) {
+	for i, node := range r.worker.others(r.group) {
 		if i == 0 || r.group.Spreads() {
 			sums = r.sumsFor(node)
 		} // else all keep the same
-		if err := r.network.Send(node, gatherPhase(r.group), 0, sums); err != nil {
+		if err := r.worker.network.Send(node, gatherPhase(r.group), 0, sums); err != nil {
 			return err
 		}
 	}
-	return r.receive(ctx, r.group, gatherPhase(r.group), func(from string, payload []byte) error {
+	return r.worker.receive(ctx, r.group, gatherPhase(r.group), func(from string, payload []byte) error {
 		values := numbers{left: decode(payload)}
 		for _, s := range r.summands {
 			for _, piece := range s.pieces(from) {
-				if s.cut.Keeps(r.config.Node, piece.Partition) {
-					copy(s.Sums[piece.First:piece.End], values.next(piece.End-piece.First))
+				if s.cut.Keeps(r.worker.config.Node, piece.Partition) {
+					copy(s.sum.Sums[piece.First:piece.End], values.next(piece.End-piece.First))
 				}
 			}
 		}
@@ -127,11 +127,11 @@ func (r *allReduce) gather(ctx context.Context) error {
 
 // sumsFor are this member's sums of what another one keeps.
 func (r *allReduce) sumsFor(node string) []byte {
-	sums := make([]byte, 0, 8*r.numbersOf(r.config.Node))
+	sums := make([]byte, 0, 8*r.numbersOf(r.worker.config.Node))
 	for _, s := range r.summands {
-		for _, piece := range s.pieces(r.config.Node) {
+		for _, piece := range s.pieces(r.worker.config.Node) {
 			if s.cut.Keeps(node, piece.Partition) {
-				sums = appendNumbers(sums, s.Sums[piece.First:piece.End]...)
+				sums = appendNumbers(sums, s.sum.Sums[piece.First:piece.End]...)
 			}
 		}
 	}

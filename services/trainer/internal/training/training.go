@@ -62,7 +62,7 @@ type Trainer struct {
 	worker  *worker
 	pace    pace
 
-	generation uint64 // of the plan that is followed
+	generation uint64 // of the plan under which steps run
 	done       uint64 // completed steps
 	broken     bool   // the last step was given up
 	digested   bool   // the present final layers were told
@@ -90,14 +90,14 @@ func (t *Trainer) Complete() <-chan struct{} { return t.complete }
 // change may still need its layers.
 func (t *Trainer) Run(ctx context.Context) error {
 	for {
-		orders, err := t.session.Boundary(ctx, t.done, followed{t.state, t.worker})
+		orders, err := t.session.Boundary(ctx, t.done, lentState{t.state, t.worker})
 		if errors.Is(err, agent.ErrLeft) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := t.follow(orders.Plan); err != nil {
+		if err := t.takeUp(orders.Plan); err != nil {
 			return err
 		}
 		if orders.Switched && len(orders.Plan.Migration.Transfers) > 0 {
@@ -115,11 +115,12 @@ func (t *Trainer) Run(ctx context.Context) error {
 	}
 }
 
-// follow takes up a new plan, whose layers the session has had adopted.
-func (t *Trainer) follow(plan *events.Plan) error {
+// takeUp takes up a new plan, whose layers the session has had adopted.
+func (t *Trainer) takeUp(plan *events.Plan) error {
 	if plan.Generation == t.generation {
 		if t.broken {
-			return fmt.Errorf("step %d was given up in generation %d: expected a new plan to go on with", t.done, plan.Generation)
+			return fmt.Errorf("step %d was given up in generation %d: expected a new plan to go on with",
+				t.done, plan.Generation)
 		}
 		return nil
 	}
@@ -159,7 +160,8 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.session.Report(t.done, seconds, loss)
 	if time.Since(t.logged) >= logEvery {
 		t.logged = time.Now()
-		slog.Info("step completed", "node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds, "loss", loss)
+		slog.Info("step completed",
+			"node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds, "loss", loss)
 	}
 	if every := t.config.CompareEvery; every > 0 && t.done%every == 0 && t.done < t.config.Steps {
 		return t.compare(ctx)
@@ -181,7 +183,8 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
-	slog.Info("training is complete; layers stay here in case a change needs them", "node", t.config.Node, "step", t.done)
+	slog.Info("training is complete; layers stay here in case a change needs them",
+		"node", t.config.Node, "step", t.done)
 	select {
 	case <-t.complete:
 	default:

@@ -118,6 +118,7 @@ func TestAJoinAndALeaveAtAStepBoundary(t *testing.T) {
 	c.begin(planOf(config, chain{8, "c b", []int{1, 6}}))
 	c.expectOracle()
 	if c.plan.Generation != 3 || c.plan.ResumeStep != 4 {
-		t.Errorf("training ended in generation %d, resumed at step %d: expected 3 and 4", c.plan.Generation, c.plan.ResumeStep)
+		t.Errorf("training ended in generation %d, resumed at step %d: expected 3 and 4",
+			c.plan.Generation, c.plan.ResumeStep)
 	}
 }

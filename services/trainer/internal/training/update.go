@@ -38,7 +38,7 @@ func (w *worker) updateUnits(ctx context.Context, group schedule.Reduction) erro
 		}
 		next := w.state.Trained(layer).Blank()
 		parameters = append(parameters, next)
-		for _, partition := range w.partitions {
+		for _, partition := range w.part.partitions {
 			part, err := w.updatePart(layer, partition, next)
 			if err != nil {
 				return err

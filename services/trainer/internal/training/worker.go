@@ -16,7 +16,7 @@ type worker struct {
 	config  Config
 	network Network
 	state   *state.State
-	assignment
+	part    assignment
 
 	speed   speed
 	scratch *model.Scratch
@@ -35,7 +35,7 @@ func newWorker(config Config, network Network, state *state.State) *worker {
 
 // take makes an assignment the one that steps run under.
 func (w *worker) take(a assignment) {
-	w.assignment = a
+	w.part = a
 	w.spare = map[int][]*model.Activations{}
 	w.sums = map[int]*gradient.Accumulator{}
 	for layer := a.layers.First; layer < a.layers.End; layer++ {
@@ -56,7 +56,7 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 	if err := w.passAll(ctx, step); err != nil {
 		return 0, err
 	}
-	for _, reduction := range w.reductions {
+	for _, reduction := range w.part.reductions {
 		if err := w.reduce(ctx, reduction); err != nil {
 			return 0, fmt.Errorf("all-reduce of layers [%d, %d): %w", reduction.First, reduction.End, err)
 		}
@@ -74,7 +74,7 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 // adam is the rule under the plan in force.
 func (w *worker) adam() model.Adam {
 	adam := w.config.Adam
-	adam.LearningRate *= w.learningRateScale
+	adam.LearningRate *= w.part.learningRateScale
 	return adam
 }
 

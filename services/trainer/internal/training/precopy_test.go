@@ -13,8 +13,8 @@ import (
 	"github.com/reknit/reknit/services/trainer/model"
 )
 
-// follower applies, behind the trainers' backs, every change that they tell.
-type follower struct {
+// preCopier applies, behind the trainers' backs, every change that they tell.
+type preCopier struct {
 	*testing.T
 	applied sync.WaitGroup
 	mutex   sync.Mutex
@@ -23,16 +23,17 @@ type follower struct {
 
 // look asks for the changes of every layer at a boundary: those of the layers held where a step was completed, and none
 // otherwise.
-func (f *follower) look(n *node, done uint64, lent agent.State) {
+func (p *preCopier) look(n *node, done uint64, lent agent.State) {
 	for layer := range n.cluster.config.Shape.Units() {
-		change, err := lent.(followed).Change(layer, done)
+		change, err := lent.(lentState).Change(layer, done)
 		after, lacked := lent.Export(layer, done)
 		if (err == nil) != (n.completed && lacked == nil) {
-			f.Errorf("%s, layer %d at step %d, step completed %v, layer held %v: error is %v", n.name, layer, done, n.completed, lacked == nil, err)
+			p.Errorf("%s, layer %d at step %d, step completed %v, layer held %v: error is %v",
+				n.name, layer, done, n.completed, lacked == nil, err)
 		}
 		for _, other := range []uint64{0, done - 1, done + 1} {
-			if _, err := lent.(followed).Change(layer, other); err == nil {
-				f.Errorf("%s at step %d told the change of step %d", n.name, done, other)
+			if _, err := lent.(lentState).Change(layer, other); err == nil {
+				p.Errorf("%s at step %d told the change of step %d", n.name, done, other)
 			}
 		}
 		if err != nil {
@@ -40,41 +41,41 @@ func (f *follower) look(n *node, done uint64, lent agent.State) {
 		}
 		before, err := lent.Export(layer, done-1)
 		if err != nil {
-			f.Error(err)
+			p.Error(err)
 		}
-		f.applied.Go(func() { f.apply(lent.(followed), layer, before, change, after) })
+		p.applied.Go(func() { p.apply(lent.(lentState), layer, before, change, after) })
 	}
 }
 
-func (f *follower) apply(lent followed, layer int, before, change, after []byte) {
+func (p *preCopier) apply(lent lentState, layer int, before, change, after []byte) {
 	got, err := lent.Apply(layer, before, change)
 	if err != nil || !bytes.Equal(got, after) {
-		f.Errorf("layer %d: not the trained one, error is %v", layer, err)
+		p.Errorf("layer %d: not the trained one, error is %v", layer, err)
 	}
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.changes++
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.changes++
 }
 
-func follow(t *testing.T, c *cluster) *follower {
-	f := &follower{T: t}
-	c.lent = f.look
-	return f
+func preCopy(t *testing.T, c *cluster) *preCopier {
+	p := &preCopier{T: t}
+	c.lent = p.look
+	return p
 }
 
-func (f *follower) expect(changes int) {
-	f.Helper()
-	f.applied.Wait()
-	if f.changes != changes {
-		f.Errorf("%d layers were followed by a step: expected %d", f.changes, changes)
+func (p *preCopier) expect(changes int) {
+	p.Helper()
+	p.applied.Wait()
+	if p.changes != changes {
+		p.Errorf("%d layers were pre-copied by a step: expected %d", p.changes, changes)
 	}
 }
 
-func TestLayersAreFollowedThroughPlansAndLearningRates(t *testing.T) {
+func TestLayersArePreCopiedThroughPlansAndLearningRates(t *testing.T) {
 	config := testConfig(t)
 	config.Steps = 6
 	c := newCluster(t, config)
-	f := follow(t, c)
+	p := preCopy(t, c)
 	c.pauses = []uint64{2, 4}
 	c.begin(planOf(config, chain{8, "a", []int{6}}), "a")
 	slower := planOf(config, chain{5, "b a", []int{4, 6}}, chain{3, "c", []int{6}})
@@ -82,19 +83,19 @@ func TestLayersAreFollowedThroughPlansAndLearningRates(t *testing.T) {
 	c.begin(slower, "b", "c")
 	c.begin(planOf(config, chain{8, "c b", []int{1, 6}}))
 	c.finish()
-	f.expect(2*6 + 2*12 + 2*6)
+	p.expect(2*6 + 2*12 + 2*6)
 }
 
 func TestAStepThatIsGivenUpHasNoChange(t *testing.T) {
 	for _, moment := range []string{"send forward", "send backward", "send scatter", "send gather", "received gather"} {
 		t.Run(moment, func(t *testing.T) {
 			c := newCluster(t, testConfig(t))
-			f := follow(t, c)
+			p := preCopy(t, c)
 			c.replan = twoAndThree(c.config)
 			c.start("b", mortally(atThe(1, moment)))
 			c.begin(twoByThree(c.config), sixNodes...)
 			c.expectOracle()
-			f.applied.Wait()
+			p.applied.Wait()
 		})
 	}
 }
@@ -102,7 +103,7 @@ func TestAStepThatIsGivenUpHasNoChange(t *testing.T) {
 func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	config := testConfig(t)
 	held := state.New(config.Shape, config.Seed)
-	lent := followed{held, newWorker(config, nil, held)}
+	lent := lentState{held, newWorker(config, nil, held)}
 	if err := lent.Adopt([]events.Range{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 func TestOnlyTheLayersOwnChangeIsApplied(t *testing.T) {
 	config := testConfig(t)
 	held := state.New(config.Shape, config.Seed)
-	lent := followed{held, newWorker(config, nil, held)}
+	lent := lentState{held, newWorker(config, nil, held)}
 	bytesOf := func(shape model.Shape, layer int) []byte {
 		made, err := model.NewLayer(shape, layer, 1)
 		if err != nil {
@@ -148,7 +149,7 @@ func TestOnlyTheLayersOwnChangeIsApplied(t *testing.T) {
 		data, change []byte
 		named        string
 	}{
-		"another layer's bytes":  {2, data, change(2, 1, config.GlobalBatch), "layer 1"},
+		"another layer's bytes":  {2, data, change(2, 1, config.GlobalBatch), "unit 1"},
 		"another layer's change": {1, data, change(2, 1, config.GlobalBatch), "layer 2"},
 		"another shape":          {1, bytesOf(foreign, 1), good, "Context:4"},
 		"a step left out":        {1, data, change(1, 2, config.GlobalBatch), "step 2"},
