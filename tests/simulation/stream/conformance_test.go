@@ -16,7 +16,10 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-const never = time.Hour // an acknowledgement is not waited for that long in a test
+const (
+	never    = time.Hour // an acknowledgement is not waited for that long in a test
+	patience = time.Second
+)
 
 // Streams as an installation has them, but small enough to be filled.
 var (
@@ -45,25 +48,27 @@ type holding struct {
 	real  jetstream.Msg
 }
 
-func newPair(t *testing.T, seed uint64, url string, replicas int) *pair {
-	conn, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+func newPair(t *testing.T, seed uint64, url string) *pair {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	p := &pair{
-		T: t, ctx: ctx, js: js, random: rand.New(rand.NewPCG(seed, 0)), replicas: replicas,
-		model:   stream.NewServer(facts, plans, stream.Limits{}, replicas > 1),
+		T: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, 0)), replicas: 1,
+		model:   stream.NewServer(facts, plans, stream.Limits{}, false),
 		readers: map[string]*stream.Consumer{}, moved: map[string]bool{},
 	}
-	p.create()
+	p.connect(url)
 	return p
+}
+
+func (p *pair) connect(url string) {
+	conn, err := nats.Connect(url)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(conn.Close)
+	if p.js, err = jetstream.New(conn); err != nil {
+		p.Fatal(err)
+	}
 }
 
 // create makes the real streams as shared/bus does.
@@ -106,6 +111,8 @@ func (p *pair) same(what, model, real string) {
 func answer(sequence uint64, duplicate bool, err error) string {
 	var api *jetstream.APIError
 	switch {
+	case errors.Is(err, stream.ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded):
+		return "no answer"
 	case errors.As(err, &api):
 		return fmt.Sprintf("%d/%d", api.Code, api.ErrorCode)
 	case err != nil:
@@ -140,7 +147,9 @@ func (p *pair) publish(to *stream.Stream, subject, id string, expect *stream.Exp
 	said := stream.Message{Subject: subject, ID: id, Bytes: size(message), Data: id}
 	ack, err := to.Publish(time.Now(), said, expect, stream.Answered)
 	modelled := answer(ack.Sequence, ack.Duplicate, err)
-	real, err := p.js.PublishMsg(p.ctx, message)
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	real, err := p.js.PublishMsg(ctx, message)
 	if err != nil {
 		real = &jetstream.PubAck{}
 	}
@@ -162,20 +171,26 @@ func (p *pair) publishPlan() {
 	p.publish(p.model.Plans, p.pick("plan.", 20), p.pick("id", 40), nil, p.random.IntN(200))
 }
 
-func (p *pair) read() {
-	sequence := p.random.Uint64N(40)
+// log is the real stream of facts.
+func (p *pair) log() jetstream.Stream {
+	log, err := p.js.Stream(p.ctx, facts.Name)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return log
+}
+
+func (p *pair) get(sequence uint64) {
 	modelled, err := p.model.Events.Get(sequence, stream.Answered)
-	log, realErr := p.js.Stream(p.ctx, facts.Name)
-	if realErr != nil {
-		p.Fatal(realErr)
-	}
-	if sequence > 0 {
-		real, realErr := log.GetMsg(p.ctx, sequence)
-		p.same(fmt.Sprint("get ", sequence), found(modelled, err), realFound(real, realErr))
-	}
+	real, realErr := p.log().GetMsg(p.ctx, sequence)
+	p.same(fmt.Sprint("get ", sequence), found(modelled, err), realFound(real, realErr))
+}
+
+func (p *pair) read() {
+	p.get(1 + p.random.Uint64N(40))
 	subject := "fact." + []string{"0", "1", "*", "9"}[p.random.IntN(4)]
-	modelled, err = p.model.Events.Last(subject, stream.Answered)
-	real, realErr := log.GetLastMsgForSubject(p.ctx, subject)
+	modelled, err := p.model.Events.Last(subject, stream.Answered)
+	real, realErr := p.log().GetLastMsgForSubject(p.ctx, subject)
 	p.same("last on "+subject, found(modelled, err), realFound(real, realErr))
 }
 
@@ -232,7 +247,8 @@ func TestTheModelAnswersAsTheServerDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(server.Shutdown)
-			p := newPair(t, seed, server.URL(), 1)
+			p := newPair(t, seed, server.URL())
+			p.create()
 			operations := []func(){
 				p.publishFact, p.publishFact, p.publishFact, p.publishPlan, p.read, p.remember,
 				p.next, p.next, p.next, p.settle, p.settle, p.settle, p.reset,
