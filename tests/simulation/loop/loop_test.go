@@ -89,7 +89,8 @@ func (h *hub) lose(node string) {
 func (h *hub) start() *loop.Service {
 	h.instances++
 	connection := loop.Connect(h.server, cluster, events.MaxEventBytes)
-	return loop.Start(connection, "negotiator", fmt.Sprint("instance", h.instances), &clerk{})
+	return loop.Start(connection, "negotiator", fmt.Sprint("instance", h.instances), &clerk{},
+		func() bool { return false })
 }
 
 // step lets a service do one thing, and reports whether there was anything to do within the time of a redelivery.

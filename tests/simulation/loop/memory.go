@@ -25,12 +25,8 @@ type memory struct {
 	revision uint64
 	page     page
 	next     page // being written
+	repeats  repeats
 }
-
-const (
-	writeTimeout = 5 * time.Second
-	startPause   = 250 * time.Millisecond
-)
 
 // read fetches the page and its revision. Errors: those of Bucket.Get, without ErrKeyNotFound.
 func (m *memory) read(fate stream.Fate) (page, uint64, error) {
@@ -44,8 +40,10 @@ func (m *memory) read(fate stream.Fate) (page, uint64, error) {
 	return entry.Data.(page), entry.Sequence, nil
 }
 
-// write tries once to store the next page. Errors: jetstream.ErrKeyExists, on which judge must look, or any that a
-// repeat may mend.
+// begin makes next the page to write.
+func (m *memory) begin(b *Bus, next page) { m.next, m.repeats = next, newRepeats(b) }
+
+// write tries once to store the next page. Errors: those of Bucket.Update; judge looks into ErrKeyRevisionMismatch.
 func (m *memory) write(now time.Time, fate stream.Fate) error {
 	revision, err := m.bucket.Update(now, m.key, int64(len(m.next.machine)), m.next, m.revision, fate)
 	if err == nil {
@@ -54,8 +52,8 @@ func (m *memory) write(now time.Time, fate stream.Fate) error {
 	return err
 }
 
-// judge looks, after ErrKeyExists, whether another wrote, or we did and did not hear so. Errors: bus.ErrFenced, or any
-// that a repeat of the write may mend.
+// judge looks, after a write was refused, whether another wrote, or we did and did not hear so. Errors: bus.ErrFenced,
+// and those of read.
 func (m *memory) judge(fate stream.Fate) error {
 	there, revision, err := m.read(fate)
 	if err != nil {

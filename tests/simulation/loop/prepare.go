@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,31 +13,56 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
+// Waits of a start, as in shared/bus and shared/service.
+const (
+	provisionTimeout = 10 * time.Second
+	startPause       = 250 * time.Millisecond
+	standByPause     = time.Second
+	answerTimeout    = 2 * time.Second
+)
+
 // prepare makes the next request of a start: the lease first and the memory behind it, so that the instance before
 // cannot act on something newer. A read that fails ends the process, which whoever runs it starts again.
 func (s *Service) prepare(now time.Time, fate stream.Fate) time.Duration {
-	if s.point == Provision {
-		return s.provision(now, fate)
+	switch s.point {
+	case Provision:
+		if err := s.bus.server.Events.Info(fate); err != nil {
+			return startPause + patienceFor(err, provisionTimeout)
+		}
+		s.point = StandBy
+		return 0
+	case StandBy:
+		return s.standBy(now, fate)
 	}
 	steps := map[Point]func(time.Time, stream.Fate) error{
-		ReadLease: s.readLease, Recall: s.recall, FindHandled: s.findHandled,
-		Consume: s.consume, Reset: s.reset, StartAfter: s.startAfter, Count: s.count,
+		ReadLease: s.readLease, Recall: s.recall, FindHandled: s.findHandled, FindFirst: s.findFirst,
+		Consume: s.consume, Reset: s.reset, StartAfter: s.startAfter, FindAge: s.findAge, Count: s.count,
 	}
 	if err := steps[s.point](now, fate); err != nil {
 		s.end(err)
-		return patienceFor(err, requestWait)
+		return patienceFor(err, requestTimeout)
 	}
 	return 0
 }
 
-func (s *Service) provision(now time.Time, fate stream.Fate) time.Duration {
-	if err := s.bus.server.Events.Info(fate); err != nil {
-		return startPause + patienceFor(err, provisionWait)
+// standBy goes on when no other instance answers, which takes as long as an answer may take.
+func (s *Service) standBy(now time.Time, fate stream.Fate) time.Duration {
+	if fate == stream.Answered && s.bus.server.State() != stream.Down && s.working() {
+		return standByPause
 	}
+	s.takeLease(now)
+	if fate == stream.Refused {
+		return 0
+	}
+	return answerTimeout
+}
+
+func (s *Service) takeLease(now time.Time) {
+	s.leases++
+	reason := s.instance + "." + strconv.Itoa(s.leases)
 	lease := &events.Lease{Service: s.name, Instance: s.instance}
-	s.publication = s.bus.Publish(s.speaker.First(now, s.instance, events.LeaseTaken, s.name, lease))
+	s.publication = s.bus.Publish(s.speaker.First(now, reason, events.LeaseTaken, s.name, lease))
 	s.point = TakeLease
-	return 0
 }
 
 func (s *Service) readLease(host time.Time, fate stream.Fate) error {
@@ -48,6 +74,10 @@ func (s *Service) readLease(host time.Time, fate stream.Fate) error {
 		return bus.ErrFenced
 	}
 	s.offset, s.point = last.Logged.Sub(host), Recall
+	if s.leases > 1 { // it renews its lease
+		s.memory.begin(s.bus, s.memory.page)
+		s.point = Remember
+	}
 	return nil
 }
 
@@ -57,7 +87,8 @@ func (s *Service) recall(_ time.Time, fate stream.Fate) error {
 		return err
 	}
 	there.instance = s.instance
-	s.memory.next, s.memory.revision, s.point = there, revision, Sign
+	s.memory.begin(s.bus, there)
+	s.memory.revision, s.point = revision, Sign
 	return nil
 }
 
@@ -66,13 +97,34 @@ func (s *Service) findHandled(_ time.Time, fate stream.Fate) error {
 	words, _ := held.Data.(Words)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return service.ErrLogWentBackwards
+		s.point = FindFirst
+		return nil
 	case err != nil:
 		return err
 	case s.memory.page.id != "" && words.Event.ID != s.memory.page.id:
 		return service.ErrLogWentBackwards
 	}
+	return s.restore()
+}
+
+func (s *Service) findFirst(_ time.Time, fate stream.Fate) error {
+	first, err := s.bus.server.Events.First(fate)
+	if err != nil {
+		return err
+	}
+	if first <= s.memory.page.sequence {
+		return service.ErrLogWentBackwards
+	}
+	return s.restore()
+}
+
+// restore gives the machine its memory. One that has none yet goes back to its beginning after a panic.
+func (s *Service) restore() (err error) {
 	s.point = Consume
+	if s.memory.page.machine == nil {
+		s.memory.page.machine, err = s.machine.Snapshot()
+		return err
+	}
 	return s.machine.Restore(s.memory.page.machine)
 }
 
@@ -94,8 +146,13 @@ func (s *Service) reset(_ time.Time, fate stream.Fate) error {
 }
 
 func (s *Service) startAfter(_ time.Time, fate stream.Fate) error {
-	s.point = Count
+	s.point = FindAge
 	return s.consumer.ResetTo(s.memory.page.sequence+1, fate)
+}
+
+func (s *Service) findAge(_ time.Time, fate stream.Fate) error {
+	s.point = Count
+	return s.bus.server.Events.Info(fate)
 }
 
 func (s *Service) count(_ time.Time, fate stream.Fate) (err error) {

@@ -1,5 +1,3 @@
-// Package loop models shared/bus and shared/service on the modelled stream: each request to the hub is one step, so
-// that a simulated world can crash, pause, double or depose a process between any two. A test holds it to the real one.
 package loop
 
 import (
@@ -15,43 +13,7 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// Bus is one process's connection to the hub, as shared/bus is.
-type Bus struct {
-	server  *stream.Server
-	cluster string
-	whole   int // bytes of the largest payload that travels in its event
-	fence   *stream.Expect
-}
-
-// Connect returns a connection. A payload of more than whole bytes travels through the object store.
-func Connect(server *stream.Server, cluster string, whole int) *Bus {
-	return &Bus{server: server, cluster: cluster, whole: whole}
-}
-
-// Words is what a message of the modelled stream carries.
-type Words struct {
-	Event   events.Event
-	Apart   string       // digest of the event's data, where that travels through the object store
-	Refusal *bus.Refusal // in the event's place, for a message that is none
-}
-
-// Heard returns the event of a message, as a reader of the stream gets it.
-func Heard(message *stream.Message) events.Event {
-	event := message.Data.(Words).Event
-	event.Sequence, event.Logged = message.Sequence, message.Logged
-	return event
-}
-
-// Patience, as in shared/bus and nats.go.
-const (
-	publishTimeout  = 5 * time.Second
-	objectTimeout   = 2 * time.Minute
-	leaderPatience  = 500 * time.Millisecond // two more attempts of nats.go
-	firstRepeatWait = 50 * time.Millisecond
-	lastRepeatWait  = 2 * time.Second
-	payloadLifetime = 30 * time.Minute // an object that old is put anew
-	envelopeBytes   = 512              // of an event without its data
-)
+const envelopeBytes = 512 // of an event without its data
 
 // stage is the next request of a publication.
 type stage int
@@ -60,7 +22,8 @@ const (
 	lookUp  stage = iota // whether the payload is stored already
 	put                  // the payload
 	send                 // the event
-	last                 // who took the write-once subject
+	lease                // whose it is, after a refusal
+	taken                // who took the write-once subject, after a refusal
 	compare              // what the stream holds in the event's place
 	done
 )
@@ -71,8 +34,8 @@ type Publication struct {
 	event   events.Event
 	apart   string
 	stage   stage
-	attempt int
-	wait    time.Duration
+	repeats repeats
+	again   bool // it is not the first attempt
 	held    uint64
 	refusal error
 
@@ -80,9 +43,10 @@ type Publication struct {
 	Err error
 }
 
-// Publish begins to store an event once. It repeats until the stream acknowledges. Err is as that of bus.Publish.
+// Publish begins to store an event once. It repeats until the stream acknowledges. Err is as that of bus.Publish, and
+// ErrUnfit for an event that may not travel.
 func (b *Bus) Publish(event events.Event) *Publication {
-	p := &Publication{bus: b, event: event, attempt: 1, wait: firstRepeatWait}
+	p := &Publication{bus: b, event: event, repeats: newRepeats(b)}
 	if err := check(event, b.cluster); err != nil {
 		p.end(bus.Ack{}, err)
 		return p
@@ -92,11 +56,6 @@ func (b *Bus) Publish(event events.Event) *Publication {
 	}
 	p.begin()
 	return p
-}
-
-// Fence binds every later Publish on the event stream to the lease at sequence.
-func (b *Bus) Fence(subject string, sequence uint64) {
-	b.fence = &stream.Expect{Subject: subject, Sequence: sequence}
 }
 
 // Done reports whether the publication ended, with Ack or Err.
@@ -118,76 +77,58 @@ func (p *Publication) end(ack bus.Ack, err error) {
 
 // Step makes the next request. It returns how long the publisher then waits.
 func (p *Publication) Step(now time.Time, fate stream.Fate) time.Duration {
+	fate = p.bus.fate(fate)
+	log, writeOnce := p.stream()
 	switch p.stage {
 	case lookUp:
-		at, err := p.bus.server.Payloads.Info(p.apart, fate)
+		at, whole, err := log.Payloads.Info(p.apart, fate)
 		p.stage = put
-		if err == nil && now.Sub(at) < payloadLifetime {
+		if err == nil && whole && now.Sub(at) < events.FreshAge {
 			p.stage = send
 		}
 	case put:
-		err := p.bus.server.Payloads.Put(now, p.apart, int64(len(p.event.Data)), p.event.Data, fate)
+		err := log.Payloads.Put(now, p.apart, int64(len(p.event.Data)), p.event.Data, fate)
 		if err != nil {
 			return p.fail(err, objectTimeout)
 		}
 		p.stage = send
 	case send:
-		return p.send(now, fate)
-	case last:
-		return p.findTaken(fate)
+		return p.send(now, fate, log, writeOnce)
+	case lease:
+		return p.findLease(fate)
+	case taken:
+		return p.findTaken(fate, log)
 	case compare:
-		return p.compare(fate)
+		return p.compare(fate, log, writeOnce)
 	}
 	return 0
 }
 
 // fail ends the publication, or lets it begin anew after a wait where a repeat may help.
 func (p *Publication) fail(err error, patience time.Duration) time.Duration {
-	if !transient(err) {
+	if err = storeFull(err); !transient(err) {
 		p.end(bus.Ack{}, err)
 		return 0
 	}
-	wait := p.wait + patienceFor(err, patience)
-	p.attempt++
-	p.wait = min(2*p.wait, lastRepeatWait)
+	p.again = true
 	p.begin()
-	return wait
+	return p.repeats.after(err, patience)
 }
 
-// patienceFor returns how long a client waits until it knows that a request failed.
-func patienceFor(err error, patience time.Duration) time.Duration {
-	switch {
-	case errors.Is(err, stream.ErrNoAnswer):
-		return patience
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return leaderPatience
-	}
-	return 0
-}
-
-func transient(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
-		return api.Code >= 500
-	}
-	return !errors.Is(err, bus.ErrTaken) && !errors.Is(err, bus.ErrFenced) && !errors.Is(err, bus.ErrOtherWords)
-}
-
-func (p *Publication) stream() (s *stream.Stream, writeOnce bool) {
+func (p *Publication) stream() (log *stream.Stream, writeOnce bool) {
 	if row, _ := p.event.Kind.Row(); row.Plan {
 		return p.bus.server.Plans, true
 	}
 	return p.bus.server.Events, false
 }
 
-func (p *Publication) send(now time.Time, fate stream.Fate) time.Duration {
+func (p *Publication) send(now time.Time, fate stream.Fate, log *stream.Stream, writeOnce bool) time.Duration {
 	message := stream.Message{
 		Subject: p.event.SubjectName(), ID: p.event.ID, Bytes: envelopeBytes, Data: Words{Event: p.event, Apart: p.apart},
 	}
 	if p.apart == "" {
 		message.Bytes += int64(len(p.event.Data))
 	}
-	log, writeOnce := p.stream()
 	expect := p.bus.fence
 	if writeOnce {
 		expect = nil
@@ -197,50 +138,54 @@ func (p *Publication) send(now time.Time, fate stream.Fate) time.Duration {
 	switch {
 	case err == nil && !ack.Duplicate:
 		p.end(bus.Ack{Sequence: ack.Sequence}, nil)
-		return 0
 	case err == nil:
 		p.stage, p.held = compare, ack.Sequence
-		return 0
 	case errors.As(err, &api) && writeOnce:
-		p.stage, p.refusal = last, err
-		return 0
+		p.stage, p.refusal = taken, err
 	case errors.As(err, &api) && wrongLastSequence(api):
-		err = fmt.Errorf("%w (%s)", bus.ErrFenced, api.Description)
+		p.stage, p.refusal = lease, err
+	default:
+		return p.fail(err, requestTimeout)
 	}
-	return p.fail(err, publishTimeout)
+	return 0
 }
 
-func wrongLastSequence(api *jetstream.APIError) bool {
-	return api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+// findLease tells, after a refusal, whether the lease is another's: the server says the same while a publish of ours
+// that expects it is on its way.
+func (p *Publication) findLease(fate stream.Fate) time.Duration {
+	last, err := p.bus.server.Events.Last(p.bus.fence.Subject, fate)
+	switch {
+	case err == nil && last.Sequence == p.bus.fence.Sequence:
+		err = p.refusal
+	case err == nil || errors.Is(err, jetstream.ErrMsgNotFound):
+		err = bus.ErrFenced
+	}
+	return p.fail(err, requestTimeout)
 }
 
 // findTaken tells, after a refusal by a write-once stream, whether the subject is taken, and where.
-func (p *Publication) findTaken(fate stream.Fate) time.Duration {
-	log, _ := p.stream()
+func (p *Publication) findTaken(fate stream.Fate, log *stream.Stream) time.Duration {
 	there, err := log.Last(p.event.SubjectName(), fate)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return p.fail(p.refusal, publishTimeout)
+		return p.fail(p.refusal, requestTimeout)
 	case err != nil:
-		return p.fail(errors.Join(p.refusal, err), publishTimeout)
+		return p.fail(err, requestTimeout)
 	}
 	p.stage, p.held = compare, there.Sequence
 	return 0
 }
 
 // compare reads back what the stream holds in the event's place: the same words, or others.
-func (p *Publication) compare(fate stream.Fate) time.Duration {
-	log, writeOnce := p.stream()
+func (p *Publication) compare(fate stream.Fate, log *stream.Stream, writeOnce bool) time.Duration {
 	there, err := log.Get(p.held, fate)
 	if err != nil {
-		return p.fail(err, publishTimeout)
+		return p.fail(err, requestTimeout)
 	}
 	words, _ := there.Data.(Words)
 	switch same := words.Event.ID == p.event.ID && bytes.Equal(words.Event.Data, p.event.Data); {
 	case same:
-		// After a lost acknowledgement the repeat is the first.
-		p.end(bus.Ack{Sequence: p.held, Duplicate: p.attempt == 1}, nil)
+		p.end(bus.Ack{Sequence: p.held, Duplicate: !p.again}, nil) // after a lost acknowledgement the repeat is the first
 	case writeOnce:
 		p.end(bus.Ack{}, fmt.Errorf("%w: %s", bus.ErrTaken, there.Subject))
 	default:

@@ -3,7 +3,6 @@ package loop
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,15 +19,18 @@ type Point string
 // The points of a service's life, in their order. Idle is the only one at which it waits for something to happen.
 const (
 	Provision   Point = "provision"    // looks for the streams
+	StandBy     Point = "stand by"     // asks whether another instance works
 	TakeLease   Point = "take lease"   // publishes that it acts from here on
 	ReadLease   Point = "read lease"   // whether it is still the last
 	Recall      Point = "recall"       // reads what the instance before remembered
 	Sign        Point = "sign"         // writes it as its own, which ends the instance before
 	JudgeSign   Point = "judge sign"   // who wrote, after a refusal of that
 	FindHandled Point = "find handled" // whether the stream holds what was handled last
+	FindFirst   Point = "find first"   // whether it dropped that for its age
 	Consume     Point = "consume"      // opens its consumer
 	Reset       Point = "reset"        // back to what was acknowledged
 	StartAfter  Point = "start after"  // behind what was handled
+	FindAge     Point = "find age"     // at which the stream drops what it has
 	Count       Point = "count"        // the backlog
 	Idle        Point = "idle"         // takes what comes
 	Fetch       Point = "fetch"        // the payload of an event that it took
@@ -40,41 +42,49 @@ const (
 	Ended       Point = "ended"
 )
 
-// ackWait is as in shared/bus. The client asks for messagesAhead messages at a time.
+// Waits as in shared/bus and shared/service. The client asks for messagesAhead messages at a time.
 const (
-	ackWait       = 5 * time.Second
-	requestWait   = 5 * time.Second
-	provisionWait = 10 * time.Second
-	messagesAhead = 2
+	ackWait         = 5 * time.Second
+	unreadableAfter = time.Minute
+	insistPause     = 2 * time.Second
+	standstill      = 10 * time.Second
+	messagesAhead   = 2
 )
 
 // Service is one instance of a service: a machine and where it stands. A crash is to drop it, a pause not to step it,
-// a second one of the same name deposes it.
+// a second one of the same name deposes it once it does not answer.
 type Service struct {
 	bus      *Bus
 	machine  service.Machine
 	name     string
 	instance string
 	speaker  events.Speaker
+	working  func() bool
 
 	point       Point
 	err         error
+	complaints  []error
+	leases      int
 	publication *Publication
 	memory      memory
-	offset      time.Duration
-	consumer    *stream.Consumer
-	seen        uint64
-	backlog     uint64
-	inbox       []*stream.Delivery
-	delivery    *stream.Delivery // being handled; nil for what came without a message
-	outputs     []events.Event   // still to publish
-	complaints  []error
+	offset      time.Duration // from this host's clock to that of the log
+	busy        time.Time     // since when it is at one thing; zero: it waits
+	stands      bool          // it insists on what only time or an operator makes possible
+
+	consumer *stream.Consumer
+	seen     uint64
+	backlog  uint64
+	inbox    []*stream.Delivery
+	delivery *stream.Delivery // being handled; nil for what came without a message
+	outputs  []events.Event   // still to publish
+	fetched  fetching
 }
 
-// Start returns a service that has done nothing yet. The instance's id must be new.
-func Start(b *Bus, name, instance string, machine service.Machine) *Service {
+// Start returns a service that has done nothing yet. The instance's id must be new. It asks working whether another
+// instance of the service answers, and stands by while one does.
+func Start(b *Bus, name, instance string, machine service.Machine, working func() bool) *Service {
 	return &Service{
-		bus: b, machine: machine, name: name, instance: instance, point: Provision,
+		bus: b, machine: machine, name: name, instance: instance, working: working, point: Provision,
 		speaker: events.Speaker{Source: "/" + name, Cluster: b.cluster},
 		memory:  memory{bucket: b.server.Snapshots, key: b.cluster + "." + name},
 	}
@@ -83,18 +93,29 @@ func Start(b *Bus, name, instance string, machine service.Machine) *Service {
 // Point returns where the service stands.
 func (s *Service) Point() Point { return s.point }
 
-// Err returns why the service ended: bus.ErrFenced, bus.ErrTaken, service.ErrLogWentBackwards, or a request that failed
-// while it started.
+// Err returns why the service ended: bus.ErrFenced, service.ErrLogWentBackwards, bus.ErrFull for its memory, or a
+// request that failed while it started.
 func (s *Service) Err() error { return s.err }
 
-// CaughtUp reports whether the service handled what was in the log when it started: only then does time pass for it.
+// CaughtUp reports whether the service waits and handled what was in the log when it started: only then does time pass
+// for it.
 func (s *Service) CaughtUp() bool { return s.point == Idle && s.backlog == 0 }
+
+// Works reports whether the service answers another instance that asks, if it can be reached and is not paused.
+func (s *Service) Works(now time.Time) bool {
+	idle := s.point == Idle
+	handles := !s.busy.IsZero() && now.Sub(s.busy) <= standstill
+	return (idle || handles) && !s.stands && s.point != Ended
+}
 
 // ErrSaidBefore says that the stream held an output already, though its cause is new.
 var ErrSaidBefore = errors.New("said before, though its cause is new")
 
+// ErrPanicked says that the machine panicked at an event, a tick or an input, and forgot it.
+var ErrPanicked = errors.New("the machine panicked")
+
 // Complaints returns what the service logged as errors and survived: events that were not said, because they may not
-// travel or were said with other words, and events said before.
+// travel or were said with other words, events said before, and panics with their stacks.
 func (s *Service) Complaints() []error { return s.complaints }
 
 // Now returns the time on the clock of the log, by a host's clock.
@@ -103,6 +124,7 @@ func (s *Service) Now(host time.Time) time.Time { return host.Add(s.offset) }
 // Step makes the next request, which has that fate, and returns how long the service then waits. There is nothing to
 // step at Idle and Ended.
 func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
+	fate = s.bus.fate(fate)
 	switch s.point {
 	case Publish, TakeLease:
 		return s.publish(now, fate)
@@ -111,10 +133,10 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	case JudgeMemory, JudgeSign:
 		return s.judge(fate)
 	case Fetch:
-		return s.fetch(fate)
+		return s.fetch(now, fate)
 	case Acknowledge:
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
-		s.delivery, s.point = nil, Idle
+		s.rest()
 	case GiveBack:
 		_ = s.consumer.Nak(s.delivery, fate)
 		s.point = Ended
@@ -125,106 +147,14 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	return 0
 }
 
+// rest waits for what comes next.
+func (s *Service) rest() { s.delivery, s.busy, s.point = nil, time.Time{}, Idle }
+
 func (s *Service) end(err error) {
 	s.point, s.err = Ended, fmt.Errorf("%s: %w", s.name, err)
 	if errors.Is(err, bus.ErrFenced) && s.delivery != nil {
 		s.point = GiveBack // the instance that holds the lease need not wait for it
 	}
-}
-
-// Poll takes what the hub has for the client, which asks ahead. A world that pauses a service may call it: the hub
-// still delivers what was asked for.
-func (s *Service) Poll(now time.Time) {
-	if s.consumer == nil || s.point == Ended || len(s.inbox) >= messagesAhead {
-		return
-	}
-	if delivery := s.consumer.Next(now); delivery != nil {
-		s.inbox = append(s.inbox, delivery)
-	}
-}
-
-// Take hands an idle service its next message, if there is one.
-func (s *Service) Take(now time.Time) bool {
-	s.Poll(now)
-	if s.point != Idle || len(s.inbox) == 0 {
-		return false
-	}
-	s.delivery, s.inbox = s.inbox[0], s.inbox[1:]
-	s.backlog -= min(s.backlog, 1)
-	if s.delivery.Message.Data.(Words).Apart != "" {
-		s.point = Fetch
-		return true
-	}
-	s.deliver(nil)
-	return true
-}
-
-// Tick lets an idle service know the time, if it caught up.
-func (s *Service) Tick(host time.Time) bool {
-	return s.Input(host, func(now time.Time) []events.Event { return s.machine.Tick(now) })
-}
-
-// Input gives an idle service what came without a message, if it caught up.
-func (s *Service) Input(host time.Time, input func(now time.Time) []events.Event) bool {
-	if !s.CaughtUp() {
-		return false
-	}
-	if s.outputs = input(s.Now(host)); len(s.outputs) > 0 {
-		s.nextOutput()
-	}
-	return true
-}
-
-// deliver gives the machine the message that was taken, unless it is known.
-func (s *Service) deliver(refusal *bus.Refusal) {
-	message := s.delivery.Message
-	if message.Sequence <= s.memory.page.sequence {
-		s.point = Acknowledge
-		return
-	}
-	if words := message.Data.(Words); words.Refusal != nil {
-		refusal = words.Refusal
-	}
-	if refusal != nil {
-		sequence := strconv.FormatUint(message.Sequence, 10)
-		s.outputs = []events.Event{s.speaker.First(message.Logged, sequence, events.EventRefused, sequence, refusal)}
-	} else {
-		s.outputs, _ = s.machine.Handle(Heard(message)) // an event without sense does not come again
-	}
-	s.nextOutput()
-}
-
-// fetch gets the payload of the event that was taken. It repeats while the object store does not answer.
-func (s *Service) fetch(fate stream.Fate) time.Duration {
-	words := s.delivery.Message.Data.(Words)
-	_, err := s.bus.server.Payloads.Get(words.Apart, fate)
-	switch {
-	case err == nil:
-		s.deliver(nil)
-	case errors.Is(err, jetstream.ErrObjectNotFound):
-		s.deliver(&bus.Refusal{Reason: bus.Invalid, Detail: "dataref: " + err.Error(), Subject: s.delivery.Message.Subject})
-	default:
-		return lastRepeatWait + patienceFor(err, objectTimeout)
-	}
-	return 0
-}
-
-// nextOutput goes on with the next event to say, or with remembering that all was said.
-func (s *Service) nextOutput() {
-	if len(s.outputs) > 0 {
-		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
-		return
-	}
-	snapshot, err := s.machine.Snapshot()
-	if err != nil {
-		s.end(fmt.Errorf("memory: %w", err))
-		return
-	}
-	next := page{s.instance, s.memory.page.sequence, s.memory.page.id, snapshot}
-	if s.delivery != nil {
-		next.sequence, next.id = s.delivery.Message.Sequence, s.delivery.Message.Data.(Words).Event.ID
-	}
-	s.memory.next, s.point = next, Remember
 }
 
 func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
@@ -233,17 +163,24 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 		return wait
 	}
 	err := s.publication.Err
+	if s.stands = errors.Is(err, bus.ErrTaken) || errors.Is(err, bus.ErrFull); s.stands {
+		s.publication = s.bus.Publish(s.publication.event) // to end would bring the next instance to the same event
+		return insistPause
+	}
 	switch {
 	case s.point == TakeLease && err == nil:
 		s.bus.Fence(s.publication.event.SubjectName(), s.publication.Ack.Sequence)
 		s.point = ReadLease
+		return wait
+	case s.point == TakeLease:
+		s.end(err)
 		return wait
 	case errors.Is(err, bus.ErrOtherWords) || errors.Is(err, ErrUnfit):
 		s.complaints = append(s.complaints, err)
 	case err != nil:
 		s.end(err)
 		return wait
-	case s.publication.Ack.Duplicate && s.delivery != nil && !s.redelivered():
+	case s.publication.Ack.Duplicate && s.delivery != nil && !s.redelivered() && s.outputs[0].Kind != events.EventRefused:
 		s.complaints = append(s.complaints, fmt.Errorf("%w: %s of %s", ErrSaidBefore, s.outputs[0].Kind, s.outputs[0].Subject))
 	}
 	s.outputs = s.outputs[1:]
@@ -257,28 +194,32 @@ func (s *Service) redelivered() bool {
 
 // write stores the next page, or finds that it cannot.
 func (s *Service) write(now time.Time, fate stream.Fate) time.Duration {
-	err := s.memory.write(now, fate)
+	err := storeFull(s.memory.write(now, fate))
 	switch {
 	case err == nil:
 		s.wrote()
-	case errors.Is(err, jetstream.ErrKeyExists) && s.point == Sign:
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch) && s.point == Sign:
 		s.point = JudgeSign
-	case errors.Is(err, jetstream.ErrKeyExists):
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		s.point = JudgeMemory
+	case transient(err):
+		return s.memory.repeats.after(err, requestTimeout)
 	default:
-		return startPause + patienceFor(err, writeTimeout)
+		s.end(err)
 	}
 	return 0
 }
 
 func (s *Service) wrote() {
 	switch {
-	case s.point == Sign && s.memory.page.sequence == 0:
-		s.point = Consume
-	case s.point == Sign:
+	case s.point == Sign && s.memory.page.sequence > 0:
 		s.point = FindHandled
+	case s.point == Sign:
+		if err := s.restore(); err != nil {
+			s.end(err)
+		}
 	case s.delivery == nil:
-		s.point = Idle
+		s.rest()
 	default:
 		s.point = Acknowledge
 	}
@@ -299,5 +240,5 @@ func (s *Service) judge(fate stream.Fate) time.Duration {
 	default:
 		s.point = Remember
 	}
-	return startPause + patienceFor(err, writeTimeout)
+	return s.memory.repeats.after(err, requestTimeout)
 }

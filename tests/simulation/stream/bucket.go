@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,13 +35,13 @@ func (b *Bucket) Get(key string, fate Fate) (Message, error) {
 }
 
 // Update writes a key whose last revision is the one given, zero for none, and returns the new one. Errors:
-// jetstream.ErrKeyExists, and those of Publish.
+// jetstream.ErrKeyRevisionMismatch, and those of Publish.
 func (b *Bucket) Update(now time.Time, key string, bytes int64, data any, revision uint64, fate Fate) (uint64, error) {
 	message := Message{Subject: key, Bytes: bytes, Data: data}
 	ack, err := b.stream.Publish(now, message, &Expect{Subject: key, Sequence: revision}, fate)
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.Code == 400 {
-		return 0, jetstream.ErrKeyExists
+		err = fmt.Errorf("%w: %w", err, jetstream.ErrKeyRevisionMismatch)
 	}
 	return ack.Sequence, err
 }

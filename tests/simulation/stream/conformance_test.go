@@ -230,7 +230,7 @@ func (p *pair) remember() {
 
 func revised(revision uint64, err error) string {
 	switch {
-	case errors.Is(err, jetstream.ErrKeyExists):
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return "exists"
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		return "none"

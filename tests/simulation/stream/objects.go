@@ -14,17 +14,21 @@ type Objects struct {
 	maxBytes int64
 }
 
+func newObjects(server *Server, maxBytes int64) *Objects {
+	return &Objects{server: server, maxBytes: maxBytes, objects: map[string]object{}}
+}
+
 type object struct {
 	data   any
 	chunks bool
 	put    time.Time
 }
 
-// Info returns when an object's manifest was put, from whatever replica answers. Errors: jetstream.ErrObjectNotFound,
-// ErrNoConnection, ErrNoAnswer.
-func (o *Objects) Info(name string, fate Fate) (time.Time, error) {
+// Info returns when an object's manifest was put, from whatever replica answers, and whether the leader has its chunks.
+// Errors: jetstream.ErrObjectNotFound, ErrNoConnection, ErrNoAnswer.
+func (o *Objects) Info(name string, fate Fate) (put time.Time, whole bool, err error) {
 	found, err := o.find(name, fate)
-	return found.put, err
+	return found.put, found.chunks, err
 }
 
 func (o *Objects) find(name string, fate Fate) (object, error) {

@@ -49,18 +49,17 @@ var (
 	ErrNoConnection = errors.New("no connection")
 )
 
-// Server is the hub: the two streams of a Reknit installation, the services' memories and the payloads.
+// Server is the hub: the two streams of a Reknit installation, each with its payloads, and the services' memories.
 type Server struct {
 	Events, Plans *Stream
 	Snapshots     *Bucket
-	Payloads      *Objects
 	state         State
 	replicated    bool
 }
 
 // Limits are what a test makes smaller than an installation has. Zero means unlimited.
 type Limits struct {
-	PayloadBytes, SnapshotBytes int64
+	PayloadBytes, SnapshotBytes int64 // of each stream's payloads, and of the services' memories
 }
 
 // NewServer returns a server with empty streams. Replicated stands for three servers, whose leader checks a publish
@@ -68,8 +67,8 @@ type Limits struct {
 func NewServer(facts, plans events.Stream, limits Limits, replicated bool) *Server {
 	s := &Server{replicated: replicated}
 	s.Events, s.Plans = newStream(s, facts), newStream(s, plans)
+	s.Events.Payloads, s.Plans.Payloads = newObjects(s, limits.PayloadBytes), newObjects(s, limits.PayloadBytes)
 	s.Snapshots = newBucket(s, limits.SnapshotBytes)
-	s.Payloads = &Objects{server: s, maxBytes: limits.PayloadBytes, objects: map[string]object{}}
 	return s
 }
 

@@ -33,10 +33,12 @@ type Ack struct {
 
 // Stream is one log. What it stores never changes; only age takes it away.
 type Stream struct {
+	Payloads  *Objects // those of its messages that are too large for it
 	server    *Server
 	config    events.Stream
 	lastOnly  bool       // a new message replaces the one on its subject, as in a KV bucket
 	messages  []*Message // by sequence - 1; nil where a message is gone
+	first     uint64     // sequence of the oldest message there is, or end
 	bytes     int64
 	last      map[string]*Message // by subject
 	replaced  map[string]*Message // what the last message on a subject replaced: a replica that lags still has it
@@ -54,7 +56,7 @@ type pending struct {
 
 func newStream(server *Server, config events.Stream) *Stream {
 	return &Stream{
-		server: server, config: config, last: map[string]*Message{}, replaced: map[string]*Message{},
+		server: server, config: config, first: 1, last: map[string]*Message{}, replaced: map[string]*Message{},
 		known: map[string]uint64{}, durables: map[string]*Consumer{},
 	}
 }
@@ -217,8 +219,22 @@ func (s *Stream) remove(stored *Message) {
 	}
 }
 
-// expire forgets ids that are older than the window of repeats.
+// First returns the sequence of the oldest message there is, or the one that the next message will have.
+// Errors: ErrNoConnection, ErrNoAnswer.
+func (s *Stream) First(fate Fate) (uint64, error) { return s.first, s.server.read(fate) }
+
+// expire drops messages for their age, and forgets ids that are older than the window of repeats. The server does so
+// at its own times, the model when something is published.
 func (s *Stream) expire(now time.Time) {
+	for ; s.first < s.end(); s.first++ {
+		oldest := s.at(s.first)
+		if oldest != nil && (s.config.MaxAge == 0 || now.Sub(oldest.Logged) < s.config.MaxAge) {
+			break
+		}
+		if oldest != nil {
+			s.remove(oldest)
+		}
+	}
 	gone := 0
 	for gone < len(s.window) && now.Sub(s.window[gone].Logged) >= s.config.Dedupe {
 		delete(s.known, s.window[gone].ID)
@@ -269,7 +285,7 @@ func (s *Stream) end() uint64 { return uint64(len(s.messages)) + 1 }
 
 // next returns the first message from sequence on that a filter takes.
 func (s *Stream) next(sequence uint64, wanted filter) *Message {
-	for i := max(sequence, 1); i <= uint64(len(s.messages)); i++ {
+	for i := max(sequence, s.first); i <= uint64(len(s.messages)); i++ {
 		if stored := s.messages[i-1]; stored != nil && wanted.takes(stored.Subject) {
 			return stored
 		}

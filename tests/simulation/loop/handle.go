@@ -1,0 +1,178 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/simulation/stream"
+)
+
+// Poll takes what the hub has for the client, which asks ahead. A world that pauses a service may call it: the hub
+// still delivers what was asked for.
+func (s *Service) Poll(now time.Time) {
+	if s.consumer == nil || s.bus.cut || s.point == Ended || len(s.inbox) >= messagesAhead {
+		return
+	}
+	if delivery := s.consumer.Next(now); delivery != nil {
+		s.inbox = append(s.inbox, delivery)
+	}
+}
+
+// Take hands an idle service its next message, if there is one.
+func (s *Service) Take(now time.Time) bool {
+	if s.point != Idle {
+		return false
+	}
+	if s.Poll(now); len(s.inbox) == 0 {
+		return false
+	}
+	s.delivery, s.inbox = s.inbox[0], s.inbox[1:]
+	s.busy, s.backlog = now, s.backlog-min(s.backlog, 1)
+	if s.delivery.Message.Data.(Words).Apart != "" {
+		s.fetched, s.point = fetching{newRepeats(s.bus), now}, Fetch
+		return true
+	}
+	s.deliver(nil)
+	return true
+}
+
+// Tick lets an idle service know the time, if it caught up and everybody can have spoken since the last reconnection.
+func (s *Service) Tick(host time.Time) bool {
+	return s.bus.Together(host) && s.Input(host, s.machine.Tick)
+}
+
+// Input gives an idle service what came without a message, if it caught up.
+func (s *Service) Input(host time.Time, input func(now time.Time) []events.Event) bool {
+	if !s.CaughtUp() {
+		return false
+	}
+	outputs, err := s.guard(func() []events.Event { return input(s.Now(host)) })
+	if err == nil && len(outputs) > 0 {
+		s.busy, s.outputs = host, outputs
+		s.nextOutput()
+	}
+	return true
+}
+
+// Renew lets an idle service take its lease again and write its memory again, as it does four times within the age at
+// which the stream drops its messages.
+func (s *Service) Renew(now time.Time) bool {
+	if s.point != Idle {
+		return false
+	}
+	s.busy = now
+	s.takeLease(now)
+	return true
+}
+
+// guard calls the machine. After a panic the machine is again as its last snapshot has it.
+func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		outputs, err = nil, fmt.Errorf("%w: %v", ErrPanicked, cause)
+		s.complaints = append(s.complaints, fmt.Errorf("%w\n%s", err, debug.Stack()))
+		if restoring := s.machine.Restore(s.memory.page.machine); restoring != nil {
+			s.end(fmt.Errorf("after %q: restore: %w", err, restoring))
+		}
+	}()
+	return call(), nil
+}
+
+// deliver gives the machine the message that was taken, unless it is known.
+func (s *Service) deliver(refusal *bus.Refusal) {
+	message := s.delivery.Message
+	if message.Sequence <= s.memory.page.sequence {
+		s.point = Acknowledge
+		return
+	}
+	if words := message.Data.(Words); words.Refusal != nil {
+		refusal = words.Refusal
+	}
+	if refusal != nil {
+		everybody := events.Speaker{Cluster: s.bus.cluster} // one record, whoever refuses it
+		s.outputs = []events.Event{s.quarantine(everybody, refusal)}
+		s.nextOutput()
+		return
+	}
+	var err error
+	s.outputs, err = s.guard(func() []events.Event {
+		outputs, _ := s.machine.Handle(Heard(message)) // an event without sense does not come again
+		return outputs
+	})
+	if err != nil {
+		poison := &bus.Refusal{Reason: bus.Poison, Detail: fmt.Sprintf("%s: %v", s.name, err), Subject: message.Subject}
+		s.outputs = []events.Event{s.quarantine(s.speaker, poison)}
+	}
+	if s.point != Ended {
+		s.nextOutput()
+	}
+}
+
+func (s *Service) quarantine(speaker events.Speaker, refusal *bus.Refusal) events.Event {
+	sequence := strconv.FormatUint(s.delivery.Message.Sequence, 10)
+	record := speaker.First(s.delivery.Message.Logged, sequence, events.EventRefused, sequence, refusal)
+	record.Source = s.speaker.Source
+	return record
+}
+
+// fetching is a payload on its way. What cannot be read over one connection for too long is refused.
+type fetching struct {
+	repeats repeats
+	began   time.Time
+}
+
+func (s *Service) fetch(now time.Time, fate stream.Fate) time.Duration {
+	message := s.delivery.Message
+	words := message.Data.(Words)
+	payloads := s.bus.server.Events.Payloads
+	_, whole, err := payloads.Info(words.Apart, fate)
+	if err == nil && !whole {
+		err = errIncomplete
+	}
+	if err == nil {
+		_, err = payloads.Get(words.Apart, fate)
+	}
+	if err == nil {
+		s.deliver(nil)
+		return 0
+	}
+	wait := s.fetched.repeats.after(err, objectTimeout)
+	if errors.Is(err, stream.ErrNoConnection) || s.bus.connections > 0 && s.bus.since.After(s.fetched.began) {
+		s.fetched.began = now
+	}
+	if now.Sub(s.fetched.began) < unreadableAfter {
+		return wait
+	}
+	detail := fmt.Sprintf("dataref: not read within %v: %v", unreadableAfter, err)
+	s.deliver(&bus.Refusal{Reason: bus.Unreadable, Detail: detail, Subject: message.Subject})
+	return 0
+}
+
+var errIncomplete = errors.New("content is not all there")
+
+// nextOutput goes on with the next event to say, or with remembering that all was said.
+func (s *Service) nextOutput() {
+	if len(s.outputs) > 0 {
+		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
+		return
+	}
+	snapshot, err := s.machine.Snapshot()
+	if err != nil {
+		s.end(fmt.Errorf("memory: %w", err))
+		return
+	}
+	next := page{s.instance, s.memory.page.sequence, s.memory.page.id, snapshot}
+	if s.delivery != nil {
+		next.sequence, next.id = s.delivery.Message.Sequence, s.delivery.Message.Data.(Words).Event.ID
+	}
+	s.memory.begin(s.bus, next)
+	s.point = Remember
+}
