@@ -14,7 +14,6 @@ import (
 const (
 	inTheMiddle = 1. / 3
 	early       = 0.03 // before shards.SpareWait is over, so that nobody else gives yet
-	late        = 0.8  // some parts are complete
 )
 
 // fullBytes has room for one part of 8 MiB.
@@ -32,9 +31,8 @@ var (
 	usual   = limits{twice: chunkBytes}
 	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
-	worn = limits{twice: chunkBytes, leastLacked: 1}
-	// Of each source a chunk may be in place that was not noted yet.
-	restarted = limits{twice: chunkBytes, again: sources * chunkBytes, lost: sources * onTheWay}
+	worn      = limits{twice: chunkBytes, leastLacked: 1}
+	restarted = limits{twice: chunkBytes, lost: sources * onTheWay}
 )
 
 // onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, and a chunk that was not complete.
@@ -51,7 +49,7 @@ var faults = []fault{
 	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: usual},
 	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
 	{name: "bits flipped in files", strike: wearFiles, left: all, limits: worn},
-	{name: "destination killed", at: late, strike: killDestination, left: all, limits: restarted},
+	{name: "destination killed", at: inTheMiddle, strike: killDestination, left: all, limits: restarted},
 }
 
 func nothing(context.Context, *scene, *outcome) error { return nil }
@@ -70,7 +68,7 @@ func slowLink(_ context.Context, s *scene, _ *outcome) error {
 
 func flipParts(_ context.Context, s *scene, result *outcome) error {
 	var flipped int
-	s.zeros -= warmed // its server is one that warms nobody
+	s.apart -= warmed // its server is one that warms nobody
 	err := s.sources[0].Call("Node.Flip", bucket(0), &flipped)
 	result.note = fmt.Sprintf("; %d parts flipped", flipped)
 	return err

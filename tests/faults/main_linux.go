@@ -14,8 +14,7 @@ import (
 	"github.com/reknit/reknit/tests/nodes"
 )
 
-// filesDir holds the stores of all nodes, and the destination's buffer. A run removes what an earlier one left; there is
-// one at a time.
+// filesDir holds the stores of all nodes. A run removes what an earlier one left; there is one at a time.
 var filesDir = filepath.Join(os.TempDir(), "reknit-test-faults")
 
 func main() {
@@ -49,7 +48,7 @@ func run(ctx context.Context) (err error) {
 		if err := os.RemoveAll(filesDir); err != nil {
 			return err
 		}
-		outcome, err := fault.play(ctx, digest)
+		outcome, err := fault.play(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}

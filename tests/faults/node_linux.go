@@ -181,9 +181,7 @@ func flipBit(name string) error {
 type Job struct {
 	Sources []shards.Source
 	Parts   []shards.Part
-	Digest  string // of the state
-	Bytes   int64
-	Dir     string // of the buffer
+	Bytes   int64 // of the state
 }
 
 // Fetched is how a job went.
@@ -195,10 +193,7 @@ type Fetched struct {
 
 // Fetch connects to all sources of a job, and then fetches its parts.
 func (n *node) Fetch(job Job, fetched *Fetched) error {
-	buffer, err := shards.OpenBuffer(job.Dir, job.Digest, job.Bytes, job.Parts)
-	if err != nil {
-		return err
-	}
+	loaded := make([]byte, job.Bytes)
 	transfer, err := nodes.Connect(n.ctx, job.Sources)
 	if err != nil {
 		return err
@@ -207,11 +202,11 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 	n.transfer = transfer
 	n.mutex.Unlock()
 	gap := watch(transfer)
-	if err := transfer.Fetch(buffer.Layer()); err != nil {
+	if err := transfer.Fetch(shards.Layer{Into: loaded, Parts: job.Parts}); err != nil {
 		return err
 	}
-	*fetched = Fetched{events.Digest(buffer.Bytes), gap().Seconds(), transfer.Progress()}
-	return buffer.Remove()
+	*fetched = Fetched{events.Digest(loaded), gap().Seconds(), transfer.Progress()}
+	return nil
 }
 
 // Progress tells how far the transfer is.

@@ -33,7 +33,7 @@ const (
 type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
-	again                       int64 // bytes at most that are fetched anew, because they were corrupt or nobody knew that they were there
+	again                       int64 // bytes at most that are fetched anew, because they were corrupt
 	leastLacked                 int   // chunks that were gone
 	lost                        int64 // bytes at most that were on their way to a process that was killed
 }
@@ -49,7 +49,6 @@ type outcome struct {
 	corrupt int     // parts
 	lacked  int     // chunks that a source's server dropped
 	came    int64   // bytes that the last process of the destination was sent
-	missing int64   // bytes of the chunks that it did not have
 	lost    int64   // bytes that were on their way to a process that was killed
 	beyond  int64   // bytes that the links carried beyond the state: headers, TCP's repetitions, and what was dropped in part
 	note    string
@@ -111,8 +110,8 @@ func (o outcome) judge(limits limits, digest string) error {
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
 	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
 	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
-	beyond := limits.twice + limits.again + limits.lost + headers
+	beyond := limits.twice + limits.again + headers
 	expect(o.beyond <= beyond, "expected that links carry at most %d bytes beyond the state, they carried %d", beyond, o.beyond)
-	expect(o.came >= o.missing && o.came <= o.missing+o.twice+limits.again, "expected that %d missing bytes come, %d did", o.missing, o.came)
+	expect(o.came >= state.Bytes && o.came <= state.Bytes+o.twice+limits.again, "expected that %d bytes come, %d did", state.Bytes, o.came)
 	return errors.Join(failed...)
 }

@@ -24,11 +24,11 @@ type fault struct {
 }
 
 // play lets a fault strike a transfer of the state on a cluster of its own.
-func (f fault) play(ctx context.Context, digest string) (result outcome, err error) {
+func (f fault) play(ctx context.Context) (result outcome, err error) {
 	result.name = f.name
 	ctx, cancel := context.WithTimeout(ctx, playLimit)
 	defer cancel()
-	s, err := build(digest)
+	s, err := build()
 	defer func() { err = errors.Join(err, s.end()) }()
 	if err != nil {
 		return result, fmt.Errorf("build the cluster: %w", err)
@@ -49,13 +49,13 @@ func (f fault) disturb(ctx context.Context, s *scene, result *outcome) error {
 		}
 	}
 	s.fetch(s.job(f.only))
-	result.bound, result.missing = allow(state.Bytes, f.left), state.Bytes
+	result.bound = allow(state.Bytes, f.left)
 	if f.at > 0 {
 		struck, err := s.await(ctx, int64(f.at*float64(state.Bytes)))
 		if err != nil {
 			return err
 		}
-		result.struck = struck.Seconds
+		result.struck, result.came = struck.Seconds, came(struck)
 		result.bound = struck.Seconds + allow(state.Bytes-came(struck), f.left)
 		if err := f.strike(ctx, s, result); err != nil {
 			return err
@@ -64,6 +64,6 @@ func (f fault) disturb(ctx context.Context, s *scene, result *outcome) error {
 	<-s.fetching.Done
 	result.gap, result.digest = s.fetched.Gap, s.fetched.Digest
 	result.add(s.fetched.Progress)
-	result.beyond = s.carried() - s.zeros - state.Bytes
+	result.beyond = s.carried() - s.apart - state.Bytes
 	return s.fetching.Error
 }

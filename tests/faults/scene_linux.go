@@ -32,16 +32,15 @@ type scene struct {
 	destination *nodes.Process
 	sources     []*nodes.Process
 	links       []*links.Link // of each source to the destination
-	digest      string        // of the state
 	parts       []shards.Part
 	fetching    *rpc.Call // of the destination
 	fetched     Fetched
-	zeros       int64 // bytes that warmed connections
+	apart       int64 // bytes over the links that are not of the last transfer: of those before it, and zeros that warmed connections
 }
 
 // build starts the processes and joins them. What it returns has to be ended also after an error.
-func build(digest string) (*scene, error) {
-	s := &scene{digest: digest}
+func build() (*scene, error) {
+	s := &scene{}
 	var err error
 	if s.destination, err = nodes.Start("destination"); err != nil {
 		return s, err
@@ -92,7 +91,7 @@ func (s *scene) serve(first Store) error {
 
 // job is the transfer of the state as agents have it: each part has a giver, and the other sources are its spares.
 func (s *scene) job(only bool) Job {
-	job := Job{Dir: filepath.Join(filesDir, "destination"), Digest: s.digest, Bytes: state.Bytes, Parts: s.parts}
+	job := Job{Bytes: state.Bytes, Parts: s.parts}
 	for i := range sources {
 		job.Sources = append(job.Sources, shards.Source{Name: bucket(i), URL: fmt.Sprintf("nats://%s:%d", address(i, 2), storePort), Bucket: bucket(i)})
 	}
@@ -116,7 +115,7 @@ func (s *scene) job(only bool) Job {
 // fetch has the destination begin a job.
 func (s *scene) fetch(job Job) {
 	s.fetched = Fetched{}
-	s.zeros += sources * warmed
+	s.apart += sources * warmed
 	s.fetching = s.destination.Go("Node.Fetch", job, &s.fetched, make(chan *rpc.Call, 1))
 }
 

@@ -12,13 +12,13 @@ type fetched struct {
 	digest   string
 	layer    *awaited
 	into     []byte
-	there    []byte // of each chunk whether it is there; that of a Buffer outlives the process
+	there    []byte // of each chunk whether it is there
 	chunks   []chunk
 	sources  []*peer          // all that may have it
 	excluded []*peer          // that served other bytes, or lack some for good
 	holes    map[*peer]string // the chunks' name of a source's object that lacks some
 	givers   []*peer          // of the bytes that came
-	kept     bool             // some bytes are of an earlier process, or of an earlier try
+	kept     bool             // some bytes are of an earlier try
 	waits    map[*peer]wait
 	left     int64 // bytes that are not there yet
 	hash     hash.Hash
@@ -33,7 +33,7 @@ type fetched struct {
 // chunk is what is known of a chunk of a part.
 type chunk struct {
 	lacks int64 // bytes that are not there yet
-	giver *peer // nil: several, or an earlier process
+	giver *peer // nil: several
 }
 
 // gift is a chunk that a checksum spoke against, and was fetched again.

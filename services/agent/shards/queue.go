@@ -83,22 +83,15 @@ type queue struct {
 	total  int64
 }
 
-// add appends a part. What of it is there is kept, and the rest queued; where all of it is, and is not verified, it is
-// corrupt.
-func (q *queue) add(part *fetched, verified bool) {
+// add appends a part.
+func (q *queue) add(part *fetched) {
 	q.total += int64(len(part.into))
-	if verified {
-		q.done += int64(len(part.into))
-		return
-	}
 	if part.waits == nil {
 		part.waits = map[*peer]wait{}
 	}
 	q.open++
-	part.reset(func(chunk int) bool { return part.there[chunk] != 0 })
-	if part.left == 0 {
-		q.doubt(part)
-	}
+	part.there = make([]byte, chunksOf(int64(len(part.into))))
+	part.reset(none)
 	q.pieces = append(q.pieces, part.missing()...)
 }
 

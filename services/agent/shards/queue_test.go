@@ -26,13 +26,13 @@ func simulate(parts int, rates ...float64) *simulation {
 	}
 	nobodyReads := make([]byte, testPart)
 	for range parts {
-		s.queue.add(s.part(nobodyReads), false)
+		s.queue.add(s.part(nobodyReads))
 	}
 	return s
 }
 
 func (s *simulation) part(into []byte) *fetched {
-	return &fetched{into: into, there: make([]byte, chunksOf(int64(len(into)))), sources: s.queue.peers}
+	return &fetched{into: into, sources: s.queue.peers}
 }
 
 // step lets a millisecond pass.
@@ -235,7 +235,7 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 	s.queue.peers[0].corrupt = corruptOut
 	part := s.part(make([]byte, testPart))
 	part.sources = s.queue.peers[:1]
-	s.queue.add(part, false)
+	s.queue.add(part)
 	if err := s.queue.servable(); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v", err)
 	}

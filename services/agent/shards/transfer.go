@@ -44,13 +44,11 @@ type Part struct {
 	Spares     []string // other sources that will have it later: asked for what is missing after SpareWait
 }
 
-// Layer is the memory for a layer, and the parts that fill it. One whose bytes are to outlive this process is made by a
-// Buffer.
+// Layer is the memory for a layer, and the parts that fill it.
 type Layer struct {
 	Into  []byte
 	Parts []Part
 	Whole chan<- struct{} // closed when all parts are verified; nil where nobody waits for this layer
-	kept  *journal        // of a Buffer
 }
 
 // awaited is a layer's parts that are not verified, and whom to tell when all are.
@@ -111,31 +109,22 @@ func (t *Transfer) peer(name string) *peer {
 	return nil
 }
 
-// Add queues a layer's parts, also while Run goes on. It hashes those that a Buffer holds already. Its error names the
-// field that is bad, and nothing is queued then; or it is ErrCorrupt, where no source is left that could serve them.
+// Add queues a layer's parts, also while Run goes on. Its error names the field that is bad, and nothing is queued then;
+// or it is ErrCorrupt, where no source is left that could serve them.
 func (t *Transfer) Add(layer Layer) error {
-	parts, whole := make([]*fetched, len(layer.Parts)), make([]bool, len(layer.Parts))
+	parts := make([]*fetched, len(layer.Parts))
 	for i, part := range layer.Parts {
 		var err error
 		if parts[i], err = t.part(i, part, layer.Into); err != nil {
 			return err
 		}
 	}
-	for i, part := range parts {
-		part.there = make([]byte, chunksOf(int64(len(part.into))))
-		if layer.kept != nil {
-			part.there, whole[i] = layer.kept.of(i, part)
-		}
-	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	shared := &awaited{open: len(parts), whole: layer.Whole}
-	for i, part := range parts {
+	for _, part := range parts {
 		part.layer = shared
-		t.queue.add(part, whole[i])
-		if whole[i] {
-			shared.verified()
-		}
+		t.queue.add(part)
 	}
 	t.wake.Broadcast()
 	return t.fail(t.queue.servable())
