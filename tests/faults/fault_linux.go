@@ -29,14 +29,15 @@ var (
 // What may come of faults.
 var (
 	usual   = limits{twice: chunkBytes}
-	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4, again: 4 * chunkBytes} // it is left after two, and two are on their way then
+	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4} // it is left after two, and two are on their way then
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
 	worn      = limits{twice: chunkBytes, leastLacked: 1}
 	restarted = limits{twice: chunkBytes, lost: sources * onTheWay}
 )
 
-// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, and a chunk that was not complete.
-const onTheWay = 3 * chunkBytes
+// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, a chunk that was not complete, and what
+// the link carries in 0.1 s between the look at the progress and the kill.
+const onTheWay = 5 * chunkBytes
 
 // faults lists every fault, the transfer without one first.
 var faults = []fault{

@@ -33,7 +33,6 @@ const (
 type limits struct {
 	twice                       int64 // bytes at most
 	leastCorrupt, mostOfCorrupt int   // parts that were found to be corrupt
-	again                       int64 // bytes at most that are fetched anew, because they were corrupt
 	leastLacked                 int   // chunks that were gone
 	lost                        int64 // bytes at most that were on their way to a process that was killed
 }
@@ -103,15 +102,16 @@ func (o outcome) judge(limits limits, digest string) error {
 	}
 	expect(o.digest == digest, "expected bytes of %s, loaded %s", digest, o.digest)
 	expect(o.gap < longestGap.Seconds(), "expected that bytes come within %s, none came for %.2f s", longestGap, o.gap)
-	most := mostOfBound*o.bound*(1+float64(limits.again)/float64(state.Bytes)) + start.Seconds()
+	again := int64(o.corrupt) * partBytes
+	most := mostOfBound*o.bound*(1+float64(again)/float64(state.Bytes)) + start.Seconds()
 	expect(o.seconds <= most, "expected at most %.2f s, it took %.2f s", most, o.seconds)
 	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
 	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
 	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
-	beyond := limits.twice + limits.again + headers
+	beyond := limits.twice + again + headers
 	expect(o.beyond <= beyond, "expected that links carry at most %d bytes beyond the state, they carried %d", beyond, o.beyond)
-	expect(o.came >= state.Bytes && o.came <= state.Bytes+o.twice+limits.again, "expected that %d bytes come, %d did", state.Bytes, o.came)
+	expect(o.came >= state.Bytes && o.came <= state.Bytes+o.twice+again, "expected that %d bytes come, %d did", state.Bytes, o.came)
 	return errors.Join(failed...)
 }

@@ -24,7 +24,7 @@ func killDestination(_ context.Context, s *scene, result *outcome) error {
 	time.Sleep(settled)
 	result.lost = s.carried() - s.apart - result.came
 	result.seconds = result.struck
-	result.bound = result.struck + allow(state.Bytes, all)
+	result.bound = result.struck + start.Seconds() + allow(state.Bytes, all) // TCP starts anew
 	result.note = fmt.Sprintf("; killed after %.2f s, %d KiB had come, %d KiB on their way were lost",
 		result.struck, result.came>>10, result.lost>>10)
 	if err := s.destination.Restart(); err != nil {

@@ -135,7 +135,7 @@ func (b *Bucket) publishChunks(ctx context.Context, digest, id string, data []by
 	}
 	manifest = nats.NewMsg(metaSubject(b.name, digest))
 	manifest.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	manifest.Data, err = newInfo(b.name, digest, id, data, sum, sequences)
+	manifest.Data, err = newInfo(b.name, digest, id, len(data), sum, sequences)
 	return manifest, err
 }
 

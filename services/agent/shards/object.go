@@ -7,29 +7,21 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
-// chunkBytes is the size of a message. 512 KiB costs the least processor time a byte of 128 KiB to 1 MiB (measured).
-const chunkBytes = 512 << 10
+const chunkBytes = queue.ChunkBytes
 
-// Metadata in which a manifest lists something of each chunk; the library ignores it.
-const (
-	sequencesKey = "reknit-sequences" // where it lies in the stream, so that a reader begins at any chunk
-	checksumsKey = "reknit-crc32c"    // which chunk of a corrupt part is to blame: no proof of anything, the digest is that
-)
-
-// castagnoli is the polynomial that processors know.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(chunk []byte) uint32 { return crc32.Checksum(chunk, castagnoli) }
+// sequencesKey is the metadata in which a manifest lists where each chunk lies in the stream, so that a reader begins at any
+// chunk. The library ignores it.
+const sequencesKey = "reknit-sequences"
 
 func streamName(bucket string) string { return "OBJ_" + bucket }
 
@@ -51,29 +43,20 @@ type object struct {
 	sequence  uint64    // of the manifest in the stream
 	stored    time.Time // by the server's clock
 	sequences []uint64  // of the chunks; none where another writer did not tell them
-	checksums []uint32  // of the chunks; the same
 }
 
 // newInfo returns the manifest of content whose chunks are stored.
-func newInfo(bucket, digest, id string, data []byte, sum [sha256.Size]byte, sequences []uint64) ([]byte, error) {
-	var checksums []uint32
-	for chunk := range slices.Chunk(data, chunkBytes) {
-		checksums = append(checksums, checksum(chunk))
-	}
-	listed := map[string]string{}
-	for key, list := range map[string]any{sequencesKey: sequences, checksumsKey: checksums} {
-		text, err := json.Marshal(list)
-		if err != nil {
-			return nil, err
-		}
-		listed[key] = string(text)
+func newInfo(bucket, digest, id string, size int, sum [sha256.Size]byte, sequences []uint64) ([]byte, error) {
+	listed, err := json.Marshal(sequences)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
-			Name: digest, Metadata: listed,
+			Name: digest, Metadata: map[string]string{sequencesKey: string(listed)},
 			Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes},
 		},
-		Bucket: bucket, NUID: id, Size: uint64(len(data)), Chunks: uint32(len(sequences)),
+		Bucket: bucket, NUID: id, Size: uint64(size), Chunks: uint32(len(sequences)),
 		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]),
 	})
 }
@@ -98,20 +81,20 @@ func parseObject(answer *nats.Msg) (*object, error) {
 	if found.stored, err = time.Parse(time.RFC3339Nano, answer.Header.Get(jetstream.TimeStampHeaer)); err != nil {
 		return nil, fmt.Errorf("time of a manifest: %w", err)
 	}
-	found.sequences, found.checksums = listed[uint64](&found, sequencesKey), listed[uint32](&found, checksumsKey)
+	found.sequences = sequencesOf(found.info)
 	return &found, nil
 }
 
-// listed returns what the manifest lists of the chunks where it does so of all of them, in the layout of this package.
-func listed[T any](o *object, key string) []T {
-	if o.info.Opts == nil || o.info.Opts.ChunkSize != chunkBytes {
+// sequencesOf returns where the chunks lie, if the manifest lists all of them and they have this package's size.
+func sequencesOf(info jetstream.ObjectInfo) (sequences []uint64) {
+	if info.Opts == nil || info.Opts.ChunkSize != chunkBytes {
 		return nil
 	}
-	var list []T
-	if json.Unmarshal([]byte(o.info.Metadata[key]), &list) != nil || int64(len(list)) != chunksOf(int64(o.info.Size)) {
+	err := json.Unmarshal([]byte(info.Metadata[sequencesKey]), &sequences)
+	if err != nil || int64(len(sequences)) != chunksOf(int64(info.Size)) {
 		return nil
 	}
-	return list
+	return sequences
 }
 
 func chunksOf(bytes int64) int64 { return (bytes + chunkBytes - 1) / chunkBytes }

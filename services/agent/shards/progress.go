@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // State says what a source is doing.
@@ -46,43 +48,35 @@ func (t *Transfer) Progress() Progress {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := time.Now()
-	progress := Progress{Done: t.queue.done, Total: t.queue.total}
+	progress := Progress{Done: t.queue.Done, Total: t.queue.Total}
 	if t.took > 0 {
 		now = t.began.Add(t.took)
 	}
 	if !t.began.IsZero() {
 		progress.Seconds = now.Sub(t.began).Seconds()
 	}
-	for _, p := range t.queue.peers {
-		progress.Duplicate += p.duplicate
+	for _, p := range t.queue.Sources {
+		progress.Duplicate += p.Duplicate
 		progress.Sources = append(progress.Sources, SourceProgress{
-			Name: p.name, State: p.state(now), Bytes: p.meter.bytes, Recent: p.recent(now),
-			BytesPerSecond: p.meter.mean(now), Corrupt: p.corrupt, Lacked: p.lacked, Stalled: p.stalled, Duplicate: p.duplicate,
+			Name: p.Name, State: stateOf(p, now), Bytes: p.Bytes(), Recent: p.Recent(now),
+			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Lacked: p.Lacked, Stalled: p.Stalled, Duplicate: p.Duplicate,
 		})
 	}
 	return progress
 }
 
-func (p *peer) recent(now time.Time) float64 {
-	if !p.meter.asked || p.meter.bytes == 0 {
-		return 0
-	}
-	rate, _ := p.meter.speed(now)
-	return rate
-}
-
-func (p *peer) state(now time.Time) State {
+func stateOf(p *queue.Source, now time.Time) State {
 	const slow = 0.25
 	switch {
-	case p.corrupt >= corruptOut:
+	case p.Out():
 		return Corrupt
-	case !p.connected:
+	case !p.Connected:
 		return Away
-	case p.strikes > 0:
+	case p.Failing():
 		return Stalled
-	case len(p.claims) == 0:
+	case !p.Busy():
 		return Idle
-	case p.recent(now) < slow*p.meter.planned:
+	case p.Recent(now) < slow*p.Planned():
 		return Slow
 	}
 	return Active

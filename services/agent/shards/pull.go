@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // batchBytes is what is asked for at a time of what another writer stored: nobody knows where its chunks lie.
@@ -23,78 +25,59 @@ const patientTurns = 20
 var (
 	errAbsent  = errors.New("the source does not have the part")
 	errStalled = errors.New("the source sends nothing")
-	errHole    = errors.New("chunks are gone that the source's manifest lists")
-	errForeign = errors.New("the source's object has another size")
-	errSpoilt  = errors.New("the source's chunks are not those of its checksums")
+	errForeign = errors.New("the source's object is not of the part's size")
 )
 
 // pull fetches what is claimed, and returns when it is there, was taken over, or failed.
-func (t *Transfer) pull(ctx context.Context, from *source, c *claim) error {
+func (t *Transfer) pull(ctx context.Context, from *source, c *queue.Claim) error {
 	s := &stream{transfer: t, from: from, claim: c}
 	defer s.forget()
 	found, err := t.manifest(ctx, s)
 	if err != nil {
 		return err
 	}
-	if found.info.Size != uint64(len(c.part.into)) {
-		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, len(c.part.into), found.info.Size)
-	}
-	if err := t.open(c, found); err != nil {
-		return err
+	if found.info.Size != uint64(len(c.Part.Bytes)) {
+		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, len(c.Part.Bytes), found.info.Size)
 	}
 	s.object = found
 	return s.read(ctx)
-}
-
-// open refuses an object of which it is known that chunks are gone, and sifts a doubted part by its checksums.
-func (t *Transfer) open(c *claim, found *object) error {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	c.object = found.info.NUID
-	if c.part.holed(c) {
-		return errHole
-	}
-	if c.part.doubted {
-		return t.queue.sift(c, found.checksums, time.Now())
-	}
-	return nil
 }
 
 // manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes of
 // the other parts in flight, and the link ran dry meanwhile. Where it has to be awaited, the first chunks come behind it.
 func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
 	from, c := s.from, s.claim
-	if asked := from.takeManifest(c.part.digest); asked != nil {
-		t.askAhead(from, c.peer)
+	if asked := from.takeManifest(c.Part.Digest); asked != nil {
+		t.askAhead(from, c.Source)
 		if found, err := t.readManifest(ctx, from, asked); !errors.Is(err, errAbsent) { // it may have come since
 			return found, err
 		}
 	}
-	asked, err := from.askManifest(c.part.digest)
+	asked, err := from.askManifest(c.Part.Digest)
 	if err == nil {
 		err = s.askFirst()
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.askAhead(from, c.peer)
+	t.askAhead(from, c.Source)
 	return t.readManifest(ctx, from, asked)
 }
 
 // begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody says it
 // lacks.
-func (t *Transfer) begins(c *claim) bool {
+func (t *Transfer) begins(c *queue.Claim) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return c.peer.meter.bytes == 0 && c.next == 0 && !c.part.alone && c.part.waits[c.peer].length == 0
+	return c.Source.Bytes() == 0 && c.Next == 0 && !c.Part.Alone() && !c.Part.Absent(c.Source)
 }
 
-func (t *Transfer) askAhead(from *source, p *peer) {
+func (t *Transfer) askAhead(from *source, p *queue.Source) {
 	t.mutex.Lock()
-	parts := t.queue.upcoming(p, manifestsAhead, time.Now())
+	parts := t.queue.Upcoming(p, manifestsAhead, time.Now())
 	t.mutex.Unlock()
 	for _, part := range parts {
-		if from.askManifestAhead(part.digest) != nil {
+		if from.askManifestAhead(part.Digest) != nil {
 			return // it shows when the part is asked for
 		}
 	}
@@ -142,40 +125,43 @@ func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nat
 }
 
 // verify judges a complete part, which nobody else touches.
-func (t *Transfer) verify(part *fetched) error {
-	part.hash.Write(part.into[part.hashed:])
-	same := digestOf([sha256.Size]byte(part.hash.Sum(nil))) == part.digest
+func (t *Transfer) verify(part *queue.Part) error {
+	part.Hash.Write(part.Bytes[part.Hashed():])
+	same := digestOf([sha256.Size]byte(part.Hash.Sum(nil))) == part.Digest
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if !same {
-		return t.queue.corrupted(part)
+		return t.queue.Corrupted(part)
 	}
-	part.layer.verified()
-	return t.queue.verified(part)
+	t.queue.Verified(part)
+	layer := t.layers[part]
+	delete(t.layers, part)
+	if layer.open--; layer.open == 0 && layer.whole != nil {
+		close(layer.whole)
+	}
+	return nil
 }
 
 // settle ends a claim. Its error ends the transfer.
-func (t *Transfer) settle(ctx context.Context, c *claim, err error) error {
+func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	defer t.wake.Broadcast()
 	switch now := time.Now(); {
 	case err == nil:
-		t.queue.release(c, now)
+		t.queue.Release(c, now)
 		t.endIfComplete()
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, queue.ErrCorrupt):
 		return t.fail(err)
 	case errors.Is(err, errAbsent):
-		t.queue.absent(c, now)
-	case errors.Is(err, errHole):
-		return t.fail(t.queue.hole(c, now))
-	case errors.Is(err, errForeign), errors.Is(err, errSpoilt):
-		t.queue.release(c, now)
-		return t.fail(t.queue.exclude(c.part, c.peer))
+		t.queue.Absent(c, now)
+	case errors.Is(err, errForeign):
+		t.queue.Release(c, now)
+		return t.fail(t.queue.Exclude(c.Part, c.Source))
 	default:
-		t.queue.stall(c, now, t.stalls)
+		t.queue.Stall(c, now, t.stalls)
 	}
-	return t.fail(t.queue.servable())
+	return t.fail(t.queue.Servable())
 }

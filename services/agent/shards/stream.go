@@ -9,13 +9,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // stream reads the chunks of an object that a claim needs, in order.
 type stream struct {
 	transfer *Transfer
 	from     *source
-	claim    *claim
+	claim    *queue.Claim
 	object   *object
 	asked    []request
 	at       int64  // offset of the next message
@@ -58,7 +60,7 @@ func (s *stream) read(ctx context.Context) error {
 func (s *stream) wanted() (next, end int64) {
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
-	return s.claim.next, s.claim.end
+	return s.claim.Next, s.claim.End
 }
 
 // ask keeps the source busy. Where it is not known at which sequence a chunk lies, one batch begins behind the other.
@@ -80,7 +82,7 @@ func (s *stream) ask() error {
 func (s *stream) next() (offset int64, wanted bool) {
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
-	return s.transfer.queue.ask(s.claim, s.from.roundTrip(), time.Now())
+	return s.transfer.queue.Ask(s.claim, s.from.roundTrip(), time.Now())
 }
 
 func (s *stream) askChunk(offset int64) (request, error) {
@@ -99,7 +101,7 @@ func (s *stream) askFirst() error {
 	for _, wanted := s.next(); wanted; _, wanted = s.next() {
 		chunks++
 	}
-	asked, err := s.from.askFirstChunks(s.claim.part.digest, max(1, chunks-1))
+	asked, err := s.from.askFirstChunks(s.claim.Part.Digest, max(1, chunks-1))
 	if err == nil {
 		s.asked = append(s.asked, request{asked, 0, int64(chunks) * chunkBytes})
 	}
@@ -122,11 +124,7 @@ func (s *stream) askBatch() error {
 func (s *stream) batch() int64 {
 	s.transfer.mutex.Lock()
 	defer s.transfer.mutex.Unlock()
-	c := s.claim
-	bytes := min(batchBytes, c.end-s.at)
-	c.asked = max(c.asked, s.at+bytes)
-	c.await(-c.awaited) // of the first chunks
-	return bytes
+	return s.transfer.queue.AskRest(s.claim, s.at, batchBytes)
 }
 
 // take puts a message in its place, or hears that there is none.
@@ -199,13 +197,8 @@ func (s *stream) lack() error {
 	t, c := s.transfer, s.claim
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if c.part.alone {
-		return errHole
-	}
-	c.await(s.at - min(s.at+chunkBytes, int64(len(c.part.into))))
-	t.queue.lack(c, time.Now())
 	t.wake.Broadcast()
-	return nil
+	return t.queue.Lack(c, time.Now())
 }
 
 // store puts a chunk in its place.
@@ -217,31 +210,28 @@ func (s *stream) store(chunk *nats.Msg) (err error) {
 	size, bytes := int64(s.object.info.Size), int64(len(chunk.Data))
 	known := s.object.sequences != nil
 	if known && (s.sequence != s.object.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) {
-		return errHole
+		return errForeign
 	}
 	if bytes > size-s.at {
 		return errAbsent
 	}
 	t, c := s.transfer, s.claim
 	t.mutex.Lock()
-	if known {
-		c.await(-bytes)
-	}
-	offset, wanted, hashes := t.queue.reserve(c, s.at, bytes, time.Now())
+	offset, wanted, hashes := t.queue.Reserve(c, s.at, bytes, time.Now())
 	t.mutex.Unlock()
 	if wanted > 0 {
 		data := chunk.Data[offset-s.at:][:wanted]
-		copy(c.part.into[offset:], data)
+		copy(c.Part.Bytes[offset:], data)
 		if hashes { // while the bytes are in the processor's cache
-			c.part.hash.Write(data)
+			c.Part.Hash.Write(data)
 		}
 	}
 	s.at += bytes
 	t.mutex.Lock()
-	complete := t.queue.stored(c, offset, wanted, hashes)
+	complete := t.queue.Stored(c, wanted, hashes)
 	t.mutex.Unlock()
 	if complete {
-		return t.verify(c.part)
+		return t.verify(c.Part)
 	}
 	return nil
 }

@@ -7,12 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // maxPartBytes bounds a part: it is the most that is fetched again.
@@ -51,17 +52,10 @@ type Layer struct {
 	Whole chan<- struct{} // closed when all parts are verified; nil where nobody waits for this layer
 }
 
-// awaited is a layer's parts that are not verified, and whom to tell when all are.
+// awaited is how many parts of a layer are not verified, and whom to tell when all are.
 type awaited struct {
 	open  int
 	whole chan<- struct{}
-}
-
-func (a *awaited) verified() {
-	a.open--
-	if a.open == 0 && a.whole != nil {
-		close(a.whole)
-	}
 }
 
 // Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most four parts for
@@ -72,7 +66,8 @@ type Transfer struct {
 
 	mutex  sync.Mutex
 	wake   *sync.Cond
-	queue  queue
+	queue  queue.Queue
+	layers map[*queue.Part]*awaited // of the parts that are not verified
 	sealed bool
 	ended  bool
 	failed error
@@ -86,24 +81,24 @@ func NewTransfer(sources []Source, stall time.Duration) (*Transfer, error) {
 	if stall == 0 {
 		stall = defaultStall
 	}
-	t := &Transfer{sources: sources, stalls: stall}
+	t := &Transfer{sources: sources, stalls: stall, layers: map[*queue.Part]*awaited{}}
 	t.wake = sync.NewCond(&t.mutex)
 	for i, source := range sources {
 		if source.Name == "" || source.URL == "" || source.Bucket == "" {
 			return nil, fmt.Errorf("source %d: expected Name, URL and Bucket, got %+v", i, source)
 		}
-		if t.peer(source.Name) != nil {
+		if t.source(source.Name) != nil {
 			return nil, fmt.Errorf("source %d: Name %q: expected each name once", i, source.Name)
 		}
-		t.queue.peers = append(t.queue.peers, &peer{name: source.Name, meter: meter{planned: source.BytesPerSecond}})
+		t.queue.Sources = append(t.queue.Sources, queue.NewSource(source.Name, source.BytesPerSecond))
 	}
 	return t, nil
 }
 
-func (t *Transfer) peer(name string) *peer {
-	for _, p := range t.queue.peers {
-		if p.name == name {
-			return p
+func (t *Transfer) source(name string) *queue.Source {
+	for _, known := range t.queue.Sources {
+		if known.Name == name {
+			return known
 		}
 	}
 	return nil
@@ -112,7 +107,7 @@ func (t *Transfer) peer(name string) *peer {
 // Add queues a layer's parts, also while Run goes on. Its error names the field that is bad, and nothing is queued then;
 // or it is ErrCorrupt, where no source is left that could serve them.
 func (t *Transfer) Add(layer Layer) error {
-	parts := make([]*fetched, len(layer.Parts))
+	parts := make([]*queue.Part, len(layer.Parts))
 	for i, part := range layer.Parts {
 		var err error
 		if parts[i], err = t.part(i, part, layer.Into); err != nil {
@@ -123,11 +118,11 @@ func (t *Transfer) Add(layer Layer) error {
 	defer t.mutex.Unlock()
 	shared := &awaited{open: len(parts), whole: layer.Whole}
 	for _, part := range parts {
-		part.layer = shared
-		t.queue.add(part)
+		t.layers[part] = shared
+		t.queue.Add(part)
 	}
 	t.wake.Broadcast()
-	return t.fail(t.queue.servable())
+	return t.fail(t.queue.Servable())
 }
 
 func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
@@ -144,28 +139,37 @@ func (p Part) check(number int, bytes int64) error {
 	return nil
 }
 
-func (t *Transfer) part(number int, part Part, into []byte) (*fetched, error) {
+func (t *Transfer) part(number int, part Part, into []byte) (*queue.Part, error) {
 	if err := part.check(number, int64(len(into))); err != nil {
 		return nil, err
 	}
-	added := &fetched{digest: part.Digest, into: into[part.First:part.End:part.End], waits: map[*peer]wait{}}
-	for i, name := range slices.Concat(part.Sources, part.Spares) {
-		p := t.peer(name)
-		if p == nil {
-			return nil, fmt.Errorf("part %d: Sources and Spares: expected names of this transfer's sources, got %q", number, name)
-		}
-		added.sources = append(added.sources, p)
-		if i >= len(part.Sources) {
-			added.waits[p] = wait{until: time.Now().Add(SpareWait), spare: true}
-		}
-	}
+	sources, err := t.named(part.Sources)
 	if len(part.Sources) == 0 {
-		added.sources = t.queue.peers
+		sources = t.queue.Sources
 	}
-	if len(added.sources) == 0 {
+	spares, unknown := t.named(part.Spares)
+	if err := cmp.Or(err, unknown); err != nil {
+		return nil, fmt.Errorf("part %d: Sources and Spares: %w", number, err)
+	}
+	if len(sources) == 0 {
 		return nil, fmt.Errorf("part %d: Sources: expected one at least, got none", number)
 	}
+	added := queue.NewPart(part.Digest, into[part.First:part.End:part.End], sources)
+	for _, spare := range spares {
+		added.Spare(spare, time.Now().Add(SpareWait))
+	}
 	return added, nil
+}
+
+func (t *Transfer) named(names []string) (sources []*queue.Source, err error) {
+	for _, name := range names {
+		source := t.source(name)
+		if source == nil {
+			return nil, fmt.Errorf("expected names of this transfer's sources, got %q", name)
+		}
+		sources = append(sources, source)
+	}
+	return sources, nil
 }
 
 // Seal says that no layers will be added any more.
@@ -187,7 +191,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 	t.mutex.Unlock()
 	sources, pulling := errgroup.WithContext(ctx)
 	for i := range t.sources {
-		sources.Go(func() error { return t.fetch(pulling, t.sources[i], t.queue.peers[i]) })
+		sources.Go(func() error { return t.fetch(pulling, t.sources[i], t.queue.Sources[i]) })
 	}
 	sources.Go(func() error { return t.look(pulling) })
 	err := sources.Wait()
@@ -200,7 +204,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 	return cmp.Or(t.failed, err)
 }
 
-func (t *Transfer) complete() bool { return t.sealed && t.queue.open == 0 }
+func (t *Transfer) complete() bool { return t.sealed && t.queue.Open == 0 }
 
 // endIfComplete also ends the waits for bytes that others have brought.
 func (t *Transfer) endIfComplete() {
@@ -242,7 +246,7 @@ func (t *Transfer) look(ctx context.Context) error {
 }
 
 // fetch keeps a source busy until the transfer ends.
-func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
+func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) error {
 	connection, err := dial(ctx, config, t.idle, func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) })
 	if err != nil {
 		return fmt.Errorf("source %s: %w", config.Name, err)
@@ -250,7 +254,7 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 	defer connection.conn.Close()
 	pulls, ctx := errgroup.WithContext(ctx)
 	pulls.Go(func() error { return t.giveUp(ctx, connection, p) })
-	for range mostPartsInFlight {
+	for range queue.MostClaims {
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
 				err := t.pull(ctx, connection, c)
@@ -268,12 +272,12 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *peer) error {
 }
 
 // giveUp ends a connection when what was asked for on it is asked of another source.
-func (t *Transfer) giveUp(ctx context.Context, from *source, p *peer) error {
+func (t *Transfer) giveUp(ctx context.Context, from *source, p *queue.Source) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for !t.ended {
-		if p.givenUp {
-			p.givenUp = false
+		if p.GivenUp {
+			p.GivenUp = false
 			from.drop()
 		}
 		t.wake.Wait()
@@ -285,28 +289,28 @@ func (t *Transfer) giveUp(ctx context.Context, from *source, p *peer) error {
 func (t *Transfer) idle() bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return !t.ended && t.queue.total == 0
+	return !t.ended && t.queue.Total == 0
 }
 
-func (t *Transfer) connected(p *peer, connected bool) {
+func (t *Transfer) connected(p *queue.Source, connected bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	p.connected = connected || t.ended && p.connected // the end closes connections, which is no news
+	p.Connected = connected || t.ended && p.Connected // the end closes connections, which is no news
 	t.wake.Broadcast()
 }
 
-func (t *Transfer) late(p *peer, bytes int64) {
+func (t *Transfer) late(p *queue.Source, bytes int64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	p.duplicate += bytes
+	p.Duplicate += bytes
 }
 
 // take waits until a source is to be asked for something. It returns nil when the transfer has ended.
-func (t *Transfer) take(p *peer) *claim {
+func (t *Transfer) take(p *queue.Source) *queue.Claim {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for !t.ended {
-		if c := t.queue.take(p, time.Now()); c != nil {
+		if c := t.queue.Take(p, time.Now()); c != nil {
 			return c
 		}
 		t.wake.Wait()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // waitFor waits until a condition holds.
@@ -101,8 +103,8 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 		return len(from.ahead[digest].messages) == 1
 	})
 	want.putInto(t, store.Bucket)
-	part := &fetched{digest: digest, into: make([]byte, testPart)}
-	waiting := &claim{part: part, peer: transfer.queue.peers[0]}
+	part := queue.NewPart(digest, make([]byte, testPart), transfer.queue.Sources)
+	waiting := &queue.Claim{Part: part, Source: transfer.queue.Sources[0]}
 	if _, err := transfer.manifest(within(t), &stream{transfer: transfer, from: from, claim: waiting}); err != nil {
 		t.Error(err)
 	}

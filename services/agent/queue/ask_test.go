@@ -1,4 +1,4 @@
-package shards
+package queue
 
 import (
 	"math/rand/v2"
@@ -22,11 +22,11 @@ func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTripAndAWhile(t *testing
 func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
 	for gives, chunks := range map[bool]int{true: 6, false: 10} {
 		s := simulate(3, 20e6, 60e6)
-		other := s.queue.peers[1]
+		other := s.queue.Sources[1]
 		other.meter.planned = 60e6
 		if gives {
-			s.queue.claim(other, s.queue.pieces[2], s.now)
-			s.queue.pieces = s.queue.pieces[:2]
+			other.claim(s.queue.waiting[2], s.now)
+			s.queue.waiting = s.queue.waiting[:2]
 		}
 		if asked := s.askFirst(20e6); asked != chunks {
 			t.Errorf("%d chunks are asked for, expected %d; the other gives: %t", asked, chunks, gives)
@@ -36,19 +36,19 @@ func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
 
 // askFirst asks the first source for all it may be asked for at the beginning, and forgets it again.
 func (s *simulation) askFirst(rate float64) (chunks int) {
-	p := s.queue.peers[0]
+	p := s.queue.Sources[0]
 	p.meter.planned = rate
-	claims := []*claim{s.queue.claim(p, s.queue.pieces[0], s.now), s.queue.claim(p, s.queue.pieces[1], s.now)}
-	s.queue.pieces = s.queue.pieces[2:]
-	for range testPart / chunkBytes {
+	claims := []*Claim{p.claim(s.queue.waiting[0], s.now), p.claim(s.queue.waiting[1], s.now)}
+	s.queue.waiting = s.queue.waiting[2:]
+	for range testPart / ChunkBytes {
 		for _, c := range claims {
-			if _, wanted := s.queue.ask(c, roundTrip, s.now); wanted {
+			if _, wanted := s.queue.Ask(c, roundTrip, s.now); wanted {
 				chunks++
 			}
 		}
 	}
 	for _, c := range claims {
-		s.queue.release(c, s.now)
+		s.queue.Release(c, s.now)
 	}
 	if p.asked != 0 {
 		return -1 // bytes are awaited of nobody
@@ -58,7 +58,7 @@ func (s *simulation) askFirst(rate float64) (chunks int) {
 
 // flight is a chunk on its way.
 type flight struct {
-	claim    *claim
+	claim    *Claim
 	at       int64
 	arrives  time.Time
 	unneeded bool
@@ -73,8 +73,8 @@ type asking struct {
 
 func (a *asking) step() {
 	a.now = a.now.Add(tick)
-	for i, p := range a.queue.peers {
-		for a.queue.take(p, a.now) != nil {
+	for i, p := range a.queue.Sources {
+		for a.queue.Take(p, a.now) != nil {
 		}
 		for len(a.flights[i]) > 0 && !a.now.Before(a.flights[i][0].arrives) {
 			came := a.flights[i][0]
@@ -87,32 +87,31 @@ func (a *asking) step() {
 	}
 }
 
-func (a *asking) ask(i int, c *claim) {
-	for at, wanted := a.queue.ask(c, roundTrip, a.now); wanted; at, wanted = a.queue.ask(c, roundTrip, a.now) {
+func (a *asking) ask(i int, c *Claim) {
+	for at, wanted := a.queue.Ask(c, roundTrip, a.now); wanted; at, wanted = a.queue.Ask(c, roundTrip, a.now) {
 		begins := a.now.Add(roundTrip)
 		if begins.Before(a.free[i]) {
 			begins = a.free[i]
 		}
-		a.free[i] = begins.Add(time.Duration(chunkBytes / a.rates[i] * 1e9))
+		a.free[i] = begins.Add(time.Duration(ChunkBytes / a.rates[i] * 1e9))
 		a.flights[i] = append(a.flights[i], flight{claim: c, at: at, arrives: a.free[i]})
 	}
 }
 
-func (a *asking) land(p *peer, came flight) {
+func (a *asking) land(p *Source, came flight) {
 	c := came.claim
 	if came.unneeded {
-		p.duplicate += chunkBytes
+		p.Duplicate += ChunkBytes
 		return
 	}
-	c.await(-chunkBytes)
-	offset, wanted, hashes := a.queue.reserve(c, came.at, chunkBytes, a.now)
-	if a.queue.stored(c, offset, wanted, hashes) {
-		a.queue.verified(c.part)
+	_, wanted, hashes := a.queue.Reserve(c, came.at, ChunkBytes, a.now)
+	if a.queue.Stored(c, wanted, hashes) {
+		a.queue.Verified(c.Part)
 	}
-	if c.next < c.end {
+	if c.Next < c.End {
 		return
 	}
-	a.queue.release(c, a.now)
+	a.queue.Release(c, a.now)
 	for i := range a.flights {
 		for j := range a.flights[i] {
 			a.flights[i][j].unneeded = a.flights[i][j].unneeded || a.flights[i][j].claim == c
@@ -129,17 +128,17 @@ func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
 		parts := 20 + random.IntN(30)
 		a := asking{simulate(parts, rates...), make([][]flight, len(rates)), make([]time.Time, len(rates))}
 		duplicate := int64(0)
-		for i, p := range a.queue.peers {
+		for i, p := range a.queue.Sources {
 			p.meter.planned = rates[i]
 		}
-		for a.queue.open > 0 {
+		for a.queue.Open > 0 {
 			a.step()
 		}
-		for _, p := range a.queue.peers {
-			duplicate += p.duplicate
+		for _, p := range a.queue.Sources {
+			duplicate += p.Duplicate
 		}
 		took, ideal := a.now.Sub(time.Unix(0, 0)).Seconds(), float64(parts)*testPart/sum
-		if limit := ideal + roundTrip.Seconds() + 4*chunkBytes/slowest; took > limit || duplicate > 0 {
+		if limit := ideal + roundTrip.Seconds() + 4*ChunkBytes/slowest; took > limit || duplicate > 0 {
 			t.Errorf("seed %d: %.0f bytes/s took %.3f s, %.3f s are possible; %d bytes came twice", seed, rates, took, ideal, duplicate)
 		}
 	}

@@ -1,4 +1,4 @@
-package shards
+package queue
 
 import "time"
 
@@ -97,7 +97,7 @@ func (m *meter) measured(now time.Time) float64 {
 // sparse is the rate of a link that brings fewer than two chunks in a window: what came last, over the time since what came
 // before it. Where nothing came, it is less than a chunk in that time.
 func (m *meter) sparse(now time.Time) float64 {
-	bytes, since := int64(chunkBytes), m.since
+	bytes, since := int64(ChunkBytes), m.since
 	if last := len(m.arrivals) - 1; last >= 0 {
 		bytes = m.arrivals[last].bytes
 		if last > 0 {

@@ -1,7 +1,6 @@
-package shards
+package queue
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,63 +9,64 @@ import (
 // simulation runs a queue against sources of known rates, on a clock of its own. Each source sends the chunks of its
 // claims by turns.
 type simulation struct {
-	queue queue
+	queue Queue
 	now   time.Time
 	rates []float64 // bytes/s
 	turns []int
 	owed  []float64 // bytes that a source had time to send
 }
 
-const tick = time.Millisecond
+const (
+	tick      = time.Millisecond
+	testPart  = 4 << 20
+	stall     = 1500 * time.Millisecond
+	spareWait = time.Second
+)
 
 func simulate(parts int, rates ...float64) *simulation {
 	s := &simulation{now: time.Unix(0, 0), rates: rates, turns: make([]int, len(rates)), owed: make([]float64, len(rates))}
 	for range rates {
-		s.queue.peers = append(s.queue.peers, &peer{connected: true})
+		s.queue.Sources = append(s.queue.Sources, &Source{Connected: true})
 	}
 	nobodyReads := make([]byte, testPart)
 	for range parts {
-		s.queue.add(s.part(nobodyReads))
+		s.queue.Add(NewPart("", nobodyReads, s.queue.Sources))
 	}
 	return s
-}
-
-func (s *simulation) part(into []byte) *fetched {
-	return &fetched{into: into, sources: s.queue.peers}
 }
 
 // step lets a millisecond pass.
 func (s *simulation) step() {
 	s.now = s.now.Add(tick)
-	for i, p := range s.queue.peers {
-		for s.queue.take(p, s.now) != nil {
+	for i, p := range s.queue.Sources {
+		for s.queue.Take(p, s.now) != nil {
 		}
-		s.owed[i] = min(s.owed[i]+s.rates[i]*tick.Seconds(), 2*chunkBytes)
-		for s.owed[i] >= chunkBytes && len(p.claims) > 0 {
+		s.owed[i] = min(s.owed[i]+s.rates[i]*tick.Seconds(), 2*ChunkBytes)
+		for s.owed[i] >= ChunkBytes && len(p.claims) > 0 {
 			s.turns[i]++
-			s.owed[i] -= chunkBytes
+			s.owed[i] -= ChunkBytes
 			s.send(p.claims[s.turns[i]%len(p.claims)])
 		}
 	}
 }
 
-func (s *simulation) send(c *claim) {
-	if c.next < c.end {
-		offset, wanted, hashes := s.queue.reserve(c, c.next, min(chunkBytes, int64(len(c.part.into))-c.next), s.now)
-		if s.queue.stored(c, offset, wanted, hashes) {
-			s.queue.verified(c.part)
+func (s *simulation) send(c *Claim) {
+	if c.Next < c.End {
+		_, wanted, hashes := s.queue.Reserve(c, c.Next, min(ChunkBytes, int64(len(c.Part.Bytes))-c.Next), s.now)
+		if s.queue.Stored(c, wanted, hashes) {
+			s.queue.Verified(c.Part)
 		}
 	}
-	if c.next == c.end {
-		s.queue.release(c, s.now)
+	if c.Next == c.End {
+		s.queue.Release(c, s.now)
 	}
 }
 
 func (s *simulation) run(t *testing.T, limit time.Duration) time.Duration {
 	t.Helper()
-	for s.queue.open > 0 {
+	for s.queue.Open > 0 {
 		if s.step(); s.now.Sub(time.Unix(0, 0)) > limit {
-			t.Fatalf("%d parts are open after %v", s.queue.open, limit)
+			t.Fatalf("%d parts are open after %v", s.queue.Open, limit)
 		}
 	}
 	return s.now.Sub(time.Unix(0, 0))
@@ -92,7 +92,7 @@ func TestSourcesOfAnyRatesEndTogether(t *testing.T) {
 		parts := 20 + random.IntN(60)
 		ideal := float64(parts) * testPart / sum
 		took := simulate(parts, rates...).run(t, time.Hour).Seconds()
-		if limit := 1.1*ideal + 2*chunkBytes/slowest; took > limit {
+		if limit := 1.1*ideal + 2*ChunkBytes/slowest; took > limit {
 			t.Errorf("seed %d: %d parts from %.0f bytes/s took %.3f s, %.3f s are possible", seed, parts, rates, took, ideal)
 		}
 	}
@@ -101,7 +101,7 @@ func TestSourcesOfAnyRatesEndTogether(t *testing.T) {
 func TestATenthOfTheRateDoesNotHoldTheTail(t *testing.T) {
 	s := simulate(16, 100e6, 10e6)
 	ideal := 16 * testPart / 110e6
-	if took := s.run(t, time.Minute).Seconds(); took > 1.05*ideal+chunkBytes/10e6 {
+	if took := s.run(t, time.Minute).Seconds(); took > 1.05*ideal+ChunkBytes/10e6 {
 		t.Errorf("took %.3f s, %.3f s are possible", took, ideal)
 	}
 }
@@ -122,19 +122,19 @@ func TestASourceThatSlowsDownLosesItsTail(t *testing.T) {
 func TestOneSourceIsAskedForTwoPartsAtATime(t *testing.T) {
 	s := simulate(5, 100e6)
 	s.step()
-	if claims := s.queue.peers[0].claims; len(claims) != partsInFlight || claims[0].part == claims[1].part {
+	if claims := s.queue.Sources[0].claims; len(claims) != usualClaims || claims[0].Part == claims[1].Part {
 		t.Errorf("%d claims", len(claims))
 	}
 }
 
 // When two parts of four MiB end together, a link of 400 MB/s would run dry for a round trip.
 func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
-	for rate, claims := range map[float64]int{10e6: 2, 50e6: 3, 400e6: mostPartsInFlight} {
+	for rate, claims := range map[float64]int{10e6: 2, 50e6: 3, 400e6: MostClaims} {
 		s := simulate(9, rate)
-		s.queue.peers[0].meter.planned = rate
-		for s.queue.take(s.queue.peers[0], s.now) != nil {
+		s.queue.Sources[0].meter.planned = rate
+		for s.queue.Take(s.queue.Sources[0], s.now) != nil {
 		}
-		if got := len(s.queue.peers[0].claims); got != claims {
+		if got := len(s.queue.Sources[0].claims); got != claims {
 			t.Errorf("at %.0f bytes/s %d parts are asked for, expected %d", rate, got, claims)
 		}
 	}
@@ -143,15 +143,15 @@ func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
 // Those that nobody is asked for come first; behind them what a source may take over.
 func TestTheUpcomingPartsOfASourceAreThoseItMayGive(t *testing.T) {
 	s := simulate(4, 100e6, 100e6)
-	first, last := s.queue.peers[0], s.queue.peers[1]
-	taken, spare, next := s.queue.pieces[0].part, s.queue.pieces[1].part, s.queue.pieces[2].part
-	s.queue.claim(first, s.queue.pieces[0], s.now)
-	s.queue.pieces = s.queue.pieces[1:]
-	spare.waits[last] = wait{until: s.now.Add(SpareWait)}
-	if got := s.queue.upcoming(last, 9, s.now); len(got) != 3 || got[0] != next || got[2] != taken {
+	first, last := s.queue.Sources[0], s.queue.Sources[1]
+	taken, spare, next := s.queue.waiting[0].part, s.queue.waiting[1].part, s.queue.waiting[2].part
+	first.claim(s.queue.waiting[0], s.now)
+	s.queue.waiting = s.queue.waiting[1:]
+	spare.waits[last] = wait{until: s.now.Add(spareWait)}
+	if got := s.queue.Upcoming(last, 9, s.now); len(got) != 3 || got[0] != next || got[2] != taken {
 		t.Errorf("got %d parts", len(got))
 	}
-	if got := s.queue.upcoming(last, 2, s.now); len(got) != 2 {
+	if got := s.queue.Upcoming(last, 2, s.now); len(got) != 2 {
 		t.Errorf("got %d parts, expected two at most", len(got))
 	}
 }
@@ -162,27 +162,27 @@ func TestNoByteIsLostOrStoredTwiceWhateverFails(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		s := simulate(3+random.IntN(6), 80e6, 40e6, 5e6)
-		had := map[*fetched]map[int64]bool{}
-		for steps := 0; s.queue.open > 0; steps++ {
+		had := map[*Part]map[int64]bool{}
+		for steps := 0; s.queue.Open > 0; steps++ {
 			if steps > 200_000 {
 				t.Fatalf("seed %d: never ends", seed)
 			}
 			s.now = s.now.Add(tick)
-			p := s.queue.peers[random.IntN(3)]
-			s.queue.take(p, s.now)
+			p := s.queue.Sources[random.IntN(3)]
+			s.queue.Take(p, s.now)
 			if len(p.claims) == 0 {
 				continue
 			}
 			c := p.claims[random.IntN(len(p.claims))]
 			switch random.IntN(12) {
 			case 0:
-				s.queue.stall(c, s.now, defaultStall)
+				s.queue.Stall(c, s.now, stall)
 			case 1:
-				s.queue.absent(c, s.now)
+				s.queue.Absent(c, s.now)
 			default:
-				before := c.next
+				before := c.Next
 				s.deliver(t, seed, c, had)
-				if c.next == before && before != c.end {
+				if c.Next == before && before != c.End {
 					t.Fatalf("seed %d: a chunk was not taken", seed)
 				}
 			}
@@ -190,64 +190,53 @@ func TestNoByteIsLostOrStoredTwiceWhateverFails(t *testing.T) {
 	}
 }
 
-func (s *simulation) deliver(t *testing.T, seed uint64, c *claim, had map[*fetched]map[int64]bool) {
-	if had[c.part] == nil {
-		had[c.part] = map[int64]bool{}
+func (s *simulation) deliver(t *testing.T, seed uint64, c *Claim, had map[*Part]map[int64]bool) {
+	if had[c.Part] == nil {
+		had[c.Part] = map[int64]bool{}
 	}
-	if c.next < c.end {
-		offset, wanted, hashes := s.queue.reserve(c, c.next, chunkBytes, s.now)
-		if had[c.part][offset] || wanted != chunkBytes {
-			t.Fatalf("seed %d: %d bytes at %d, there before: %t", seed, wanted, offset, had[c.part][offset])
+	if c.Next < c.End {
+		offset, wanted, hashes := s.queue.Reserve(c, c.Next, ChunkBytes, s.now)
+		if had[c.Part][offset] || wanted != ChunkBytes {
+			t.Fatalf("seed %d: %d bytes at %d, there before: %t", seed, wanted, offset, had[c.Part][offset])
 		}
-		had[c.part][offset] = true
-		complete := s.queue.stored(c, offset, wanted, hashes)
-		if all := len(had[c.part]) == testPart/chunkBytes; complete != all {
-			t.Fatalf("seed %d: complete %t with %d chunks", seed, complete, len(had[c.part]))
+		had[c.Part][offset] = true
+		complete := s.queue.Stored(c, wanted, hashes)
+		if all := len(had[c.Part]) == testPart/ChunkBytes; complete != all {
+			t.Fatalf("seed %d: complete %t with %d chunks", seed, complete, len(had[c.Part]))
 		}
 		if complete {
-			s.queue.verified(c.part)
+			s.queue.Verified(c.Part)
 		}
 	}
-	if c.next == c.end {
-		s.queue.release(c, s.now)
+	if c.Next == c.End {
+		s.queue.Release(c, s.now)
 	}
 }
 
 // A hash takes bytes in order and from one goroutine at a time.
 func TestTwoClaimsNeverHashOnePartAtATime(t *testing.T) {
 	s := simulate(1, 10e6, 100e6)
-	s.queue.peers[0].meter.planned, s.queue.peers[1].meter.planned = 10e6, 30e6
-	first := s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
-	s.queue.pieces = nil
-	tail := s.queue.take(s.queue.peers[1], s.now)
-	for first.next < first.end-chunkBytes {
+	s.queue.Sources[0].meter.planned, s.queue.Sources[1].meter.planned = 10e6, 30e6
+	first := s.queue.Sources[0].claim(s.queue.waiting[0], s.now)
+	s.queue.waiting = nil
+	tail := s.queue.Take(s.queue.Sources[1], s.now)
+	for first.Next < first.End-ChunkBytes {
 		s.send(first)
 	}
-	_, _, hashes := s.queue.reserve(first, first.next, chunkBytes, s.now)
-	_, _, also := s.queue.reserve(tail, tail.next, chunkBytes, s.now)
+	_, _, hashes := s.queue.Reserve(first, first.Next, ChunkBytes, s.now)
+	_, _, also := s.queue.Reserve(tail, tail.Next, ChunkBytes, s.now)
 	if !hashes || also {
 		t.Fatalf("the last chunk before the tail is hashed: %t, the tail's first meanwhile: %t", hashes, also)
 	}
 }
 
-func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
-	s := simulate(1, 10e6, 100e6)
-	s.queue.peers[0].corrupt = corruptOut
-	part := s.part(make([]byte, testPart))
-	part.sources = s.queue.peers[:1]
-	s.queue.add(part)
-	if err := s.queue.servable(); !errors.Is(err, ErrCorrupt) {
-		t.Fatalf("got %v", err)
-	}
-}
-
 // tailOf has the second source take over the tail of what the first, slower one is asked for.
-func tailOf(t *testing.T) (s *simulation, first, tail *claim) {
+func tailOf(t *testing.T) (s *simulation, first, tail *Claim) {
 	s = simulate(1, 10e6, 100e6)
-	s.queue.peers[0].meter.planned, s.queue.peers[1].meter.planned = 10e6, 30e6
-	first = s.queue.claim(s.queue.peers[0], s.queue.pieces[0], s.now)
-	s.queue.pieces = nil
-	if tail = s.queue.take(s.queue.peers[1], s.now); tail == nil || tail.next != first.end {
+	s.queue.Sources[0].meter.planned, s.queue.Sources[1].meter.planned = 10e6, 30e6
+	first = s.queue.Sources[0].claim(s.queue.waiting[0], s.now)
+	s.queue.waiting = nil
+	if tail = s.queue.Take(s.queue.Sources[1], s.now); tail == nil || tail.Next != first.End {
 		t.Fatalf("took over %+v of %+v", tail, first)
 	}
 	return s, first, tail
@@ -257,32 +246,32 @@ func tailOf(t *testing.T) (s *simulation, first, tail *claim) {
 func TestAConnectionIsGivenUpForWhatWasAskedOfItAndTakesTooLong(t *testing.T) {
 	for rate, givenUp := range map[float64]bool{1e6: true, 5e6: false} {
 		s := simulate(1, rate, 30e6)
-		slow, fast := s.queue.peers[0], s.queue.peers[1]
+		slow, fast := s.queue.Sources[0], s.queue.Sources[1]
 		slow.meter.planned, fast.meter.planned = rate, 30e6
-		c := s.queue.claim(slow, s.queue.pieces[0], s.now)
-		s.queue.pieces, c.asked = nil, testPart-chunkBytes
-		if tail := s.queue.take(fast, s.now); tail == nil || slow.givenUp != givenUp || givenUp != (tail.next < c.asked) {
-			t.Errorf("%.0f bytes/s: %+v is taken over, and the connection given up: %t", rate, tail, slow.givenUp)
+		c := slow.claim(s.queue.waiting[0], s.now)
+		s.queue.waiting, c.asked = nil, testPart-ChunkBytes
+		if tail := s.queue.Take(fast, s.now); tail == nil || slow.GivenUp != givenUp || givenUp != (tail.Next < c.asked) {
+			t.Errorf("%.0f bytes/s: %+v is taken over, and the connection given up: %t", rate, tail, slow.GivenUp)
 		}
 	}
 }
 
 func TestATakeOverByWhoDoesNotHaveThePartGoesBack(t *testing.T) {
 	s, first, tail := tailOf(t)
-	s.queue.absent(tail, s.now)
-	if first.end != testPart || len(s.queue.pieces) != 0 {
-		t.Fatalf("the first source is asked for %+v, and nobody for %+v", first, s.queue.pieces)
+	s.queue.Absent(tail, s.now)
+	if first.End != testPart || len(s.queue.waiting) != 0 {
+		t.Fatalf("the first source is asked for %+v, and nobody for %+v", first, s.queue.waiting)
 	}
-	if again := s.queue.take(s.queue.peers[1], s.now.Add(time.Minute)); again != nil {
+	if again := s.queue.Take(s.queue.Sources[1], s.now.Add(time.Minute)); again != nil {
 		t.Fatalf("it takes over %+v, though it did not have the part", again)
 	}
 }
 
 func TestASourceThatStalledTakesOverNothing(t *testing.T) {
 	s, _, tail := tailOf(t)
-	s.queue.stall(tail, s.now, defaultStall)
-	s.queue.pieces = nil
-	if again := s.queue.take(s.queue.peers[1], s.now.Add(time.Minute)); again != nil {
+	s.queue.Stall(tail, s.now, stall)
+	s.queue.waiting = nil
+	if again := s.queue.Take(s.queue.Sources[1], s.now.Add(time.Minute)); again != nil {
 		t.Fatalf("took over %+v", again)
 	}
 }
@@ -290,7 +279,7 @@ func TestASourceThatStalledTakesOverNothing(t *testing.T) {
 // Its silence is no rate to measure it by afterwards: nobody would ask it for anything again.
 func TestASourceThatWasFrozenOnceGivesItsShareAgain(t *testing.T) {
 	s := simulate(100, 50e6, 50e6)
-	frozen := s.queue.peers[0]
+	frozen := s.queue.Sources[0]
 	for range 200 {
 		s.step()
 	}
@@ -299,11 +288,11 @@ func TestASourceThatWasFrozenOnceGivesItsShareAgain(t *testing.T) {
 		s.step()
 	}
 	for len(frozen.claims) > 0 {
-		s.queue.stall(frozen.claims[0], s.now, defaultStall)
+		s.queue.Stall(frozen.claims[0], s.now, stall)
 	}
 	s.rates[0] = 50e6
 	before, left := frozen.meter.bytes, int64(0)
-	for _, waiting := range s.queue.pieces {
+	for _, waiting := range s.queue.waiting {
 		left += waiting.bytes()
 	}
 	s.run(t, time.Minute)
@@ -312,31 +301,12 @@ func TestASourceThatWasFrozenOnceGivesItsShareAgain(t *testing.T) {
 	}
 }
 
-func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
-	s := simulate(1, 100e6, 100e6)
-	worn, part := s.queue.peers[0], s.queue.pieces[0].part
-	for i := range 2 {
-		s.now = s.now.Add(time.Minute)
-		c := s.queue.take(worn, s.now)
-		c.object = "the same"
-		if err := s.queue.hole(c, s.now); err != nil {
-			t.Fatal(err)
-		}
-		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
-			t.Fatalf("after %d holes it may serve the part: %t", i+1, mayServe)
-		}
-	}
-	if other := s.queue.take(s.queue.peers[1], s.now); other == nil || other.part != part {
-		t.Fatalf("the other is asked for %+v", other)
-	}
-}
-
 // A share of whole parts never ends when the others do.
 func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 	s := simulate(2, 100e6, 10e6)
-	fast, slow := s.queue.peers[0], s.queue.peers[1]
-	for _, waiting := range s.queue.pieces {
-		waiting.part.waits[fast] = wait{until: s.now.Add(SpareWait), spare: true}
+	fast, slow := s.queue.Sources[0], s.queue.Sources[1]
+	for _, waiting := range s.queue.waiting {
+		waiting.part.waits[fast] = wait{until: s.now.Add(spareWait), spare: true}
 	}
 	s.step()
 	if len(fast.claims) != 0 {
@@ -346,18 +316,18 @@ func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 		s.step()
 	}
 	fast.meter.bytes, fast.meter.earlier = testPart, 100e6
-	relief := s.queue.take(fast, s.now)
-	if relief == nil || relief.end != testPart || relief.next == 0 {
+	relief := s.queue.Take(fast, s.now)
+	if relief == nil || relief.End != testPart || relief.Next == 0 {
 		t.Fatalf("who gave its share is asked for %+v", relief)
 	}
-	s.queue.absent(relief, s.now)
-	if again := s.queue.take(fast, s.now); again != nil && again.part == relief.part {
+	s.queue.Absent(relief, s.now)
+	if again := s.queue.Take(fast, s.now); again != nil && again.Part == relief.Part {
 		t.Fatalf("it is asked for %+v, though it did not have the part", again)
 	}
-	if len(slow.claims) != partsInFlight {
+	if len(slow.claims) != usualClaims {
 		t.Fatalf("%d claims of who was relieved", len(slow.claims))
 	}
-	if spare := s.queue.take(fast, s.now.Add(SpareWait)); spare == nil {
+	if spare := s.queue.Take(fast, s.now.Add(spareWait)); spare == nil {
 		t.Error("it is asked for nothing when it is a spare")
 	}
 }
@@ -365,18 +335,18 @@ func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 // A pause of 0.3 s is what a lost packet may cost.
 func TestAPauseIsNoReasonToGiveAConnectionUp(t *testing.T) {
 	s := simulate(2, 50e6, 50e6)
-	pauses, idle := s.queue.peers[0], s.queue.peers[1]
+	pauses, idle := s.queue.Sources[0], s.queue.Sources[1]
 	pauses.meter.planned, idle.meter.planned = 50e6, 50e6
-	for _, waiting := range s.queue.pieces {
-		s.queue.claim(pauses, waiting, s.now).asked = testPart
+	for _, waiting := range s.queue.waiting {
+		pauses.claim(waiting, s.now).asked = testPart
 	}
-	s.queue.pieces = nil
+	s.queue.waiting = nil
 	s.now = s.now.Add(50 * time.Millisecond)
 	for range 4 {
 		s.send(pauses.claims[0])
 	}
 	s.now = s.now.Add(300 * time.Millisecond)
-	if c := s.queue.take(idle, s.now); c != nil || pauses.givenUp {
-		t.Errorf("%+v is taken over, the connection given up: %t", c, pauses.givenUp)
+	if c := s.queue.Take(idle, s.now); c != nil || pauses.GivenUp {
+		t.Errorf("%+v is taken over, the connection given up: %t", c, pauses.GivenUp)
 	}
 }

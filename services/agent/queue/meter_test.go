@@ -1,4 +1,4 @@
-package shards
+package queue
 
 import (
 	"testing"
@@ -11,14 +11,14 @@ func TestABurstBehindAGapIsNoFasterLink(t *testing.T) {
 	var m meter
 	now := time.Unix(0, 0)
 	m.start(now)
-	chunk := time.Duration(chunkBytes / rate * 1e9)
+	chunk := time.Duration(ChunkBytes / rate * 1e9)
 	for range 20 {
 		now = now.Add(chunk)
-		m.add(chunkBytes, now)
+		m.add(ChunkBytes, now)
 	}
 	now = now.Add(gap)
 	for range gap / chunk {
-		m.add(chunkBytes, now)
+		m.add(ChunkBytes, now)
 	}
 	if speed, _ := m.speed(now); speed < 0.9*rate || speed > 1.1*rate {
 		t.Errorf("%.0f bytes/s of a link of %.0f", speed, rate)
@@ -27,14 +27,14 @@ func TestABurstBehindAGapIsNoFasterLink(t *testing.T) {
 
 // At 4 Mbit/s a chunk takes a second, more than the window.
 func TestALinkThatIsSlowerThanTheWindowHasARate(t *testing.T) {
-	const rate = 0.5 * chunkBytes
+	const rate = 0.5 * ChunkBytes
 	var m meter
 	now := time.Unix(0, 0)
 	m.start(now)
 	for i := range 200 {
 		now = now.Add(50 * time.Millisecond)
 		if i%40 == 39 {
-			m.add(chunkBytes, now)
+			m.add(ChunkBytes, now)
 		}
 		if speed, known := m.speed(now); i > 80 && (!known || speed < rate/2 || speed > 1.1*rate) {
 			t.Fatalf("%.0f bytes/s of a link of %.0f, known: %t", speed, rate, known)

@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrCorrupt says that all sources of a part serve other bytes than its digest's, or lack some of them.
+var ErrCorrupt = errors.New("content is not that of its digest")
+
+// How long a source that failed is left alone.
+const (
+	absentWait    = 20 * time.Millisecond // doubled each time: asking for the first parts must not starve the rest
+	absentLongest = time.Second
+	absentPause   = 5 * time.Millisecond // between two questions to one source
+	strikesOut    = 3
+	strikeWait    = time.Second
+)
+
+// Absent ends a claim whose source does not have the part yet.
+func (q *Queue) Absent(c *Claim, now time.Time) {
+	c.Part.postpone(c.Source, now)
+	c.Source.rests = now.Add(absentPause)
+	c.Source.strikes = 0
+	q.rejoin(c)
+	q.Release(c, now)
+}
+
+// rejoin returns a tail to the claim it was cut from, if that still goes on.
+func (q *Queue) rejoin(tail *Claim) {
+	for _, s := range q.Sources {
+		for _, c := range s.claims {
+			if c.Part == tail.Part && c.End == tail.Next && c.Next < c.End {
+				c.End, tail.End = tail.End, tail.Next
+				return
+			}
+		}
+	}
+}
+
+// Lack says that a claim's source does not have the next chunk, although it has the part: a server drops a chunk that its
+// disk spoiled. Other sources are asked for the chunk, and the claim goes on behind it. The part may have been replaced at
+// that moment; a source of which a second claim lacks a chunk is asked for the part no more, and neither is one that was to
+// give the whole.
+func (q *Queue) Lack(c *Claim, now time.Time) error {
+	if c.Next == c.End { // taken over meanwhile
+		return nil
+	}
+	part, s := c.Part, c.Source
+	s.Lacked++
+	if part.alone {
+		part.excluded = append(part.excluded, s)
+		part.reset()
+		c.End = c.Next
+		q.giveBack(part.whole())
+		return q.Servable()
+	}
+	if !c.lacked && slices.Contains(part.lacking, s) {
+		part.excluded = append(part.excluded, s)
+	} else if !c.lacked {
+		part.lacking = append(part.lacking, s)
+	}
+	c.lacked = true
+	part.postpone(s, now)
+	q.leave(c)
+	return q.Servable()
+}
+
+// leave leaves the next chunk of a claim to other sources.
+func (q *Queue) leave(c *Claim) {
+	first := c.Next / ChunkBytes * ChunkBytes
+	end := min(first+ChunkBytes, c.Part.size())
+	c.await(first - end)
+	gone := partRange{c.Part, c.Next, min(end, c.End)}
+	c.Next = gone.end
+	if len(q.waiting) > 0 && q.waiting[0].part == c.Part && q.waiting[0].end == gone.first {
+		q.waiting[0].end = gone.end
+		return
+	}
+	q.giveBack(gone)
+}
+
+// Stall ends a claim whose source was silent for so long, or whose connection broke. One fault ends all claims of a
+// source, and counts once.
+func (q *Queue) Stall(c *Claim, now time.Time, silence time.Duration) {
+	s := c.Source
+	if now.Sub(s.rests) > silence/2 {
+		s.Stalled++
+		s.strikes++
+		s.rests = now
+		if s.strikes >= strikesOut {
+			s.rests = now.Add(strikeWait)
+		}
+	}
+	if q.othersServe(c.Part, s, now) {
+		c.Part.waits[s] = wait{until: now.Add(silence)}
+	}
+	q.Release(c, now)
+}
+
+func (q *Queue) othersServe(part *Part, s *Source, now time.Time) bool {
+	return slices.ContainsFunc(q.Sources, func(other *Source) bool {
+		return other != s && other.able(now) && part.serves(other, now)
+	})
+}
+
+// Corrupted says that the bytes of a complete part are not those of its digest. All of them are fetched again. Where one
+// source gave them all, or is the only giver that gave a corrupt part before, others are asked. Where nobody knows who it
+// was, one source is asked for the whole. It fails with ErrCorrupt.
+func (q *Queue) Corrupted(part *Part) error {
+	suspects := part.givers
+	if known := slices.DeleteFunc(slices.Clone(suspects), func(s *Source) bool { return s.Corrupt == 0 }); len(known) > 0 {
+		suspects = known
+	}
+	part.reset()
+	q.giveBack(part.whole())
+	part.alone = len(suspects) > 1
+	if part.alone {
+		return nil
+	}
+	return q.Exclude(part, suspects[0])
+}
+
+// Exclude says that a source has other bytes than a part's. It fails with ErrCorrupt.
+func (q *Queue) Exclude(part *Part, s *Source) error {
+	s.Corrupt++
+	part.excluded = append(part.excluded, s)
+	return q.Servable()
+}
+
+// Servable fails with ErrCorrupt when a part that waits has no source left.
+func (q *Queue) Servable() error {
+	for _, waiting := range q.waiting {
+		if part := waiting.part; !slices.ContainsFunc(part.sources, part.mayServe) {
+			return fmt.Errorf("part %s: all of its %d sources: %w", part.Digest, len(part.sources), ErrCorrupt)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package queue
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// give has a claim's source send its next bytes, and reports whether the part is complete.
+func (s *simulation) give(c *Claim, bytes int64) (complete bool) {
+	_, wanted, hashes := s.queue.Reserve(c, c.Next, bytes, s.now)
+	complete = s.queue.Stored(c, wanted, hashes)
+	if c.Next == c.End {
+		s.queue.Release(c, s.now)
+	}
+	return complete
+}
+
+func (s *simulation) blamed() (parts [3]int) {
+	for i, source := range s.queue.Sources {
+		parts[i] = source.Corrupt
+	}
+	return parts
+}
+
+func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
+	s := simulate(1, 100e6, 100e6, 100e6)
+	part := s.queue.waiting[0].part
+	s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart)
+	if err := s.queue.Corrupted(part); err != nil || s.blamed() != [3]int{0, 1, 0} {
+		t.Fatalf("%v, %v are blamed", err, s.blamed())
+	}
+	if again := s.queue.Take(s.queue.Sources[1], s.now); again != nil {
+		t.Fatalf("the corrupt source is asked for %+v", again)
+	}
+	whole := s.queue.Take(s.queue.Sources[0], s.now)
+	if whole == nil || whole.Next != 0 || whole.End != testPart || !s.give(whole, testPart) {
+		t.Fatalf("another is asked for %+v", whole)
+	}
+}
+
+// corruptPart has the first source give the first chunk of a part, the second the rest; the bytes are not those of the digest.
+func corruptPart(t *testing.T) (s *simulation, part *Part) {
+	t.Helper()
+	s = simulate(1, 100e6, 100e6, 100e6)
+	part = s.queue.waiting[0].part
+	first := s.queue.Take(s.queue.Sources[0], s.now)
+	s.give(first, ChunkBytes)
+	s.queue.Stall(first, s.now, stall)
+	s.now = s.now.Add(time.Minute)
+	if !s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart-ChunkBytes) {
+		t.Fatal("not complete")
+	}
+	if err := s.queue.Corrupted(part); err != nil || s.blamed() != [3]int{} {
+		t.Fatalf("%v: %v are blamed, expected nobody yet", err, s.blamed())
+	}
+	return s, part
+}
+
+func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T) {
+	s, part := corruptPart(t)
+	for i, source := range s.queue.Sources {
+		whole := s.queue.Take(source, s.now)
+		if whole == nil || whole.Next != 0 || whole.End != testPart {
+			t.Fatalf("source %d is asked for %+v", i, whole)
+		}
+		s.now = s.now.Add(time.Minute)
+		if other := s.queue.Take(s.queue.Sources[(i+1)%3], s.now); other != nil {
+			t.Fatalf("a second source is asked for %+v", other)
+		}
+		s.give(whole, testPart)
+		if err := s.queue.Corrupted(part); (i == 2) != errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
+			t.Fatalf("after source %d: %v", i, err)
+		}
+	}
+}
+
+func TestAPartThatOneSourceIsToGiveBeginsAnewWithTheNext(t *testing.T) {
+	for name, fail := range map[string]func(*simulation, *Claim){
+		"it stalls":      func(s *simulation, c *Claim) { s.queue.Stall(c, s.now, stall) },
+		"it lacks bytes": func(s *simulation, c *Claim) { _ = s.queue.Lack(c, s.now); s.queue.Release(c, s.now) },
+	} {
+		s, _ := corruptPart(t)
+		whole := s.queue.Take(s.queue.Sources[0], s.now)
+		s.give(whole, 3*ChunkBytes)
+		fail(s, whole)
+		if next := s.queue.Take(s.queue.Sources[1], s.now); next == nil || next.Next != 0 || next.End != testPart {
+			t.Errorf("%s: the next source is asked for %+v", name, next)
+		}
+	}
+}
+
+// The twin notes of every byte who gave it last.
+func TestNoCorruptPartPassesAndNoGoodSourceIsBlamed(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		s := simulate(1+random.IntN(6), 80e6, 40e6, 20e6)
+		good := map[*Source]bool{}
+		for _, source := range s.queue.Sources {
+			good[source] = random.IntN(2) == 0
+		}
+		anyGood, gave := good[s.queue.Sources[0]] || good[s.queue.Sources[1]] || good[s.queue.Sources[2]], map[*Part]map[int64]*Source{}
+		var failed error
+		for steps := 0; s.queue.Open > 0 && failed == nil; steps++ {
+			if steps > 200_000 {
+				t.Fatalf("seed %d: never ends", seed)
+			}
+			s.now = s.now.Add(tick)
+			source := s.queue.Sources[random.IntN(3)]
+			s.queue.Take(source, s.now)
+			if len(source.claims) == 0 {
+				continue
+			}
+			c := source.claims[random.IntN(len(source.claims))]
+			if random.IntN(15) == 0 {
+				s.queue.Stall(c, s.now, stall)
+				continue
+			}
+			if gave[c.Part] == nil {
+				gave[c.Part] = map[int64]*Source{}
+			}
+			gave[c.Part][c.Next] = source
+			if s.give(c, ChunkBytes) {
+				failed = s.judge(c.Part, gave[c.Part], good)
+			}
+		}
+		if anyGood == errors.Is(failed, ErrCorrupt) {
+			t.Errorf("seed %d: %v, there are good sources: %t", seed, failed, anyGood)
+		}
+		for source, good := range good {
+			if good && source.Corrupt > 0 {
+				t.Errorf("seed %d: a good source is blamed for %d parts", seed, source.Corrupt)
+			}
+		}
+	}
+}
+
+func (s *simulation) judge(part *Part, gave map[int64]*Source, good map[*Source]bool) error {
+	for _, source := range gave {
+		if !good[source] {
+			return s.queue.Corrupted(part)
+		}
+	}
+	s.queue.Verified(part)
+	return nil
+}
+
+func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
+	s := simulate(1, 10e6, 100e6)
+	s.queue.Sources[0].Corrupt = corruptOut
+	s.queue.Add(NewPart("", make([]byte, testPart), s.queue.Sources[:1]))
+	if err := s.queue.Servable(); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Twice, as the first time the part may have been replaced at that moment.
+func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
+	s := simulate(1, 100e6, 100e6)
+	worn, part := s.queue.Sources[0], s.queue.waiting[0].part
+	for i := range 2 {
+		s.now = s.now.Add(time.Minute)
+		c := s.queue.Take(worn, s.now)
+		gone := c.Next
+		if err := s.queue.Lack(c, s.now); err != nil || c.Next != gone+ChunkBytes {
+			t.Fatalf("%v, the claim goes on at %d behind %d", err, c.Next, gone)
+		}
+		s.queue.Release(c, s.now)
+		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
+			t.Fatalf("after %d holes it may serve the part: %t", i+1, mayServe)
+		}
+	}
+	for part.left > 0 {
+		other := s.queue.Take(s.queue.Sources[1], s.now)
+		s.give(other, other.End-other.Next)
+	}
+}
+
+func TestAHoleThatNoOtherSourceFillsIsTold(t *testing.T) {
+	s := simulate(1, 100e6)
+	var err error
+	for range 2 {
+		s.now = s.now.Add(time.Minute)
+		c := s.queue.Take(s.queue.Sources[0], s.now)
+		err = s.queue.Lack(c, s.now)
+		s.queue.Release(c, s.now)
+	}
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v", err)
+	}
+}
