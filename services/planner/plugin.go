@@ -70,15 +70,16 @@ func (p plugins) askOne(ctx context.Context, name string, request []byte) machin
 	return machine.Reply{Plugin: name, Data: message.Data}
 }
 
-// asking gives the machine what was computed ahead and what plug-ins reply. A request that comes again is asked again and
-// may have other replies; the stream keeps the words that were said first.
+// asking gives the machine what was computed ahead and what plug-ins reply. A request that comes again is asked again
+// and may have other replies; the stream keeps the words that were said first.
 type asking struct {
 	*machine.Machine
 	cache   *ahead.Cache
 	plugins plugins
 }
 
-// Handle asks the plug-ins, searches meanwhile unless the answer is there, and weighs what has come within the deadline.
+// Handle asks the plug-ins, searches meanwhile unless the answer is there, and weighs what has come within the
+// deadline.
 func (a asking) Handle(event events.Event) ([]events.Event, error) {
 	question, err := a.Hear(event)
 	if err != nil {

@@ -12,7 +12,8 @@ type elasticTokensInput struct {
 }
 
 // solveElasticTokens reads with one cursor for all. The reference trainer knows no ranks: its cursor is the plan's
-// consumedSamples, and what this shows is that such a cursor skips and repeats nothing when the number of workers changes.
+// consumedSamples, and what this shows is that such a cursor skips and repeats nothing when the number of workers
+// changes.
 func solveElasticTokens(in elasticTokensInput) (answer, error) {
 	blocks, cursor := [][2]int{}, 0
 	for i, phase := range in.Phases {

@@ -15,7 +15,8 @@ type answer map[string]any
 
 // kind is how a kind of case is solved and how the answer is judged.
 type kind struct {
-	// solve returns an error where the answer is not feasible: what a solution is worth is computed anew from the input.
+	// solve returns an error where the answer is not feasible: what a solution is worth is computed anew from the
+	// input.
 	solve     func(input json.RawMessage) (answer, error)
 	tolerance float64  // relative, of numbers of which one is not whole; a case's own tolerance_relative comes before it
 	notJudged []string // expected keys that are one solution among many, or no aim of ours

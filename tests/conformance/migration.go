@@ -56,8 +56,8 @@ func solveMigration(in migrationInput) (answer, error) {
 	}, nil
 }
 
-// leastLargest is who takes which place where the one who fetches most is to fetch as little as possible. The restorer has
-// the sum be least.
+// leastLargest is who takes which place where the one who fetches most is to fetch as little as possible. The restorer
+// has the sum be least.
 func leastLargest(problem migrate.Problem) (placeOf []int, err error) {
 	cost := make([][]int64, len(problem.Survivors))
 	for i := range cost {

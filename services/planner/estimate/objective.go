@@ -17,8 +17,8 @@ type Return struct {
 }
 
 // ThroughputWithReturn is ExpectedThroughput of a plan that gives way to another one at a known time, where that pays:
-// (samples / step) * (exp(-transition / between) - exp(-then / between)), and from then on the better of the two, the other
-// one after its transition. Then is the return, or the end of the transition where that is later.
+// (samples / step) * (exp(-transition / between) - exp(-then / between)), and from then on the better of the two, the
+// other one after its transition. Then is the return, or the end of the transition where that is later.
 func ThroughputWithReturn(samples int, stepSeconds, transitionSeconds float64, back Return, betweenFailuresSeconds float64) float64 {
 	then := max(back.AfterSeconds, transitionSeconds)
 	stay := ExpectedThroughput(samples, stepSeconds, then, betweenFailuresSeconds)

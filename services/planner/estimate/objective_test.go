@@ -47,8 +47,8 @@ func TestExpectedThroughputIsTheMeanOverMemorylessFailures(t *testing.T) {
 	}
 }
 
-// What is trained until a failure, counted second by second: nothing in a transition, and from the return on whatever plan
-// is better.
+// What is trained until a failure, counted second by second: nothing in a transition, and from the return on whatever
+// plan is better.
 func TestThroughputWithReturnIsTheMeanOverMemorylessFailures(t *testing.T) {
 	const seed, between = 5, 100.0
 	random := rand.New(rand.NewSource(seed))

@@ -10,8 +10,8 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
-// network takes the median of the measured links as the usual one, in three digits: the monitor tells no smaller changes, and
-// a plan that was computed ahead holds although the lost node's links are gone.
+// network takes the median of the measured links as the usual one, in three digits: the monitor tells no smaller
+// changes, and a plan that was computed ahead holds although the lost node's links are gone.
 func network(request events.PlanRequest, nodes []string) policy.Network {
 	var rates, roundTrips []float64
 	for _, link := range request.Links {
@@ -35,8 +35,8 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 // make every node unlike any other.
 const unusualFactor = 2
 
-// unusual returns the pairs without a direct link, and the links that transfer a micro-batch, or a byte of a layer, much
-// faster or slower than usual, in two digits.
+// unusual returns the pairs without a direct link, and the links that transfer a micro-batch, or a byte of a layer,
+// much faster or slower than usual, in two digits.
 func unusual(links []events.Link, nodes []string, usual policy.Network) (dear [][2]int, others []policy.Link) {
 	if len(links) == 0 {
 		return nil, nil

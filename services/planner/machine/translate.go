@@ -11,8 +11,8 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// dearTransfers is what a pair without a direct link costs, in usual transfers: it shares the hub with everybody, there and
-// back.
+// dearTransfers is what a pair without a direct link costs, in usual transfers: it shares the hub with everybody, there
+// and back.
 const dearTransfers = 10
 
 // Situation turns a request into what policies look at.
@@ -127,8 +127,8 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
 }
 
-// patience is for how many times the expected time lost nodes are waited for: where they come back at random, six of seven
-// are back by then.
+// patience is for how many times the expected time lost nodes are waited for: where they come back at random, six of
+// seven are back by then.
 const patience = 2
 
 // deferral says for whom and how long to wait.

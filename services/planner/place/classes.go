@@ -6,8 +6,8 @@ import (
 )
 
 // Classes groups the nodes that may trade places without changing any pair's cost: they are of one kind (whatever the
-// caller means by it; nil: all are), and their costs to everybody else are equal. Each class is ascending, classes go by
-// their first node. O(nodes * classes) comparisons of dear pairs, most of which end at the first.
+// caller means by it; nil: all are), and their costs to everybody else are equal. Each class is ascending, classes go
+// by their first node. O(nodes * classes) comparisons of dear pairs, most of which end at the first.
 func Classes(nodes int, dear []Pair, kind []int) [][]int {
 	links := make([][]Pair, nodes)
 	for _, pair := range dear {

@@ -5,8 +5,9 @@ import "slices"
 // longestPath is the most stages for which their best order is worked out: it takes 2^stages * stages^2 steps.
 const longestPath = 12
 
-// embed puts the groups of a grid into their best order and pairs their nodes in the best way, so that the slowest links
-// between stages are the fastest possible; who is in a group stays. It reports whether that made the layout cheaper.
+// embed puts the groups of a grid into their best order and pairs their nodes in the best way, so that the slowest
+// links between stages are the fastest possible; who is in a group stays. It reports whether that made the layout
+// cheaper.
 //
 // Only in a grid; elsewhere it changes nothing.
 func (l *layout) embed() bool {

@@ -44,8 +44,8 @@ func shortestTo(weight [][]float64, length []float64, set, next int) (best float
 	return best, last
 }
 
-// Pairing pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It returns
-// that link and the partner of each of the left. O(size^3 log size).
+// Pairing pairs two groups of equal size so that the slowest link is the fastest possible, by links[a*size+b]. It
+// returns that link and the partner of each of the left. O(size^3 log size).
 func Pairing(links []float64, size int) (seconds float64, partner []int) {
 	least := slowestNeeded(links, size)
 	if partner = paired(links, size, least); partner != nil {

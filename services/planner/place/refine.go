@@ -17,10 +17,10 @@ type Communication struct {
 	Moves               int     // effort
 }
 
-// Refine swaps nodes so that the slowest exchange of gradients (DT-FM eq. 2), the slowest chain of transfers (eq. 4), and
-// the time of the largest fetch spread over the horizon take least together. Its figures are a guide only: a transfer
-// counts as often as Rounds says, whatever the schedule hides. It is never worse than the start by that measure. The
-// links of all pairs are in memory: for hundreds of nodes, not for thousands.
+// Refine swaps nodes so that the slowest exchange of gradients (DT-FM eq. 2), the slowest chain of transfers (eq. 4),
+// and the time of the largest fetch spread over the horizon take least together. Its figures are a guide only: a
+// transfer counts as often as Rounds says, whatever the schedule hides. It is never worse than the start by that
+// measure. The links of all pairs are in memory: for hundreds of nodes, not for thousands.
 func (p Problem) Refine(start Assignment, c Communication) Assignment {
 	t := newTraffic(p.Places, len(p.Holds), c.GradientBytes, c.Rounds)
 	nodeOf, used := make([]int, len(p.Holds)), make([]bool, len(p.Holds))

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// longestReseated is the most stages of a pipeline whose nodes are reseated: 2^stages * stages^2 steps for each limit of load.
+// longestReseated is the most stages of a pipeline whose nodes are reseated: 2^stages * stages^2 steps for each limit
+// of load.
 const longestReseated = 10
 
 // reseat gives the nodes of each pipeline of a grid their best seats in it while all others stay, until that helps no

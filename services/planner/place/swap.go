@@ -1,7 +1,7 @@
 package place
 
-// swapEffort bounds the swaps: how often it may be asked whether two nodes talk. 2,048 nodes with eight dear links each come
-// to the bound within some 30 ms; a hundred nodes never do.
+// swapEffort bounds the swaps: how often it may be asked whether two nodes talk. 2,048 nodes with eight dear links each
+// come to the bound within some 30 ms; a hundred nodes never do.
 const swapEffort = 4_000_000
 
 // swaps is a descent over exchanges of two nodes.

@@ -4,8 +4,8 @@ import "math"
 
 const forbidden = math.MaxInt64
 
-// transport moves all supply to all demand, of equal sum, at the least total cost over links that cost at most limit. It
-// returns how much goes from each source to each sink, nil where not all can.
+// transport moves all supply to all demand, of equal sum, at the least total cost over links that cost at most limit.
+// It returns how much goes from each source to each sink, nil where not all can.
 //
 // Cheapest augmenting paths by Bellman and Ford: O(paths * (sources + sinks) * sources * sinks), in practice a few
 // rounds a path.

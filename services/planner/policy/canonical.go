@@ -8,18 +8,18 @@ import (
 	"strconv"
 )
 
-// Canonical is a situation by what its nodes are, not what they are called: nodes are numbered, pipelines sorted, and the
-// time between failures, which is an estimate, is a power of two. Losing either of two nodes that stand in equal places
-// gives one canonical situation, and so one answer: that of a failure class (pipeline type, stage).
+// Canonical is a situation by what its nodes are, not what they are called: nodes are numbered, pipelines sorted, and
+// the time between failures, which is an estimate, is a power of two. Losing either of two nodes that stand in equal
+// places gives one canonical situation, and so one answer: that of a failure class (pipeline type, stage).
 type Canonical struct {
 	Situation
 	names []string // by number
 	kept  []Pipeline
 }
 
-// Canonical numbers the nodes: those of the plan in force in the order of its pipelines, hit ones first, then by length,
-// batch, split, memory, what is empty and partitions; then the others, the largest first; lost nodes last. Equals keep their order.
-// O(nodes log nodes).
+// Canonical numbers the nodes: those of the plan in force in the order of its pipelines, hit ones first, then by
+// length, batch, split, memory, what is empty and partitions; then the others, the largest first; lost nodes last.
+// Equals keep their order. O(nodes log nodes).
 func (s Situation) Canonical() Canonical {
 	c := Canonical{Situation: s, kept: s.Current}
 	isEmpty := make([]bool, len(s.Nodes))

@@ -60,7 +60,8 @@ func (s Situation) holds() []estimate.Range {
 // replicas returns how many live holders the layer, or partition of one, with the fewest keeps under the plan in force.
 func (s Situation) replicas() int { return slices.Min(s.holders(s.alive())) }
 
-// holders returns how many of some nodes keep each layer under the plan in force, then each layer's partition 0, and so on.
+// holders returns how many of some nodes keep each layer under the plan in force, then each layer's partition 0, and so
+// on.
 func (s Situation) holders(some map[string]bool) []int {
 	holders := make([]int, len(s.Layers)*(1+s.Partitions))
 	for _, pipeline := range s.Current {

@@ -8,9 +8,9 @@ import (
 // mostTried is the most unequal nodes of which every choice is tried for a first plan: 31 searches, some 10 ms.
 const mostTried = 5
 
-// fewer is the best plan of all that use only some of a few unequal nodes: a search that is not exact may find a faster one
-// without a node that is in the way. Only a first plan takes the time for it; later the plan in force stays a candidate, so that a
-// node that joins slows nothing down.
+// fewer is the best plan of all that use only some of a few unequal nodes: a search that is not exact may find a faster
+// one without a node that is in the way. Only a first plan takes the time for it; later the plan in force stays a
+// candidate, so that a node that joins slows nothing down.
 func (s Situation) fewer() []Candidate {
 	if len(s.Current) > 0 || len(s.Nodes) > mostTried || !s.unequal() {
 		return nil

@@ -4,8 +4,8 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
-// figured is the candidate of pipelines that reroute nothing, with their partitions and what the cost model says of them: the
-// step, the peaks, and a transition in which each node fetches what it lacks.
+// figured is the candidate of pipelines that reroute nothing, with their partitions and what the cost model says of
+// them: the step, the peaks, and a transition in which each node fetches what it lacks.
 func (s Situation) figured(pipelines []Pipeline) Candidate {
 	s, pipelines = s.withPipelines(len(pipelines)), s.dealt(pipelines)
 	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
@@ -38,9 +38,10 @@ type holding struct {
 	partitions int
 }
 
-// largestMissing is the most bytes that a node must fetch to take its stage, given what each has. Of a layer that it has it
-// fetches as many partitions as are more than before: that those it has may be others is not counted, as the restorer
-// deals them so that the fewest bytes move.
+// largestMissing is the most bytes that a node must fetch to take its stage, given what each node has. A node fetches
+// all of a layer that it lacks. Of a layer that it has it fetches only the partitions beyond the number it kept before:
+// the restorer deals the lists of partitions so that the fewest bytes move, and most nodes keep the partitions they
+// have.
 func (s Situation) largestMissing(has map[string]holding, pipelines []Pipeline) int64 {
 	largest := int64(0)
 	for _, pipeline := range pipelines {

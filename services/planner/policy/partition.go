@@ -6,11 +6,13 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// Where the optimizer state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020), how much of it a pipeline keeps depends on
-// how many pipelines there are. The search knows; whoever else plans for so many pipelines asks for the situation withPipelines.
+// Where the optimizer state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020), how much of it a pipeline keeps
+// depends on how many pipelines there are. The search knows that; other planning code works on the situation
+// withPipelines.
 
-// withPipelines is the situation in which each of so many pipelines keeps as much as the one of them that keeps most. A plan
-// of more pipelines takes no more memory than it says.
+// withPipelines is the situation for a plan of so many pipelines. The pipelines may keep different numbers of
+// partitions; the layers here take what they do in the pipeline that keeps most. A plan of more pipelines takes no more
+// memory.
 func (s Situation) withPipelines(pipelines int) Situation { return s.keeping(s.mostKept(pipelines)) }
 
 // shares are the layers in plans of fewer pipelines than the widest, as far as they take more there.
@@ -41,8 +43,8 @@ func (s Situation) mostKept(pipelines int) int {
 	return (s.copies(pipelines)*s.Partitions + pipelines - 1) / pipelines
 }
 
-// lists returns the partitions of each of so many pipelines, ascending: pipeline i takes its even part of the copies times
-// 0..Partitions-1, one behind the other. No two lists differ in length by more than one.
+// lists returns the partitions of each of so many pipelines, ascending: pipeline i takes its even part of the copies
+// times 0..Partitions-1, one behind the other. No two lists differ in length by more than one.
 func (s Situation) lists(pipelines int) [][]int {
 	lists, slots := make([][]int, pipelines), s.copies(pipelines)*s.Partitions
 	for i := range lists {
@@ -54,9 +56,9 @@ func (s Situation) lists(pipelines int) [][]int {
 	return lists
 }
 
-// dealt is pipelines with their partitions. Which pipeline keeps which list is free, so each takes the one that its first node
-// keeps under the plan in force, if there is such a list, and then the others take what is left: where a plan is in force
-// already, nothing moves. Lists that are there are not kept.
+// dealt is pipelines with their partitions. Which pipeline keeps which list is free, so each takes the one that its
+// first node keeps under the plan in force, if there is such a list, and then the others take what is left: where a
+// plan is in force already, nothing moves. Lists that are there are not kept.
 func (s Situation) dealt(pipelines []Pipeline) []Pipeline {
 	pipelines = slices.Clone(pipelines)
 	for p := range pipelines {
@@ -93,8 +95,8 @@ func (s Situation) kept(plan []Pipeline) map[string][]int {
 	return kept
 }
 
-// keeping is the situation in which a pipeline keeps at most so many partitions; zero: all. What a layer takes is what the
-// largest so many of its partitions do.
+// keeping is the situation in which a pipeline keeps at most so many partitions; zero: all. What a layer takes is what
+// the largest so many of its partitions do.
 func (s Situation) keeping(partitions int) Situation {
 	if partitions == s.KeptPartitions || s.Partitions == 0 {
 		return s

@@ -103,7 +103,8 @@ func (s Situation) soundPartitioned(c Candidate) error {
 	return nil
 }
 
-// Every partition of every layer has a live holder: as many as are asked for, or as the replicas say of a plan that is kept.
+// Every partition of every layer has a live holder: as many as are asked for, or as the replicas say of a plan that is
+// kept.
 func keepsEveryPartition(s Situation, c Candidate) error {
 	least := len(s.Nodes)
 	for layer := range s.Layers {

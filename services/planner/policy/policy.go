@@ -109,8 +109,8 @@ func Named(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy %q: expected one of %s", name, strings.Join(names, ", "))
 }
 
-// Answer returns what a policy proposes, or repipeline where it has no answer: before the first plan there is nothing to
-// reroute. It fails with every policy's reason where there is no plan.
+// Answer returns what a policy proposes, or repipeline where it has no answer: before the first plan there is nothing
+// to reroute. It fails with every policy's reason where there is no plan.
 func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	if len(s.Nodes) == 0 {
 		return nil, fmt.Errorf("there is no node")
@@ -144,9 +144,10 @@ func Choose(s Situation) ([]Candidate, error) {
 	return Weigh(s, append(candidates, Adaptive.Wait(s)...), err)
 }
 
-// Weigh scores candidates and returns them best first, the others with the reason why not. More replicas than MinReplicas
-// count for nothing, fewer count before all else; then the expected throughput counts, where it differs by enough to be
-// worth moving, then the shorter transition, then the order. It leaves what it is given as it is. It fails where there is no candidate, and then the reason says why.
+// Weigh scores candidates and returns them best first, the others with the reason why not. Fewer replicas than
+// MinReplicas count before all else, and more count for nothing. Then the expected throughput counts, where it differs
+// by enough to be worth moving, then the shorter transition, then the order. Weigh leaves its arguments as they are. It
+// fails where there is no candidate, and tells the reason it was given.
 func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, error) {
 	var all []Candidate
 	for _, candidate := range candidates {
@@ -179,7 +180,8 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 // while training runs; on one host two measurements of the same link differed by more than that.
 const worthMoving = 0.05
 
-// preferStaying puts in front, of the candidates that are about as good as the first, the one that is there soonest.
+// preferStaying moves one candidate to the front: among those about as good as the first, the one with the shortest
+// transition.
 func preferStaying(all []Candidate, minReplicas int) {
 	soonest := 0
 	for i, candidate := range all {

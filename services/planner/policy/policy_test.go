@@ -63,8 +63,8 @@ func TestRerouteLosesWhereItLeavesALayerOneHolder(t *testing.T) {
 	}
 }
 
-// A third layer fits nowhere: only one pipeline could be built. It has no more replicas, and moving its layers costs more than
-// its tenth of a faster step brings until the next failure.
+// A third layer fits nowhere: only one pipeline could be built. It has no more replicas, and moving its layers costs
+// more than its tenth of a faster step brings until the next failure.
 func TestRerouteWinsWhereMemoryForbidsShorterPipelines(t *testing.T) {
 	s := afterALoss()
 	for i := range s.MemoryBytes {

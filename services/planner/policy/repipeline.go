@@ -15,8 +15,8 @@ var anew = Policy{Name: "repipeline", Propose: repipeline}
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
 //
 // The search takes nodes and links as alike and is exact then. Where they are not, it is asked several times: for all
-// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed; and splits by what each
-// node can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
+// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed; and splits by what
+// each node can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
 func repipeline(s Situation) ([]Candidate, error) {
 	candidates, err := s.searched()
 	candidates = append(candidates, s.fewer()...)
@@ -64,8 +64,9 @@ func (s Situation) searched() ([]Candidate, error) {
 	return append(candidates, t.uneven()...), refused
 }
 
-// whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned: they fit where
-// it is. The search counts no all-reduce, and among its rivals in wider plans, that fit now, there may be none of these.
+// whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned:
+// they fit where it is. The search counts no all-reduce, and among its rivals in wider plans, that fit now, there may
+// be none of these.
 func (s Situation) whole(choice choice, least int) []search.Plan {
 	if s.Partitions == 0 {
 		return nil
@@ -77,8 +78,8 @@ func (s Situation) whole(choice choice, least int) []search.Plan {
 	return found.Considered
 }
 
-// firstOfShares is, for each number of partitions that a pipeline may keep, the first of the plans in which it is so many:
-// where one does not fit the nodes, one that keeps fewer may. Without partitions it is the first of all.
+// firstOfShares is, for each number of partitions that a pipeline may keep, the first of the plans in which it is so
+// many: where one does not fit the nodes, one that keeps fewer may. Without partitions it is the first of all.
 func (s Situation) firstOfShares(plans []search.Plan) []search.Plan {
 	var firsts []search.Plan
 	isKnown := map[int]bool{}

@@ -59,8 +59,8 @@ func (s Situation) continues() error {
 	return nil
 }
 
-// partitionsLive checks that each partition of each layer can be had from a node that is alive and not empty: unlike a layer,
-// it may be nowhere else though the lost stages have survivors.
+// partitionsLive checks that each partition of each layer can be had from a node that is alive and not empty: unlike a
+// layer, it may be nowhere else though the lost stages have survivors.
 func (s Situation) partitionsLive() error {
 	full := s.alive()
 	for _, node := range s.Empty {
@@ -121,8 +121,8 @@ func (s Situation) survivors(layers estimate.Range, alive map[string]bool) []str
 	return survivors
 }
 
-// share deals the micro-batches of all lost stages to the survivors in turn, so that no two differ by more than one, and
-// sets what each takes over. It keeps its share of the lost stages' activations in flight too.
+// share deals the micro-batches of all lost stages to the survivors in turn, so that no two differ by more than one,
+// and sets what each takes over. It keeps its share of the lost stages' activations in flight too.
 func (g gap) share(loads map[string]load) []Reroute {
 	var reroutes []Reroute
 	taken := make([]int, len(g.survivors))

@@ -76,7 +76,8 @@ func (s Situation) Classes() (classes [][]string) {
 	return classes
 }
 
-// network is all links, both directions averaged; a pair that goes through the hub is as much slower as that costs.
+// network is all links, both directions averaged. A pair that goes through the hub has the hub's cost added to its
+// delay.
 func (s Situation) network() place.Network {
 	n, w := place.Network{}, s.wires()
 	for a := range s.Nodes {
@@ -213,7 +214,8 @@ func (t *seating) communication(plan search.Plan, among choice) place.Communicat
 	c := place.Communication{
 		ActivationBytes: float64(t.Network.ActivationBytes), FetchBytesPerSecond: t.Network.BytesPerSecond,
 		HorizonSteps: t.SecondsBetweenFailures / max(plan.StepSeconds, 1e-9), Moves: min(100*len(among.nodes), 1_600_000/len(among.nodes)),
-		// In the steady state a chain of transfers there and back delays every so many micro-batches as there are stages.
+		// In the steady state a chain of transfers there and back delays every so many micro-batches as there are
+		// stages.
 		Rounds: func(length int) float64 { return 1 + float64(microBatches[length]-1)/float64(length) },
 	}
 	for _, bytes := range t.GradientBytes {
@@ -247,8 +249,8 @@ func (t *seating) candidate(plan search.Plan, problem place.Problem, assignment 
 	return c
 }
 
-// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster and
-// memory allows it.
+// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster
+// and memory allows it.
 func (t *seating) balanced(pipelines []Pipeline) []Pipeline {
 	shares := search.OptimalBatches(t.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
 		pipeline := pipelines[p]

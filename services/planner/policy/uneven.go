@@ -11,9 +11,9 @@ import (
 )
 
 // uneven plans for nodes of unequal memory or speed what a search over equal nodes cannot see: pipelines in which each
-// stage has as many layers as its node can hold and train in time. Nodes are dealt to the pipelines so that all are about
-// as strong, the larger ones of each in front, where most activations are kept. The widest plans that fit, search.Weighed
-// at most; found, not proven best. O(widths * (nodes log nodes + layers)), and the shares of the batch.
+// stage has as many layers as its node can hold and train in time. Nodes are dealt to the pipelines so that all are
+// about as strong, the larger ones of each in front, where most activations are kept. The widest plans that fit,
+// search.Weighed at most; found, not proven best. O(widths * (nodes log nodes + layers)), and the shares of the batch.
 func (t *seating) uneven() []Candidate {
 	if t.Speed == nil && slices.Min(t.MemoryBytes) == slices.Max(t.MemoryBytes) {
 		return nil
@@ -72,8 +72,8 @@ func (t *seating) kindsOf(nodes []int) string {
 	return string(kinds)
 }
 
-// share deals the micro-batches so that the slowest pipeline is as fast as possible. Pipelines of one kind take the same
-// time where no link is unusual.
+// share deals the micro-batches so that the slowest pipeline is as fast as possible. Pipelines of one kind take the
+// same time where no link is unusual.
 func (t *seating) share(pipelines []Pipeline, kinds []int) {
 	wires, times := t.wires, map[[2]int]float64{}
 	for i, node := range t.Nodes {
@@ -120,8 +120,8 @@ func (s Situation) speed(node int) float64 {
 	return s.Speed[node]
 }
 
-// unevenSplit is the contiguous split over some nodes in their order whose slowest stage is fastest, among those that fit
-// into memory with as many micro-batches in flight as there can be. It bisects the time of that stage, to a
+// unevenSplit is the contiguous split over some nodes in their order whose slowest stage is fastest, among those that
+// fit into memory with as many micro-batches in flight as there can be. It bisects the time of that stage, to a
 // billionth. O(nodes * layers^2) at worst, and mostly far less.
 func (s Situation) unevenSplit(nodes []int) (splits []estimate.Range, fits bool) {
 	least, most := 0.0, 0.0
@@ -146,8 +146,8 @@ func (s Situation) unevenSplit(nodes []int) (splits []estimate.Range, fits bool)
 	return splits, true
 }
 
-// splitWithin is a split in which no stage takes longer than so many seconds a micro-batch. Which layers the first nodes
-// can end at is computed node by node; then one way back is walked.
+// splitWithin is a split in which no stage takes longer than so many seconds a micro-batch. Which layers the first
+// nodes can end at is computed node by node; then one way back is walked.
 func (s Situation) splitWithin(nodes []int, seconds float64) ([]estimate.Range, bool) {
 	ends := make([][]bool, len(nodes)+1) // after so many nodes: the layers that may come next
 	ends[0] = make([]bool, len(s.Layers)+1)

@@ -8,8 +8,8 @@ import (
 const Waiting = "wait"
 
 // Wait is the plan in force with its lost nodes back in their places, which takes until they are there and have fetched
-// their layers; meanwhile nothing is trained. It is no plan to commit: who takes it waits. There is none where no node is
-// lost or expected back, where a layer or a partition of one has no live holder, or where the policy does not wait.
+// their layers; meanwhile nothing is trained. It is no plan to commit: who takes it waits. There is none where no node
+// is lost or expected back, where a layer or a partition of one has no live holder, or where the policy does not wait.
 func (p Policy) Wait(s Situation) []Candidate {
 	if !p.Waits || !s.mayReturn() || len(s.gaps()) == 0 || s.replicas() == 0 {
 		return nil
@@ -20,8 +20,8 @@ func (p Policy) Wait(s Situation) []Candidate {
 	}}
 }
 
-// score is the samples a second that a candidate is expected to deliver until the next failure. Where the lost nodes are
-// expected back before, the plan in force may be taken up again then.
+// score is the samples a second that a candidate is expected to deliver until the next failure. Where the lost nodes
+// are expected back before, the plan in force may be taken up again then.
 func (s Situation) score(c Candidate) float64 {
 	if !s.mayReturn() {
 		return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)

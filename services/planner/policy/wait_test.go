@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// oneIsLost is 2 x 3 that must stay two pipelines, without the node of two light layers. Memory forbids its twin to take
-// over; two survivors could hold all layers, once they have moved a heavy one for 80 s.
+// oneIsLost is 2 x 3 that must stay two pipelines, without the node of two light layers. Memory forbids its twin to
+// take over; two survivors could hold all layers, once they have moved a heavy one for 80 s.
 func oneIsLost(secondsUntilReturn float64) Situation {
 	s := usual(6)
 	s.DataParallel.Least = 2

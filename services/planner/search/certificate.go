@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// lowerBound is a step time that no plan of these degrees can beat, proven where that is the best one found. The search itself proves its answer; only
-// where a split search gave up is it gone through again with what is certain, an undecided split counting as found.
+// lowerBound is a step time that no plan of these degrees can beat, proven where that is the best one found. The search
+// itself proves its answer; only where a split search gave up is it gone through again with what is certain, an
+// undecided split counting as found.
 func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, proven bool) {
 	gaveUp := slices.ContainsFunc(degrees, func(d degree) bool { return s.at(d.pipelines).gaveUp })
 	if !gaveUp || !s.maybe(before(best), degrees) {
@@ -58,8 +59,8 @@ func (s *searcher) notExcluded(limit float64) []int {
 	return capacity
 }
 
-// explain says which limit excluded everything, after the plain counts were found in order. What it says of memory is of the
-// widest plans.
+// explain says which limit excluded everything, after the plain counts were found in order. What it says of memory is
+// of the widest plans.
 func (s *searcher) explain() error {
 	shortest := s.PipelineLength.Least
 	for shortest <= s.PipelineLength.Most && s.inMemory[shortest] == 0 {

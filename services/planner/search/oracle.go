@@ -53,7 +53,8 @@ func (o *oracle) mostInMemory(length int) int {
 	return most
 }
 
-// largestInt is the largest value in [low, high] that holds, where low holds and so does everything below one that does.
+// largestInt is the largest value in [low, high] that holds, where low holds and so does everything below one that
+// does.
 func largestInt(low, high int, holds func(int) bool) int {
 	for low < high {
 		middle := (low + high + 1) / 2

@@ -151,8 +151,8 @@ func check(p Problem, plan Plan) error {
 	return nil
 }
 
-// best is the answer to a problem, or none where the best time is never. An error says how it is not what the best time says, or
-// which of those considered is no plan of its problem.
+// best is the answer to a problem, or none where the best time is never. An error says how it is not what the best time
+// says, or which of those considered is no plan of its problem.
 func best(p Problem, want float64, of func(Plan) Problem) (got Result, feasible bool, err error) {
 	got, err = Best(p)
 	switch {

@@ -1,5 +1,5 @@
-// Package plan answers "what if": it reads nodes, links, model and changes from a file or from a live cluster's log, has
-// the planner and the restorer plan as they would, and shows the plan and why no other was taken.
+// Package plan answers "what if": it reads nodes, links, model and changes from a file or from a live cluster's log,
+// has the planner and the restorer plan as they would, and shows the plan and why no other was taken.
 package plan
 
 import (
@@ -49,8 +49,8 @@ Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log 
 2 the flags or the file are wrong.
 `
 
-// Run does what `reknit plan` is asked to. It fails with a tell.UsageError where the arguments or the file are wrong, with
-// flag.ErrHelp after it has printed help, and otherwise with the reason why there is no plan.
+// Run does what `reknit plan` is asked to. It fails with a tell.UsageError where the arguments or the file are wrong,
+// with flag.ErrHelp after it has printed help, and otherwise with the reason why there is no plan.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
 	if err != nil {

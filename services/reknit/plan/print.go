@@ -115,7 +115,8 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 	table.Flush()
 }
 
-// moves tells, for each receiver, its layers and the partitions of their optimizer state, and how much of them comes from whom.
+// moves tells, for each receiver, its layers and the partitions of their optimizer state, and how much of them comes
+// from whom.
 func moves(w io.Writer, plan events.Plan) {
 	if len(plan.Migration.Transfers) == 0 {
 		fmt.Fprintln(w, "  nothing")
@@ -200,8 +201,8 @@ func rounds(w io.Writer, plan events.Plan) {
 	table.Flush()
 }
 
-// candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the plan
-// taken is known better by now, and stands in the heading.
+// candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
+// plan taken is known better by now, and stands in the heading.
 func candidates(w io.Writer, considered []events.Candidate) {
 	fmt.Fprintln(w, "\nCandidates, best first (transitions at the usual bandwidth, as they were weighed)")
 	table := tell.Table(w)

@@ -77,8 +77,8 @@ func (q *Question) planBefore() error {
 	return nil
 }
 
-// holders says who can give what: of a first plan everybody everything, for a model begins as its seed says; later those who
-// kept it and have not failed.
+// holders says who can give what: of a first plan everybody everything, for a model begins as its seed says; later
+// those who kept it and have not failed.
 func (q *Question) holders() []events.Holder {
 	var holders []events.Holder
 	if q.Request.Current == nil {

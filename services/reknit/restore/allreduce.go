@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
-// allReduce is how long gradients are reduced in a step of the plan wanted. Each group is a ring in the order of its nodes,
-// as fast as its slowest link.
+// allReduce is how long gradients are reduced in a step of the plan wanted. Each group is a ring in the order of its
+// nodes, as fast as its slowest link.
 type allReduce struct {
 	Seconds           float64     `json:"seconds"`           // round after round, each as long as its slowest group
 	SecondsLowerBound float64     `json:"secondsLowerBound"` // no schedule is shorter: the node with most to reduce needs so long

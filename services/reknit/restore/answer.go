@@ -17,8 +17,8 @@ type figure struct {
 // figures sets the restoration beside naive ways, which differ from it in one thing each.
 type figures struct {
 	Restoration figure `json:"restoration"`
-	// Restart has every place read all that it keeps anew, each over its node's best link from a store that nobody waits
-	// for. Starting processes is not counted.
+	// Restart has every place read all that it keeps anew, each over its node's best link from a store that nobody
+	// waits for. Starting processes is not counted.
 	Restart figure `json:"restart"`
 	// RankOrder leaves the nodes in the order that they had in the plan in force, joiners last.
 	RankOrder figure `json:"rankOrder"`
@@ -68,8 +68,8 @@ func figureOf(r events.Restoration) figure {
 	return figure{r.BytesMoved, r.Plan.Predicted.TransitionSeconds}
 }
 
-// fetches is what each node lacks of its place, and how long it takes to fetch that while nobody else does: the time by which
-// the restorer tells assignments of as many bytes apart.
+// fetches is what each node lacks of its place, and how long it takes to fetch that while nobody else does: the time by
+// which the restorer tells assignments of as many bytes apart.
 func fetches(fetch replicate.Fetch, names []string) map[string]figure {
 	needs := map[int][]replicate.Need{}
 	for _, need := range fetch.Needs {

@@ -24,8 +24,8 @@ func restart(fetch replicate.Fetch, names []string, r events.Restoration) figure
 	return figure{r.NaiveBytes, slowest}
 }
 
-// inRankOrder asks for the same places with the nodes in the order that they have in the plan in force, who has no place
-// there last. In no class, they keep them. Rerouted micro-batches leave everybody in place anyway.
+// inRankOrder asks for the same places with the nodes in the order that they have in the plan in force, who has no
+// place there last. In no class, they keep them. Rerouted micro-batches leave everybody in place anyway.
 func (q *question) inRankOrder(request events.RestorationRequest) events.RestorationRequest {
 	request.Proposal.Classes = nil
 	if len(q.to.Reroutes) > 0 {

@@ -102,7 +102,8 @@ func (q *question) classes(unreachable []events.Pair) [][]string {
 	return planner.Settings{}.Situation(request).Classes()
 }
 
-// holders are the nodes of the plan in force that still live, with the rows of their places. A new incarnation starts empty.
+// holders are the nodes of the plan in force that still live, with the rows of their places. A new incarnation starts
+// empty.
 func (q *question) holders() []events.Holder {
 	var holders []events.Holder
 	for _, member := range q.from.Nodes {

@@ -12,7 +12,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Whatever the plans are, the restoration is valid, rank order moves what a count by hand says, and no naive way is cheaper.
+// Whatever the plans are, the restoration is valid, rank order moves what a count by hand says, and no naive way is
+// cheaper.
 func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -30,8 +31,8 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 		if want := q.rankOrderBytes(); a.RankOrder.Bytes != want {
 			t.Errorf("seed %d: in rank order %d bytes move, expected %d", seed, a.RankOrder.Bytes, want)
 		}
-		// Rank order may be better where it lets nodes trade places that the restorer keeps apart, and where there are partitions:
-		// nodes and partitions are given their pipelines in turn, which need not end at the best there is.
+		// Rank order may be better where it lets nodes trade places that the restorer keeps apart, and where there are
+		// partitions: nodes and partitions are given their pipelines in turn, which need not end at the best there is.
 		// A single source may be sooner over the hub, which the restorer spares.
 		request := q.request()
 		free, direct := len(request.Proposal.Classes) == 1 && q.to.Partitions() == 0, len(request.Unreachable) == 0
@@ -54,8 +55,8 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 	}
 }
 
-// rankOrderBytes seats the nodes one after the other, as a person would, tries every way to share out the partitions, and adds up
-// what they lack.
+// rankOrderBytes seats the nodes one after the other, as a person would, tries every way to share out the partitions,
+// and adds up what they lack.
 func (q *question) rankOrderBytes() int64 {
 	var ranks []string
 	for _, pipeline := range q.from.Pipelines {

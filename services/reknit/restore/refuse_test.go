@@ -26,8 +26,8 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 	}
 }
 
-// planFaults is what may be wrong with the plan wanted: a part of it, what stands there instead, and what the error says
-// after the file's name.
+// planFaults is what may be wrong with the plan wanted: a part of it, what stands there instead, and what the error
+// says after the file's name.
 var planFaults = []struct{ old, new, says string }{
 	{`"cluster"`, `cluster`, `: expected a plan document: invalid character`},
 	{`"policy": "repipeline",`, ``, `: expected a plan document: field "policy": expected a value, got none`},

@@ -32,8 +32,8 @@ const exits = `
 Exit status: 0 it can be done, 1 it cannot (the reason is printed), 2 the flags or a file are wrong.
 `
 
-// Run does what `reknit restore` is asked to. It fails with a tell.UsageError where the arguments or the files are wrong,
-// with flag.ErrHelp after it has printed help, and otherwise with the reason why the plan cannot be restored.
+// Run does what `reknit restore` is asked to. It fails with a tell.UsageError where the arguments or the files are
+// wrong, with flag.ErrHelp after it has printed help, and otherwise with the reason why the plan cannot be restored.
 func Run(arguments []string, w io.Writer) error {
 	o, err := parse(arguments, w)
 	if err != nil {

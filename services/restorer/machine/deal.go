@@ -8,9 +8,9 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// deal gives the pipelines the lists of optimizer partitions that the planner made, so that with the nodes where they are
-// the fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the longest
-// list, so any pipeline may have any. O(pipelines * units + pipelines^3).
+// deal gives the pipelines the lists of optimizer partitions that the planner made, so that with the nodes where they
+// are the fewest bytes move, and reports whether that saves any. The planner counts each pipeline's memory with the
+// longest list, so any pipeline may have any. O(pipelines * units + pipelines^3).
 func (r *restoration) deal() (fewer bool, err error) {
 	pipelines := r.plan.Pipelines
 	lists, cost := make([][]int, len(pipelines)), make([][]int64, len(pipelines))

@@ -11,7 +11,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// partition cuts the optimizer state of a request's layers: every partition is kept by some pipeline, and held by some node.
+// partition cuts the optimizer state of a request's layers: every partition is kept by some pipeline, and held by some
+// node.
 func partition(random *rand.Rand, request *events.RestorationRequest, partitions int) {
 	layers, pipelines := len(request.Units), request.Proposal.Plan.Pipelines
 	for z := range partitions {

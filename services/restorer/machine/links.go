@@ -6,8 +6,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// relayedShare is what a pair without a direct link has of its bandwidth: it goes through the hub, where both ways share one
-// server. A tenth is a guess on the safe side, and only serves to prefer other sources.
+// relayedShare is what a pair without a direct link has of its bandwidth: it goes through the hub, where both ways
+// share one server. A tenth is a guess on the safe side, and only serves to prefer other sources.
 const relayedShare = 0.1
 
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).

@@ -8,8 +8,9 @@ import (
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
-// pulls is how fast each of the plan's nodes can fetch over its own links. Holders of the same layers send as one: the sum of
-// their links. A way through the hub counts as the tenth of a link that it is taken for, also where the hub will be spared.
+// pulls is how fast each of the plan's nodes can fetch over its own links. Holders of the same layers send as one: the
+// sum of their links. A way through the hub counts as the tenth of a link that it is taken for, also where the hub will
+// be spared.
 type pulls struct {
 	bytes     []int64     // per layer
 	senders   [][]int     // per layer: the kinds of holders that hold it
@@ -52,7 +53,8 @@ func (r *restoration) pulls() (pulls, error) {
 	return p, nil
 }
 
-// seconds returns how long a node takes to fetch the layers when nobody else fetches, by its index among the plan's nodes.
+// seconds returns how long a node takes to fetch the layers when nobody else fetches, by its index among the plan's
+// nodes.
 func (p pulls) seconds(missing []int) func(node int) float64 {
 	var bytes []int64
 	var senders [][]int

@@ -9,9 +9,11 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Restore maps a proposal onto the nodes: who becomes whom so that the fewest bytes move, and then that the node that takes
-// longest to fetch what it lacks, over its own links from all who hold it, takes least; what comes from whom so that all have it soonest; and in which rounds gradients are reduced. It is a
-// pure function of the request.
+// Restore brings a proposal about. It places the nodes so that the fewest bytes move, and then so that the node that needs
+// longest to fetch what it lacks, over its own links and from all holders, is ready soonest. It divides each transfer among
+// the holders so that all are served as soon as possible, and puts the all-reduces into rounds.
+//
+// It is a pure function of the request.
 func Restore(request events.RestorationRequest) (events.Restoration, error) {
 	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
 	if err := r.assign(); err != nil {
@@ -102,9 +104,10 @@ func peaks(predicted map[string]int64, proposed, taken []events.Pipeline) map[st
 	return of
 }
 
-// place matches nodes with places. Where there are partitions, it matches and deals them in turn until that saves no byte any more,
-// and then has two pipelines trade their lists where that saves bytes with the nodes matched anew. The best of all would be an
-// assignment in three indices, which is hard; of a thousand random problems of two or three pipelines this found it in 998.
+// place matches nodes with places. Where there are partitions, it matches and deals them in turn until that saves no
+// byte any more, and then has two pipelines trade their lists where that saves bytes with the nodes matched anew. The
+// best of all would be an assignment in three indices, which is hard; of a thousand random problems of two or three
+// pipelines this found it in 998.
 func (r *restoration) place() error {
 	if r.plan.Partitions() == 0 {
 		return r.match()
@@ -122,7 +125,8 @@ func (r *restoration) place() error {
 	return r.improve(r.match)
 }
 
-// tradedNodes bounds how many trades are tried, times the nodes: all pairs of 12 pipelines of 12 stages, and four of 2,047 nodes.
+// tradedNodes bounds how many trades are tried, times the nodes: all pairs of 12 pipelines of 12 stages, and four of
+// 2,047 nodes.
 const tradedNodes = 10_000
 
 // trade has two pipelines trade their lists of partitions wherever that saves bytes with the nodes matched anew.
@@ -198,7 +202,8 @@ func (r *restoration) match() error {
 	return nil
 }
 
-// matchBytes is match for the fewest bytes, however long they take: at 2,047 nodes with 64 partitions a tenth of the work.
+// matchBytes is match for the fewest bytes, however long they take: at 2,047 nodes with 64 partitions a tenth of the
+// work.
 func (r *restoration) matchBytes() error {
 	problem, places := r.migration()
 	migration, err := migrate.LeastTotal(problem)
@@ -242,9 +247,9 @@ func (r *restoration) classes() map[string]int {
 	return class
 }
 
-// settle writes the nodes into their places. Survivors that hold the same may share out their places as they like, where
-// nobody takes longer for it than the slowest does anyway: each takes the one the planner proposed for it where that is
-// among them, so that fewer connections change.
+// settle writes the nodes into their places. Survivors that hold the same may share out their places as they like,
+// where nobody takes longer for it than the slowest does anyway: each takes the one the planner proposed for it where
+// that is among them, so that fewer connections change.
 func settle(nodes []events.Member, problem migrate.Problem, places []*events.Stage, migration migrate.Migration) {
 	placeOf, missing := migration.PlaceOf, migration.Missing
 	inTime := func(node int, missing []int) bool {

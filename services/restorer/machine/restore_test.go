@@ -221,7 +221,8 @@ func everyAssignment(plan *events.Plan, from int, try func()) {
 	}
 }
 
-// fetchingAlone is what the nodes fetch for their places in the plan, and the most seconds that one takes when only it does.
+// fetchingAlone is what the nodes fetch for their places in the plan, and the most seconds that one takes when only it
+// does.
 func fetchingAlone(t *testing.T, request events.RestorationRequest, plan events.Plan) (bytes int64, seconds float64) {
 	t.Helper()
 	request.Proposal.Plan = plan

@@ -40,9 +40,10 @@ func (r *restoration) schedule() error {
 	return nil
 }
 
-// reduction returns how long an all-reduce among some of names lasts. Each holder sends every other a part of its gradients
-// and gets the sum back, as the holder with the slowest links can (DT-FM, equation 2). Where the request does not tell
-// how large gradients are, they are taken to be as large as the state: only how the groups compare matters then.
+// reduction returns how long an all-reduce among some of names lasts. Each holder sends every other a part of its
+// gradients and gets the sum back, as the holder with the slowest links can (DT-FM, equation 2). Where the request does
+// not tell how large gradients are, they are taken to be as large as the state: only how the groups compare matters
+// then.
 func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	bandwidths, roundTrips, gradients := r.bandwidths(names), r.roundTrips(names), r.Gradients
 	if len(gradients) == 0 {

@@ -38,8 +38,8 @@ type Problem struct {
 	Survivors  []Survivor
 	Places     []Place
 
-	// Seconds tells, for layers that are missing, ascending, how long each survivor takes to fetch them over its own links;
-	// nil: a second for 1e9 bytes.
+	// Seconds tells, for layers that are missing, ascending, how long each survivor takes to fetch them over its own
+	// links; nil: a second for 1e9 bytes.
 	Seconds func(missing []int) (of func(survivor int) float64)
 }
 
@@ -55,14 +55,16 @@ type Migration struct {
 }
 
 // LeastTotal returns a migration that fetches the fewest bytes, and of those one in which the node that fetches longest
-// takes as little time as possible, because the restoration ends with it. Bytes come first, as in the paper: they are certain
-// and load everybody's links, while seconds come from measurements and are those of a node that fetches while nobody else does.
+// takes as little time as possible, because the restoration ends with it. Bytes come first, as in the paper: they are
+// certain and load everybody's links, while seconds come from measurements and are those of a node that fetches while
+// nobody else does.
 //
-// Among survivors of a kind the first in the list takes the first place of a kind. It fails when a range or a size is out of
-// bounds, when there are more places than survivors, and with ErrNoMatching when the groups leave a place that nobody may take.
+// Among survivors of a kind the first in the list takes the first place of a kind. It fails when a range or a size is
+// out of bounds, when there are more places than survivors, and with ErrNoMatching when the groups leave a place that
+// nobody may take.
 //
-// For n survivors of a kinds and places of b kinds it takes O(n*b) and about (a+b)*a*b steps, and where seconds tell the
-// survivors of a kind apart, at most n*n*b more.
+// For n survivors of a kinds and places of b kinds it takes O(n*b) and about (a+b)*a*b steps, and where seconds tell
+// the survivors of a kind apart, at most n*n*b more.
 func LeastTotal(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {

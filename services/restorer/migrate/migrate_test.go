@@ -118,8 +118,8 @@ func checkMigration(t *testing.T, problem migrate.Problem, m migrate.Migration) 
 	}
 }
 
-// fewestThenShortest tries every matching: the least sum of costs, and the least largest time that goes with it. Both are
-// Forbidden where no matching is allowed.
+// fewestThenShortest tries every matching: the least sum of costs, and the least largest time that goes with it. Both
+// are Forbidden where no matching is allowed.
 func fewestThenShortest(cost, times [][]int64) (fewest, shortest int64) {
 	fewest, shortest = migrate.Forbidden, migrate.Forbidden
 	used := make([]bool, len(cost))
@@ -143,7 +143,8 @@ func fewestThenShortest(cost, times [][]int64) (fewest, shortest int64) {
 	return fewest, shortest
 }
 
-// ownLinks has each survivor take some whole seconds for a byte of each layer, and returns the nanoseconds of every pair.
+// ownLinks has each survivor take some whole seconds for a byte of each layer, and returns the nanoseconds of every
+// pair.
 func ownLinks(random *rand.Rand, problem *migrate.Problem) [][]int64 {
 	perByte := make([][]int64, len(problem.Survivors))
 	for i := range perByte {

@@ -12,30 +12,32 @@ const Forbidden = math.MaxInt64
 // ErrNoMatching says that every complete matching uses a forbidden pair.
 var ErrNoMatching = errors.New("no complete matching avoids the forbidden pairs")
 
-// Transport solves the transportation problem exactly: it returns the flow of least total cost, flow[i][j] units from row
-// i to column j, where row i sends supply[i] and column j receives demand[j]. Both have the same sum. It fails with
-// ErrNoMatching where every such flow uses a forbidden pair. With supplies and demands of one it is the assignment problem.
+// Transport solves the transportation problem exactly: it returns the flow of least total cost, flow[i][j] units from
+// row i to column j, where row i sends supply[i] and column j receives demand[j]. Both have the same sum. It fails with
+// ErrNoMatching where every such flow uses a forbidden pair. With supplies and demands of one it is the assignment
+// problem.
 //
 // Costs are of any sign; the largest magnitude times the sum of the supplies must stay below 2^60.
 //
-// It takes successive shortest paths with prices: for a rows and b columns O(a*b) a path, and in practice about a+b paths
-// where supplies are large, whatever the amounts are.
+// It takes successive shortest paths with prices: for a rows and b columns O(a*b) a path, and in practice about a+b
+// paths where supplies are large, whatever the amounts are.
 func Transport(cost [][]int64, supply, demand []int) (flow [][]int, err error) {
 	t := newTransporter(cost, supply, demand)
 	return t.flow, t.run()
 }
 
 // transportLeastLargest is Transport where the largest cost used is to be least, whatever the sum: the bottleneck
-// problem. Row by row it sends along the path whose largest cost is least, and raises the floor only when every other way
-// would cross it too, so the floor never passes the answer.
+// problem. Row by row it sends along the path whose largest cost is least, and raises the floor only when every other
+// way would cross it too, so the floor never passes the answer.
 func transportLeastLargest(cost [][]int64, supply, demand []int) (flow [][]int, err error) {
 	t := newTransporter(cost, supply, demand)
 	t.largest, t.floor = true, slices.Max(t.rowPrice)
 	return t.flow, t.run()
 }
 
-// transporter is a flow from kinds of rows to kinds of columns. Where the sum of costs counts, prices prove it cheapest:
-// cost less both prices is never negative, and zero where flow runs. Where the largest cost counts, there are none.
+// transporter is a flow from kinds of rows to kinds of columns. Where the sum of costs counts, prices prove it
+// cheapest: cost less both prices is never negative, and zero where flow runs. Where the largest cost counts, there are
+// none.
 type transporter struct {
 	cost                    [][]int64
 	largest                 bool  // counts, and not the sum

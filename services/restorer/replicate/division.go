@@ -66,8 +66,8 @@ func newDivision(fetch Fetch) *division {
 	return d
 }
 
-// way connects the vertex of a group with the sender of a link, through a vertex of the link's own where it is shared. It
-// returns the edge that begins at the group, or -1 where nothing can pass.
+// way connects the vertex of a group with the sender of a link, through a vertex of the link's own where it is shared.
+// It returns the edge that begins at the group, or -1 where nothing can pass.
 func (d *division) way(vertex int, link linkKey, shared bool) (edge int) {
 	sender, known := d.senders[link.from]
 	if !known {
@@ -126,8 +126,8 @@ func groupNeeds(fetch Fetch) []group {
 }
 
 // Bounds on how often settle evens out what is left, because what is evened out last matters least: with 64 nodes whose
-// links all differ, 37 ms instead of 235 ms; of 2,047, where mostEdges ends it after four times, a restoration takes 0.5 s
-// instead of 1.2 s.
+// links all differ, 37 ms instead of 235 ms; of 2,047, where mostEdges ends it after four times, a restoration takes
+// 0.5 s instead of 1.2 s.
 const (
 	mostTimes = 16
 	mostEdges = 1_000_000 // over all times
@@ -193,8 +193,8 @@ func (d *division) cut() []int {
 	return cut
 }
 
-// raise returns the least time after seconds in which the limits of the cut let the missing shards pass as well, found by
-// bisection and rounded up to when the next whole shard has passed.
+// raise returns the least time after seconds in which the limits of the cut let the missing shards pass as well, found
+// by bisection and rounded up to when the next whole shard has passed.
 func (d *division) raise(cut []int, missing int64, seconds float64) float64 {
 	passing := func(seconds float64) (shards int64) {
 		for _, i := range cut {

@@ -36,13 +36,14 @@ type Fetched struct {
 }
 
 // PlanFetch divides every need among the holders so that all are served as soon as possible. No division into whole
-// shards is faster when the short last shard of a layer counts as a whole one; with shards of one byte it is within a byte
-// of the linear program of flows out of, into and between nodes. Where the slowest part leaves the choice, the rest is spread evenly over its holders too, so that nobody sends
-// faster than necessary while others train. Receivers do not relay.
+// shards is faster when the short last shard of a layer counts as a whole one; with shards of one byte it is within a
+// byte of the linear program of flows out of, into and between nodes. Where the slowest part leaves the choice, the
+// rest is spread evenly over its holders too, so that nobody sends faster than necessary while others train. Receivers
+// do not relay.
 //
 // It finds the time by a discrete Newton iteration on least cuts: each maximum flow that falls short names the nodes
-// that are too slow for the needs that depend on them. A handful of flows for each group of nodes that ends at a time of
-// its own; a flow takes about as long as needs of different holders times holders.
+// that are too slow for the needs that depend on them. A handful of flows for each group of nodes that ends at a time
+// of its own; a flow takes about as long as needs of different holders times holders.
 //
 // It fails when a size, rate or index is out of bounds, and when a need cannot be served.
 func PlanFetch(fetch Fetch) (Fetched, error) {
@@ -121,8 +122,8 @@ func (f Fetch) shards(layer int) int64 {
 	return (f.LayerBytes[layer] + f.ShardBytes - 1) / f.ShardBytes
 }
 
-// Seconds is when the busiest node or link is done, if each need is served by its sources and all send at once. Per need,
-// the sources' nodes hold its layer at a rate above 0. Linear in the sources, plus the nodes.
+// Seconds is when the busiest node or link is done, if each need is served by its sources and all send at once. Per
+// need, the sources' nodes hold its layer at a rate above 0. Linear in the sources, plus the nodes.
 func (f Fetch) Seconds(sources [][]Source) float64 {
 	nodes := len(f.EgressBytesPerSecond)
 	sent, received := make([]int64, nodes), make([]int64, nodes)

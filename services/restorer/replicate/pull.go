@@ -2,14 +2,14 @@ package replicate
 
 import "math"
 
-// PullSeconds is how long a node takes to fetch while nobody else does, from everybody who can send, all at a time: of each
-// group of layers so many bytes, from the senders that hold all of the group. Senders are numbered by their rates, bytes a
-// second over the link from each; together they send at most as fast as the downlink receives. It is infinite where nobody can
-// send a group.
+// PullSeconds is how long a node takes to fetch while nobody else does, from everybody who can send, all at a time: of
+// each group of layers so many bytes, from the senders that hold all of the group. Senders are numbered by their rates,
+// bytes a second over the link from each; together they send at most as fast as the downlink receives. It is infinite
+// where nobody can send a group.
 //
-// It is the optimum of the linear program: the worst, over all sets of groups, of their bytes over the rates of who holds
-// any of them. Where each group alone fills the downlink, that is found in as many steps as groups and senders have pairs;
-// otherwise by a Newton iteration on least cuts, at most one maximum flow for each group.
+// It is the optimum of the linear program: the worst, over all sets of groups, of their bytes over the rates of who
+// holds any of them. Where each group alone fills the downlink, that is found in as many steps as groups and senders
+// have pairs; otherwise by a Newton iteration on least cuts, at most one maximum flow for each group.
 func PullSeconds(groupBytes []int64, senders [][]int, bytesPerSecond []float64, downlink float64) float64 {
 	total, slowest, fills := int64(0), 0.0, true
 	for g, bytes := range groupBytes {

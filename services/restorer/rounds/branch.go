@@ -2,9 +2,9 @@ package rounds
 
 import "slices"
 
-// brancher colours items, the heaviest first and of those the one with the most rounds already ruled out, in every round
-// that is open to it and then in a round of its own. As weights never grow, the first item of a round sets its length,
-// and the cost of what is done is known. With equal weights the first descent is DSATUR.
+// brancher colours items, the heaviest first and of those the one with the most rounds already ruled out, in every
+// round that is open to it and then in a round of its own. As weights never grow, the first item of a round sets its
+// length, and the cost of what is done is known. With equal weights the first descent is DSATUR.
 type brancher struct {
 	weights   []int64
 	conflicts [][]int // per item

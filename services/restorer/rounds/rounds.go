@@ -1,7 +1,7 @@
 // Package rounds orders the all-reduces of a step (Chameleon, the restorer of section IV, and figure 4). When pipelines
-// are cut differently, the nodes that share one layer are not those that share the next, and a node can take part in one
-// all-reduce at a time. Layers with the same holders may be reduced together; the rest is colouring: what no node shares
-// may run in the same round, and a round lasts as long as its longest all-reduce.
+// are cut differently, the nodes that share one layer are not those that share the next, and a node can take part in
+// one all-reduce at a time. Layers with the same holders may be reduced together; the rest is colouring: what no node
+// shares may run in the same round, and a round lasts as long as its longest all-reduce.
 package rounds
 
 import (
@@ -18,8 +18,8 @@ type Group struct {
 	Nodes  []int
 }
 
-// Schedule is which all-reduces run together. Every layer is in one group of one round, and no node is twice in a round.
-// The rounds with late layers come first, because the backward pass finishes those first.
+// Schedule is which all-reduces run together. Every layer is in one group of one round, and no node is twice in a
+// round. The rounds with late layers come first, because the backward pass finishes those first.
 type Schedule struct {
 	Rounds      [][]Group // groups ascending by layers
 	Nanoseconds int64     // sum of the longest groups of the rounds
@@ -31,9 +31,9 @@ type Schedule struct {
 const effort = 1_000_000
 
 // Plan schedules the all-reduces of count layers so that the longest groups of the rounds take as little together as
-// Colour finds: either with layers of the same holders in one group, or with each layer in a group of its own,
-// which fills the rounds better but begins more often. It takes the former where both take as long. Nodes are
-// numbered in the order of holdings; ranges may overlap and come in any order. takes says how many nanoseconds a group needs.
+// Colour finds: either with layers of the same holders in one group, or with each layer in a group of its own, which
+// fills the rounds better but begins more often. It takes the former where both take as long. Nodes are numbered in the
+// order of holdings; ranges may overlap and come in any order. takes says how many nanoseconds a group needs.
 //
 // It fails when a range is out of bounds, a layer has no holder or a group takes less than no time.
 func Plan(count int, holdings [][]layers.Range, takes func(Group) int64) (Schedule, error) {

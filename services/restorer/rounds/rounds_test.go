@@ -29,7 +29,8 @@ func perLayer(layer, group int64) func(rounds.Group) int64 {
 }
 
 func TestThreeStagesBesideFourFillThreeRoundsLayerByLayer(t *testing.T) {
-	// Chameleon, figure 4: nine layers as 3+3+3 and as 2+2+2+3. In groups they take two rounds, of three layers and two.
+	// Chameleon, figure 4: nine layers as 3+3+3 and as 2+2+2+3. In groups they take two rounds, of three layers and
+	// two.
 	holdings := pipelines([]int{3, 3, 3}, []int{2, 2, 2, 3})
 	group := func(first, end int, nodes ...int) rounds.Group {
 		return rounds.Group{Layers: layers.Range{First: first, End: end}, Nodes: nodes}

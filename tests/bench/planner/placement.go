@@ -9,8 +9,8 @@ import (
 	"github.com/reknit/reknit/tests/papers/dtfm"
 )
 
-// Efforts of the search. The quick one finds what is proven to be best, the long one improves on the rest; the proof looks
-// at mixtures only.
+// Efforts of the search. The quick one finds what is proven to be best, the long one improves on the rest; the proof
+// looks at mixtures only.
 var (
 	quick  = dtfm.Effort{Moves: 200_000, Mixtures: 100_000}
 	long   = dtfm.Effort{Moves: 2_500_000, Mixtures: 100_000}

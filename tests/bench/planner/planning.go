@@ -45,8 +45,8 @@ func planning(r *figures.Report) {
 	fmt.Printf("ours grows with devices^%.2f from 8 to 16,384, and with devices^%.2f from 2,048 on\n\n", slope(sizes, times), slope(sizes[len(sizes)-4:], times[len(times)-4:]))
 }
 
-// fastest is the shortest step among the candidates: what the two planners are compared by. Which of them is taken depends
-// on the transition too.
+// fastest is the shortest step among the candidates: what the two planners are compared by. Which of them is taken
+// depends on the transition too.
 func fastest(found []policy.Candidate) float64 {
 	least := math.Inf(1)
 	for _, candidate := range found {
@@ -106,8 +106,8 @@ func assigned(s policy.Situation, plan []estimate.Member) []policy.Pipeline {
 	return pipelines
 }
 
-// afterALoss is a grid of pipelines of 4 stages (8 from 64 devices on) that train 32 equal layers, the shape of Llama 2 7B,
-// one node of which is gone. Pipelines may be a stage shorter or longer, as in the literal algorithm.
+// afterALoss is a grid of pipelines of 4 stages (8 from 64 devices on) that train 32 equal layers, the shape of Llama 2
+// 7B, one node of which is gone. Pipelines may be a stage shorter or longer, as in the literal algorithm.
 func afterALoss(devices int) policy.Situation {
 	const layers = 32
 	length := 8

@@ -11,8 +11,8 @@ import (
 	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
-// A plan's rounds may take so many times what the most loaded node needs: rounds that reach it exactly are hard to find,
-// and may not exist.
+// A plan's rounds may take so many times what the most loaded node needs: rounds that reach it exactly are hard to
+// find, and may not exist.
 const roundsOfLeast = 1.25
 
 // allReduces measures the schedules of pipelines of seven, eight and nine stages, where layers differ in size.
@@ -30,8 +30,8 @@ func allReduces(r *figures.Report, _ settings) error {
 	return nil
 }
 
-// uneven is what each of n nodes, a power of two, holds in pipelines of different lengths: of two and three stages where
-// there are few nodes.
+// uneven is what each of n nodes, a power of two, holds in pipelines of different lengths: of two and three stages
+// where there are few nodes.
 func uneven(n int) [][]layers.Range {
 	lengths := []int{7, 8, 9}
 	if n < 24 {

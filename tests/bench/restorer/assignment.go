@@ -52,8 +52,8 @@ func filled(n int, cost func(i, j int) int64) [][]int64 {
 	return rows
 }
 
-// stages is what Chameleon's restorer solves: the layers that each of n survivors of pipelines of eight stages lacks for
-// each place of pipelines of seven, eight and nine, all in random order.
+// stages is what Chameleon's restorer solves: the layers that each of n survivors of pipelines of eight stages lacks
+// for each place of pipelines of seven, eight and nine, all in random order.
 func stages(n int, random *rand.Rand) [][]int64 {
 	holds, needs := stagesOf(n, 8), stagesOf(n, 7, 8, 9)
 	random.Shuffle(n, func(a, b int) { holds[a], holds[b] = holds[b], holds[a] })

@@ -71,8 +71,8 @@ func afterALoss(nodes int) change {
 	return c
 }
 
-// partitioned cuts the optimizer state, 12 of 14 bytes a parameter, into partitions that two pipelines keep each. The node that
-// is lost was the second.
+// partitioned cuts the optimizer state, 12 of 14 bytes a parameter, into partitions that two pipelines keep each. The
+// node that is lost was the second.
 func (c change) partitioned(request *events.RestorationRequest, partitions int) {
 	for layer, bytes := range request.Units {
 		request.Gradients = append(request.Gradients, bytes/7)

@@ -43,8 +43,8 @@ func fetches(r *figures.Report, s settings) error {
 	return compareFetches(r, fmt.Sprintf("%d fetches of fetch.json", len(given)), given)
 }
 
-// compareFetches adds the fetch that is worst beside its optimum, the one that is worst beside one source for each layer,
-// and all together beside one source.
+// compareFetches adds the fetch that is worst beside its optimum, the one that is worst beside one source for each
+// layer, and all together beside one source.
 func compareFetches(r *figures.Report, name string, fetches []solved) error {
 	apart := figures.Row{Figure: name + ", worst", Unit: "s", BaselineName: "optimum", LeastRatio: 1 / fetchGap, Ratio: math.Inf(1)}
 	worst := figures.Row{Figure: name + ", worst", Unit: "s", BaselineName: "one source for each layer", LeastRatio: 1, Ratio: math.Inf(1)}

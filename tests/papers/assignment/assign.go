@@ -19,13 +19,14 @@ type Assignment struct {
 	Largest  int64 // largest matched cost
 }
 
-// LeastTotal returns a matching of least total cost. Costs are integers of any sign, or Forbidden; the largest magnitude
-// times the number of rows must stay below 2^60. It fails when the matrix is not square, and with migrate.ErrNoMatching.
+// LeastTotal returns a matching of least total cost. Costs are integers of any sign, or Forbidden; the largest
+// magnitude times the number of rows must stay below 2^60. It fails when the matrix is not square, and with
+// migrate.ErrNoMatching.
 //
 // It solves the assignment problem of Kuhn and Munkres by shortest augmenting paths, after the start of Jonker and
 // Volgenant ("A shortest augmenting path algorithm for dense and sparse linear assignment problems", 1987): cheap steps
-// settle most rows, a Dijkstra search each of the others. O(n^3). A matrix whose rows or columns come in few
-// kinds, as in a cluster where nodes hold or need equal stages, is solved kind by kind: O(n^2) to find the kinds.
+// settle most rows, a Dijkstra search each of the others. O(n^3). A matrix whose rows or columns come in few kinds, as
+// in a cluster where nodes hold or need equal stages, is solved kind by kind: O(n^2) to find the kinds.
 func LeastTotal(cost [][]int64) (Assignment, error) {
 	if err := checkSquare(cost); err != nil {
 		return Assignment{}, err

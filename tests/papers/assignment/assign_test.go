@@ -201,8 +201,8 @@ func TestAMatrixThatIsNotSquareIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkLeastTotal has the matrices on which scipy's linear_sum_assignment was measured: small integers, wide numbers,
-// and the layers missing between old and new stages.
+// BenchmarkLeastTotal has the matrices on which scipy's linear_sum_assignment was measured: small integers, wide
+// numbers, and the layers missing between old and new stages.
 func BenchmarkLeastTotal(b *testing.B) {
 	for _, n := range []int{256, 1024, 2048} {
 		random := rand.New(rand.NewPCG(uint64(n), 4))

@@ -98,8 +98,8 @@ func (d *dense) bid(row int) (loser int, outbid bool) {
 	return loser, pay < nextPay
 }
 
-// twoCheapest returns the columns that row would pay least and second least for, and what it would pay. Of equal columns
-// it prefers a free one. Where there is no second column it is -1, and its pay that of the first.
+// twoCheapest returns the columns that row would pay least and second least for, and what it would pay. Of equal
+// columns it prefers a free one. Where there is no second column it is -1, and its pay that of the first.
 func (d *dense) twoCheapest(row int) (first, second int, pay, nextPay int64) {
 	first, second, pay, nextPay = -1, -1, math.MaxInt64, math.MaxInt64
 	for j, c := range d.cost[row] {
@@ -149,8 +149,8 @@ func (d *dense) augment(row int) bool {
 	}
 }
 
-// search settles columns by growing distance until a free one is at the least distance. It returns that column, how many
-// labels are settled, and the distance; the column is -1 when none can be reached.
+// search settles columns by growing distance until a free one is at the least distance. It returns that column, how
+// many labels are settled, and the distance; the column is -1 when none can be reached.
 func (d *dense) search() (free, settled int, least int64) {
 	edge := 0 // labels[settled:edge] are at the least distance
 	for {

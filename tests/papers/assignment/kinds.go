@@ -6,18 +6,18 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Where rows are of many kinds, it pays to sort the columns into kinds if there are at most mostColumnKinds of them, and
-// columnsPerKind columns to each. With the layers that 4,096 nodes with links of their own lack for 16 kinds of places, it
-// takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64 kinds it is up to 1.6 times slower or 2.7 times faster
-// than the plain problem.
+// Where rows are of many kinds, it pays to sort the columns into kinds if there are at most mostColumnKinds of them,
+// and columnsPerKind columns to each. With the layers that 4,096 nodes with links of their own lack for 16 kinds of
+// places, it takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64 kinds it is up to 1.6 times slower or 2.7
+// times faster than the plain problem.
 const (
 	mostColumnKinds = 64
 	columnsPerKind  = 32
 )
 
 // assignKinds solves a matrix with many equal rows, or columns, as a transportation problem between kinds of rows and
-// kinds of columns. It returns nil where that would not pay: when the rows are of more than a quarter as many kinds, and
-// the columns are of many, too.
+// kinds of columns. It returns nil where that would not pay: when the rows are of more than a quarter as many kinds,
+// and the columns are of many, too.
 func assignKinds(cost [][]int64, limit int64) (columnOf []int, ok bool) {
 	n := len(cost)
 	rows, few := equalRows(cost, n/4)

@@ -1,5 +1,5 @@
-// Package chameleon is what the Chameleon paper says literally where the planner and the restorer do better: its planner
-// (IV-C, Algorithm 1), its share of the batch (IV-B), its objective (IV-A), and its rounds of all-reduces (IV).
+// Package chameleon is what the Chameleon paper says literally where the planner and the restorer do better: its
+// planner (IV-C, Algorithm 1), its share of the batch (IV-B), its objective (IV-A), and its rounds of all-reduces (IV).
 package chameleon
 
 import (

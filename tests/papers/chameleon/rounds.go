@@ -2,8 +2,8 @@ package chameleon
 
 import "github.com/reknit/reknit/services/restorer/layers"
 
-// GreedyRounds is Chameleon's restorer as its text has it: layers that share a node must not share a round, and each layer
-// takes the first round it can. A round ends with its longest all-reduce; GreedyRounds returns the sum of those.
+// GreedyRounds is Chameleon's restorer as its text has it: layers that share a node must not share a round, and each
+// layer takes the first round it can. A round ends with its longest all-reduce; GreedyRounds returns the sum of those.
 func GreedyRounds(holdings [][]layers.Range, weights []int64) (sum int64) {
 	roundOf := make([]int, len(weights))
 	longest := map[int]int64{}

@@ -1,5 +1,5 @@
-// Package chaos is problem P4 of the Chaos papers: how many equal shards of a replica each neighbour sends, and how large
-// a shard may be. The restorer plans the fetches of all nodes at once instead (replicate.PlanFetch).
+// Package chaos is problem P4 of the Chaos papers: how many equal shards of a replica each neighbour sends, and how
+// large a shard may be. The restorer plans the fetches of all nodes at once instead (replicate.PlanFetch).
 package chaos
 
 import (

@@ -3,7 +3,8 @@ package chaos
 import "fmt"
 
 // Tolerance is how much slower than infinitely small shards a shard size may be: one percent, because shards larger
-// than that buy little (on AlexNet-shaped tensors a hundred times fewer shards cost less than a hundredth of a percent).
+// than that buy little (on AlexNet-shaped tensors a hundred times fewer shards cost less than a hundredth of a
+// percent).
 const Tolerance = 0.01
 
 // Size is a shard size and what it leads to.

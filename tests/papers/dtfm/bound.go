@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// floor is a lower bound on the cost of a step of any layout, from each device's nearest links and from the components of
-// the network. O(devices^2 log devices).
+// floor is a lower bound on the cost of a step of any layout, from each device's nearest links and from the components
+// of the network. O(devices^2 log devices).
 func (g Grid) floor() float64 { return g.leastLoad() + g.leastHops() }
 
 // leastLoad: every device exchanges with as many others as there are pipelines beside its own, at best the nearest.
@@ -30,8 +30,8 @@ func (g Grid) leastLoad() float64 {
 	return least
 }
 
-// leastHops: with links of at most some seconds, c components of the network leave at least c pieces of pipelines, so
-// c - pipelines links between stages are slower, no more than one a pipeline at one boundary. Summed up over all values,
+// leastHops: with links of at most some seconds, c components of the network leave at least c pieces of pipelines, so c
+// - pipelines links between stages are slower, no more than one a pipeline at one boundary. Summed up over all values,
 // that bounds the sum of the slowest ones (Kruskal's spanning tree has the components).
 func (g Grid) leastHops() float64 {
 	type edge struct {

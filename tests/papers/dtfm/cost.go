@@ -36,8 +36,8 @@ func (g Grid) paired(left, right []int) (slowest float64, partner []int) {
 	return place.Pairing(hops, len(left))
 }
 
-// exchangeSeconds: every member of a group sends its part of the gradients, one of as many as there are members, to every
-// other and back; the slowest member of all groups counts.
+// exchangeSeconds: every member of a group sends its part of the gradients, one of as many as there are members, to
+// every other and back; the slowest member of all groups counts.
 func (g Grid) exchangeSeconds(groups [][]int) float64 {
 	slowest := 0.0
 	for _, group := range groups {

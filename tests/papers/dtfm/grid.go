@@ -49,10 +49,13 @@ func (p Placement) Seconds() float64 {
 	return p.CommunicationSeconds()*p.horizon + p.MigrationSeconds
 }
 
-// Place finds a layout of least CommunicationSeconds: by the planner's search, and where devices fall into few classes
-// (equal links to all) by exact searches too: of all layouts, which then tells how far from the best it can be, and where
-// that takes too long, of those whose path is three runs of equal groups. Where moving costs something it goes on from
-// there, and from the previous layout, to one of least Seconds: never more than staying, or than that move.
+// Place finds a layout of least CommunicationSeconds. The planner's search finds one. Where devices fall into few
+// classes (equal links to all), an exact search of all layouts then proves it best, or tells how far from the best it
+// can be. Where that takes too long, a search of the layouts whose path is three runs of equal groups finds better
+// ones.
+//
+// Where moving costs something, the planner's search goes on from that layout and from the previous one to a layout of
+// least Seconds: never more than staying, or than that move.
 func (g Grid) Place(effort Effort) (Placement, error) {
 	if err := g.check(); err != nil {
 		return Placement{}, err
@@ -113,8 +116,8 @@ const (
 // exactness is how close sums of the same seconds in another order are taken to be equal.
 const exactness = 1e-9
 
-// exactly looks for a layout of so many runs at most that is cheaper than the one there is. It returns the better one, and
-// whether none is cheaper.
+// exactly looks for a layout of so many runs at most that is cheaper than the one there is. It returns the better one,
+// and whether none is cheaper.
 func (g Grid) exactly(r *runs, most int, groups [][]int, mixtures int) (better [][]int, proven bool) {
 	proven = r.ofFew(most, g.Layout(groups).CommunicationSeconds()*(1-exactness), g.Stages, mixtures)
 	if r.best == nil {

@@ -47,8 +47,8 @@ func (r *runs) split() {
 	}
 }
 
-// rest is a lower bound on the hops that follow a mixture (nil: at the start) through so many groups of what is left; it
-// is worked out no further than to enough.
+// rest is a lower bound on the hops that follow a mixture (nil: at the start) through so many groups of what is left;
+// it is worked out no further than to enough.
 func (r *runs) rest(last, left []int, groups int, enough float64) float64 {
 	hops := groups
 	if last == nil {

@@ -14,7 +14,8 @@ const (
 	mostMixtures = 20_000
 )
 
-// count is the number of mixtures of so many devices of the classes from one on, as far as it is small enough.
+// count is the number of mixtures of so many devices, taken from the classes from one on. It stops counting beyond
+// mostMixtures.
 func (r *runs) count(class, left int) int {
 	if class == len(r.classes)-1 {
 		if left > len(r.classes[class]) {

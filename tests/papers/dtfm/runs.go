@@ -69,14 +69,14 @@ func newRuns(g Grid) *runs {
 	return r
 }
 
-// cheaper looks for a path that costs less than the limit, until so many mixtures were looked at. It reports whether that was
-// enough to look everywhere: what it found is the cheapest then, or there is none.
+// cheaper looks for a path that costs less than the limit, until so many mixtures were looked at. It reports whether
+// that was enough to look everywhere: what it found is the cheapest then, or there is none.
 func (r *runs) cheaper(limit float64, groups, effort int) (proven bool) {
 	return r.ofFew(groups, limit, groups, effort)
 }
 
-// ofFew looks at paths of so many runs at most. Three are looked through in seconds on networks where all take hours, and
-// good paths have few runs, since only equal mixtures meet over the fastest links.
+// ofFew looks at paths of so many runs at most. Three are looked through in seconds on networks where all take hours,
+// and good paths have few runs, since only equal mixtures meet over the fastest links.
 func (r *runs) ofFew(most int, limit float64, groups, effort int) (proven bool) {
 	r.most, r.limit, r.effort, r.best = most, limit, effort, nil
 	r.rests = make([][mostClasses]int, groups)
@@ -151,8 +151,8 @@ func (r *runs) tryRun(last int, next run, left []int, groups int, load, hops flo
 	r.path = r.path[:len(r.path)-1]
 }
 
-// ends reports whether the rest can be seated in the runs that may follow the next: nothing in none, and in one only equal
-// groups.
+// ends reports whether the rest can be seated in the runs that may follow the next: nothing in none, and in one only
+// equal groups.
 func (r *runs) ends(rest []int, groups int) bool {
 	switch r.most - len(r.path) - 1 {
 	case 0:

@@ -10,9 +10,9 @@ import (
 )
 
 // Restart stops everything and starts anew from a checkpoint with the best plan of equal pipelines (Varuna, Pollux):
-// nodes beyond a multiple of the length stay idle, and every node reads all its layers from the store, those too that it
-// had. It takes restartSeconds beside that. The steps since the checkpoint are lost as well, which is not counted here.
-// It returns one candidate for each length, the fastest first.
+// nodes beyond a multiple of the length stay idle, and every node reads all its layers from the store, those too that
+// it had. It takes restartSeconds beside that. The steps since the checkpoint are lost as well, which is not counted
+// here. It returns one candidate for each length, the fastest first.
 func Restart(s policy.Situation, restartSeconds float64) ([]policy.Candidate, error) {
 	var candidates []policy.Candidate
 	var reasons []error
@@ -35,8 +35,8 @@ func Restart(s policy.Situation, restartSeconds float64) ([]policy.Candidate, er
 	return candidates, nil
 }
 
-// equalPipelines is the fastest plan of equal pipelines of one length, as many as the nodes and the micro-batches allow.
-// Nodes take the places in their order: what a node holds is of no use to a restart.
+// equalPipelines is the fastest plan of equal pipelines of one length, as many as the nodes and the micro-batches
+// allow. Nodes take the places in their order: what a node holds is of no use to a restart.
 func equalPipelines(s policy.Situation, length int) (policy.Candidate, error) {
 	width := min(len(s.Nodes)/length, s.MicroBatches)
 	if s.DataParallel.Most > 0 {

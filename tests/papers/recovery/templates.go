@@ -1,5 +1,6 @@
-// Package recovery is how other systems go on after a loss: Oobleck with templates, Varuna and Pollux with a restart from
-// a checkpoint. Their plans are weighed by our cost model, beside ours. Optimizer state that is partitioned is not theirs.
+// Package recovery is how other systems go on after a loss: Oobleck with templates, Varuna and Pollux with a restart
+// from a checkpoint. Their plans are weighed by our cost model, beside ours. Optimizer state that is partitioned is not
+// theirs.
 package recovery
 
 import (
@@ -16,8 +17,8 @@ import (
 // template takes idle nodes, then borrows from the longest, and is merged into the shortest where none can lend. All
 // nodes keep their order, and nobody else moves.
 //
-// Oobleck gives all pipelines of one length one number of micro-batches, whose sum must be the batch; here they are dealt
-// so that the slowest pipeline is as fast as possible, which always has an answer and is kinder.
+// Oobleck gives all pipelines of one length one number of micro-batches, whose sum must be the batch; here they are
+// dealt so that the slowest pipeline is as fast as possible, which always has an answer and is kinder.
 func Templates(s policy.Situation) (policy.Candidate, error) {
 	book, err := newTemplateBook(s)
 	if err != nil {

@@ -83,8 +83,8 @@ func (o *orderer) tooLong(makespan int64) bool {
 }
 
 // candidates lists the open items that can begin no earlier than since, the earliest first and of those the one whose
-// devices have most left to do. An open item that could begin before since belongs to an order tried elsewhere; one that
-// cannot begin before another is done may as well wait for it.
+// devices have most left to do. An open item that could begin before since belongs to an order tried elsewhere; one
+// that cannot begin before another is done may as well wait for it.
 func (o *orderer) candidates(since int64) []Piece {
 	var next []Piece
 	end := int64(math.MaxInt64)

@@ -1,6 +1,6 @@
-// Package schedule orders all-reduces in other ways than the restorer's rounds, which take as little time as possible: in
-// the fewest rounds, as Chameleon does (section IV), and without rounds, so that none waits for others that it shares no
-// node with.
+// Package schedule orders all-reduces in other ways than the restorer's rounds, which take as little time as possible:
+// in the fewest rounds, as Chameleon does (section IV), and without rounds, so that none waits for others that it
+// shares no node with.
 package schedule
 
 import (
@@ -26,9 +26,9 @@ type Timeline struct {
 var ErrNotContiguous = errors.New("the items of a device are not neighbours")
 
 // WrapAround puts items of any weights on a timeline that is no longer than the most loaded device needs, which is
-// optimal. devices lists the items of each, ascending. Each item begins where the one before it ends, modulo that length;
-// an item that wraps is reduced in two pieces. The items of a device are neighbours and weigh no more than the length, so
-// they never meet. At most one item is split each time the row of items passes the end. Linear in the input.
+// optimal. devices lists the items of each, ascending. Each item begins where the one before it ends, modulo that
+// length; an item that wraps is reduced in two pieces. The items of a device are neighbours and weigh no more than the
+// length, so they never meet. At most one item is split each time the row of items passes the end. Linear in the input.
 func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
 	if !contiguous(devices) {
 		return Timeline{}, ErrNotContiguous
@@ -51,9 +51,9 @@ func WrapAround(weights []int64, devices [][]int) (Timeline, error) {
 	return timeline, nil
 }
 
-// FewestRounds puts items into rounds: item x goes to round x mod w, w being the most items on one device. The items of a
-// device, ascending, are neighbours, as those of a stage are. A device cannot do with fewer rounds, so that is optimal.
-// Linear in the input.
+// FewestRounds puts items into rounds: item x goes to round x mod w, w being the most items on one device. The items of
+// a device, ascending, are neighbours, as those of a stage are. A device cannot do with fewer rounds, so that is
+// optimal. Linear in the input.
 func FewestRounds(items int, devices [][]int) (roundOf []int, err error) {
 	if !contiguous(devices) {
 		return nil, ErrNotContiguous

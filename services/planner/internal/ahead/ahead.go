@@ -1,5 +1,5 @@
-// Package ahead answers plan requests before they are made: while nothing is negotiated, it computes what the policy would
-// answer to each loss that package losses foresees, once for each failure class.
+// Package ahead answers plan requests before they are made: while nothing is negotiated, it computes what the policy
+// would answer to each loss that package losses foresees, once for each failure class.
 package ahead
 
 import (
@@ -30,8 +30,8 @@ type Planner struct {
 	rest     func(context.Context, time.Duration) // between two answers
 }
 
-// Run follows the facts and computes ahead until ctx ends. Between two answers it rests as long as the last one took, and it
-// stops when something is negotiated.
+// Run follows the facts and computes ahead until ctx ends. Between two answers it rests as long as the last one took,
+// and it stops when something is negotiated.
 func (p *Planner) Run(ctx context.Context, b *bus.Bus) {
 	p.heard, p.rest = make(chan events.Event), p.listen
 	for err := p.follow(ctx, b); err != nil && ctx.Err() == nil; err = p.follow(ctx, b) {

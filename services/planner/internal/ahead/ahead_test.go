@@ -144,8 +144,8 @@ func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T)
 	}
 }
 
-// The nodes hold a third of the layers at most. There are as many classes of nodes as stages, twice that where the pipelines'
-// batches differ; of pairs there are those within a pipeline and those across two.
+// The nodes hold a third of the layers at most. There are as many classes of nodes as stages, twice that where the
+// pipelines' batches differ; of pairs there are those within a pipeline and those across two.
 func TestEqualFailuresAreComputedOnce(t *testing.T) {
 	request := cluster(24, 8, 48)
 	for i := range request.Nodes {

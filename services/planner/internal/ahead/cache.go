@@ -7,8 +7,8 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
-// Cache holds what the policy answers to situations that may come. It compares whole situations: there is no key that two
-// could share.
+// Cache holds what the policy answers to situations that may come. It compares whole situations: there is no key that
+// two could share.
 type Cache struct {
 	mutex   sync.Mutex
 	answers []answer

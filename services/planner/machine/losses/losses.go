@@ -20,9 +20,9 @@ const mostPairs = 32
 // answers are about twice as long.
 const mostPlaces = 1 << 20
 
-// Questions are the different situations after what may be lost next, the likeliest first and within the bound: each node,
-// all nodes of a host, and two nodes. It yields those so far after each loss, of which there are as many as nodes and more;
-// the last it yields are all. The world stands.
+// Questions are the different situations after what may be lost next, the likeliest first and within the bound: each
+// node, all nodes of a host, and two nodes. It yields those so far after each loss, of which there are as many as nodes
+// and more; the last it yields are all. The world stands.
 func (w *World) Questions(settings machine.Settings) iter.Seq[[]policy.Canonical] {
 	return func(yield func([]policy.Canonical) bool) {
 		limit := max(2, mostPlaces/(search.Weighed*len(w.plan.Nodes)))
@@ -47,10 +47,9 @@ type asker struct {
 	isStopped bool
 }
 
-// ask adds the question after a loss, unless an equal one is there or there are enough, and yields. It returns the index of
-// the question, or -1.
-// Each failure raises the failure rate, so that it is asked with the time between failures as it is, with half of it, and
-// so on.
+// ask adds the question after a loss, unless an equal one is there or there are enough, and yields. It returns the
+// index of the question, or -1. Each failure raises the failure rate, so that it is asked with the time between
+// failures as it is, with half of it, and so on.
 func (a *asker) ask(lost ...string) int {
 	request := a.world.after(lost...)
 	if len(request.Nodes) == 0 || a.isStopped {

@@ -7,15 +7,16 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// World is what the next plan request will say, as far as it can be known: the plan in force, the request that it came of,
-// and what changed since. Where it errs, an answer computed ahead fits no request, and that is all.
+// World is what the next plan request will say, as far as it can be known: the plan in force, the request that it came
+// of, and what changed since. Where it errs, an answer computed ahead fits no request, and that is all.
 type World struct {
 	plan    *events.Plan
 	request *events.PlanRequest
 	asked   *events.PlanRequest // of the negotiation under way
 }
 
-// Hears are the facts, beside committed plans, that change what the next request says. All others lead to a request first.
+// Hears are the facts, beside committed plans, that change what the next request says. All others lead to a request
+// first.
 var Hears = []events.Kind{events.PlanRequested, events.Aborted, events.LinkMeasured, events.NodeProfiled}
 
 // Hear takes in a fact of Hears, or a committed plan.
@@ -51,7 +52,8 @@ func take[T any, P interface {
 	}
 }
 
-// Standing is the plan in force, if it is that of the last request and nothing is negotiated that we know of; otherwise nil.
+// Standing is the plan in force, if it is that of the last request and nothing is negotiated that we know of; otherwise
+// nil.
 func (w *World) Standing() *events.Plan {
 	if w.asked != nil || w.request == nil || w.plan == nil || w.request.Generation != w.plan.Generation {
 		return nil
