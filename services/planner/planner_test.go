@@ -33,14 +33,16 @@ const patience = 30 * time.Second
 func request() events.PlanRequest {
 	r := events.PlanRequest{
 		Negotiation: "g2-a", Cluster: "c", Generation: 2, SecondsBetweenFailures: 600, Current: &events.Plan{
-			Cluster: "c", Generation: 1, Policy: "repipeline", LearningRateScale: 1, Data: events.Data{GlobalBatch: 12, MicroBatch: 1},
+			Cluster: "c", Generation: 1, Policy: "repipeline", LearningRateScale: 1,
+			Data: events.Data{GlobalBatch: 12, MicroBatch: 1},
 		},
 		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n6", Cause: "e1"}},
 		Job:     events.Job{Digest: events.Digest([]byte("job")), GlobalBatch: 12, MicroBatch: 1},
 	}
 	for range 6 {
 		r.Job.Layers = append(r.Job.Layers, events.LayerProfile{
-			ParameterBytes: 1e6, OptimizerBytes: 2e6, GradientBytes: 1e6, ActivationBytes: 1e4, OutputBytes: 1e4, ForwardSeconds: 0.01, BackwardSeconds: 0.02,
+			ParameterBytes: 1e6, OptimizerBytes: 2e6, GradientBytes: 1e6, ActivationBytes: 1e4, OutputBytes: 1e4,
+			ForwardSeconds: 0.01, BackwardSeconds: 0.02,
 		})
 	}
 	for p := range 2 {
@@ -49,7 +51,8 @@ func request() events.PlanRequest {
 			node := fmt.Sprintf("n%d", 3*p+st+1)
 			member := events.Member{Node: node, Incarnation: "a", Address: node + ":1"}
 			r.Current.Nodes = append(r.Current.Nodes, member)
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
+			pipeline.Stages = append(pipeline.Stages,
+				events.Stage{Node: node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
 			if node != "n6" {
 				r.Nodes = append(r.Nodes, events.Device{Member: member, MemoryBytes: 2e7, SpeedFactor: 1})
 			}
@@ -88,8 +91,9 @@ func ask(t *testing.T, policy string, deadline time.Duration, plugins map[string
 	}
 	t.Cleanup(b.Close)
 	config := planner.Config{
-		Common: service.Common{URL: server.URL(), Cluster: "c"}, Policy: policy, PluginDeadline: deadline, MinReplicas: 2,
-		SwitchTime: 50 * time.Millisecond,
+		Common: service.Common{URL: server.URL(), Cluster: "c"}, Policy: policy, PluginDeadline: deadline,
+		MinReplicas: 2,
+		SwitchTime:  50 * time.Millisecond,
 	}
 	for name, answer := range plugins {
 		config.Plugins = append(config.Plugins, name)
@@ -131,7 +135,8 @@ func answerOf(t *testing.T, ctx context.Context, b *bus.Bus, config planner.Conf
 	}
 	heard := make(chan events.Event, 1)
 	subject := events.EventSubject("c", events.PlanProposed, "*")
-	if _, err := b.Follow(ctx, events.EventStream, []string{subject}, bus.All, func(event events.Event) { heard <- event }); err != nil {
+	if _, err := b.Follow(ctx, events.EventStream, []string{subject}, bus.All,
+		func(event events.Event) { heard <- event }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -139,7 +144,8 @@ func answerOf(t *testing.T, ctx context.Context, b *bus.Bus, config planner.Conf
 	go func() { ended <- planner.Run(ctx, config) }()
 	defer func() { cancel(); <-ended }()
 	asked, negotiator := request(), events.Speaker{Source: "/negotiator", Cluster: "c"}
-	if _, err := b.Publish(ctx, negotiator.First(time.Now(), "test", events.PlanRequested, asked.Negotiation, &asked)); err != nil {
+	if _, err := b.Publish(ctx,
+		negotiator.First(time.Now(), "test", events.PlanRequested, asked.Negotiation, &asked)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -166,7 +172,8 @@ func whole(r events.PlanRequest, stepSeconds float64) events.Proposal {
 		if i > 0 {
 			first = i + 1
 		}
-		pipeline.Stages = append(pipeline.Stages, events.Stage{Node: r.Nodes[i].Node, Layers: events.Range{First: first, End: end}})
+		pipeline.Stages = append(pipeline.Stages,
+			events.Stage{Node: r.Nodes[i].Node, Layers: events.Range{First: first, End: end}})
 	}
 	return events.Proposal{Negotiation: r.Negotiation, Plan: events.Plan{
 		Pipelines: []events.Pipeline{pipeline}, Predicted: events.Predicted{StepSeconds: stepSeconds},
@@ -192,7 +199,8 @@ func TestSlowWrongLyingAndAbsentPluginsCostNothingButTheDeadline(t *testing.T) {
 		},
 	})
 	ours := planned(t, request())
-	if !reflect.DeepEqual(proposal.Plan.Pipelines, ours.Plan.Pipelines) || proposal.Plan.Predicted.StepSeconds != ours.Plan.Predicted.StepSeconds {
+	if !reflect.DeepEqual(proposal.Plan.Pipelines, ours.Plan.Pipelines) ||
+		proposal.Plan.Predicted.StepSeconds != ours.Plan.Predicted.StepSeconds {
 		t.Fatalf("%+v, without plug-ins %+v", proposal.Plan, ours.Plan)
 	}
 	reasons := map[string]string{}
@@ -203,8 +211,10 @@ func TestSlowWrongLyingAndAbsentPluginsCostNothingButTheDeadline(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{
-		"absent": "nobody answers on reknit.policy.c.absent", "slow": "no answer within 300ms", "lying": "claimed a step of 1e-09 s",
-		"noise": "expected a reply as JSON", "stale": `negotiation: expected "g2-a"`, "short": "expected all 6 layers, got 5",
+		"absent": "nobody answers on reknit.policy.c.absent", "slow": "no answer within 300ms",
+		"lying": "claimed a step of 1e-09 s",
+		"noise": "expected a reply as JSON", "stale": `negotiation: expected "g2-a"`,
+		"short":    "expected all 6 layers, got 5",
 		"stranger": `no other place, got "n6"`,
 	} {
 		if !strings.Contains(reasons[name], says) {
@@ -216,9 +226,11 @@ func TestSlowWrongLyingAndAbsentPluginsCostNothingButTheDeadline(t *testing.T) {
 func TestABetterPlanOfAPluginIsUsedWithFiguresOfOurs(t *testing.T) {
 	better := planned(t, request())
 	better.Plan.Predicted.StepSeconds = 0
-	proposal := ask(t, "reroute", 5*time.Second/2, map[string]plugin{"theirs": func(events.PlanRequest) any { return better }})
+	proposal := ask(t, "reroute", 5*time.Second/2,
+		map[string]plugin{"theirs": func(events.PlanRequest) any { return better }})
 	plan := proposal.Plan
-	if plan.Policy != "theirs" || !reflect.DeepEqual(plan.Pipelines, better.Plan.Pipelines) || plan.Predicted.StepSeconds <= 0 || len(plan.Nodes) != 5 {
+	if plan.Policy != "theirs" || !reflect.DeepEqual(plan.Pipelines, better.Plan.Pipelines) ||
+		plan.Predicted.StepSeconds <= 0 || len(plan.Nodes) != 5 {
 		t.Fatalf("%+v", plan)
 	}
 	for _, candidate := range plan.Considered[1:] {

@@ -36,7 +36,8 @@ func (p plugins) validate() error {
 		}
 	}
 	if p.deadline <= 0 || p.deadline > mostDeadline {
-		return fmt.Errorf("REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0 and at most %s, got %s", mostDeadline, p.deadline)
+		return fmt.Errorf("REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0 and at most %s, got %s", mostDeadline,
+			p.deadline)
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ func checkImports(tree *Tree) []Fault {
 	for _, file := range tree.Files {
 		file.Imports(func(spec *ast.ImportSpec, imported, _ string) {
 			if refusal := refuseImport(file, imported); refusal != "" {
-				faults = append(faults, Fault{file.Path, file.Line(spec), fmt.Sprintf("imports %s: %s", imported, refusal)})
+				faults = append(faults,
+					Fault{file.Path, file.Line(spec), fmt.Sprintf("imports %s: %s", imported, refusal)})
 			}
 		})
 	}

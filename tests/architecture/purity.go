@@ -9,7 +9,8 @@ import (
 // worldlyPackages are the packages of the standard library through which a clock, a scheduler, a log, a file, a
 // socket or a dice would come in. Below each of them the same holds.
 var worldlyPackages = []string{
-	"context", "crypto/rand", "io/ioutil", "log", "net", "os", "path/filepath", "plugin", "runtime", "sync", "syscall", "unsafe",
+	"context", "crypto/rand", "io/ioutil", "log", "net", "os", "path/filepath", "plugin", "runtime", "sync", "syscall",
+	"unsafe",
 }
 
 // worldlyNames are the names of otherwise harmless packages that do the same.
@@ -20,7 +21,9 @@ var worldlyNames = map[string][]string{
 
 // seededNames are the names of math/rand and math/rand/v2 that draw from a generator the caller seeded. All others
 // draw from the process's own.
-var seededNames = []string{"ChaCha8", "New", "NewChaCha8", "NewPCG", "NewSource", "NewZipf", "PCG", "Rand", "Source", "Source64", "Zipf"}
+var seededNames = []string{
+	"ChaCha8", "New", "NewChaCha8", "NewPCG", "NewSource", "NewZipf", "PCG", "Rand", "Source", "Source64", "Zipf",
+}
 
 func checkPurity(tree *Tree) []Fault {
 	var faults []Fault

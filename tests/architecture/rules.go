@@ -19,7 +19,8 @@ type Rule struct {
 
 // Rules lists every rule.
 var Rules = []Rule{
-	{"imports point inwards", "a decision that knows no broker and no other service can be tested and replaced alone", checkImports},
+	{"imports point inwards", "a decision that knows no broker and no other service can be tested and replaced alone",
+		checkImports},
 	{"the deterministic rings touch no world", "the simulator replays them byte for byte", checkPurity},
 	{"functions are short", "a function is read on one screen", checkFunctions},
 	{"files hold one idea", "a file is read in one sitting", checkFiles},
@@ -47,7 +48,10 @@ func checkFunctions(tree *Tree) []Fault {
 			switch node.(type) {
 			case *ast.FuncDecl, *ast.FuncLit:
 				if length := file.Length(node) - documentation(file, node); length > limit {
-					faults = append(faults, Fault{file.Path, file.Line(node), fmt.Sprintf("function of %d lines, at most %d", length, limit)})
+					faults = append(faults,
+						Fault{
+							file.Path, file.Line(node), fmt.Sprintf("function of %d lines, at most %d", length, limit),
+						})
 				}
 				return false // what is inside is part of it
 			}
@@ -95,7 +99,8 @@ func checkShared(tree *Tree) []Fault {
 		faults = append(faults, Fault{folder, 0, "not in the list of shared packages (tests/architecture/zone.go)"})
 	}
 	if lines > sharedLines {
-		faults = append(faults, Fault{"shared", 0, fmt.Sprintf("%d lines without tests, at most %d", lines, sharedLines)})
+		faults = append(faults,
+			Fault{"shared", 0, fmt.Sprintf("%d lines without tests, at most %d", lines, sharedLines)})
 	}
 	return faults
 }
@@ -108,7 +113,10 @@ func checkNames(tree *Tree) []Fault {
 	for _, file := range tree.Files {
 		name := strings.TrimSuffix(file.Syntax.Name.Name, "_test")
 		if slices.Contains(bags, name) || slices.Contains(bags, path.Base(file.Folder())) {
-			faults = append(faults, Fault{file.Path, 0, fmt.Sprintf("package %s in %s is named after nothing it does", name, file.Folder())})
+			faults = append(faults,
+				Fault{
+					file.Path, 0, fmt.Sprintf("package %s in %s is named after nothing it does", name, file.Folder()),
+				})
 		}
 	}
 	return faults
@@ -134,7 +142,8 @@ func checkIntroductions(tree *Tree) []Fault {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree.Texts)) {
-		if strings.Contains(name, "/") && !sentence.MatchString(tree.Texts[name]) { // the top page may begin with its title
+		// the top page may begin with its title
+		if strings.Contains(name, "/") && !sentence.MatchString(tree.Texts[name]) {
 			faults = append(faults, Fault{name, 1, "the first line must say what the folder is for"})
 		}
 	}

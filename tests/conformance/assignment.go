@@ -30,7 +30,8 @@ func solveAssignment(in assignmentInput) (answer, error) {
 		}
 	}
 	return answer{
-		"min_total": sum, "permutation": total.ColumnOf, "min_max_edge": most, "bottleneck_permutation": largest.ColumnOf,
+		"min_total": sum, "permutation": total.ColumnOf, "min_max_edge": most,
+		"bottleneck_permutation": largest.ColumnOf,
 	}, nil
 }
 

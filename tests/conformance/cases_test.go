@@ -26,7 +26,9 @@ var tiny = map[string][2]string{
 		`{"min_rounds_layers": 3, "segments": [[0, 1], [1, 2], [2, 4]], "min_rounds_segments": 2, "max_bytes_on_one_device": 3,
 		  "min_makespan_bytes_unsplit_no_barrier": 3, "min_sum_of_round_maxima_bytes": 3}`,
 	},
-	"colouring_general": {`{"items": 3, "device_items": [[0, 2], [0, 1], [1, 2]]}`, `{"chromatic_number": 3, "largest_device": 2}`},
+	"colouring_general": {
+		`{"items": 3, "device_items": [[0, 2], [0, 1], [1, 2]]}`, `{"chromatic_number": 3, "largest_device": 2}`,
+	},
 	"pipeline_1f1b": {
 		`{"forward_us": [1, 1], "backward_us": [2, 2], "micro_batches": 2, "forward_comm_us": [0], "backward_comm_us": [0]}`,
 		`{"makespan_us": 9, "stage_finish_us": [9, 7], "peak_in_flight_activations": [2, 1]}`,

@@ -104,7 +104,8 @@ func TestAKeyWithoutAnAnswerIsAFault(t *testing.T) {
 func TestACaseMayCarryItsOwnTolerance(t *testing.T) {
 	for tolerance, want := range map[string]int{"0.1": 0, "0.01": 1} {
 		expected := `{"lr_new": 0.16, "tolerance_relative": ` + tolerance + `}`
-		if status, _, complaints := conform(t, caseOfKind("elastic_lr", tiny["elastic_lr"][0], expected)); status != want {
+		if status, _, complaints := conform(t,
+			caseOfKind("elastic_lr", tiny["elastic_lr"][0], expected)); status != want {
 			t.Errorf("tolerance %s: status %d\n%s", tolerance, status, complaints)
 		}
 	}

@@ -20,7 +20,8 @@ type fault struct {
 func expectFaults(t *testing.T, faults []fault) {
 	t.Helper()
 	for i, fault := range faults {
-		if fault.err == nil && fault.says != "" || fault.err != nil && (fault.says == "" || !strings.Contains(fault.err.Error(), fault.says)) {
+		if fault.err == nil && fault.says != "" || fault.err != nil &&
+			(fault.says == "" || !strings.Contains(fault.err.Error(), fault.says)) {
 			t.Errorf("%d: expected %q, got %v", i, fault.says, fault.err)
 		}
 	}
@@ -87,8 +88,10 @@ func TestADeviceWithTwoItemsAtATimeIsNoSchedule(t *testing.T) {
 
 func TestAPlanOutsideTheLimitsIsNoPlan(t *testing.T) {
 	problem := search.Problem{
-		Nodes: 2, NodeMemoryBytes: 3, Layers: equal(2, estimate.Layer{ForwardSeconds: 1, StaticBytes: 1, ActivationBytes: 1}), MicroBatches: 2,
-		DataParallel: search.Limits{Least: 1, Most: 1}, PipelineLength: search.Limits{Least: 1, Most: 2}, EveryNode: true, Splits: search.Even,
+		Nodes: 2, NodeMemoryBytes: 3,
+		Layers: equal(2, estimate.Layer{ForwardSeconds: 1, StaticBytes: 1, ActivationBytes: 1}), MicroBatches: 2,
+		DataParallel: search.Limits{Least: 1, Most: 1}, PipelineLength: search.Limits{Least: 1, Most: 2},
+		EveryNode: true, Splits: search.Even,
 	}
 	member := func(microBatches int, ends ...int) estimate.Member {
 		m := estimate.Member{MicroBatches: microBatches}

@@ -32,7 +32,8 @@ func solveFetch(in fetchInput) (answer, error) {
 		received[need.Node] += float64(in.LayerBytes[need.Layer])
 	}
 	return answer{
-		"optimal_seconds": seconds, "ingress_lower_bound_seconds": longest(received, in.Ingress), "schedule": sharesOf(found.Sources),
+		"optimal_seconds": seconds, "ingress_lower_bound_seconds": longest(received, in.Ingress),
+		"schedule": sharesOf(found.Sources),
 	}, nil
 }
 
@@ -45,8 +46,11 @@ func (in fetchInput) seconds(sources [][]replicate.Source) (float64, error) {
 	for i, need := range in.Needs {
 		next := int64(0)
 		for _, source := range sources[i] {
-			if source.First != next || source.End <= source.First || !slices.Contains(in.Holders[need.Layer], source.Node) {
-				return 0, fmt.Errorf("schedule: need %d: expected a holder of layer %d to send bytes from %d on, got %+v", i, need.Layer, next, source)
+			if source.First != next || source.End <= source.First ||
+				!slices.Contains(in.Holders[need.Layer], source.Node) {
+				return 0,
+					fmt.Errorf("schedule: need %d: expected a holder of layer %d to send bytes from %d on, got %+v", i,
+						need.Layer, next, source)
 			}
 			sent[source.Node] += float64(source.End - source.First)
 			received[need.Node] += float64(source.End - source.First)

@@ -17,8 +17,9 @@ type answer map[string]any
 type kind struct {
 	// solve returns an error where the answer is not feasible: what a solution is worth is computed anew from the
 	// input.
-	solve     func(input json.RawMessage) (answer, error)
-	tolerance float64  // relative, of numbers of which one is not whole; a case's own tolerance_relative comes before it
+	solve func(input json.RawMessage) (answer, error)
+	// relative, of numbers of which one is not whole; a case's own tolerance_relative comes before it
+	tolerance float64
 	notJudged []string // expected keys that are one solution among many, or no aim of ours
 }
 

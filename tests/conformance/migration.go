@@ -52,7 +52,8 @@ func solveMigration(in migrationInput) (answer, error) {
 	return answer{
 		"min_total_layers_fetched": layersFetched, "min_total_bytes_fetched": bytes, "matching": fewestBytes.PlaceOf,
 		"min_max_bytes_per_node": largest, "min_total_bytes_given_min_max": bytesOfFastest, "fastest_matching": fastest,
-		"total_layers_if_kept_in_listed_order": layersAsListed, "layers_without_any_survivor": append([]int{}, fewestBytes.Orphans...),
+		"total_layers_if_kept_in_listed_order": layersAsListed,
+		"layers_without_any_survivor":          append([]int{}, fewestBytes.Orphans...),
 	}, nil
 }
 

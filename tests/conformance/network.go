@@ -41,7 +41,9 @@ const smallDevices = 12
 func (in networkInput) grid() (dtfm.Grid, error) {
 	devices := len(in.DelaySeconds)
 	if in.GroupSize < 1 || devices%in.GroupSize != 0 || len(in.Bandwidth) != devices {
-		return dtfm.Grid{}, fmt.Errorf("expected groups of a size that divides %d devices, and as many bandwidths, got %d and %d", devices, in.GroupSize, len(in.Bandwidth))
+		return dtfm.Grid{},
+			fmt.Errorf("expected groups of a size that divides %d devices, and as many bandwidths, got %d and %d",
+				devices, in.GroupSize, len(in.Bandwidth))
 	}
 	grid := dtfm.Grid{
 		Network:   place.Network{DelaySeconds: in.DelaySeconds},

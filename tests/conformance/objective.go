@@ -25,7 +25,8 @@ func solveObjective(in objectiveInput) (answer, error) {
 }
 
 // scores are those of the candidates, and the name of the first of the best.
-func (in objectiveInput) scores(throughput func(samples int, step, transition, between float64) float64) (scores []float64, best string) {
+func (in objectiveInput) scores(throughput func(samples int, step, transition,
+	between float64) float64) (scores []float64, best string) {
 	highest := -1.0
 	for _, candidate := range in.Candidates {
 		score := throughput(in.Samples, candidate.Step, candidate.Transition, in.Between)

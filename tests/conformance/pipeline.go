@@ -41,7 +41,8 @@ func solveMemory(in memoryInput) (answer, error) {
 	for _, count := range in.LayersPerStage {
 		stages = append(stages, estimate.Range{First: len(layers), End: len(layers) + count})
 		for range count {
-			layers = append(layers, estimate.Layer{StaticBytes: in.Param + in.Optimizer + in.Gradient, ActivationBytes: in.Activation})
+			layers = append(layers,
+				estimate.Layer{StaticBytes: in.Param + in.Optimizer + in.Gradient, ActivationBytes: in.Activation})
 		}
 	}
 	peaks := estimate.PeakBytes(layers, stages, in.MicroBatches)

@@ -34,7 +34,8 @@ func step(problem search.Problem, plan search.Plan) (float64, error) {
 func fits(problem search.Problem, pipeline estimate.Member) error {
 	length := len(pipeline.Stages)
 	if pipeline.MicroBatches < 1 || length < problem.PipelineLength.Least || length > problem.PipelineLength.Most {
-		return fmt.Errorf("%d micro-batches on %d stages, expected one or more on %+v", pipeline.MicroBatches, length, problem.PipelineLength)
+		return fmt.Errorf("%d micro-batches on %d stages, expected one or more on %+v", pipeline.MicroBatches, length,
+			problem.PipelineLength)
 	}
 	least, most := 1, len(problem.Layers)
 	if problem.Splits == search.Even {

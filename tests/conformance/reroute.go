@@ -21,7 +21,8 @@ type rerouteInput struct {
 
 func solveReroute(in rerouteInput) (answer, error) {
 	if len(in.Failed) != in.Stages || slices.Min(in.Failed) < 0 || slices.Max(in.Failed) > in.Pipelines {
-		return nil, fmt.Errorf("failed_workers_per_stage: expected %d of 0 to %d, got %v", in.Stages, in.Pipelines, in.Failed)
+		return nil, fmt.Errorf("failed_workers_per_stage: expected %d of 0 to %d, got %v", in.Stages, in.Pipelines,
+			in.Failed)
 	}
 	unharmed, err := reroute(in.situation(make([]int, in.Stages)))
 	if err != nil {
@@ -39,7 +40,8 @@ func solveReroute(in rerouteInput) (answer, error) {
 		return nil, err
 	}
 	result["recoverable"], result["step_us_whole_micro_batches"] = true, rerouted
-	result["step_us_fractional"] = chameleon.RerouteSeconds(in.Pipelines, in.MicroBatches, in.Failed, in.Forward, in.Backward)
+	result["step_us_fractional"] = chameleon.RerouteSeconds(in.Pipelines, in.MicroBatches, in.Failed, in.Forward,
+		in.Backward)
 	return result, nil
 }
 

@@ -13,7 +13,8 @@ func proper(roundOf []int, devices [][]int) error {
 		seen := map[int]int{}
 		for _, item := range items {
 			if other, ok := seen[roundOf[item]]; ok {
-				return fmt.Errorf("colours: device %d has items %d and %d in round %d", device, other, item, roundOf[item])
+				return fmt.Errorf("colours: device %d has items %d and %d in round %d", device, other, item,
+					roundOf[item])
 			}
 			seen[roundOf[item]] = item
 		}
@@ -53,7 +54,8 @@ func makespan(pieces []schedule.Piece, weights []int64, devices [][]int) (end in
 		slices.SortFunc(own, func(a, b schedule.Piece) int { return int(a.Start - b.Start) })
 		for i := 1; i < len(own); i++ {
 			if own[i].Start < own[i-1].End {
-				return end, fmt.Errorf("schedule: device %d has items %d and %d at a time", device, own[i-1].Item, own[i].Item)
+				return end, fmt.Errorf("schedule: device %d has items %d and %d at a time", device, own[i-1].Item,
+					own[i].Item)
 			}
 		}
 	}

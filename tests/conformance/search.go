@@ -39,10 +39,12 @@ func solveBatchDistribution(in batchInput) (answer, error) {
 	paper := chameleon.ProportionalBatches(in.MicroBatches, in.Lengths)
 	best := search.OptimalBatches(in.MicroBatches, len(in.Lengths), seconds)
 	if sum := total(best); len(best) != len(in.Lengths) || slices.Min(best) < 1 || sum != in.MicroBatches {
-		return nil, fmt.Errorf("distribution: expected %d micro-batches, at least one each, got %v", in.MicroBatches, best)
+		return nil, fmt.Errorf("distribution: expected %d micro-batches, at least one each, got %v", in.MicroBatches,
+			best)
 	}
 	return answer{
-		"paper_rule": paper, "paper_rule_step_us": slowest(paper), "optimal_step_us": slowest(best), "distribution": best,
+		"paper_rule": paper, "paper_rule_step_us": slowest(paper), "optimal_step_us": slowest(best),
+		"distribution": best,
 	}, nil
 }
 
@@ -87,11 +89,13 @@ type splitInput struct {
 func solveLayerSplit(in splitInput) (answer, error) {
 	problem := search.Problem{
 		Nodes: in.Stages, MicroBatches: in.MicroBatches, TransferSeconds: in.Comm,
-		DataParallel: search.Limits{Least: 1, Most: 1}, PipelineLength: search.Limits{Least: in.Stages, Most: in.Stages},
+		DataParallel:   search.Limits{Least: 1, Most: 1},
+		PipelineLength: search.Limits{Least: in.Stages, Most: in.Stages},
 	}
 	for i := range in.Forward {
 		problem.Layers = append(problem.Layers, estimate.Layer{
-			ForwardSeconds: in.Forward[i], BackwardSeconds: in.Backward[i], StaticBytes: in.Static[i], ActivationBytes: in.Activation[i],
+			ForwardSeconds: in.Forward[i], BackwardSeconds: in.Backward[i], StaticBytes: in.Static[i],
+			ActivationBytes: in.Activation[i],
 		})
 	}
 	result := answer{}
@@ -124,7 +128,8 @@ func solvePlanSearch(in planInput) (answer, error) {
 	problem := search.Problem{
 		Nodes: in.Nodes, MicroBatches: in.MicroBatches, TransferSeconds: in.Comm,
 		Layers: equal(in.Layers, estimate.Layer{
-			ForwardSeconds: in.Forward, BackwardSeconds: in.Backward, StaticBytes: in.Static, ActivationBytes: in.Activation,
+			ForwardSeconds: in.Forward, BackwardSeconds: in.Backward, StaticBytes: in.Static,
+			ActivationBytes: in.Activation,
 		}),
 		DataParallel:   search.Limits{Least: in.Width[0], Most: in.Width[1]},
 		PipelineLength: search.Limits{Least: in.Length[0], Most: in.Length[1]},
@@ -139,7 +144,8 @@ func solvePlanSearch(in planInput) (answer, error) {
 }
 
 // addBest answers null where there is no plan. The step is computed anew from the plan.
-func addBest(result answer, stepKey, planKey string, problem search.Problem, capacity int64, splits search.Family) error {
+func addBest(result answer, stepKey, planKey string, problem search.Problem, capacity int64,
+	splits search.Family) error {
 	problem.NodeMemoryBytes, problem.Splits = capacity, splits
 	found, err := search.Best(problem)
 	if errors.Is(err, search.ErrInfeasible) {

@@ -103,7 +103,9 @@ func solveShardChain(in shardChainInput) (answer, error) {
 		}
 	}
 	fluid := chaos.FluidNanoseconds(neighbours, in.TotalElements)
-	result := answer{"theta_ns_per_size": times, "fluid_lower_bound_ns": fluid, "largest_size_within_1_percent_of_fluid": nil}
+	result := answer{
+		"theta_ns_per_size": times, "fluid_lower_bound_ns": fluid, "largest_size_within_1_percent_of_fluid": nil,
+	}
 	if largest, ok := chaos.LargestSize(weighed, fluid); ok {
 		result["largest_size_within_1_percent_of_fluid"] = largest.Units
 	}

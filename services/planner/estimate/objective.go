@@ -19,11 +19,13 @@ type Return struct {
 // ThroughputWithReturn is ExpectedThroughput of a plan that gives way to another one at a known time, where that pays:
 // (samples / step) * (exp(-transition / between) - exp(-then / between)), and from then on the better of the two, the
 // other one after its transition. Then is the return, or the end of the transition where that is later.
-func ThroughputWithReturn(samples int, stepSeconds, transitionSeconds float64, back Return, betweenFailuresSeconds float64) float64 {
+func ThroughputWithReturn(samples int, stepSeconds, transitionSeconds float64, back Return,
+	betweenFailuresSeconds float64) float64 {
 	then := max(back.AfterSeconds, transitionSeconds)
 	stay := ExpectedThroughput(samples, stepSeconds, then, betweenFailuresSeconds)
 	until := ExpectedThroughput(samples, stepSeconds, transitionSeconds, betweenFailuresSeconds) - stay
-	return until + max(stay, ExpectedThroughput(samples, back.StepSeconds, then+back.TransitionSeconds, betweenFailuresSeconds))
+	return until + max(stay,
+		ExpectedThroughput(samples, back.StepSeconds, then+back.TransitionSeconds, betweenFailuresSeconds))
 }
 
 // RingSeconds is the time of a ring all-reduce of so many bytes among so many holders: each sends and receives

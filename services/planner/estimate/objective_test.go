@@ -54,7 +54,8 @@ func TestThroughputWithReturnIsTheMeanOverMemorylessFailures(t *testing.T) {
 	random := rand.New(rand.NewSource(seed))
 	for range 50 {
 		step, transition := 1+random.Float64(), 60*random.Float64()
-		back := Return{AfterSeconds: 60 * random.Float64(), StepSeconds: 1 + random.Float64(), TransitionSeconds: 20 * random.Float64()}
+		back := Return{AfterSeconds: 60 * random.Float64(), StepSeconds: 1 + random.Float64(),
+			TransitionSeconds: 20 * random.Float64()}
 		then, stay, goBack := max(transition, back.AfterSeconds), 0.0, 0.0
 		const tick = 0.01
 		for at := tick / 2; at < 20*between; at += tick {
@@ -69,7 +70,8 @@ func TestThroughputWithReturnIsTheMeanOverMemorylessFailures(t *testing.T) {
 				goBack += alive / back.StepSeconds
 			}
 		}
-		if got, want := ThroughputWithReturn(1, step, transition, back, between), max(stay, goBack); math.Abs(got-want) > 1e-3 {
+		if got, want := ThroughputWithReturn(1, step, transition, back, between),
+			max(stay, goBack); math.Abs(got-want) > 1e-3 {
 			t.Fatalf("step %v, transition %v, %+v: got %v, counted %v", step, transition, back, got, want)
 		}
 	}

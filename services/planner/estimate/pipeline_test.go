@@ -113,7 +113,8 @@ func TestThePipelineTakesTheLongestPathThroughItsOperations(t *testing.T) {
 		}
 		for s, peak := range got.PeakInFlight {
 			if want := slowInFlight(s, stages, p.MicroBatches); peak != want {
-				t.Fatalf("seed %d round %d: stage %d of %d holds %d micro-batches, want %d", seed, round, s, stages, peak, want)
+				t.Fatalf("seed %d round %d: stage %d of %d holds %d micro-batches, want %d", seed, round, s, stages,
+					peak, want)
 			}
 		}
 	}
@@ -131,7 +132,9 @@ func TestAPipelineWithFreeTransfersNeedsNoTransferTimes(t *testing.T) {
 func TestEqualStagesFollowTheClosedFormula(t *testing.T) {
 	for stages := 1; stages <= 6; stages++ {
 		for microBatches := 1; microBatches <= 9; microBatches++ {
-			p := Pipeline{MicroBatches: microBatches, ForwardSeconds: repeat(3, stages), BackwardSeconds: repeat(5, stages)}
+			p := Pipeline{
+				MicroBatches: microBatches, ForwardSeconds: repeat(3, stages), BackwardSeconds: repeat(5, stages),
+			}
 			if got, want := OneForwardOneBackward(p).MakespanSeconds, float64(microBatches+stages-1)*8; got != want {
 				t.Errorf("%d stages, %d micro-batches: got %v, want %v", stages, microBatches, got, want)
 			}
@@ -146,7 +149,8 @@ func TestOneMoreMicroBatchIsNeverFaster(t *testing.T) {
 		stages := 1 + random.Intn(6)
 		p := Pipeline{
 			ForwardSeconds: randomTimes(random, stages, 30), BackwardSeconds: randomTimes(random, stages, 30),
-			ForwardTransferSeconds: randomTimes(random, stages-1, 9), BackwardTransferSeconds: randomTimes(random, stages-1, 9),
+			ForwardTransferSeconds:  randomTimes(random, stages-1, 9),
+			BackwardTransferSeconds: randomTimes(random, stages-1, 9),
 		}
 		before := 0.0
 		for p.MicroBatches = 1; p.MicroBatches <= 12; p.MicroBatches++ {
@@ -167,7 +171,8 @@ func TestSkippingWhatRepeatsChangesNoTime(t *testing.T) {
 		p := Pipeline{
 			MicroBatches:   1 + random.Intn(200),
 			ForwardSeconds: randomTimes(random, stages, 8), BackwardSeconds: randomTimes(random, stages, 8),
-			ForwardTransferSeconds: randomTimes(random, stages-1, 4), BackwardTransferSeconds: randomTimes(random, stages-1, 4),
+			ForwardTransferSeconds:  randomTimes(random, stages-1, 4),
+			BackwardTransferSeconds: randomTimes(random, stages-1, 4),
 		}
 		got, want := p.Makespan(make([]float64, 4*stages)), OneForwardOneBackward(p).MakespanSeconds
 		if got != want {

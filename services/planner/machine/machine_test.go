@@ -45,7 +45,8 @@ func TestEveryCandidateTravelsWithFiguresAndTheReasonItLost(t *testing.T) {
 			t.Errorf("figures missing: %+v", candidate)
 		}
 	}
-	if reasons["reroute 3+3"] != "a layer would have 1 holder(s), where 2 are possible" || reasons["repipeline 2+3"] != "" {
+	if reasons["reroute 3+3"] != "a layer would have 1 holder(s), where 2 are possible" ||
+		reasons["repipeline 2+3"] != "" {
 		t.Fatalf("%q", reasons)
 	}
 }
@@ -59,7 +60,8 @@ func TestAReroutedPlanKeepsTheLostNodeInItsPlaceAndMovesNothing(t *testing.T) {
 	r.SecondsBetweenFailures = 1 // and a layer takes more to fetch
 	proposal := proposed(t, r)
 	plan := proposal.Plan
-	if want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; plan.Policy != "reroute" || !reflect.DeepEqual(plan.Reroutes, want) {
+	if want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; plan.Policy != "reroute" ||
+		!reflect.DeepEqual(plan.Reroutes, want) {
 		t.Fatalf("%s with %+v", plan.Policy, plan.Reroutes)
 	}
 	if !reflect.DeepEqual(plan.Pipelines, twoByThree().Pipelines) || len(proposal.Classes) != 0 {
@@ -89,7 +91,8 @@ func TestWaitingIsSaidWithTheTimeTheNamesAndWhatElseWasWeighed(t *testing.T) {
 		t.Fatalf("%v: %s", err, said[0].Data)
 	}
 	deferral, err := events.Open[events.Deferral](said[0])
-	if err != nil || deferral.Seconds != 10 || deferral.Considered[0].Policy != policy.Waiting || len(deferral.Considered) < 2 {
+	if err != nil || deferral.Seconds != 10 || deferral.Considered[0].Policy != policy.Waiting ||
+		len(deferral.Considered) < 2 {
 		t.Fatalf("%+v, %v", deferral, err)
 	}
 	if want := "waiting for n1, expected back in 5 s, trains more until the next failure than any plan without"; deferral.Reason != want {
@@ -102,7 +105,8 @@ func TestTooLittleMemoryIsRefusedAndTheReasonNamesTheLimit(t *testing.T) {
 	r.Nodes[0].MemoryBytes, r.Nodes[1].MemoryBytes = 300e3, 300e3
 	answer := ask(t, r)
 	failure, err := events.Open[events.Failure](answer)
-	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(failure.Reason, "nodeMemoryBytes is 300000, too little") {
+	if err != nil || answer.Kind != events.PlanRefused ||
+		!strings.Contains(failure.Reason, "nodeMemoryBytes is 300000, too little") {
 		t.Fatalf("%s, %q, %v", answer.Kind, failure.Reason, err)
 	}
 }
@@ -162,10 +166,12 @@ func TestTheSlowestNodeAndTheUsualLinkSetTheStep(t *testing.T) {
 	if got := s.Layers[0]; got.ForwardSeconds != 0.02 || got.BackwardSeconds != 0.04 || got.StaticBytes != 160e3 {
 		t.Errorf("a layer is %+v", got)
 	}
-	if n := s.Network; n.BytesPerSecond != 4e3 || n.LatencySeconds != 0.25 || n.TransferSeconds != 0.5 || n.Dear != nil {
+	if n := s.Network; n.BytesPerSecond != 4e3 || n.LatencySeconds != 0.25 || n.TransferSeconds != 0.5 ||
+		n.Dear != nil {
 		t.Errorf("the network is %+v", n)
 	}
-	if want := []policy.Link{{From: 1, To: 2, LatencySeconds: 0.3, BytesPerSecond: 1e5}, {From: 2, To: 1, LatencySeconds: 0.3, BytesPerSecond: 1e5}}; !slices.Equal(s.Network.Links[2:], want) {
+	if want := []policy.Link{{From: 1, To: 2, LatencySeconds: 0.3, BytesPerSecond: 1e5},
+		{From: 2, To: 1, LatencySeconds: 0.3, BytesPerSecond: 1e5}}; !slices.Equal(s.Network.Links[2:], want) {
 		t.Errorf("unusual are %+v, want %+v last", s.Network.Links, want)
 	}
 	if !slices.Equal(s.Speed, []float64{2, 1, 2}) {
@@ -203,7 +209,8 @@ func TestWhateverIsAskedTheProposalIsSound(t *testing.T) {
 }
 
 // live has each seed ask for plan after plan, and checks that each is sound and whatever else it is to be.
-func live(t *testing.T, seeds, stream uint64, first func(*rand.Rand) events.PlanRequest, also func(events.PlanRequest, events.Plan) error) {
+func live(t *testing.T, seeds, stream uint64, first func(*rand.Rand) events.PlanRequest,
+	also func(events.PlanRequest, events.Plan) error) {
 	t.Helper()
 	kinds := map[string]int{}
 	for seed := range seeds {
@@ -232,7 +239,8 @@ func live(t *testing.T, seeds, stream uint64, first func(*rand.Rand) events.Plan
 // sound checks what Validate, which every proposal passes, does not know.
 func sound(r events.PlanRequest, plan events.Plan) error {
 	if plan.LayerCount() != len(r.Job.Layers) || len(plan.Nodes) != len(r.Nodes) {
-		return fmt.Errorf("%d layers of %d, %d nodes of %d", plan.LayerCount(), len(r.Job.Layers), len(plan.Nodes), len(r.Nodes))
+		return fmt.Errorf("%d layers of %d, %d nodes of %d", plan.LayerCount(), len(r.Job.Layers), len(plan.Nodes),
+			len(r.Nodes))
 	}
 	rerouted := map[string]int{}
 	for _, reroute := range plan.Reroutes {
@@ -241,14 +249,16 @@ func sound(r events.PlanRequest, plan events.Plan) error {
 	for _, pipeline := range plan.Pipelines {
 		for _, stage := range pipeline.Stages {
 			if _, there := plan.Member(stage.Node); !there && rerouted[stage.Node] != pipeline.MicroBatches {
-				return fmt.Errorf("%d micro-batches of the lost %s, %d rerouted", pipeline.MicroBatches, stage.Node, rerouted[stage.Node])
+				return fmt.Errorf("%d micro-batches of the lost %s, %d rerouted", pipeline.MicroBatches, stage.Node,
+					rerouted[stage.Node])
 			}
 		}
 	}
 	for _, node := range r.Nodes {
 		peak, least := plan.Predicted.PeakBytes[node.Node], ownBytes(r.Job, plan, node.Node)
 		if peak < least || peak > node.MemoryBytes {
-			return fmt.Errorf("%s: peak of %d bytes, its layers are %d, its memory %d", node.Node, peak, least, node.MemoryBytes)
+			return fmt.Errorf("%s: peak of %d bytes, its layers are %d, its memory %d", node.Node, peak, least,
+				node.MemoryBytes)
 		}
 	}
 	taken := 0
@@ -259,7 +269,8 @@ func sound(r events.PlanRequest, plan events.Plan) error {
 	}
 	predicted := plan.Predicted
 	if taken != 1 || predicted.StepSeconds < predicted.StepSecondsLowerBound {
-		return fmt.Errorf("%d candidates taken, a step of %v s, at least %v", taken, predicted.StepSeconds, predicted.StepSecondsLowerBound)
+		return fmt.Errorf("%d candidates taken, a step of %v s, at least %v", taken, predicted.StepSeconds,
+			predicted.StepSecondsLowerBound)
 	}
 	rate := estimate.ExpectedThroughput(r.Job.GlobalBatch, predicted.StepSeconds, 0, 1)
 	if predicted.SamplesPerSecond != rate {
@@ -293,7 +304,8 @@ func sameWhenRenamed(t *testing.T, r events.PlanRequest, answer events.Event) er
 	t.Helper()
 	var pairs []string
 	for i := range 10 {
-		pairs = append(pairs, fmt.Sprintf(`"n%d"`, i), fmt.Sprintf(`"x%d"`, 9-i), fmt.Sprintf(`"j%d"`, i), fmt.Sprintf(`"a%d"`, i))
+		pairs = append(pairs, fmt.Sprintf(`"n%d"`, i), fmt.Sprintf(`"x%d"`, 9-i), fmt.Sprintf(`"j%d"`, i),
+			fmt.Sprintf(`"a%d"`, i))
 	}
 	names := strings.NewReplacer(pairs...)
 	var renamed events.PlanRequest

@@ -49,7 +49,8 @@ func unusual(links []events.Link, nodes []string, usual policy.Network) (dear []
 	for _, link := range links {
 		from, isFrom := index[link.From]
 		to, isTo := index[link.To]
-		if pair := [2]int{min(from, to), max(from, to)}; isFrom && isTo && (link.Disconnected || link.Lost) && !cut[pair] {
+		if pair := [2]int{min(from, to), max(from, to)}; isFrom && isTo && (link.Disconnected || link.Lost) &&
+			!cut[pair] {
 			cut[pair] = true
 			dear = append(dear, pair)
 		}
@@ -58,18 +59,22 @@ func unusual(links []events.Link, nodes []string, usual policy.Network) (dear []
 	for _, link := range links {
 		from, isFrom := index[link.From]
 		to, isTo := index[link.To]
-		if !isFrom || !isTo || from == to || link.BandwidthBytesPerSecond <= 0 || cut[[2]int{min(from, to), max(from, to)}] {
+		if !isFrom || !isTo || from == to || link.BandwidthBytesPerSecond <= 0 ||
+			cut[[2]int{min(from, to), max(from, to)}] {
 			continue
 		}
 		measured := policy.Link{
-			From: from, To: to, LatencySeconds: digits(link.RoundTripSeconds/2, 2), BytesPerSecond: digits(link.BandwidthBytesPerSecond, 2),
+			From: from, To: to, LatencySeconds: digits(link.RoundTripSeconds/2, 2),
+			BytesPerSecond: digits(link.BandwidthBytesPerSecond, 2),
 		}
 		transfer := measured.LatencySeconds + float64(usual.ActivationBytes)/measured.BytesPerSecond
-		if measured.BytesPerSecond > 0 && (differs(transfer, usual.TransferSeconds) || differs(measured.BytesPerSecond, usual.BytesPerSecond)) {
+		if measured.BytesPerSecond > 0 &&
+			(differs(transfer, usual.TransferSeconds) || differs(measured.BytesPerSecond, usual.BytesPerSecond)) {
 			others = append(others, measured)
 		}
 	}
-	slices.SortFunc(others, func(a, b policy.Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	slices.SortFunc(others,
+		func(a, b policy.Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	return dear, slices.CompactFunc(others, func(a, b policy.Link) bool { return a.From == b.From && a.To == b.To })
 }
 

@@ -79,7 +79,8 @@ func TestAJobThatFitsOnlyInPartitionsIsPlanned(t *testing.T) {
 	for _, pipeline := range plan.Pipelines {
 		lists = append(lists, pipeline.Partitions)
 	}
-	if got := fmt.Sprint(lists); got != "[[0 1] [2 3] [0 1] [2 3]]" || plan.Predicted.PeakBytes["n1"] != 6*(40e3+40e3+40e3+1e3) {
+	if got := fmt.Sprint(lists); got != "[[0 1] [2 3] [0 1] [2 3]]" ||
+		plan.Predicted.PeakBytes["n1"] != 6*(40e3+40e3+40e3+1e3) {
 		t.Fatalf("%s with peaks %v", got, plan.Predicted.PeakBytes)
 	}
 }
@@ -107,7 +108,8 @@ func TestWhateverPartitionsAPluginNamesThoseOfItsPlanAreOurs(t *testing.T) {
 		if err != nil || taken.Plan.Policy != "theirs" {
 			t.Fatalf("%+v, %v", taken, err)
 		}
-		if got := fmt.Sprint([][]int{taken.Plan.Pipelines[0].Partitions, taken.Plan.Pipelines[1].Partitions}); got != want {
+		if got := fmt.Sprint([][]int{taken.Plan.Pipelines[0].Partitions,
+			taken.Plan.Pipelines[1].Partitions}); got != want {
 			t.Errorf("%d partitions: %s, want %s", partitions, got, want)
 		}
 	}

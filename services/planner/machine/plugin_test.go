@@ -15,7 +15,8 @@ import (
 // replied is a plug-in's answer to a request: a plan of ours for other settings, spoiled or not.
 func replied(t *testing.T, random *rand.Rand, r events.PlanRequest) Reply {
 	t.Helper()
-	theirs := Settings{Cluster: "c", Policy: named(t, []string{"repipeline", "reroute"}[random.IntN(2)]), MinReplicas: 1 + random.IntN(3)}
+	theirs := Settings{Cluster: "c", Policy: named(t, []string{"repipeline", "reroute"}[random.IntN(2)]),
+		MinReplicas: 1 + random.IntN(3)}
 	proposal, err := New(theirs).Plan(r)
 	if err != nil {
 		return Reply{Plugin: "theirs", Problem: "no answer within 1s"}
@@ -91,12 +92,14 @@ func TestWhateverAPluginSaysTheProposalIsSoundAndNoWorse(t *testing.T) {
 			case plan.Considered[at].StepSeconds == 0:
 				refused++
 			}
-			if at > 0 && (!reflect.DeepEqual(plan.Pipelines, alone.Plan.Pipelines) || plan.Considered[at].Rejected == "") {
+			if at > 0 &&
+				(!reflect.DeepEqual(plan.Pipelines, alone.Plan.Pipelines) || plan.Considered[at].Rejected == "") {
 				t.Fatalf("seed %d, generation %d: %+v, without the plug-in %+v", seed, r.Generation, plan, alone.Plan)
 			}
 			asSafe := min(len(plan.Pipelines), ours.MinReplicas) == min(len(alone.Plan.Pipelines), ours.MinReplicas)
 			if at == 0 && asSafe && plan.Considered[0].Score < 0.95*alone.Plan.Considered[0].Score {
-				t.Fatalf("seed %d, generation %d: took %+v of theirs, ours was %+v", seed, r.Generation, plan.Considered[0], alone.Plan.Considered[0])
+				t.Fatalf("seed %d, generation %d: took %+v of theirs, ours was %+v", seed, r.Generation,
+					plan.Considered[0], alone.Plan.Considered[0])
 			}
 			plan = alone.Plan
 			plan.Parent = "p"

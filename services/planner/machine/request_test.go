@@ -32,21 +32,24 @@ func request(nodes ...string) events.PlanRequest {
 
 func device(node string) events.Device {
 	return events.Device{
-		Member: events.Member{Node: node, Incarnation: "a", Address: node + ".example:7400"}, MemoryBytes: 850e3, SpeedFactor: 1,
+		Member: events.Member{Node: node, Incarnation: "a", Address: node + ".example:7400"}, MemoryBytes: 850e3,
+		SpeedFactor: 1,
 	}
 }
 
 // twoByThree is the plan of six nodes, n1 to n3 and n4 to n6.
 func twoByThree() *events.Plan {
 	plan := &events.Plan{
-		Cluster: "c", Generation: 1, Policy: "repipeline", LearningRateScale: 1, Data: events.Data{GlobalBatch: 24, MicroBatch: 2},
+		Cluster: "c", Generation: 1, Policy: "repipeline", LearningRateScale: 1,
+		Data: events.Data{GlobalBatch: 24, MicroBatch: 2},
 	}
 	for p := range 2 {
 		pipeline := events.Pipeline{MicroBatches: 6}
 		for st := range 3 {
 			node := device(fmt.Sprintf("n%d", 3*p+st+1))
 			plan.Nodes = append(plan.Nodes, node.Member)
-			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: node.Node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
+			pipeline.Stages = append(pipeline.Stages,
+				events.Stage{Node: node.Node, Layers: events.Range{First: 2 * st, End: 2*st + 2}})
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
@@ -108,7 +111,9 @@ func randomRequest(random *rand.Rand) events.PlanRequest {
 		node := device(fmt.Sprintf("n%d", i))
 		node.MemoryBytes, node.SpeedFactor = 300e3+random.Int64N(600e3), 0.5+random.Float64()
 		for _, other := range r.Nodes {
-			measured := events.Measurement{RoundTripSeconds: random.Float64() / 100, BandwidthBytesPerSecond: 1e6 * random.Float64()}
+			measured := events.Measurement{
+				RoundTripSeconds: random.Float64() / 100, BandwidthBytesPerSecond: 1e6 * random.Float64(),
+			}
 			if random.IntN(2) == 0 {
 				r.Links = append(r.Links, link(node.Node, other.Node, measured, random.IntN(6) == 0)...)
 			}

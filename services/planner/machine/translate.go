@@ -72,7 +72,8 @@ func pipelines(planned []events.Pipeline) []policy.Pipeline {
 		for st, stage := range pipeline.Stages {
 			stages[st] = policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)}
 		}
-		list = append(list, policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
+		list = append(list,
+			policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
 	return list
 }
@@ -118,7 +119,8 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		for st, stage := range pipeline.Stages {
 			stages[st] = events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)}
 		}
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
+		plan.Pipelines = append(plan.Pipelines,
+			events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
 	for _, reroute := range best.Reroutes {
 		plan.Reroutes = append(plan.Reroutes, events.Reroute(reroute))

@@ -60,7 +60,8 @@ func past(links []Pair, node int) []Pair {
 }
 
 func costTo(links []Pair, node int) float64 {
-	at, found := slices.BinarySearchFunc(links, node, func(link Pair, node int) int { return cmp.Compare(link.B, node) })
+	at, found := slices.BinarySearchFunc(links, node,
+		func(link Pair, node int) int { return cmp.Compare(link.B, node) })
 	if !found {
 		return 0
 	}

@@ -38,7 +38,8 @@ func grid(random *rand.Rand, pipelines, stages int) (Problem, Communication) {
 	}
 	return p, Communication{
 		Network: randomNetwork(random, pipelines*stages), GradientBytes: slices.Repeat([]float64{5}, stages),
-		ActivationBytes: 7, Rounds: func(int) float64 { return 1.5 }, FetchBytesPerSecond: 2, HorizonSteps: 3, Moves: 4000,
+		ActivationBytes: 7, Rounds: func(int) float64 { return 1.5 }, FetchBytesPerSecond: 2, HorizonSteps: 3,
+		Moves: 4000,
 	}
 }
 

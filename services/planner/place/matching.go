@@ -98,7 +98,8 @@ func (p Problem) seated(nodes, seats [][]int, allotted [][]int) []int {
 	for seat := range nodeOf {
 		best := -1
 		for i := range nodes {
-			if allotted[i][kindOf[seat]] > 0 && (best < 0 || p.missing(nodes[i][0], seat) < p.missing(nodes[best][0], seat)) {
+			if allotted[i][kindOf[seat]] > 0 &&
+				(best < 0 || p.missing(nodes[i][0], seat) < p.missing(nodes[best][0], seat)) {
 				best = i
 			}
 		}

@@ -53,7 +53,8 @@ type Assignment struct {
 // It fails where there are more places than nodes, or no node with the memory for some place.
 func Assign(p Problem) (Assignment, error) {
 	if len(p.Places) > len(p.Holds) {
-		return Assignment{}, fmt.Errorf("place: expected at most as many places as the %d nodes, got %d", len(p.Holds), len(p.Places))
+		return Assignment{}, fmt.Errorf("place: expected at most as many places as the %d nodes, got %d", len(p.Holds),
+			len(p.Places))
 	}
 	nodeOf, ok := p.leastMoved()
 	if !ok {
@@ -81,7 +82,8 @@ func (p Problem) missing(node, seat int) int64 {
 
 // fits reports whether a node has the memory for a seat.
 func (p Problem) fits(node, seat int) bool {
-	return p.NeedBytes == nil || p.MemoryBytes == nil || seat >= len(p.Places) || p.NeedBytes[seat] <= p.MemoryBytes[node]
+	return p.NeedBytes == nil || p.MemoryBytes == nil || seat >= len(p.Places) ||
+		p.NeedBytes[seat] <= p.MemoryBytes[node]
 }
 
 func (p Problem) result(nodeOf []int) Assignment {

@@ -16,7 +16,8 @@ func TestNodesKeepWhatTheyHoldWhenAllLinksAreAlike(t *testing.T) {
 		Holds:      []estimate.Range{span(4, 6), {}, span(0, 2)},
 		LayerBytes: []int64{1, 1, 1, 1, 1, 1},
 	})
-	if err != nil || !slices.Equal(assignment.NodeOf, []int{2, 0}) || !slices.Equal(assignment.MissingBytes, []int64{1, 0, 1}) {
+	if err != nil || !slices.Equal(assignment.NodeOf, []int{2, 0}) ||
+		!slices.Equal(assignment.MissingBytes, []int64{1, 0, 1}) {
 		t.Fatalf("%+v %v", assignment, err)
 	}
 }
@@ -24,7 +25,8 @@ func TestNodesKeepWhatTheyHoldWhenAllLinksAreAlike(t *testing.T) {
 func TestAPairWithoutALinkIsKeptApart(t *testing.T) {
 	assignment, err := Assign(Problem{
 		Places: []Place{{0, 0, span(0, 1)}, {0, 1, span(1, 2)}, {1, 0, span(0, 1)}, {1, 1, span(1, 2)}},
-		Holds:  []estimate.Range{span(0, 1), span(1, 2), span(0, 1), span(1, 2)}, LayerBytes: []int64{5, 5}, Dear: []Pair{{0, 1, 100}},
+		Holds:  []estimate.Range{span(0, 1), span(1, 2), span(0, 1), span(1, 2)}, LayerBytes: []int64{5, 5},
+		Dear: []Pair{{0, 1, 100}},
 	})
 	if err != nil || assignment.PairCost != 0 {
 		t.Fatalf("%+v %v", assignment, err)
@@ -66,7 +68,8 @@ func TestNoOtherOrderFetchesLessAtOnceOrElseAltogether(t *testing.T) {
 		if (err != nil) != (best == nil) {
 			t.Fatalf("seed %d: %+v: %v, but the least is %v", seed, p, err, best)
 		}
-		if err == nil && (float64(slices.Max(assignment.MissingBytes)) != best[0] || total(assignment.MissingBytes) != best[1]) {
+		if err == nil &&
+			(float64(slices.Max(assignment.MissingBytes)) != best[0] || total(assignment.MissingBytes) != best[1]) {
 			t.Fatalf("seed %d: %+v: got %v, want %v", seed, p, assignment, best)
 		}
 	}
@@ -105,7 +108,8 @@ func TestSmallNetworksArePlacedAboutAsWellAsByTryingAllOrders(t *testing.T) {
 func randomProblem(random *rand.Rand) Problem {
 	p := Problem{LayerBytes: []int64{3, 4, 5, 6}}
 	cut := 1 + random.IntN(3)
-	p.Places = append(p.Places, Place{0, 0, span(0, 2)}, Place{0, 1, span(2, 4)}, Place{1, 0, span(0, cut)}, Place{1, 1, span(cut, 4)})
+	p.Places = append(p.Places, Place{0, 0, span(0, 2)}, Place{0, 1, span(2, 4)}, Place{1, 0, span(0, cut)},
+		Place{1, 1, span(cut, 4)})
 	dear := map[[2]int]bool{}
 	for range 4 + random.IntN(2) {
 		first := random.IntN(5)
@@ -170,7 +174,8 @@ func TestNodesOfOneClassTradePlacesFreely(t *testing.T) {
 
 func TestOnlyNodesOfOneKindWithEqualLinksAreOfOneClass(t *testing.T) {
 	dear := []Pair{{0, 1, 2}, {0, 2, 2}, {2, 1, 2}, {3, 4, 5}, {4, 5, 5}}
-	if got, want := Classes(7, dear, []int{0, 0, 1, 0, 0, 0, 0}), [][]int{{0, 1}, {2}, {3, 5}, {4}, {6}}; !slices.EqualFunc(got, want, slices.Equal) {
+	if got, want := Classes(7, dear, []int{0, 0, 1, 0, 0, 0, 0}),
+		[][]int{{0, 1}, {2}, {3, 5}, {4}, {6}}; !slices.EqualFunc(got, want, slices.Equal) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 }
@@ -193,7 +198,9 @@ func usualCluster(nodes, dearEach int) Problem {
 		}
 	}
 	for stage := range 7 {
-		p.Places = append(p.Places, Place{nodes/8 - 1, stage, span([]int{0, 5, 10, 15, 20, 24, 28, 32}[stage], []int{0, 5, 10, 15, 20, 24, 28, 32}[stage+1])})
+		p.Places = append(p.Places,
+			Place{nodes/8 - 1, stage,
+				span([]int{0, 5, 10, 15, 20, 24, 28, 32}[stage], []int{0, 5, 10, 15, 20, 24, 28, 32}[stage+1])})
 	}
 	return p
 }

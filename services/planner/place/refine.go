@@ -8,10 +8,11 @@ import (
 
 // Communication is what is said in a step on an unequal network, for places of any shape.
 type Communication struct {
-	Network             Network
-	GradientBytes       []float64                // per layer
-	ActivationBytes     float64                  // of a micro-batch between two stages, each way
-	Rounds              func(length int) float64 // how often a transfer, there and back, delays a step of such pipelines
+	Network         Network
+	GradientBytes   []float64 // per layer
+	ActivationBytes float64   // of a micro-batch between two stages, each way
+	// Rounds says how often a transfer, there and back, delays a step of pipelines of a length.
+	Rounds              func(length int) float64
 	FetchBytesPerSecond float64
 	HorizonSteps        float64 // how many steps the plan is expected to last
 	Moves               int     // effort

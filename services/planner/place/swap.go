@@ -13,7 +13,8 @@ type swaps struct {
 }
 
 func newSwaps(p Problem, nodeOf []int) *swaps {
-	s := &swaps{Problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)), effort: swapEffort}
+	s := &swaps{Problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)),
+		effort: swapEffort}
 	for seat, node := range nodeOf {
 		s.seatOf[node] = seat
 	}

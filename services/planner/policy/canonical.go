@@ -39,7 +39,8 @@ func (s Situation) Canonical() Canonical {
 	c.Nodes, c.MemoryBytes, c.names = make([]string, len(order)), make([]int64, len(order)), make([]string, len(order))
 	c.Speed, c.Empty = nil, nil
 	for number, i := range order {
-		place[i], c.Nodes[number], c.MemoryBytes[number], c.names[number] = number, numeral(number), s.MemoryBytes[i], s.Nodes[i]
+		place[i], c.Nodes[number], c.MemoryBytes[number], c.names[number] = number, numeral(number), s.MemoryBytes[i],
+			s.Nodes[i]
 		if s.Speed != nil {
 			c.Speed = append(c.Speed, s.Speed[i])
 		}
@@ -62,7 +63,8 @@ func (s Situation) Canonical() Canonical {
 		c.Current[at] = pipeline
 	}
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
-	c.SecondsBetweenFailures, c.SecondsUntilReturn = octave(s.SecondsBetweenFailures), 0 // no plan depends on the latter
+	// No plan depends on the time until the return.
+	c.SecondsBetweenFailures, c.SecondsUntilReturn = octave(s.SecondsBetweenFailures), 0
 	return c
 }
 
@@ -251,5 +253,6 @@ func (c Canonical) Same(other Canonical) bool {
 }
 
 func samePipeline(a, b Pipeline) bool {
-	return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages) && slices.Equal(a.Partitions, b.Partitions)
+	return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages) &&
+		slices.Equal(a.Partitions, b.Partitions)
 }

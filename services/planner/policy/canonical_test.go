@@ -38,7 +38,8 @@ func (s Situation) shuffled(random *rand.Rand) Situation {
 			other.Speed = append(other.Speed, s.Speed[i])
 		}
 	}
-	random.Shuffle(len(other.Current), func(i, j int) { other.Current[i], other.Current[j] = other.Current[j], other.Current[i] })
+	random.Shuffle(len(other.Current),
+		func(i, j int) { other.Current[i], other.Current[j] = other.Current[j], other.Current[i] })
 	random.Shuffle(len(other.Empty), func(i, j int) { other.Empty[i], other.Empty[j] = other.Empty[j], other.Empty[i] })
 	return other
 }
@@ -64,7 +65,8 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 		for _, candidate := range candidates {
 			restored := canonical.Restored(candidate)
 			for _, rule := range []func(Situation, Candidate) error{
-				holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory, tellsTheTime,
+				holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory,
+				tellsTheTime,
 			} {
 				if err := rule(s, restored); err != nil {
 					t.Fatalf("seed %d: %s: %v", seed, restored.Policy, err)
@@ -86,18 +88,24 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 // Whatever a situation comes to hold of its nodes must be numbered like them, or answers go to the wrong nodes.
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
-		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions", "OptimizerBytes", "KeptPartitions",
-			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty", "Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},
-		"Network":  {"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links"},
+		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
+			"OptimizerBytes", "KeptPartitions",
+			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
+			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},
+		"Network": {
+			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links",
+		},
 		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
-		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds", "PeakBytes", "Replicas",
+		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds",
+			"PeakBytes", "Replicas",
 			"Classes", "Score", "Rejected"},
 	}
 	for _, value := range []any{Situation{}, Network{}, Pipeline{}, Candidate{}} {
 		about := reflect.TypeOf(value)
 		for _, field := range reflect.VisibleFields(about) {
 			if !slices.Contains(known[about.Name()], field.Name) {
-				t.Errorf("%s.%s is new: number it in Canonical and Restored if it tells of nodes, then list it here", about.Name(), field.Name)
+				t.Errorf("%s.%s is new: number it in Canonical and Restored if it tells of nodes, then list it here",
+					about.Name(), field.Name)
 			}
 		}
 	}

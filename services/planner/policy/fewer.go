@@ -61,6 +61,7 @@ func (s Situation) only(chosen uint) Situation {
 			some.Network.Links = append(some.Network.Links, link)
 		}
 	}
-	some.Empty = slices.DeleteFunc(slices.Clone(s.Empty), func(name string) bool { return !slices.Contains(some.Nodes, name) })
+	some.Empty = slices.DeleteFunc(slices.Clone(s.Empty),
+		func(name string) bool { return !slices.Contains(some.Nodes, name) })
 	return some
 }

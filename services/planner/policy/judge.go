@@ -9,7 +9,8 @@ import (
 // Judge checks pipelines that somebody else proposes and returns them as a candidate with our figures, whatever others
 // were claimed, and with partitions of our choice. An error says which rule they break.
 func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
-	for _, rule := range []func(Situation, []Pipeline) error{withinLimits, everyLayerOnce, everyMicroBatch, liveNodesOnce} {
+	for _, rule := range []func(Situation, []Pipeline) error{withinLimits, everyLayerOnce, everyMicroBatch,
+		liveNodesOnce} {
 		if err := rule(s, pipelines); err != nil {
 			return Candidate{}, err
 		}
@@ -26,11 +27,13 @@ func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
 
 func withinLimits(s Situation, pipelines []Pipeline) error {
 	if limits := s.DataParallel; !within(limits, len(pipelines)) {
-		return fmt.Errorf("pipelines: expected %d to %d (0: any), got %d", max(1, limits.Least), limits.Most, len(pipelines))
+		return fmt.Errorf("pipelines: expected %d to %d (0: any), got %d", max(1, limits.Least), limits.Most,
+			len(pipelines))
 	}
 	for p, pipeline := range pipelines {
 		if limits := s.PipelineLength; !within(limits, len(pipeline.Stages)) {
-			return fmt.Errorf("pipelines[%d].stages: expected %d to %d (0: any), got %d", p, max(1, limits.Least), limits.Most, len(pipeline.Stages))
+			return fmt.Errorf("pipelines[%d].stages: expected %d to %d (0: any), got %d", p, max(1, limits.Least),
+				limits.Most, len(pipeline.Stages))
 		}
 	}
 	return nil
@@ -45,7 +48,8 @@ func everyLayerOnce(s Situation, pipelines []Pipeline) error {
 		next := 0
 		for st, stage := range pipeline.Stages {
 			if stage.Layers.First != next || stage.Layers.End <= next || stage.Layers.End > len(s.Layers) {
-				return fmt.Errorf("pipelines[%d].stages[%d].layers: expected some of the %d layers from %d on, got %v", p, st, len(s.Layers), next, stage.Layers)
+				return fmt.Errorf("pipelines[%d].stages[%d].layers: expected some of the %d layers from %d on, got %v",
+					p, st, len(s.Layers), next, stage.Layers)
 			}
 			next = stage.Layers.End
 		}
@@ -60,7 +64,8 @@ func everyMicroBatch(s Situation, pipelines []Pipeline) error {
 	left := s.MicroBatches
 	for p, pipeline := range pipelines {
 		if pipeline.MicroBatches < 1 || pipeline.MicroBatches > left {
-			return fmt.Errorf("pipelines[%d].microBatches: expected 1 to %d of the %d, got %d", p, left, s.MicroBatches, pipeline.MicroBatches)
+			return fmt.Errorf("pipelines[%d].microBatches: expected 1 to %d of the %d, got %d", p, left, s.MicroBatches,
+				pipeline.MicroBatches)
 		}
 		left -= pipeline.MicroBatches
 	}

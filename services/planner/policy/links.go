@@ -61,7 +61,9 @@ func (w wires) both(a, b int) Link {
 	if link, ok := w.unusual[[2]int{b, a}]; ok {
 		back = link
 	}
-	return Link{a, b, (there.LatencySeconds + back.LatencySeconds) / 2, (there.BytesPerSecond + back.BytesPerSecond) / 2}
+	return Link{
+		a, b, (there.LatencySeconds + back.LatencySeconds) / 2, (there.BytesPerSecond + back.BytesPerSecond) / 2,
+	}
 }
 
 // pipeline is a pipeline as the cost model sees it: each stage as fast as its node, each edge as its link.
@@ -115,7 +117,8 @@ func (s Situation) stepSeconds(pipelines []Pipeline) float64 {
 
 // equal reports whether two pipelines train the same layers on as many micro-batches.
 func (p Pipeline) equal(other Pipeline) bool {
-	return p.MicroBatches == other.MicroBatches && slices.EqualFunc(p.Stages, other.Stages, func(a, b Stage) bool { return a.Layers == b.Layers })
+	return p.MicroBatches == other.MicroBatches &&
+		slices.EqualFunc(p.Stages, other.Stages, func(a, b Stage) bool { return a.Layers == b.Layers })
 }
 
 // syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach

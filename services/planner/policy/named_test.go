@@ -41,7 +41,8 @@ func TestWithoutAPlanEveryPolicyInvolvedSaysWhy(t *testing.T) {
 	}
 	for _, policy := range Policies {
 		_, err := policy.Answer(s)
-		if err == nil || !strings.Contains(err.Error(), policy.Name+": ") || !strings.Contains(err.Error(), "repipeline: ") {
+		if err == nil || !strings.Contains(err.Error(), policy.Name+": ") ||
+			!strings.Contains(err.Error(), "repipeline: ") {
 			t.Errorf("%s: %v", policy.Name, err)
 		}
 	}

@@ -28,7 +28,8 @@ func TestEachPartitionHasItsCopiesAndNoPipelineKeepsTwoMoreThanAnother(t *testin
 					}
 				}
 				copies := min(max(1, replicas), pipelines)
-				if slices.Min(holders) != copies || slices.Max(holders) != copies || most-least > 1 || most != s.mostKept(pipelines) {
+				if slices.Min(holders) != copies || slices.Max(holders) != copies || most-least > 1 ||
+					most != s.mostKept(pipelines) {
 					t.Fatalf("%d pipelines, %d partitions, %d replicas: holders %v, %d to %d each, of %d",
 						pipelines, partitions, replicas, holders, least, most, s.mostKept(pipelines))
 				}
@@ -71,7 +72,8 @@ func TestWhateverIsPartitionedEveryPolicyKeepsTheRules(t *testing.T) {
 			for seed := range uint64(300) {
 				s := randomPartitioned(rand.New(rand.NewPCG(seed, 12)))
 				candidates, err := policy.named(s)
-				if again, _ := policy.named(s); !reflect.DeepEqual(candidates, again) || err != nil && len(candidates) > 0 {
+				if again, _ := policy.named(s); !reflect.DeepEqual(candidates, again) || err != nil &&
+					len(candidates) > 0 {
 					t.Fatalf("seed %d: another answer the second time, or an error with candidates: %v", seed, err)
 				}
 				for _, candidate := range candidates {
@@ -94,7 +96,8 @@ func (s Situation) soundPartitioned(c Candidate) error {
 		counted = s.staying()
 	}
 	for _, rule := range []func(Situation, Candidate) error{
-		holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory, tellsTheTime, keepsEveryPartition,
+		holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory, tellsTheTime,
+		keepsEveryPartition,
 	} {
 		if err := rule(counted, c); err != nil {
 			return err
@@ -112,7 +115,8 @@ func keepsEveryPartition(s Situation, c Candidate) error {
 			holders := 0
 			for _, pipeline := range c.Pipelines {
 				for _, stage := range pipeline.Stages {
-					if slices.Contains(s.Nodes, stage.Node) && stage.Layers.First <= layer && layer < stage.Layers.End && slices.Contains(pipeline.Partitions, partition) {
+					if slices.Contains(s.Nodes, stage.Node) && stage.Layers.First <= layer &&
+						layer < stage.Layers.End && slices.Contains(pipeline.Partitions, partition) {
 						holders++
 					}
 				}
@@ -120,7 +124,8 @@ func keepsEveryPartition(s Situation, c Candidate) error {
 			least = min(least, holders)
 		}
 	}
-	if asked := s.copies(len(c.Pipelines)); c.Policy != "reroute" && (least != asked || c.Replicas != len(c.Pipelines)) {
+	if asked := s.copies(len(c.Pipelines)); c.Policy != "reroute" &&
+		(least != asked || c.Replicas != len(c.Pipelines)) {
 		return fmt.Errorf("a partition has %d holders, %d are asked for, of %d replicas", least, asked, c.Replicas)
 	}
 	if c.Policy == "reroute" && (least < 1 || c.Replicas > least) {
@@ -142,7 +147,8 @@ func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
 		for degree := 1; degree <= len(s.Nodes); degree++ {
 			one := s.withPipelines(degree)
 			one.Partitions, one.DataParallel = 0, search.Limits{Least: degree, Most: degree}
-			if bound := one.lowerBound(); s.unequal() && bound > 0 { // a search that is not exact may have found no plan there
+			// a search that is not exact may have found no plan there
+			if bound := one.lowerBound(); s.unequal() && bound > 0 {
 				fastest = min(fastest, bound)
 			}
 			if degree < min(s.MinReplicas, len(s.Nodes)) {
@@ -156,7 +162,8 @@ func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
 		}
 		for _, candidate := range candidates {
 			if candidate.LowerBoundSeconds <= 0 || candidate.LowerBoundSeconds > fastest {
-				t.Fatalf("seed %d: the bound is %v s, a plan of one degree takes %v s", seed, candidate.LowerBoundSeconds, fastest)
+				t.Fatalf("seed %d: the bound is %v s, a plan of one degree takes %v s", seed,
+					candidate.LowerBoundSeconds, fastest)
 			}
 		}
 	}
@@ -211,7 +218,8 @@ func TestRerouteHasNoAnswerWhereNobodyLiveKeepsAPartition(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	s.Empty, s.Current[0].Partitions = nil, []int{0, 4}
-	if _, err := reroute(s); err == nil || err.Error() != "pipeline 0 of the plan in force: expected some of the 4 partitions of the job, got [0 4]" {
+	if _, err := reroute(s); err == nil ||
+		err.Error() != "pipeline 0 of the plan in force: expected some of the 4 partitions of the job, got [0 4]" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -326,7 +334,8 @@ func TestAPartitionedPlanOfOursThatSomebodyElseProposesHasOurFigures(t *testing.
 				claimed[p].Partitions = []int{-1, 99}
 			}
 			theirs, err := Judge(s, "theirs", claimed)
-			if err != nil || !reflect.DeepEqual(theirs.Pipelines, ours.Pipelines) || !reflect.DeepEqual(theirs.PeakBytes, ours.PeakBytes) ||
+			if err != nil || !reflect.DeepEqual(theirs.Pipelines, ours.Pipelines) ||
+				!reflect.DeepEqual(theirs.PeakBytes, ours.PeakBytes) ||
 				theirs.TransitionSeconds != ours.TransitionSeconds {
 				t.Fatalf("seed %d: ours %+v, judged %+v, %v", seed, ours, theirs, err)
 			}
@@ -374,15 +383,18 @@ func TestPartitionsMakeNoFirstPlanOfEqualNodesSlower(t *testing.T) {
 		}
 		compared++
 		with := choose(t, s)
-		if as := min(with[0].Replicas, s.MinReplicas) - min(whole[0].Replicas, s.MinReplicas); as < 0 || as == 0 && with[0].StepSeconds > whole[0].StepSeconds {
-			t.Fatalf("seed %d: %s in %v s, without partitions %s in %v s", seed, with[0].Shape(), with[0].StepSeconds, whole[0].Shape(), whole[0].StepSeconds)
+		if as := min(with[0].Replicas, s.MinReplicas) - min(whole[0].Replicas, s.MinReplicas); as < 0 || as == 0 &&
+			with[0].StepSeconds > whole[0].StepSeconds {
+			t.Fatalf("seed %d: %s in %v s, without partitions %s in %v s", seed, with[0].Shape(), with[0].StepSeconds,
+				whole[0].Shape(), whole[0].StepSeconds)
 		}
 		if with[0].StepSeconds < whole[0].StepSeconds {
 			faster++
 		}
 		for _, candidate := range with {
 			if candidate.StepSeconds < candidate.LowerBoundSeconds {
-				t.Fatalf("seed %d: %s in %v s, though none takes less than %v s", seed, candidate.Shape(), candidate.StepSeconds, candidate.LowerBoundSeconds)
+				t.Fatalf("seed %d: %s in %v s, though none takes less than %v s", seed, candidate.Shape(),
+					candidate.StepSeconds, candidate.LowerBoundSeconds)
 			}
 		}
 	}

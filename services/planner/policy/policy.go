@@ -15,22 +15,25 @@ import (
 
 // Situation is all a policy may look at. Nodes are in a fixed order.
 type Situation struct {
-	Nodes                  []string
-	MemoryBytes            []int64          // per node: what it may fill
-	Speed                  []float64        // per node: how much faster than Layers says, at least 1; nil: as Layers says
-	Layers                 []estimate.Layer // per micro-batch
-	StateBytes             []int64          // per layer: what moves with it
-	GradientBytes          []int64          // per layer: what is all-reduced
-	Partitions             int              // into how many each layer's optimizer state is cut; zero: every holder keeps all of it
-	OptimizerBytes         []int64          // per layer: what is cut, part of StateBytes
-	KeptPartitions         int              // the most of a pipeline that Layers and StateBytes count; zero: all
-	MicroBatches           int              // of a step
-	GlobalBatch            int              // samples of a step
-	DataParallel           search.Limits
-	PipelineLength         search.Limits
-	MinReplicas            int        // a plan with fewer holders of some layer is taken only where there is no other
-	Current                []Pipeline // the plan in force; its nodes that are not among Nodes are lost
-	Empty                  []string   // nodes that hold nothing, though the plan in force may place them: they restarted since
+	Nodes       []string
+	MemoryBytes []int64 // per node: what it may fill
+	// Speed tells of each node how much faster it is than Layers says, at least 1; nil: as Layers says.
+	Speed         []float64
+	Layers        []estimate.Layer // per micro-batch
+	StateBytes    []int64          // per layer: what moves with it
+	GradientBytes []int64          // per layer: what is all-reduced
+	// Partitions is into how many each layer's optimizer state is cut; zero: every holder keeps all of it.
+	Partitions     int
+	OptimizerBytes []int64 // per layer: what is cut, part of StateBytes
+	KeptPartitions int     // the most of a pipeline that Layers and StateBytes count; zero: all
+	MicroBatches   int     // of a step
+	GlobalBatch    int     // samples of a step
+	DataParallel   search.Limits
+	PipelineLength search.Limits
+	MinReplicas    int        // a plan with fewer holders of some layer is taken only where there is no other
+	Current        []Pipeline // the plan in force; its nodes that are not among Nodes are lost
+	// Empty nodes hold nothing, though the plan in force may place them: they restarted since.
+	Empty                  []string
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
@@ -77,10 +80,12 @@ type Candidate struct {
 	LowerBoundSeconds float64 // no plan of this policy is faster in the model; zero where it has no bound
 	TransitionSeconds float64
 	PeakBytes         map[string]int64
-	Replicas          int        // live holders of the layer, or partition of one, that has fewest; those of partitions up to MinReplicas
-	Classes           [][]string // nodes that may trade places
-	Score             float64    // samples a second expected until the next failure
-	Rejected          string     // why another was taken; empty for the one taken
+	// Replicas is how many live holders the layer has, or the partition of one, that has fewest. Those of a partition
+	// count up to MinReplicas.
+	Replicas int
+	Classes  [][]string // nodes that may trade places
+	Score    float64    // samples a second expected until the next failure
+	Rejected string     // why another was taken; empty for the one taken
 }
 
 // Policy proposes plans. It returns none where it has no answer, and an error that says why where that is worth saying.
@@ -204,7 +209,8 @@ func (c Candidate) measurable() bool {
 
 func reject(taken, other Candidate, minReplicas int) string {
 	if min(other.Replicas, minReplicas) < min(taken.Replicas, minReplicas) {
-		return fmt.Sprintf("a layer would have %d holder(s), where %d are possible", other.Replicas, min(taken.Replicas, minReplicas))
+		return fmt.Sprintf("a layer would have %d holder(s), where %d are possible", other.Replicas,
+			min(taken.Replicas, minReplicas))
 	}
 	if other.Score < taken.Score {
 		return fmt.Sprintf("lower expected throughput: %.4g against %.4g samples a second", other.Score, taken.Score)

@@ -55,10 +55,12 @@ func TestALostNodeOfTwoByThreeLeavesUnequalPipelinesThatUseAllFive(t *testing.T)
 
 func TestRerouteLosesWhereItLeavesALayerOneHolder(t *testing.T) {
 	rejected := of(t, "reroute", choose(t, afterALoss()))
-	if want := "a layer would have 1 holder(s), where 2 are possible"; rejected.Rejected != want || rejected.Replicas != 1 {
+	if want := "a layer would have 1 holder(s), where 2 are possible"; rejected.Rejected != want ||
+		rejected.Replicas != 1 {
 		t.Fatalf("%d replicas, rejected for %q, want %q", rejected.Replicas, rejected.Rejected, want)
 	}
-	if want := []Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; !reflect.DeepEqual(rejected.Reroutes, want) {
+	if want := []Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; !reflect.DeepEqual(rejected.Reroutes,
+		want) {
 		t.Fatalf("reroutes %v, want %v", rejected.Reroutes, want)
 	}
 }
@@ -102,7 +104,8 @@ func TestRerouteWinsWhereReplicasSufficeAndTheNextFailureIsNear(t *testing.T) {
 func TestRerouteHasNoAnswerWhereNobodyHoldsTheLostLayers(t *testing.T) {
 	s := usual(6)
 	s.Current = grid(2, 3, 6, 12)
-	if _, err := reroute(s.lose("n2", "n5")); err == nil || err.Error() != "layers 2 to 4 of n2: no survivor holds exactly these" {
+	if _, err := reroute(s.lose("n2", "n5")); err == nil ||
+		err.Error() != "layers 2 to 4 of n2: no survivor holds exactly these" {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -177,7 +180,8 @@ func TestANodeThatCameBackEmptyMustFetchItsLayersAgain(t *testing.T) {
 		s.Empty = c.empty
 		for _, candidate := range choose(t, s) {
 			if len(candidate.Pipelines) == 2 && candidate.TransitionSeconds != c.want {
-				t.Errorf("%s with %v empty: %v s of transition, want %v", candidate.Policy, c.empty, candidate.TransitionSeconds, c.want)
+				t.Errorf("%s with %v empty: %v s of transition, want %v", candidate.Policy, c.empty,
+					candidate.TransitionSeconds, c.want)
 			}
 		}
 	}
@@ -186,11 +190,13 @@ func TestANodeThatCameBackEmptyMustFetchItsLayersAgain(t *testing.T) {
 func TestAPlanOfAnotherJobIsNotContinued(t *testing.T) {
 	s := usual(6)
 	s.Current = grid(2, 3, 6, 10)
-	if _, err := reroute(s); err == nil || err.Error() != "the plan in force: expected the 12 micro-batches of the job, got 10" {
+	if _, err := reroute(s); err == nil ||
+		err.Error() != "the plan in force: expected the 12 micro-batches of the job, got 10" {
 		t.Errorf("got %v", err)
 	}
 	s.Current = grid(2, 3, 9, 12)
-	if _, err := reroute(s); err == nil || err.Error() != "pipeline 0 of the plan in force: expected the 6 layers of the job" {
+	if _, err := reroute(s); err == nil ||
+		err.Error() != "pipeline 0 of the plan in force: expected the 6 layers of the job" {
 		t.Errorf("got %v", err)
 	}
 	if taken := choose(t, s)[0]; taken.Policy != "repipeline" {
@@ -208,9 +214,18 @@ func TestTooLittleMemoryIsRefusedByName(t *testing.T) {
 
 func TestFiguresThatMakeNoSenseAreNoPlan(t *testing.T) {
 	for what, spoil := range map[string]func(*Situation){
-		"layers that take no time":        func(s *Situation) { clear(s.Layers); s.PipelineLength.Most, s.DataParallel.Most = 1, 1 },
-		"links that take for ever":        func(s *Situation) { s.Network.BytesPerSecond = 1e-307; s.StateBytes[0] = 1e9 },
-		"no time between two failures":    func(s *Situation) { s.SecondsBetweenFailures, s.SwitchSeconds = 0, 0; clear(s.StateBytes) },
+		"layers that take no time": func(s *Situation) {
+			clear(s.Layers)
+			s.PipelineLength.Most, s.DataParallel.Most = 1, 1
+		},
+		"links that take for ever": func(s *Situation) {
+			s.Network.BytesPerSecond = 1e-307
+			s.StateBytes[0] = 1e9
+		},
+		"no time between two failures": func(s *Situation) {
+			s.SecondsBetweenFailures, s.SwitchSeconds = 0, 0
+			clear(s.StateBytes)
+		},
 		"nobody":                          func(s *Situation) { *s = s.lose(s.Nodes...) },
 		"pipelines longer than the model": func(s *Situation) { s.PipelineLength.Least = 7 },
 	} {
@@ -253,7 +268,8 @@ func TestPipelinesStayWhereTheirLinksAreFast(t *testing.T) {
 	s.GradientBytes = make([]int64, 6) // all-reduces cost the delay only, whoever takes part
 	taken := choose(t, s)[0]
 	for _, pipeline := range taken.Pipelines {
-		if pipeline.Stages[0].Node == "n1" != (pipeline.Stages[1].Node == "n4") && pipeline.Stages[1].Node == "n1" != (pipeline.Stages[0].Node == "n4") {
+		if pipeline.Stages[0].Node == "n1" != (pipeline.Stages[1].Node == "n4") &&
+			pipeline.Stages[1].Node == "n1" != (pipeline.Stages[0].Node == "n4") {
 			t.Errorf("%v crosses the slow link", pipeline.Stages)
 		}
 	}
@@ -282,7 +298,8 @@ func TestAPipelineOfFastNodesTakesMoreMicroBatches(t *testing.T) {
 	taken := choose(t, s)[0]
 	for _, pipeline := range taken.Pipelines {
 		fast := pipeline.Stages[0].Node == "n2" || pipeline.Stages[0].Node == "n4"
-		if fast != (pipeline.MicroBatches > 6) || fast != (pipeline.Stages[1].Node == "n2" || pipeline.Stages[1].Node == "n4") {
+		if fast != (pipeline.MicroBatches > 6) ||
+			fast != (pipeline.Stages[1].Node == "n2" || pipeline.Stages[1].Node == "n4") {
 			t.Errorf("%v take %d of 12 micro-batches", pipeline.Stages, pipeline.MicroBatches)
 		}
 	}

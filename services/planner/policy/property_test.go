@@ -29,7 +29,8 @@ func TestWhateverTheSituationEveryPolicyKeepsTheRules(t *testing.T) {
 				for _, candidate := range candidates {
 					proposed++
 					for _, rule := range []func(Situation, Candidate) error{
-						holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost, fitsInMemory, tellsTheTime,
+						holdsEveryLayerOnce, assignsEveryMicroBatch, seatsLiveNodesOnce, reroutesWhatIsLost,
+						fitsInMemory, tellsTheTime,
 					} {
 						if err := rule(s, candidate); err != nil {
 							t.Fatalf("seed %d: %s: %v", seed, candidate.Shape(), err)
@@ -110,7 +111,8 @@ func reroutesWhatIsLost(s Situation, c Candidate) error {
 	}
 	for _, reroute := range c.Reroutes {
 		due[reroute.From] -= reroute.MicroBatches
-		if at[reroute.From].Layers != at[reroute.To].Layers || !slices.Contains(s.Nodes, reroute.To) || reroute.MicroBatches < 1 {
+		if at[reroute.From].Layers != at[reroute.To].Layers || !slices.Contains(s.Nodes, reroute.To) ||
+			reroute.MicroBatches < 1 {
 			return fmt.Errorf("%+v from %v to %v", reroute, at[reroute.From], at[reroute.To])
 		}
 	}
@@ -134,7 +136,8 @@ func fitsInMemory(s Situation, c Candidate) error {
 			seats++
 			peak := c.PeakBytes[s.Nodes[node]]
 			if peak < least || len(c.Reroutes) == 0 && peak != least || peak > s.MemoryBytes[node] {
-				return fmt.Errorf("%s: peak of %d bytes, of %d; its own stage needs %d", s.Nodes[node], peak, s.MemoryBytes[node], least)
+				return fmt.Errorf("%s: peak of %d bytes, of %d; its own stage needs %d", s.Nodes[node], peak,
+					s.MemoryBytes[node], least)
 			}
 		}
 	}
@@ -162,8 +165,10 @@ func tellsTheTime(s Situation, c Candidate) error {
 		want = max(want, estimate.OneForwardOneBackward(pipeline).MakespanSeconds+extra)
 	}
 	want += s.slowSync(c.Pipelines) + s.dearSeconds(c.Pipelines)
-	if math.Abs(c.StepSeconds-want) > 1e-9*want || c.StepSeconds < c.LowerBoundSeconds || c.TransitionSeconds < s.SwitchSeconds {
-		return fmt.Errorf("step of %v s, want %v; at least %v; transition of %v s", c.StepSeconds, want, c.LowerBoundSeconds, c.TransitionSeconds)
+	if math.Abs(c.StepSeconds-want) > 1e-9*want || c.StepSeconds < c.LowerBoundSeconds ||
+		c.TransitionSeconds < s.SwitchSeconds {
+		return fmt.Errorf("step of %v s, want %v; at least %v; transition of %v s", c.StepSeconds, want,
+			c.LowerBoundSeconds, c.TransitionSeconds)
 	}
 	return nil
 }
@@ -252,7 +257,8 @@ func TestOfPlansAboutAsGoodTheOneThatMovesLeastIsTaken(t *testing.T) {
 		for _, other := range found[1:] {
 			asSafe := min(other.Replicas, s.MinReplicas) == min(found[0].Replicas, s.MinReplicas)
 			if asSafe && other.Score >= found[0].Score && other.TransitionSeconds < found[0].TransitionSeconds {
-				t.Fatalf("seed %d: took a transition of %v s, left one as good of %v s", seed, found[0].TransitionSeconds, other.TransitionSeconds)
+				t.Fatalf("seed %d: took a transition of %v s, left one as good of %v s", seed,
+					found[0].TransitionSeconds, other.TransitionSeconds)
 			}
 		}
 	}
@@ -271,7 +277,8 @@ func TestTheOneTakenIsAboutAsGoodAsAnyOtherAndTheOthersKnowWhy(t *testing.T) {
 			}
 			enough := min(found[0].Replicas, s.MinReplicas) - min(candidate.Replicas, s.MinReplicas)
 			if enough < 0 || enough == 0 && candidate.Score*(1-worthMoving) > found[0].Score {
-				t.Fatalf("seed %d: took %v replicas at %v, left %v at %v", seed, found[0].Replicas, found[0].Score, candidate.Replicas, candidate.Score)
+				t.Fatalf("seed %d: took %v replicas at %v, left %v at %v", seed, found[0].Replicas, found[0].Score,
+					candidate.Replicas, candidate.Score)
 			}
 		}
 	}
@@ -318,7 +325,8 @@ func TestANodeThatJoinsNeverMakesTheStepSlower(t *testing.T) {
 		with.Current, with.Empty = before[0].Pipelines, []string{joiner}
 		after, err := Choose(with)
 		if err != nil || after[0].StepSeconds > before[0].StepSeconds*(1+1e-12) {
-			t.Fatalf("seed %d: a step of %v s became %v s with %s (%v)", seed, before[0].StepSeconds, after[0].StepSeconds, joiner, err)
+			t.Fatalf("seed %d: a step of %v s became %v s with %s (%v)", seed, before[0].StepSeconds,
+				after[0].StepSeconds, joiner, err)
 		}
 	}
 	if joined < 200 {

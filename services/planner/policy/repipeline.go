@@ -100,7 +100,8 @@ func (c Candidate) same(other Candidate) bool {
 func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Problem {
 	widest := s.widest(nodes)
 	return search.Problem{
-		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest), MicroBatches: s.MicroBatches,
+		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest),
+		MicroBatches:    s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
 		MinReplicas: minReplicas,
 	}

@@ -28,7 +28,8 @@ func reroute(s Situation) ([]Candidate, error) {
 	loads := map[string]load{}
 	for _, gap := range s.gaps() {
 		if len(gap.survivors) == 0 {
-			return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", gap.layers.First, gap.layers.End, gap.lost[0].node)
+			return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", gap.layers.First,
+				gap.layers.End, gap.lost[0].node)
 		}
 		candidate.Reroutes = append(candidate.Reroutes, gap.share(loads)...)
 	}
@@ -49,12 +50,15 @@ func (s Situation) continues() error {
 		if stages := pipeline.Stages; len(stages) == 0 || stages[len(stages)-1].Layers.End != len(s.Layers) {
 			return fmt.Errorf("pipeline %d of the plan in force: expected the %d layers of the job", p, len(s.Layers))
 		}
-		if slices.ContainsFunc(pipeline.Partitions, func(partition int) bool { return partition < 0 || partition >= s.Partitions }) {
-			return fmt.Errorf("pipeline %d of the plan in force: expected some of the %d partitions of the job, got %v", p, s.Partitions, pipeline.Partitions)
+		if slices.ContainsFunc(pipeline.Partitions,
+			func(partition int) bool { return partition < 0 || partition >= s.Partitions }) {
+			return fmt.Errorf("pipeline %d of the plan in force: expected some of the %d partitions of the job, got %v",
+				p, s.Partitions, pipeline.Partitions)
 		}
 	}
 	if microBatches != s.MicroBatches {
-		return fmt.Errorf("the plan in force: expected the %d micro-batches of the job, got %d", s.MicroBatches, microBatches)
+		return fmt.Errorf("the plan in force: expected the %d micro-batches of the job, got %d", s.MicroBatches,
+			microBatches)
 	}
 	return nil
 }
@@ -137,7 +141,8 @@ func (g gap) share(loads map[string]load) []Reroute {
 		for i, share := range shares {
 			taken[i] += share
 			if share > 0 {
-				reroutes = append(reroutes, Reroute{From: lost.node, To: g.survivors[i], Stage: lost.stage, MicroBatches: share})
+				reroutes = append(reroutes,
+					Reroute{From: lost.node, To: g.survivors[i], Stage: lost.stage, MicroBatches: share})
 			}
 		}
 	}

@@ -213,7 +213,8 @@ func (t *seating) communication(plan search.Plan, among choice) place.Communicat
 	}
 	c := place.Communication{
 		ActivationBytes: float64(t.Network.ActivationBytes), FetchBytesPerSecond: t.Network.BytesPerSecond,
-		HorizonSteps: t.SecondsBetweenFailures / max(plan.StepSeconds, 1e-9), Moves: min(100*len(among.nodes), 1_600_000/len(among.nodes)),
+		HorizonSteps: t.SecondsBetweenFailures / max(plan.StepSeconds, 1e-9),
+		Moves:        min(100*len(among.nodes), 1_600_000/len(among.nodes)),
 		// In the steady state a chain of transfers there and back delays every so many micro-batches as there are
 		// stages.
 		Rounds: func(length int) float64 { return 1 + float64(microBatches[length]-1)/float64(length) },
@@ -226,20 +227,23 @@ func (t *seating) communication(plan search.Plan, among choice) place.Communicat
 		for _, b := range among.nodes {
 			delays, rates = append(delays, t.network.DelaySeconds[a][b]), append(rates, t.network.BytesPerSecond[a][b])
 		}
-		c.Network.DelaySeconds, c.Network.BytesPerSecond = append(c.Network.DelaySeconds, delays), append(c.Network.BytesPerSecond, rates)
+		c.Network.DelaySeconds, c.Network.BytesPerSecond = append(c.Network.DelaySeconds, delays),
+			append(c.Network.BytesPerSecond, rates)
 	}
 	return c
 }
 
 // candidate fills in the figures of a plan whose places are taken.
-func (t *seating) candidate(plan search.Plan, problem place.Problem, assignment place.Assignment, among choice) Candidate {
+func (t *seating) candidate(plan search.Plan, problem place.Problem, assignment place.Assignment,
+	among choice) Candidate {
 	var pipelines []Pipeline
 	for _, pipeline := range plan.Pipelines {
 		pipelines = append(pipelines, Pipeline{MicroBatches: pipeline.MicroBatches})
 	}
 	for i, seat := range problem.Places {
 		pipeline := &pipelines[seat.Pipeline]
-		pipeline.Stages = append(pipeline.Stages, Stage{Node: t.Nodes[among.nodes[assignment.NodeOf[i]]], Layers: seat.Layers})
+		pipeline.Stages = append(pipeline.Stages,
+			Stage{Node: t.Nodes[among.nodes[assignment.NodeOf[i]]], Layers: seat.Layers})
 	}
 	if t.Speed != nil || len(t.Network.Links) > 0 {
 		pipelines = t.balanced(pipelines)

@@ -15,7 +15,8 @@ func usual(nodes int) Situation {
 		Network: Network{TransferSeconds: 0.001, BytesPerSecond: 1e9, LatencySeconds: 0.0005},
 	}
 	for range 6 {
-		s.Layers = append(s.Layers, estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2, StaticBytes: 100, ActivationBytes: 1})
+		s.Layers = append(s.Layers,
+			estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2, StaticBytes: 100, ActivationBytes: 1})
 		s.StateBytes = append(s.StateBytes, 80)
 		s.GradientBytes = append(s.GradientBytes, 20)
 	}
@@ -33,7 +34,8 @@ func grid(width, length, layers, microBatches int) []Pipeline {
 		pipeline := Pipeline{MicroBatches: microBatches / width}
 		for st := range length {
 			pipeline.Stages = append(pipeline.Stages, Stage{
-				Node: fmt.Sprintf("n%d", p*length+st+1), Layers: estimate.Range{First: st * layers / length, End: (st + 1) * layers / length},
+				Node:   fmt.Sprintf("n%d", p*length+st+1),
+				Layers: estimate.Range{First: st * layers / length, End: (st + 1) * layers / length},
 			})
 		}
 		pipelines = append(pipelines, pipeline)

@@ -19,7 +19,8 @@ func (t *seating) uneven() []Candidate {
 		return nil
 	}
 	var candidates []Candidate
-	for width := t.widest(len(t.Nodes)); width >= max(1, t.DataParallel.Least) && len(candidates) < search.Weighed; width-- {
+	for width := t.widest(len(t.Nodes)); width >= max(1, t.DataParallel.Least) &&
+		len(candidates) < search.Weighed; width-- {
 		t.Situation = t.withPipelines(width)
 		if pipelines, fits := t.unevenPipelines(width); fits {
 			candidate := t.figured(pipelines)
@@ -187,7 +188,8 @@ type window struct {
 }
 
 func (s Situation) newWindow(nodes []int, stage int, seconds float64) *window {
-	return &window{Situation: s, node: nodes[stage], inFlight: int64(estimate.InFlight(stage, len(nodes), s.MicroBatches)), seconds: seconds}
+	return &window{Situation: s, node: nodes[stage],
+		inFlight: int64(estimate.InFlight(stage, len(nodes), s.MicroBatches)), seconds: seconds}
 }
 
 // extend takes one layer more in, and returns where the run begins now.

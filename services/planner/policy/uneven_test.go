@@ -26,7 +26,8 @@ func TestLargeAndSmallNodesSharePipelinesSoThatEveryLayerHasTwoHolders(t *testin
 func TestAFastNodeTrainsMoreLayers(t *testing.T) {
 	s := usual(2)
 	s.Speed, s.DataParallel.Most, s.PipelineLength.Least = []float64{2, 1}, 1, 2
-	if taken := choose(t, s)[0]; taken.Pipelines[0].Stages[0].Layers.Len() != 4 || taken.Pipelines[0].Stages[0].Node != "n1" {
+	if taken := choose(t, s)[0]; taken.Pipelines[0].Stages[0].Layers.Len() != 4 ||
+		taken.Pipelines[0].Stages[0].Node != "n1" {
 		t.Fatalf("%+v", taken.Pipelines)
 	}
 }
@@ -85,7 +86,9 @@ func (s Situation) slowSplit(nodes []int, first int, before ...estimate.Range) f
 	}
 	best := math.Inf(1)
 	for end := first + 1; end <= len(s.Layers); end++ {
-		best = min(best, s.slowSplit(nodes, end, append(before[:len(before):len(before)], estimate.Range{First: first, End: end})...))
+		best = min(best,
+			s.slowSplit(nodes, end,
+				append(before[:len(before):len(before)], estimate.Range{First: first, End: end})...))
 	}
 	return best
 }

@@ -27,7 +27,8 @@ func (s Situation) score(c Candidate) float64 {
 		return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
-		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.Current), TransitionSeconds: s.backSeconds(c.Pipelines),
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.Current),
+		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
 }
 

@@ -12,7 +12,9 @@ func TestNoSplitIsFasterThanTheBounds(t *testing.T) {
 	random := rand.New(rand.NewSource(seed))
 	tight := 0
 	for round := range 3000 {
-		p := Problem{Layers: randomLayers(random, 1+random.Intn(10)), TransferSeconds: float64(random.Intn(2) * random.Intn(9))}
+		p := Problem{
+			Layers: randomLayers(random, 1+random.Intn(10)), TransferSeconds: float64(random.Intn(2) * random.Intn(9)),
+		}
 		stages, microBatches := 1+random.Intn(len(p.Layers)), 1+random.Intn(20)
 		p.NodeMemoryBytes, p.MicroBatches = 1<<40, microBatches
 		m := newModel(p)
@@ -79,7 +81,8 @@ func TestAMixIsFoundWhereverThereIsOne(t *testing.T) {
 		need := 1 + random.Intn(pipelines*12)
 		want, counts := slowMix(capacity, pipelines, size, need), mix(capacity, pipelines, size, need)
 		if (counts != nil) != want {
-			t.Fatalf("seed %d round %d: %v, %d pipelines, size %d, need %d: got %v, want one: %v", seed, round, capacity, pipelines, size, need, counts, want)
+			t.Fatalf("seed %d round %d: %v, %d pipelines, size %d, need %d: got %v, want one: %v", seed, round,
+				capacity, pipelines, size, need, counts, want)
 		}
 		if !want {
 			continue
@@ -90,9 +93,11 @@ func TestAMixIsFoundWhereverThereIsOne(t *testing.T) {
 			number, total = number+count, total+i*count
 		}
 		if number != pipelines || total != size || !enough(capacity, counts, need) {
-			t.Fatalf("seed %d round %d: %v, %d pipelines, size %d, need %d: got %v", seed, round, capacity, pipelines, size, need, counts)
+			t.Fatalf("seed %d round %d: %v, %d pipelines, size %d, need %d: got %v", seed, round, capacity, pipelines,
+				size, need, counts)
 		}
-		if two, _ := pairs(capacity, pipelines, size, need); two == nil && even(capacity, pipelines, size, need) == nil {
+		if two, _ := pairs(capacity, pipelines, size, need); two == nil &&
+			even(capacity, pipelines, size, need) == nil {
 			hard++
 		}
 	}
@@ -133,7 +138,8 @@ func TestNoDistributionIsFasterThanTheOptimalOne(t *testing.T) {
 			slowest = max(slowest, seconds(j, b))
 		}
 		if want := slowBatches(total, pipelines, seconds); sum != total || slowest != want {
-			t.Fatalf("seed %d round %d: %v: %d micro-batches in %v, want %d in %v", seed, round, times, sum, slowest, total, want)
+			t.Fatalf("seed %d round %d: %v: %d micro-batches in %v, want %d in %v", seed, round, times, sum, slowest,
+				total, want)
 		}
 	}
 }

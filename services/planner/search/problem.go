@@ -132,16 +132,20 @@ func (p Problem) checkLimits() error {
 	width, length := p.DataParallel, p.PipelineLength
 	switch {
 	case length.Least > len(p.Layers):
-		return fmt.Errorf("search: pipelineLength.least is %d, but there are %d layers: %w", length.Least, len(p.Layers), ErrInfeasible)
+		return fmt.Errorf("search: pipelineLength.least is %d, but there are %d layers: %w", length.Least,
+			len(p.Layers), ErrInfeasible)
 	case width.Least > p.MicroBatches:
-		return fmt.Errorf("search: dataParallel.least is %d, but there are %d microBatches: %w", width.Least, p.MicroBatches, ErrInfeasible)
+		return fmt.Errorf("search: dataParallel.least is %d, but there are %d microBatches: %w", width.Least,
+			p.MicroBatches, ErrInfeasible)
 	case max(1, width.Least)*length.Least > p.Nodes:
 		return fmt.Errorf("search: nodes is %d, but dataParallel.least %d and pipelineLength.least %d need %d: %w",
 			p.Nodes, width.Least, length.Least, width.Least*length.Least, ErrInfeasible)
 	case length.Least > length.Most:
-		return fmt.Errorf("search: pipelineLength is %d to %d, which is empty: %w", length.Least, length.Most, ErrInfeasible)
+		return fmt.Errorf("search: pipelineLength is %d to %d, which is empty: %w", length.Least, length.Most,
+			ErrInfeasible)
 	case width.Least > width.Most:
-		return fmt.Errorf("search: dataParallel is %d to %d, which is empty: %w", width.Least, width.Most, ErrInfeasible)
+		return fmt.Errorf("search: dataParallel is %d to %d, which is empty: %w", width.Least, width.Most,
+			ErrInfeasible)
 	}
 	return nil
 }

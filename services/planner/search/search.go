@@ -65,7 +65,8 @@ type lengthMix struct {
 }
 
 func better(a, b lengthMix) int {
-	return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.nodes, a.nodes), cmp.Compare(b.pipelines, a.pipelines))
+	return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.nodes, a.nodes),
+		cmp.Compare(b.pipelines, a.pipelines))
 }
 
 // degree is a number of pipelines and a lower bound on their step time.

@@ -145,8 +145,10 @@ func check(p Problem, plan Plan) error {
 		slowest = max(slowest, estimate.OneForwardOneBackward(stages).MakespanSeconds)
 		batch += pipeline.MicroBatches
 	}
-	if batch != p.MicroBatches || plan.Nodes() > p.Nodes || p.EveryNode && plan.Nodes() < p.Nodes || slowest != plan.StepSeconds {
-		return fmt.Errorf("%d micro-batches on %d nodes in %v seconds, said to take %v", batch, plan.Nodes(), slowest, plan.StepSeconds)
+	if batch != p.MicroBatches || plan.Nodes() > p.Nodes || p.EveryNode && plan.Nodes() < p.Nodes ||
+		slowest != plan.StepSeconds {
+		return fmt.Errorf("%d micro-batches on %d nodes in %v seconds, said to take %v", batch, plan.Nodes(), slowest,
+			plan.StepSeconds)
 	}
 	return nil
 }
@@ -210,7 +212,8 @@ func TestNoCandidateClaimsMoreThanItsDegreeAllows(t *testing.T) {
 			only.DataParallel = Limits{len(plan.Pipelines), len(plan.Pipelines)}
 			want := slowBest(only)
 			if plan.StepSeconds < want || plan.StepSeconds < got.StepSeconds {
-				t.Fatalf("seed %d round %d: %+v: %d pipelines take %v, but at least %v", seed, round, p, len(plan.Pipelines), plan.StepSeconds, want)
+				t.Fatalf("seed %d round %d: %+v: %d pipelines take %v, but at least %v", seed, round, p,
+					len(plan.Pipelines), plan.StepSeconds, want)
 			}
 			rivals++
 			if plan.StepSeconds == want {
@@ -278,7 +281,8 @@ func TestALowerBoundHoldsEvenWhereTheSearchGivesUp(t *testing.T) {
 		bound, _ := s.lowerBound(mix.seconds, degrees)
 		best := slowBest(p)
 		if bound > best || plan.StepSeconds < best {
-			t.Fatalf("seed %d round %d: %+v: bound %v, best %v, found %v", seed, round, p, bound, best, plan.StepSeconds)
+			t.Fatalf("seed %d round %d: %+v: bound %v, best %v, found %v", seed, round, p, bound, best,
+				plan.StepSeconds)
 		}
 	}
 	if gaveUp < 50 {
@@ -314,7 +318,8 @@ func TestAnImpossibleProblemNamesTheLimit(t *testing.T) {
 		{"empty lengths", "pipelineLength", func(p *Problem) { p.PipelineLength = Limits{3, 2} }},
 		{"empty degrees", "dataParallel", func(p *Problem) { p.DataParallel = Limits{3, 2} }},
 		{"layers too large", "nodeMemoryBytes", func(p *Problem) { p.NodeMemoryBytes = 9 }},
-		{"pipelines too long for the nodes", "nodes", func(p *Problem) { p.NodeMemoryBytes, p.DataParallel.Least = 13, 3 }},
+		{"pipelines too long for the nodes", "nodes",
+			func(p *Problem) { p.NodeMemoryBytes, p.DataParallel.Least = 13, 3 }},
 		{"a node too many", "everyNode", func(p *Problem) { p.EveryNode, p.MicroBatches, p.Nodes = true, 1, 5 }},
 		{"batch too large", "nodeMemoryBytes", func(p *Problem) {
 			p.Nodes, p.PipelineLength.Least, p.NodeMemoryBytes = 2, 2, 17

@@ -48,7 +48,8 @@ func (p Problem) checkLayers() error {
 
 func usableLayers(layers []estimate.Layer) error {
 	for i, layer := range layers {
-		if !usable(layer.ForwardSeconds) || !usable(layer.BackwardSeconds) || layer.StaticBytes < 0 || layer.ActivationBytes < 0 {
+		if !usable(layer.ForwardSeconds) || !usable(layer.BackwardSeconds) || layer.StaticBytes < 0 ||
+			layer.ActivationBytes < 0 {
 			return fmt.Errorf("layers[%d] is %+v, expected finite numbers of at least 0", i, layer)
 		}
 	}

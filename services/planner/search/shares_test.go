@@ -101,7 +101,8 @@ func TestALowerBoundHoldsForAllSharesEvenWhereTheSearchGivesUp(t *testing.T) {
 			continue
 		}
 		if err != nil || got.LowerBoundSeconds > best || got.StepSeconds < best {
-			t.Fatalf("seed %d round %d: %+v: %v, bound %v, best %v, found %v", seed, round, p, err, got.LowerBoundSeconds, best, got.StepSeconds)
+			t.Fatalf("seed %d round %d: %+v: %v, bound %v, best %v, found %v", seed, round, p, err,
+				got.LowerBoundSeconds, best, got.StepSeconds)
 		}
 		if got.LowerBoundSeconds < got.StepSeconds {
 			gaveUp++
@@ -130,7 +131,9 @@ func (s *searcher) looked() int {
 func TestSharesCostTheSearchLittle(t *testing.T) {
 	p := Problem{Nodes: 32, NodeMemoryBytes: 80e9, MicroBatches: 512, TransferSeconds: 0.065}
 	sized := func(bytes int64) []estimate.Layer {
-		return slices.Repeat([]estimate.Layer{{ForwardSeconds: 0.01, BackwardSeconds: 0.02, StaticBytes: bytes, ActivationBytes: 200e6}}, 32)
+		return slices.Repeat([]estimate.Layer{{
+			ForwardSeconds: 0.01, BackwardSeconds: 0.02, StaticBytes: bytes, ActivationBytes: 200e6,
+		}}, 32)
 	}
 	for pipelines := int64(2); pipelines < 32; pipelines++ {
 		p.Shares = append(p.Shares, Share{int(pipelines), sized(800e6 + 4800e6/pipelines)})
@@ -174,7 +177,8 @@ func TestABadShareIsNamed(t *testing.T) {
 func TestASharedProblemThatIsImpossibleNamesTheLimit(t *testing.T) {
 	p := Problem{Nodes: 4, NodeMemoryBytes: 9, Layers: []estimate.Layer{{StaticBytes: 10}}, MicroBatches: 4,
 		Shares: []Share{{2, []estimate.Layer{{StaticBytes: 12}}}}}
-	if _, err := Best(p); !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "nodeMemoryBytes is 9, too little for any pipeline of 1 to 1 stages") {
+	if _, err := Best(p); !errors.Is(err, ErrInfeasible) ||
+		!strings.Contains(err.Error(), "nodeMemoryBytes is 9, too little for any pipeline of 1 to 1 stages") {
 		t.Errorf("got %v", err)
 	}
 	p.NodeMemoryBytes = 11

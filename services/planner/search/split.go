@@ -76,7 +76,8 @@ func onGrid(p Problem) (layers []estimate.Layer, transferSeconds float64) {
 	round := func(seconds float64) float64 { return math.Round(seconds/grid) * grid }
 	layers = slices.Clone(p.Layers)
 	for i := range layers {
-		layers[i].ForwardSeconds, layers[i].BackwardSeconds = round(layers[i].ForwardSeconds), round(layers[i].BackwardSeconds)
+		layers[i].ForwardSeconds, layers[i].BackwardSeconds = round(layers[i].ForwardSeconds),
+			round(layers[i].BackwardSeconds)
 	}
 	return layers, round(p.TransferSeconds)
 }
@@ -98,10 +99,12 @@ func (m *model) fits(stage, stages, microBatches, first, end int) bool {
 func (m *model) makespan(starts []int, microBatches int) float64 {
 	stages := len(starts) - 1
 	p := estimate.Pipeline{
-		MicroBatches: microBatches, ForwardSeconds: m.scratch.forward[:stages], BackwardSeconds: m.scratch.backward[:stages],
+		MicroBatches: microBatches, ForwardSeconds: m.scratch.forward[:stages],
+		BackwardSeconds: m.scratch.backward[:stages],
 	}
 	if m.transferSeconds > 0 {
-		p.ForwardTransferSeconds, p.BackwardTransferSeconds = m.scratch.transfer[:stages-1], m.scratch.transfer[:stages-1]
+		p.ForwardTransferSeconds, p.BackwardTransferSeconds = m.scratch.transfer[:stages-1],
+			m.scratch.transfer[:stages-1]
 	}
 	for s := range stages {
 		p.ForwardSeconds[s] = m.forward[starts[s+1]] - m.forward[starts[s]]

@@ -38,7 +38,9 @@ func (q *Question) answer() (events.Restoration, error) {
 // restoration asks what the negotiator would, once it has the proposal.
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
 	return events.RestorationRequest{
-		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links, Current: q.Request.Current,
-		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(), Gradients: q.Request.Job.GradientBytes(),
+		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links,
+		Current:     q.Request.Current,
+		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(),
+		Gradients: q.Request.Job.GradientBytes(),
 	}
 }

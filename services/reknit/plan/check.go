@@ -69,7 +69,8 @@ func (f *file) checkNodes(d *cluster.Document) error {
 func (f *file) job(d *cluster.Document, data []byte) (events.Job, error) {
 	job := events.Job{
 		Digest: events.Digest(data), GlobalBatch: f.GlobalBatch, MicroBatch: f.MicroBatch,
-		Pipelines: events.Bounds(f.Pipelines), Stages: events.Bounds(f.Stages), OptimizerPartitions: f.Model.OptimizerPartitions,
+		Pipelines: events.Bounds(f.Pipelines), Stages: events.Bounds(f.Stages),
+		OptimizerPartitions: f.Model.OptimizerPartitions,
 	}
 	layers, err := f.Model.EveryLayer(d)
 	if err != nil {
@@ -109,7 +110,8 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 	}
 	for p, pipeline := range f.Current {
 		if want := q.Request.Job.OptimizerPartitions; want > 0 && pipeline.Partitions == nil {
-			return nil, d.Fault(fmt.Sprintf("current[%d].partitions", p), fmt.Sprintf("those that it keeps of the %d optimizerPartitions, [] for none", want), "nothing")
+			return nil, d.Fault(fmt.Sprintf("current[%d].partitions", p),
+				fmt.Sprintf("those that it keeps of the %d optimizerPartitions, [] for none", want), "nothing")
 		}
 		converted := events.Pipeline{MicroBatches: pipeline.MicroBatches, Partitions: pipeline.Partitions}
 		for s, stage := range pipeline.Stages {
@@ -120,7 +122,8 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 			if slices.Contains(f.Joining, stage.Node) {
 				return nil, d.Fault(at, "a node that is there, not one that joins", stage.Node)
 			}
-			converted.Stages = append(converted.Stages, events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)})
+			converted.Stages = append(converted.Stages,
+				events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)})
 		}
 		plan.Pipelines = append(plan.Pipelines, converted)
 	}
@@ -128,10 +131,12 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 		return nil, d.Fault("current", "a plan", err)
 	}
 	if plan.LayerCount() != len(q.Request.Job.Layers) {
-		return nil, d.Fault("current", fmt.Sprintf("the %d layers of model", len(q.Request.Job.Layers)), plan.LayerCount())
+		return nil, d.Fault("current", fmt.Sprintf("the %d layers of model", len(q.Request.Job.Layers)),
+			plan.LayerCount())
 	}
 	if want := q.Request.Job.OptimizerPartitions; plan.Partitions() != want {
-		return nil, d.Fault("current", fmt.Sprintf("pipelines that keep the %d optimizerPartitions of model", want), plan.Partitions())
+		return nil, d.Fault("current", fmt.Sprintf("pipelines that keep the %d optimizerPartitions of model", want),
+			plan.Partitions())
 	}
 	return plan, nil
 }

@@ -29,7 +29,8 @@ func ask(url, cluster string) (Question, error) {
 		return Question{}, err
 	}
 	if !found {
-		return Question{}, fmt.Errorf("cluster %s at %s: expected that a plan was requested once, found none", cluster, url)
+		return Question{}, fmt.Errorf("cluster %s at %s: expected that a plan was requested once, found none", cluster,
+			url)
 	}
 	request, err := events.Open[events.PlanRequest](last)
 	if err != nil {
@@ -56,7 +57,8 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	if plan.Generation < q.Request.Generation {
-		q.Assumed = append(q.Assumed, fmt.Sprintf("generation %d was asked for and is not committed", q.Request.Generation))
+		q.Assumed = append(q.Assumed,
+			fmt.Sprintf("generation %d was asked for and is not committed", q.Request.Generation))
 		return nil
 	}
 	q.Request.Current, q.Request.Generation, q.Request.Changes = &plan, plan.Generation+1, nil
@@ -68,7 +70,8 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 // without a request of its own.
 func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) error {
 	subjects := []string{
-		events.EventSubject(b.Cluster(), events.LinkMeasured, "*"), events.EventSubject(b.Cluster(), events.NodeProfiled, "*"),
+		events.EventSubject(b.Cluster(), events.LinkMeasured, "*"),
+		events.EventSubject(b.Cluster(), events.NodeProfiled, "*"),
 	}
 	end := after
 	for _, subject := range subjects {

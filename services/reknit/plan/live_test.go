@@ -52,16 +52,19 @@ func first(t *testing.T) (events.PlanRequest, *events.Plan) {
 		t.Fatal(err)
 	}
 	request, current := q.Request, q.Request.Current
-	request.Negotiation, request.Generation, request.Current, request.Changes, request.Nodes = "first", 1, nil, nil, q.before
+	request.Negotiation, request.Generation, request.Current, request.Changes, request.Nodes = "first", 1, nil, nil,
+		q.before
 	return request, current
 }
 
 func requested(request events.PlanRequest) events.Event {
-	return negotiator.First(time.Unix(1, 0), "r"+fmt.Sprint(request.Generation), events.PlanRequested, request.Negotiation, &request)
+	return negotiator.First(time.Unix(1, 0), "r"+fmt.Sprint(request.Generation), events.PlanRequested,
+		request.Negotiation, &request)
 }
 
 func committed(plan *events.Plan) events.Event {
-	return negotiator.First(time.Unix(2, 0), "c"+fmt.Sprint(plan.Generation), events.PlanCommitted, fmt.Sprint(plan.Generation), plan)
+	return negotiator.First(time.Unix(2, 0), "c"+fmt.Sprint(plan.Generation), events.PlanCommitted,
+		fmt.Sprint(plan.Generation), plan)
 }
 
 func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
@@ -90,10 +93,12 @@ func TestWhatWasMeasuredSinceTheLastPlanCounts(t *testing.T) {
 	request, plan := first(t)
 	say(requested(request))
 	say(committed(plan))
-	monitor, node := events.Speaker{Source: "/monitor", Cluster: "failure"}, events.Speaker{Source: "/node/n2", Cluster: "failure"}
+	monitor, node := events.Speaker{Source: "/monitor", Cluster: "failure"},
+		events.Speaker{Source: "/node/n2", Cluster: "failure"}
 	measured := events.Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.5, BandwidthBytesPerSecond: 7}
 	say(monitor.First(time.Unix(3, 0), "m", events.LinkMeasured, "n1_n2", &measured))
-	say(node.First(time.Unix(3, 0), "p", events.NodeProfiled, "n2", &events.Profile{Node: "n2", SpeedFactor: 0.25, Step: 9}))
+	say(node.First(time.Unix(3, 0), "p", events.NodeProfiled, "n2",
+		&events.Profile{Node: "n2", SpeedFactor: 0.25, Step: 9}))
 	q, err := ask(url, "failure")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +110,8 @@ func TestWhatWasMeasuredSinceTheLastPlanCounts(t *testing.T) {
 		}
 	}
 	if links != 1 || len(q.Request.Links) != len(request.Links) {
-		t.Errorf("%d of %d links are the measured one, expected 1 of %d", links, len(q.Request.Links), len(request.Links))
+		t.Errorf("%d of %d links are the measured one, expected 1 of %d", links, len(q.Request.Links),
+			len(request.Links))
 	}
 	for _, device := range q.Request.Nodes {
 		if want := map[bool]float64{true: 0.25, false: 1}[device.Node == "n2"]; device.SpeedFactor != want {
@@ -132,7 +138,8 @@ func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
 func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 	url, _ := liveLog(t)
 	err := Run([]string{"--cluster", "failure", "--nats", url}, &bytes.Buffer{})
-	if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), "expected that a plan was requested once") {
+	if err == nil || errors.As(err, &tell.UsageError{}) ||
+		!strings.Contains(err.Error(), "expected that a plan was requested once") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
 	}
 }

@@ -15,7 +15,8 @@ func partitioned(t *testing.T, first, second string) string {
 	return saved(t, strings.NewReplacer(
 		"  layers: 6\n", "  layers: 6\n  optimizerPartitions: 2\n",
 		"current:\n  - microBatches: 12\n", "current:\n  - microBatches: 12\n    partitions: "+first+"\n",
-		"layers: {first: 4, end: 6}}\n  - microBatches: 12\n", "layers: {first: 4, end: 6}}\n  - microBatches: 12\n    partitions: "+second+"\n",
+		"layers: {first: 4, end: 6}}\n  - microBatches: 12\n",
+		"layers: {first: 4, end: 6}}\n  - microBatches: 12\n    partitions: "+second+"\n",
 	).Replace(text(t, example("failure"))))
 }
 
@@ -35,9 +36,11 @@ func TestWhoKeepsAPartitionCanGiveIt(t *testing.T) {
 		t.Errorf("holders %v, expected %v", got, want)
 	}
 	request := q.restoration(events.Proposal{})
-	if q.Request.Job.OptimizerPartitions != 2 || len(request.Units) != 18 || request.Units[0] != 400<<20 || request.Units[17] != 800<<20 ||
+	if q.Request.Job.OptimizerPartitions != 2 || len(request.Units) != 18 || request.Units[0] != 400<<20 ||
+		request.Units[17] != 800<<20 ||
 		len(request.Gradients) != 6 {
-		t.Errorf("job in %d partitions, rows of %v bytes, gradients %v", q.Request.Job.OptimizerPartitions, request.Units, request.Gradients)
+		t.Errorf("job in %d partitions, rows of %v bytes, gradients %v", q.Request.Job.OptimizerPartitions,
+			request.Units, request.Gradients)
 	}
 }
 

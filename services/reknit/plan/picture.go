@@ -69,7 +69,9 @@ func drawRow(w io.Writer, side []string, label int, row [][]string, box int, las
 func labels(plan events.Plan) [][]string {
 	labels, partitioned := make([][]string, len(plan.Pipelines)), plan.Partitions() > 0
 	for p, pipeline := range plan.Pipelines {
-		labels[p] = []string{fmt.Sprintf("pipeline %d", p), tell.Count(pipeline.MicroBatches, "micro-batch", "micro-batches")}
+		labels[p] = []string{
+			fmt.Sprintf("pipeline %d", p), tell.Count(pipeline.MicroBatches, "micro-batch", "micro-batches"),
+		}
 		if partitioned {
 			labels[p] = append(labels[p], tell.Partitions(pipeline.Partitions))
 		}

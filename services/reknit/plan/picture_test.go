@@ -15,8 +15,10 @@ func TestALostStageIsDrawnWhereItsNodeWas(t *testing.T) {
 	plan := events.Plan{
 		Nodes: []events.Member{{Node: "n1"}, {Node: "n2"}, {Node: "n3"}},
 		Pipelines: []events.Pipeline{
-			{MicroBatches: 3, Stages: []events.Stage{{Node: "n1", Layers: layers(0, 1)}, {Node: "n2", Layers: layers(1, 4)}}},
-			{MicroBatches: 1, Stages: []events.Stage{{Node: "n3", Layers: layers(0, 1)}, {Node: "n4", Layers: layers(1, 4)}}},
+			{MicroBatches: 3,
+				Stages: []events.Stage{{Node: "n1", Layers: layers(0, 1)}, {Node: "n2", Layers: layers(1, 4)}}},
+			{MicroBatches: 1,
+				Stages: []events.Stage{{Node: "n3", Layers: layers(0, 1)}, {Node: "n4", Layers: layers(1, 4)}}},
 		},
 		Reroutes: []events.Reroute{{From: "n4", To: "n2", Stage: 1, MicroBatches: 1}},
 	}
@@ -53,7 +55,8 @@ func TestALongPipelineGoesOnInTheNextRow(t *testing.T) {
 	var got bytes.Buffer
 	picture(&got, plan)
 	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
-	if len(lines) != 8 || !strings.HasSuffix(lines[1], "| node-3       |-->") || !strings.HasSuffix(lines[5], "| node-7       |") {
+	if len(lines) != 8 || !strings.HasSuffix(lines[1], "| node-3       |-->") ||
+		!strings.HasSuffix(lines[5], "| node-7       |") {
 		t.Errorf("drew\n%s\nexpected four boxes and an arrow, and four boxes below", &got)
 	}
 	for _, line := range lines {

@@ -75,10 +75,12 @@ func TestEachExampleIsPlannedForAllItsNodesAndNoBetterThanItsBound(t *testing.T)
 			t.Errorf("%s: the command prints\n%s\nexpected\n%s", name, output, told(q, answer))
 		}
 		if predicted.StepSeconds <= 0 || predicted.StepSeconds < predicted.StepSecondsLowerBound*(1-1e-9) {
-			t.Errorf("%s: a step of %v s, expected no less than %v s", name, predicted.StepSeconds, predicted.StepSecondsLowerBound)
+			t.Errorf("%s: a step of %v s, expected no less than %v s", name, predicted.StepSeconds,
+				predicted.StepSecondsLowerBound)
 		}
 		for _, device := range q.Request.Nodes {
-			if predicted.PeakBytes[device.Node] > device.MemoryBytes || !strings.Contains(output, "\n"+device.Node+" ") {
+			if predicted.PeakBytes[device.Node] > device.MemoryBytes ||
+				!strings.Contains(output, "\n"+device.Node+" ") {
 				t.Errorf("%s: %s is not in the table of nodes, or beyond its limit:\n%s", name, device.Node, output)
 			}
 		}
@@ -170,7 +172,8 @@ func TestWhereNoPlanExistsTheReasonIsTold(t *testing.T) {
 		{"nobody left", "failed: [n5]", "failed: [n1, n2, n3, n4, n5, n6]", "there is no node"},
 		{"a layer lost", "failed: [n5]", "failed: [n2, n5]", "no node holds it"},
 	} {
-		err := Run([]string{"--file", saved(t, strings.ReplaceAll(text(t, example("failure")), test.old, test.new))}, &bytes.Buffer{})
+		err := Run([]string{"--file", saved(t, strings.ReplaceAll(text(t, example("failure")), test.old, test.new))},
+			&bytes.Buffer{})
 		if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected one that says %q and is not the file's fault", test.name, err, test.says)
 		}
@@ -204,13 +207,15 @@ failed: [n1]
 func TestWaitingIsToldWithWhatElseWasWeighed(t *testing.T) {
 	file := saved(t, returning)
 	told := printed(t, "--file", file, "--why")
-	for _, says := range []string{"No plan of opticks yet: failure of n1", "waiting for n1, expected back in 20 s", "after 40 s it is planned without", "\nwait ", "\nrepipeline "} {
+	for _, says := range []string{"No plan of opticks yet: failure of n1", "waiting for n1, expected back in 20 s",
+		"after 40 s it is planned without", "\nwait ", "\nrepipeline "} {
 		if !strings.Contains(told, says) {
 			t.Errorf("expected %q in\n%s", says, told)
 		}
 	}
 	var deferral events.Deferral
-	if err := json.Unmarshal([]byte(printed(t, "--file", file, "--json")), &deferral); err != nil || deferral.Validate() != nil || deferral.Seconds != 40 {
+	if err := json.Unmarshal([]byte(printed(t, "--file", file, "--json")), &deferral); err != nil ||
+		deferral.Validate() != nil || deferral.Seconds != 40 {
 		t.Errorf("%+v, %v", deferral, err)
 	}
 }
@@ -247,7 +252,8 @@ func TestHelpTellsEachFlagAndTheExitStatus(t *testing.T) {
 
 func TestWhatTheFileLeavesOutIsWhatThePlannerAssumes(t *testing.T) {
 	config := reflect.TypeFor[planner.Config]()
-	for field, want := range map[string]string{"MinReplicas": strconv.Itoa(usualMinReplicas), "SwitchTime": usualSwitchTime.String()} {
+	for field, want := range map[string]string{"MinReplicas": strconv.Itoa(usualMinReplicas),
+		"SwitchTime": usualSwitchTime.String()} {
 		if f, ok := config.FieldByName(field); !ok || f.Tag.Get("envDefault") != want {
 			t.Errorf("%s: the planner's default is %q, expected %q", field, f.Tag.Get("envDefault"), want)
 		}

@@ -39,7 +39,8 @@ func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) 
 
 func heading(w io.Writer, q Question, answer events.Restoration) {
 	plan, predicted := answer.Plan, answer.Plan.Predicted
-	fmt.Fprintf(w, "Plan of %s, generation %d, by %s: %s\n", plan.Cluster, plan.Generation, plan.Policy, said(q.Request))
+	fmt.Fprintf(w, "Plan of %s, generation %d, by %s: %s\n", plan.Cluster, plan.Generation, plan.Policy,
+		said(q.Request))
 	for _, assumed := range q.Assumed {
 		fmt.Fprintf(w, "  (%s)\n", assumed)
 	}
@@ -50,7 +51,8 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	fmt.Fprintf(table, "transition\t%s\tmoves %s; a restart would load %s\n",
 		tell.Seconds(predicted.TransitionSeconds), tell.Bytes(answer.BytesMoved), tell.Bytes(answer.NaiveBytes))
-	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n", tell.Seconds(q.Request.SecondsBetweenFailures))
+	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n",
+		tell.Seconds(q.Request.SecondsBetweenFailures))
 	table.Flush()
 }
 

@@ -135,7 +135,9 @@ func (f *file) devices(without []string) []events.Device {
 func member(node string) events.Member { return events.Member{Node: node, Incarnation: "1"} }
 
 func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
-	settings := planner.Settings{Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds()}
+	settings := planner.Settings{
+		Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds(),
+	}
 	if f.TimeBetweenFailures <= 0 {
 		return settings, d.Fault("timeBetweenFailures", "a time above 0", tell.Seconds(float64(f.TimeBetweenFailures)))
 	}

@@ -11,9 +11,10 @@ import (
 // allReduce is how long gradients are reduced in a step of the plan wanted. Each group is a ring in the order of its
 // nodes, as fast as its slowest link.
 type allReduce struct {
-	Seconds           float64     `json:"seconds"`           // round after round, each as long as its slowest group
-	SecondsLowerBound float64     `json:"secondsLowerBound"` // no schedule is shorter: the node with most to reduce needs so long
-	GroupBytes        [][]int64   `json:"groupBytes"`        // gradients, per round and group
+	Seconds float64 `json:"seconds"` // round after round, each as long as its slowest group
+	// SecondsLowerBound is what the node with most to reduce needs: no schedule is shorter.
+	SecondsLowerBound float64     `json:"secondsLowerBound"`
+	GroupBytes        [][]int64   `json:"groupBytes"` // gradients, per round and group
 	GroupSeconds      [][]float64 `json:"groupSeconds"`
 }
 

@@ -88,7 +88,9 @@ func fetches(fetch replicate.Fetch, names []string) map[string]figure {
 		for from := range rates {
 			rates[from] = fetch.LinkBytesPerSecond[from][node]
 		}
-		all[names[node]] = figure{total, replicate.PullSeconds(groups, senders, rates, fetch.IngressBytesPerSecond[node])}
+		all[names[node]] = figure{
+			total, replicate.PullSeconds(groups, senders, rates, fetch.IngressBytesPerSecond[node]),
+		}
 	}
 	return all
 }
@@ -103,7 +105,8 @@ func alone(fetch replicate.Fetch, names []string, migration events.Migration) []
 	for _, transfer := range migration.Transfers {
 		var sources []replicate.Source
 		for _, source := range transfer.Sources {
-			sources = append(sources, replicate.Source{Node: index[source.Node], Bytes: sourceBytes(source, transfer, migration.ShardBytes)})
+			sources = append(sources,
+				replicate.Source{Node: index[source.Node], Bytes: sourceBytes(source, transfer, migration.ShardBytes)})
 		}
 		fetch.Needs = []replicate.Need{{Node: index[transfer.To], Layer: transfer.Unit}}
 		seconds = append(seconds, fetch.Seconds([][]replicate.Source{sources}))

@@ -48,7 +48,8 @@ func TestPartitionsMoveOnTheirOwnAndAreToldByName(t *testing.T) {
 		}
 	}
 	if moved != got.BytesMoved || moved <= 3*layer {
-		t.Errorf("%d bytes in transfers, %d said to move, expected more than where every holder has all", moved, got.BytesMoved)
+		t.Errorf("%d bytes in transfers, %d said to move, expected more than where every holder has all", moved,
+			got.BytesMoved)
 	}
 	for _, says := range []string{"what ", "stage 0: layers 0-2, partition 0 ", "layers 0-1, partitions 0-1 "} {
 		if !strings.Contains(told, says) {
@@ -59,9 +60,14 @@ func TestPartitionsMoveOnTheirOwnAndAreToldByName(t *testing.T) {
 
 func TestPlansAndModelMustAgreeOnThePartitions(t *testing.T) {
 	from, to := keeping(t, before, []int{0}, []int{0, 1}, []int{1}), keeping(t, after, []int{0, 1, 2}, []int{0, 1})
-	expectRefusal(t, "three partitions", to+": pipelines: expected the 2 partitions of the optimizer state of "+from+", got 3", "--from", from, "--to", to)
-	expectRefusal(t, "partitions", from+": pipelines: expected the 0 partitions of the optimizer state of "+before+", got 2", "--from", before, "--to", from)
-	expectRefusal(t, "a whole model", links+":9: model.optimizerPartitions: expected the 2 of the plans, got 0", "--from", from, "--to", from, "--links", links)
+	expectRefusal(t, "three partitions",
+		to+": pipelines: expected the 2 partitions of the optimizer state of "+from+", got 3", "--from", from, "--to",
+		to)
+	expectRefusal(t, "partitions",
+		from+": pipelines: expected the 0 partitions of the optimizer state of "+before+", got 2", "--from", before,
+		"--to", from)
+	expectRefusal(t, "a whole model", links+":9: model.optimizerPartitions: expected the 2 of the plans, got 0",
+		"--from", from, "--to", from, "--links", links)
 	file := saved(t, strings.Replace(text(t, links), `"layers": 9,`, `"layers": 9, "optimizerPartitions": 2,`, 1))
 	if got := documented(t, "--from", from, "--to", from, "--links", file); got.BytesMoved != 0 {
 		t.Errorf("from a plan to itself %d bytes move", got.BytesMoved)
@@ -70,7 +76,8 @@ func TestPlansAndModelMustAgreeOnThePartitions(t *testing.T) {
 
 func TestAPartitionThatNobodyHoldsIsTheReasonWhyNot(t *testing.T) {
 	from, to := keeping(t, before, []int{0}, []int{1}, []int{0}), keeping(t, after, []int{0, 1}, []int{0, 1})
-	if err := Run([]string{"--from", from, "--to", to}, nil); err == nil || !strings.Contains(err.Error(), "partition 1 of layer") || !strings.Contains(err.Error(), ": no node holds it") {
+	if err := Run([]string{"--from", from, "--to", to}, nil); err == nil ||
+		!strings.Contains(err.Error(), "partition 1 of layer") || !strings.Contains(err.Error(), ": no node holds it") {
 		t.Errorf("error %v, expected one that names what n5 alone had", err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // report writes an answer for people.
 func report(w io.Writer, q question, a answer) {
-	fmt.Fprintf(w, "Restoration of %s, generation %d to %d: %s\n", q.to.Cluster, q.from.Generation, q.to.Generation, q.changes())
+	fmt.Fprintf(w, "Restoration of %s, generation %d to %d: %s\n", q.to.Cluster, q.from.Generation, q.to.Generation,
+		q.changes())
 	for _, assumed := range q.assumed {
 		fmt.Fprintf(w, "  (%s)\n", assumed)
 	}
@@ -65,7 +66,8 @@ func ways(w io.Writer, a answer) {
 		{"rank order", a.RankOrder, "nodes keep their order instead of being matched"},
 		{"single source", a.SingleSource, "each layer comes from the first of its holders"},
 	} {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", way.name, tell.Bytes(way.figure.Bytes), tell.Seconds(way.figure.Seconds), way.says)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", way.name, tell.Bytes(way.figure.Bytes), tell.Seconds(way.figure.Seconds),
+			way.says)
 	}
 	table.Flush()
 }
@@ -164,5 +166,6 @@ func reduced(w io.Writer, a answer) {
 		}
 	}
 	table.Flush()
-	fmt.Fprintf(w, "%s in rounds; no schedule takes less than %s\n", tell.Seconds(a.AllReduce.Seconds), tell.Seconds(a.AllReduce.SecondsLowerBound))
+	fmt.Fprintf(w, "%s in rounds; no schedule takes less than %s\n", tell.Seconds(a.AllReduce.Seconds),
+		tell.Seconds(a.AllReduce.SecondsLowerBound))
 }

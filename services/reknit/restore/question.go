@@ -28,10 +28,13 @@ func (o options) question() (question, error) {
 		return q, err
 	}
 	if q.to.Cluster != q.from.Cluster {
-		return q, &cluster.Fault{File: o.to, Field: "cluster", Expected: q.from.Cluster + ", as in " + o.from, Got: q.to.Cluster}
+		return q, &cluster.Fault{
+			File: o.to, Field: "cluster", Expected: q.from.Cluster + ", as in " + o.from, Got: q.to.Cluster,
+		}
 	}
 	if is, was := q.to.LayerCount(), q.from.LayerCount(); is != was {
-		return q, &cluster.Fault{File: o.to, Field: "pipelines", Expected: fmt.Sprintf("the %d layers of %s", was, o.from), Got: fmt.Sprint(is)}
+		return q, &cluster.Fault{File: o.to, Field: "pipelines",
+			Expected: fmt.Sprintf("the %d layers of %s", was, o.from), Got: fmt.Sprint(is)}
 	}
 	if is, was := q.to.Partitions(), q.from.Partitions(); is != was {
 		expected := fmt.Sprintf("the %d partitions of the optimizer state of %s", was, o.from)

@@ -37,7 +37,8 @@ func TestWhateverThePlansTheNaiveWaysAreCountedRightAndCostNoLess(t *testing.T) 
 		request := q.request()
 		free, direct := len(request.Proposal.Classes) == 1 && q.to.Partitions() == 0, len(request.Unreachable) == 0
 		ours, byRank := a.figures.Restoration, a.RankOrder
-		if free && ours.Bytes > byRank.Bytes || byRank.Bytes > a.Restart.Bytes || direct && ours.Seconds > a.SingleSource.Seconds*(1+1e-9) {
+		if free && ours.Bytes > byRank.Bytes || byRank.Bytes > a.Restart.Bytes || direct &&
+			ours.Seconds > a.SingleSource.Seconds*(1+1e-9) {
 			t.Errorf("seed %d: %+v, expected no naive way to be cheaper", seed, a.figures)
 		}
 		lacked := int64(0)
@@ -74,7 +75,8 @@ func (q *question) rankOrderBytes() int64 {
 	for p, pipeline := range q.to.Pipelines {
 		lacks = append(lacks, nil)
 		for _, other := range q.to.Pipelines {
-			lacks[p] = append(lacks[p], q.lacked(ranks, events.Pipeline{Stages: pipeline.Stages, Partitions: other.Partitions}))
+			lacks[p] = append(lacks[p],
+				q.lacked(ranks, events.Pipeline{Stages: pipeline.Stages, Partitions: other.Partitions}))
 		}
 		ranks = ranks[len(pipeline.Stages):]
 	}
@@ -128,16 +130,19 @@ func randomQuestion(random *rand.Rand) question {
 	random.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
 	q.to = randomPlan(random, pool[:4+random.IntN(8)], layerCount)
 	for range layerCount {
-		q.layers = append(q.layers, events.LayerProfile{ParameterBytes: 1 + random.Int64N(1<<24), GradientBytes: random.Int64N(1 << 20)})
+		q.layers = append(q.layers,
+			events.LayerProfile{ParameterBytes: 1 + random.Int64N(1<<24), GradientBytes: random.Int64N(1 << 20)})
 	}
 	var links []events.Link
 	cuts := random.IntN(2) == 0
 	for _, from := range pool {
 		for _, to := range pool {
 			if from != to && random.IntN(3) == 0 {
-				links = append(links, events.Link{Disconnected: cuts && random.IntN(8) == 0, Measurement: events.Measurement{
-					From: from, To: to, RoundTripSeconds: random.Float64() / 100, BandwidthBytesPerSecond: 1e6 + 1e9*random.Float64(),
-				}})
+				links = append(links,
+					events.Link{Disconnected: cuts && random.IntN(8) == 0, Measurement: events.Measurement{
+						From: from, To: to, RoundTripSeconds: random.Float64() / 100,
+						BandwidthBytesPerSecond: 1e6 + 1e9*random.Float64(),
+					}})
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	flags := flag.NewFlagSet("reknit restore", flag.ContinueOnError)
 	flags.StringVar(&o.from, "from", "", "the plan in force, in JSON")
 	flags.StringVar(&o.to, "to", "", "the plan wanted, in JSON; the restorer may let its nodes trade places")
-	flags.StringVar(&o.links, "links", "", "a cluster's file as reknit plan reads it, in YAML or JSON: of its keys, nodes, links and model count")
+	flags.StringVar(&o.links, "links", "",
+		"a cluster's file as reknit plan reads it, in YAML or JSON: of its keys, nodes, links and model count")
 	flags.BoolVar(&o.json, "json", false, "print the restoration document")
 	err := tell.Parse(flags, arguments, w, help, exits, func() error { return o.check() })
 	return o, err

@@ -61,7 +61,8 @@ func documented(t *testing.T, arguments ...string) document {
 
 func TestEachExampleIsToldAsItsOutputShows(t *testing.T) {
 	for name, arguments := range map[string][]string{
-		"figure3": {"--from", before, "--to", after}, "figure3-links": {"--from", before, "--to", after, "--links", links},
+		"figure3":       {"--from", before, "--to", after},
+		"figure3-links": {"--from", before, "--to", after, "--links", links},
 	} {
 		path, got := filepath.Join("testdata", name+".txt"), output(t, restored, arguments...)
 		if *update {
@@ -96,7 +97,8 @@ func TestFromThreeByThreeToTwoByFourThreeLayersMoveWhereNaiveWaysMoveMore(t *tes
 		}
 	}
 	if got.BytesMoved != 3*layer || got.NaiveBytes != 18*layer || len(got.Plan.Migration.Transfers) != 3 {
-		t.Errorf("moves %d of %d bytes in %d transfers, expected 3 layers of 18", got.BytesMoved, got.NaiveBytes, len(got.Plan.Migration.Transfers))
+		t.Errorf("moves %d of %d bytes in %d transfers, expected 3 layers of 18", got.BytesMoved, got.NaiveBytes,
+			len(got.Plan.Migration.Transfers))
 	}
 }
 
@@ -105,7 +107,8 @@ func TestWhatPlanPrintsGoesStraightIntoRestoreAndComesOutTheSame(t *testing.T) {
 	opticks := text(t, filepath.Join("..", "plan", "testdata", "opticks.yaml"))
 	for _, change := range []string{"failed: [n2]", "failed: [n1, n5]", "joining: [n6]"} {
 		folder := t.TempDir()
-		file, from, to := filepath.Join(folder, "cluster.yaml"), filepath.Join(folder, "from.json"), filepath.Join(folder, "to.json")
+		file, from, to := filepath.Join(folder, "cluster.yaml"), filepath.Join(folder, "from.json"),
+			filepath.Join(folder, "to.json")
 		save(t, file, opticks)
 		if change == "joining: [n6]" {
 			save(t, file, without("n6", opticks))
@@ -125,15 +128,19 @@ func TestWhatPlanPrintsGoesStraightIntoRestoreAndComesOutTheSame(t *testing.T) {
 		want := wanted.Migration
 		if migration := got.Plan.Migration; !reflect.DeepEqual(got.Plan.Pipelines, wanted.Pipelines) ||
 			!reflect.DeepEqual(migration.Transfers, want.Transfers) || migration.ShardBytes != want.ShardBytes {
-			t.Errorf("%s: restored to %+v with %+v\nexpected %+v with %+v", change, got.Plan.Pipelines, migration, wanted.Pipelines, want)
+			t.Errorf("%s: restored to %+v with %+v\nexpected %+v with %+v", change, got.Plan.Pipelines, migration,
+				wanted.Pipelines, want)
 		}
-		if got.Plan.Predicted.TransitionSeconds != wanted.Predicted.TransitionSeconds || !reflect.DeepEqual(got.Plan.Sync, wanted.Sync) {
-			t.Errorf("%s: in %v s, rounds %+v, expected %v s and %+v", change, got.Plan.Predicted.TransitionSeconds, got.Plan.Sync,
+		if got.Plan.Predicted.TransitionSeconds != wanted.Predicted.TransitionSeconds ||
+			!reflect.DeepEqual(got.Plan.Sync, wanted.Sync) {
+			t.Errorf("%s: in %v s, rounds %+v, expected %v s and %+v", change, got.Plan.Predicted.TransitionSeconds,
+				got.Plan.Sync,
 				wanted.Predicted.TransitionSeconds, wanted.Sync)
 		}
 		again := documented(t, "--from", to, "--to", to, "--links", file)
 		if again.BytesMoved != 0 || again.Figures.Restoration != (figure{}) || again.Figures.Restart.Seconds == 0 {
-			t.Errorf("%s: from a plan to itself %+v, expected that only a restart costs something", change, again.Figures)
+			t.Errorf("%s: from a plan to itself %+v, expected that only a restart costs something", change,
+				again.Figures)
 		}
 	}
 }
@@ -148,7 +155,8 @@ func TestNoNaiveWayIsCheaperAndNoScheduleOfReductionsBeatsItsBound(t *testing.T)
 	for _, arguments := range [][]string{{}, {"--links", links}} {
 		got := documented(t, append([]string{"--from", before, "--to", after}, arguments...)...)
 		f := got.Figures
-		if f.Restoration.Bytes > f.RankOrder.Bytes || f.RankOrder.Bytes > f.Restart.Bytes || f.Restoration.Seconds > f.SingleSource.Seconds {
+		if f.Restoration.Bytes > f.RankOrder.Bytes || f.RankOrder.Bytes > f.Restart.Bytes ||
+			f.Restoration.Seconds > f.SingleSource.Seconds {
 			t.Errorf("with %v: %+v, expected that no naive way is cheaper", arguments, f)
 		}
 		busiest, total := map[string]float64{}, 0.0
@@ -161,8 +169,10 @@ func TestNoNaiveWayIsCheaperAndNoScheduleOfReductionsBeatsItsBound(t *testing.T)
 			total += slices.Max(f.AllReduce.GroupSeconds[r])
 		}
 		bound := slices.Max(slices.Collect(maps.Values(busiest)))
-		if f.AllReduce.Seconds != total || f.AllReduce.SecondsLowerBound < bound-1e-6 || f.AllReduce.SecondsLowerBound > bound+1e-6 || bound > total {
-			t.Errorf("with %v: all-reduces take %+v, expected %v s and no less than %v s", arguments, f.AllReduce, total, bound)
+		if f.AllReduce.Seconds != total || f.AllReduce.SecondsLowerBound < bound-1e-6 ||
+			f.AllReduce.SecondsLowerBound > bound+1e-6 || bound > total {
+			t.Errorf("with %v: all-reduces take %+v, expected %v s and no less than %v s", arguments, f.AllReduce,
+				total, bound)
 		}
 	}
 }
@@ -170,16 +180,19 @@ func TestNoNaiveWayIsCheaperAndNoScheduleOfReductionsBeatsItsBound(t *testing.T)
 func TestANodeStartedAnewHoldsNothing(t *testing.T) {
 	anew := strings.Replace(text(t, after), `{"node": "n1", "incarnation": "1"`, `{"node": "n1", "incarnation": "2"`, 1)
 	got := documented(t, "--from", before, "--to", saved(t, anew))
-	if got.BytesMoved != 4*layer { // two for n1, and two for the third node that held layers 6 to 8, of which there are two places
+	// two for n1, and two for the third node that held layers 6 to 8, of which there are two places
+	if got.BytesMoved != 4*layer {
 		t.Errorf("%d bytes move, expected %d", got.BytesMoved, 4*layer)
 	}
 }
 
 func TestReroutedMicroBatchesMoveNobody(t *testing.T) {
 	rerouted := strings.NewReplacer(`    {"node": "n5", "incarnation": "1", "address": ""},`, "",
-		`"sync"`, `"reroutes": [{"from": "n5", "to": "n2", "stage": 1, "microBatches": 8}], "sync"`).Replace(text(t, before))
+		`"sync"`,
+		`"reroutes": [{"from": "n5", "to": "n2", "stage": 1, "microBatches": 8}], "sync"`).Replace(text(t, before))
 	got := documented(t, "--from", before, "--to", saved(t, rerouted))
-	if got.Figures.Restoration != (figure{}) || got.Figures.RankOrder != (figure{}) || len(got.Plan.Migration.Moves) != 0 {
+	if got.Figures.Restoration != (figure{}) || got.Figures.RankOrder != (figure{}) ||
+		len(got.Plan.Migration.Moves) != 0 {
 		t.Errorf("%+v with moves %v, expected that nobody moves", got.Figures, got.Plan.Migration.Moves)
 	}
 }
@@ -204,8 +217,10 @@ func TestAPlansRelaysAreNoDirectLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := q.request()
-	if !reflect.DeepEqual(request.Unreachable, []events.Pair{{A: "n2", B: "n6"}}) || len(request.Proposal.Classes) != 2 {
-		t.Errorf("unreachable %v, classes %v, expected n2 and n6 apart from the others", request.Unreachable, request.Proposal.Classes)
+	if !reflect.DeepEqual(request.Unreachable, []events.Pair{{A: "n2", B: "n6"}}) ||
+		len(request.Proposal.Classes) != 2 {
+		t.Errorf("unreachable %v, classes %v, expected n2 and n6 apart from the others", request.Unreachable,
+			request.Proposal.Classes)
 	}
 }
 
@@ -232,7 +247,8 @@ func TestOneNodeAloneCanBeRestoredToItself(t *testing.T) {
 		"drops": [], "shardBytes": 0}, "data": {"globalBatch": 1, "microBatch": 1, "consumedSamples": 0}, "predicted":
 		{"stepSeconds": 0, "stepSecondsLowerBound": 0, "transitionSeconds": 0, "peakBytes": {}, "samplesPerSecond": 0},
 		"learningRateScale": 1}`)
-	if got := documented(t, "--from", path, "--to", path).Figures.Restart; got != (figure{2 * layer, 2 * layer / 125e6}) {
+	if got := documented(t, "--from", path, "--to",
+		path).Figures.Restart; got != (figure{2 * layer, 2 * layer / 125e6}) {
 		t.Errorf("a restart costs %+v", got)
 	}
 }

@@ -25,7 +25,8 @@ func partition(random *rand.Rand, request *events.RestorationRequest, partitions
 		for h, holder := range request.Holders {
 			if held := holder.Units[0]; h == 0 || random.IntN(2) == 0 {
 				first := (1 + z) * layers
-				request.Holders[h].Units = append(request.Holders[h].Units, events.Range{First: first + held.First, End: first + held.End})
+				request.Holders[h].Units = append(request.Holders[h].Units,
+					events.Range{First: first + held.First, End: first + held.End})
 			}
 		}
 	}
@@ -34,14 +35,16 @@ func partition(random *rand.Rand, request *events.RestorationRequest, partitions
 // Four pipelines of one stage kept two of four partitions each; n3 is lost.
 func lossOfPartitions() events.RestorationRequest {
 	names := []string{"n1", "n2", "n4"}
-	plan := events.Plan{Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...), Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	plan := events.Plan{Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...),
+		Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
 	request := events.RestorationRequest{Negotiation: "g2"}
 	for i, partitions := range [][]int{{1, 2, 3}, {0, 1}, {0, 2, 3}} {
 		plan.Pipelines = append(plan.Pipelines, events.Pipeline{
 			MicroBatches: 1, Stages: []events.Stage{stage(names[i], 0, 3)}, Partitions: partitions,
 		})
 	}
-	for node, rows := range map[string]events.Range{"n1": {First: 3, End: 9}, "n2": {First: 9, End: 15}, "n4": {First: 9, End: 15}} {
+	for node, rows := range map[string]events.Range{"n1": {First: 3, End: 9}, "n2": {First: 9, End: 15},
+		"n4": {First: 9, End: 15}} {
 		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, rows}})
 	}
 	request.Units = append(slices.Repeat([]int64{50}, 3), slices.Repeat([]int64{100}, 12)...)
@@ -51,7 +54,8 @@ func lossOfPartitions() events.RestorationRequest {
 }
 
 func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
-	for name, classes := range map[string][][]string{"nodes may trade places": {{"n1", "n2", "n4"}}, "only partitions may": nil} {
+	for name, classes := range map[string][][]string{"nodes may trade places": {{"n1", "n2", "n4"}},
+		"only partitions may": nil} {
 		request := lossOfPartitions()
 		request.Proposal.Classes = classes
 		restoration, err := Restore(request)
@@ -73,7 +77,8 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 			moved = append(moved, events.UnitName(transfer.Unit, 3))
 		}
 		slices.Sort(moved)
-		if got := strings.Join(moved, ", "); got != "partition 0 of layer 0, partition 0 of layer 1, partition 0 of layer 2, "+
+		if got := strings.Join(moved,
+			", "); got != "partition 0 of layer 0, partition 0 of layer 1, partition 0 of layer 2, "+
 			"partition 1 of layer 0, partition 1 of layer 1, partition 1 of layer 2" || restoration.BytesMoved != 600 {
 			t.Errorf("%s: %d bytes moved: %s", name, restoration.BytesMoved, got)
 		}
@@ -81,7 +86,9 @@ func TestPartitionsThatAreLostComeFromThePipelinesThatKeepThem(t *testing.T) {
 }
 
 func TestWhoHoldsTheProposedPlaceKeepsIt(t *testing.T) {
-	request := events.RestorationRequest{Negotiation: "g2", Units: slices.Repeat([]int64{100}, 15), Gradients: []int64{1, 1, 1}}
+	request := events.RestorationRequest{
+		Negotiation: "g2", Units: slices.Repeat([]int64{100}, 15), Gradients: []int64{1, 1, 1},
+	}
 	plan := &request.Proposal.Plan
 	plan.Cluster, plan.Generation, plan.Parent, plan.Data = "c", 2, "p", events.Data{GlobalBatch: 4, MicroBatch: 1}
 	var names []string
@@ -104,7 +111,8 @@ func TestWhoHoldsTheProposedPlaceKeepsIt(t *testing.T) {
 	}
 	for p, pipeline := range restoration.Plan.Pipelines {
 		if !slices.Equal(pipeline.Stages, plan.Pipelines[p].Stages) || restoration.BytesMoved > 0 {
-			t.Errorf("pipeline %d is %v: expected %v as proposed, %d bytes move", p, pipeline.Stages, plan.Pipelines[p].Stages, restoration.BytesMoved)
+			t.Errorf("pipeline %d is %v: expected %v as proposed, %d bytes move", p, pipeline.Stages,
+				plan.Pipelines[p].Stages, restoration.BytesMoved)
 		}
 	}
 }
@@ -133,8 +141,9 @@ func TestWhoGetsAnotherPartitionMovesThoughItsLayersStay(t *testing.T) {
 func TestAPartitionThatNobodyHoldsIsNamed(t *testing.T) {
 	request := lossOfPartitions()
 	request.Holders = slices.DeleteFunc(request.Holders, func(holder events.Holder) bool { return holder.Node == "n1" })
-	if _, err := Restore(request); err == nil || !strings.Contains(err.Error(), "no node holds it") || !strings.Contains(err.Error(), "partition 0 of layer 0") &&
-		!strings.Contains(err.Error(), "partition 1 of layer 0") {
+	if _, err := Restore(request); err == nil || !strings.Contains(err.Error(), "no node holds it") ||
+		!strings.Contains(err.Error(), "partition 0 of layer 0") &&
+			!strings.Contains(err.Error(), "partition 1 of layer 0") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -158,7 +167,8 @@ func TestNoOtherDealOfThePartitionsMovesFewerBytes(t *testing.T) {
 				checker.plan.Pipelines[p].Partitions = result.Plan.Pipelines[from].Partitions
 			}
 			if bytes := checker.lacked(); bytes < result.BytesMoved {
-				t.Fatalf("seed %d: %d bytes move; with the lists in the order %v it is %d", seed, result.BytesMoved, order, bytes)
+				t.Fatalf("seed %d: %d bytes move; with the lists in the order %v it is %d", seed, result.BytesMoved,
+					order, bytes)
 			} else if bytes > result.BytesMoved {
 				spared++
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Restore brings a proposal about. It places the nodes so that the fewest bytes move, and then so that the node that needs
-// longest to fetch what it lacks, over its own links and from all holders, is ready soonest. It divides each transfer among
-// the holders so that all are served as soon as possible, and puts the all-reduces into rounds.
+// Restore brings a proposal about. It places the nodes so that the fewest bytes move, and then so that the node that
+// needs longest to fetch what it lacks, over its own links and from all holders, is ready soonest. It divides each
+// transfer among the holders so that all are served as soon as possible, and puts the all-reduces into rounds.
 //
 // It is a pure function of the request.
 func Restore(request events.RestorationRequest) (events.Restoration, error) {
@@ -73,7 +73,8 @@ func ranges(units []events.Range) []layers.Range {
 }
 
 func (r *restoration) holds(node string, layer int) bool {
-	return slices.ContainsFunc(r.held(node), func(span layers.Range) bool { return span.First <= layer && layer < span.End })
+	return slices.ContainsFunc(r.held(node),
+		func(span layers.Range) bool { return span.First <= layer && layer < span.End })
 }
 
 // assign gives the places to the nodes anew, within the planner's classes of nodes that may trade places. Where
@@ -219,13 +220,17 @@ func (r *restoration) migration() (problem migrate.Problem, places []*events.Sta
 	class := r.classes()
 	problem.LayerBytes = r.Units
 	for _, node := range r.plan.Nodes {
-		problem.Survivors = append(problem.Survivors, migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
+		problem.Survivors = append(problem.Survivors,
+			migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
 	}
 	for p := range r.plan.Pipelines {
 		for s := range r.plan.Pipelines[p].Stages {
 			stage := &r.plan.Pipelines[p].Stages[s]
 			places = append(places, stage)
-			problem.Places = append(problem.Places, migrate.Place{Needs: ranges(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})), Group: class[stage.Node]})
+			problem.Places = append(problem.Places,
+				migrate.Place{
+					Needs: ranges(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})), Group: class[stage.Node],
+				})
 		}
 	}
 	return problem, places

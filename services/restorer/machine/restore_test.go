@@ -31,7 +31,8 @@ func held(node string, first, end int) events.Holder {
 func lossOfOne() events.RestorationRequest {
 	names := []string{"n1", "n3", "n4", "n5", "n6"}
 	plan := events.Plan{
-		Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...), Data: events.Data{GlobalBatch: 8, MicroBatch: 1},
+		Cluster: "c", Generation: 2, Parent: "p", Nodes: members(names...),
+		Data: events.Data{GlobalBatch: 8, MicroBatch: 1},
 		Pipelines: []events.Pipeline{
 			{MicroBatches: 3, Stages: []events.Stage{stage("n3", 0, 3), stage("n1", 3, 6)}},
 			{MicroBatches: 5, Stages: []events.Stage{stage("n4", 0, 2), stage("n5", 2, 4), stage("n6", 4, 6)}},
@@ -39,8 +40,10 @@ func lossOfOne() events.RestorationRequest {
 	}
 	return events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Negotiation: "g2", Plan: plan, Classes: [][]string{names}},
-		Holders: []events.Holder{held("n1", 0, 2), held("n3", 4, 6), held("n4", 0, 2), held("n5", 2, 4), held("n6", 4, 6)},
-		Units:   []int64{9000, 9000, 9000, 9000, 9000, 9000},
+		Holders: []events.Holder{
+			held("n1", 0, 2), held("n3", 4, 6), held("n4", 0, 2), held("n5", 2, 4), held("n6", 4, 6),
+		},
+		Units: []int64{9000, 9000, 9000, 9000, 9000, 9000},
 	}
 }
 
@@ -77,7 +80,8 @@ func TestWhatIsPredictedOfAPlaceGoesWithWhoTakesIt(t *testing.T) {
 		request.Holders = append(request.Holders, held(holder.Node, 0, 6))
 	}
 	if restoration, err = Restore(request); err != nil || restoration.Plan.Predicted.TransitionSeconds != 0 {
-		t.Errorf("nothing has to be fetched, and a transition of %v s is predicted, %v", restoration.Plan.Predicted.TransitionSeconds, err)
+		t.Errorf("nothing has to be fetched, and a transition of %v s is predicted, %v",
+			restoration.Plan.Predicted.TransitionSeconds, err)
 	}
 }
 
@@ -85,7 +89,9 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	request := lossOfOne()
 	plan := &request.Proposal.Plan
 	plan.Nodes = append(plan.Nodes, members("n7")...)
-	plan.Pipelines[0] = events.Pipeline{MicroBatches: 3, Stages: []events.Stage{stage("n1", 0, 2), stage("n7", 2, 4), stage("n3", 4, 6)}}
+	plan.Pipelines[0] = events.Pipeline{
+		MicroBatches: 3, Stages: []events.Stage{stage("n1", 0, 2), stage("n7", 2, 4), stage("n3", 4, 6)},
+	}
 	request.Proposal.Classes[0] = append(request.Proposal.Classes[0], "n7")
 	request.Holders = append(request.Holders, held("n2", 2, 4)) // about to leave, and still a source
 	restoration, err := Restore(request)
@@ -108,7 +114,8 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 
 // Both lack four layers, whoever becomes whom.
 func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
-	plan := events.Plan{Nodes: members("fast", "slow"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("slow", 0, 3), stage("fast", 3, 4)}}}}
+	plan := events.Plan{Nodes: members("fast", "slow"),
+		Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("slow", 0, 3), stage("fast", 3, 4)}}}}
 	request := events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"fast", "slow"}}},
 		Units: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 4)},
@@ -133,14 +140,16 @@ func TestAFastNodeTakesThePlaceThatTakesLongestToFetch(t *testing.T) {
 
 // Both could receive fast, but who holds the three layers sends fast to one of them only.
 func TestWhoIsFastButFarFromTheHoldersTakesThePlaceWithLessToFetch(t *testing.T) {
-	plan := events.Plan{Nodes: members("near", "far"), Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("far", 0, 3), stage("near", 3, 4)}}}}
+	plan := events.Plan{Nodes: members("near", "far"),
+		Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("far", 0, 3), stage("near", 3, 4)}}}}
 	request := events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Plan: plan, Classes: [][]string{{"near", "far"}}},
 		Units: []int64{9e6, 9e6, 9e6, 9e6}, Holders: []events.Holder{held("old", 0, 3), held("other", 3, 4)},
 	}
 	for _, link := range []events.Measurement{
 		{From: "old", To: "near", BandwidthBytesPerSecond: 500e6},
-		{From: "old", To: "far", BandwidthBytesPerSecond: 50e6}, {From: "other", To: "far", BandwidthBytesPerSecond: 900e6},
+		{From: "old", To: "far", BandwidthBytesPerSecond: 50e6},
+		{From: "other", To: "far", BandwidthBytesPerSecond: 900e6},
 	} {
 		request.Links = append(request.Links, events.Link{Measurement: link})
 	}
@@ -173,7 +182,8 @@ func TestNoOtherAssignmentMovesFewerBytesOrAsManySooner(t *testing.T) {
 		everyAssignment(&plan, 0, func() {
 			otherBytes, otherSeconds := fetchingAlone(t, request, plan)
 			if otherBytes < bytes || otherBytes == bytes && otherSeconds < seconds*(1-1e-3) {
-				t.Fatalf("seed %d: %d bytes in %v s, another assignment %d in %v", seed, bytes, seconds, otherBytes, otherSeconds)
+				t.Fatalf("seed %d: %d bytes in %v s, another assignment %d in %v", seed, bytes, seconds, otherBytes,
+					otherSeconds)
 			}
 			if otherBytes == bytes && otherSeconds > seconds*1.01 {
 				later++
@@ -196,7 +206,8 @@ func withRandomLinks(random *rand.Rand, request *events.RestorationRequest) {
 		for _, to := range names {
 			if from != to {
 				rate := 1e6 * (1 + 9*random.Float64())
-				request.Links = append(request.Links, events.Link{Measurement: events.Measurement{From: from, To: to, BandwidthBytesPerSecond: rate}})
+				request.Links = append(request.Links,
+					events.Link{Measurement: events.Measurement{From: from, To: to, BandwidthBytesPerSecond: rate}})
 			}
 		}
 	}
@@ -233,7 +244,8 @@ func fetchingAlone(t *testing.T, request events.RestorationRequest, plan events.
 	fetch.ShardBytes = 64
 	needs := fetch.Needs
 	for node := range names {
-		fetch.Needs = slices.DeleteFunc(slices.Clone(needs), func(need replicate.Need) bool { return need.Node != node })
+		fetch.Needs = slices.DeleteFunc(slices.Clone(needs),
+			func(need replicate.Need) bool { return need.Node != node })
 		if len(fetch.Needs) == 0 {
 			continue
 		}
@@ -256,7 +268,8 @@ func TestWhatADirectNeighbourHoldsDoesNotGoThroughTheHub(t *testing.T) {
 	}}
 	request := events.RestorationRequest{
 		Negotiation: "g2", Proposal: events.Proposal{Plan: plan}, Units: []int64{9e6, 9e6},
-		Holders: []events.Holder{held("n1", 0, 2), held("n3", 0, 2)}, Unreachable: []events.Pair{events.PairOf("n1", "n2")},
+		Holders:     []events.Holder{held("n1", 0, 2), held("n3", 0, 2)},
+		Unreachable: []events.Pair{events.PairOf("n1", "n2")},
 	}
 	sources := func() []events.Source {
 		restoration, err := Restore(request)
@@ -335,7 +348,8 @@ func expectTheOuterLayersInARound(t *testing.T, request events.RestorationReques
 		t.Fatal(err)
 	}
 	rounds := restoration.Plan.Sync.Rounds
-	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 || rounds[0].Groups[1].Layers.First != 3 {
+	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 ||
+		rounds[0].Groups[1].Layers.First != 3 {
 		t.Fatalf("rounds %+v, want layers 0 and 3 in one", rounds)
 	}
 }
@@ -406,7 +420,8 @@ func TestWhateverIsAskedEveryNodeGetsWhatItLacksFromHolders(t *testing.T) {
 		checker := &restoration{RestorationRequest: request}
 		for _, node := range r.Plan.Nodes {
 			for layer := range events.Each(r.Plan.UnitsOf(node.Node)) {
-				comes := slices.ContainsFunc(r.Plan.Migration.Transfers, func(t events.Transfer) bool { return t.To == node.Node && t.Unit == layer })
+				comes := slices.ContainsFunc(r.Plan.Migration.Transfers,
+					func(t events.Transfer) bool { return t.To == node.Node && t.Unit == layer })
 				if comes == checker.holds(node.Node, layer) {
 					t.Fatalf("seed %d: %s, layer %d: comes %v, held %v", seed, node.Node, layer, comes, !comes)
 				}
@@ -442,7 +457,8 @@ func TestWhatIsToBeFetchedIsWhatTheTransfersBring(t *testing.T) {
 			brought = append(brought, fmt.Sprint(transfer.To, transfer.Unit))
 		}
 		if !slices.Equal(needed, brought) || len(fetch.LinkBytesPerSecond) != len(names) {
-			t.Fatalf("seed %d: needed %v over links of %d nodes, brought %v", seed, needed, len(fetch.LinkBytesPerSecond), brought)
+			t.Fatalf("seed %d: needed %v over links of %d nodes, brought %v", seed, needed,
+				len(fetch.LinkBytesPerSecond), brought)
 		}
 	}
 }

@@ -216,7 +216,8 @@ func TestAMigrationFetchesAsLittleAsTheBestOfAllMatchings(t *testing.T) {
 		}
 		checkMigration(t, problem, m)
 		if m.Bytes != fewest || m.LargestBytes != thenLargest {
-			t.Fatalf("seed %d: %d bytes, %d at most, best %d and %d", seed, m.Bytes, m.LargestBytes, fewest, thenLargest)
+			t.Fatalf("seed %d: %d bytes, %d at most, best %d and %d", seed, m.Bytes, m.LargestBytes, fewest,
+				thenLargest)
 		}
 	}
 }
@@ -367,11 +368,13 @@ func TestALayerThatNoSurvivorHoldsIsAnOrphan(t *testing.T) {
 
 func TestAProblemOutOfBoundsIsRefused(t *testing.T) {
 	for name, problem := range map[string]migrate.Problem{
-		"nobody":         {},
-		"too few":        {Survivors: []migrate.Survivor{{}}, Places: []migrate.Place{{}, {}}},
-		"negative size":  {LayerBytes: []int64{-1}, Survivors: []migrate.Survivor{{}}},
-		"foreign layer":  {LayerBytes: []int64{1}, Survivors: []migrate.Survivor{{Holds: ranges(0, 2)}}},
-		"foreign demand": {LayerBytes: []int64{1}, Survivors: []migrate.Survivor{{}}, Places: []migrate.Place{{Needs: ranges(1, 2)}}},
+		"nobody":        {},
+		"too few":       {Survivors: []migrate.Survivor{{}}, Places: []migrate.Place{{}, {}}},
+		"negative size": {LayerBytes: []int64{-1}, Survivors: []migrate.Survivor{{}}},
+		"foreign layer": {LayerBytes: []int64{1}, Survivors: []migrate.Survivor{{Holds: ranges(0, 2)}}},
+		"foreign demand": {
+			LayerBytes: []int64{1}, Survivors: []migrate.Survivor{{}}, Places: []migrate.Place{{Needs: ranges(1, 2)}},
+		},
 	} {
 		if _, err := migrate.LeastTotal(problem); err == nil {
 			t.Errorf("%s: accepted", name)

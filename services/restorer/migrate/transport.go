@@ -132,7 +132,8 @@ func (t *transporter) settleRow(row int, label waypoint) {
 func (t *transporter) nearestColumn() int {
 	nearest, least := -1, int64(math.MaxInt64)
 	for j, l := range t.columnLabels {
-		if l.settled < t.searches && (l.distance < least || l.distance == least && nearest >= 0 && t.demand[nearest] == 0) {
+		if l.settled < t.searches &&
+			(l.distance < least || l.distance == least && nearest >= 0 && t.demand[nearest] == 0) {
 			nearest, least = j, l.distance
 		}
 	}

@@ -45,7 +45,8 @@ func (d *division) within(i int, seconds float64) int64 {
 }
 
 func newDivision(fetch Fetch) *division {
-	d := &division{fetch: fetch, network: &network{}, groups: groupNeeds(fetch), senders: make(map[int]int), links: make(map[linkKey]int)}
+	d := &division{fetch: fetch, network: &network{}, groups: groupNeeds(fetch), senders: make(map[int]int),
+		links: make(map[linkKey]int)}
 	d.start, d.end = d.network.vertex(), d.network.vertex()
 	groupsOf := make(map[int]int) // per receiver
 	for _, group := range d.groups {

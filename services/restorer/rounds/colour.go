@@ -34,7 +34,8 @@ func check(weights []int64, devices [][]int) error {
 	for device, items := range devices {
 		for k, item := range items {
 			if item < 0 || item >= len(weights) || k > 0 && item <= items[k-1] {
-				return fmt.Errorf("devices[%d] has items %v, expected them ascending from 0 to %d", device, items, len(weights)-1)
+				return fmt.Errorf("devices[%d] has items %v, expected them ascending from 0 to %d", device, items,
+					len(weights)-1)
 			}
 		}
 	}

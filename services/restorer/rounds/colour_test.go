@@ -115,7 +115,8 @@ func TestRoundsAreAsFewAndAsShortAsTheBestOfAllColourings(t *testing.T) {
 		}
 		checkColouring(t, fewest, ones(items), devices)
 		if best := bestCost(ones(items), devices); int64(fewest.Rounds) != best || fewest.AtLeast != best {
-			t.Fatalf("seed %d: %d rounds, at least %d, best %d for %v", seed, fewest.Rounds, fewest.AtLeast, best, devices)
+			t.Fatalf("seed %d: %d rounds, at least %d, best %d for %v", seed, fewest.Rounds, fewest.AtLeast, best,
+				devices)
 		}
 		shortest, err := rounds.Colour(weights, devices, effort)
 		if err != nil {

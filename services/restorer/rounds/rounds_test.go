@@ -79,9 +79,11 @@ func TestAPlanTakesNoLongerThanAnyRoundsOfGroupsOrOfLayers(t *testing.T) {
 		}
 		var single []rounds.Group
 		for layer := range count {
-			single = append(single, rounds.Group{Layers: layers.Range{First: layer, End: layer + 1}, Nodes: holdersOf(holdings, layer)})
+			single = append(single,
+				rounds.Group{Layers: layers.Range{First: layer, End: layer + 1}, Nodes: holdersOf(holdings, layer)})
 		}
-		if want := min(leastSum(groups, holdings, takes), leastSum(single, holdings, takes)); schedule.Nanoseconds != want {
+		if want := min(leastSum(groups, holdings, takes),
+			leastSum(single, holdings, takes)); schedule.Nanoseconds != want {
 			t.Fatalf("seed %d: takes %d, best is %d", seed, schedule.Nanoseconds, want)
 		}
 	}

@@ -23,7 +23,8 @@ func TestMunkresAssignsAtTheLeastCost(t *testing.T) {
 		for column, row := range rows {
 			got += cost[row][column]
 		}
-		if want := least(cost, 0, make([]bool, len(cost))); got != want || len(slices.Compact(slices.Sorted(slices.Values(rows)))) != len(cost) {
+		if want := least(cost, 0, make([]bool, len(cost))); got != want ||
+			len(slices.Compact(slices.Sorted(slices.Values(rows)))) != len(cost) {
 			t.Fatalf("seed %d: %v: rows %v cost %d, want %d", seed, cost, rows, got, want)
 		}
 	}

@@ -92,7 +92,8 @@ func loadCases(file string) ([]network, error) {
 
 // grid expands the classes to devices.
 func (t table) grid() dtfm.Grid {
-	g := dtfm.Grid{Pipelines: t.Pipelines, Stages: t.Stages, GradientBytes: t.Gradient * gigabit, ActivationBytes: t.Boundary * gigabit}
+	g := dtfm.Grid{Pipelines: t.Pipelines, Stages: t.Stages, GradientBytes: t.Gradient * gigabit,
+		ActivationBytes: t.Boundary * gigabit}
 	var class []int
 	for c, devices := range t.Classes {
 		class = append(class, slices.Repeat([]int{c}, devices)...)
@@ -102,7 +103,8 @@ func (t table) grid() dtfm.Grid {
 		for _, b := range class {
 			delays, rates = append(delays, t.Delay[a][b]/1e3), append(rates, t.Bandwidth[a][b]*gigabit)
 		}
-		g.Network.DelaySeconds, g.Network.BytesPerSecond = append(g.Network.DelaySeconds, delays), append(g.Network.BytesPerSecond, rates)
+		g.Network.DelaySeconds, g.Network.BytesPerSecond = append(g.Network.DelaySeconds, delays),
+			append(g.Network.BytesPerSecond, rates)
 	}
 	if t.Scatter != 0 {
 		scatter(g.Network, rand.New(rand.NewPCG(t.Scatter, 0)))

@@ -27,7 +27,8 @@ const (
 // placement measures the search on DT-FM's networks, with its bound, and where moving costs something.
 func placement(r *figures.Report, networks []network) error {
 	fmt.Println("placement of 64 devices as 8 pipelines of 8 stages: seconds of communication in a step")
-	fmt.Printf("%-24s %10s %8s %10s %10s %8s %10s %10s\n", "network", "ours", "CPU s", "bound", "best known", "gap", "random", "proof s")
+	fmt.Printf("%-24s %10s %8s %10s %10s %8s %10s %10s\n", "network", "ours", "CPU s", "bound", "best known", "gap",
+		"random", "proof s")
 	placed, efforts := make([]dtfm.Placement, len(networks)), make([]dtfm.Effort, len(networks))
 	for i, n := range networks {
 		var err error
@@ -74,8 +75,10 @@ func measure(r *figures.Report, n network) (dtfm.Placement, dtfm.Effort, error) 
 	if n.best > 0 {
 		known = fmt.Sprintf("%.4f", n.best)
 	}
-	fmt.Printf("%-24s %10.4f %8.2f %10.4f %10s %8s %10.4f %10.2f\n", n.name, cost, took, bound, known, gap, dice, proving)
-	r.Add(figures.Row{Figure: "communication, " + n.name, Unit: "s", Ours: cost, Baseline: dice, BaselineName: "best of 5,000 random layouts", Target: n.best, LeastRatio: 1})
+	fmt.Printf("%-24s %10.4f %8.2f %10.4f %10s %8s %10.4f %10.2f\n", n.name, cost, took, bound, known, gap, dice,
+		proving)
+	r.Add(figures.Row{Figure: "communication, " + n.name, Unit: "s", Ours: cost, Baseline: dice,
+		BaselineName: "best of 5,000 random layouts", Target: n.best, LeastRatio: 1})
 	r.Add(figures.Row{Figure: "lower bound, " + n.name, Unit: "s", Ours: bound, Target: cost})
 	r.Add(figures.Row{Figure: "search, " + n.name, Unit: "CPU s", Ours: took, Target: allowed})
 	return placed, effort, nil
@@ -120,11 +123,13 @@ func keep(r *figures.Report, n network, free dtfm.Placement, effort dtfm.Effort)
 	}
 	stay := grid.Layout(grid.Previous)
 	move := grid.Layout(free.Groups)
-	fmt.Printf("%-24s %10.1f %10.1f %10.1f %12.1f\n", n.name, kept.Seconds(), stay.Seconds(), move.Seconds(), kept.MigrationSeconds)
+	fmt.Printf("%-24s %10.1f %10.1f %10.1f %12.1f\n", n.name, kept.Seconds(), stay.Seconds(), move.Seconds(),
+		kept.MigrationSeconds)
 	r.Add(figures.Row{
 		Figure: "100 steps and the move, " + n.name, Unit: "s", Ours: kept.Seconds(),
-		Baseline: min(stay.Seconds(), move.Seconds()), BaselineName: "the better of staying and moving to the cheapest layout",
-		LeastRatio: 1,
+		Baseline:     min(stay.Seconds(), move.Seconds()),
+		BaselineName: "the better of staying and moving to the cheapest layout",
+		LeastRatio:   1,
 	})
 	return nil
 }

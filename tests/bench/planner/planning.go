@@ -20,7 +20,8 @@ var targets = map[int]struct{ seconds, ratio float64 }{256: {0.010, 0}, 2048: {0
 // planning measures the answer to the loss of one device, for ever more of them.
 func planning(r *figures.Report) {
 	fmt.Println("planning after the loss of one device: CPU seconds, predicted step")
-	fmt.Printf("%8s %12s %12s %8s %12s %12s %10s %10s\n", "devices", "ours", "literal", "ratio", "ours", "literal", "plans", "evaluated")
+	fmt.Printf("%8s %12s %12s %8s %12s %12s %10s %10s\n", "devices", "ours", "literal", "ratio", "ours", "literal",
+		"plans", "evaluated")
 	var sizes, times []float64
 	for devices := 8; devices <= 16384; devices *= 2 {
 		s := afterALoss(devices)
@@ -38,11 +39,15 @@ func planning(r *figures.Report) {
 			continue
 		}
 		literal, slow, theirs := byTheText(s)
-		fmt.Printf("%8d %12.6f %12.6f %8.1f %12.4f %12.4f %10d %10d\n", devices, took, slow, slow/took, step, theirs, literal.Strategies, literal.Evaluated)
-		r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Baseline: slow, BaselineName: "Chameleon Algorithm 1, literal", Target: target.seconds, LeastRatio: target.ratio})
-		r.Add(figures.Row{Figure: "predicted step, " + name, Unit: "s", Ours: step, Baseline: theirs, BaselineName: "Chameleon Algorithm 1, literal", LeastRatio: 1})
+		fmt.Printf("%8d %12.6f %12.6f %8.1f %12.4f %12.4f %10d %10d\n", devices, took, slow, slow/took, step, theirs,
+			literal.Strategies, literal.Evaluated)
+		r.Add(figures.Row{Figure: "planning time, " + name, Unit: "s", Ours: took, Baseline: slow,
+			BaselineName: "Chameleon Algorithm 1, literal", Target: target.seconds, LeastRatio: target.ratio})
+		r.Add(figures.Row{Figure: "predicted step, " + name, Unit: "s", Ours: step, Baseline: theirs,
+			BaselineName: "Chameleon Algorithm 1, literal", LeastRatio: 1})
 	}
-	fmt.Printf("ours grows with devices^%.2f from 8 to 16,384, and with devices^%.2f from 2,048 on\n\n", slope(sizes, times), slope(sizes[len(sizes)-4:], times[len(times)-4:]))
+	fmt.Printf("ours grows with devices^%.2f from 8 to 16,384, and with devices^%.2f from 2,048 on\n\n",
+		slope(sizes, times), slope(sizes[len(sizes)-4:], times[len(times)-4:]))
 }
 
 // fastest is the shortest step among the candidates: what the two planners are compared by. Which of them is taken
@@ -121,14 +126,20 @@ func afterALoss(devices int) policy.Situation {
 		Network:        policy.Network{TransferSeconds: 0.001, BytesPerSecond: 1.4e9, LatencySeconds: 0.0001},
 	}
 	for range layers {
-		s.Layers = append(s.Layers, estimate.Layer{ForwardSeconds: 0.0129, BackwardSeconds: 0.0258, StaticBytes: 3_240e6, ActivationBytes: 600e6})
+		s.Layers = append(s.Layers,
+			estimate.Layer{
+				ForwardSeconds: 0.0129, BackwardSeconds: 0.0258, StaticBytes: 3_240e6, ActivationBytes: 600e6,
+			})
 		s.StateBytes, s.GradientBytes = append(s.StateBytes, 2_830e6), append(s.GradientBytes, 405e6)
 	}
 	for p := range width {
 		pipeline := policy.Pipeline{MicroBatches: 8}
 		for st := range length {
 			node := fmt.Sprintf("n%d", p*length+st)
-			pipeline.Stages = append(pipeline.Stages, policy.Stage{Node: node, Layers: estimate.Range{First: st * layers / length, End: (st + 1) * layers / length}})
+			pipeline.Stages = append(pipeline.Stages,
+				policy.Stage{
+					Node: node, Layers: estimate.Range{First: st * layers / length, End: (st + 1) * layers / length},
+				})
 			if p != 0 || st != 1 {
 				s.Nodes, s.MemoryBytes = append(s.Nodes, node), append(s.MemoryBytes, 64e9)
 			}

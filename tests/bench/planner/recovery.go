@@ -39,7 +39,8 @@ func recoveries(r *figures.Report) error {
 		fmt.Printf("%8d %12.6f %12.6f %12.6f\n", devices, own, kept, restarted)
 		name := fmt.Sprintf("a sample, %d devices, beside ", devices)
 		r.Add(figures.Row{
-			Figure: name + "templates", Unit: "s", Ours: own, Baseline: kept, BaselineName: "Oobleck's templates", LeastRatio: 1,
+			Figure: name + "templates", Unit: "s", Ours: own, Baseline: kept, BaselineName: "Oobleck's templates",
+			LeastRatio: 1,
 		})
 		r.Add(figures.Row{
 			Figure: name + "a restart", Unit: "s", Ours: own, Baseline: restarted,

@@ -110,6 +110,7 @@ func beside(r *figures.Report, rival *scipy, n int, m matrix) error {
 		}
 		ours, theirs = min(ours, took), min(theirs, seconds)
 	}
-	r.Add(figures.Row{Figure: figureOf(n, m), Unit: "CPU s", Ours: ours, Baseline: theirs, BaselineName: "scipy " + rival.version, LeastRatio: 1})
+	r.Add(figures.Row{Figure: figureOf(n, m), Unit: "CPU s", Ours: ours, Baseline: theirs,
+		BaselineName: "scipy " + rival.version, LeastRatio: 1})
 	return os.Remove(file)
 }

@@ -53,7 +53,8 @@ func TestTheLiteralGreedyCountsAsOursDoes(t *testing.T) {
 		lists, makespan := greedyShards(neighbours, shards)
 		for u, list := range lists {
 			if int64(len(list)) != ours.Shards[u] || makespan != ours.Nanoseconds {
-				t.Fatalf("seed %d: neighbour %d sends %d shards, ours %d; done at %d, ours %d", seed, u, len(list), ours.Shards[u], makespan, ours.Nanoseconds)
+				t.Fatalf("seed %d: neighbour %d sends %d shards, ours %d; done at %d, ours %d", seed, u, len(list),
+					ours.Shards[u], makespan, ours.Nanoseconds)
 			}
 		}
 	}

@@ -96,7 +96,8 @@ func (c change) partitioned(request *events.RestorationRequest, partitions int) 
 		layers := request.Holders[i].Units[0]
 		for _, partition := range kept(min(i+1, len(c.holds)) / 8) {
 			first := (1 + partition) * modelLayers
-			request.Holders[i].Units = append(request.Holders[i].Units, events.Range{First: first + layers.First, End: first + layers.End})
+			request.Holders[i].Units = append(request.Holders[i].Units,
+				events.Range{First: first + layers.First, End: first + layers.End})
 		}
 	}
 	for p := range pipelines {

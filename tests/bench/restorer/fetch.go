@@ -46,8 +46,11 @@ func fetches(r *figures.Report, s settings) error {
 // compareFetches adds the fetch that is worst beside its optimum, the one that is worst beside one source for each
 // layer, and all together beside one source.
 func compareFetches(r *figures.Report, name string, fetches []solved) error {
-	apart := figures.Row{Figure: name + ", worst", Unit: "s", BaselineName: "optimum", LeastRatio: 1 / fetchGap, Ratio: math.Inf(1)}
-	worst := figures.Row{Figure: name + ", worst", Unit: "s", BaselineName: "one source for each layer", LeastRatio: 1, Ratio: math.Inf(1)}
+	apart := figures.Row{
+		Figure: name + ", worst", Unit: "s", BaselineName: "optimum", LeastRatio: 1 / fetchGap, Ratio: math.Inf(1),
+	}
+	worst := figures.Row{Figure: name + ", worst", Unit: "s", BaselineName: "one source for each layer", LeastRatio: 1,
+		Ratio: math.Inf(1)}
 	all := figures.Row{Figure: name + ", all", Unit: "s", BaselineName: "one source for each layer", LeastRatio: 1}
 	keep := func(row *figures.Row, ours, baseline float64) {
 		if ratio := baseline / ours; ratio < row.Ratio {

@@ -32,7 +32,8 @@ func main() {
 	file := flag.String("json", "", "write the rows to this file")
 	var s settings
 	flag.StringVar(&s.cases, "cases", "", "take the fetches of fetch.json in this directory, too")
-	flag.Int64Var(&s.literal, "literal", 1e8, "most shards that the paper's greedy hands out one by one; 1e8 take some GiB")
+	flag.Int64Var(&s.literal, "literal", 1e8,
+		"most shards that the paper's greedy hands out one by one; 1e8 take some GiB")
 	flag.IntVar(&s.matrices, "matrices", 4096, "rows of the largest matrix to assign")
 	flag.Parse()
 	if err := run(*file, s); err != nil {
@@ -76,5 +77,6 @@ func line(row figures.Row) string {
 		target = fmt.Sprintf("%.4gx", row.LeastRatio)
 	}
 	holds := map[bool]string{true: "yes", false: "NO"}[row.Holds]
-	return fmt.Sprintf("  %-46s %12.6g %12s %9s %12s  %-4s %s, %s", row.Figure, row.Ours, baseline, ratio, target, holds, row.Unit, row.BaselineName)
+	return fmt.Sprintf("  %-46s %12.6g %12s %9s %12s  %-4s %s, %s", row.Figure, row.Ours, baseline, ratio, target,
+		holds, row.Unit, row.BaselineName)
 }

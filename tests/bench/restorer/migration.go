@@ -35,8 +35,10 @@ func migrations(r *figures.Report, _ settings) error {
 		return err
 	}
 	name := fmt.Sprintf("%d survivors", len(c.holds))
-	r.Add(figures.Row{Figure: "migration, " + name, Unit: "CPU s", Ours: took, Target: migrationSeconds, Baseline: slow, BaselineName: "the matrix of all pairs", LeastRatio: 1})
-	r.Add(figures.Row{Figure: "bytes fetched, " + name, Unit: "bytes", Ours: float64(found.Bytes), Baseline: float64(pairs.Total), BaselineName: "the matrix of all pairs", LeastRatio: 1})
+	r.Add(figures.Row{Figure: "migration, " + name, Unit: "CPU s", Ours: took, Target: migrationSeconds, Baseline: slow,
+		BaselineName: "the matrix of all pairs", LeastRatio: 1})
+	r.Add(figures.Row{Figure: "bytes fetched, " + name, Unit: "bytes", Ours: float64(found.Bytes),
+		Baseline: float64(pairs.Total), BaselineName: "the matrix of all pairs", LeastRatio: 1})
 	if err := whatIf(r, c, name, 0); err != nil {
 		return err
 	}
@@ -84,6 +86,7 @@ func whatIf(r *figures.Report, c change, name string, partitions int) error {
 		return err
 	}
 	r.Add(figures.Row{Figure: "whole restoration, " + name, Unit: "CPU s", Ours: took})
-	r.Add(figures.Row{Figure: "bytes moved, " + name, Unit: "bytes", Ours: float64(restored.BytesMoved), Baseline: float64(restored.NaiveBytes), BaselineName: "every place reads its layers anew", LeastRatio: 1})
+	r.Add(figures.Row{Figure: "bytes moved, " + name, Unit: "bytes", Ours: float64(restored.BytesMoved),
+		Baseline: float64(restored.NaiveBytes), BaselineName: "every place reads its layers anew", LeastRatio: 1})
 	return nil
 }

@@ -45,8 +45,10 @@ func shardsOf(r *figures.Report, neighbours []chaos.Neighbour, count int64, allo
 	theirs := int64(0)
 	slow := figures.Once(func() { _, theirs = greedyShards(neighbours, literal) })
 	name := fmt.Sprintf("%.0e shards, %d neighbours", float64(count), len(neighbours))
-	r.Add(figures.Row{Figure: "allocation, " + name, Unit: "CPU s", Ours: took, Target: allowed, Baseline: slow, BaselineName: baseline, LeastRatio: faster})
-	r.Add(figures.Row{Figure: "makespan, " + name, Unit: "s", Ours: float64(found.Nanoseconds) / 1e9, Baseline: float64(theirs) / 1e9, BaselineName: baseline, LeastRatio: 1})
+	r.Add(figures.Row{Figure: "allocation, " + name, Unit: "CPU s", Ours: took, Target: allowed, Baseline: slow,
+		BaselineName: baseline, LeastRatio: faster})
+	r.Add(figures.Row{Figure: "makespan, " + name, Unit: "s", Ours: float64(found.Nanoseconds) / 1e9,
+		Baseline: float64(theirs) / 1e9, BaselineName: baseline, LeastRatio: 1})
 	return nil
 }
 
@@ -54,7 +56,9 @@ func shardsOf(r *figures.Report, neighbours []chaos.Neighbour, count int64, allo
 func someNeighbours(count int, random *rand.Rand) []chaos.Neighbour {
 	neighbours := make([]chaos.Neighbour, count)
 	for u := range neighbours {
-		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(500e6), ShardNanoseconds: 65_536 + random.Int64N(589_824)}
+		neighbours[u] = chaos.Neighbour{
+			StartNanoseconds: random.Int64N(500e6), ShardNanoseconds: 65_536 + random.Int64N(589_824),
+		}
 	}
 	return neighbours
 }

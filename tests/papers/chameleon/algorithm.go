@@ -81,7 +81,8 @@ func (l *Planner) split(length, microBatches int) (best []estimate.Range, second
 			continue
 		}
 		l.Evaluated++
-		took := estimate.OneForwardOneBackward(estimate.OfLayers(l.Layers, stages, microBatches, l.TransferSeconds)).MakespanSeconds
+		took := estimate.OneForwardOneBackward(estimate.OfLayers(l.Layers, stages, microBatches,
+			l.TransferSeconds)).MakespanSeconds
 		if took < seconds {
 			best, seconds = stages, took
 		}

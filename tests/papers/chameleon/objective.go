@@ -10,7 +10,8 @@ func Throughput(samples int, stepSeconds, transitionSeconds, betweenFailuresSeco
 // RerouteSeconds is Chameleon's time of a step while the survivors of each stage share its failed workers'
 // micro-batches, parts of them too (IV-A): (max over stages of M*D/(D-f) + P - 1) * (forward + backward), for D
 // pipelines of P equal stages and M micro-batches, f of whose workers failed. Every stage has a survivor.
-func RerouteSeconds(pipelines, microBatches int, failedPerStage []int, forwardSeconds, backwardSeconds float64) float64 {
+func RerouteSeconds(pipelines, microBatches int, failedPerStage []int, forwardSeconds,
+	backwardSeconds float64) float64 {
 	worst := 0.0
 	for _, failed := range failedPerStage {
 		worst = max(worst, float64(microBatches*pipelines)/float64(pipelines-failed))

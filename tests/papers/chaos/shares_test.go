@@ -58,7 +58,9 @@ func bestFinish(neighbours []chaos.Neighbour, shards, least int64) int64 {
 func randomNeighbours(random *rand.Rand, most int, longest int64) []chaos.Neighbour {
 	neighbours := make([]chaos.Neighbour, 1+random.IntN(most))
 	for u := range neighbours {
-		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(longest), ShardNanoseconds: 1 + random.Int64N(longest)}
+		neighbours[u] = chaos.Neighbour{
+			StartNanoseconds: random.Int64N(longest), ShardNanoseconds: 1 + random.Int64N(longest),
+		}
 	}
 	return neighbours
 }
@@ -80,13 +82,15 @@ func TestAnAllocationIsTheGreedyOneAndAsGoodAsTryingEveryOne(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if want := greedy(neighbours, shards, use); !reflect.DeepEqual(a.Shards, want) {
-				t.Fatalf("seed %d: %d shards, use %t, neighbours %v: %v, greedy %v", seed, shards, use, neighbours, a.Shards, want)
+				t.Fatalf("seed %d: %d shards, use %t, neighbours %v: %v, greedy %v", seed, shards, use, neighbours,
+					a.Shards, want)
 			}
 			least := int64(0)
 			if use == chaos.EveryNeighbour {
 				least = 1
 			}
-			if best := bestFinish(neighbours, shards, least); a.Nanoseconds != best || finish(neighbours, a.Shards) != best {
+			if best := bestFinish(neighbours, shards, least); a.Nanoseconds != best ||
+				finish(neighbours, a.Shards) != best {
 				t.Fatalf("seed %d: said %d ns, is %d, best %d", seed, a.Nanoseconds, finish(neighbours, a.Shards), best)
 			}
 		}
@@ -185,7 +189,9 @@ func BenchmarkAHundredMillionShardsFromSixteenNeighbours(b *testing.B) {
 	random := rand.New(rand.NewPCG(5, 5))
 	neighbours := make([]chaos.Neighbour, 16)
 	for u := range neighbours {
-		neighbours[u] = chaos.Neighbour{StartNanoseconds: random.Int64N(200_000_000), ShardNanoseconds: 1000 + random.Int64N(20_000)}
+		neighbours[u] = chaos.Neighbour{
+			StartNanoseconds: random.Int64N(200_000_000), ShardNanoseconds: 1000 + random.Int64N(20_000),
+		}
 	}
 	for b.Loop() {
 		if _, err := chaos.Allocate(neighbours, 100_000_000, chaos.AnyNeighbour); err != nil {

@@ -97,5 +97,6 @@ func (g Grid) alike(class []int, device int) bool {
 // sameLink reports whether two devices have an equal link to another.
 func (g Grid) sameLink(a, b, other int) bool {
 	n := g.Network
-	return n.DelaySeconds[other][a] == n.DelaySeconds[other][b] && n.BytesPerSecond[other][a] == n.BytesPerSecond[other][b]
+	return n.DelaySeconds[other][a] == n.DelaySeconds[other][b] &&
+		n.BytesPerSecond[other][a] == n.BytesPerSecond[other][b]
 }

@@ -44,7 +44,8 @@ func randomGrid(random *rand.Rand) Grid {
 		for a := range devices {
 			for b := range devices {
 				x, y := class[a], class[b]
-				g.Network.DelaySeconds[a][b], g.Network.BytesPerSecond[a][b] = inside.DelaySeconds[x][y], 1+inside.BytesPerSecond[x][y]
+				g.Network.DelaySeconds[a][b], g.Network.BytesPerSecond[a][b] = inside.DelaySeconds[x][y],
+					1+inside.BytesPerSecond[x][y]
 			}
 		}
 	}
@@ -92,7 +93,8 @@ func TestSmallGridsArePlacedAsWellAsByTryingAllLayouts(t *testing.T) {
 			t.Fatalf("seed %d: says %+v, its groups cost %v and %v", seed, got, dataParallel, pipeline)
 		}
 		if cost < best-1e-9 || got.LowerBoundSeconds > best+1e-9 || got.Optimal && !near(cost, best) {
-			t.Fatalf("seed %d: cost %v, bound %v, optimal %v; the least possible is %v", seed, cost, got.LowerBoundSeconds, got.Optimal, best)
+			t.Fatalf("seed %d: cost %v, bound %v, optimal %v; the least possible is %v", seed, cost,
+				got.LowerBoundSeconds, got.Optimal, best)
 		}
 		if !near(cost, best) {
 			worse++
@@ -142,7 +144,8 @@ func TestNoPathOfFewRunsIsCheaperThanTheOneFound(t *testing.T) {
 			})
 			proven := r.ofFew(most, math.Inf(1), g.Stages, math.MaxInt)
 			if !proven || r.limit != best && !near(r.limit, best) {
-				t.Fatalf("seed %d: %+v: at most %d runs: found %v, the least possible is %v", seed, g, most, r.limit, best)
+				t.Fatalf("seed %d: %+v: at most %d runs: found %v, the least possible is %v", seed, g, most, r.limit,
+					best)
 			}
 		}
 	}
@@ -201,7 +204,8 @@ func TestThePreviousLayoutIsKeptWhereMovingDoesNotPay(t *testing.T) {
 			case steps < 1 && got.MigrationSeconds > kept*steps:
 				t.Fatalf("seed %d: moves for %v s to save %v", seed, got.MigrationSeconds, kept*steps)
 			case steps > 1 && !near(got.CommunicationSeconds()*steps, least):
-				t.Fatalf("seed %d: moving would pay: %v s a step, %v when free", seed, got.CommunicationSeconds(), free.CommunicationSeconds())
+				t.Fatalf("seed %d: moving would pay: %v s a step, %v when free", seed, got.CommunicationSeconds(),
+					free.CommunicationSeconds())
 			}
 			if got.MigrationSeconds > 0 {
 				moved++
@@ -214,7 +218,8 @@ func TestThePreviousLayoutIsKeptWhereMovingDoesNotPay(t *testing.T) {
 }
 
 func TestTheSameGridHasTheSamePlacement(t *testing.T) {
-	g := Grid{Network: randomNetwork(rand.New(rand.NewPCG(1, 7)), 12), Pipelines: 3, Stages: 4, GradientBytes: 5, ActivationBytes: 7}
+	g := Grid{Network: randomNetwork(rand.New(rand.NewPCG(1, 7)), 12), Pipelines: 3, Stages: 4, GradientBytes: 5,
+		ActivationBytes: 7}
 	one, _ := g.Place(brief)
 	two, _ := g.Place(brief)
 	if !slices.EqualFunc(one.Groups, two.Groups, slices.Equal) {
@@ -223,7 +228,8 @@ func TestTheSameGridHasTheSamePlacement(t *testing.T) {
 }
 
 func TestAGridThatDoesNotFitItsNetworkIsRefusedByName(t *testing.T) {
-	if _, err := (Grid{Network: randomNetwork(rand.New(rand.NewPCG(1, 8)), 5), Pipelines: 2, Stages: 2}).Place(brief); err == nil ||
+	if _, err := (Grid{Network: randomNetwork(rand.New(rand.NewPCG(1, 8)), 5), Pipelines: 2,
+		Stages: 2}).Place(brief); err == nil ||
 		err.Error() != "dtfm: expected links of 4 devices, got 5" {
 		t.Fatalf("got %v", err)
 	}
@@ -244,6 +250,7 @@ func TestTheCostOfAPartitionIsItsSlowestGroupAndItsCheapestPath(t *testing.T) {
 	g.GradientBytes = 8
 	dataParallel, pipeline = g.Cost([][]int{{0, 2}, {1, 3}})
 	if dataParallel != 2*(2+8/2) || pipeline != 2 {
-		t.Errorf("neighbours apart: got %v and %v, want half of 8 bytes there and back over 2, and over 1", dataParallel, pipeline)
+		t.Errorf("neighbours apart: got %v and %v, want half of 8 bytes there and back over 2, and over 1",
+			dataParallel, pipeline)
 	}
 }

@@ -8,7 +8,8 @@ type level struct {
 	more      float64 // seconds to the next level
 	component []int   // of each class
 	isolated  []bool  // by component
-	separate  bool    // every class is a component of its own, so that only equal mixtures meet; and runs end before others
+	// every class is a component of its own, so that only equal mixtures meet; and runs end before others
+	separate bool
 }
 
 // split lists the levels at which the components change.
@@ -38,7 +39,8 @@ func (r *runs) split() {
 			next.isolated[c] = next.isolated[c] || alone && r.hop[class][class] > value
 		}
 		next.separate = len(slices.Compact(slices.Sorted(slices.Values(next.component)))) == len(r.classes)
-		if last := len(r.levels) - 1; v == 0 || !slices.Equal(r.levels[last].component, next.component) || !slices.Equal(r.levels[last].isolated, next.isolated) {
+		if last := len(r.levels) - 1; v == 0 || !slices.Equal(r.levels[last].component, next.component) ||
+			!slices.Equal(r.levels[last].isolated, next.isolated) {
 			r.levels = append(r.levels, next)
 		}
 		if v+1 < len(r.values) {

@@ -21,7 +21,8 @@ func cluster(memory int64, idle int, lengths ...int) policy.Situation {
 		Network: policy.Network{TransferSeconds: 0.001, BytesPerSecond: 1e9, LatencySeconds: 0.0005},
 	}
 	for range 6 {
-		s.Layers = append(s.Layers, estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2, StaticBytes: 100, ActivationBytes: 1})
+		s.Layers = append(s.Layers,
+			estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2, StaticBytes: 100, ActivationBytes: 1})
 		s.StateBytes, s.GradientBytes = append(s.StateBytes, 80), append(s.GradientBytes, 20)
 	}
 	add := func() string {
@@ -69,12 +70,16 @@ func TestTheHitPipelineTakesTheTemplateOfItsNewLength(t *testing.T) {
 		lost   []string
 		want   []string
 	}{
-		"it shrinks by one":                     {cluster(500, 0, 3, 3), []string{"n2"}, []string{"n1 n3", "n4 n5 n6"}},
-		"nothing is lost, nothing changes":      {cluster(500, 0, 3, 3), nil, []string{"n1 n2 n3", "n4 n5 n6"}},
-		"too short, it borrows of the longest":  {cluster(350, 0, 2, 4), []string{"n1"}, []string{"n2 n6", "n3 n4 n5"}},
-		"too short, it takes an idle node":      {cluster(350, 1, 2, 4), []string{"n1"}, []string{"n2 n7", "n3 n4 n5 n6"}},
-		"nobody can lend: merged with shortest": {cluster(350, 0, 2, 2, 3), []string{"n1", "n7"}, []string{"n3 n4 n2", "n5 n6"}},
-		"all of a pipeline is gone":             {cluster(350, 0, 2, 2), []string{"n1", "n2"}, []string{"n3 n4"}},
+		"it shrinks by one":                    {cluster(500, 0, 3, 3), []string{"n2"}, []string{"n1 n3", "n4 n5 n6"}},
+		"nothing is lost, nothing changes":     {cluster(500, 0, 3, 3), nil, []string{"n1 n2 n3", "n4 n5 n6"}},
+		"too short, it borrows of the longest": {cluster(350, 0, 2, 4), []string{"n1"}, []string{"n2 n6", "n3 n4 n5"}},
+		"too short, it takes an idle node": {
+			cluster(350, 1, 2, 4), []string{"n1"}, []string{"n2 n7", "n3 n4 n5 n6"},
+		},
+		"nobody can lend: merged with shortest": {
+			cluster(350, 0, 2, 2, 3), []string{"n1", "n7"}, []string{"n3 n4 n2", "n5 n6"},
+		},
+		"all of a pipeline is gone": {cluster(350, 0, 2, 2), []string{"n1", "n2"}, []string{"n3 n4"}},
 	} {
 		candidate, err := recovery.Templates(without(c.before, c.lost...))
 		if err != nil {
@@ -130,7 +135,8 @@ func TestARestartHasEqualPipelinesOfOneSplitAndTheFastestIsFirst(t *testing.T) {
 		for i, candidate := range candidates {
 			first := candidate.Pipelines[0]
 			for _, pipeline := range candidate.Pipelines {
-				sameSplit := slices.EqualFunc(pipeline.Stages, first.Stages, func(a, b policy.Stage) bool { return a.Layers == b.Layers })
+				sameSplit := slices.EqualFunc(pipeline.Stages, first.Stages,
+					func(a, b policy.Stage) bool { return a.Layers == b.Layers })
 				if more := first.MicroBatches - pipeline.MicroBatches; !sameSplit || more > 1 || more < -1 {
 					t.Fatalf("seed %d: %v beside %v", seed, pipeline, first)
 				}

@@ -28,7 +28,8 @@ func Restart(s policy.Situation, restartSeconds float64) ([]policy.Candidate, er
 		}
 		candidates = append(candidates, candidate)
 	}
-	slices.SortStableFunc(candidates, func(a, b policy.Candidate) int { return cmp.Compare(a.StepSeconds, b.StepSeconds) })
+	slices.SortStableFunc(candidates,
+		func(a, b policy.Candidate) int { return cmp.Compare(a.StepSeconds, b.StepSeconds) })
 	if len(candidates) == 0 {
 		return nil, errors.Join(reasons...)
 	}
@@ -43,7 +44,8 @@ func equalPipelines(s policy.Situation, length int) (policy.Candidate, error) {
 		width = min(width, s.DataParallel.Most)
 	}
 	found, err := search.Best(search.Problem{
-		Nodes: width * length, NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers, MicroBatches: s.MicroBatches,
+		Nodes: width * length, NodeMemoryBytes: slices.Min(s.MemoryBytes), Layers: s.Layers,
+		MicroBatches:    s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, PipelineLength: search.Limits{Least: length, Most: length},
 		DataParallel: search.Limits{Least: max(width, s.DataParallel.Least), Most: width},
 	})

@@ -106,14 +106,16 @@ func (p *Planner) follow(ctx context.Context, b *bus.Bus) error {
 		facts = append(facts, events.EventSubject(b.Cluster(), kind, "*"))
 	}
 	plans := events.PlanSubject(b.Cluster(), "*")
-	if err := p.followFrom(ctx, b, events.EventStream, facts, events.EventSubject(b.Cluster(), events.PlanRequested, "*")); err != nil {
+	if err := p.followFrom(ctx, b, events.EventStream, facts,
+		events.EventSubject(b.Cluster(), events.PlanRequested, "*")); err != nil {
 		return err
 	}
 	return p.followFrom(ctx, b, events.PlanStream, []string{plans}, plans)
 }
 
 // followFrom follows a stream from the last event on a subject on, that included; from the start where there is none.
-func (p *Planner) followFrom(ctx context.Context, b *bus.Bus, stream events.Stream, subjects []string, last string) error {
+func (p *Planner) followFrom(ctx context.Context, b *bus.Bus, stream events.Stream, subjects []string,
+	last string) error {
 	event, found, err := b.LastEvent(ctx, stream, last)
 	if err != nil {
 		return err

@@ -30,7 +30,9 @@ func cluster(nodes, layers, globalBatch int) events.PlanRequest {
 	}
 	for i := range nodes {
 		node := fmt.Sprintf("n%04d", i)
-		r.Nodes = append(r.Nodes, events.Device{Member: events.Member{Node: node, Incarnation: "a", Address: node + ":1"}, MemoryBytes: 1e9, SpeedFactor: 1})
+		r.Nodes = append(r.Nodes,
+			events.Device{Member: events.Member{Node: node, Incarnation: "a", Address: node + ":1"}, MemoryBytes: 1e9,
+				SpeedFactor: 1})
 	}
 	return r
 }
@@ -44,7 +46,9 @@ func said(kind events.Kind, subject string, payload events.Payload) events.Event
 // committed plans for a request and returns a planner that heard the request and the plan.
 func committed(t testing.TB, request events.PlanRequest, rest func()) *Planner {
 	t.Helper()
-	p := &Planner{Settings: machine.Settings{Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05}, Cache: &Cache{}}
+	p := &Planner{Settings: machine.Settings{
+		Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05,
+	}, Cache: &Cache{}}
 	p.rest = func(context.Context, time.Duration) { rest() }
 	proposal, err := machine.New(p.Settings).Plan(request)
 	if err != nil {
@@ -94,7 +98,8 @@ func random(seed uint64) events.PlanRequest {
 		for j := range i {
 			if dice.IntN(2) == 0 {
 				r.Links = append(r.Links, events.Link{
-					Measurement:  events.Measurement{From: r.Nodes[i].Node, To: r.Nodes[j].Node, RoundTripSeconds: 0.01 * dice.Float64(), BandwidthBytesPerSecond: 1e6 * dice.Float64()},
+					Measurement: events.Measurement{From: r.Nodes[i].Node, To: r.Nodes[j].Node,
+						RoundTripSeconds: 0.01 * dice.Float64(), BandwidthBytesPerSecond: 1e6 * dice.Float64()},
 					Disconnected: dice.IntN(8) == 0,
 				})
 			}
@@ -107,7 +112,8 @@ func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T)
 	served := 0
 	for seed := range uint64(60) {
 		request := random(seed)
-		if _, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 0.05}).Plan(request); err != nil {
+		if _, err := machine.New(machine.Settings{Cluster: "c", MinReplicas: 2,
+			SwitchSeconds: 0.05}).Plan(request); err != nil {
 			continue
 		}
 		p := committed(t, request, func() {})
@@ -178,7 +184,8 @@ func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
 	}
 	p := committed(t, request, func() {})
 	p.round(t.Context(), p.world.Standing())
-	for _, lost := range [][]string{{"n0000", "n0001"}, {"n0003", "n0010"}, {"n0007", "n0002"}, {"n0004", "n0005", "n0006", "n0007"}} {
+	for _, lost := range [][]string{{"n0000", "n0001"}, {"n0003", "n0010"}, {"n0007", "n0002"},
+		{"n0004", "n0005", "n0006", "n0007"}} {
 		asked, plan := request, *p.world.Standing()
 		for _, node := range lost {
 			asked = next(asked, plan, node)
@@ -197,7 +204,8 @@ func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
 
 func slowLink(from, to string) events.Event {
 	monitor := events.Speaker{Source: "/monitor", Cluster: "c"}
-	return monitor.First(time.Unix(1, 0), "test", events.LinkMeasured, "l", &events.Measurement{From: from, To: to, RoundTripSeconds: 1, BandwidthBytesPerSecond: 1e3})
+	return monitor.First(time.Unix(1, 0), "test", events.LinkMeasured, "l",
+		&events.Measurement{From: from, To: to, RoundTripSeconds: 1, BandwidthBytesPerSecond: 1e3})
 }
 
 func slowNode(node string) events.Event {
@@ -240,7 +248,8 @@ func TestNothingIsComputedAheadUntilANegotiationEnds(t *testing.T) {
 	if p.world.Standing() != nil {
 		t.Fatal("the end of another negotiation ended this one")
 	}
-	p.world.Hear(said(events.Aborted, asked.Negotiation, &events.Abort{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
+	p.world.Hear(said(events.Aborted, asked.Negotiation,
+		&events.Abort{Negotiation: asked.Negotiation, Generation: 2, Reason: "test"}))
 	if plan := p.world.Standing(); plan == nil || len(plan.Nodes) != 6 {
 		t.Fatal("the plan in force was forgotten")
 	}

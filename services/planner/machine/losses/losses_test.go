@@ -48,7 +48,9 @@ func standing(t *testing.T, nodes int) (*World, machine.Settings) {
 func TestOfPairsTheLikeliestArePlannedFor(t *testing.T) {
 	w := World{plan: &events.Plan{}}
 	for p := range 10 {
-		pipeline := events.Pipeline{Stages: []events.Stage{{Node: fmt.Sprintf("a%d", p)}, {Node: fmt.Sprintf("b%d", p)}}}
+		pipeline := events.Pipeline{Stages: []events.Stage{
+			{Node: fmt.Sprintf("a%d", p)}, {Node: fmt.Sprintf("b%d", p)},
+		}}
 		w.plan.Pipelines = append(w.plan.Pipelines, pipeline)
 	}
 	classes := [][]string{{"spare"}, nil, nil}

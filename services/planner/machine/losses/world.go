@@ -63,7 +63,8 @@ func (w *World) Standing() *events.Plan {
 
 // requests are those that the next one may be made of.
 func (w *World) requests() []*events.PlanRequest {
-	return slices.DeleteFunc([]*events.PlanRequest{w.request, w.asked}, func(request *events.PlanRequest) bool { return request == nil })
+	return slices.DeleteFunc([]*events.PlanRequest{w.request, w.asked},
+		func(request *events.PlanRequest) bool { return request == nil })
 }
 
 // measured puts a link where the negotiator would list it: by its ends.
@@ -72,9 +73,10 @@ func (w *World) measured(measured events.Measurement) {
 		if device(request, measured.From) < 0 || device(request, measured.To) < 0 {
 			continue
 		}
-		at, known := slices.BinarySearchFunc(request.Links, measured, func(link events.Link, measured events.Measurement) int {
-			return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
-		})
+		at, known := slices.BinarySearchFunc(request.Links, measured,
+			func(link events.Link, measured events.Measurement) int {
+				return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
+			})
 		if !known {
 			request.Links = slices.Insert(request.Links, at, events.Link{})
 		}
@@ -98,7 +100,8 @@ func device(request *events.PlanRequest, node string) int {
 func (w *World) after(lost ...string) events.PlanRequest {
 	request := *w.request
 	request.Generation, request.Current = w.plan.Generation+1, w.plan
-	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes), func(device events.Device) bool { return slices.Contains(lost, device.Node) })
+	request.Nodes = slices.DeleteFunc(slices.Clone(request.Nodes),
+		func(device events.Device) bool { return slices.Contains(lost, device.Node) })
 	request.Links = slices.DeleteFunc(slices.Clone(request.Links), func(link events.Link) bool {
 		return slices.Contains(lost, link.From) || slices.Contains(lost, link.To)
 	})
