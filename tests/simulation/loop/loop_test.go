@@ -16,18 +16,11 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-const cluster = "test"
-
-var (
-	monitor    = events.Speaker{Source: "/monitor", Cluster: cluster}
-	negotiator = events.Speaker{Source: "/negotiator", Cluster: cluster}
-	began      = time.Unix(1000, 0)
-)
-
 // clerk is a machine that counts lost nodes. For each it aborts a negotiation, commits a plan and says why it holds.
 type clerk struct {
-	Count uint64
-	heard []string
+	Count   uint64
+	cluster string
+	heard   []string
 }
 
 func (c *clerk) Hears() []events.Kind { return []events.Kind{events.NodeLost} }
@@ -38,17 +31,17 @@ func (c *clerk) Handle(event events.Event) ([]events.Event, error) {
 		return nil, errors.New("no such node")
 	}
 	c.Count++
-	id := fmt.Sprint("g", c.Count)
+	id, negotiator := fmt.Sprint("g", c.Count), events.Speaker{Source: "/negotiator", Cluster: c.cluster}
 	return []events.Event{
 		negotiator.Say(event, events.Aborted, id, &events.Abort{Negotiation: id, Generation: c.Count}),
-		negotiator.Say(event, events.PlanCommitted, fmt.Sprint(c.Count), plan(c.Count)),
-		negotiator.Say(event, events.ClusterHeld, cluster, &events.Hold{Reason: event.Subject}),
+		negotiator.Say(event, events.PlanCommitted, fmt.Sprint(c.Count), c.plan()),
+		negotiator.Say(event, events.ClusterHeld, c.cluster, &events.Hold{Reason: event.Subject}),
 	}, nil
 }
 
-func plan(generation uint64) *events.Plan {
+func (c *clerk) plan() *events.Plan {
 	return &events.Plan{
-		Cluster: cluster, Generation: generation, Parent: "sha256:parent", Policy: "repipeline",
+		Cluster: c.cluster, Generation: c.Count, Parent: "sha256:parent", Policy: "repipeline",
 		Nodes: []events.Member{{Node: "n1"}},
 		Pipelines: []events.Pipeline{
 			{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}},
@@ -61,23 +54,30 @@ func (c *clerk) Tick(now time.Time) []events.Event { return nil }
 func (c *clerk) Snapshot() ([]byte, error)         { return json.Marshal(c) }
 func (c *clerk) Restore(snapshot []byte) error     { return json.Unmarshal(snapshot, c) }
 
+// loss is what the monitor says of a node.
+func loss(at time.Time, cluster, node string) events.Event {
+	monitor := events.Speaker{Source: "/monitor", Cluster: cluster}
+	return monitor.First(at, node, events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a"})
+}
+
 // hub is a modelled server with somebody who tells of lost nodes, and the time.
 type hub struct {
 	*testing.T
 	server    *stream.Server
+	cluster   string
 	now       time.Time
 	instances int
 }
 
-func newHub(t *testing.T, replicated bool) *hub {
+func newHub(t *testing.T, cluster string, replicated bool) *hub {
 	return &hub{
-		T: t, now: began, server: stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, replicated),
+		T: t, cluster: cluster, now: time.Unix(1000, 0),
+		server: stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, replicated),
 	}
 }
 
 func (h *hub) lose(node string) {
-	publication := loop.Connect(h.server, cluster, events.MaxEventBytes).Publish(
-		monitor.First(h.now, node, events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a"}))
+	publication := loop.Connect(h.server, h.cluster, events.MaxEventBytes).Publish(loss(h.now, h.cluster, node))
 	for !publication.Done() {
 		h.now = h.now.Add(publication.Step(h.now, stream.Answered))
 	}
@@ -86,11 +86,12 @@ func (h *hub) lose(node string) {
 	}
 }
 
-func (h *hub) start() *loop.Service {
+// start starts an instance that believes itself alone.
+func (h *hub) start(machine *clerk) *loop.Service {
 	h.instances++
-	connection := loop.Connect(h.server, cluster, events.MaxEventBytes)
-	return loop.Start(connection, "negotiator", fmt.Sprint("instance", h.instances), &clerk{},
-		func() bool { return false })
+	machine.cluster = h.cluster
+	connection := loop.Connect(h.server, h.cluster, events.MaxEventBytes)
+	return loop.Start(connection, "negotiator", fmt.Sprint("instance", h.instances), machine, func() bool { return false })
 }
 
 // step lets a service do one thing, and reports whether there was anything to do within the time of a redelivery.
@@ -106,17 +107,23 @@ func (h *hub) step(s *loop.Service, fate stream.Fate) bool {
 	return s.Take(h.now)
 }
 
-// said tells what the log holds besides leases, in its order.
-func (h *hub) said() string {
-	var words []string
+// log is what the machine said, each stream in its order.
+func (h *hub) log() (said []events.Event) {
 	for _, log := range []*stream.Stream{h.server.Events, h.server.Plans} {
 		follower := log.Follow([]string{"reknit.>"}, 0)
 		for message := follower.Next(); message != nil; message = follower.Next() {
-			event := loop.Heard(message)
-			if event.Kind != events.LeaseTaken && event.Kind != events.NodeLost {
-				words = append(words, fmt.Sprintf("%s %s", event.Kind, event.Subject))
+			if event := loop.Heard(message); event.Kind != events.LeaseTaken && event.Kind != events.NodeLost {
+				said = append(said, event)
 			}
 		}
+	}
+	return said
+}
+
+func (h *hub) said() string {
+	var words []string
+	for _, event := range h.log() {
+		words = append(words, fmt.Sprintf("%s %s", event.Kind, event.Subject))
 	}
 	return strings.Join(words, ", ")
 }
@@ -128,16 +135,16 @@ func TestACrashAtAnyPointRepeatsNothingAndLosesNothing(t *testing.T) {
 	for _, replicated := range []bool{false, true} {
 		points := map[loop.Point]bool{}
 		for crash := range 40 {
-			h := newHub(t, replicated)
+			h := newHub(t, "test", replicated)
 			for node := range 3 {
 				h.lose(fmt.Sprint("n", node))
 			}
-			running := h.start()
+			running := h.start(&clerk{})
 			for range crash {
 				h.step(running, stream.Answered)
 			}
 			points[running.Point()] = true
-			running = h.start()
+			running = h.start(&clerk{})
 			for h.step(running, stream.Answered) {
 			}
 			if running.Err() != nil || len(running.Complaints()) > 0 {
@@ -158,18 +165,18 @@ func TestACrashAtAnyPointRepeatsNothingAndLosesNothing(t *testing.T) {
 func TestRequestsThatAreLostRepeatNothingAndLoseNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		h := newHub(t, seed%2 == 0)
+		h := newHub(t, "test", seed%2 == 0)
 		for node := range 3 {
 			h.lose(fmt.Sprint("n", node))
 		}
-		running := h.start()
+		running := h.start(&clerk{})
 		for range 400 {
 			fate := stream.Answered
 			if random.IntN(5) == 0 {
 				fate = []stream.Fate{stream.Lost, stream.Unheard, stream.Refused}[random.IntN(3)]
 			}
 			if h.step(running, fate); running.Point() == loop.Ended {
-				running = h.start()
+				running = h.start(&clerk{})
 			}
 		}
 		if said := h.said(); said != undisturbed {
@@ -183,11 +190,11 @@ func TestRequestsThatAreLostRepeatNothingAndLoseNothing(t *testing.T) {
 func TestTwoInstancesAtATimeSayNothingTwice(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		h := newHub(t, seed%2 == 0)
+		h := newHub(t, "test", seed%2 == 0)
 		for node := range 3 {
 			h.lose(fmt.Sprint("n", node))
 		}
-		running := []*loop.Service{h.start(), h.start()}
+		running := []*loop.Service{h.start(&clerk{}), h.start(&clerk{})}
 		for range 400 {
 			i := random.IntN(len(running))
 			if h.step(running[i], stream.Answered); running[i].Point() != loop.Ended {
@@ -197,7 +204,7 @@ func TestTwoInstancesAtATimeSayNothingTwice(t *testing.T) {
 				t.Errorf("seed %d: %v", seed, err)
 			}
 			if running = slices.Delete(running, i, i+1); len(running) == 0 {
-				running = append(running, h.start())
+				running = append(running, h.start(&clerk{}))
 			}
 		}
 		if said := h.said(); said != undisturbed || len(running) != 1 {
