@@ -323,6 +323,16 @@ func TestAnotherIncarnationDoesNotSpeakForTheOneThatJoined(t *testing.T) {
 	w.expect("node.suspected n3", "node.lost n3")
 }
 
+func TestAnotherIncarnationReportsNobody(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.nodes["n3"].dead = true
+	w.nodes["n1"] = &member{incarnation: "b"} // restarted, has not joined yet
+	w.pulse("n1", refused("n3"))
+	w.expect()
+	w.pulse("n2", refused("n3"))
+	w.expect("node.lost n3")
+}
+
 func TestAJoiningNodeThatVanishesIsMissedWithoutAPeerThatReportsIt(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.join("n3", "third")

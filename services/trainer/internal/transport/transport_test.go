@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 )
@@ -152,18 +153,24 @@ func TestANodeThatIsNoPeerCannotBeSentTo(t *testing.T) {
 	}
 }
 
+// says has an incarnation of node a say something in phase 1 of step 0 of generation 1.
+func (s *station) says(incarnation, payload string) {
+	who := hello{Cluster: "test", Node: "a", Incarnation: incarnation}
+	message := Message{Phase: 1, Payload: []byte(payload), position: position{generation: 1}}
+	for _, f := range message.pieces() {
+		s.Relayed(slices.Concat(who.bytes(), f.header(), f.piece))
+	}
+}
+
 func TestAnotherIncarnationOfAPeerIsNotHeard(t *testing.T) {
 	a, b := listen(t, "a"), listen(t, "b")
 	connect(a, b, 1, 0)
-	a.Switch(1, "2", []Peer{b.peer()}) // as a restarted process would, over a new connection
-	a.Begin(0)
-	a.send(t, "b", 1, 0, "from the second incarnation")
-	a.Switch(2, "1", []Peer{b.peer()})
-	a.Begin(0)
-	a.send(t, "b", 1, 0, "from the first incarnation")
-	b.Switch(2, "1", []Peer{a.peer()})
-	b.Begin(0)
-	b.expect(t, 1, "from the first incarnation")
+	b.says("2", "from a process that was restarted")
+	if message, ok := b.Take(1); ok {
+		t.Errorf("took %q", message.Payload)
+	}
+	b.says("1", "from the process of the plan")
+	b.expect(t, 1, "from the process of the plan")
 }
 
 func TestAKilledPeerIsSuspectedAtOnce(t *testing.T) {
@@ -275,6 +282,55 @@ func TestABrokenConnectionLosesAndRepeatsNothing(t *testing.T) {
 		t.Errorf("took %q twice", message.Payload)
 	}
 	a.expectSuspicion(t, suspicion{"b", true})
+}
+
+// swallower forwards connections to an address, but the first one's bytes it swallows: once it has seen a payload among
+// them it tells so, and breaks the connection when told to.
+func swallower(t *testing.T, address, payload string) (listens string, swallowed <-chan struct{}, cut chan<- struct{}) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	seen, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		first, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		read, buffer := []byte(nil), make([]byte, 1024)
+		for !bytes.Contains(read, []byte(payload)) {
+			n, err := first.Read(buffer)
+			if err != nil {
+				return
+			}
+			read = append(read, buffer[:n]...)
+		}
+		close(seen)
+		<-end
+		first.Close()
+		for connection, err := listener.Accept(); err == nil; connection, err = listener.Accept() {
+			go forward(connection, address, 1<<40)
+		}
+	}()
+	return listener.Addr().String(), seen, end
+}
+
+func TestWhatAConnectionLostOfTheStepBeforeIsSentAgain(t *testing.T) {
+	a, b := listen(t, "a"), listen(t, "b")
+	through := b.peer()
+	address, swallowed, cut := swallower(t, b.Address(), "the end of step 0")
+	through.Address = address
+	a.Switch(1, "1", []Peer{through})
+	b.Switch(1, "1", []Peer{a.peer()})
+	a.Begin(0)
+	b.Begin(0)
+	a.send(t, "b", 1, 0, "the end of step 0")
+	<-swallowed
+	a.Begin(1)
+	close(cut)
+	b.expect(t, 1, "the end of step 0")
 }
 
 func TestARelayedPairUsesNoConnection(t *testing.T) {
