@@ -54,7 +54,8 @@ func (c Config) settings() (machine.Settings, error) {
 		*setting.into = setting.value
 	}
 	if c.GreatestTimeout < c.LeastTimeout {
-		return settings, fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v", c.LeastTimeout, c.GreatestTimeout)
+		return settings, fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v",
+			c.LeastTimeout, c.GreatestTimeout)
 	}
 	settings.LinkSeconds, settings.LinkBytes = c.LinkEvery.Seconds(), c.LinkBytes
 	settings.Detector.TickSeconds = tickEvery.Seconds()

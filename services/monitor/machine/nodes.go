@@ -28,7 +28,8 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	if !cleared {
 		return nil
 	}
-	return []events.Event{m.sayNode(at, events.NodeCleared, known, detect.Verdict{Node: pulse.Node}, "heartbeats again")}
+	verdict := detect.Verdict{Node: pulse.Node}
+	return []events.Event{m.sayNode(at, events.NodeCleared, known, verdict, "heartbeats again")}
 }
 
 // suspicion takes a node's report about a peer. Whether the peer or the link between them is at fault is seen by

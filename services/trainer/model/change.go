@@ -29,8 +29,8 @@ func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumul
 	return sums.AppendBytes(encoded)
 }
 
-// ApplyChange returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this layer
-// by its next step, from the whole global batch, are an error.
+// ApplyChange returns a layer one step on, with the bits that the step gave it. Bytes that are not the change of this
+// layer by its next step, from the whole global batch, are an error.
 func (a Adam) ApplyChange(layer *Layer, change []byte, globalBatch int) (*Layer, error) {
 	if len(layer.FirstMoment) == 0 && len(layer.Parameters) > 0 {
 		return replace(layer, change)

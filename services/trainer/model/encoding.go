@@ -84,7 +84,8 @@ func unmarshalHeader(encoded []byte) (*Layer, error) {
 		return nil, err
 	}
 	shape := Shape{
-		Context: fields[2], Window: fields[3], Width: fields[4], Hidden: fields[5], Blocks: fields[6], Vocabulary: fields[7],
+		Context: fields[2], Window: fields[3], Width: fields[4],
+		Hidden: fields[5], Blocks: fields[6], Vocabulary: fields[7],
 		Partitions: fields[8],
 	}
 	if err := shape.Validate(); err != nil {

@@ -96,7 +96,8 @@ func (l Layout) turns(lost string, layer, microBatches int) ([]string, error) {
 		}
 	}
 	if sum != microBatches {
-		return nil, fmt.Errorf("layer %d of lost node %q: expected its %d micro-batches to be rerouted to holders of the layer, got %d",
+		return nil, fmt.Errorf(
+			"layer %d of lost node %q: expected its %d micro-batches to be rerouted to holders of the layer, got %d",
 			layer, lost, microBatches, sum)
 	}
 	nodes := make([]string, microBatches)
