@@ -29,6 +29,8 @@ type Event struct {
 
 	Logged   time.Time // when the stream stored it, by the server's clock; zero before that
 	Sequence uint64    // position in its stream; zero before that
+
+	payload Payload // Data, once it was read
 }
 
 // Payload is the data of an event. Validate names the first field that is wrong and what was expected.
@@ -85,11 +87,29 @@ func Open[T any, P interface {
 	*T
 	Payload
 }](event Event) (T, error) {
+	if read, done := event.payload.(P); done {
+		return *read, nil
+	}
 	var payload T
 	if err := Decode(event.Data, P(&payload)); err != nil {
 		return payload, fmt.Errorf("%s: %w", event.Kind, err)
 	}
 	return payload, nil
+}
+
+// Read decodes and validates the payload, once for all who Open the event afterwards. None of them may change what the
+// payload points to. Errors are as Decode's.
+func (e *Event) Read() error {
+	row, known := e.Kind.Row()
+	if !known {
+		return fmt.Errorf("kind: expected one of the catalogue, got %q", e.Kind)
+	}
+	payload := row.New()
+	if err := Decode(e.Data, payload); err != nil {
+		return err
+	}
+	e.payload = payload
+	return nil
 }
 
 // named is a value of the wrong JSON type as an error that names its field.

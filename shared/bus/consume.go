@@ -156,7 +156,7 @@ func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal,
 		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, dataref)
 	}
 	if err == nil {
-		err = check(event, b.cluster, message.subject)
+		err = check(&event, b.cluster, message.subject)
 	}
 	if err == nil {
 		event.Sequence, event.Logged = message.sequence, message.logged

@@ -122,8 +122,8 @@ func unknownType(ceType string, unknown error) error {
 }
 
 // check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
-// refuses to say.
-func check(event events.Event, cluster, subject string) error {
+// refuses to say. The event's payload is read by it.
+func check(event *events.Event, cluster, subject string) error {
 	row, ok := event.Kind.Row()
 	switch {
 	case !ok:
@@ -137,10 +137,10 @@ func check(event events.Event, cluster, subject string) error {
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
 	}
-	if err := checkSpeaker(event); err != nil {
+	if err := checkSpeaker(*event); err != nil {
 		return err
 	}
-	if err := events.Decode(event.Data, row.New()); err != nil {
+	if err := event.Read(); err != nil {
 		return refuse(Invalid, "data: %v", err)
 	}
 	return nil
