@@ -99,9 +99,20 @@ func (m *Machine) giveUp(reason string) {
 // noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise: nobody trains
 // with it any more.
 func (m *Machine) noticeLeftOut() {
-	if last := len(m.pending) - 1; last >= 0 && m.promise == nil && !m.named(m.pending[last].plan.Nodes) {
-		m.abandon(m.pending[last].plan.Generation)
+	if m.promise == nil && m.leftOut() {
+		m.abandon(m.ahead().Generation)
 	}
+}
+
+// awaitedToItsStep reports whether the others train with this node up to the step of the plan that leaves it out: that plan
+// was made with its promise.
+func (m *Machine) awaitedToItsStep() bool {
+	return m.leftOut() && m.promise != nil && m.ahead().ResumeStep >= *m.promise
+}
+
+// leftOut reports whether the newest plan, which this node has not come to yet, does not name it.
+func (m *Machine) leftOut() bool {
+	return len(m.pending) > 0 && !m.named(m.ahead().Nodes)
 }
 
 // named reports whether this incarnation is among members.

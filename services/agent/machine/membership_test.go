@@ -80,6 +80,21 @@ func TestALeaverTrainsOnToTheStepItPromisedAndIsGone(t *testing.T) {
 	n.expect("end left=true ")
 }
 
+func TestALeaverTrainsOnToItsStepThoughTheNextChangeBeginsBefore(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.do(n.machine.Leave(now, "asked to go", time.Minute))
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.commits(plan(4, 17, "n2"))
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g5", 5, false, "n2", "n3"))
+	n.expect()
+	n.stands(16)
+	n.expect("train under 3")
+	n.stands(17)
+	n.expect("end left=true ")
+}
+
 func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 	n := trainingNode(t, 15)
 	leave := opening("g4", 4, false, "n1", "n2")

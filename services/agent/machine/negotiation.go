@@ -64,8 +64,10 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		return
 	case !m.named(opening.Members):
 		m.endNegotiation()
-		m.promise = nil // it was made in a negotiation that this one replaces
-		m.noticeLeftOut()
+		if opening.Abandon || !m.awaitedToItsStep() {
+			m.promise = nil // it was made in a negotiation that this one replaces
+			m.noticeLeftOut()
+		}
 		return
 	}
 	m.endNegotiation()
