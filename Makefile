@@ -39,6 +39,10 @@ chaos: build ## kill, join and cut at random on real processes (SEEDS= how many,
 drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
 	go run ./tests/drills $(DRILLS)
 
+.PHONY: simulate
+simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories)
+	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)
+
 .PHONY: conformance
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
 	go run ./tests/conformance -cases $(or $(CASES),$(error CASES= is required: the folder of the cases))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,12 @@ func TestAnEventArrivesAsItWasSaid(t *testing.T) {
 		t.Errorf("time %v, said at %v", heard.Time, said.Time)
 	}
 	heard.Time = said.Time
-	if fmt.Sprintf("%+v", heard) != fmt.Sprintf("%+v", said) {
+	for _, event := range []*events.Event{&heard, &said} { // so that both were read
+		if err := event.Read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(heard, said) {
 		t.Errorf("heard %+v\nsaid  %+v", heard, said)
 	}
 }

@@ -47,7 +47,7 @@ type Publication struct {
 // ErrUnfit for an event that may not travel.
 func (b *Bus) Publish(event events.Event) *Publication {
 	p := &Publication{bus: b, event: event, repeats: newRepeats(b)}
-	if err := check(event, b.cluster); err != nil {
+	if err := check(&p.event, b.cluster); err != nil {
 		p.end(bus.Ack{}, err)
 		return p
 	}
@@ -198,7 +198,7 @@ func (p *Publication) compare(fate stream.Fate, log *stream.Stream, writeOnce bo
 var ErrUnfit = errors.New("no event of the catalogue")
 
 // check is the part of the bus's check that a machine can fail: who speaks, of what, and a payload that is valid.
-func check(event events.Event, cluster string) error {
+func check(event *events.Event, cluster string) error {
 	row, known := event.Kind.Row()
 	switch {
 	case !known || event.Cluster != cluster || !row.Authorised(event.Source):
@@ -206,7 +206,7 @@ func check(event events.Event, cluster string) error {
 	case !events.Token(event.ID) || !events.Token(event.Subject):
 		return fmt.Errorf("%w: id %q, subject %q", ErrUnfit, event.ID, event.Subject)
 	}
-	if err := events.Decode(event.Data, row.New()); err != nil {
+	if err := event.Read(); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnfit, event.Kind, err)
 	}
 	return nil

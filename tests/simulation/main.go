@@ -1,0 +1,40 @@
+// Command simulation runs many seeds of the simulated world. It ends with status 1 where a run broke an invariant, and
+// tells the smallest story that it found of the first such run.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/tests/simulation/world"
+)
+
+func main() {
+	first := flag.Uint64("first", 1, "the first `seed`")
+	runs := flag.Uint64("runs", 1000, "how many `seeds`")
+	verbose := flag.Bool("verbose", false, "tell the story of every run")
+	flag.Parse()
+	debug.SetGCPercent(800) // runs are short and their memory is small
+	began := time.Now()
+	totals := runAll(*first, *runs, *verbose)
+	fmt.Println(totals.report(time.Since(began)))
+	if len(totals.failed) == 0 {
+		return
+	}
+	seed := totals.failed[0]
+	fmt.Printf("\nseed %d, shrunk. The whole run again: make simulate FIRST=%d RUNS=1 VERBOSE=1\n", seed, seed)
+	tellStory(shrink(world.NewScript(seed)))
+	os.Exit(1)
+}
+
+// tellStory prints a script, what came of it, and how.
+func tellStory(script world.Script) {
+	outcome := script.Play(true)
+	fmt.Println(script)
+	fmt.Println(strings.Join(outcome.Story, "\n"))
+	fmt.Println(outcome)
+}

@@ -1,0 +1,72 @@
+package world
+
+import (
+	"github.com/reknit/reknit/events"
+	agent "github.com/reknit/reknit/services/agent/machine"
+)
+
+// checkStored finds, in the log as it grows, a plan that could not go on from its step, or that is not the next.
+func (w *World) checkStored(event events.Event) {
+	if event.Kind != events.PlanCommitted {
+		return
+	}
+	plan, err := events.Open[events.Plan](event)
+	if err != nil {
+		w.violation("a committed plan is not valid: %v", err)
+		return
+	}
+	if want := w.generation() + 1; plan.Generation != want {
+		w.violation("generation %d is committed, expected %d", plan.Generation, want)
+	}
+	if plan.ResumeStep > w.newest+4 || plan.ResumeStep+4 < w.resumed {
+		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
+	}
+	w.resumed = plan.ResumeStep
+}
+
+// checkTrain finds a trainer that works under two plans, goes back a generation, or trains what is not what the plan
+// says it holds.
+func (p *process) checkTrain(train agent.Train) {
+	if train.Plan.Generation < p.generation {
+		p.violation("%s goes back from generation %d to %d", p.node.name, p.generation, train.Plan.Generation)
+	}
+	for unit, trained := range p.state.trained {
+		if trained && p.state.kept[unit][0].step != p.done {
+			p.violation("%s trains step %d with unit %d at step %d", p.node.name, p.done, unit, p.state.kept[unit][0].step)
+		}
+	}
+}
+
+// discarding does what discards versions, and finds a unit whose last healthy copy is gone by it.
+func (p *process) discarding(what string, do func()) {
+	before := make([]bool, len(p.state.kept))
+	for unit := range before {
+		before[unit] = p.healthy(unit)
+	}
+	do()
+	for unit, had := range before {
+		if had && !p.spoiled && !p.World.healthy(unit) {
+			p.violation("%s %s, and no living process holds a healthy copy of unit %d any more", p.node.name, what, unit)
+		}
+	}
+}
+
+// healthy reports whether a process holds a unit as the oracle has it.
+func (p *process) healthy(unit int) bool {
+	for _, kept := range p.state.kept[unit] {
+		if kept.value == p.job.value(unit, kept.step) {
+			return true
+		}
+	}
+	return p.state.fresh
+}
+
+// healthy reports whether any living process does.
+func (w *World) healthy(unit int) bool {
+	for _, n := range w.nodes {
+		if n.process != nil && n.process.healthy(unit) {
+			return true
+		}
+	}
+	return false
+}

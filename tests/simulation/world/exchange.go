@@ -1,0 +1,178 @@
+package world
+
+import (
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	agent "github.com/reknit/reknit/services/agent/machine"
+)
+
+// exchange is the units that a process gives and takes in a negotiation.
+type exchange struct {
+	agent.Exchange
+	given  map[int]version // by unit
+	ahead  bool            // its units came while training went on, but for the last changes
+	opened bool
+}
+
+func newExchange(e agent.Exchange) *exchange {
+	return &exchange{Exchange: e, given: map[int]version{}, opened: true}
+}
+
+func (p *process) close(negotiation string) {
+	if p.exchange != nil && p.exchange.Negotiation == negotiation {
+		p.exchange.opened = false
+		p.exchange = nil
+	}
+}
+
+// export gives a unit to who is to have it.
+func (p *process) export(a agent.Export) agent.Result {
+	found, ok := p.state.find(a.Unit, a.Step)
+	if !ok {
+		return agent.Failed{Task: a.Task, Reason: "it does not hold the unit at that step"}
+	}
+	if p.exchange != nil {
+		p.exchange.given[a.Unit] = found
+	}
+	bytes := p.job.UnitBytes()[a.Unit]
+	digest := digestOf(found.value)
+	return agent.Exported{Task: a.Task, Digest: digest, Bytes: bytes, Parts: []events.Part{{Digest: digest, End: bytes}}}
+}
+
+// imported is a unit that arrived and was verified; the trainer's state takes it at the boundary.
+type imported struct {
+	agent.Fetch // for the interface's sake: work of the boundary is an action
+	exchange    *exchange
+	arrived     version
+	began       time.Duration
+}
+
+// fetch takes a unit from those who give it, at the sum of what their links carry.
+func (p *process) fetch(a agent.Fetch) { p.fetchAgain(a, p.exchange, p.now, 0) }
+
+func (p *process) fetchAgain(a agent.Fetch, e *exchange, began, moved time.Duration) {
+	if e == nil || !e.opened {
+		return
+	}
+	found, rate := p.sources(a)
+	if rate == 0 {
+		p.later(time.Second, func() { p.fetchAgain(a, e, began, 0) })
+		return
+	}
+	takes := time.Duration(float64(a.Transfer.Bytes) / rate * float64(time.Second))
+	if e.ahead {
+		takes /= 10
+	}
+	if moved < takes {
+		slice := min(takes-moved, 500*time.Millisecond)
+		p.later(slice, func() { p.fetchAgain(a, e, began, moved+slice) })
+		return
+	}
+	if digestOf(found.value) != a.Offers[0].Digest {
+		p.do(p.agent.Done(agent.Failed{Task: a.Task, Reason: "what came is not what was offered"}))
+		return
+	}
+	p.work = append(p.work, imported{Fetch: a, exchange: e, arrived: found, began: began})
+	p.workOn()
+}
+
+// sources returns a copy of a unit that is given, and how fast it comes: zero while nobody can be reached.
+func (p *process) sources(a agent.Fetch) (found version, rate float64) {
+	for _, offer := range a.Offers {
+		from := p.byName(offer.Node).process
+		if from == nil || from.paused || from.exchange == nil || from.exchange.Negotiation != offer.Negotiation {
+			continue
+		}
+		given, gives := from.exchange.given[a.Transfer.Unit]
+		if !gives || digestOf(given.value) != offer.Digest {
+			continue
+		}
+		relayed := slices.Contains(p.exchange.Plan.Relays, events.PairOf(p.node.name, offer.Node))
+		switch {
+		case !relayed && p.direct(p.node.name, offer.Node):
+			found, rate = given, rate+p.bandwidth(offer.Node, p.node.name)
+		case p.toHub(p.node.name) && p.toHub(offer.Node):
+			found, rate = given, rate+usualBandwidth/4
+		}
+	}
+	return found, rate
+}
+
+// take imports what arrived.
+func (p *process) take(i imported) agent.Result {
+	if !i.exchange.opened {
+		return agent.Failed{Task: i.Task, Reason: "the exchange was closed"}
+	}
+	p.state.aside[i.Transfer.Unit] = &i.arrived
+	seconds := (p.now - i.began).Seconds()
+	share := i.Transfer.Bytes / int64(len(i.Offers))
+	fetched := agent.Fetched{Task: i.Task, Seconds: seconds}
+	for _, offer := range i.Offers {
+		fetched.Sources = append(fetched.Sources, events.Received{
+			From: offer.Node, Bytes: share, BytesPerSecond: p.bandwidth(offer.Node, p.node.name),
+		})
+	}
+	return fetched
+}
+
+// preCopy brings units while training goes on.
+func (p *process) preCopy(a agent.PreCopy) {
+	e := p.exchange
+	var givers []string
+	var bytes int64
+	for _, transfer := range e.Plan.Migration.Transfers {
+		for _, source := range transfer.Sources {
+			if transfer.To == p.node.name {
+				givers, bytes = append(givers, source.Node), bytes+transfer.Bytes
+			}
+		}
+	}
+	if len(givers) == 0 {
+		return
+	}
+	takes := time.Duration(float64(bytes) / usualBandwidth * float64(time.Second))
+	p.later(takes, func() {
+		if !e.opened {
+			return
+		}
+		caught := agent.CaughtUp{Task: a.Task, Bytes: bytes, Seconds: takes.Seconds()}
+		for _, giver := range givers {
+			from := p.byName(giver).process
+			if from == nil || from.paused || !p.direct(p.node.name, giver) {
+				caught.Reason = giver + " cannot be reached"
+				break
+			}
+			caught.Step = max(caught.Step, from.done)
+		}
+		e.ahead = caught.Reason == ""
+		p.do(p.agent.Done(caught))
+	})
+}
+
+// measure opens and measures the links to peers.
+func (p *process) measure(a agent.Measure) {
+	measured := agent.Measured{Task: a.Task, Unreached: map[string]string{}}
+	takes := usualRoundTrip
+	for _, peer := range a.Peers {
+		if measurement, ok := p.measured(peer.Node); ok {
+			measured.Measurements = append(measured.Measurements, measurement)
+			continue
+		}
+		takes = 2 * time.Second
+		measured.Unreached[peer.Node] = "no answer within 2 s"
+	}
+	p.later(takes, func() { p.do(p.agent.Done(measured)) })
+}
+
+func (p *process) measured(peer string) (events.Measurement, bool) {
+	other := p.byName(peer).process
+	if other == nil || other.paused || !p.direct(p.node.name, peer) {
+		return events.Measurement{}, false
+	}
+	return events.Measurement{
+		From: p.node.name, To: peer, RoundTripSeconds: usualRoundTrip.Seconds(),
+		BandwidthBytesPerSecond: p.bandwidth(p.node.name, peer),
+	}, true
+}

@@ -1,0 +1,269 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/simulation/loop"
+	"github.com/reknit/reknit/tests/simulation/stream"
+)
+
+// Fault is one thing that is done to a world, as a person would write it: "kill n2 for 10s".
+type Fault struct {
+	At    time.Duration
+	Words string
+}
+
+func (f Fault) String() string { return fmt.Sprintf("%s %s", f.At, f.Words) }
+
+// Verb returns the words of a fault that are no arguments, as "cut from hub".
+func (f Fault) Verb() string {
+	for _, v := range verbs {
+		if _, ok := v.parse(f.Words); ok {
+			words := slices.DeleteFunc(strings.Fields(v.form), func(word string) bool { return word != strings.ToLower(word) })
+			return strings.Join(words, " ")
+		}
+	}
+	return f.Words
+}
+
+// verbs says what each fault does. An upper-case word of the form is an argument. "for TIME" at the end is when it is
+// over.
+var verbs = []verb{
+	{"start NODE", func(w *World, a args) { w.launch(a.node(w)) }},
+	{"kill NODE", func(w *World, a args) { w.kill(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
+	{"pause NODE", func(w *World, a args) { w.pause(a.node(w)); a.after(w, func() { w.resume(a.node(w)) }) }},
+	{"hang NODE", func(w *World, a args) { w.hang(a.node(w)); a.after(w, func() { w.unhang(a.node(w)) }) }},
+	{"slow NODE FACTOR", func(w *World, a args) {
+		n := a.node(w)
+		n.slowness = a.number("FACTOR")
+		a.after(w, func() { n.slowness = 1 })
+	}},
+	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
+	{"leave NODE", func(w *World, a args) { w.leave(a.node(w)) }},
+	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},
+	{"cut NODE from hub", func(w *World, a args) {
+		n := a["NODE"]
+		w.noHub[n] = true
+		a.after(w, func() { delete(w.noHub, n) })
+	}},
+	{"cut NODE from peers", func(w *World, a args) {
+		n := a["NODE"]
+		w.noPeers[n] = true
+		a.after(w, func() { delete(w.noPeers, n) })
+	}},
+	{"cut NODE PEER", func(w *World, a args) {
+		pair := events.PairOf(a["NODE"], a["PEER"])
+		w.cut[pair] = true
+		a.after(w, func() { delete(w.cut, pair) })
+	}},
+	{"link NODE PEER FACTOR", func(w *World, a args) {
+		pair := events.PairOf(a["NODE"], a["PEER"])
+		w.slow[pair] = a.number("FACTOR")
+		a.after(w, func() { delete(w.slow, pair) })
+	}},
+	{"disconnect NODE PEER", func(w *World, a args) { w.askLink(events.DisconnectRequested, a["NODE"], a["PEER"]) }},
+	{"connect NODE PEER", func(w *World, a args) { w.askLink(events.ConnectRequested, a["NODE"], a["PEER"]) }},
+	{"hub away", func(w *World, a args) { w.hubIs(stream.Down); a.after(w, w.hubIsBack) }},
+	{"hub electing", func(w *World, a args) { w.hubIs(stream.Electing); a.after(w, w.hubIsBack) }},
+	{"hub isolated", func(w *World, a args) { w.hubIs(stream.Isolated); a.after(w, w.hubIsBack) }},
+	{"requests lost SHARE", func(w *World, a args) { w.odds(a, stream.Lost) }},
+	{"answers lost SHARE", func(w *World, a args) { w.odds(a, stream.Unheard) }},
+	{"replicas lag SHARE", func(w *World, a args) { w.odds(a, stream.Lagging) }},
+	{"clock jumps SECONDS", func(w *World, a args) {
+		w.hub.skew += time.Duration(a.number("SECONDS") * float64(time.Second))
+	}},
+	{"crash SERVICE", func(w *World, a args) {
+		if i := w.services[a["SERVICE"]].last(); i != nil {
+			i.crash()
+		}
+	}},
+	{"crash SERVICE before POINT COUNT", func(w *World, a args) {
+		at := loop.Point(strings.ReplaceAll(a["POINT"], "-", " "))
+		w.services[a["SERVICE"]].dies = death{at, int(a.number("COUNT"))}
+	}},
+	{"pause SERVICE", func(w *World, a args) { w.pauseService(a, false) }},
+	{"depose SERVICE", func(w *World, a args) { w.pauseService(a, true) }},
+}
+
+// numbers are the arguments that are numbers.
+var numbers = []string{"FACTOR", "TIMES", "SHARE", "SECONDS", "COUNT"}
+
+type verb struct {
+	form string
+	do   func(*World, args)
+}
+
+// args are the arguments of a fault by the words of its form, and "TIME".
+type args map[string]string
+
+func (a args) node(w *World) *node {
+	for w.byName(a["NODE"]) == nil {
+		w.AddNode()
+	}
+	return w.byName(a["NODE"])
+}
+
+func (a args) number(name string) float64 {
+	number, err := strconv.ParseFloat(a[name], 64)
+	if err != nil {
+		panic(err) // see parse
+	}
+	return number
+}
+
+// after has the fault ended when its time is over, if it has one.
+func (a args) after(w *World, do func()) {
+	if long, err := time.ParseDuration(a["TIME"]); err == nil {
+		w.after(long, do)
+	}
+}
+
+// Do does something to the world now. Words that no verb has are an error.
+func (w *World) Do(words string) error {
+	for _, v := range verbs {
+		if a, ok := v.parse(words); ok {
+			w.tell("FAULT", "%s", words)
+			w.faults++
+			v.do(w, a)
+			return nil
+		}
+	}
+	return fmt.Errorf("fault %q: expected one of\n%s", words, Forms())
+}
+
+// Forms lists what can be done, one a line.
+func Forms() string {
+	var forms []string
+	for _, v := range verbs {
+		forms = append(forms, v.form)
+	}
+	return strings.Join(forms, "\n")
+}
+
+func (v verb) parse(words string) (args, bool) {
+	got, form, a := strings.Fields(words), strings.Fields(v.form), args{}
+	if n := len(got); n >= 2 && got[n-2] == "for" {
+		a["TIME"], got = got[n-1], got[:n-2]
+	}
+	if len(got) != len(form) {
+		return nil, false
+	}
+	for i, word := range form {
+		switch {
+		case word == strings.ToLower(word) && word != got[i]:
+			return nil, false
+		case word == "SERVICE" && !slices.Contains(serviceNames, got[i]):
+			return nil, false
+		case (word == "NODE" || word == "PEER") && !strings.HasPrefix(got[i], "n"):
+			return nil, false
+		case (word == "NODE" || word == "PEER") && slices.Contains(serviceNames, got[i]):
+			return nil, false
+		case slices.Contains(numbers, word):
+			if _, err := strconv.ParseFloat(got[i], 64); err != nil {
+				return nil, false
+			}
+		}
+		a[word] = got[i]
+	}
+	return a, true
+}
+
+func (w *World) hubIs(state stream.State) {
+	if w.hub.State() == stream.Up {
+		w.hub.Become(state)
+	}
+}
+
+// hubIsBack ends what the hub was in: what waited in process is stored, or some of it never existed.
+func (w *World) hubIsBack() {
+	if w.hub.State() == stream.Isolated && w.random.IntN(2) == 0 {
+		w.hub.Elect(w.random.IntN(3))
+	} else {
+		w.hub.Heal()
+	}
+	w.look()
+	w.wake()
+}
+
+func (w *World) odds(a args, fate stream.Fate) {
+	w.hub.odds[fate] = a.number("SHARE")
+	a.after(w, func() { delete(w.hub.odds, fate) })
+}
+
+func (w *World) launch(n *node) {
+	if n.process == nil && !n.left {
+		n.launch(w)
+	}
+}
+
+func (w *World) kill(n *node) {
+	if n.process != nil {
+		n.process.kill()
+	}
+}
+
+func (w *World) pause(n *node) {
+	if n.process != nil {
+		n.process.paused = true
+	}
+}
+
+func (w *World) resume(n *node) {
+	if n.process != nil && n.process.paused {
+		n.process.resume()
+	}
+}
+
+// crashLoop starts and kills a node again and again, and leaves it running.
+func (w *World) crashLoop(n *node, times int) {
+	w.kill(n)
+	w.launch(n)
+	if times > 1 {
+		w.after(1500*time.Millisecond, func() { w.crashLoop(n, times-1) })
+	}
+}
+
+func (w *World) leave(n *node) {
+	if n.process != nil && !n.process.paused {
+		n.process.do(n.process.agent.Leave(w.time(), "asked by the script", 0))
+	}
+}
+
+// spoil changes one unit that a node trains, as a bit that flips in memory does.
+func (w *World) spoil(n *node) {
+	if n.process == nil {
+		return
+	}
+	for unit, trained := range n.process.state.trained {
+		if trained {
+			n.process.state.kept[unit][0].value ^= 1 << 17
+			w.spoiled = true
+			return
+		}
+	}
+}
+
+func (w *World) askLink(kind events.Kind, from, to string) {
+	w.requests++
+	event := events.Speaker{Source: "/user", Cluster: cluster}.First(w.time(), fmt.Sprint(w.requests), kind,
+		from+"-"+to, &events.LinkRequest{From: from, To: to})
+	w.publish(event)
+}
+
+// pauseService stops an instance for a while; deposed, another takes its place meanwhile and it wakes to find out.
+func (w *World) pauseService(a args, deposed bool) {
+	i := w.services[a["SERVICE"]].last()
+	if i == nil {
+		return
+	}
+	i.paused = true
+	if deposed {
+		i.start()
+	}
+	a.after(w, i.resume)
+}

@@ -1,0 +1,94 @@
+package world
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/simulation/loop"
+	"github.com/reknit/reknit/tests/simulation/stream"
+)
+
+// hub is the modelled JetStream, and what becomes of requests on their way to it.
+type hub struct {
+	*stream.Server
+	skew  time.Duration // its clock is ahead of the world's by so much
+	odds  map[stream.Fate]float64
+	heard map[*stream.Stream]uint64 // up to which the world has looked
+	log   map[*stream.Stream][]events.Event
+}
+
+// payloadsApart is how long an event's data may be to travel in the event. It is small, so that plans take the other way.
+const payloadsApart = 4 << 10
+
+func newHub(replicated bool) *hub {
+	server := stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, replicated)
+	return &hub{
+		Server: server, odds: map[stream.Fate]float64{},
+		heard: map[*stream.Stream]uint64{}, log: map[*stream.Stream][]events.Event{},
+	}
+}
+
+// fates are drawn in this order.
+var fates = []stream.Fate{stream.Lost, stream.Unheard, stream.Lagging}
+
+// fate draws what becomes of a request.
+func (h *hub) fate(random *rand.Rand) stream.Fate {
+	for _, fate := range fates {
+		if odds := h.odds[fate]; odds > 0 && random.Float64() < odds {
+			return fate
+		}
+	}
+	return stream.Answered
+}
+
+// away reports whether nobody listens.
+func (h *hub) away() bool { return h.State() == stream.Down }
+
+// fresh returns what a stream has stored since the world looked last, as its readers will get it.
+func (h *hub) fresh(s *stream.Stream) []events.Event {
+	if h.State() != stream.Up && h.State() != stream.Isolated {
+		return nil
+	}
+	var fresh []events.Event
+	for {
+		stored, err := s.Get(h.heard[s]+1, stream.Answered)
+		if err != nil {
+			break
+		}
+		h.heard[s]++
+		fresh = append(fresh, loop.Heard(&stored))
+	}
+	return fresh
+}
+
+// plans returns all committed plans.
+func (h *hub) plans() []events.Event { return h.log[h.Plans] }
+
+// look sees what was stored, and wakes whoever reads it.
+func (w *World) look() {
+	for _, s := range []*stream.Stream{w.hub.Events, w.hub.Plans} {
+		fresh := w.hub.fresh(s)
+		for _, event := range fresh {
+			w.stored(event)
+			w.hub.log[s] = append(w.hub.log[s], event)
+		}
+		if len(fresh) > 0 {
+			w.wake()
+		}
+	}
+}
+
+// wake has everybody look for messages.
+func (w *World) wake() {
+	for _, n := range w.nodes {
+		if n.process != nil {
+			n.process.read()
+		}
+	}
+	for _, name := range serviceNames {
+		for _, i := range w.services[name].running {
+			i.go_()
+		}
+	}
+}

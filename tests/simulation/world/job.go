@@ -1,0 +1,57 @@
+package world
+
+import (
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+)
+
+// job is what is trained, and the oracle of it: what each unit of the state is after so many steps, whoever trained
+// it. A unit is the hash chain of what trained it, so that a lost update, a doubled step, a stale copy and a plan
+// that was half applied all show as another digest.
+type job struct {
+	events.Job
+	seed   uint64
+	chains [][]uint64 // by unit: its value after 0, 1, 2, ... steps, as far as they were asked for
+}
+
+func newJob(seed uint64, layers, partitions int) *job {
+	j := &job{seed: seed, chains: make([][]uint64, layers*(1+partitions))}
+	j.Job = events.Job{
+		Digest: events.Digest(fmt.Append(nil, "job ", seed)), GlobalBatch: 8, MicroBatch: 1, OptimizerPartitions: partitions,
+	}
+	for layer := range layers {
+		bytes := int64(1+layer%2) << 20
+		j.Layers = append(j.Layers, events.LayerProfile{
+			ParameterBytes: bytes, OptimizerBytes: 2 * bytes, GradientBytes: bytes, ActivationBytes: 1 << 10,
+			OutputBytes: 1 << 10, ForwardSeconds: 0.01, BackwardSeconds: 0.02,
+		})
+	}
+	for unit := range j.chains {
+		j.chains[unit] = []uint64{mix(seed, uint64(unit))}
+	}
+	return j
+}
+
+// value is the oracle's: the unit after so many steps of undisturbed training.
+func (j *job) value(unit int, step uint64) uint64 {
+	for chain := j.chains[unit]; uint64(len(chain)) <= step; chain = j.chains[unit] {
+		last := len(chain) - 1
+		j.chains[unit] = append(chain, j.next(chain[last], uint64(last)))
+	}
+	return j.chains[unit][step]
+}
+
+// next trains a unit one step. What is summed over the micro-batches does not depend on who computed it.
+func (j *job) next(value, step uint64) uint64 { return mix(value, mix(j.seed, step)) }
+
+// mix is splitmix64's finalizer over both.
+func mix(a, b uint64) uint64 {
+	z := a*0x9e3779b97f4a7c15 + b + 0x632be59bd9b4e019
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// digestOf writes a value as the digest of the bytes that it stands for.
+func digestOf(value uint64) string { return fmt.Sprintf("sha256:%064x", value) }

@@ -1,0 +1,65 @@
+package world
+
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+	monitor "github.com/reknit/reknit/services/monitor/machine"
+)
+
+// hear brings a heartbeat to the monitor that runs; nobody keeps it for the next.
+func (w *World) hear(pulse events.Pulse) {
+	i := w.services["monitor"].last()
+	if i == nil {
+		return
+	}
+	m := i.machine.(*monitor.Machine)
+	w.after(w.latency(), func() {
+		if !i.dead {
+			i.input(func(now time.Time) []events.Event { return m.Pulse(pulse, now) })
+		}
+	})
+}
+
+// sendProbes does what the monitor's shell does: it sends the probes that the machine wants.
+func sendProbes(i *instance) {
+	m := i.machine.(*monitor.Machine)
+	for _, ask := range m.Asks() {
+		answer, gone, wait := i.probe(ask)
+		i.after(wait, func() {
+			if !i.dead {
+				i.input(func(now time.Time) []events.Event { return m.Probed(ask, answer, gone, now) })
+			}
+		})
+	}
+}
+
+const (
+	lifeProbeWait = 300 * time.Millisecond
+	linkProbeWait = 3 * time.Second
+)
+
+// probe asks a node for a sign of life or to measure a link, and says how long the answer takes.
+func (w *World) probe(ask monitor.Ask) (answer *events.ProbeAnswer, gone bool, wait time.Duration) {
+	p := w.byName(ask.Node).process
+	switch {
+	case !w.hub.away() && p == nil:
+		return nil, true, w.latency()
+	case !w.toHub(ask.Node) || p == nil || p.paused:
+		if ask.Target != "" {
+			return nil, false, linkProbeWait
+		}
+		return nil, false, lifeProbeWait
+	}
+	answer = &events.ProbeAnswer{Node: ask.Node, Incarnation: p.incarnation}
+	if ask.Target == "" {
+		return answer, false, w.latency()
+	}
+	measured, ok := p.measured(ask.Target)
+	if !ok {
+		answer.Error = "no answer within 2 s"
+		return answer, false, 2 * time.Second
+	}
+	answer.Measured = &measured
+	return answer, false, w.latency()
+}

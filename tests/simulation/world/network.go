@@ -1,0 +1,53 @@
+package world
+
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// network is what lies between the nodes, and between each and the hub. What is cut is a black hole: nothing comes
+// through and nobody is told.
+type network struct {
+	noHub   map[string]bool // node: its way to the hub is cut
+	noPeers map[string]bool // node: its ways to all other nodes are cut
+	cut     map[events.Pair]bool
+	slow    map[events.Pair]float64 // of the usual bandwidth
+}
+
+const (
+	usualBandwidth = 50 << 20 // bytes a second
+	usualRoundTrip = 4 * time.Millisecond
+)
+
+func newNetwork() network {
+	return network{
+		noHub: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
+	}
+}
+
+// toHub reports whether a node and the hub hear each other.
+func (w *World) toHub(node string) bool { return !w.hub.away() && !w.noHub[node] }
+
+// direct reports whether two nodes hear each other on the data plane.
+func (n *network) direct(a, b string) bool {
+	return a == b || !n.noPeers[a] && !n.noPeers[b] && !n.cut[events.PairOf(a, b)]
+}
+
+// connected reports whether two nodes of a plan reach each other, directly or as the plan says through the hub.
+func (w *World) connected(plan *events.Plan, a, b string) bool {
+	for _, pair := range plan.Relays {
+		if pair == events.PairOf(a, b) {
+			return w.toHub(a) && w.toHub(b)
+		}
+	}
+	return w.direct(a, b)
+}
+
+// bandwidth is in bytes a second, one way.
+func (n *network) bandwidth(a, b string) float64 {
+	if factor, slow := n.slow[events.PairOf(a, b)]; slow {
+		return usualBandwidth * factor
+	}
+	return usualBandwidth
+}

@@ -1,0 +1,391 @@
+package world
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	agent "github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/tests/simulation/loop"
+	"github.com/reknit/reknit/tests/simulation/stream"
+)
+
+// node is a host. Processes of the trainer come and go on it.
+type node struct {
+	name     string
+	started  int      // processes, ever
+	process  *process // nil while none runs
+	slowness float64  // of its computing; 1 is usual
+	left     bool     // and did
+}
+
+// process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
+type process struct {
+	*World
+	node         *node
+	agent        *agent.Machine
+	bus          *loop.Bus
+	incarnation  string
+	incarnations int
+	state        *state
+	done         uint64      // completed steps
+	collective   *collective // the step under way
+	reducedIn    []bool      // by layer: it was updated in this step
+	atBoundary   bool
+	working      bool           // the trainer does something at the boundary
+	work         []agent.Action // to be done at the boundary
+	exchange     *exchange
+	readers      []*reader
+	beat         events.Pulse
+	paused       bool
+	hung         bool // the trainer does nothing; its agent does
+	dead         bool
+	backlog      []func()     // what was due while it was paused
+	generation   uint64       // of the plan adopted last
+	plan         *events.Plan // adopted last
+}
+
+// launch starts a process of a node, which has nothing.
+func (n *node) launch(w *World) {
+	n.started++
+	p := &process{
+		World: w, node: n, state: newState(w.job),
+		reducedIn: make([]bool, len(w.job.Layers)), atBoundary: true,
+		agent: agent.New(w.agentSettings(n.name)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
+	}
+	n.process = p
+	for _, s := range []*stream.Stream{w.hub.Events, w.hub.Plans} {
+		p.readers = append(p.readers, &reader{process: p, follower: s.Follow(p.subjects(), w.hub.heard[s])})
+	}
+	w.tell(n.name, "starts")
+	p.join()
+	p.do(p.agent.Boundary(0))
+	p.pulse()
+}
+
+func (p *process) join() {
+	p.incarnations++
+	p.incarnation = fmt.Sprintf("%s-%d-%d", p.node.name, p.node.started, p.incarnations)
+	p.do(p.agent.Join(p.time(), p.incarnation))
+}
+
+// later does something after a while, if the process lives; once it runs again, if it is paused.
+func (p *process) later(wait time.Duration, do func()) {
+	p.after(wait, func() {
+		switch {
+		case p.dead:
+		case p.paused:
+			p.backlog = append(p.backlog, do)
+		default:
+			do()
+		}
+	})
+}
+
+// do does what the agent's machine wants, in order.
+func (p *process) do(actions []agent.Action) {
+	for _, action := range actions {
+		switch a := action.(type) {
+		case agent.Say:
+			p.say(a.Event)
+		case agent.Abandon:
+			p.abandon()
+		case agent.Rejoin:
+			p.tell(p.node.name, "joins again: %s", a.Reason)
+			p.join()
+		case agent.Reread:
+			p.reread(a.Generation)
+		case agent.End:
+			p.tell(p.node.name, "ends: left %t %s", a.Left, a.Reason)
+			p.node.left = a.Left
+			p.end()
+			return
+		case agent.Measure:
+			p.measure(a)
+		case agent.Open:
+			p.exchange = newExchange(a.Exchange)
+		case agent.Close:
+			p.close(a.Negotiation)
+		case agent.PreCopy:
+			p.preCopy(a)
+		case agent.Fetch:
+			p.fetch(a)
+		default:
+			p.work = append(p.work, a)
+		}
+	}
+	p.workOn()
+}
+
+// say publishes until the stream has the event, or the process has joined anew since. What is said at one time may be
+// stored in any order.
+func (p *process) say(event events.Event) {
+	incarnation := p.incarnation
+	over := func() bool { return p.dead || p.incarnation != incarnation }
+	p.push(p.bus.Publish(event), func() bool { return !p.paused && p.toHub(p.node.name) }, over)
+}
+
+// workOn does the next thing that is to be done at the boundary, if the trainer stands there.
+func (p *process) workOn() {
+	if p.hung || !p.atBoundary || p.working || len(p.work) == 0 || p.dead {
+		return
+	}
+	next := p.work[0]
+	p.work = p.work[1:]
+	if train, ok := next.(agent.Train); ok {
+		p.train(train)
+		return
+	}
+	p.working = true
+	p.later(p.jitter(5*time.Millisecond), func() {
+		p.working = false
+		p.stateWork(next)
+	})
+}
+
+// stateWork does what touches the trainer's state.
+func (p *process) stateWork(action agent.Action) {
+	switch a := action.(type) {
+	case agent.Forget:
+		p.state.forget()
+		p.workOn()
+	case agent.Tell:
+		p.do(p.agent.Done(p.told(a)))
+	case agent.Export:
+		p.do(p.agent.Done(p.export(a)))
+	case agent.Adopt:
+		p.do(p.agent.Done(p.adopt(a)))
+	case imported:
+		p.do(p.agent.Done(p.take(a)))
+	}
+}
+
+func (p *process) told(tell agent.Tell) agent.Result {
+	told := agent.Told{Task: tell.Task}
+	if !tell.Claims {
+		told.Holdings = p.state.holdings()
+		return told
+	}
+	for _, holding := range p.state.holdings() {
+		for unit := holding.Units.First; unit < holding.Units.End; unit++ {
+			for _, step := range holding.Steps {
+				found, _ := p.state.find(unit, step)
+				told.Claims = append(told.Claims, events.Claim{Unit: unit, Step: step, Digest: digestOf(found.value)})
+			}
+		}
+	}
+	return told
+}
+
+func (p *process) adopt(adopt agent.Adopt) agent.Result {
+	var err error
+	p.discarding("adopts", func() { err = p.state.adopt(adopt.Units, adopt.Step) })
+	if err != nil {
+		p.violation("%s cannot adopt: %v", p.node.name, err)
+		return agent.Failed{Task: adopt.Task, Reason: err.Error()}
+	}
+	p.done = adopt.Step
+	return agent.Adopted{Task: adopt.Task}
+}
+
+// train begins a step.
+func (p *process) train(train agent.Train) {
+	p.checkTrain(train)
+	p.atBoundary, p.plan, p.generation = false, train.Plan, train.Plan.Generation
+	clear(p.reducedIn)
+	p.collective = p.collectiveOf(train.Plan, p.done)
+	p.collective.begin(p)
+}
+
+// reduced updates layers in the step under way, unless that was done.
+func (p *process) reduced(c *collective, layers events.Range) {
+	for layer := layers.First; layer < layers.End; layer++ {
+		if p.collective != c || p.reducedIn[layer] {
+			continue
+		}
+		p.reducedIn[layer] = true
+		for unit := layer; unit < len(p.state.trained); unit += len(p.reducedIn) {
+			if p.state.trained[unit] {
+				p.state.advance(unit)
+			}
+		}
+	}
+}
+
+// compareEvery is after how many steps replicas are compared.
+const compareEvery = 8
+
+func (p *process) has(c *collective, layers events.Range) bool {
+	return p.collective == c && p.reducedIn[layers.First]
+}
+
+// stepped ends the step under way.
+func (p *process) stepped(c *collective) {
+	p.collective, p.atBoundary = nil, true
+	p.done++
+	p.discarding("completes a step", func() { p.state.completed(p.done) })
+	p.completed(p)
+	p.beat.Step = p.done
+	p.do(p.agent.Completed(p.time(), p.done, 0.1))
+	if p.done%compareEvery == 0 {
+		p.do(p.agent.Digested(p.time(), p.done, false, p.state.digests()))
+	}
+	p.do(p.agent.Boundary(p.done))
+}
+
+// abandon gives up the step under way.
+func (p *process) abandon() {
+	for i, action := range p.work {
+		if _, train := action.(agent.Train); train {
+			p.work = append(p.work[:i:i], p.work[i+1:]...)
+			p.later(0, func() { p.do(p.agent.Boundary(p.done)) })
+			return
+		}
+	}
+	if p.collective == nil {
+		return
+	}
+	p.collective.leave(p)
+	p.collective, p.atBoundary = nil, true
+	p.later(0, func() { p.do(p.agent.Boundary(p.done)) })
+}
+
+// reader follows a stream.
+type reader struct {
+	*process
+	follower *stream.Follower
+	busy     bool
+}
+
+// read has the process look for messages.
+func (p *process) read() {
+	for _, r := range p.readers {
+		r.next()
+	}
+}
+
+// next brings the next message, in the stream's order.
+func (r *reader) next() {
+	if r.busy || r.dead {
+		return
+	}
+	r.busy = true
+	r.later(r.latency(), func() {
+		if !r.toHub(r.node.name) {
+			r.later(connectAgain, func() { r.busy = false; r.next() })
+			return
+		}
+		r.busy = false
+		if stored := r.follower.Next(); stored != nil {
+			r.handle(loop.Heard(stored))
+			r.next()
+		}
+	})
+}
+
+// subjects are what the agent hears.
+func (p *process) subjects() []string {
+	var subjects []string
+	for _, kind := range p.agent.Hears() {
+		about := "*"
+		if kind == events.MembershipRefused {
+			about = p.node.name
+		}
+		subjects = append(subjects, events.EventSubject(cluster, kind, about))
+	}
+	return append(subjects, events.PlanSubject(cluster, "*"))
+}
+
+func (p *process) handle(event events.Event) {
+	actions, err := p.agent.Handle(event)
+	if err != nil {
+		p.violation("%s cannot handle %s: %v", p.node.name, event.Kind, err)
+	}
+	p.do(actions)
+}
+
+func (p *process) reread(generation uint64) {
+	p.later(p.latency(), func() {
+		stored, err := p.hub.Plans.Last(events.PlanSubject(cluster, fmt.Sprint(generation)), p.hub.fate(p.random))
+		if err == nil && p.toHub(p.node.name) {
+			p.handle(loop.Heard(&stored))
+			return
+		}
+		p.later(connectAgain, func() { p.reread(generation) })
+	})
+}
+
+// pulse sends a heartbeat, again and again.
+func (p *process) pulse(suspicions ...events.Suspicion) {
+	p.beat.Number++
+	beat := p.beat
+	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
+	if p.toHub(p.node.name) {
+		p.World.hear(beat)
+	}
+	if len(suspicions) == 0 {
+		p.later(pulseEvery, func() { p.pulse() })
+	}
+}
+
+const pulseEvery = 500 * time.Millisecond
+
+// kill ends the process as kill -9 does: its connections are reset.
+func (p *process) kill() {
+	p.end()
+	for _, other := range p.nodes {
+		peer := other.process
+		if peer == nil || peer.collective == nil || !p.direct(p.node.name, other.name) {
+			continue
+		}
+		if _, placed := peer.collective.plan.Holds(p.node.name); placed {
+			peer.later(p.latency(), func() {
+				peer.pulse(events.Suspicion{Node: p.node.name, Refused: true, Reason: "connection reset"})
+			})
+		}
+	}
+}
+
+func (p *process) end() {
+	p.dead = true
+	if p.collective != nil {
+		p.collective.leave(p)
+	}
+	if p.node.process == p {
+		p.node.process = nil
+	}
+}
+
+func (w *World) hang(n *node) {
+	if n.process != nil {
+		n.process.hung = true
+	}
+}
+
+func (w *World) unhang(n *node) {
+	if p := n.process; p != nil && p.hung {
+		p.hung = false
+		p.workOn()
+		p.catchUp()
+	}
+}
+
+// stopped reports whether the trainer does not run.
+func (p *process) stopped() bool { return p.paused || p.hung }
+
+func (p *process) resume() {
+	p.paused = false
+	due := p.backlog
+	p.backlog = nil
+	for _, do := range due {
+		p.later(0, do)
+	}
+	p.catchUp()
+}
+
+// catchUp takes what came for the step under way while the trainer did not run.
+func (p *process) catchUp() {
+	if c := p.collective; c != nil && !p.stopped() {
+		c.resumed(p)
+	}
+}

@@ -1,0 +1,135 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Script is a run: who there is, and what is done to them.
+type Script struct {
+	Seed       uint64
+	Nodes      int
+	Layers     int
+	Partitions int
+	Faults     []Fault
+}
+
+// String tells a script as a person would write it.
+func (s Script) String() string {
+	lines := []string{fmt.Sprintf("world seed=%d nodes=%d layers=%d partitions=%d", s.Seed, s.Nodes, s.Layers, s.Partitions)}
+	for _, fault := range s.Faults {
+		lines = append(lines, fault.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// the window in which faults happen; then all is mended.
+const (
+	firstFault = 4 * time.Second
+	lastFault  = 30 * time.Second
+)
+
+// NewScript draws a run from its seed.
+func NewScript(seed uint64) Script {
+	r := rand.New(rand.NewPCG(seed, 7))
+	s := Script{Seed: seed, Nodes: 3 + r.IntN(4), Layers: 3 + r.IntN(2)}
+	if r.IntN(4) == 0 {
+		s.Partitions = 2
+	}
+	for range 2 + r.IntN(5) {
+		at := firstFault + time.Duration(r.Int64N(int64(lastFault-firstFault)))
+		if len(s.Faults) > 0 && r.IntN(3) == 0 { // what comes close together is what goes wrong
+			at = s.Faults[len(s.Faults)-1].At + time.Duration(r.Int64N(int64(time.Second)))
+		}
+		s.Faults = append(s.Faults, Fault{At: at.Truncate(time.Millisecond), Words: s.draw(r)})
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	return s
+}
+
+// drawn are the faults that a seed draws from, with how often each.
+var drawn = []struct {
+	weight int
+	form   string
+}{
+	{6, "kill NODE"}, {6, "kill NODE for TIME"}, {6, "start NEW"}, {2, "leave NODE"}, {3, "pause NODE for TIME"},
+	{3, "cut NODE from hub for TIME"}, {2, "cut NODE from peers for TIME"}, {2, "cut NODE PEER for TIME"},
+	{1, "link NODE PEER 0.1 for TIME"}, {1, "slow NODE 4 for TIME"}, {2, "hang NODE for TIME"},
+	{2, "disconnect NODE PEER"}, {1, "connect NODE PEER"}, {2, "hub away for TIME"}, {1, "hub electing for TIME"}, {2, "hub isolated for TIME"},
+	{1, "requests lost 0.2 for TIME"}, {2, "answers lost 0.2 for TIME"}, {1, "replicas lag 0.5 for TIME"}, {1, "clock jumps JUMP"},
+	{1, "restart NODE TIMES"},
+	{2, "crash SERVICE"}, {4, "crash SERVICE before POINT COUNT"}, {1, "pause SERVICE for TIME"}, {2, "depose SERVICE for TIME"},
+	{2, "spoil NODE"},
+}
+
+// points are where a service dies. Those of its start are reached by the next instance.
+var points = []string{"publish", "publish", "remember", "acknowledge", "take-lease", "recall", "sign", "start-after"}
+
+func (s Script) draw(r *rand.Rand) string {
+	total := 0
+	for _, d := range drawn {
+		total += d.weight
+	}
+	pick, form := r.IntN(total), ""
+	for _, d := range drawn {
+		if pick < d.weight {
+			form = d.form
+			break
+		}
+		pick -= d.weight
+	}
+	node := r.IntN(s.Nodes)
+	words := strings.NewReplacer(
+		"NODE", fmt.Sprintf("n%d", 1+node), "PEER", fmt.Sprintf("n%d", 1+(node+1+r.IntN(s.Nodes-1))%s.Nodes),
+		"NEW", fmt.Sprintf("n%d", s.Nodes+1+r.IntN(3)), "TIMES", fmt.Sprint(2+r.IntN(4)),
+		"TIME", (500*time.Millisecond + time.Duration(r.ExpFloat64()*float64(5*time.Second))).Truncate(time.Millisecond).String(),
+		"SERVICE", serviceNames[r.IntN(len(serviceNames))],
+		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(r.IntN(3600)-5),
+	)
+	return words.Replace(form)
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Violations []string
+	Story      []string
+	Trace      uint64
+	Virtual    time.Duration
+	Faults     int
+	Changes    uint64 // committed plans
+	Steps      uint64 // that were completed by anybody
+	Held       bool   // the cluster rightly holds: no living process has what is missing
+}
+
+func (o Outcome) String() string {
+	end := "all who live train"
+	if o.Held {
+		end = "the cluster rightly holds: what is missing is nowhere"
+	}
+	if len(o.Violations) > 0 {
+		end = strings.Join(o.Violations, "\n")
+	}
+	return fmt.Sprintf("%d steps, %d plans in %v: %s", o.Steps, o.Changes, o.Virtual, end)
+}
+
+// Play runs a script to its end.
+func (s Script) Play(verbose bool) Outcome {
+	w := New(s.Seed, s.Nodes, s.Layers, s.Partitions, verbose)
+	for _, fault := range s.Faults {
+		w.run(fault.At)
+		if err := w.Do(fault.Words); err != nil {
+			panic(err) // scripts are drawn from the same table
+		}
+	}
+	w.Run(time.Second)
+	w.heal()
+	held := w.goOn()
+	w.judge()
+	return Outcome{
+		Violations: w.Violations, Story: w.Story, Trace: w.trace, Virtual: w.now, Faults: w.faults,
+		Changes: w.generation(), Steps: w.newest, Held: held,
+	}
+}

@@ -1,0 +1,141 @@
+// Package world runs the five real machines of Reknit, with model trainers, on one virtual clock and one seed: no
+// goroutine, no real time. What a run does is a function of its script alone.
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	agent "github.com/reknit/reknit/services/agent/machine"
+	monitor "github.com/reknit/reknit/services/monitor/machine"
+	negotiator "github.com/reknit/reknit/services/negotiator/machine"
+	planner "github.com/reknit/reknit/services/planner/machine"
+	restorer "github.com/reknit/reknit/services/restorer/machine"
+	shared "github.com/reknit/reknit/shared/service"
+)
+
+const cluster = "opticks"
+
+// World is one run.
+type World struct {
+	clock
+	network
+	random      *rand.Rand
+	job         *job
+	hub         *hub
+	services    map[string]*service
+	nodes       []*node
+	collectives map[collectiveName]*collective
+	trace       uint64 // a hash of all that was told
+	Story       []string
+	verbose     bool
+	Violations  []string
+	newest      uint64 // completed step that any trainer has reached
+	resumed     uint64 // step from which the newest plan goes on
+	faults      int
+	requests    int  // of users
+	spoiled     bool // a unit was, somewhere
+}
+
+type collectiveName struct {
+	generation uint64
+	step       uint64
+}
+
+// serviceNames are in the order in which they are started.
+var serviceNames = []string{"monitor", "negotiator", "planner", "restorer"}
+
+// New returns a world with its services, and so many nodes that join at once.
+func New(seed uint64, nodes, layers, partitions int, verbose bool) *World {
+	w := &World{
+		network: newNetwork(), random: rand.New(rand.NewPCG(seed, 11)), job: newJob(seed, layers, partitions),
+		hub: newHub(seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, verbose: verbose,
+	}
+	fresh := map[string]func() shared.Machine{
+		"monitor":    func() shared.Machine { return monitor.New(monitor.Defaults(cluster)) },
+		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(nodes)) },
+		"planner": func() shared.Machine {
+			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
+		},
+		"restorer": func() shared.Machine { return restorer.New(cluster) },
+	}
+	ticks := map[string]time.Duration{
+		"monitor": 500 * time.Millisecond, "negotiator": 250 * time.Millisecond, "planner": time.Second, "restorer": time.Second,
+	}
+	for _, name := range serviceNames {
+		s := &service{World: w, name: name, fresh: fresh[name], tickEvery: ticks[name]}
+		if name == "monitor" {
+			s.afterward = sendProbes
+		}
+		w.services[name] = s
+		s.start()
+	}
+	for range nodes {
+		w.after(w.jitter(time.Second), w.AddNode().launcher(w))
+	}
+	return w
+}
+
+func (n *node) launcher(w *World) func() { return func() { n.launch(w) } }
+
+// AddNode adds a host, on which nothing runs yet.
+func (w *World) AddNode() *node {
+	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), slowness: 1}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func negotiatorSettings(nodes int) negotiator.Settings {
+	return negotiator.Settings{
+		Cluster: cluster, StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: 30 * time.Second,
+		FailuresPrior: 1.0 / (24 * 3600), AttemptsLimit: 5, PreCopySteps: 1, HoldTime: 30 * time.Second,
+	}
+}
+
+func (w *World) agentSettings(node string) agent.Settings {
+	return agent.Settings{
+		Cluster: cluster, Node: node, Address: node + ":7001", ShardAddress: node + ":7002", MemoryBytes: 1 << 30,
+		Job: w.job.Job, PreCopies: true,
+	}
+}
+
+// Run lets virtual time pass.
+func (w *World) Run(time time.Duration) { w.run(w.now + time) }
+
+func (w *World) byName(name string) *node {
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// latency is what a message takes to the hub or from it.
+func (w *World) latency() time.Duration { return time.Millisecond + w.jitter(4*time.Millisecond) }
+
+func (w *World) jitter(most time.Duration) time.Duration {
+	return time.Duration(w.random.Int64N(int64(most) + 1))
+}
+
+func (w *World) slowness(node string) float64 { return w.byName(node).slowness }
+
+func (w *World) collectiveOf(plan *events.Plan, step uint64) *collective {
+	name := collectiveName{plan.Generation, step}
+	if w.collectives[name] == nil {
+		w.collectives[name] = newCollective(w, plan, step)
+	}
+	return w.collectives[name]
+}
+
+// completed hears that a trainer has completed a step.
+func (w *World) completed(p *process) { w.newest = max(w.newest, p.done) }
+
+// violation tells that something happened that must never happen.
+func (w *World) violation(format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	w.tell("VIOLATION", "%s", what)
+	w.Violations = append(w.Violations, what)
+}
