@@ -28,8 +28,8 @@ const waitLimit = 90 * time.Second
 func (d drill) settings(text string) map[string]string {
 	return map[string]string{
 		"REKNIT_TRAINER_TEXT": text, "REKNIT_TRAINER_STEPS": strconv.Itoa(endless),
-		"REKNIT_TRAINER_WIDTH": "16", "REKNIT_TRAINER_HIDDEN": "32", "REKNIT_TRAINER_BLOCKS": "4",
-		"REKNIT_TRAINER_GLOBAL_BATCH": "12", "REKNIT_TRAINER_COMPARE_EVERY": strconv.Itoa(compareEvery),
+		"REKNIT_TRAINER_WIDTH": "8", "REKNIT_TRAINER_HIDDEN": "16", "REKNIT_TRAINER_BLOCKS": "4",
+		"REKNIT_TRAINER_GLOBAL_BATCH": "6", "REKNIT_TRAINER_COMPARE_EVERY": strconv.Itoa(compareEvery),
 		"REKNIT_TRAINER_PIPELINES":    strconv.Itoa(d.pipelines),
 		"REKNIT_TRAINER_LEAST_STAGES": strconv.Itoa(d.stages), "REKNIT_TRAINER_MOST_STAGES": strconv.Itoa(d.stages),
 	}
