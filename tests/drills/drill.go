@@ -20,10 +20,10 @@ type drill struct {
 	stages    int
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
 	strike    func(context.Context, *cluster) error
-	members   int     // nodes of the plan in the end
-	penance   float64 // seconds that they may have to wait for it besides
-	shown     func(observer.Scene) error
-	violates  string // the invariant that the failure itself breaks
+	members   int                        // nodes of the plan in the end
+	backOff   float64                    // seconds for which the negotiator has a node wait besides
+	shown     func(observer.Scene) error // what the log must show besides; nil: nothing
+	violates  string                     // the invariant that the failure itself breaks
 }
 
 // drills lists them in the order of issue 11.
@@ -45,7 +45,7 @@ var drills = []drill{
 	{name: "crash-loop", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(5, 3*time.Second), members: 5},
 	{
 		name: "crash-loop-15", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(15, time.Second), members: 5,
-		penance: protocol.RestartWait(16),
+		backOff: protocol.RestartWait(16),
 	},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }

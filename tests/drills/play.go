@@ -79,7 +79,7 @@ func (d drill) run(ctx context.Context, c *cluster, result *outcome) error {
 		return err
 	}
 	over, struck := time.Now(), c.observer.Scene().Plan.Generation
-	limit := waitLimit + time.Duration(d.penance*float64(time.Second))
+	limit := waitLimit + time.Duration(d.backOff*float64(time.Second))
 	expected := fmt.Sprintf("a plan in which %d trainers train", d.members)
 	if err := c.observer.Wait(ctx, limit, expected, func(s observer.Scene) bool {
 		return s.Plan.Generation > struck && len(s.Plan.Nodes) == d.members && s.Trains()
