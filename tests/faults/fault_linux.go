@@ -35,8 +35,8 @@ var (
 	restarted = limits{twice: chunkBytes, lost: sources * onTheWay}
 )
 
-// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, a chunk that was not complete, and what
-// the link carries in 0.1 s between the look at the progress and the kill.
+// onTheWay is what a link carries in a round trip and holds in its queue, 0.9 MiB, a chunk that was not complete, and
+// what the link carries in 0.1 s between the look at the progress and the kill.
 const onTheWay = 5 * chunkBytes
 
 // faults lists every fault, the transfer without one first.
@@ -70,7 +70,7 @@ func slowLink(_ context.Context, s *scene, _ *outcome) error {
 func flipParts(_ context.Context, s *scene, result *outcome) error {
 	var flipped int
 	s.apart -= warmed // its server is one that warms nobody
-	err := s.sources[0].Call("Node.Flip", bucket(0), &flipped)
+	err := s.sources[0].Call("Node.Flip", struct{}{}, &flipped)
 	result.note = fmt.Sprintf("; %d parts flipped", flipped)
 	return err
 }

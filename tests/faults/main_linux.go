@@ -1,4 +1,5 @@
-// Command faults breaks sources, links, stores and the destination in the middle of a transfer, and judges what comes of it.
+// Command faults breaks sources, links, stores and the destination in the middle of a transfer, and judges what comes
+// of it.
 package main
 
 import (

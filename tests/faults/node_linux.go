@@ -22,10 +22,10 @@ import (
 
 // node is a process of the cluster: a source and its store, or the destination.
 type node struct {
-	ctx    context.Context // of the process
-	name   string          // of the node and of its bucket
-	bucket *shards.Bucket
-	open   *nats.Conn // to an open store
+	ctx  context.Context // of the process
+	name string          // of the node and of its bucket
+	put  nodes.Put       // into its store
+	open jetstream.ObjectStore
 
 	mutex    sync.Mutex
 	transfer *nodes.Transfer // that runs, or the last one
@@ -55,7 +55,7 @@ func (n *node) Serve(config Store, _ *struct{}) error {
 		Bucket: config.Bucket, Host: "0.0.0.0", Port: storePort, Dir: config.Dir, MaxBytes: config.MaxBytes,
 	})
 	if err == nil {
-		n.bucket = store.Bucket
+		n.put = store.PutAs
 	}
 	return err
 }
@@ -65,16 +65,23 @@ func (n *node) serveOpen(config Store) error {
 	if err != nil {
 		return err
 	}
-	if n.open, err = nats.Connect(server.URL()); err != nil {
+	conn, err := nats.Connect(server.URL())
+	if err != nil {
 		return err
 	}
-	js, err := jetstream.New(n.open)
-	if err == nil {
-		_, err = js.CreateObjectStore(n.ctx, jetstream.ObjectStoreConfig{Bucket: config.Bucket})
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		n.bucket, err = shards.OpenBucket(n.ctx, n.open, config.Bucket)
-	}
+	n.put = n.putOpen
+	n.open, err = js.CreateObjectStore(n.ctx, jetstream.ObjectStoreConfig{Bucket: config.Bucket})
+	return err
+}
+
+// putOpen stores a part as the library does, in chunks of the size that shared/bus asks it for.
+func (n *node) putOpen(ctx context.Context, digest string, part []byte) error {
+	meta := jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}}
+	_, err := n.open.Put(ctx, meta, bytes.NewReader(part))
 	return err
 }
 
@@ -87,7 +94,7 @@ type Filled struct {
 
 // Fill stores as much of the state as there is room for.
 func (n *node) Fill(state nodes.State, filled *Filled) error {
-	parts, refused := state.Hold(n.ctx, n.bucket)
+	parts, refused := state.Hold(n.ctx, n.put)
 	filled.Parts = len(parts)
 	if refused != nil {
 		filled.Error = refused.Error()
@@ -117,28 +124,20 @@ func (n *node) messages() (uint64, error) {
 
 // Hold makes the state and stores it, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
-	*parts, err = state.Hold(n.ctx, n.bucket)
+	*parts, err = state.Hold(n.ctx, n.put)
 	return err
 }
 
 // Flip stores parts of an open store anew under their names, with one bit flipped in each.
-func (n *node) Flip(bucket string, flipped *int) error {
-	js, err := jetstream.New(n.open)
-	if err != nil {
-		return err
-	}
-	objects, err := js.ObjectStore(n.ctx, bucket)
-	if err != nil {
-		return err
-	}
-	listed, err := objects.List(n.ctx)
+func (n *node) Flip(_ struct{}, flipped *int) error {
+	listed, err := n.open.List(n.ctx)
 	for _, object := range listed {
-		var data []byte
-		if data, err = objects.GetBytes(n.ctx, object.Name); err != nil {
+		data, err := n.open.GetBytes(n.ctx, object.Name)
+		if err != nil {
 			return err
 		}
 		data[len(data)/2] ^= 1
-		if _, err = objects.Put(n.ctx, jetstream.ObjectMeta{Name: object.Name}, bytes.NewReader(data)); err != nil {
+		if err := n.putOpen(n.ctx, object.Name, data); err != nil {
 			return err
 		}
 		*flipped++
@@ -222,7 +221,8 @@ func (n *node) Progress(_ struct{}, progress *shards.Progress) error {
 // lookEvery is how often it is looked how far a transfer is.
 const lookEvery = 5 * time.Millisecond
 
-// watch returns a function that ends the watching and tells the longest time, from the first byte on, in which none came.
+// watch returns a function that ends the watching and tells the longest time, from the first byte on, in which none
+// came.
 func watch(transfer *nodes.Transfer) func() time.Duration {
 	stop, longest := make(chan struct{}), make(chan time.Duration)
 	go func() {

@@ -19,7 +19,8 @@ var state = nodes.State{Seed: 1, Bytes: 72 << 20, PartBytes: partBytes}
 // headers is more than those of all messages and of the manifests, 80 KiB where nothing fails, with what TCP repeats.
 const headers = 256 << 10
 
-// chunkBytes is a message of the data path: less than that may come twice for each fault, by the issue that asks for this.
+// chunkBytes is a message of the data path: less than that may come twice for each fault, by the issue that asks for
+// this.
 const chunkBytes = 512 << 10
 
 // Limits of every fault.

@@ -66,8 +66,8 @@ func bucket(source int) string { return fmt.Sprint("source-", source) }
 
 func address(source, host int) string { return fmt.Sprintf("10.0.%d.%d", source, host) }
 
-// serve has every source serve a store, the first one the store that a fault asks for, and hold the state in it. A store
-// with a bound stays empty.
+// serve has every source serve a store, the first one the store that a fault asks for, and hold the state in it. A
+// store with a bound stays empty.
 func (s *scene) serve(first Store) error {
 	parts := make([][]shards.Part, sources)
 	var holds errgroup.Group

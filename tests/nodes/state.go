@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
@@ -30,10 +31,14 @@ func (s State) Each(visit func(first int64, data []byte) error) error {
 	return nil
 }
 
-// Hold makes the state and puts it into a bucket. It returns the parts that are there, also when it fails.
-func (s State) Hold(ctx context.Context, bucket *shards.Bucket) (parts []shards.Part, err error) {
+// Put stores a part under its digest.
+type Put func(ctx context.Context, digest string, part []byte) error
+
+// Hold makes the state and stores it. It returns the parts that are there, also when it fails.
+func (s State) Hold(ctx context.Context, put Put) (parts []shards.Part, err error) {
 	err = s.Each(func(first int64, data []byte) error {
-		digest, err := bucket.Put(ctx, data)
+		digest := events.Digest(data)
+		err := put(ctx, digest, data)
 		if err == nil {
 			parts = append(parts, shards.Part{Digest: digest, First: first, End: first + int64(len(data))})
 		}

@@ -8,7 +8,8 @@ import (
 
 const roundTrip = 50 * time.Millisecond
 
-// What is on its way is lost with the receiver, and nobody can take it over. A claim that awaits nothing would never ask again.
+// What is on its way is lost with the receiver, and nobody can take it over. A claim that awaits nothing would never
+// ask again.
 func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTripAndAWhile(t *testing.T) {
 	for rate, chunks := range map[float64]int{1: 2, 10e6: 5, 30e6: 15} {
 		s := simulate(4, rate)
@@ -18,7 +19,8 @@ func TestAsManyChunksAreAskedForAsTheLinkCarriesInARoundTripAndAWhile(t *testing
 	}
 }
 
-// Three parts of four MiB take both links 0.16 s, and the slower one carries six chunks of them. Who gives nothing is no help.
+// Three parts of four MiB take both links 0.16 s, and the slower one carries six chunks of them. Who gives nothing is
+// no help.
 func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
 	for gives, chunks := range map[bool]int{true: 6, false: 10} {
 		s := simulate(3, 20e6, 60e6)
@@ -119,8 +121,8 @@ func (a *asking) land(p *Source, came flight) {
 	}
 }
 
-// A slow source that is asked for a quarter of a second ahead ends so much later than the others, who cannot take over what it was
-// asked for. What nobody can avoid is the first round trip, and some chunks of the slowest.
+// A slow source that is asked for a quarter of a second ahead ends so much later than the others, who cannot take over
+// what it was asked for. What nobody can avoid is the first round trip, and some chunks of the slowest.
 func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 6))

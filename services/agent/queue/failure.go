@@ -40,13 +40,13 @@ func (q *Queue) rejoin(tail *Claim) {
 	}
 }
 
-// Lack says that a claim's source does not have the next chunk, although it has the part: a server drops a chunk that its
-// disk spoiled. Other sources are asked for the chunk, and the claim goes on behind it. The part may have been replaced at
-// that moment; a source of which a second claim lacks a chunk is asked for the part no more, and neither is one that was to
-// give the whole.
-func (q *Queue) Lack(c *Claim, now time.Time) error {
+// Lack says that a claim's source does not have the next chunk, although it has the part: a server drops a chunk that
+// its disk spoiled. Other sources are asked for the chunk, and the claim goes on behind it. The part may have been
+// replaced at that moment; a source of which a second claim lacks a chunk is asked for the part no more, and neither is
+// one that was to give the whole.
+func (q *Queue) Lack(c *Claim, now time.Time) {
 	if c.Next == c.End { // taken over meanwhile
-		return nil
+		return
 	}
 	part, s := c.Part, c.Source
 	s.Lacked++
@@ -55,7 +55,7 @@ func (q *Queue) Lack(c *Claim, now time.Time) error {
 		part.reset()
 		c.End = c.Next
 		q.giveBack(part.whole())
-		return q.Servable()
+		return
 	}
 	if !c.lacked && slices.Contains(part.lacking, s) {
 		part.excluded = append(part.excluded, s)
@@ -65,7 +65,6 @@ func (q *Queue) Lack(c *Claim, now time.Time) error {
 	c.lacked = true
 	part.postpone(s, now)
 	q.leave(c)
-	return q.Servable()
 }
 
 // leave leaves the next chunk of a claim to other sources.
@@ -106,28 +105,27 @@ func (q *Queue) othersServe(part *Part, s *Source, now time.Time) bool {
 	})
 }
 
-// Corrupted says that the bytes of a complete part are not those of its digest. All of them are fetched again. Where one
-// source gave them all, or is the only giver that gave a corrupt part before, others are asked. Where nobody knows who it
-// was, one source is asked for the whole. It fails with ErrCorrupt.
-func (q *Queue) Corrupted(part *Part) error {
-	suspects := part.givers
-	if known := slices.DeleteFunc(slices.Clone(suspects), func(s *Source) bool { return s.Corrupt == 0 }); len(known) > 0 {
-		suspects = known
+// Corrupted says that the bytes of a complete part are not those of its digest. All of them are fetched again. Where
+// one source gave them all, or is the only giver that gave a corrupt part before, others are asked. Where nobody knows
+// who it was, one source is asked for the whole.
+func (q *Queue) Corrupted(part *Part) {
+	innocent := func(s *Source) bool { return s.Corrupt == 0 }
+	suspects := slices.DeleteFunc(slices.Clone(part.givers), innocent)
+	if len(suspects) == 0 {
+		suspects = part.givers
 	}
 	part.reset()
 	q.giveBack(part.whole())
 	part.alone = len(suspects) > 1
-	if part.alone {
-		return nil
+	if !part.alone {
+		q.Exclude(part, suspects[0])
 	}
-	return q.Exclude(part, suspects[0])
 }
 
-// Exclude says that a source has other bytes than a part's. It fails with ErrCorrupt.
-func (q *Queue) Exclude(part *Part, s *Source) error {
+// Exclude says that a source has other bytes than a part's.
+func (q *Queue) Exclude(part *Part, s *Source) {
 	s.Corrupt++
 	part.excluded = append(part.excluded, s)
-	return q.Servable()
 }
 
 // Servable fails with ErrCorrupt when a part that waits has no source left.

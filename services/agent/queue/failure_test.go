@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -28,8 +29,8 @@ func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 	s := simulate(1, 100e6, 100e6, 100e6)
 	part := s.queue.waiting[0].part
 	s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart)
-	if err := s.queue.Corrupted(part); err != nil || s.blamed() != [3]int{0, 1, 0} {
-		t.Fatalf("%v, %v are blamed", err, s.blamed())
+	if s.queue.Corrupted(part); s.blamed() != [3]int{0, 1, 0} {
+		t.Fatalf("%v are blamed", s.blamed())
 	}
 	if again := s.queue.Take(s.queue.Sources[1], s.now); again != nil {
 		t.Fatalf("the corrupt source is asked for %+v", again)
@@ -40,7 +41,8 @@ func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 	}
 }
 
-// corruptPart has the first source give the first chunk of a part, the second the rest; the bytes are not those of the digest.
+// corruptPart has the first source give the first chunk of a part, the second the rest; the bytes are not those of the
+// digest.
 func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	t.Helper()
 	s = simulate(1, 100e6, 100e6, 100e6)
@@ -52,8 +54,8 @@ func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	if !s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart-ChunkBytes) {
 		t.Fatal("not complete")
 	}
-	if err := s.queue.Corrupted(part); err != nil || s.blamed() != [3]int{} {
-		t.Fatalf("%v: %v are blamed, expected nobody yet", err, s.blamed())
+	if s.queue.Corrupted(part); s.blamed() != [3]int{} {
+		t.Fatalf("%v are blamed, expected nobody yet", s.blamed())
 	}
 	return s, part
 }
@@ -70,7 +72,8 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T
 			t.Fatalf("a second source is asked for %+v", other)
 		}
 		s.give(whole, testPart)
-		if err := s.queue.Corrupted(part); (i == 2) != errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
+		s.queue.Corrupted(part)
+		if err := s.queue.Servable(); (i == 2) != errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
 			t.Fatalf("after source %d: %v", i, err)
 		}
 	}
@@ -79,7 +82,7 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T
 func TestAPartThatOneSourceIsToGiveBeginsAnewWithTheNext(t *testing.T) {
 	for name, fail := range map[string]func(*simulation, *Claim){
 		"it stalls":      func(s *simulation, c *Claim) { s.queue.Stall(c, s.now, stall) },
-		"it lacks bytes": func(s *simulation, c *Claim) { _ = s.queue.Lack(c, s.now); s.queue.Release(c, s.now) },
+		"it lacks bytes": func(s *simulation, c *Claim) { s.queue.Lack(c, s.now); s.queue.Release(c, s.now) },
 	} {
 		s, _ := corruptPart(t)
 		whole := s.queue.Take(s.queue.Sources[0], s.now)
@@ -100,7 +103,8 @@ func TestNoCorruptPartPassesAndNoGoodSourceIsBlamed(t *testing.T) {
 		for _, source := range s.queue.Sources {
 			good[source] = random.IntN(2) == 0
 		}
-		anyGood, gave := good[s.queue.Sources[0]] || good[s.queue.Sources[1]] || good[s.queue.Sources[2]], map[*Part]map[int64]*Source{}
+		anyGood := slices.ContainsFunc(s.queue.Sources, func(source *Source) bool { return good[source] })
+		gave := map[*Part]map[int64]*Source{}
 		var failed error
 		for steps := 0; s.queue.Open > 0 && failed == nil; steps++ {
 			if steps > 200_000 {
@@ -139,7 +143,8 @@ func TestNoCorruptPartPassesAndNoGoodSourceIsBlamed(t *testing.T) {
 func (s *simulation) judge(part *Part, gave map[int64]*Source, good map[*Source]bool) error {
 	for _, source := range gave {
 		if !good[source] {
-			return s.queue.Corrupted(part)
+			s.queue.Corrupted(part)
+			return s.queue.Servable()
 		}
 	}
 	s.queue.Verified(part)
@@ -163,8 +168,8 @@ func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		c := s.queue.Take(worn, s.now)
 		gone := c.Next
-		if err := s.queue.Lack(c, s.now); err != nil || c.Next != gone+ChunkBytes {
-			t.Fatalf("%v, the claim goes on at %d behind %d", err, c.Next, gone)
+		if s.queue.Lack(c, s.now); c.Next != gone+ChunkBytes || s.queue.Servable() != nil {
+			t.Fatalf("%v, the claim goes on at %d behind %d", s.queue.Servable(), c.Next, gone)
 		}
 		s.queue.Release(c, s.now)
 		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
@@ -179,14 +184,13 @@ func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
 
 func TestAHoleThatNoOtherSourceFillsIsTold(t *testing.T) {
 	s := simulate(1, 100e6)
-	var err error
 	for range 2 {
 		s.now = s.now.Add(time.Minute)
 		c := s.queue.Take(s.queue.Sources[0], s.now)
-		err = s.queue.Lack(c, s.now)
+		s.queue.Lack(c, s.now)
 		s.queue.Release(c, s.now)
 	}
-	if !errors.Is(err, ErrCorrupt) {
+	if err := s.queue.Servable(); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// Measuring: over a window so long that a gap counts together with the burst behind it, when a lost packet held up what had
-// come. Samples of 20 ms took the burst alone for a rate five times the link's.
+// Measuring: over a window so long that a gap counts together with the burst behind it, when a lost packet held up what
+// had come. Samples of 20 ms took the burst alone for a rate five times the link's.
 const (
 	meterWindow = 800 * time.Millisecond
 	meterGrain  = 20 * time.Millisecond // arrivals within it count as one, and nothing is known before it is over
@@ -94,8 +94,8 @@ func (m *meter) measured(now time.Time) float64 {
 	return bytes / over.Seconds()
 }
 
-// sparse is the rate of a link that brings fewer than two chunks in a window: what came last, over the time since what came
-// before it. Where nothing came, it is less than a chunk in that time.
+// sparse is the rate of a link that brings fewer than two chunks in a window: what came last, over the time since what
+// came before it. Where nothing came, it is less than a chunk in that time.
 func (m *meter) sparse(now time.Time) float64 {
 	bytes, since := int64(ChunkBytes), m.since
 	if last := len(m.arrivals) - 1; last >= 0 {

@@ -78,7 +78,8 @@ func (p *Part) relieves(s *Source) bool {
 	return p.waits[s].spare && s.meter.bytes > 0 && p.mayServe(s)
 }
 
-// postpone has a source asked for the part later, and ever later. A spare that was asked before its time waits for that.
+// postpone has a source asked for the part later, and ever later. A spare that was asked before its time waits for
+// that.
 func (p *Part) postpone(s *Source, now time.Time) {
 	if waits := p.waits[s]; waits.spare && now.Before(waits.until) {
 		p.waits[s] = wait{until: waits.until}

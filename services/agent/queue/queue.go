@@ -14,8 +14,9 @@ const ChunkBytes = 512 << 10
 const MostClaims = 4
 
 // Rules of the queue. Two claims hide the round trips of a neighbour and leave few bytes to a slow one at the end
-// (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one claim). A fast source is asked for
-// more when both claims end: what it sends in a round trip, with what the queues on the way hold, must have been asked for.
+// (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one claim). A fast source is asked
+// for more when both claims end: what it sends in a round trip, with what the queues on the way hold, must have been
+// asked for.
 const (
 	usualClaims     = 2
 	inFlightSeconds = 0.2
@@ -112,8 +113,8 @@ func (q *Queue) Upcoming(s *Source, most int, now time.Time) []*Part {
 	return parts
 }
 
-// soonest reports whether no other source is expected to finish a range before s would, while all sources share the rest
-// of the queue. A source of unknown rate is tried.
+// soonest reports whether no other source is expected to finish a range before s would, while all sources share the
+// rest of the queue. A source of unknown rate is tried.
 func (q *Queue) soonest(s *Source, candidate partRange, now time.Time) bool {
 	mine, known := s.meter.speed(now)
 	if !known {
@@ -141,8 +142,8 @@ func (q *Queue) soonest(s *Source, candidate partRange, now time.Time) bool {
 	return true
 }
 
-// takeOver gives a source the tail of a slower one's claim, so that both end at the same time. A source that stalled last
-// takes over nothing: its rate is from before that. A source that did not have a part may not have it yet.
+// takeOver gives a source the tail of a slower one's claim, so that both end at the same time. A source that stalled
+// last takes over nothing: its rate is from before that. A source that did not have a part may not have it yet.
 func (q *Queue) takeOver(s *Source, gives func(*Part) bool, now time.Time) *Claim {
 	mine, known := s.meter.speed(now)
 	if !known || s.strikes > 0 {
@@ -186,8 +187,8 @@ func (c *Claim) tail(theirs, mine float64) partRange {
 }
 
 // Ask returns the offset of the next chunk to ask a claim's source for. It returns false where what is on its way keeps
-// the link busy for a round trip and more, or until all sources together are done: another source may take over what was
-// not asked for. Each claim awaits something.
+// the link busy for a round trip and more, or until all sources together are done: another source may take over what
+// was not asked for. Each claim awaits something.
 func (q *Queue) Ask(c *Claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
 	enough := int64(firstAsked)
 	if rate, known := c.Source.meter.speed(now); known {
@@ -235,8 +236,8 @@ func (c *Claim) await(bytes int64) {
 	c.Source.asked += bytes
 }
 
-// Reserve counts bytes that came from a claim's source, at an offset of the part. It returns where the wanted ones begin
-// and how many they are, and whether the caller is to hash them when it stores them.
+// Reserve counts bytes that came from a claim's source, at an offset of the part. It returns where the wanted ones
+// begin and how many they are, and whether the caller is to hash them when it stores them.
 func (q *Queue) Reserve(c *Claim, at, bytes int64, now time.Time) (offset, wanted int64, hashes bool) {
 	offset = c.Next
 	wanted = max(0, min(at+bytes, c.End)-max(at, c.Next))

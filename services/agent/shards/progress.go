@@ -59,7 +59,8 @@ func (t *Transfer) Progress() Progress {
 		progress.Duplicate += p.Duplicate
 		progress.Sources = append(progress.Sources, SourceProgress{
 			Name: p.Name, State: stateOf(p, now), Bytes: p.Bytes(), Recent: p.Recent(now),
-			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Lacked: p.Lacked, Stalled: p.Stalled, Duplicate: p.Duplicate,
+			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Lacked: p.Lacked, Stalled: p.Stalled,
+			Duplicate: p.Duplicate,
 		})
 	}
 	return progress

@@ -2,7 +2,6 @@ package shards
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -18,8 +17,8 @@ const batchBytes = 2 << 20
 // manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
 const manifestsAhead = 16
 
-// patientTurns is for how many stalls a message may wait behind others' bytes, while those come: 4 MiB that another claim asked
-// for take so long over a link of 1.1 Mbit/s.
+// patientTurns is for how many stalls a message may wait behind others' bytes, while those come: 4 MiB that another
+// claim asked for take so long over a link of 1.1 Mbit/s.
 const patientTurns = 20
 
 var (
@@ -39,13 +38,14 @@ func (t *Transfer) pull(ctx context.Context, from *source, c *queue.Claim) error
 	if found.info.Size != uint64(len(c.Part.Bytes)) {
 		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, len(c.Part.Bytes), found.info.Size)
 	}
-	s.object = found
+	s.manifest = found
 	return s.read(ctx)
 }
 
-// manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes of
-// the other parts in flight, and the link ran dry meanwhile. Where it has to be awaited, the first chunks come behind it.
-func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
+// manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes
+// of the other parts in flight, and the link ran dry meanwhile. Where it has to be awaited, the first chunks come
+// behind it.
+func (t *Transfer) manifest(ctx context.Context, s *stream) (*manifest, error) {
 	from, c := s.from, s.claim
 	if asked := from.takeManifest(c.Part.Digest); asked != nil {
 		t.askAhead(from, c.Source)
@@ -64,8 +64,8 @@ func (t *Transfer) manifest(ctx context.Context, s *stream) (*object, error) {
 	return t.readManifest(ctx, from, asked)
 }
 
-// begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody says it
-// lacks.
+// begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody
+// says it lacks.
 func (t *Transfer) begins(c *queue.Claim) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -83,20 +83,21 @@ func (t *Transfer) askAhead(from *source, p *queue.Source) {
 	}
 }
 
-func (t *Transfer) readManifest(ctx context.Context, from *source, asked *answer) (*object, error) {
+func (t *Transfer) readManifest(ctx context.Context, from *source, asked *answer) (*manifest, error) {
 	defer from.forget(asked)
 	message, err := t.await(ctx, from, asked)
 	if err != nil {
 		return nil, err
 	}
-	found, err := parseObject(message)
-	if err == nil && !found.present() {
+	found, err := parseManifest(message)
+	if err == nil && found == nil {
 		err = errAbsent
 	}
 	return found, err
 }
 
-// await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as long.
+// await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as
+// long.
 func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nats.Msg, error) {
 	timer := time.NewTimer(t.stalls)
 	defer timer.Stop()
@@ -125,13 +126,14 @@ func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nat
 }
 
 // verify judges a complete part, which nobody else touches.
-func (t *Transfer) verify(part *queue.Part) error {
+func (t *Transfer) verify(part *queue.Part) {
 	part.Hash.Write(part.Bytes[part.Hashed():])
-	same := digestOf([sha256.Size]byte(part.Hash.Sum(nil))) == part.Digest
+	same := digestOf(part.Hash.Sum(nil)) == part.Digest
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if !same {
-		return t.queue.Corrupted(part)
+		t.queue.Corrupted(part)
+		return
 	}
 	t.queue.Verified(part)
 	layer := t.layers[part]
@@ -139,7 +141,6 @@ func (t *Transfer) verify(part *queue.Part) error {
 	if layer.open--; layer.open == 0 && layer.whole != nil {
 		close(layer.whole)
 	}
-	return nil
 }
 
 // settle ends a claim. Its error ends the transfer.
@@ -153,13 +154,11 @@ func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error 
 		t.endIfComplete()
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, queue.ErrCorrupt):
-		return t.fail(err)
 	case errors.Is(err, errAbsent):
 		t.queue.Absent(c, now)
 	case errors.Is(err, errForeign):
 		t.queue.Release(c, now)
-		return t.fail(t.queue.Exclude(c.Part, c.Source))
+		t.queue.Exclude(c.Part, c.Source)
 	default:
 		t.queue.Stall(c, now, t.stalls)
 	}

@@ -54,20 +54,29 @@ func cut(data []byte, sources ...string) layer {
 	cut := layer{data: data}
 	for first := 0; first < len(data); first += testPart {
 		end := min(first+testPart, len(data))
-		cut.parts = append(cut.parts, Part{Digest: events.Digest(data[first:end]), First: int64(first), End: int64(end), Sources: sources})
+		part := Part{Digest: events.Digest(data[first:end]), First: int64(first), End: int64(end), Sources: sources}
+		cut.parts = append(cut.parts, part)
 	}
 	return cut
 }
 
-func (l layer) putInto(t *testing.T, buckets ...*Bucket) {
+func (l layer) putInto(t *testing.T, stores ...*Store) {
 	t.Helper()
-	for _, bucket := range buckets {
+	for _, store := range stores {
 		for _, part := range l.parts {
-			if digest, err := bucket.Put(within(t), l.data[part.First:part.End]); err != nil || digest != part.Digest {
-				t.Fatalf("put: digest %s, error %v, expected %s", digest, err, part.Digest)
-			}
+			put(t, store, l.data[part.First:part.End])
 		}
 	}
+}
+
+// put stores data under its digest.
+func put(t *testing.T, store *Store, data []byte) (digest string) {
+	t.Helper()
+	digest = events.Digest(data)
+	if err := store.PutAs(within(t), digest, data); err != nil {
+		t.Fatal(err)
+	}
+	return digest
 }
 
 // watch returns a function that ends the watching and tells the longest time in which no byte came.
@@ -123,7 +132,7 @@ func transferFrom(t *testing.T, sources ...Source) *Transfer {
 	return transfer
 }
 
-func (s *Store) source() Source { return Source{Name: s.name, URL: s.URL(), Bucket: s.name} }
+func (s *Store) source() Source { return Source{Name: s.bucket, URL: s.URL(), Bucket: s.bucket} }
 
 // library opens a bucket with nats.go over a connection of a reader.
 func library(t *testing.T, conn *nats.Conn, bucket string) jetstream.ObjectStore {
@@ -139,9 +148,9 @@ func library(t *testing.T, conn *nats.Conn, bucket string) jetstream.ObjectStore
 	return objects
 }
 
-func messagesIn(t *testing.T, bucket *Bucket) uint64 {
+func messagesIn(t *testing.T, store *Store) uint64 {
 	t.Helper()
-	info, err := bucket.stream.Info(within(t))
+	info, err := store.stream.Info(within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +188,7 @@ func (l *link) open(t *testing.T, to *Store) Source {
 			go l.join(near, to.server.Addr().String())
 		}
 	}()
-	return Source{Name: to.name, URL: "nats://" + listener.Addr().String(), Bucket: to.name}
+	return Source{Name: to.bucket, URL: "nats://" + listener.Addr().String(), Bucket: to.bucket}
 }
 
 func (l *link) join(near net.Conn, to string) {

@@ -22,13 +22,12 @@ import (
 
 // StoreConfig says what a node serves and where.
 type StoreConfig struct {
-	Bucket   string        // unique among the nodes: a bucket's subjects do not tell servers apart
-	Host     string        // where receivers dial; default 127.0.0.1
-	Port     int           // 0 takes any free one
-	Dir      string        // of this store alone: its files lie in Dir/shards; default a new temporary directory, in shared memory with Memory
-	Memory   bool          // parts lie in memory, not in files
-	MaxBytes int64         // all parts and their manifests; default 8 GiB
-	MaxAge   time.Duration // parts that nobody retired go after so long; default never
+	Bucket   string // unique among the nodes: a bucket's subjects do not tell servers apart
+	Host     string // where receivers dial; default 127.0.0.1
+	Port     int    // 0 takes any free one
+	Dir      string // of this store alone: its files lie in Dir/shards; default a new temporary directory
+	Memory   bool   // parts lie in memory, not in files, and the temporary directory in shared memory
+	MaxBytes int64  // all parts and their manifests; default 8 GiB
 }
 
 // Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
@@ -44,15 +43,20 @@ const (
 	maxConsumers    = 64 // that nats object get makes
 )
 
-// Store is a node's own bucket on a server of its own. It begins empty, and nothing of it outlives Close.
+// Store is a node's own bucket on a server of its own. It begins empty, and nothing of it outlives Close. Its methods
+// may be called by several goroutines.
 type Store struct {
-	*Bucket
-	server *server.Server
-	dir    string
+	bucket   string
+	maxBytes int64
+	dir      string
+	server   *server.Server
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	stream   jetstream.Stream
 }
 
-// Serve returns when receivers may dial. Whoever reaches the port may read, and publish nothing; but the server's answer to
-// a get goes to whatever subject its reader names, the bucket's own included, and fills it then.
+// Serve returns when receivers may dial. Whoever reaches the port may read, and publish nothing; but the server's
+// answer to a get goes to whatever subject its reader names, the bucket's own included, and fills it then.
 func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if config.Bucket == "" {
 		return nil, fmt.Errorf("shard store: Bucket: expected a name, got none")
@@ -67,7 +71,7 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard store: Dir: %w", err)
 	}
-	store := &Store{dir: dir}
+	store := &Store{bucket: config.Bucket, maxBytes: config.MaxBytes, dir: dir}
 	if err := store.start(ctx, config); err != nil {
 		store.Close()
 		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
@@ -75,8 +79,8 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	return store, nil
 }
 
-// emptyDir also removes what a process left that was killed. A store in memory has a few kilobytes of books on a disk; a
-// container without one has shared memory.
+// emptyDir also removes what a process left that was killed. A store in memory has a few kilobytes of books on a disk;
+// a container without one has shared memory.
 func emptyDir(config StoreConfig) (string, error) {
 	if config.Dir != "" {
 		dir := filepath.Join(config.Dir, "shards")
@@ -128,22 +132,19 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if !s.server.ReadyForConnections(startTimeout) {
 		return fmt.Errorf("expected it to accept connections within %v (is the port taken?)", startTimeout)
 	}
-	conn, err := nats.Connect("", nats.InProcessServer(s.server), nats.UserInfo(writer.Username, writer.Password), nats.Name("shards"))
+	user := nats.UserInfo(writer.Username, writer.Password)
+	if s.conn, err = nats.Connect("", nats.InProcessServer(s.server), user, nats.Name("shards")); err != nil {
+		return err
+	}
+	window := jetstream.WithPublishAsyncMaxPending(windowChunks)
+	s.js, err = jetstream.New(s.conn, window, jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		return err
 	}
-	err = create(ctx, conn, config)
-	if err == nil {
-		err = serveWarming(conn, config.Bucket)
-	}
-	if err != nil {
-		conn.Close()
+	if s.stream, err = s.js.CreateStream(ctx, streamOf(config)); err != nil {
 		return err
 	}
-	if s.Bucket, err = OpenBucket(ctx, conn, config.Bucket); err != nil {
-		conn.Close()
-	}
-	return err
+	return serveWarming(s.conn, s.bucket)
 }
 
 func options(config StoreConfig, dir string, writer *server.User) *server.Options {
@@ -171,27 +172,25 @@ func readerPermissions(bucket string) *server.Permissions {
 			directSubject(bucket), directSubject(bucket) + ".>", warmSubject(bucket),
 			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream,
 			"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
-			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>", "$JS.FC." + stream + ".>",
+			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>",
+			"$JS.FC." + stream + ".>",
 		}},
 		Subscribe: &server.SubjectPermission{Allow: []string{inboxes + ">"}},
 	}
 }
 
-func create(ctx context.Context, conn *nats.Conn, config StoreConfig) error {
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
+// streamOf is the stream under the bucket, as the library makes it for an object store.
+func streamOf(config StoreConfig) jetstream.StreamConfig {
 	stream := jetstream.StreamConfig{
-		Name: streamName(config.Bucket), Subjects: []string{chunkSubject(config.Bucket, ">"), "$O." + config.Bucket + ".M.>"},
-		Discard: jetstream.DiscardNew, MaxBytes: config.MaxBytes, MaxAge: config.MaxAge, MaxConsumers: maxConsumers,
+		Name:     streamName(config.Bucket),
+		Subjects: []string{chunkSubject(config.Bucket, ">"), "$O." + config.Bucket + ".M.>"},
+		Discard:  jetstream.DiscardNew, MaxBytes: config.MaxBytes, MaxConsumers: maxConsumers,
 		AllowRollup: true, AllowDirect: true, PersistMode: jetstream.AsyncPersistMode,
 	}
 	if config.Memory {
 		stream.Storage, stream.PersistMode = jetstream.MemoryStorage, jetstream.DefaultPersistMode
 	}
-	_, err = js.CreateStream(ctx, stream)
-	return err
+	return stream
 }
 
 // URL returns where receivers dial.
@@ -205,7 +204,7 @@ func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
 // Close ends the server and removes what it stored.
 func (s *Store) Close() {
-	if s.Bucket != nil {
+	if s.conn != nil {
 		s.conn.Close()
 	}
 	if s.server != nil {

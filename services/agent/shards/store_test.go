@@ -23,10 +23,7 @@ func TestTheLibraryReadsWhatPutWrote(t *testing.T) {
 	for _, memory := range []bool{false, true} {
 		store := serve(t, StoreConfig{Bucket: "shards-n1", Memory: memory})
 		data := content(1, testPart+12345)
-		digest, err := store.Put(within(t), data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		digest := put(t, store, data)
 		conn, err := nats.Connect(store.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -59,13 +56,13 @@ func TestPutTwiceStoresOnce(t *testing.T) {
 	var puts sync.WaitGroup
 	for range 8 {
 		puts.Go(func() {
-			if _, err := store.Put(within(t), data); err != nil {
+			if err := store.PutAs(within(t), events.Digest(data), data); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	puts.Wait()
-	if messages := messagesIn(t, store.Bucket); messages != 4 {
+	if messages := messagesIn(t, store); messages != 4 {
 		t.Fatalf("%d messages, expected three chunks and a manifest", messages)
 	}
 }
@@ -80,9 +77,6 @@ func TestWhatIsPutAsItsDigestIsThatContent(t *testing.T) {
 	if got, err := store.Get(within(t), digest); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%v, right bytes: %t", err, bytes.Equal(got, data))
 	}
-	if same, err := store.Put(within(t), data); err != nil || same != digest || messagesIn(t, store.Bucket) != 3 {
-		t.Errorf("%s, expected %s and no further messages, there are %d; %v", same, digest, messagesIn(t, store.Bucket), err)
-	}
 	for _, bad := range []string{"", "sha256:", strings.TrimPrefix(digest, "sha256:"), digest + "00", "sha256:" + strings.Repeat("x", 64)} {
 		if err := store.PutAs(within(t), bad, data); err == nil || !strings.Contains(err.Error(), "digest: expected sha256: and 64 digits") {
 			t.Errorf("digest %q: got %v", bad, err)
@@ -90,38 +84,16 @@ func TestWhatIsPutAsItsDigestIsThatContent(t *testing.T) {
 	}
 }
 
-func TestAPartThatGrowsOldIsStoredAnew(t *testing.T) {
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	data := content(3, 2*chunkBytes)
-	digest, err := store.Put(within(t), data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := store.find(within(t), digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store.lifetime = time.Nanosecond
-	if _, err := store.Put(within(t), data); err != nil {
-		t.Fatal(err)
-	}
-	after, err := store.find(within(t), digest)
-	if err != nil || after.sequence == before.sequence || messagesIn(t, store.Bucket) != 3 {
-		t.Fatalf("manifest %d then %d, %d messages, %v", before.sequence, after.sequence, messagesIn(t, store.Bucket), err)
-	}
-}
-
 func TestAFullStoreNamesItsLimitAndKeepsNothing(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1", MaxBytes: 4 << 20})
 	small := content(4, chunkBytes)
-	if _, err := store.Put(within(t), small); err != nil {
-		t.Fatal(err)
-	}
-	_, err := store.Put(within(t), content(5, testPart))
+	put(t, store, small)
+	large := content(5, testPart)
+	err := store.PutAs(within(t), events.Digest(large), large)
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "4194304 bytes") {
 		t.Fatalf("got %v, expected ErrFull and the limit", err)
 	}
-	if messages := messagesIn(t, store.Bucket); messages != 2 {
+	if messages := messagesIn(t, store); messages != 2 {
 		t.Fatalf("%d messages, expected those of the first part", messages)
 	}
 }
@@ -135,10 +107,10 @@ func TestAPutThatIsGivenUpLeavesNoChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Unsubscribe()
-	if _, err := store.Put(ctx, data); !errors.Is(err, context.Canceled) {
+	if err := store.PutAs(ctx, events.Digest(data), data); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, expected that the put was given up", err)
 	}
-	if messages := messagesIn(t, store.Bucket); messages != 0 {
+	if messages := messagesIn(t, store); messages != 0 {
 		t.Fatalf("%d messages are left", messages)
 	}
 }
@@ -147,23 +119,19 @@ func TestARetiredPartLeavesNothing(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	kept, gone := content(7, chunkBytes), content(8, testPart)
 	for _, data := range [][]byte{kept, gone} {
-		if _, err := store.Put(within(t), data); err != nil {
-			t.Fatal(err)
-		}
+		put(t, store, data)
 	}
 	if err := store.Retire(within(t), events.Digest(gone), "sha256:00"); err != nil {
 		t.Fatal(err)
 	}
-	if messages := messagesIn(t, store.Bucket); messages != 2 {
+	if messages := messagesIn(t, store); messages != 2 {
 		t.Fatalf("%d messages, expected those of the part that is kept", messages)
 	}
 }
 
 func TestNobodyOutsideWrites(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	if _, err := store.Put(within(t), content(9, chunkBytes)); err != nil {
-		t.Fatal(err)
-	}
+	put(t, store, content(9, chunkBytes))
 	for _, subject := range []string{
 		"$O.shards-n1.C.x", "$O.shards-n1.M.x", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$JS.API.STREAM.DELETE.OBJ_shards-n1",
 		"$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.MSG.DELETE.OBJ_shards-n1", "_INBOX.other", "anything",
@@ -186,7 +154,7 @@ func TestNobodyOutsideWrites(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if messages := messagesIn(t, store.Bucket); messages != 2 {
+	if messages := messagesIn(t, store); messages != 2 {
 		t.Fatalf("%d messages, expected a chunk and a manifest", messages)
 	}
 }
@@ -194,9 +162,7 @@ func TestNobodyOutsideWrites(t *testing.T) {
 // A consumer delivers where its maker says: it must not carry messages to where its maker may not publish.
 func TestAReadersConsumerDeliversNothingToTheServersInterface(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	if _, err := store.Put(within(t), content(10, chunkBytes)); err != nil {
-		t.Fatal(err)
-	}
+	put(t, store, content(10, chunkBytes))
 	conn, err := nats.Connect(store.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +180,7 @@ func TestAReadersConsumerDeliversNothingToTheServersInterface(t *testing.T) {
 			t.Errorf("a consumer delivers to %s", consumer.Config.DeliverSubject)
 		}
 	}
-	if messages := messagesIn(t, store.Bucket); consumers.Err() != nil || messages != 2 {
+	if messages := messagesIn(t, store); consumers.Err() != nil || messages != 2 {
 		t.Fatalf("%v, %d messages, expected a chunk and a manifest", consumers.Err(), messages)
 	}
 }
@@ -225,12 +191,9 @@ func TestAPutThatWasGivenUpNeverLeavesAManifestWithoutItsChunks(t *testing.T) {
 	for seed := range uint64(100) {
 		data := content(seed+1000, 2*chunkBytes)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seed%25)*200*time.Microsecond)
-		store.Put(ctx, data)
+		store.PutAs(ctx, events.Digest(data), data)
 		cancel()
-		digest, err := store.Put(within(t), data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		digest := put(t, store, data)
 		if read, err := store.Get(within(t), digest); err != nil || !bytes.Equal(read, data) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

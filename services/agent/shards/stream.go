@@ -3,7 +3,6 @@ package shards
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,14 +17,14 @@ type stream struct {
 	transfer *Transfer
 	from     *source
 	claim    *queue.Claim
-	object   *object
+	manifest *manifest
 	asked    []request
 	at       int64  // offset of the next message
 	sequence uint64 // behind the last message
 }
 
-// request is for a chunk at an offset; before the manifest came, for those up to another; and of what another writer stored,
-// for some messages.
+// request is for a chunk at an offset; before the manifest came, for those up to another; and of what another writer
+// stored, for some messages.
 type request struct {
 	*answer
 	first, end int64 // no end: one chunk, or nobody knows
@@ -65,7 +64,7 @@ func (s *stream) wanted() (next, end int64) {
 
 // ask keeps the source busy. Where it is not known at which sequence a chunk lies, one batch begins behind the other.
 func (s *stream) ask() error {
-	if s.object.sequences == nil {
+	if s.manifest.sequences == nil {
 		return s.askBatch()
 	}
 	for offset, wanted := s.next(); wanted; offset, wanted = s.next() {
@@ -86,13 +85,13 @@ func (s *stream) next() (offset int64, wanted bool) {
 }
 
 func (s *stream) askChunk(offset int64) (request, error) {
-	asked, err := s.from.askChunk(s.object.sequences[offset/chunkBytes])
+	asked, err := s.from.askChunk(s.manifest.sequences[offset/chunkBytes])
 	return request{answer: asked, first: offset}, err
 }
 
-// askFirst asks for a part's first chunks in the flight of the question for its manifest. It does so at the beginning, when
-// the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet. The last of them
-// is asked for by its sequence like all that follow: where one is gone, it comes in that one's stead.
+// askFirst asks for a part's first chunks in the flight of the question for its manifest. It does so at the beginning,
+// when the link has nothing else to carry: later, chunks would come of parts whose manifests are not stored yet. The
+// last of them is asked for by its sequence like all that follow: where one is gone, it comes in that one's stead.
 func (s *stream) askFirst() error {
 	if !s.transfer.begins(s.claim) {
 		return nil
@@ -113,7 +112,7 @@ func (s *stream) askBatch() error {
 		return nil
 	}
 	bytes := s.batch()
-	asked, err := s.from.askChunks(s.object, s.sequence+1, batchMessages, bytes)
+	asked, err := s.from.askChunks(s.manifest, s.sequence+1, batchMessages, bytes)
 	if err == nil {
 		s.asked = append(s.asked, request{answer: asked, first: s.at})
 	}
@@ -133,17 +132,18 @@ func (s *stream) take(message *nats.Msg) error {
 	if s.asked[0].end > 0 {
 		return s.takeFirst(message, there)
 	}
-	if s.object.sequences != nil || !there {
+	if s.manifest.sequences != nil || !there {
 		asked := s.asked[0]
 		s.from.forget(asked.answer)
 		s.asked = s.asked[1:]
-		if s.object.sequences == nil {
+		if s.manifest.sequences == nil {
 			return s.endBatch(asked)
 		}
 		s.at = asked.first
 	}
 	if !there {
-		return s.lack()
+		s.lack()
+		return nil
 	}
 	return s.store(message)
 }
@@ -160,29 +160,36 @@ func (s *stream) takeFirst(message *nats.Msg, there bool) error {
 	first := s.asked[0]
 	s.from.forget(first.answer)
 	s.asked = s.asked[1:]
-	for i, offset := 0, s.at; s.object.sequences != nil && offset < min(first.end, int64(s.object.info.Size)); offset += chunkBytes {
+	if s.manifest.sequences == nil {
+		return nil
+	}
+	var again []request
+	for offset := s.at; offset < min(first.end, s.size()); offset += chunkBytes {
 		asked, err := s.askChunk(offset)
 		if err != nil {
 			return err
 		}
-		s.asked = slices.Insert(s.asked, i, asked)
-		i++
+		again = append(again, asked)
 	}
+	s.asked = append(again, s.asked...)
 	return nil
 }
 
 // follows reports whether a message is the object's, and at or behind the next one: those between are gone.
 func (s *stream) follows(message *nats.Msg) bool {
-	if message.Header.Get(jetstream.SubjectHeader) != chunkSubject(s.from.bucket, s.object.info.NUID) {
+	if message.Header.Get(jetstream.SubjectHeader) != chunkSubject(s.from.bucket, s.manifest.info.NUID) {
 		return false
 	}
 	sequence, err := strconv.ParseUint(message.Header.Get(jetstream.SequenceHeader), 10, 64)
-	for err == nil && s.at < int64(s.object.info.Size) && s.object.sequences != nil && s.object.sequences[s.at/chunkBytes] < sequence {
-		err = s.lack()
+	known := s.manifest.sequences
+	for err == nil && known != nil && s.at < s.size() && known[s.at/chunkBytes] < sequence {
+		s.lack()
 		s.at += chunkBytes
 	}
-	return err == nil && s.at < int64(s.object.info.Size)
+	return err == nil && s.at < s.size()
 }
+
+func (s *stream) size() int64 { return int64(s.manifest.info.Size) }
 
 // endBatch checks that something came of a batch: chunks are gone when their part is retired or replaced.
 func (s *stream) endBatch(ended request) error {
@@ -193,12 +200,12 @@ func (s *stream) endBatch(ended request) error {
 }
 
 // lack leaves a chunk that is gone to others.
-func (s *stream) lack() error {
-	t, c := s.transfer, s.claim
+func (s *stream) lack() {
+	t := s.transfer
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	t.queue.Lack(s.claim, time.Now())
 	t.wake.Broadcast()
-	return t.queue.Lack(c, time.Now())
 }
 
 // store puts a chunk in its place.
@@ -207,9 +214,9 @@ func (s *stream) store(chunk *nats.Msg) (err error) {
 	if err != nil {
 		return fmt.Errorf("sequence of a chunk: %w", err)
 	}
-	size, bytes := int64(s.object.info.Size), int64(len(chunk.Data))
-	known := s.object.sequences != nil
-	if known && (s.sequence != s.object.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) {
+	size, bytes := s.size(), int64(len(chunk.Data))
+	known := s.manifest.sequences != nil
+	if known && (s.sequence != s.manifest.sequences[s.at/chunkBytes] || bytes != min(chunkBytes, size-s.at)) {
 		return errForeign
 	}
 	if bytes > size-s.at {
@@ -231,7 +238,7 @@ func (s *stream) store(chunk *nats.Msg) (err error) {
 	complete := t.queue.Stored(c, wanted, hashes)
 	t.mutex.Unlock()
 	if complete {
-		return t.verify(c.Part)
+		t.verify(c.Part)
 	}
 	return nil
 }

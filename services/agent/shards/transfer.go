@@ -3,11 +3,8 @@ package shards
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +19,8 @@ const maxPartBytes = 64 << 20
 // defaultStall is how long a source may send nothing before its bytes are asked of another.
 const defaultStall = 1500 * time.Millisecond
 
-// SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who was
-// not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
+// SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who
+// was not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
 const SpareWait = time.Second
 
 // lookEvery is how often idle sources look again: rates change without anybody saying so.
@@ -104,8 +101,8 @@ func (t *Transfer) source(name string) *queue.Source {
 	return nil
 }
 
-// Add queues a layer's parts, also while Run goes on. Its error names the field that is bad, and nothing is queued then;
-// or it is ErrCorrupt, where no source is left that could serve them.
+// Add queues a layer's parts, also while Run goes on. Its error names the field that is bad, and nothing is queued
+// then; or it is ErrCorrupt, where no source is left that could serve them.
 func (t *Transfer) Add(layer Layer) error {
 	parts := make([]*queue.Part, len(layer.Parts))
 	for i, part := range layer.Parts {
@@ -125,16 +122,14 @@ func (t *Transfer) Add(layer Layer) error {
 	return t.fail(t.queue.Servable())
 }
 
-func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
-
 // check names the field of a part of a layer that is bad.
 func (p Part) check(number int, bytes int64) error {
-	sum, err := hex.DecodeString(strings.TrimPrefix(p.Digest, "sha256:"))
-	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(p.Digest, "sha256:") {
-		return fmt.Errorf("part %d: Digest: expected sha256: and 64 digits, got %.80q", number, p.Digest)
+	if _, err := sumOf(p.Digest); err != nil {
+		return fmt.Errorf("part %d: Digest: %w", number, err)
 	}
 	if p.First < 0 || p.End <= p.First || p.End > bytes || p.End-p.First > maxPartBytes {
-		return fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)", number, maxPartBytes, bytes, p.First, p.End)
+		return fmt.Errorf("part %d: First and End: expected a range of 1 to %d bytes within %d, got [%d, %d)",
+			number, maxPartBytes, bytes, p.First, p.End)
 	}
 	return nil
 }
@@ -247,7 +242,8 @@ func (t *Transfer) look(ctx context.Context) error {
 
 // fetch keeps a source busy until the transfer ends.
 func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) error {
-	connection, err := dial(ctx, config, t.idle, func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) })
+	changed, late := func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) }
+	connection, err := dial(ctx, config, t.idle, changed, late)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", config.Name, err)
 	}

@@ -16,7 +16,7 @@ func TestThreeSourcesShareTheWork(t *testing.T) {
 	var sources []Source
 	for i := range 3 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store.Bucket)
+		want.putInto(t, store)
 		sources = append(sources, (&link{rate: 8 << 20}).open(t, store)) // the links bound it, not this machine
 	}
 	progress := fetch(t, transferFrom(t, sources...), want)
@@ -32,7 +32,7 @@ func TestASourceThatDiesIsReplacedByTheOthers(t *testing.T) {
 	var sources []Source
 	for i := range 3 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store.Bucket)
+		want.putInto(t, store)
 		between := &link{rate: 16 << 20} // the links bound it, not this machine
 		if i == 0 {
 			between.cutAt = testPart / 2
@@ -55,8 +55,8 @@ func TestASourceThatDiesIsReplacedByTheOthers(t *testing.T) {
 func TestASourceThatFallsSilentIsReplacedWithinTheStall(t *testing.T) {
 	want := cut(content(22, 8*testPart))
 	good, silent := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good.Bucket)
-	want.putInto(t, silent.Bucket)
+	want.putInto(t, good)
+	want.putInto(t, silent)
 	transfer := transferFrom(t, good.source(), (&link{hangAt: testPart / 2}).open(t, silent))
 	longest := watch(transfer)
 	progress := fetch(t, transfer, want)
@@ -68,7 +68,7 @@ func TestASourceThatFallsSilentIsReplacedWithinTheStall(t *testing.T) {
 func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 	want := cut(content(23, 6*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	breaks := &link{rate: 100 << 20, breakAt: 2*testPart + testPart/2}
 	progress := fetch(t, transferFrom(t, breaks.open(t, store)), want)
 	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate > testPart || breaks.carried.Load() > progress.Total+testPart+1<<20 {
@@ -79,7 +79,7 @@ func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) {
 	want := cut(content(24, 2*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
 	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*defaultStall.Seconds() {
 		t.Errorf("%.2f s: %+v", progress.Seconds, source)
@@ -90,7 +90,7 @@ func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) 
 func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
 	want := cut(content(25, 3*chunkBytes))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	transfer, err := NewTransfer([]Source{(&link{rate: 2 * chunkBytes}).open(t, store)}, 300*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -103,9 +103,9 @@ func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
 func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 	want := cut(content(24, 10*testPart))
 	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good.Bucket)
+	want.putInto(t, good)
 	for _, part := range want.parts {
-		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
+		forge(t, bad, part.Digest, want.data[part.First:part.End])
 	}
 	progress := fetch(t, transferFrom(t, (&link{rate: 40 << 20}).open(t, good), bad.source()), want)
 	if found := progress.Sources[1]; found.State != Corrupt || found.Corrupt < 2 || found.Corrupt >= 2+queue.MostClaims {
@@ -119,9 +119,9 @@ func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 func TestOnlyCorruptPartsComeAgain(t *testing.T) {
 	want := cut(content(27, 4*testPart), "shards-n2")
 	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good.Bucket)
+	want.putInto(t, good)
 	for i, part := range want.parts {
-		forge(t, bad.Bucket, part.Digest, want.data[part.First:part.End])
+		forge(t, bad, part.Digest, want.data[part.First:part.End])
 		want.parts[i].Spares = []string{"shards-n1"}
 	}
 	progress := fetch(t, transferFrom(t, good.source(), bad.source()), want)
@@ -131,18 +131,15 @@ func TestOnlyCorruptPartsComeAgain(t *testing.T) {
 	}
 }
 
-// As a server does it when a disk spoiled the chunk. Of the first chunks the server says only how many there are: behind two that
-// are gone, one comes that is asked for by its sequence too.
+// As a server does it when a disk spoiled the chunk. Of the first chunks the server says only how many there are:
+// behind two that are gone, one comes that is asked for by its sequence too.
 func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
 	want := cut(content(31, 3*testPart), "shards-n1")
 	worn, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, worn.Bucket, spare.Bucket)
+	want.putInto(t, worn, spare)
 	for i, part := range want.parts {
 		want.parts[i].Spares = []string{"shards-n2"}
-		found, err := worn.find(within(t), part.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := manifestOf(t, worn, part.Digest)
 		for _, chunk := range [][]int{{3}, {0, 7}, {4, 5}}[i] {
 			if err := worn.stream.DeleteMsg(within(t), found.sequences[chunk]); err != nil {
 				t.Fatal(err)
@@ -159,10 +156,23 @@ func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
 	}
 }
 
+func manifestOf(t *testing.T, store *Store, digest string) *manifest {
+	t.Helper()
+	answer, err := store.conn.Request(directSubject(store.bucket)+"."+metaSubject(store.bucket, digest), nil, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := parseManifest(answer)
+	if err != nil || found == nil {
+		t.Fatalf("a manifest of %s: %v, %v", digest, found, err)
+	}
+	return found
+}
+
 func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 	want := cut(content(25, testPart))
 	bad := serve(t, StoreConfig{Bucket: "shards-n1"})
-	forge(t, bad.Bucket, want.parts[0].Digest, want.data)
+	forge(t, bad, want.parts[0].Digest, want.data)
 	transfer := transferFrom(t, bad.source())
 	if err := transfer.Add(Layer{Into: make([]byte, testPart), Parts: want.parts}); err != nil {
 		t.Fatal(err)
@@ -174,11 +184,11 @@ func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 }
 
 // forge stores a part of which one bit is flipped, under the name of the true one.
-func forge(t *testing.T, bucket *Bucket, digest string, data []byte) {
+func forge(t *testing.T, store *Store, digest string, data []byte) {
 	t.Helper()
 	flipped := bytes.Clone(data)
 	flipped[len(flipped)/2] ^= 1
-	if err := bucket.put(within(t), digest, flipped, sha256.Sum256(flipped)); err != nil {
+	if err := store.put(within(t), digest, flipped, sha256.Sum256(flipped)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,7 +199,7 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	var sources []Source
 	for i := range 2 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store.Bucket)
+		want.putInto(t, store)
 		sources = append(sources, (&link{rate: rate / (1 + 9*float64(i))}).open(t, store))
 	}
 	progress := fetch(t, transferFrom(t, sources...), want)
@@ -206,7 +216,7 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 func TestASpareIsAskedForWhatItsGiverDoesNotBring(t *testing.T) {
 	want := cut(content(30, 2*testPart), "shards-n1")
 	giver, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, spare.Bucket)
+	want.putInto(t, spare)
 	for i := range want.parts {
 		want.parts[i].Spares = []string{"shards-n2"}
 	}
@@ -236,7 +246,7 @@ func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 		}
 		transfer.mutex.Unlock()
 	}
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	if err := transfer.Add(Layer{Into: into, Parts: want.parts[1:]}); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +259,7 @@ func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
 	want := cut(content(29, 4*testPart))
 	hub := serve(t, StoreConfig{Bucket: "shards"})
-	want.putInto(t, hub.Bucket)
+	want.putInto(t, hub)
 	unreachable := Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"}
 	progress := fetch(t, transferFrom(t, unreachable, hub.source()), want)
 	if progress.Sources[0].State != Away || progress.Sources[1].Bytes != progress.Total {
@@ -267,7 +277,7 @@ func TestChunksOfAnotherPutAreNotTakenForThePart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	progress := fetch(t, transferFrom(t, store.source()), want)
 	if source := progress.Sources[0]; source.Bytes != progress.Total || source.Corrupt+source.Lacked+source.Stalled > 0 || source.Duplicate != 2*chunkBytes {
 		t.Errorf("%+v, expected the part and two chunks that nobody wanted", source)

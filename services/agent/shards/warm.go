@@ -9,9 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Warming: TCP begins with 15 kB in a round trip and doubles that, so that the first chunk of 512 KiB took 0.3 s over links of
-// 250 to 581 Mbit/s (measured). A transfer that has nothing to fetch yet has each source send so many zeros once: what its link
-// carries in 50 ms, as far as that is known. 25 ms were too few, and 100 to 300 ms no better (tests/bench/links).
+// Warming: TCP begins with 15 kB in a round trip and doubles that, so that the first chunk of 512 KiB took 0.3 s over
+// links of 250 to 581 Mbit/s (measured). A transfer that has nothing to fetch yet has each source send so many zeros
+// once: what its link carries in 50 ms, as far as that is known. 25 ms were too few, and 100 to 300 ms no better
+// (tests/bench/links).
 const (
 	warmMessages = 8 // of chunkBytes, at most
 	warmSeconds  = 0.05
@@ -48,8 +49,8 @@ func serveWarming(conn *nats.Conn, bucket string) error {
 	return err
 }
 
-// warm returns when a connection's window has grown, or is not to any more. A server of another kind, such as the hub's, says
-// that nobody answers.
+// warm returns when a connection's window has grown, or is not to any more. A server of another kind, such as the
+// hub's, says that nobody answers.
 func warm(conn *nats.Conn, bucket string, messages int, wanted func() bool) {
 	if !wanted() {
 		return

@@ -23,7 +23,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
 	want := cut(content(31, 2*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	var between link
 	transfer := transferFrom(t, between.open(t, store))
 	ended := make(chan error)
@@ -49,7 +49,7 @@ func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
 func TestATransferThatHasALayerDoesNotWaitForZeros(t *testing.T) {
 	want := cut(content(32, testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	var between link
 	fetch(t, transferFrom(t, between.open(t, store)), want)
 	if carried := between.carried.Load(); carried > testPart+chunkBytes {
@@ -70,7 +70,7 @@ func TestZerosNeverComeIntoTheBucket(t *testing.T) {
 	if _, err := reader.Request(warmSubject("shards-n1"), []byte("1"), time.Minute); err != nil { // the store answers in turn
 		t.Fatal(err)
 	}
-	if messages := messagesIn(t, store.Bucket); messages != 0 {
+	if messages := messagesIn(t, store); messages != 0 {
 		t.Errorf("%d messages", messages)
 	}
 }
@@ -102,7 +102,7 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 		defer from.mutex.Unlock()
 		return len(from.ahead[digest].messages) == 1
 	})
-	want.putInto(t, store.Bucket)
+	want.putInto(t, store)
 	part := queue.NewPart(digest, make([]byte, testPart), transfer.queue.Sources)
 	waiting := &queue.Claim{Part: part, Source: transfer.queue.Sources[0]}
 	if _, err := transfer.manifest(within(t), &stream{transfer: transfer, from: from, claim: waiting}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/tests/bench/figures"
 )
@@ -29,7 +30,6 @@ const (
 type bench struct {
 	*other
 	data, into []byte
-	hub        *shards.Bucket
 	own        *shards.Store
 	reader     jetstream.ObjectStore // the library's, of the other process's store
 	writer     jetstream.ObjectStore // and of its hub
@@ -71,9 +71,6 @@ func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]figures
 		return nil, err
 	}
 	defer store.Close()
-	if b.hub, err = shards.OpenBucket(ctx, hub, hubBucket); err != nil {
-		return nil, err
-	}
 	if b.own, err = shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30}); err != nil {
 		return nil, err
 	}
@@ -85,14 +82,12 @@ func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]figures
 	}
 	gets := []*way{{name: "ours", move: b.get}, {name: "tcp", move: b.getTCP, baseline: true}, {name: "library", move: b.getLibrary, baseline: true}}
 	puts := []*way{
-		{name: "ours", move: b.put, clean: func(ctx context.Context) error { return b.hub.Retire(ctx, b.Parts...) }},
-		{name: "in process", move: b.putOwn, clean: func(ctx context.Context) error { return b.own.Retire(ctx, b.Parts...) }},
+		{name: "ours", move: b.put, clean: func(ctx context.Context) error { return b.own.Retire(ctx, b.Parts...) }},
 		{name: "tcp", move: b.putTCP, baseline: true},
 		{name: "library", move: b.putLibrary, clean: b.cleanLibrary, baseline: true},
 	}
 	if memory && len(b.data) > 128<<20 { // the hub of the other process holds 256 MiB in memory
-		puts = slices.Delete(puts, 3, 4)
-		puts = slices.Delete(puts, 0, 1)
+		puts = slices.Delete(puts, 2, 3)
 	}
 	ways := slices.Concat(gets, puts)
 	for turn := range repeat * len(ways) {
@@ -140,7 +135,7 @@ func (b *bench) once(ctx context.Context, w *way) error {
 	return nil
 }
 
-// rows compares our ways, over TCP and in process, with the others.
+// rows compares our ways with the others.
 func (b *bench) rows(figure string, ways []*way, target float64) []figures.Row {
 	gibibytes := float64(len(b.data)) / (1 << 30)
 	var rows []figures.Row
@@ -248,18 +243,11 @@ func (b *bench) getLibrary(ctx context.Context) error {
 	return errors.Join(err, object.Error())
 }
 
-func (b *bench) put(ctx context.Context) error { return b.putInto(ctx, b.hub) }
-
-func (b *bench) putOwn(ctx context.Context) error { return b.putInto(ctx, b.own.Bucket) }
-
-func (b *bench) putInto(ctx context.Context, bucket *shards.Bucket) error {
+func (b *bench) put(ctx context.Context) error {
 	puts, ctx := errgroup.WithContext(ctx)
 	puts.SetLimit(2)
 	for part := range slices.Chunk(b.data, partBytes) {
-		puts.Go(func() error {
-			_, err := bucket.Put(ctx, part)
-			return err
-		})
+		puts.Go(func() error { return b.own.PutAs(ctx, events.Digest(part), part) })
 	}
 	return puts.Wait()
 }

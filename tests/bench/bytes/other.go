@@ -11,11 +11,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/bench/figures"
@@ -43,13 +45,13 @@ func answer(ctx context.Context, size int, memory bool) (err error) {
 		return err
 	}
 	defer store.Close()
-	var says served
-	if says.Whole, err = store.Put(ctx, data); err != nil {
+	says := served{Whole: events.Digest(data)}
+	if err := store.PutAs(ctx, says.Whole, data); err != nil {
 		return err
 	}
-	for first := 0; first < size; first += partBytes {
-		digest, err := store.Put(ctx, data[first:min(first+partBytes, size)])
-		if err != nil {
+	for part := range slices.Chunk(data, partBytes) {
+		digest := events.Digest(part)
+		if err := store.PutAs(ctx, digest, part); err != nil {
 			return err
 		}
 		says.Parts = append(says.Parts, digest)

@@ -37,7 +37,7 @@ func serveNode(name string) error {
 
 // Hold makes the state and stores it, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
-	*parts, err = state.Hold(n.ctx, n.store.Bucket)
+	*parts, err = state.Hold(n.ctx, n.store.PutAs)
 	return err
 }
 
@@ -107,7 +107,7 @@ func (p pull) of(parts []shards.Part) []shards.Part {
 
 func (n *node) keep(parts []shards.Part, state []byte) error {
 	for _, part := range parts {
-		if _, err := n.store.Put(n.ctx, state[part.First:part.End]); err != nil {
+		if err := n.store.PutAs(n.ctx, part.Digest, state[part.First:part.End]); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"time"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,8 +18,8 @@ import (
 
 const chunkBytes = queue.ChunkBytes
 
-// sequencesKey is the metadata in which a manifest lists where each chunk lies in the stream, so that a reader begins at any
-// chunk. The library ignores it.
+// sequencesKey is the metadata in which a manifest lists where each chunk lies in the stream, so that a reader begins
+// at any chunk. The library ignores it.
 const sequencesKey = "reknit-sequences"
 
 func streamName(bucket string) string { return "OBJ_" + bucket }
@@ -37,32 +36,27 @@ func directSubject(bucket string) string { return "$JS.API.DIRECT.GET." + stream
 // chunkID is unique for each put, so that two writers of one content never mix their chunks.
 func chunkID(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + "." + nuid.Next() }
 
-// object is what a manifest says.
-type object struct {
+// manifest is what a store says of a part.
+type manifest struct {
 	info      jetstream.ObjectInfo
-	sequence  uint64    // of the manifest in the stream
-	stored    time.Time // by the server's clock
-	sequences []uint64  // of the chunks; none where another writer did not tell them
+	sequences []uint64 // of the chunks in the stream; none where another writer did not tell them
 }
 
 // newInfo returns the manifest of content whose chunks are stored.
-func newInfo(bucket, digest, id string, size int, sum [sha256.Size]byte, sequences []uint64) ([]byte, error) {
-	listed, err := json.Marshal(sequences)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(jetstream.ObjectInfo{
+func newInfo(bucket, digest, id string, size int, sum [sha256.Size]byte, sequences []uint64) jetstream.ObjectInfo {
+	listed, _ := json.Marshal(sequences) // numbers never fail
+	return jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
 			Name: digest, Metadata: map[string]string{sequencesKey: string(listed)},
 			Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes},
 		},
 		Bucket: bucket, NUID: id, Size: uint64(size), Chunks: uint32(len(sequences)),
 		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]),
-	})
+	}
 }
 
-// parseObject reads the answer to a direct get of a manifest. It returns nil where the bucket does not hold one.
-func parseObject(answer *nats.Msg) (*object, error) {
+// parseManifest reads the answer to a direct get of a manifest. It returns nil where the bucket does not have the part.
+func parseManifest(answer *nats.Msg) (*manifest, error) {
 	switch status := answer.Header.Get("Status"); status {
 	case "":
 	case "404", "503": // no such message; no such bucket
@@ -70,19 +64,14 @@ func parseObject(answer *nats.Msg) (*object, error) {
 	default:
 		return nil, fmt.Errorf("direct get of a manifest: status %s %s", status, answer.Header.Get("Description"))
 	}
-	var found object
-	if err := json.Unmarshal(answer.Data, &found.info); err != nil {
+	var info jetstream.ObjectInfo
+	if err := json.Unmarshal(answer.Data, &info); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	var err error
-	if found.sequence, err = strconv.ParseUint(answer.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-		return nil, fmt.Errorf("sequence of a manifest: %w", err)
+	if info.Deleted {
+		return nil, nil
 	}
-	if found.stored, err = time.Parse(time.RFC3339Nano, answer.Header.Get(jetstream.TimeStampHeaer)); err != nil {
-		return nil, fmt.Errorf("time of a manifest: %w", err)
-	}
-	found.sequences = sequencesOf(found.info)
-	return &found, nil
+	return &manifest{info, sequencesOf(info)}, nil
 }
 
 // sequencesOf returns where the chunks lie, if the manifest lists all of them and they have this package's size.
@@ -98,3 +87,15 @@ func sequencesOf(info jetstream.ObjectInfo) (sequences []uint64) {
 }
 
 func chunksOf(bytes int64) int64 { return (bytes + chunkBytes - 1) / chunkBytes }
+
+// sumOf reads a digest, sha256: and 64 digits.
+func sumOf(digest string) ([sha256.Size]byte, error) {
+	digits, named := strings.CutPrefix(digest, "sha256:")
+	sum, err := hex.DecodeString(digits)
+	if err != nil || !named || len(sum) != sha256.Size {
+		return [sha256.Size]byte{}, fmt.Errorf("expected sha256: and 64 digits, got %.80q", digest)
+	}
+	return [sha256.Size]byte(sum), nil
+}
+
+func digestOf(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }

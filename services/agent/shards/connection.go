@@ -1,0 +1,139 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Bounds of a source's connection. It bears nothing but bulk; a PONG waits behind that, so it is given time.
+const (
+	dialTimeout   = 2 * time.Second
+	reconnectWait = 250 * time.Millisecond
+	pingInterval  = 5 * time.Second
+)
+
+// errBroken says that the connection to a source was lost.
+var errBroken = errors.New("connection lost")
+
+// dial returns a source that looks for its connection until it is closed. It calls changed when the connection comes or
+// goes, and late with bytes that nobody awaits any more. The connection is warmed before it comes, while idle says so.
+func dial(
+	ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64),
+) (*source, error) {
+	s := &source{
+		bucket: config.Bucket, began: time.Now(), inbox: nats.NewInbox() + ".", late: late,
+		answers: map[string]*answer{}, ahead: map[string]*answer{},
+	}
+	conn, err := nats.Connect(config.URL,
+		nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
+		nats.PingInterval(pingInterval),
+		nats.ConnectHandler(func(conn *nats.Conn) {
+			warm(conn, config.Bucket, warmCount(config.BytesPerSecond), idle)
+			changed(true)
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = conn
+	subscription, err := conn.Subscribe(s.inbox+"*", s.deliver)
+	if err == nil {
+		err = subscription.SetPendingLimits(-1, -1) // bounded by what is asked for
+	}
+	return s, err
+}
+
+// dialer gives up with the transfer, and measures the round trip that a connection begins with.
+type dialer struct {
+	ctx context.Context
+	*source
+}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	began := time.Now()
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.trip = time.Since(began)
+	d.hear()
+	h := &hearing{Conn: conn, source: d.source, broken: make(chan struct{})}
+	// A server that greets and falls silent would hold the transfer's end up for dialTimeout.
+	h.keep = context.AfterFunc(d.ctx, func() { _ = h.end() })
+	d.present, d.broken = h, h.broken
+	return h, nil
+}
+
+// hearing is a connection that notes when bytes come: over a slow link a message takes longer than a source may be
+// silent. It also notes when no byte will come any more. The client tells that later, perhaps when something was asked
+// for on the next connection already.
+type hearing struct {
+	net.Conn
+	source *source
+	broken chan struct{}
+	keep   func() bool // from ending with the transfer
+	lost   sync.Once
+}
+
+func (h *hearing) Read(into []byte) (int, error) {
+	read, err := h.Conn.Read(into)
+	if err != nil {
+		h.lost.Do(func() { h.source.lost(h.broken) })
+		return read, err
+	}
+	h.source.hear()
+	return read, nil
+}
+
+func (h *hearing) Close() error {
+	h.keep()
+	return h.end()
+}
+
+func (h *hearing) end() error {
+	h.lost.Do(func() { h.source.lost(h.broken) })
+	return h.Conn.Close()
+}
+
+func (s *source) hear() { s.heard.Store(int64(time.Since(s.began))) }
+
+func (s *source) silence() time.Duration { return time.Since(s.began) - time.Duration(s.heard.Load()) }
+
+// drop ends the present connection, with what was asked for on it. The client makes another.
+func (s *source) drop() {
+	s.mutex.Lock()
+	present := s.present
+	s.mutex.Unlock()
+	if present != nil {
+		_ = present.Close() // whatever it says, it is not used any more
+	}
+}
+
+func (s *source) roundTrip() time.Duration {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.trip
+}
+
+// lost ends every wait for an answer on a connection.
+func (s *source) lost(broken chan struct{}) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	close(broken)
+	for digest, asked := range s.ahead {
+		delete(s.answers, asked.token)
+		delete(s.ahead, digest)
+	}
+}
