@@ -147,23 +147,37 @@ func TestInWhateverOrderNodesSpeakWhoDiffersIsFound(t *testing.T) {
 	}
 }
 
+// remembered is how many bytes a machine keeps.
+func remembered(t *testing.T, m *Machine) int {
+	t.Helper()
+	snapshot, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(snapshot)
+}
+
+func TestWhatWasComparedIsForgotten(t *testing.T) {
+	m := inForce(t)
+	before := remembered(t, m)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		tells(t, m, node, 1, 10, "a", "b")
+	}
+	if after := remembered(t, m); after != before {
+		t.Errorf("%d bytes are remembered after all were compared, and %d before", after, before)
+	}
+}
+
 func TestOfANodeThatNeverSpeaksOnlyTheLastStepsAreKept(t *testing.T) {
 	m := inForce(t)
-	remembered := func() int {
-		snapshot, err := m.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(snapshot)
-	}
 	for step := range uint64(10) {
 		tells(t, m, "n1", 1, step, "a")
 	}
-	before := remembered()
+	before := remembered(t, m)
 	for step := range uint64(90) {
 		tells(t, m, "n1", 1, 10+step, "a")
 	}
-	if after := remembered(); after > before+2*mostSteps { // a digit more in each step
+	if after := remembered(t, m); after > before+2*mostSteps { // a digit more in each step
 		t.Fatalf("%d bytes are remembered after 100 steps, and %d after 10", after, before)
 	}
 	tells(t, m, "n3", 1, 3, "x")

@@ -59,7 +59,7 @@ func (t *transfer) offers() {
 // receive has a node tell that it received units, each with its number for a word.
 func (t *transfer) receive(node string, step uint64, units ...int) string {
 	t.Helper()
-	receipt := &events.Receipt{Negotiation: "g2", Node: node, Seconds: float64(len(node))}
+	receipt := &events.Receipt{Negotiation: "g2", Node: node, Seconds: map[string]float64{"n1": 1, "n3": 3}[node]}
 	for _, unit := range units {
 		digest := events.Digest([]byte(fmt.Sprint(unit)))
 		receipt.Units = append(receipt.Units, events.ReceivedUnit{Unit: unit, Step: step, Digest: digest, Bytes: 9000})
@@ -81,7 +81,7 @@ func (t *transfer) told(said []events.Event) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("done, %d bytes", done.Bytes)
+		return fmt.Sprintf("done, %d bytes in %v s", done.Bytes, done.Seconds)
 	}
 	failure, err := events.Open[events.Failure](said[0])
 	if err != nil || said[0].Kind != events.RestorationFailed {
@@ -101,7 +101,7 @@ func TestARestorationIsCompleteOnlyWhenEveryReceiverVerifiedWhatWasOffered(t *te
 	transfer := start(t)
 	transfer.offers()
 	transfer.expect(transfer.receive("n3", stopStep, 3), "")
-	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes")
+	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes in 3 s")
 	transfer.expect(transfer.receive("n1", stopStep, 2), "")
 }
 
@@ -147,7 +147,7 @@ func TestAnOfferThatNobodyAskedForHasNoEffect(t *testing.T) {
 	transfer.expect(transfer.offer("n5", 0, stopStep, "of a unit that does not move"), "")
 	transfer.offers()
 	transfer.expect(transfer.receive("n3", stopStep, 3), "")
-	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes")
+	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes in 3 s")
 }
 
 func TestAReceiptThatIsNotOfWhatWasOfferedIsItsReceiversFault(t *testing.T) {
@@ -164,6 +164,7 @@ func TestAReceiptThatIsNotOfWhatWasOfferedIsItsReceiversFault(t *testing.T) {
 			transfer.offers()
 			transfer.expect(receive(transfer), "failed by n3")
 			transfer.expect(transfer.receive("n1", stopStep, 2), "") // it is over
+			transfer.expect(transfer.receive("n3", stopStep, 3), "")
 		})
 	}
 }
@@ -193,7 +194,7 @@ func TestWhatBelongsToAnotherNegotiationHasNoEffect(t *testing.T) {
 	hear(t, transfer.machine, events.Aborted, &events.Abort{Negotiation: "g1"})
 	transfer.offers()
 	transfer.expect(transfer.receive("n3", stopStep, 3), "")
-	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes")
+	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes in 3 s")
 }
 
 func TestAnAbortedTransferIsNotWatchedAnyMore(t *testing.T) {

@@ -298,6 +298,21 @@ func TestWhatWasImportedIsHeldUntilAPlanIsAdoptedOrItsStepIsLongPast(t *testing.
 	expectHoldings(t, on, events.Holding{Units: units(0, 1), Steps: []uint64{3, 2}})
 }
 
+func TestAnImportStandsBesideTheOtherVersionsOfItsUnit(t *testing.T) {
+	ahead := adopted(t, 0, 1)
+	imports := [][]byte{}
+	for range 3 {
+		imports = append(imports, model.MarshalLayer(ahead.Trained(0)))
+		ahead.train(t, 0)
+	}
+	for step, want := range [][]uint64{{1, 0}, {1, 0}, {2, 1, 0}} {
+		s := adopted(t, 0, 1)
+		s.train(t, 0)
+		s.mustImport(t, 0, uint64(step), imports[step])
+		expectHoldings(t, s, events.Holding{Units: units(0, 1), Steps: want})
+	}
+}
+
 // The newest import takes the place of the one before.
 func TestOfEachLayerOneImportIsKept(t *testing.T) {
 	other, s := adopted(t, 1, 2), adopted(t, 0, 1)
