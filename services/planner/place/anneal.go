@@ -8,7 +8,7 @@ import (
 // annealing improves a layout by swaps, first also by such that make it worse. Pieces of two pipelines are swapped, not
 // only single nodes: where nodes of a region sit in a row, one moved alone makes two long links.
 type annealing struct {
-	*layout
+	layout *layout
 	random *rand.Rand
 	chains [][]int // seats by pipeline; the idle ones are a chain of their own
 	chain  []int   // of a seat
@@ -24,15 +24,15 @@ func newAnnealing(l *layout) *annealing {
 	}
 	var idle []int
 	for first := range l.nodeOf {
-		if l.prev[first] >= 0 {
+		if l.traffic.prev[first] >= 0 {
 			continue
 		}
-		if len(l.peers[first]) == 0 && l.next[first] < 0 {
+		if len(l.traffic.peers[first]) == 0 && l.traffic.next[first] < 0 {
 			idle = append(idle, first)
 			continue
 		}
 		var chain []int
-		for seat := first; seat >= 0; seat = l.next[seat] {
+		for seat := first; seat >= 0; seat = l.traffic.next[seat] {
 			chain = append(chain, seat)
 		}
 		a.chains = append(a.chains, chain)
@@ -50,15 +50,15 @@ func newAnnealing(l *layout) *annealing {
 }
 
 func (a *annealing) keep() {
-	if cost := a.cost(); cost < a.least-rounding {
-		a.least, a.best = cost, append(a.best[:0], a.nodeOf...)
+	if cost := a.layout.cost(); cost < a.least-rounding {
+		a.least, a.best = cost, append(a.best[:0], a.layout.nodeOf...)
 	}
 }
 
 // take starts again from a layout.
 func (a *annealing) take(nodeOf []int) {
-	copy(a.nodeOf, nodeOf)
-	a.measure()
+	copy(a.layout.nodeOf, nodeOf)
+	a.layout.measure()
 	a.keep()
 }
 
@@ -70,15 +70,15 @@ const between = 1000
 
 // cool makes so many moves while the temperature falls from a share of the energy to cold.
 func (a *annealing) cool(moves int, from, slope float64) {
-	a.slope = slope
+	a.layout.slope = slope
 	rounds := max(1, moves/between)
 	falling := math.Pow(cold/from, 1/float64(rounds))
 	for range rounds {
 		a.run(min(moves, between), from)
-		if a.fits == nil && a.embed() {
+		if a.fits == nil && a.layout.embed() {
 			a.keep()
 		}
-		if a.fits == nil && a.reseat() {
+		if a.fits == nil && a.layout.reseat() {
 			a.keep()
 		}
 		from *= falling
@@ -87,16 +87,16 @@ func (a *annealing) cool(moves int, from, slope float64) {
 
 // run makes so many moves at one temperature.
 func (a *annealing) run(moves int, share float64) {
-	a.measure()
-	energy := a.energy()
+	a.layout.measure()
+	energy := a.layout.energy()
 	for range moves {
 		if !a.move() {
 			continue
 		}
-		now := a.energy()
+		now := a.layout.energy()
 		if now <= energy || a.random.Float64() < math.Exp((energy-now)/(share*energy)) {
 			energy = now
-			a.journal = a.journal[:0]
+			a.layout.journal = a.layout.journal[:0]
 			a.keep()
 			continue
 		}
@@ -106,12 +106,12 @@ func (a *annealing) run(moves int, share float64) {
 
 // move swaps two seats, of one pipeline, of one stage or any, and as many of those that follow as chance will.
 func (a *annealing) move() bool {
-	i := a.random.IntN(len(a.nodeOf))
-	j := a.random.IntN(len(a.nodeOf))
+	i := a.random.IntN(len(a.layout.nodeOf))
+	j := a.random.IntN(len(a.layout.nodeOf))
 	length := 1
 	switch which := a.random.IntN(10); {
 	case which < 3:
-		j = pick(a.random, a.columns[a.traffic.column[i]])
+		j = pick(a.random, a.layout.traffic.columns[a.layout.traffic.column[i]])
 	case which < 6:
 		j = pick(a.random, a.chains[a.chain[i]])
 	}
@@ -120,14 +120,14 @@ func (a *annealing) move() bool {
 	}
 	a.swaps = a.swaps[:0]
 	for ; length > 0 && i >= 0 && j >= 0 && i != j; length-- {
-		a.swap(i, j)
-		a.settle(i, j)
+		a.layout.swap(i, j)
+		a.layout.settle(i, j)
 		a.swaps = append(a.swaps, [2]int{i, j})
-		if a.fits != nil && (!a.fits(a.nodeOf[i], i) || !a.fits(a.nodeOf[j], j)) {
+		if a.fits != nil && (!a.fits(a.layout.nodeOf[i], i) || !a.fits(a.layout.nodeOf[j], j)) {
 			a.revert()
 			return false
 		}
-		i, j = a.next[i], a.next[j]
+		i, j = a.layout.traffic.next[i], a.layout.traffic.next[j]
 	}
 	return len(a.swaps) > 0
 }
@@ -140,9 +140,9 @@ func pick(random *rand.Rand, from []int) int { return from[random.IntN(len(from)
 func (a *annealing) revert() {
 	for k := len(a.swaps) - 1; k >= 0; k-- {
 		i, j := a.swaps[k][0], a.swaps[k][1]
-		a.nodeOf[i], a.nodeOf[j] = a.nodeOf[j], a.nodeOf[i]
+		a.layout.nodeOf[i], a.layout.nodeOf[j] = a.layout.nodeOf[j], a.layout.nodeOf[i]
 	}
-	a.undo()
+	a.layout.undo()
 }
 
 // search cools each start, and then the best layout again and again, for so many moves altogether.

@@ -11,8 +11,8 @@ const longestPath = 12
 //
 // Only in a grid; elsewhere it changes nothing.
 func (l *layout) embed() bool {
-	columns := l.columns
-	if len(columns) < 2 || len(columns) > longestPath || !l.grid() {
+	columns := l.traffic.columns
+	if len(columns) < 2 || len(columns) > longestPath || !l.traffic.grid() {
 		return false
 	}
 	before, was := l.cost(), slices.Clone(l.nodeOf)
@@ -52,8 +52,8 @@ const rounding = 1e-12
 
 // members are the nodes of a column in the order of the pipelines.
 func (l *layout) members(column int) []int {
-	nodes := make([]int, len(l.columns[column]))
-	for i, seat := range l.columns[column] {
+	nodes := make([]int, len(l.traffic.columns[column]))
+	for i, seat := range l.traffic.columns[column] {
 		nodes[i] = l.nodeOf[seat]
 	}
 	return nodes

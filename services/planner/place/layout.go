@@ -2,7 +2,7 @@ package place
 
 // layout is who sits where, with what that costs in each step, kept up to date over swaps in O(peers).
 type layout struct {
-	*traffic
+	traffic    *traffic
 	links      *links
 	activation float64 // bytes
 	moving     *moving // what it costs to get there; nil: nothing
@@ -10,7 +10,7 @@ type layout struct {
 
 	load     []float64 // per seat: seconds of its exchanges
 	hop      []float64 // per seat: seconds to the next one and back
-	column   []float64 // per column: the largest load
+	heaviest []float64 // per column: the largest load
 	boundary []float64 // per boundary: the largest hop
 	loads    float64   // sum of all
 	hops     float64   // sum over boundaries of the mean
@@ -28,7 +28,7 @@ func newLayout(t *traffic, links *links, activationBytes float64, moving *moving
 	l := &layout{
 		traffic: t, links: links, activation: activationBytes, moving: moving, nodeOf: nodeOf,
 		load: make([]float64, len(nodeOf)), hop: make([]float64, len(nodeOf)),
-		column: make([]float64, len(t.columns)), boundary: make([]float64, len(t.edges)),
+		heaviest: make([]float64, len(t.columns)), boundary: make([]float64, len(t.edges)),
 	}
 	l.measure()
 	return l
@@ -41,12 +41,12 @@ func (l *layout) measure() {
 		l.load[seat] = l.exchange(seat)
 		l.loads += l.load[seat]
 		l.hop[seat] = l.crossing(seat)
-		if e := l.edge[seat]; e >= 0 {
+		if e := l.traffic.edge[seat]; e >= 0 {
 			l.hops += l.share(e) * l.hop[seat]
 		}
 	}
-	for c := range l.column {
-		l.column[c] = l.slowestLoad(c)
+	for c := range l.heaviest {
+		l.heaviest[c] = l.slowestLoad(c)
 	}
 	for e := range l.boundary {
 		l.boundary[e] = l.slowestHop(e)
@@ -58,7 +58,7 @@ func (l *layout) measure() {
 
 func (l *layout) exchange(seat int) float64 {
 	seconds, from := 0.0, l.links.row(l.nodeOf[seat])
-	for _, peer := range l.peers[seat] {
+	for _, peer := range l.traffic.peers[seat] {
 		seconds += peer.over(from[l.nodeOf[peer.seat]])
 	}
 	return seconds
@@ -67,20 +67,22 @@ func (l *layout) exchange(seat int) float64 {
 func (t talk) over(link link) float64 { return t.messages*link.delay + t.bytes*link.perByte }
 
 func (l *layout) crossing(seat int) float64 {
-	if l.next[seat] < 0 {
+	if l.traffic.next[seat] < 0 {
 		return 0
 	}
-	return l.hopOver(l.links.row(l.nodeOf[seat])[l.nodeOf[l.next[seat]]])
+	return l.hopOver(l.links.row(l.nodeOf[seat])[l.nodeOf[l.traffic.next[seat]]])
 }
 
 // hopOver is the seconds of a transfer there and back.
 func (l *layout) hopOver(link link) float64 { return 2 * (link.delay + l.activation*link.perByte) }
 
-func (l *layout) share(e int) float64 { return l.edges[e].rounds / float64(len(l.edges[e].seats)) }
+func (l *layout) share(e int) float64 {
+	return l.traffic.edges[e].rounds / float64(len(l.traffic.edges[e].seats))
+}
 
 func (l *layout) slowestLoad(column int) float64 {
 	slowest := 0.0
-	for _, seat := range l.columns[column] {
+	for _, seat := range l.traffic.columns[column] {
 		slowest = max(slowest, l.load[seat])
 	}
 	return slowest
@@ -88,7 +90,7 @@ func (l *layout) slowestLoad(column int) float64 {
 
 func (l *layout) slowestHop(e int) float64 {
 	slowest := 0.0
-	for _, seat := range l.edges[e].seats {
+	for _, seat := range l.traffic.edges[e].seats {
 		slowest = max(slowest, l.hop[seat])
 	}
 	return slowest
@@ -96,15 +98,15 @@ func (l *layout) slowestHop(e int) float64 {
 
 // parts of the cost: the slowest exchange, and the slowest chain of boundaries among pipelines of one length.
 func (l *layout) parts() (dataParallel, pipeline float64) {
-	for _, seconds := range l.column {
+	for _, seconds := range l.heaviest {
 		dataParallel = max(dataParallel, seconds)
 	}
 	chain, length := 0.0, 0
 	for e, seconds := range l.boundary {
-		if l.edges[e].length != length {
-			chain, length = 0, l.edges[e].length
+		if l.traffic.edges[e].length != length {
+			chain, length = 0, l.traffic.edges[e].length
 		}
-		chain += l.edges[e].rounds * seconds
+		chain += l.traffic.edges[e].rounds * seconds
 		pipeline = max(pipeline, chain)
 	}
 	return dataParallel, pipeline
@@ -157,7 +159,7 @@ func (l *layout) swap(i, j int) {
 	for _, seat := range [2]int{i, j} {
 		l.setLoad(seat, l.exchange(seat))
 		l.setHop(seat)
-		if before := l.prev[seat]; before >= 0 {
+		if before := l.traffic.prev[seat]; before >= 0 {
 			l.setHop(before)
 		}
 		if l.moving != nil {
@@ -168,7 +170,7 @@ func (l *layout) swap(i, j int) {
 
 // replace tells the peers of a seat that another node sits there now; the other seat changes too and is none of them.
 func (l *layout) replace(seat, other int, was, is []link) {
-	for _, peer := range l.peers[seat] {
+	for _, peer := range l.traffic.peers[seat] {
 		if peer.seat != other {
 			node := l.nodeOf[peer.seat]
 			l.setLoad(peer.seat, l.load[peer.seat]+peer.over(is[node])-peer.over(was[node]))
@@ -182,7 +184,7 @@ func (l *layout) setLoad(seat int, seconds float64) {
 }
 
 func (l *layout) setHop(seat int) {
-	e := l.edge[seat]
+	e := l.traffic.edge[seat]
 	if e < 0 {
 		return
 	}
@@ -194,17 +196,17 @@ func (l *layout) setHop(seat int) {
 // settle brings the maxima up to date after a swap of these seats.
 func (l *layout) settle(i, j int) {
 	for _, seat := range [2]int{i, j} {
-		for _, c := range l.near[l.traffic.column[seat]] {
-			if slowest := l.slowestLoad(c); slowest != l.column[c] {
-				l.set(&l.column[c], slowest)
+		for _, c := range l.traffic.near[l.traffic.column[seat]] {
+			if slowest := l.slowestLoad(c); slowest != l.heaviest[c] {
+				l.set(&l.heaviest[c], slowest)
 			}
 		}
-		for _, at := range [2]int{seat, l.prev[seat]} {
-			if at < 0 || l.edge[at] < 0 {
+		for _, at := range [2]int{seat, l.traffic.prev[seat]} {
+			if at < 0 || l.traffic.edge[at] < 0 {
 				continue
 			}
-			if slowest := l.slowestHop(l.edge[at]); slowest != l.boundary[l.edge[at]] {
-				l.set(&l.boundary[l.edge[at]], slowest)
+			if slowest := l.slowestHop(l.traffic.edge[at]); slowest != l.boundary[l.traffic.edge[at]] {
+				l.set(&l.boundary[l.traffic.edge[at]], slowest)
 			}
 		}
 	}

@@ -85,12 +85,12 @@ func TestNoOrderOfAPipelineIsBetterThanReseated(t *testing.T) {
 		l, twin := inOrder(p, c), inOrder(p, c)
 		best := twin.cost()
 		var nodes []int
-		for _, column := range twin.columns {
+		for _, column := range twin.traffic.columns {
 			nodes = append(nodes, twin.nodeOf[column[1]])
 		}
 		permutations(nodes, 0, func(nodes []int) {
 			for stage, node := range nodes {
-				twin.nodeOf[twin.columns[stage][1]] = node
+				twin.nodeOf[twin.traffic.columns[stage][1]] = node
 			}
 			twin.measure()
 			best = min(best, twin.cost())

@@ -13,12 +13,12 @@ const longestReseated = 10
 // reseat gives the nodes of each pipeline of a grid their best seats in it while all others stay, until that helps no
 // more. It reports whether it made the layout cheaper.
 func (l *layout) reseat() (cheaper bool) {
-	stages := len(l.columns)
-	if stages > longestReseated || l.moving != nil || !l.grid() {
+	stages := len(l.traffic.columns)
+	if stages > longestReseated || l.moving != nil || !l.traffic.grid() {
 		return false
 	}
 	r := newReseating(l)
-	pipelines := len(l.columns[0])
+	pipelines := len(l.traffic.columns[0])
 	for pipeline, failed := 0, 0; failed < pipelines; pipeline = (pipeline + 1) % pipelines {
 		failed++
 		if r.improve(pipeline) {
@@ -30,7 +30,7 @@ func (l *layout) reseat() (cheaper bool) {
 
 // reseating is the choice of seats for the nodes of one pipeline after the other.
 type reseating struct {
-	*layout
+	layout       *layout
 	seats, nodes []int       // of the pipeline, in the order of the stages
 	load         [][]float64 // by stage, by index of node: the largest load in the column were it there
 	others       []float64   // per boundary: the slowest hop of the other pipelines
@@ -39,10 +39,11 @@ type reseating struct {
 }
 
 func newReseating(l *layout) *reseating {
-	stages := len(l.columns)
+	stages := len(l.traffic.columns)
 	r := &reseating{
-		layout: l, seats: make([]int, stages), nodes: make([]int, stages), others: make([]float64, len(l.edges)),
-		ahead: make([]float64, stages), reached: make([]float64, stages<<stages),
+		layout: l, seats: make([]int, stages), nodes: make([]int, stages),
+		others: make([]float64, len(l.traffic.edges)),
+		ahead:  make([]float64, stages), reached: make([]float64, stages<<stages),
 	}
 	for range stages {
 		r.load = append(r.load, make([]float64, stages))
@@ -52,18 +53,18 @@ func newReseating(l *layout) *reseating {
 
 // take looks at a pipeline.
 func (r *reseating) take(pipeline int) {
-	for stage, column := range r.columns {
-		r.seats[stage], r.nodes[stage] = column[pipeline], r.nodeOf[column[pipeline]]
+	for stage, column := range r.layout.traffic.columns {
+		r.seats[stage], r.nodes[stage] = column[pipeline], r.layout.nodeOf[column[pipeline]]
 	}
 	for boundary := len(r.others) - 1; boundary >= 0; boundary-- {
 		slowest := 0.0
-		for _, seat := range r.columns[boundary] {
+		for _, seat := range r.layout.traffic.columns[boundary] {
 			if seat != r.seats[boundary] {
-				slowest = max(slowest, r.hop[seat])
+				slowest = max(slowest, r.layout.hop[seat])
 			}
 		}
 		r.others[boundary] = slowest
-		r.ahead[boundary] = r.ahead[boundary+1] + r.edges[boundary].rounds*slowest
+		r.ahead[boundary] = r.ahead[boundary+1] + r.layout.traffic.edges[boundary].rounds*slowest
 	}
 	for stage, seat := range r.seats {
 		for i, node := range r.nodes {
@@ -74,10 +75,10 @@ func (r *reseating) take(pipeline int) {
 
 // loadWith is the largest load in a seat's column if the node sat there.
 func (r *reseating) loadWith(seat, node int) float64 {
-	was, is := r.links.row(r.nodeOf[seat]), r.links.row(node)
+	was, is := r.layout.links.row(r.layout.nodeOf[seat]), r.layout.links.row(node)
 	own, slowest := 0.0, 0.0
-	for _, peer := range r.peers[seat] {
-		other := r.nodeOf[peer.seat]
+	for _, peer := range r.layout.traffic.peers[seat] {
+		other := r.layout.nodeOf[peer.seat]
 		own += peer.over(is[other])
 		slowest = max(slowest, r.layout.load[peer.seat]-peer.over(was[other])+peer.over(is[other]))
 	}
@@ -87,7 +88,7 @@ func (r *reseating) loadWith(seat, node int) float64 {
 // improve takes the fastest order, then the fastest one of less load than that, and so on as long as one may pay.
 func (r *reseating) improve(pipeline int) bool {
 	r.take(pipeline)
-	before := r.cost()
+	before := r.layout.cost()
 	best, least := before-rounding*1e3, 0.0
 	for _, loads := range r.load {
 		least = max(least, slices.Min(loads))
@@ -110,10 +111,10 @@ func (r *reseating) improve(pipeline int) bool {
 		return false
 	}
 	for stage, i := range order {
-		r.nodeOf[r.seats[stage]] = r.nodes[i]
+		r.layout.nodeOf[r.seats[stage]] = r.nodes[i]
 	}
-	r.measure()
-	return r.cost() < before // and not only by rounding
+	r.layout.measure()
+	return r.layout.cost() < before // and not only by rounding
 }
 
 // chain is the fastest order of the nodes, by index, with loads below a limit, by dynamic programming over sets; nil
@@ -172,6 +173,6 @@ func (r *reseating) extend(set int, limit, enough float64) {
 
 // slowest is what a boundary costs if two nodes of the pipeline sat beside it.
 func (r *reseating) slowest(boundary, left, right int) float64 {
-	hop := max(r.others[boundary], r.hopOver(r.links.row(r.nodes[left])[r.nodes[right]]))
-	return r.edges[boundary].rounds * hop
+	hop := max(r.others[boundary], r.layout.hopOver(r.layout.links.row(r.nodes[left])[r.nodes[right]]))
+	return r.layout.traffic.edges[boundary].rounds * hop
 }

@@ -61,7 +61,7 @@ func (s Situation) searched() ([]Candidate, error) {
 			}
 		}
 	}
-	return append(candidates, t.uneven()...), refused
+	return append(candidates, s.uneven()...), refused
 }
 
 // whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned:

@@ -9,15 +9,15 @@ import (
 )
 
 // seating gives plans' places to nodes. It remembers the best candidate so far: a plan that would not beat it even on
-// equal links is not worth a search for better seats. Its situation has as many pipelines as the plan at hand.
+// equal links is not worth a search for better seats.
 type seating struct {
-	Situation
-	wires   wires
-	holds   []estimate.Range
-	apart   []place.Pair  // nodes that had better not talk, and the seconds it costs
-	network place.Network // all links; none where they are equal, or too many
-	classes [][]string
-	best    float64 // score
+	situation Situation
+	wires     wires
+	holds     []estimate.Range
+	apart     []place.Pair  // nodes that had better not talk, and the seconds it costs
+	network   place.Network // all links; none where they are equal, or too many
+	classes   [][]string
+	best      float64 // score
 	// How many more candidates may be refined: all of a small cluster, the two most promising of a large one.
 	refinements int
 }
@@ -27,7 +27,7 @@ const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
 	t := &seating{
-		Situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.Classes(),
+		situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.Classes(),
 		refinements: max(2, 512/len(s.Nodes)),
 	}
 	for _, pair := range s.unusualPairs() {
@@ -124,50 +124,50 @@ func (s Situation) kinds(w wires) []int {
 // seat gives a plan's places to nodes: as few layers as possible move; then, where links are unequal and the plan may
 // still win, so that slow ones are used least.
 func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
-	t.Situation = t.withPipelines(len(plan.Pipelines))
-	problem := t.places(plan, among)
-	assignment, err := place.Assign(problem)
+	s := t.situation.withPipelines(len(plan.Pipelines))
+	d := draft{seating: t, situation: s, plan: plan, among: among, problem: s.places(plan, among, t.holds)}
+	assignment, err := place.Assign(d.problem)
 	if err != nil {
 		return Candidate{}, err
 	}
-	candidate := t.candidate(plan, problem, assignment, among)
-	if len(t.apart)+len(t.Network.Links) > 0 {
-		hope, equal := candidate, t.Situation
+	candidate := d.candidate(assignment)
+	if len(t.apart)+len(s.Network.Links) > 0 {
+		hope, equal := candidate, s
 		equal.Network.Links, equal.Network.Dear = nil, nil
 		hope.StepSeconds = equal.stepSeconds(candidate.Pipelines)
-		if t.score(hope) > t.best && t.refinements > 0 {
+		if s.score(hope) > t.best && t.refinements > 0 {
 			t.refinements--
-			if refined := t.refined(candidate, plan, problem, among); t.worthMoving(candidate, refined) {
+			if refined := d.refined(candidate); s.worthReseating(candidate, refined) {
 				candidate = refined
 			}
 		}
 	}
-	t.best = max(t.best, t.score(candidate))
+	t.best = max(t.best, s.score(candidate))
 	return candidate, nil
 }
 
-// worthMoving reports whether seats chosen by the links are worth it, against those that let nodes keep most. A pair
+// worthReseating reports whether seats chosen by the links are worth it, against those that let nodes keep most. A pair
 // whose link was cut is kept apart wherever that helps.
-func (t *seating) worthMoving(stay, move Candidate) bool {
-	if len(t.Network.Dear) > 0 || move.TransitionSeconds <= stay.TransitionSeconds {
-		return t.score(move) > t.score(stay)
+func (s Situation) worthReseating(stay, move Candidate) bool {
+	if len(s.Network.Dear) > 0 || move.TransitionSeconds <= stay.TransitionSeconds {
+		return s.score(move) > s.score(stay)
 	}
-	return t.score(move)*(1-worthMoving) > t.score(stay)
+	return s.score(move)*(1-worthMoving) > s.score(stay)
 }
 
 // places are a plan's places and the nodes that may take them.
-func (t *seating) places(plan search.Plan, among choice) place.Problem {
-	problem := place.Problem{LayerBytes: t.StateBytes}
+func (s Situation) places(plan search.Plan, among choice, holds []estimate.Range) place.Problem {
+	problem := place.Problem{LayerBytes: s.StateBytes}
 	for p, pipeline := range plan.Pipelines {
-		peaks := estimate.PeakBytes(t.Layers, pipeline.Stages, pipeline.MicroBatches)
+		peaks := estimate.PeakBytes(s.Layers, pipeline.Stages, pipeline.MicroBatches)
 		for st, layers := range pipeline.Stages {
 			problem.Places = append(problem.Places, place.Place{Pipeline: p, Stage: st, Layers: layers})
 			problem.NeedBytes = append(problem.NeedBytes, peaks[st])
 		}
 	}
 	for _, node := range among.nodes {
-		problem.Holds = append(problem.Holds, t.holds[node])
-		problem.MemoryBytes = append(problem.MemoryBytes, t.MemoryBytes[node])
+		problem.Holds = append(problem.Holds, holds[node])
+		problem.MemoryBytes = append(problem.MemoryBytes, s.MemoryBytes[node])
 	}
 	if slices.Min(problem.MemoryBytes) >= slices.Max(problem.NeedBytes) { // memory excludes nobody
 		problem.NeedBytes, problem.MemoryBytes = nil, nil
@@ -175,102 +175,109 @@ func (t *seating) places(plan search.Plan, among choice) place.Problem {
 	return problem
 }
 
+// draft is a plan whose places are being given to nodes.
+type draft struct {
+	seating   *seating
+	situation Situation // with as many pipelines as the plan
+	plan      search.Plan
+	among     choice
+	problem   place.Problem // its nodes are numbered as among lists them
+}
+
 // refined is the best of the candidate as it is, with dear pairs kept apart, and with all links taken into account.
-func (t *seating) refined(candidate Candidate, plan search.Plan, problem place.Problem, among choice) Candidate {
+func (d draft) refined(candidate Candidate) Candidate {
 	number := map[int]int{} // of a node among those to choose from
-	for i, node := range among.nodes {
+	for i, node := range d.among.nodes {
 		number[node] = i
 	}
-	for _, pair := range t.apart {
+	for _, pair := range d.seating.apart {
 		a, one := number[pair.A]
 		b, other := number[pair.B]
 		if one && other {
-			problem.Dear = append(problem.Dear, place.Pair{A: a, B: b, Cost: pair.Cost})
+			d.problem.Dear = append(d.problem.Dear, place.Pair{A: a, B: b, Cost: pair.Cost})
 		}
 	}
-	assignment, err := place.Assign(problem)
+	assignment, err := place.Assign(d.problem)
 	if err != nil {
 		return candidate
 	}
-	apart := t.candidate(plan, problem, assignment, among)
-	if t.score(apart) > t.score(candidate) {
-		candidate = apart
+	better := func(assignment place.Assignment) {
+		if other := d.candidate(assignment); d.situation.score(other) > d.situation.score(candidate) {
+			candidate = other
+		}
 	}
-	if t.network.DelaySeconds == nil {
-		return candidate
-	}
-	assignment = problem.Refine(assignment, t.communication(plan, among))
-	if refined := t.candidate(plan, problem, assignment, among); t.score(refined) > t.score(candidate) {
-		candidate = refined
+	better(assignment)
+	if d.seating.network.DelaySeconds != nil {
+		better(d.problem.Refine(assignment, d.communication()))
 	}
 	return candidate
 }
 
-func (t *seating) communication(plan search.Plan, among choice) place.Communication {
+func (d draft) communication() place.Communication {
 	microBatches := map[int]int{} // by length of the pipeline
-	for _, pipeline := range plan.Pipelines {
+	for _, pipeline := range d.plan.Pipelines {
 		microBatches[len(pipeline.Stages)] = pipeline.MicroBatches
 	}
+	s, nodes := d.situation, len(d.among.nodes)
 	c := place.Communication{
-		ActivationBytes: float64(t.Network.ActivationBytes), FetchBytesPerSecond: t.Network.BytesPerSecond,
-		HorizonSteps: t.SecondsBetweenFailures / max(plan.StepSeconds, 1e-9),
-		Moves:        min(100*len(among.nodes), 1_600_000/len(among.nodes)),
-		// In the steady state a chain of transfers there and back delays every so many micro-batches as there are
-		// stages.
+		ActivationBytes: float64(s.Network.ActivationBytes), FetchBytesPerSecond: s.Network.BytesPerSecond,
+		HorizonSteps: s.SecondsBetweenFailures / max(d.plan.StepSeconds, 1e-9),
+		Moves:        min(100*nodes, 1_600_000/nodes),
+		// In the steady state a chain of transfers there and back delays every so many micro-batches as there are stages.
 		Rounds: func(length int) float64 { return 1 + float64(microBatches[length]-1)/float64(length) },
 	}
-	for _, bytes := range t.GradientBytes {
+	for _, bytes := range s.GradientBytes {
 		c.GradientBytes = append(c.GradientBytes, float64(bytes))
 	}
-	for _, a := range among.nodes {
+	links := d.seating.network
+	for _, a := range d.among.nodes {
 		var delays, rates []float64
-		for _, b := range among.nodes {
-			delays, rates = append(delays, t.network.DelaySeconds[a][b]), append(rates, t.network.BytesPerSecond[a][b])
+		for _, b := range d.among.nodes {
+			delays, rates = append(delays, links.DelaySeconds[a][b]), append(rates, links.BytesPerSecond[a][b])
 		}
-		c.Network.DelaySeconds, c.Network.BytesPerSecond = append(c.Network.DelaySeconds, delays),
-			append(c.Network.BytesPerSecond, rates)
+		c.Network.DelaySeconds = append(c.Network.DelaySeconds, delays)
+		c.Network.BytesPerSecond = append(c.Network.BytesPerSecond, rates)
 	}
 	return c
 }
 
-// candidate fills in the figures of a plan whose places are taken.
-func (t *seating) candidate(plan search.Plan, problem place.Problem, assignment place.Assignment,
-	among choice) Candidate {
+// candidate fills in the figures of the plan with its places taken.
+func (d draft) candidate(assignment place.Assignment) Candidate {
 	var pipelines []Pipeline
-	for _, pipeline := range plan.Pipelines {
+	for _, pipeline := range d.plan.Pipelines {
 		pipelines = append(pipelines, Pipeline{MicroBatches: pipeline.MicroBatches})
 	}
-	for i, seat := range problem.Places {
-		pipeline := &pipelines[seat.Pipeline]
-		pipeline.Stages = append(pipeline.Stages,
-			Stage{Node: t.Nodes[among.nodes[assignment.NodeOf[i]]], Layers: seat.Layers})
+	s := d.situation
+	for i, seat := range d.problem.Places {
+		pipeline, node := &pipelines[seat.Pipeline], d.among.nodes[assignment.NodeOf[i]]
+		pipeline.Stages = append(pipeline.Stages, Stage{Node: s.Nodes[node], Layers: seat.Layers})
 	}
-	if t.Speed != nil || len(t.Network.Links) > 0 {
-		pipelines = t.balanced(pipelines)
+	if s.Speed != nil || len(s.Network.Links) > 0 {
+		pipelines = s.balanced(pipelines, d.seating.wires)
 	}
-	c := t.figured(pipelines)
-	c.Classes = t.classes
+	c := s.figured(pipelines)
+	c.Classes = d.seating.classes
 	return c
 }
 
-// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster
-// and memory allows it.
-func (t *seating) balanced(pipelines []Pipeline) []Pipeline {
-	shares := search.OptimalBatches(t.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
+// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster and
+// memory allows it.
+func (s Situation) balanced(pipelines []Pipeline, w wires) []Pipeline {
+	shares := search.OptimalBatches(s.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
 		pipeline := pipelines[p]
 		pipeline.MicroBatches = microBatches
-		return estimate.OneForwardOneBackward(t.pipeline(t.wires, pipeline)).MakespanSeconds
+		return estimate.OneForwardOneBackward(s.pipeline(w, pipeline)).MakespanSeconds
 	})
 	balanced := slices.Clone(pipelines)
 	for p := range balanced {
 		balanced[p].MicroBatches = shares[p]
-		for st, peak := range estimate.PeakBytes(t.Layers, members(balanced[p : p+1])[0].Stages, shares[p]) {
-			if peak > t.MemoryBytes[t.wires.node[balanced[p].Stages[st].Node]] {
+		for st, peak := range estimate.PeakBytes(s.Layers, members(balanced[p : p+1])[0].Stages, shares[p]) {
+			if peak > s.MemoryBytes[w.node[balanced[p].Stages[st].Node]] {
 				return pipelines
 			}
 		}
 	}
-	if t.stepSeconds(balanced) < t.stepSeconds(pipelines) {
+	if s.stepSeconds(balanced) < s.stepSeconds(pipelines) {
 		return balanced
 	}
 	return pipelines

@@ -14,17 +14,16 @@ import (
 // stage has as many layers as its node can hold and train in time. Nodes are dealt to the pipelines so that all are
 // about as strong, the larger ones of each in front, where most activations are kept. The widest plans that fit,
 // search.Weighed at most; found, not proven best. O(widths * (nodes log nodes + layers)), and the shares of the batch.
-func (t *seating) uneven() []Candidate {
-	if t.Speed == nil && slices.Min(t.MemoryBytes) == slices.Max(t.MemoryBytes) {
+func (s Situation) uneven() []Candidate {
+	if s.Speed == nil && slices.Min(s.MemoryBytes) == slices.Max(s.MemoryBytes) {
 		return nil
 	}
 	var candidates []Candidate
-	for width := t.widest(len(t.Nodes)); width >= max(1, t.DataParallel.Least) &&
-		len(candidates) < search.Weighed; width-- {
-		t.Situation = t.withPipelines(width)
-		if pipelines, fits := t.unevenPipelines(width); fits {
-			candidate := t.figured(pipelines)
-			candidate.Classes = t.classes
+	classes, narrowest := s.Classes(), max(1, s.DataParallel.Least)
+	for width := s.widest(len(s.Nodes)); width >= narrowest && len(candidates) < search.Weighed; width-- {
+		if pipelines, fits := s.withPipelines(width).unevenPipelines(width); fits {
+			candidate := s.figured(pipelines)
+			candidate.Classes = classes
 			candidates = append(candidates, candidate)
 		}
 	}
@@ -33,21 +32,21 @@ func (t *seating) uneven() []Candidate {
 
 // unevenPipelines deals the nodes to so many pipelines and splits the layers of each. It reports false where one cannot
 // hold the model.
-func (t *seating) unevenPipelines(width int) ([]Pipeline, bool) {
-	longest := len(t.Layers)
-	if t.PipelineLength.Most > 0 {
-		longest = min(longest, t.PipelineLength.Most)
+func (s Situation) unevenPipelines(width int) ([]Pipeline, bool) {
+	longest := len(s.Layers)
+	if s.PipelineLength.Most > 0 {
+		longest = min(longest, s.PipelineLength.Most)
 	}
 	pipelines, kinds := make([]Pipeline, width), make([]int, width)
 	known := map[string]int{} // the first pipeline of nodes of these kinds in this order
-	for p, nodes := range t.dealt(width) {
+	for p, nodes := range s.crews(width) {
 		nodes = nodes[:min(len(nodes), longest)]
-		kind := t.kindsOf(nodes)
+		kind := s.kindsOf(nodes)
 		first, isKnown := known[kind]
 		if !isKnown {
 			first, known[kind] = p, p
-			splits, fits := t.unevenSplit(nodes)
-			if !fits || len(nodes) < t.PipelineLength.Least {
+			splits, fits := s.unevenSplit(nodes)
+			if !fits || len(nodes) < s.PipelineLength.Least {
 				return nil, false
 			}
 			for _, layers := range splits {
@@ -56,31 +55,28 @@ func (t *seating) unevenPipelines(width int) ([]Pipeline, bool) {
 		}
 		kinds[p], pipelines[p].Stages = first, slices.Clone(pipelines[first].Stages)
 		for st, node := range nodes {
-			pipelines[p].Stages[st].Node = t.Nodes[node]
+			pipelines[p].Stages[st].Node = s.Nodes[node]
 		}
 	}
-	t.share(pipelines, kinds)
+	s.share(pipelines, kinds)
 	return pipelines, true
 }
 
 // kindsOf writes what tells nodes apart but their links.
-func (t *seating) kindsOf(nodes []int) string {
+func (s Situation) kindsOf(nodes []int) string {
 	var kinds []byte
 	for _, node := range nodes {
-		kinds = binary.BigEndian.AppendUint64(kinds, uint64(t.MemoryBytes[node]))
-		kinds = binary.BigEndian.AppendUint64(kinds, math.Float64bits(t.speed(node)))
+		kinds = binary.BigEndian.AppendUint64(kinds, uint64(s.MemoryBytes[node]))
+		kinds = binary.BigEndian.AppendUint64(kinds, math.Float64bits(s.speed(node)))
 	}
 	return string(kinds)
 }
 
 // share deals the micro-batches so that the slowest pipeline is as fast as possible. Pipelines of one kind take the
 // same time where no link is unusual.
-func (t *seating) share(pipelines []Pipeline, kinds []int) {
-	wires, times := t.wires, map[[2]int]float64{}
-	for i, node := range t.Nodes {
-		wires.node[node] = i
-	}
-	shares := search.OptimalBatches(t.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
+func (s Situation) share(pipelines []Pipeline, kinds []int) {
+	wires, times := s.wires(), map[[2]int]float64{}
+	shares := search.OptimalBatches(s.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
 		key := [2]int{p, microBatches}
 		if len(wires.unusual) == 0 {
 			key[0] = kinds[p]
@@ -88,7 +84,7 @@ func (t *seating) share(pipelines []Pipeline, kinds []int) {
 		if _, known := times[key]; !known {
 			pipeline := pipelines[p]
 			pipeline.MicroBatches = microBatches
-			times[key] = estimate.OneForwardOneBackward(t.pipeline(wires, pipeline)).MakespanSeconds
+			times[key] = estimate.OneForwardOneBackward(s.pipeline(wires, pipeline)).MakespanSeconds
 		}
 		return times[key]
 	})
@@ -97,11 +93,12 @@ func (t *seating) share(pipelines []Pipeline, kinds []int) {
 	}
 }
 
-// dealt gives the strongest nodes to the pipelines in turn, forth and back, each pipeline's larger nodes first.
-func (t *seating) dealt(width int) [][]int {
-	order := upTo(len(t.Nodes))
+// crews are the nodes of so many pipelines: the strongest go to the pipelines in turn, forth and back, and each crew has
+// its larger nodes first.
+func (s Situation) crews(width int) [][]int {
+	order := upTo(len(s.Nodes))
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(t.MemoryBytes[b], t.MemoryBytes[a]), cmp.Compare(t.speed(b), t.speed(a)))
+		return cmp.Or(cmp.Compare(s.MemoryBytes[b], s.MemoryBytes[a]), cmp.Compare(s.speed(b), s.speed(a)))
 	})
 	groups := make([][]int, width)
 	for i, node := range order {
@@ -178,8 +175,9 @@ func (s Situation) splitWithin(nodes []int, seconds float64) ([]estimate.Range, 
 
 // window is the longest run of layers up to some end that a node can hold and train in time.
 type window struct {
-	Situation
-	node     int
+	layers   []estimate.Layer
+	speed    float64 // of the node
+	memory   int64   // of the node
 	inFlight int64
 	seconds  float64
 	first    int
@@ -188,15 +186,17 @@ type window struct {
 }
 
 func (s Situation) newWindow(nodes []int, stage int, seconds float64) *window {
-	return &window{Situation: s, node: nodes[stage],
-		inFlight: int64(estimate.InFlight(stage, len(nodes), s.MicroBatches)), seconds: seconds}
+	node, inFlight := nodes[stage], estimate.InFlight(stage, len(nodes), s.MicroBatches)
+	return &window{
+		layers: s.Layers, speed: s.speed(node), memory: s.MemoryBytes[node], inFlight: int64(inFlight), seconds: seconds,
+	}
 }
 
 // extend takes one layer more in, and returns where the run begins now.
 func (w *window) extend(end int) int {
-	w.add(w.Layers[end-1], 1)
-	for w.first < end && (w.work/w.speed(w.node) > w.seconds*(1+1e-12) || w.bytes > w.MemoryBytes[w.node]) {
-		w.add(w.Layers[w.first], -1)
+	w.add(w.layers[end-1], 1)
+	for w.first < end && (w.work/w.speed > w.seconds*(1+1e-12) || w.bytes > w.memory) {
+		w.add(w.layers[w.first], -1)
 		w.first++
 	}
 	return w.first
