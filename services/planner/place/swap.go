@@ -6,14 +6,14 @@ const swapEffort = 4_000_000
 
 // swaps is a descent over exchanges of two nodes.
 type swaps struct {
-	Problem
+	problem        Problem
 	nodeOf, seatOf []int
 	dear           [][]Pair // per node: its dear pairs, it being A
 	effort         int
 }
 
 func newSwaps(p Problem, nodeOf []int) *swaps {
-	s := &swaps{Problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)),
+	s := &swaps{problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)),
 		effort: swapEffort}
 	for seat, node := range nodeOf {
 		s.seatOf[node] = seat
@@ -32,7 +32,7 @@ func (s *swaps) descend() {
 		improved = false
 		for node := range s.seatOf {
 			seat := s.seatOf[node]
-			if s.cost(node, seat) > 0 || s.missing(node, seat) > 0 {
+			if s.cost(node, seat) > 0 || s.problem.missing(node, seat) > 0 {
 				improved = s.improve(node) || improved
 			}
 		}
@@ -57,14 +57,14 @@ func (s *swaps) improve(node int) bool {
 // gain returns what a swap adds to the cost of the pairs and to the bytes to fetch; not ok where memory forbids it.
 func (s *swaps) gain(a, b int) (cost float64, bytes int64, ok bool) {
 	seatA, seatB := s.seatOf[a], s.seatOf[b]
-	if seatA >= len(s.Places) && seatB >= len(s.Places) || !s.fits(a, seatB) || !s.fits(b, seatA) {
+	if seatA >= len(s.problem.Places) && seatB >= len(s.problem.Places) || !s.problem.fits(a, seatB) || !s.problem.fits(b, seatA) {
 		return 0, 0, false
 	}
 	cost = -s.cost(a, seatA) - s.cost(b, seatB)
-	bytes = -s.missing(a, seatA) - s.missing(b, seatB)
+	bytes = -s.problem.missing(a, seatA) - s.problem.missing(b, seatB)
 	s.swap(a, b)
 	cost += s.cost(a, seatB) + s.cost(b, seatA)
-	bytes += s.missing(a, seatB) + s.missing(b, seatA)
+	bytes += s.problem.missing(a, seatB) + s.problem.missing(b, seatA)
 	s.swap(a, b)
 	return cost, bytes, true
 }
@@ -76,13 +76,13 @@ func (s *swaps) swap(a, b int) {
 
 // cost of a node's dear pairs if it sat there. A pair of the two that swap counts twice before and after alike.
 func (s *swaps) cost(node, seat int) float64 {
-	if seat >= len(s.Places) {
+	if seat >= len(s.problem.Places) {
 		return 0
 	}
 	s.effort -= len(s.dear[node])
 	cost := 0.0
 	for _, pair := range s.dear[node] {
-		if other := s.seatOf[pair.B]; other < len(s.Places) && s.Places[seat].Talks(s.Places[other]) {
+		if other := s.seatOf[pair.B]; other < len(s.problem.Places) && s.problem.Places[seat].Talks(s.problem.Places[other]) {
 			cost += pair.Cost
 		}
 	}

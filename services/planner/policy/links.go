@@ -25,7 +25,7 @@ func (n Network) transferSeconds(l Link) float64 {
 
 // wires finds the links between nodes by name, where nodes or links differ; it is empty where all are alike.
 type wires struct {
-	Network
+	network Network
 	node    map[string]int
 	unusual map[[2]int]Link
 }
@@ -54,7 +54,7 @@ func (w wires) between(from, to string) (Link, bool) {
 
 // both averages the two directions, as DT-FM does.
 func (w wires) both(a, b int) Link {
-	there, back := w.usual(), w.usual()
+	there, back := w.network.usual(), w.network.usual()
 	if link, ok := w.unusual[[2]int{a, b}]; ok {
 		there = link
 	}
@@ -98,7 +98,7 @@ func (w wires) onEdge(seconds []float64, edge, edges int, from, to string) []flo
 		seconds = make([]float64, edges)
 	}
 	seconds = slices.Clone(seconds)
-	seconds[edge] = w.transferSeconds(link)
+	seconds[edge] = w.network.transferSeconds(link)
 	return seconds
 }
 
