@@ -36,7 +36,8 @@ type page struct {
 	Machine  json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
 }
 
-const writeTimeout = 5 * time.Second
+// requestTimeout is how long one request to NATS may take before it is made again.
+const requestTimeout = 5 * time.Second
 
 // recall reads a service's memory and signs it as this instance's, which ends the instance before.
 func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, error) {
@@ -83,7 +84,7 @@ func (m *memory) write(ctx context.Context, next page) error {
 }
 
 func (m *memory) attempt(ctx context.Context, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	revision, err := m.bucket.Update(ctx, m.key, data, m.revision)
 	if err == nil {

@@ -139,7 +139,19 @@ func (r *runner) restore(ctx context.Context) (err error) {
 	return r.Machine.Restore(r.memory.Machine)
 }
 
-func (r *runner) consume(ctx context.Context) (*bus.Consumer, error) {
+// consume opens the consumer behind what is remembered. It asks again: a consumer with three replicas does not answer
+// before they have agreed on a leader.
+func (r *runner) consume(ctx context.Context) (consumer *bus.Consumer, err error) {
+	err = r.Bus.Repeat(ctx, "start of the consumer", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		consumer, err = r.open(ctx)
+		return err
+	})
+	return consumer, err
+}
+
+func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	var subjects []string
 	for _, kind := range r.Machine.Hears() {
 		subjects = append(subjects, events.EventSubject(r.Bus.Cluster(), kind, "*"))

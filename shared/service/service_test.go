@@ -238,9 +238,11 @@ func TestAnInstanceThatWasPausedIsEndedByItsSuccessor(t *testing.T) {
 	f := newFixture(t)
 	aborted, leases := f.said(events.Aborted), f.said(events.LeaseTaken)
 	paused := &clerk{waits: make(chan struct{})}
-	old := f.run(service.Options{Machine: paused})
+	address := freeAddress(t)
+	old := f.run(service.Options{Machine: paused, Address: address})
 	f.expect(leases, "negotiator")
 	f.lose("n1")
+	f.untilReadySays(address, "loop: at one thing")
 	f.run(service.Options{Machine: &clerk{}})
 	f.expect(leases, "negotiator")
 	close(paused.waits)
