@@ -384,6 +384,26 @@ func TestAJoiningNodeThatVanishesIsMissedWithoutAPeerThatReportsIt(t *testing.T)
 	w.expect("node.lost n3")
 }
 
+func TestAJoiningNodeThatAnswersInBetweenHasNotVanished(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.join("n3", "third")
+	w.pass(2 * time.Second)
+	w.mute = "n3" // an answer is the only sign of life
+	for range 2 {
+		w.nodes["n3"].dead = true
+		w.pass(time.Second)
+		w.nodes["n3"].dead = false
+		w.pass(time.Second)
+	}
+	w.mute = ""
+	w.pass(5 * time.Second)
+	for _, event := range w.said {
+		if event.Kind == events.NodeLost {
+			t.Errorf("lost %s", event.Subject)
+		}
+	}
+}
+
 func TestAJoiningNodeIsWatchedWhateverElseItIsRefused(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.join("n3", "third")
