@@ -1,8 +1,9 @@
-// Package agent stands beside a trainer and speaks for it: it asks for a place, sends heartbeats, answers
-// negotiations, moves the layers a plan moves, and hands the training loop each new plan at a step boundary.
+// Package agent stands beside a trainer and speaks for it: it asks for a place, sends heartbeats, answers negotiations, moves
+// the units that a plan moves, and hands the training loop each new plan at a step boundary.
 //
-// A training loop calls Boundary after each step and does as it says; everything that touches the trainer's state
-// happens inside that call, on the loop's own goroutine.
+// A training loop calls Boundary after each step and does as it says. Everything that touches the trainer's state happens
+// inside that call, on the loop's own goroutine, and may take minutes: heartbeats and answers go on meanwhile. What is
+// decided is decided in package machine; the session around it does what the machine asks for.
 package agent
 
 import (
@@ -13,10 +14,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	MemoryBytes int64         // what training may use
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
-	PreCopies   bool          // the State given to Boundary is a Follower: layers may move while training goes on
+	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
 	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
 	// without a Dir the parts lie in memory while they are given.
@@ -45,32 +46,34 @@ type Config struct {
 	Relayed func(frame []byte)
 }
 
-// State is the trainer's state as the agent needs it. Versions are completed steps. Where the job's optimizer state is cut into
-// partitions, a layer is a row of the state (see events.Job.RowBytes): its parameters, or one partition.
+// State is the trainer's state as the agent needs it. Versions are completed steps. A unit of the state is a layer or, where
+// the job's optimizer state is cut into partitions, a layer's parameters or one partition (see events.Job.UnitBytes).
 type State interface {
-	// Holdings returns the layers and versions that can be given, newest first. A trainer that has no plan yet can
-	// make every layer at version 0.
+	// Holdings returns the units and versions that can be given, newest first, imports kept aside among them. A trainer
+	// that has no plan yet can make every unit at version 0.
 	Holdings() []events.Holding
-	// Export returns the canonical bytes of a layer's state at a version that Holdings names.
-	Export(layer int, step uint64) ([]byte, error)
-	// Import keeps a verified layer aside until Adopt. It does not keep data.
-	Import(layer int, step uint64, data []byte) error
-	// Adopt makes these layers at this version the state to train, by rolling back, taking what was imported or
-	// making version 0. What the state was before, the version before and the layers no longer needed, may be
-	// asked for until a step is completed under the new plan: a failure in that step goes back to it.
-	Adopt(layers []events.Range, step uint64) error
+	// Export returns the canonical bytes of a unit at a version that Holdings names.
+	Export(unit int, step uint64) ([]byte, error)
+	// Import keeps a verified unit aside until Adopt, in place of an older import of it. It does not keep data.
+	Import(unit int, step uint64, data []byte) error
+	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at
+	// that version, by rolling back or by making version 0. What the state was before, the version before and the units no
+	// longer needed, may be asked for until a step is completed under the new plan: a failure in that step goes back to it.
+	Adopt(units []events.Range, step uint64) error
+	// Forget drops all that is held: it is not what the other holders have.
+	Forget()
 }
 
-// Follower is a State whose layers can be followed while they are trained: a receiver takes a layer as it was at some step, and
-// then what each step changed in it. All stop for the changes of the last steps only, instead of for the layers.
+// PreCopier is a State whose units can be copied while they are trained: a receiver takes a unit as it was at some step, and
+// then what each step changed in it. All are paused for the changes of the last steps only, instead of for the units.
 type PreCopier interface {
 	State
-	// Change returns what the step that ended with this number of completed steps changed in a layer: Apply turns the layer at the
-	// step before into the layer at this one. It is asked for inside Boundary, and of the last step only.
-	Change(layer int, step uint64) ([]byte, error)
-	// Apply returns the canonical bytes of a layer one step on. It is called from other goroutines while training goes on, and
-	// touches nothing but its arguments.
-	Apply(layer int, data, change []byte) ([]byte, error)
+	// Change returns what the step that ended with this number of completed steps changed in a unit: Apply turns the unit at
+	// the step before into the unit at this one. It is asked for inside Boundary, and of the last step only.
+	Change(unit int, step uint64) ([]byte, error)
+	// Apply returns the canonical bytes of a unit one step on. It is called from other goroutines while training goes on,
+	// and touches nothing but its arguments.
+	Apply(unit int, data, change []byte) ([]byte, error)
 }
 
 // Orders are what a training loop does next.
@@ -80,29 +83,7 @@ type Orders struct {
 	Step     context.Context // of the coming step; cancelled when the step must be abandoned
 }
 
-// Session is a node's membership of a cluster. Its methods may be called from any goroutine, Boundary from one.
-type Session struct {
-	config  Config
-	bus     *bus.Bus
-	speaker events.Speaker
-	store   *shards.Store
-	stop    []func()
-	cancel  context.CancelFunc
-	context context.Context // of everything the session does in the background
-	news    chan struct{}   // one token: something changed that Boundary may wait for
-
-	mutex      sync.Mutex
-	view       view
-	moves      *moves         // the last
-	follower   PreCopier      // nil before the first Boundary
-	overtaking []events.Event // heard before the plan they build on
-	clock      stepClock
-	beat       events.Pulse
-	pulsed     time.Time                   // the last heartbeat was sent
-	suspicions map[string]events.Suspicion // not yet told
-}
-
-// Join connects, starts the heartbeat and asks for a place. Boundary waits for the plan that grants it.
+// Join connects, asks for a place and starts the heartbeat. Boundary waits for the plan that grants the place.
 func Join(ctx context.Context, config Config) (*Session, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
@@ -111,11 +92,7 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	session := &Session{
-		config: config, bus: connection, news: make(chan struct{}, 1), suspicions: map[string]events.Suspicion{},
-		speaker: events.Speaker{Source: events.NodeSource(config.Node), Cluster: config.Cluster},
-	}
-	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	session := newSession(ctx, config, connection)
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
 	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
 		err = session.begin(ctx)
@@ -143,33 +120,26 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// begin subscribes before it asks, so that no answer is missed.
+// begin listens before it asks, so that no answer is missed.
 func (s *Session) begin(ctx context.Context) error {
+	s.machine = machine.New(machine.Settings{
+		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, ShardAddress: s.shardAddress(),
+		MemoryBytes: s.config.MemoryBytes, Job: s.config.Job, TotalSteps: s.config.TotalSteps, PreCopies: s.config.PreCopies,
+	})
 	if err := s.bus.Provision(ctx); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {
 		return err
 	}
-	if err := s.ask(ctx); err != nil {
+	if err := s.answerRequests(); err != nil {
+		return err
+	}
+	if err := s.join(ctx); err != nil {
 		return err
 	}
 	go s.pulse()
 	return nil
-}
-
-// ask requests membership under a new incarnation, which holds nothing.
-func (s *Session) ask(ctx context.Context) error {
-	s.mutex.Lock()
-	s.view.endNegotiation() // what the incarnation before was moving stops
-	s.view, s.overtaking = view{incarnation: newIncarnation()}, nil
-	incarnation := s.view.incarnation
-	s.mutex.Unlock()
-	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.JoinRequested, s.config.Node, &events.Join{
-		Node: s.config.Node, Incarnation: incarnation, Address: s.config.Address, ShardAddress: s.shardAddress(),
-		PreCopies: s.config.PreCopies, MemoryBytes: s.config.MemoryBytes, Job: s.config.Job,
-	}))
-	return err
 }
 
 // shardAddress is the store's port at the host where others reach this node.
@@ -187,7 +157,7 @@ func newIncarnation() string {
 	return hex.EncodeToString(random[:])
 }
 
-// listen follows the negotiations, the manifests and the plans of the cluster.
+// listen follows the negotiations, the manifests and the plans of the cluster, from now on.
 func (s *Session) listen() error {
 	follow := func(stream events.Stream, subjects ...string) error {
 		stop, err := s.bus.Follow(s.context, stream, subjects, bus.New, s.hear)
@@ -197,78 +167,17 @@ func (s *Session) listen() error {
 		return err
 	}
 	var heard []string
-	for _, kind := range []events.Kind{
-		events.NegotiationOpened, events.PreCopyStarted, events.Prepared, events.Scheduled, events.Aborted, events.ShardOffered,
-	} {
-		heard = append(heard, events.EventSubject(s.config.Cluster, kind, "*"))
+	for _, kind := range s.machine.Hears() {
+		switch kind {
+		case events.PlanCommitted: // on a stream of its own
+		case events.MembershipRefused:
+			heard = append(heard, events.EventSubject(s.config.Cluster, kind, s.config.Node))
+		default:
+			heard = append(heard, events.EventSubject(s.config.Cluster, kind, "*"))
+		}
 	}
-	heard = append(heard, events.EventSubject(s.config.Cluster, events.MembershipRefused, s.config.Node))
 	if err := follow(events.EventStream, heard...); err != nil {
 		return err
 	}
-	if err := follow(events.PlanStream, events.PlanSubject(s.config.Cluster, "*")); err != nil {
-		return err
-	}
-	return s.answerProbes()
-}
-
-// Close ends the session without a word; a trainer that wants to go says Leave.
-func (s *Session) Close() {
-	s.cancel()
-	for _, stop := range s.stop {
-		stop()
-	}
-	s.bus.Close()
-	if s.store != nil {
-		s.store.Close()
-	}
-}
-
-// Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node.
-func (s *Session) Leave(ctx context.Context, reason string, deadline time.Duration) error {
-	s.mutex.Lock()
-	s.view.leaving = true
-	incarnation := s.view.incarnation
-	s.mutex.Unlock()
-	_, err := s.bus.Publish(ctx, s.speaker.First(time.Now(), incarnation, events.LeaveRequested, s.config.Node,
-		&events.Leave{Node: s.config.Node, Reason: reason, DeadlineSeconds: deadline.Seconds()}))
-	s.wake()
-	return err
-}
-
-// Ready reports why the node cannot take part now: nil when it is connected and not refused.
-func (s *Session) Ready() error {
-	if !s.bus.Conn().IsConnected() {
-		return errors.New("not connected to NATS")
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.view.refused != "" {
-		return errors.New("membership refused: " + s.view.refused)
-	}
-	return nil
-}
-
-// Digested tells the digests of the layers held at a step, so that replicas are compared. Final ones are told before it
-// returns; others in the background.
-func (s *Session) Digested(ctx context.Context, step uint64, final bool, layers []events.UnitDigest) error {
-	s.mutex.Lock()
-	generation, incarnation := s.view.generation(), s.view.incarnation
-	s.mutex.Unlock()
-	reason := fmt.Sprintf("%s-%d-%d-%t", incarnation, generation, step, final)
-	digests := s.speaker.First(time.Now(), reason, events.TrainingDigested, s.config.Node,
-		&events.Digests{Node: s.config.Node, Generation: generation, Step: step, Final: final, Units: layers})
-	if !final {
-		s.say(digests)
-		return nil
-	}
-	_, err := s.bus.Publish(ctx, digests)
-	return err
-}
-
-func (s *Session) wake() {
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+	return follow(events.PlanStream, events.PlanSubject(s.config.Cluster, "*"))
 }

@@ -5,7 +5,6 @@ package trainer
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -128,9 +127,7 @@ func leave(ctx context.Context, session *agent.Session, complete <-chan struct{}
 		return
 	default:
 	}
-	if err := session.Leave(ctx, "asked to go", leaveDeadline); err != nil {
-		slog.Error("leave not said", "error", err)
-	}
+	session.Leave("asked to go", leaveDeadline)
 	select {
 	case <-complete:
 		end()

@@ -20,6 +20,7 @@ func (t trainer) String() string { return trainerNames[t] }
 type asked struct {
 	task        Task
 	negotiation string // empty for Adopt
+	what        string // it is at, in words
 }
 
 // Boundary tells that the trainer stands at a boundary, at the start or after a step that was completed or abandoned, with so
@@ -96,7 +97,8 @@ func (m *Machine) adopt() {
 	next := m.pending[0].plan
 	switch {
 	case m.named(next.Nodes):
-		m.ask(Adopt{Task: m.task(), Units: next.UnitsOf(m.settings.Node), Step: next.ResumeStep})
+		m.ask(Adopt{Task: m.task(), Units: next.UnitsOf(m.settings.Node), Step: next.ResumeStep},
+			fmt.Sprintf("it adopts plan %d", next.Generation))
 	case m.membership == leaving:
 		m.end(End{Left: true})
 	default:
@@ -105,8 +107,8 @@ func (m *Machine) adopt() {
 }
 
 // ask gives the trainer's state a task, before whose result nothing else is due.
-func (m *Machine) ask(action Action) {
-	m.asked = &asked{task: m.last}
+func (m *Machine) ask(action Action, what string) {
+	m.asked = &asked{task: m.last, what: what}
 	if _, tells := action.(Tell); tells {
 		m.asked.negotiation = m.negotiation.opening.payload.Negotiation
 	}

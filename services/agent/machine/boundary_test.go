@@ -128,6 +128,21 @@ func TestWhileTheStateAdoptsTheNodeAnswers(t *testing.T) {
 	n.expect("train under 3, new")
 }
 
+// The negotiator would take its silence for death.
+func TestANodeWhoseStateAdoptsSaysThatItsConsentComesLater(t *testing.T) {
+	n := newNode(t)
+	n.slow = true
+	n.stands(0)
+	n.commits(plan(3, 10, "n1", "n2"))
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.expect("say negotiation.delayed g4: it adopts plan 3")
+	n.answer()
+	n.expect("tell holdings")
+	n.answer()
+	n.expect("say negotiation.consented g4 true at 10: 0 holdings")
+}
+
 func TestAStateThatCannotAdoptEndsTheSession(t *testing.T) {
 	n := newNode(t)
 	n.slow = true

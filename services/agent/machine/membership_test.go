@@ -80,19 +80,26 @@ func TestALeaverTrainsOnToTheStepItPromisedAndIsGone(t *testing.T) {
 	n.expect("end left=true ")
 }
 
-func TestALeaverTrainsOnToItsStepThoughTheNextChangeBeginsBefore(t *testing.T) {
-	n := trainingNode(t, 15)
-	n.do(n.machine.Leave(now, "asked to go", time.Minute))
-	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
-	prepare(n, "g4", 4)
-	n.commits(plan(4, 17, "n2"))
-	n.told = nil
-	n.hears(events.NegotiationOpened, opening("g5", 5, false, "n2", "n3"))
-	n.expect()
-	n.stands(16)
-	n.expect("train under 3")
-	n.stands(17)
-	n.expect("end left=true ")
+// Found by the simulation's seed 330: the next opening, which does not name the leaver any more, freed it from its promise; it
+// left two steps before the others, who waited for it for ever.
+func TestALeaverIsNotFreedByTheNextOpening(t *testing.T) {
+	for _, abandon := range []bool{false, true} {
+		n := trainingNode(t, 15)
+		n.do(n.machine.Leave(now, "asked to go", time.Minute))
+		n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+		prepare(n, "g4", 4)
+		n.commits(plan(4, 17, "n2"))
+		n.told = nil
+		n.hears(events.NegotiationOpened, opening("g5", 5, abandon, "n2"))
+		if abandon {
+			n.expect("abandon")
+			n.stands(15)
+			n.expect("end left=true ")
+		} else {
+			n.stands(16)
+			n.expect("train under 3")
+		}
+	}
 }
 
 func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {

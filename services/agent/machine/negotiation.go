@@ -70,6 +70,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		}
 		return
 	}
+	busy := m.busy()
 	m.endNegotiation()
 	m.promise = nil
 	m.newest.known, m.newest.generation = true, opening.Generation-1
@@ -81,9 +82,32 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	}
 	if opening.Abandon {
 		m.abandon(opening.Generation)
+		m.sayDelayed(busy)
 	} else {
 		m.measureLinks()
 	}
+}
+
+// busy says what the trainer's state is at that may take minutes; empty for nothing.
+func (m *Machine) busy() string {
+	switch {
+	case m.asked != nil:
+		return m.asked.what
+	case m.negotiation != nil && m.negotiation.phase == moving:
+		return "it moves units"
+	}
+	return ""
+}
+
+// sayDelayed tells that the consent comes later, and why.
+func (m *Machine) sayDelayed(why string) {
+	if why == "" {
+		return
+	}
+	under := m.negotiation.opening
+	m.say(under.event, events.ConsentDelayed, m.settings.Node, &events.Delay{
+		Negotiation: under.payload.Negotiation, Node: m.settings.Node, Incarnation: m.incarnation, Reason: why,
+	})
 }
 
 // under reports whether a negotiation is the one under way.
@@ -182,9 +206,9 @@ func (m *Machine) tell() {
 	first := m.negotiation.opening.payload.Generation == 1
 	switch {
 	case m.plan != nil || first:
-		m.ask(Tell{Task: m.task()})
+		m.ask(Tell{Task: m.task()}, "it tells what it holds")
 	case m.claimable > 0:
-		m.ask(Tell{Task: m.task(), Claims: true})
+		m.ask(Tell{Task: m.task(), Claims: true}, "it tells what it holds")
 	default:
 		m.consent(events.Consent{Accepted: true})
 	}
@@ -205,7 +229,7 @@ func (m *Machine) told(result Told) {
 
 func (m *Machine) consent(consent events.Consent) {
 	under := m.negotiation
-	under.phase = consented
+	under.phase = max(under.phase, consented)
 	consent.Negotiation, consent.Node = under.opening.payload.Negotiation, m.settings.Node
 	consent.Incarnation, consent.Step = m.incarnation, m.step()
 	m.say(under.opening.event, events.Consented, m.settings.Node, &consent)

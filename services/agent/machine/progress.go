@@ -31,20 +31,18 @@ func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Actio
 	return m.act()
 }
 
-// Profiled tells how fast the node is beside the job's layer profile.
-func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) []Action {
-	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d", m.incarnation, step), events.NodeProfiled, m.settings.Node,
-		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})})
-	return m.act()
+// Profiled returns what tells how fast the node is beside the job's layer profile.
+func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) events.Event {
+	return m.speaker.First(now, fmt.Sprintf("%s-%d", m.incarnation, step), events.NodeProfiled, m.settings.Node,
+		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})
 }
 
-// Digested tells the digests of the units that the node trains, after so many steps; final ones end the training.
-func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) []Action {
+// Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end training.
+func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) events.Event {
 	reason := fmt.Sprintf("%s-%d-%d-%t", m.incarnation, m.generation(), step, final)
-	m.do(Say{m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{
+	return m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{
 		Node: m.settings.Node, Generation: m.generation(), Step: step, Final: final, Units: units,
-	})})
-	return m.act()
+	})
 }
 
 // note takes a completed step, and returns the stall before it where it is the first of a generation.

@@ -1,6 +1,6 @@
 package machine
 
-// Snapshot is what tests may ask of a machine.
+// Snapshot is what may be asked of a machine: heartbeats tell some of it, tests look at all.
 type Snapshot struct {
 	Membership  string
 	Incarnation string
@@ -15,7 +15,7 @@ type Snapshot struct {
 	Kept        int     // events that wait for a plan
 }
 
-// Snapshot returns what the machine knows, for tests.
+// Snapshot returns what the machine knows.
 func (m *Machine) Snapshot() Snapshot {
 	snapshot := Snapshot{
 		Membership: m.membership.String(), Incarnation: m.incarnation, Generation: m.generation(), Known: m.newest.generation,

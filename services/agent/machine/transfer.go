@@ -156,15 +156,13 @@ func (m *Machine) complete(transfer events.Transfer) []events.Offer {
 	return offers
 }
 
-// takeUnit fetches a unit that its holders agree on, unless an attempt before has brought it already.
+// takeUnit fetches a unit, unless an attempt before has brought it already. One on which its holders do not agree is not
+// fetched: the restorer says which of them is wrong.
 func (m *Machine) takeUnit(transfer events.Transfer, offers []events.Offer) {
 	first := offers[0]
-	for _, offer := range offers[1:] {
-		if offer.Digest != first.Digest || offer.Bytes != first.Bytes {
-			m.breakOff(fmt.Sprintf("unit %d: %s holds %s, %s holds %s",
-				transfer.Unit, first.Node, first.Digest, offer.Node, offer.Digest))
-			return
-		}
+	differs := func(offer events.Offer) bool { return offer.Digest != first.Digest || offer.Bytes != first.Bytes }
+	if slices.ContainsFunc(offers, differs) {
+		return
 	}
 	if first.Bytes > m.settings.MemoryBytes {
 		m.breakOff(fmt.Sprintf("unit %d: %s: bytes: expected at most the node's memory, %d, got %d",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -78,16 +77,21 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 func (s *Session) trained() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.view.done > 0
+	return s.loop.done > 0
 }
 
-// trainOn has a node take steps until the test ends; each changes its layer.
-func (h *hub) trainOn(session *Session, state *replica) {
+// trainOn has a node take steps until the test ends; each changes its layer. What is lent to the session is the replica, or a
+// state around it.
+func (h *hub) trainOn(session *Session, state *replica, around ...State) {
+	lent := State(state)
+	if len(around) > 0 {
+		lent = around[0]
+	}
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var trainer sync.WaitGroup
 	trainer.Go(func() {
 		for ctx.Err() == nil {
-			orders, err := session.Boundary(ctx, state.step, state)
+			orders, err := session.Boundary(ctx, state.step, lent)
 			if err != nil {
 				return
 			}
@@ -119,7 +123,6 @@ func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Me
 	var members []events.Member
 	for _, node := range []string{"n1", "n2", "n3"} {
 		members = append(members, h.join(node))
-		h.sessions[len(h.sessions)-1].config.TotalSteps = h.steps
 	}
 	for _, alter := range alter {
 		alter(members)
@@ -174,7 +177,7 @@ func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *t
 	layer := h.content()[:4<<20]
 	joiner := &replica{}
 	stop, said, receipt := h.scaleOut(layer, joiner)
-	if said.Reason != "" || said.Step < 1 || said.Behind > caughtUp {
+	if said.Reason != "" || said.Step < 1 || said.Behind > 1 {
 		t.Fatalf("it says %+v: expected that it has caught up", said)
 	}
 	if want := new(replica).at(layer, stop); !joiner.has(want) {
@@ -192,15 +195,17 @@ func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *t
 	}
 }
 
-func TestWhatWasFollowedIsRetiredWithTheNegotiation(t *testing.T) {
+func TestWhatWasPreCopiedIsRetiredWithTheNegotiation(t *testing.T) {
 	h := newHub(t)
-	h.scaleOut(h.content()[:4<<20], &replica{})
+	layer := h.content()[:4<<20]
+	stop, _, _ := h.scaleOut(layer, &replica{})
 	giver := h.sessions[0]
 	h.say(events.Aborted, "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "test"})
-	moves := h.awaitRetired(giver)
-	for _, part := range slices.Concat(moves.stored, moves.ahead.stored) {
-		if _, err := giver.store.Get(t.Context(), part.digest); err == nil {
-			t.Fatalf("%s is still there", part.digest)
+	h.awaitRetired(giver)
+	for step := range stop + 1 {
+		share := new(replica).at(layer, step)[:len(layer)/2]
+		if _, err := giver.store.Get(t.Context(), events.Digest(share)); err == nil {
+			t.Fatalf("the share of step %d is still there", step)
 		}
 	}
 }
@@ -238,8 +243,9 @@ func TestAReceiverThatFallsBehindTakesItsLayersWhereAllStand(t *testing.T) {
 	giver := h.sessions[0]
 	waitFor(t, "the giver leads it no more", func() bool {
 		giver.mutex.Lock()
-		defer giver.mutex.Unlock()
-		return !giver.view.following.trail.leads("n3")
+		sender := giver.exchange.preSender
+		giver.mutex.Unlock()
+		return !sender.Leads("n3")
 	})
 	if stop, _ := h.stopAll(plan); !joiner.has((&replica{large: true}).at(layer, stop)) {
 		t.Fatalf("the layer is not that of step %d", stop)
@@ -273,73 +279,8 @@ func TestATrainerThatComesToItsLoopWhenAllStandIsServedAtOnce(t *testing.T) {
 	began := time.Now()
 	time.AfterFunc(10*h.stepTime, func() { h.trainOn(h.sessions[2], joiner) })
 	stop, _ := h.stopAll(plan)
-	if took := time.Since(began); took > followPatience || !joiner.has(new(replica).at(layer, stop)) {
+	if took := time.Since(began); took > 5*time.Second || !joiner.has(new(replica).at(layer, stop)) {
 		t.Fatalf("it took %v; right bytes: %t", took, joiner.has(new(replica).at(layer, stop)))
-	}
-}
-
-func TestAReceiverIsToldThatAStepIsGoneAndBeginsAnewAtALaterOne(t *testing.T) {
-	h := newHub(t)
-	h.join("n1")
-	plan := replicas(1, "", nil, "n1", "n3")
-	plan.Migration = events.Migration{ShardBytes: 1, Transfers: []events.Transfer{{To: "n3", Bytes: 2, Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 2}}}}}}
-	moving, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	l := newTrail(&moves{Session: h.sessions[0], Schedule: events.Schedule{Plan: plan}, moving: moving, before: nothingBefore}, 7)
-	go l.run()
-	ask := func(step uint64, whole bool) events.PreCopyReply {
-		return l.answer(events.PreCopyRequest{To: "n3", Step: step, Whole: whole})
-	}
-	state := &replica{shelfOf: shelfOf{layer: []byte("layer")}, step: 8}
-	if answer := ask(6, true); !answer.Gone || answer.Newest != 7 {
-		t.Errorf("step 6 after 7: %+v: expected that it is gone", answer)
-	}
-	if answer := ask(8, true); answer.Gone || len(answer.Units) > 0 {
-		t.Errorf("step 8 after 7: %+v: expected to be asked again", answer)
-	}
-	l.leave(8, state)
-	if answer := ask(8, true); len(answer.Units) != 1 || answer.Units[0].Bytes != 5 {
-		t.Errorf("step 8: %+v: expected the layer", answer)
-	}
-	if answer := ask(10, true); answer.Gone || len(answer.Units) > 0 {
-		t.Errorf("step 10 after 8: %+v: expected to be asked again", answer)
-	}
-	l.leave(9, state)
-	state.step = 10
-	l.leave(10, state)
-	if answer := ask(10, true); len(answer.Units) != 1 || l.leads("n2") || !l.leads("n3") {
-		t.Errorf("step 10: %+v: expected the layer; leads n2: %t, n3: %t", answer, l.leads("n2"), l.leads("n3"))
-	}
-	state.step = 11
-	l.leave(11, state)
-	if answer := ask(11, false); len(answer.Units) != 1 || answer.Units[0].Bytes != 2 {
-		t.Errorf("step 11: %+v: expected its change", answer)
-	}
-	l.leave(12, state) // the state cannot tell
-	if answer := ask(12, false); !answer.Gone || l.leads("n3") {
-		t.Errorf("step 12: %+v, leads %t: expected that it cannot be followed", answer, l.leads("n3"))
-	}
-}
-
-func TestSharesOfAChangeCoverItAsThoseOfTheLayerDo(t *testing.T) {
-	for seed := range uint64(500) {
-		random := rand.New(rand.NewPCG(seed, 3))
-		shardBytes, first, second := 1+random.Int64N(9), 1+random.IntN(9), 1+random.IntN(9)
-		layer := shardBytes*int64(first+second) + random.Int64N(5)
-		transfer := events.Transfer{Sources: []events.Source{
-			{Node: "n1", Shards: events.Range{End: first}}, {Node: "n2", Shards: events.Range{First: first, End: first + second}},
-		}}
-		change, next := 1+random.Int64N(2*layer), int64(0)
-		for _, source := range transfer.Sources {
-			from, to := shareOf(source.Shards, transfer, shardBytes, layer, change)
-			if from != next {
-				t.Fatalf("seed %d: %s gives from byte %d on, expected %d", seed, source.Node, from, next)
-			}
-			next = to
-		}
-		if next != change {
-			t.Fatalf("seed %d: all give %d of %d bytes", seed, next, change)
-		}
 	}
 }
 
@@ -347,7 +288,7 @@ func TestAStateThatCannotBeFollowedIsRefusedWhereTheConfigurationSaysItCan(t *te
 	h := newHub(t)
 	h.join("n1")
 	_, err := h.sessions[0].Boundary(t.Context(), 0, &shelfOf{})
-	if err == nil || !strings.Contains(err.Error(), "Config.Follows") {
+	if err == nil || !strings.Contains(err.Error(), "Config.PreCopies") {
 		t.Fatalf("got %v", err)
 	}
 }

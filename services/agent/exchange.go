@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/internal/precopy"
+	"github.com/reknit/reknit/services/agent/internal/transfer"
+	"github.com/reknit/reknit/services/agent/machine"
+)
+
+// exchange is the units that move in a negotiation, and who moves them.
+type exchange struct {
+	what    *transfer.Exchange
+	context context.Context // ends with the negotiation
+	cancel  context.CancelFunc
+	before  <-chan struct{} // closed when nothing of the exchange before is left in the node's store
+	serving sync.WaitGroup
+	retired chan struct{} // closed when nothing of this one is left there
+
+	preSender   *precopy.Sender // nil where nothing is pre-copied
+	preReceiver *precopy.Receiver
+	sender      *transfer.Sender   // nil before all are paused
+	receiver    *transfer.Receiver // nil where nothing is to be taken
+}
+
+// beginExchange returns the exchange of a negotiation. Called with the mutex held.
+func (s *Session) beginExchange(what machine.Exchange) *exchange {
+	if s.exchange != nil && s.exchange.what.Negotiation() == what.Negotiation && s.exchange.context.Err() == nil {
+		return s.exchange
+	}
+	nothing := make(chan struct{})
+	close(nothing)
+	x := &exchange{
+		what: transfer.NewExchange(transfer.Node{
+			Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster, HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
+			Bus: s.bus, Store: s.store,
+		}, what),
+		before: nothing, retired: make(chan struct{}),
+	}
+	x.context, x.cancel = context.WithCancel(s.context)
+	if s.exchange != nil {
+		x.before = s.exchange.retired
+	}
+	s.exchange = x
+	go func() {
+		<-x.context.Done()
+		x.serving.Wait()
+		close(x.retired)
+	}()
+	return x
+}
+
+// preCopy begins to give and to take units while training goes on. Called with the mutex held.
+func (s *Session) preCopy(task machine.PreCopy) {
+	x := s.beginExchange(task.Exchange)
+	x.preSender = precopy.NewSender(x.context, x.what, s.loop.done, x.before, s.wake)
+	x.serving.Go(x.preSender.Serve)
+	if len(x.what.Wanted()) == 0 {
+		return
+	}
+	told := func(progress precopy.Progress) {
+		s.finish(machine.CaughtUp{
+			Task: task.Task, Step: progress.Step, Behind: progress.Behind,
+			Bytes: progress.Bytes, Seconds: progress.Seconds, Reason: progress.Reason,
+		})
+	}
+	x.preReceiver = precopy.NewReceiver(x.context, x.what, s.config.TotalSteps, s.loop.state.(PreCopier).Apply, told)
+	go x.preReceiver.Run()
+}
+
+// dueCapture returns what the trainer's state is to give to those who pre-copy; nil for nothing. Called with the mutex held.
+func (s *Session) dueCapture() turn {
+	x, done := s.exchange, s.loop.done
+	if x == nil || x.preSender == nil || x.context.Err() != nil || !x.preSender.Due(done) {
+		return nil
+	}
+	return func(state State) { x.preSender.Capture(done, state.(PreCopier)) }
+}
+
+// open begins to give and to take units where all are paused. Called with the mutex held.
+func (s *Session) open(what machine.Exchange) {
+	x := s.beginExchange(what)
+	leads := func(string) bool { return false }
+	if x.preSender != nil {
+		leads = x.preSender.Leads
+	}
+	x.sender = transfer.NewSender(x.context, x.what, x.before, leads)
+	x.serving.Go(x.sender.Serve)
+	if len(x.what.Wanted()) > 0 {
+		x.receiver = transfer.NewReceiver(x.context, x.what)
+	}
+}
+
+// export gives a unit. Called with the mutex held.
+func (s *Session) export(task machine.Export) {
+	x := s.exchange
+	offered := func(offer events.Offer) {
+		s.finish(machine.Exported{Task: task.Task, Digest: offer.Digest, Bytes: offer.Bytes, Parts: offer.Parts})
+	}
+	failed := func(err error) { s.finish(machine.Failed{Task: task.Task, Reason: err.Error()}) }
+	s.queue(func(state State) {
+		x.sender.Export(task.Unit, func() ([]byte, error) { return state.Export(task.Unit, task.Step) }, offered, failed)
+	})
+}
+
+// fetch takes a unit, which the trainer's state imports at its boundary. Called with the mutex held.
+func (s *Session) fetch(task machine.Fetch) {
+	x, offer := s.exchange, task.Offers[0]
+	done := func(err error) {
+		if err != nil {
+			s.finish(machine.Failed{Task: task.Task, Reason: err.Error()})
+			return
+		}
+		s.finish(machine.Fetched{Task: task.Task, Seconds: x.receiver.Seconds(), Sources: x.received()})
+	}
+	go func() {
+		data, err := x.take(task)
+		if err != nil {
+			done(err)
+			return
+		}
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.queue(func(state State) {
+			if x.context.Err() == nil {
+				done(state.Import(offer.Unit, offer.Step, data))
+			}
+		})
+		s.wake()
+	}()
+}
+
+// take returns the verified bytes of a unit: those that were pre-copied, or else from all who offered it.
+func (x *exchange) take(task machine.Fetch) ([]byte, error) {
+	if x.preReceiver != nil {
+		if data := x.preReceiver.Take(x.context, task.Offers[0]); data != nil {
+			return data, nil
+		}
+	}
+	return x.receiver.Fetch(task.Transfer, task.Offers)
+}
+
+// received tells what came from whom.
+func (x *exchange) received() []events.Received {
+	if x.preReceiver == nil {
+		return x.receiver.Received()
+	}
+	return append(x.preReceiver.Received(), x.receiver.Received()...)
+}
+
+// answerViaHub hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's store,
+// too. Without an answer it asks again.
+func (s *Session) answerViaHub(message *nats.Msg) {
+	var request events.ViaHub
+	if err := json.Unmarshal(message.Data, &request); err != nil {
+		slog.Warn("request not understood", "subject", message.Subject, "error", err)
+		return
+	}
+	s.mutex.Lock()
+	var sender *transfer.Sender
+	if s.exchange != nil && s.exchange.what.Negotiation() == request.Negotiation {
+		sender = s.exchange.sender
+	}
+	s.mutex.Unlock()
+	if sender != nil && message.Respond(nil) == nil {
+		go sender.SendViaHub(request.To)
+	}
+}
+
+// answerPreCopy answers a receiver. A negotiation that is not heard of yet, or is over, has nothing: it asks again.
+func (s *Session) answerPreCopy(message *nats.Msg) {
+	var request events.PreCopyRequest
+	if err := json.Unmarshal(message.Data, &request); err != nil {
+		slog.Warn("request not understood", "subject", message.Subject, "error", err)
+		return
+	}
+	s.mutex.Lock()
+	answer := events.PreCopyReply{Newest: s.loop.done}
+	var sender *precopy.Sender
+	if s.exchange != nil && s.exchange.what.Negotiation() == request.Negotiation {
+		sender = s.exchange.preSender
+	}
+	s.mutex.Unlock()
+	if sender != nil {
+		answer = sender.Answer(request)
+	}
+	respond(message, answer)
+}

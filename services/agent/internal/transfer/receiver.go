@@ -1,0 +1,162 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+const lookEvery = time.Second // at how far a transfer is
+
+// Receiver takes units until its context ends with the negotiation.
+type Receiver struct {
+	exchange *Exchange
+	context  context.Context
+	opened   time.Time
+	ready    chan struct{} // closed when the givers' stores were tried: what follows is set then
+	reached  map[string]bool
+	fetch    *shards.Transfer
+	unable   error         // to fetch anything
+	ended    chan struct{} // closed when nothing is fetched any more, because of err
+	err      error
+}
+
+// NewReceiver begins to reach the stores of those who give.
+func NewReceiver(ctx context.Context, exchange *Exchange) *Receiver {
+	r := &Receiver{
+		exchange: exchange, context: ctx, opened: time.Now(), ready: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go r.run()
+	return r
+}
+
+func (r *Receiver) run() {
+	defer close(r.ended)
+	r.reached = r.exchange.Reach(r.context)
+	hub := shards.Source{Name: theHub, URL: r.exchange.node.HubURL, Bucket: events.ShardBucket}
+	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...), 0)
+	close(r.ready)
+	if r.unable != nil {
+		return
+	}
+	for giver, answers := range r.reached {
+		if !answers && !r.exchange.throughHub(giver, r.exchange.node.Name) {
+			go r.exchange.askForHub(r.context, giver)
+		}
+	}
+	go r.attend()
+	r.err = r.fetch.Run(r.context)
+}
+
+// attend logs how far the transfer is, and asks a giver that cannot be reached any more to use the hub.
+func (r *Receiver) attend() {
+	asked := map[string]bool{theHub: true}
+	for Pause(r.context, lookEvery) {
+		progress := r.fetch.Progress()
+		if progress.Done == progress.Total {
+			continue
+		}
+		slog.Info("units are on their way",
+			"node", r.exchange.node.Name, "negotiation", r.exchange.negotiation, "progress", progress.String())
+		for _, source := range progress.Sources {
+			lost := source.State == shards.Away || source.State == shards.Stalled
+			if lost && !asked[source.Name] {
+				asked[source.Name] = true
+				go r.exchange.askForHub(r.context, source.Name)
+			}
+		}
+	}
+}
+
+// Fetch returns the bytes of a unit that all its holders offered alike, from all of them at a time. Many units may be
+// fetched at once.
+func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer) ([]byte, error) {
+	select {
+	case <-r.ready:
+	case <-r.context.Done():
+		return nil, r.context.Err()
+	}
+	if r.unable != nil {
+		return nil, r.unable
+	}
+	parts, err := r.parts(transfer, offers)
+	if err != nil {
+		return nil, err
+	}
+	data, whole := make([]byte, offers[0].Bytes), make(chan struct{})
+	if err := r.fetch.Add(shards.Layer{Into: data, Parts: parts, Whole: whole}); err != nil {
+		return nil, err
+	}
+	select {
+	case <-whole:
+	case <-r.ended:
+		return nil, cmp.Or(r.err, r.context.Err(), errEnded)
+	}
+	if digest := events.Digest(data); digest != offers[0].Digest {
+		return nil, fmt.Errorf("expected %s, got %s", offers[0].Digest, digest)
+	}
+	return data, nil
+}
+
+var errEnded = errors.New("the transfer ended before the unit was here")
+
+// parts returns what is to be fetched of whom.
+func (r *Receiver) parts(transfer events.Transfer, offers []events.Offer) ([]shards.Part, error) {
+	var parts []shards.Part
+	for i, source := range transfer.Sources {
+		from, to := ByteRange(source.Shards, transfer, r.exchange.migration.ShardBytes, offers[i].Bytes)
+		tiles, err := tile(offers[i].Parts, from, to)
+		if err != nil {
+			return nil, fmt.Errorf("from %s: %w", source.Node, err)
+		}
+		giver := source.Node
+		if !r.reached[giver] {
+			giver = theHub
+		}
+		for _, part := range tiles {
+			parts = append(parts, shards.Part{
+				Digest: part.Digest, First: part.First, End: part.End,
+				Sources: []string{giver}, Spares: r.spares(part, offers, giver),
+			})
+		}
+	}
+	return parts, nil
+}
+
+// spares are the other holders of a part that are reached, and the hub: a giver that cannot be reached any more is asked to
+// put it there.
+func (r *Receiver) spares(part events.Part, offers []events.Offer, giver string) []string {
+	var names []string
+	if giver != theHub {
+		names = append(names, theHub)
+	}
+	for _, offer := range offers {
+		if r.reached[offer.Node] && offer.Node != giver && slices.Contains(offer.Parts, part) {
+			names = append(names, offer.Node)
+		}
+	}
+	return names
+}
+
+// Seconds returns how long ago the receiver began.
+func (r *Receiver) Seconds() float64 { return time.Since(r.opened).Seconds() }
+
+// Received tells what came from whom.
+func (r *Receiver) Received() []events.Received {
+	select {
+	case <-r.ready:
+	default:
+		return nil
+	}
+	if r.unable != nil {
+		return nil
+	}
+	return Received(r.fetch.Progress())
+}

@@ -1,0 +1,326 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const (
+	rereadPause = time.Second // before a plan that was not heard is read, and read again
+	measureTime = 2 * time.Second
+)
+
+// Bytes sent to measure a link's bandwidth while a negotiation waits: 5 ms at 1 Gbit/s.
+const measureBytes = 512 << 10
+
+// Session is a node's membership of a cluster. Its methods may be called from any goroutine, Boundary from one.
+type Session struct {
+	config  Config
+	bus     *bus.Bus
+	store   *shards.Store
+	stop    []func()
+	cancel  context.CancelFunc
+	context context.Context // of everything the session does in the background
+	news    chan struct{}   // one token: something changed that Boundary may wait for
+
+	mutex    sync.Mutex // is never held while the trainer's state or the network is waited for
+	machine  *machine.Machine
+	answers  context.Context // of what is said in the incarnation's name
+	silence  context.CancelFunc
+	exchange *exchange                    // the last; nil before the first
+	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
+	telling  bool                         // facts are being said
+	ended    error
+	loop     loop
+	pulses   pulses
+}
+
+// loop is the training loop, as of its last Boundary.
+type loop struct {
+	state     State           // nil before the first
+	context   context.Context // of Boundary
+	done      uint64          // completed steps
+	turns     []turn          // what the trainer's state is to do, in order
+	orders    *Orders         // what the loop does next; nil while it has to wait
+	cancelled context.CancelFunc
+}
+
+// turn is something that the trainer's state is to do on the loop's goroutine.
+type turn func(State)
+
+func newSession(ctx context.Context, config Config, connection *bus.Bus) *Session {
+	session := &Session{
+		config: config, bus: connection,
+		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
+		pulses: pulses{suspicions: map[string]events.Suspicion{}},
+		loop:   loop{cancelled: func() {}},
+	}
+	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return session
+}
+
+// Close ends the session without a word; a trainer that wants to go says Leave.
+func (s *Session) Close() {
+	s.cancel()
+	for _, stop := range s.stop {
+		stop()
+	}
+	s.bus.Close()
+	if s.store != nil {
+		s.store.Close()
+	}
+}
+
+// Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node. Training must not need the node after
+// the deadline; zero is none.
+func (s *Session) Leave(reason string, deadline time.Duration) {
+	s.tell(func() []machine.Action { return s.machine.Leave(time.Now(), reason, deadline) })
+}
+
+// Ready reports why the node cannot take part now: nil when it is connected and the session goes on.
+func (s *Session) Ready() error {
+	if !s.bus.Conn().IsConnected() {
+		return errors.New("not connected to NATS")
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.ended
+}
+
+// Profiled tells how fast the node is beside the job's layer profile.
+func (s *Session) Profiled(step uint64, speedFactor float64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.fact(s.machine.Profiled(time.Now(), step, speedFactor))
+}
+
+// Digested tells the digests of the units held at a step, so that replicas are compared. Final ones are told before it
+// returns; others in the background.
+func (s *Session) Digested(ctx context.Context, step uint64, final bool, units []events.UnitDigest) error {
+	s.mutex.Lock()
+	digested := s.machine.Digested(time.Now(), step, final, units)
+	if !final {
+		s.fact(digested)
+	}
+	s.mutex.Unlock()
+	if !final {
+		return nil
+	}
+	_, err := s.bus.Publish(ctx, digested)
+	return err
+}
+
+// join asks for a place, and returns when the request is stored.
+func (s *Session) join(ctx context.Context) error {
+	s.mutex.Lock()
+	actions := s.newMember()
+	s.mutex.Unlock()
+	for _, action := range actions {
+		if said, ok := action.(machine.Say); ok {
+			if _, err := s.bus.Publish(ctx, said.Event); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called with the
+// mutex held.
+func (s *Session) newMember() []machine.Action {
+	s.silence()
+	s.answers, s.silence = context.WithCancel(s.context)
+	return s.machine.Join(time.Now(), newIncarnation())
+}
+
+// hear takes an event of the log.
+func (s *Session) hear(event events.Event) {
+	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
+	if event.Kind == events.MembershipRefused {
+		slog.Warn("refused", "node", s.config.Node, "refusal", string(event.Data))
+	}
+	s.tell(func() []machine.Action {
+		actions, err := s.machine.Handle(event)
+		if err != nil {
+			slog.Error("event not understood", "kind", event.Kind, "id", event.ID, "error", err)
+		}
+		return actions
+	})
+}
+
+// finish takes the result of a task.
+func (s *Session) finish(result machine.Result) {
+	s.tell(func() []machine.Action { return s.machine.Done(result) })
+}
+
+// tell tells the machine something, and does what it asks for.
+func (s *Session) tell(what func() []machine.Action) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, action := range what() {
+		s.do(action)
+	}
+	s.wake()
+}
+
+// do begins an action and waits for nothing. Called with the mutex held.
+func (s *Session) do(action machine.Action) {
+	switch action := action.(type) {
+	case machine.Say:
+		go s.say(s.answers, action.Event)
+	case machine.Train:
+		s.train(action)
+	case machine.Abandon:
+		s.loop.cancelled()
+	case machine.Rejoin:
+		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
+		for _, action := range s.newMember() {
+			s.do(action)
+		}
+	case machine.Reread:
+		go s.reread(s.answers, action.Generation)
+	case machine.End:
+		s.end(action)
+	case machine.Measure:
+		go func() { s.finish(s.measureAll(action)) }()
+	case machine.Forget:
+		s.queue(func(state State) { state.Forget() })
+	case machine.Tell:
+		s.queue(func(state State) { s.finish(held(state, action)) })
+	case machine.Adopt:
+		s.queue(func(state State) { s.adopt(state, action) })
+	case machine.PreCopy:
+		s.preCopy(action)
+	case machine.Open:
+		s.open(action.Exchange)
+	case machine.Close:
+		s.exchange.cancel()
+	case machine.Export:
+		s.export(action)
+	case machine.Fetch:
+		s.fetch(action)
+	}
+}
+
+func (s *Session) end(end machine.End) {
+	if s.ended = errors.New(end.Reason); end.Left {
+		s.ended = ErrLeft
+	}
+	s.loop.cancelled()
+}
+
+// say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand still
+// for it. Answers to a negotiation that is over do no harm.
+func (s *Session) say(ctx context.Context, event events.Event) {
+	ack, err := s.bus.Publish(ctx, event)
+	if err != nil && ctx.Err() == nil {
+		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
+		return
+	}
+	slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
+}
+
+// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the mutex held.
+func (s *Session) fact(event events.Event) {
+	s.facts[event.Kind] = event
+	if !s.telling {
+		s.telling = true
+		go s.sayFacts()
+	}
+}
+
+func (s *Session) sayFacts() {
+	for {
+		event, ctx, more := s.nextFact()
+		if !more {
+			return
+		}
+		s.say(ctx, event)
+	}
+}
+
+// nextFact takes the fact to be said next; more is false where there is none.
+func (s *Session) nextFact() (event events.Event, ctx context.Context, more bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for kind, event := range s.facts {
+		delete(s.facts, kind)
+		return event, s.answers, true
+	}
+	s.telling = false
+	return events.Event{}, nil, false
+}
+
+// reread reads a plan that was not heard until it is there.
+func (s *Session) reread(ctx context.Context, generation uint64) {
+	subject := events.PlanSubject(s.config.Cluster, strconv.FormatUint(generation, 10))
+	for pause(ctx, rereadPause) {
+		plan, found, err := s.bus.LastEvent(ctx, events.PlanStream, subject)
+		if err != nil {
+			slog.Warn("plan not read", "node", s.config.Node, "generation", generation, "error", err)
+		}
+		if found {
+			s.hear(plan)
+			return
+		}
+	}
+}
+
+// measureAll opens and measures links, all at a time.
+func (s *Session) measureAll(task machine.Measure) machine.Measured {
+	result := machine.Measured{Task: task.Task, Unreached: map[string]string{}}
+	var mutex sync.Mutex
+	var probes sync.WaitGroup
+	for _, peer := range task.Peers {
+		probes.Go(func() {
+			measured, err := s.measure(peer.Node, peer.Address, measureBytes)
+			mutex.Lock()
+			defer mutex.Unlock()
+			if err != nil {
+				result.Unreached[peer.Node] = err.Error()
+			} else {
+				result.Measurements = append(result.Measurements, measured)
+			}
+		})
+	}
+	probes.Wait()
+	return result
+}
+
+func (s *Session) measure(peer, address string, bytes int) (events.Measurement, error) {
+	measured := events.Measurement{From: s.config.Node, To: peer}
+	if s.config.Measure == nil {
+		return measured, errors.New("the trainer cannot measure links")
+	}
+	ctx, cancel := context.WithTimeout(s.context, measureTime)
+	defer cancel()
+	var err error
+	measured.RoundTripSeconds, measured.BandwidthBytesPerSecond, err = s.config.Measure(ctx, address, bytes)
+	return measured, err
+}
+
+func (s *Session) wake() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits and reports whether ctx still lives.
+func pause(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
+	}
+}
