@@ -228,7 +228,7 @@ func (p *process) stepped(c *collective) {
 	p.beat.Step = p.done
 	p.do(p.agent.Completed(p.time(), p.done, 0.1))
 	if p.done%compareEvery == 0 {
-		p.do(p.agent.Digested(p.time(), p.done, false, p.state.digests()))
+		p.do([]agent.Action{agent.Say{Event: p.agent.Digested(p.time(), p.done, false, p.state.digests())}})
 	}
 	p.do(p.agent.Boundary(p.done))
 }
