@@ -97,19 +97,22 @@ func Open[T any, P interface {
 	return payload, nil
 }
 
-// Read decodes and validates the payload, once for all who Open the event afterwards. None of them may change what the
-// payload points to. Errors are as Decode's.
-func (e *Event) Read() error {
+// Read returns the payload, decoded and validated once for all who Open the event afterwards. None of them may change what
+// it points to. Errors are as Decode's.
+func (e *Event) Read() (Payload, error) {
+	if e.payload != nil {
+		return e.payload, nil
+	}
 	row, known := e.Kind.Row()
 	if !known {
-		return fmt.Errorf("kind: expected one of the catalogue, got %q", e.Kind)
+		return nil, fmt.Errorf("kind: expected one of the catalogue, got %q", e.Kind)
 	}
 	payload := row.New()
 	if err := Decode(e.Data, payload); err != nil {
-		return err
+		return nil, err
 	}
 	e.payload = payload
-	return nil
+	return payload, nil
 }
 
 // named is a value of the wrong JSON type as an error that names its field.

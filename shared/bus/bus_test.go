@@ -113,7 +113,7 @@ func TestAnEventArrivesAsItWasSaid(t *testing.T) {
 	}
 	heard.Time = said.Time
 	for _, event := range []*events.Event{&heard, &said} { // so that both were read
-		if err := event.Read(); err != nil {
+		if _, err := event.Read(); err != nil {
 			t.Fatal(err)
 		}
 	}

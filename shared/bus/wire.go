@@ -140,7 +140,7 @@ func check(event *events.Event, cluster, subject string) error {
 	if err := checkSpeaker(*event); err != nil {
 		return err
 	}
-	if err := event.Read(); err != nil {
+	if _, err := event.Read(); err != nil {
 		return refuse(Invalid, "data: %v", err)
 	}
 	return nil

@@ -1,6 +1,10 @@
 package invariants
 
-import "github.com/reknit/reknit/events"
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
 
 // forward finds a node that goes back to an older plan, trains one nobody committed, or one in which it has no place.
 var forward = Invariant{"a node activates committed plans in order", func(log *Log) []Violation {
@@ -11,12 +15,15 @@ var forward = Invariant{"a node activates committed plans in order", func(log *L
 		}
 	}
 	var violations []Violation
-	newest := map[string]uint64{}
+	newest, when := map[string]uint64{}, map[string]time.Time{}
 	for entry, activation := range said[*events.Activation](log, events.PlanActivated) {
-		if activation.Generation <= newest[activation.Node] {
-			violations = append(violations, entry.violation("%s activates generation %d after %d", activation.Node, activation.Generation, newest[activation.Node]))
+		node, late := activation.Node, entry.Time.Before(when[activation.Node]) // what a node says may be stored in any order
+		if activation.Generation <= newest[node] && !late {
+			violations = append(violations, entry.violation("%s activates generation %d after %d", node, activation.Generation, newest[node]))
 		}
-		newest[activation.Node] = max(newest[activation.Node], activation.Generation)
+		if !late {
+			newest[node], when[node] = activation.Generation, entry.Time
+		}
 		violations = append(violations, activated(entry, activation, plans[activation.Generation])...)
 	}
 	return violations

@@ -80,6 +80,23 @@ func Read(reader io.Reader) (*Log, error) {
 	return log, lines.Err()
 }
 
+// Of makes a log of what the two streams hold, each in its order.
+func Of(facts, plans []events.Event) *Log {
+	log := &Log{Messages: map[string][]*Entry{}, byID: map[string]*Entry{}, refused: map[uint64]*Entry{}}
+	for stream, all := range map[string][]events.Event{events.EventStream.Name: facts, events.PlanStream.Name: plans} {
+		for _, event := range all {
+			entry := &Entry{Event: event, Stream: stream, Address: event.SubjectName()}
+			payload, err := entry.Read()
+			if entry.Payload = payload; err != nil {
+				entry.Fault = err.Error()
+			}
+			log.Messages[stream] = append(log.Messages[stream], entry)
+		}
+	}
+	log.index()
+	return log
+}
+
 func decode(message line) *Entry {
 	entry := &Entry{Stream: message.Stream, Address: message.Subject}
 	entry.Sequence, entry.Logged = message.Sequence, message.Logged

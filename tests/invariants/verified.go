@@ -24,18 +24,23 @@ var verified = Invariant{"no layer changes hands before its new holder verified 
 	return append(violations, log.claims()...)
 }}
 
+// heldBy reports whether a node said that it holds a row, or claimed it: the negotiator counts a claim only where it is agreed.
 func (c change) heldBy(node string, row int) bool {
 	consent := c.consents[node]
-	return consent != nil && slices.ContainsFunc(consent.Holdings, func(holding events.Holding) bool {
-		return has(holding, row, c.plan.ResumeStep)
-	})
+	if consent == nil {
+		return false
+	}
+	return slices.ContainsFunc(consent.Holdings, func(holding events.Holding) bool { return has(holding, row, c.plan.ResumeStep) }) ||
+		slices.ContainsFunc(consent.Claims, func(claim events.Claim) bool {
+			return claim.Unit == row && claim.Step == c.plan.ResumeStep
+		})
 }
 
 func receivedAt(received []events.ReceivedUnit, row int, step uint64) bool {
 	return slices.ContainsFunc(received, func(r events.ReceivedUnit) bool { return r.Unit == row && r.Step == step })
 }
 
-// claims finds holdings of a row that no plan before gave to this incarnation and that it did not receive. Before
+// claims finds holdings of a row that no plan before gave to this incarnation and that was not on its way to it. Before
 // the first plan everybody can make every row at step 0.
 func (l *Log) claims() []Violation {
 	var violations []Violation
@@ -71,9 +76,9 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 		return true
 	}
 	joined, _ := l.joined(consent.Node, consent.Incarnation, at)
-	for entry, receipt := range said[*events.Receipt](l, events.ShardReceived) {
-		if joined != nil && receipt.Node == consent.Node && within(entry, joined.Sequence, at) &&
-			slices.ContainsFunc(receipt.Units, func(r events.ReceivedUnit) bool { return r.Unit == row }) {
+	for entry, schedule := range said[*events.Schedule](l, events.Scheduled) { // which may have been aborted with a part here
+		if joined != nil && within(entry, joined.Sequence, at) && slices.ContainsFunc(schedule.Plan.Migration.Transfers,
+			func(t events.Transfer) bool { return t.To == consent.Node && t.Unit == row }) {
 			return true
 		}
 	}

@@ -206,7 +206,7 @@ func check(event *events.Event, cluster string) error {
 	case !events.Token(event.ID) || !events.Token(event.Subject):
 		return fmt.Errorf("%w: id %q, subject %q", ErrUnfit, event.ID, event.Subject)
 	}
-	if err := event.Read(); err != nil {
+	if _, err := event.Read(); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnfit, event.Kind, err)
 	}
 	return nil

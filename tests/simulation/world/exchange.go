@@ -16,8 +16,14 @@ type exchange struct {
 	opened bool
 }
 
-func newExchange(e agent.Exchange) *exchange {
-	return &exchange{Exchange: e, given: map[int]version{}, opened: true}
+// open begins an exchange. What was pre-copied in the same negotiation is here but for the last changes.
+func (p *process) open(e agent.Exchange) {
+	next := &exchange{Exchange: e, given: map[int]version{}, opened: true}
+	if before := p.exchange; before != nil {
+		next.ahead = before.ahead && before.Negotiation == e.Negotiation
+		before.opened = false
+	}
+	p.exchange = next
 }
 
 func (p *process) close(negotiation string) {
@@ -119,6 +125,7 @@ func (p *process) take(i imported) agent.Result {
 
 // preCopy brings units while training goes on.
 func (p *process) preCopy(a agent.PreCopy) {
+	p.open(a.Exchange)
 	e := p.exchange
 	var givers []string
 	var bytes int64

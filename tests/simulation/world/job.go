@@ -15,10 +15,11 @@ type job struct {
 	chains [][]uint64 // by unit: its value after 0, 1, 2, ... steps, as far as they were asked for
 }
 
-func newJob(seed uint64, layers, partitions int) *job {
+func newJob(seed uint64, layers, partitions, stages int) *job {
 	j := &job{seed: seed, chains: make([][]uint64, layers*(1+partitions))}
 	j.Job = events.Job{
-		Digest: events.Digest(fmt.Append(nil, "job ", seed)), GlobalBatch: 8, MicroBatch: 1, OptimizerPartitions: partitions,
+		Digest: events.Digest(fmt.Append(nil, "job ", seed)), GlobalBatch: 8, MicroBatch: 1,
+		OptimizerPartitions: partitions, Stages: events.Bounds{Min: stages},
 	}
 	for layer := range layers {
 		bytes := int64(1+layer%2) << 20

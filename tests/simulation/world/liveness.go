@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/invariants"
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
@@ -134,7 +135,7 @@ func (w *World) recoverable() bool {
 
 func (w *World) generation() uint64 { return uint64(len(w.hub.plans())) }
 
-// judge compares all that is trained with the oracle, at the end of a run.
+// judge compares all that is trained with the oracle, and the log with what must never happen, at the end of a run.
 func (w *World) judge() {
 	for _, n := range w.nodes {
 		if n.process == nil {
@@ -144,6 +145,11 @@ func (w *World) judge() {
 			if newest := n.process.state.kept[unit]; trained && newest[0].value != w.job.value(unit, newest[0].step) && !w.spoiled {
 				w.violation("%s has unit %d at step %d other than undisturbed training", n.name, unit, newest[0].step)
 			}
+		}
+	}
+	for _, violation := range invariants.Of(w.hub.log[w.hub.Events], w.hub.log[w.hub.Plans]).Check() {
+		if !w.spoiled || violation.Invariant != invariants.OneDigest.Says { // which is what a spoiled copy breaks
+			w.violation("%s", violation)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (p *process) do(actions []agent.Action) {
 		case agent.Measure:
 			p.measure(a)
 		case agent.Open:
-			p.exchange = newExchange(a.Exchange)
+			p.open(a.Exchange)
 		case agent.Close:
 			p.close(a.Negotiation)
 		case agent.PreCopy:

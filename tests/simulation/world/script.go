@@ -10,16 +10,13 @@ import (
 
 // Script is a run: who there is, and what is done to them.
 type Script struct {
-	Seed       uint64
-	Nodes      int
-	Layers     int
-	Partitions int
-	Faults     []Fault
+	Cluster
+	Faults []Fault
 }
 
 // String tells a script as a person would write it.
 func (s Script) String() string {
-	lines := []string{fmt.Sprintf("world seed=%d nodes=%d layers=%d partitions=%d", s.Seed, s.Nodes, s.Layers, s.Partitions)}
+	lines := []string{fmt.Sprintf("seed %d: world nodes=%d layers=%d partitions=%d stages=%d", s.Seed, s.Nodes, s.Layers, s.Partitions, s.Stages)}
 	for _, fault := range s.Faults {
 		lines = append(lines, fault.String())
 	}
@@ -35,7 +32,7 @@ const (
 // NewScript draws a run from its seed.
 func NewScript(seed uint64) Script {
 	r := rand.New(rand.NewPCG(seed, 7))
-	s := Script{Seed: seed, Nodes: 3 + r.IntN(4), Layers: 3 + r.IntN(2)}
+	s := Script{Cluster: Cluster{Seed: seed, Nodes: 3 + r.IntN(4), Layers: 3 + r.IntN(2), Stages: 1 + r.IntN(2)}}
 	if r.IntN(4) == 0 {
 		s.Partitions = 2
 	}
@@ -87,7 +84,7 @@ func (s Script) draw(r *rand.Rand) string {
 		"NEW", fmt.Sprintf("n%d", s.Nodes+1+r.IntN(3)), "TIMES", fmt.Sprint(2+r.IntN(4)),
 		"TIME", (500*time.Millisecond + time.Duration(r.ExpFloat64()*float64(5*time.Second))).Truncate(time.Millisecond).String(),
 		"SERVICE", serviceNames[r.IntN(len(serviceNames))],
-		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(r.IntN(3600)-5),
+		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(r.IntN(65)-5),
 	)
 	return words.Replace(form)
 }
@@ -117,7 +114,7 @@ func (o Outcome) String() string {
 
 // Play runs a script to its end.
 func (s Script) Play(verbose bool) Outcome {
-	w := New(s.Seed, s.Nodes, s.Layers, s.Partitions, verbose)
+	w := New(s.Cluster, verbose)
 	for _, fault := range s.Faults {
 		w.run(fault.At)
 		if err := w.Do(fault.Words); err != nil {

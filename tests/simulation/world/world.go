@@ -47,22 +47,31 @@ type collectiveName struct {
 // serviceNames are in the order in which they are started.
 var serviceNames = []string{"monitor", "negotiator", "planner", "restorer"}
 
-// New returns a world with its services, and so many nodes that join at once.
-func New(seed uint64, nodes, layers, partitions int, verbose bool) *World {
+// Cluster is who there is at the beginning of a run, and what they train.
+type Cluster struct {
+	Seed       uint64
+	Nodes      int // that join at once
+	Layers     int
+	Partitions int // of the optimizer state; zero: it stays whole
+	Stages     int // that a pipeline has at least
+}
+
+// New returns a world with its services and nodes.
+func New(c Cluster, verbose bool) *World {
 	w := &World{
-		network: newNetwork(), random: rand.New(rand.NewPCG(seed, 11)), job: newJob(seed, layers, partitions),
-		hub: newHub(seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, verbose: verbose,
+		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c.Seed, c.Layers, c.Partitions, c.Stages),
+		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, verbose: verbose,
 	}
 	fresh := map[string]func() shared.Machine{
-		"monitor":    func() shared.Machine { return monitor.New(monitor.Defaults(cluster)) },
-		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(nodes)) },
+		"monitor":    func() shared.Machine { return monitor.New(monitorSettings()) },
+		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(c.Nodes)) },
 		"planner": func() shared.Machine {
 			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
 		},
 		"restorer": func() shared.Machine { return restorer.New(cluster) },
 	}
 	ticks := map[string]time.Duration{
-		"monitor": 500 * time.Millisecond, "negotiator": 250 * time.Millisecond, "planner": time.Second, "restorer": time.Second,
+		"monitor": monitorTick, "negotiator": 250 * time.Millisecond, "planner": time.Second, "restorer": time.Second,
 	}
 	for _, name := range serviceNames {
 		s := &service{World: w, name: name, fresh: fresh[name], tickEvery: ticks[name]}
@@ -72,7 +81,7 @@ func New(seed uint64, nodes, layers, partitions int, verbose bool) *World {
 		w.services[name] = s
 		s.start()
 	}
-	for range nodes {
+	for range c.Nodes {
 		w.after(w.jitter(time.Second), w.AddNode().launcher(w))
 	}
 	return w
@@ -85,6 +94,15 @@ func (w *World) AddNode() *node {
 	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), slowness: 1}
 	w.nodes = append(w.nodes, n)
 	return n
+}
+
+// monitorTick is longer than in services/monitor: ticks are most of what happens in a quiet cluster.
+const monitorTick = 500 * time.Millisecond
+
+func monitorSettings() monitor.Settings {
+	settings := monitor.Defaults(cluster)
+	settings.Detector.TickSeconds = monitorTick.Seconds()
+	return settings
 }
 
 func negotiatorSettings(nodes int) negotiator.Settings {
