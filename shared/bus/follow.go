@@ -92,9 +92,9 @@ func (b *Bus) LastEvent(ctx context.Context, stream events.Stream, subject strin
 	return event, err == nil, err
 }
 
-// Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where id is
-// empty: it has it, or it begins behind it. That what was stored after known may
-// have been dropped unread is said as an error in the log.
+// Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where
+// id is empty: it has it, or it begins behind it. That what was stored after known may have been dropped unread is said
+// as an error in the log.
 func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.Time) (bool, error) {
 	stream, err := b.leader(ctx, events.EventStream)
 	if err != nil {
@@ -104,7 +104,8 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		state := stream.CachedInfo().State
 		if state.FirstTime.After(known) {
-			slog.ErrorContext(ctx, "events may have been dropped for their age before they were handled", "from", known, "to", state.FirstTime)
+			slog.ErrorContext(ctx, "events may have been dropped for their age before they were handled",
+				"from", known, "to", state.FirstTime)
 		}
 		return state.FirstSeq > sequence, nil
 	}

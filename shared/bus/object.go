@@ -72,8 +72,8 @@ func (b *Bus) store(ctx context.Context, bucket string) (*store, error) {
 	return found, nil
 }
 
-// whole returns what a bucket has under a digest, and fails with ErrIncomplete where its leader lacks chunks of it: nats.go
-// writes an object's manifest although a chunk was refused, and a reader would wait for that chunk.
+// whole returns what a bucket has under a digest, and fails with ErrIncomplete where its leader lacks chunks of it:
+// nats.go writes an object's manifest although a chunk was refused, and a reader would wait for that chunk.
 func (s *store) whole(ctx context.Context, digest string) (*jetstream.ObjectInfo, error) {
 	info, err := s.GetInfo(ctx, digest)
 	if err != nil {
@@ -99,9 +99,9 @@ var ErrCorrupt = errors.New("content is not that of its digest")
 // ErrIncomplete says that a put failed half-way, or is under way.
 var ErrIncomplete = errors.New("content is not all there")
 
-// Get returns the content of a digest, verified. It fails with jetstream.ErrObjectNotFound, ErrIncomplete or ErrCorrupt;
-// each may be over soon: a replica that lags does not find what is there, and a writer of the same content replaces the
-// chunks under a reader.
+// Get returns the content of a digest, verified. It fails with jetstream.ErrObjectNotFound, ErrIncomplete or
+// ErrCorrupt; each may be over soon: a replica that lags does not find what is there, and a writer of the same content
+// replaces the chunks under a reader.
 func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()

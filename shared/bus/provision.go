@@ -57,7 +57,8 @@ func (b *Bus) provisionSnapshots(ctx context.Context) error {
 	if _, err := b.js.KeyValue(ctx, events.SnapshotBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes})
+	config := jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes}
+	_, err := b.js.CreateKeyValue(ctx, config)
 	return madeByAnother(err)
 }
 
@@ -65,7 +66,8 @@ func (b *Bus) provisionObjects(ctx context.Context, store events.ObjectStore) er
 	if _, err := b.js.ObjectStore(ctx, store.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	_, err := b.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge})
+	config := jetstream.ObjectStoreConfig{Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge}
+	_, err := b.js.CreateObjectStore(ctx, config)
 	return madeByAnother(err)
 }
 

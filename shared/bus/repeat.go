@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Pauses between repeats: short at first, then up to two seconds, each drawn at random from its upper half, so that many
-// who failed together do not come again together.
+// Pauses between repeats: short at first, then up to two seconds, each drawn at random from its upper half, so that
+// many who failed together do not come again together.
 var (
 	firstRepeatWait = 50 * time.Millisecond
 	lastRepeatWait  = 2 * time.Second

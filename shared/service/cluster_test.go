@@ -71,14 +71,15 @@ func (three *trio) start(i int) {
 	three.servers[i] = s
 }
 
-// replicate has the log and the memories on three servers, as an operator makes them before the services start, and all else
-// on one.
+// replicate has the log and the memories on three servers, as an operator makes them before the services start, and all
+// else on one.
 func (three *trio) replicate() error {
 	ctx, cancel := context.WithTimeout(three.ctx, 2*time.Second)
 	defer cancel()
 	js := three.bus.JetStream()
 	_, noLog := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, Replicas: 3, Duplicates: events.EventStream.Dedupe,
+		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, Replicas: 3,
+		Duplicates: events.EventStream.Dedupe,
 	})
 	_, noMemories := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, Replicas: 3})
 	return errors.Join(noLog, noMemories, three.bus.Provision(ctx))
@@ -98,8 +99,8 @@ func (three *trio) followers() (followers []int) {
 	return followers
 }
 
-// The leader has what was published, and answers repeats that the id is in process, and other fenced events that the lease
-// is not as expected.
+// The leader has what was published, and answers repeats that the id is in process, and other fenced events that the
+// lease is not as expected.
 func TestWhatALeaderCannotStoreYetIsSaidAgainUntilItsFollowersAreBack(t *testing.T) {
 	three := newTrio(t)
 	followers := three.followers()
@@ -117,7 +118,8 @@ func TestWhatALeaderCannotStoreYetIsSaidAgainUntilItsFollowersAreBack(t *testing
 	said := make(chan error)
 	for _, node := range []string{"n1", "n2"} {
 		go func() {
-			_, err := b.Publish(three.ctx, monitor.First(time.Now(), node, events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a"}))
+			state := &events.NodeState{Node: node, Incarnation: "a"}
+			_, err := b.Publish(three.ctx, monitor.First(time.Now(), node, events.NodeLost, node, state))
 			said <- err
 		}()
 	}

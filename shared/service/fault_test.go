@@ -111,11 +111,8 @@ func TestAServiceThatWaitsForAPayloadIsNotReady(t *testing.T) {
 	address := freeAddress(t)
 	f.run(service.Options{Machine: &clerk{}, Address: address})
 	f.untilReadySays(address, "ok")
-	message := `{"specversion":"1.0","id":"i1","source":"/monitor","type":"io.reknit.node.lost.v1","subject":"n1","cluster":"test","dataref":"` +
-		events.Digest(nil) + `"}`
-	if _, err := f.bus.JetStream().Publish(f.ctx, events.EventSubject(cluster, events.NodeLost, "n1"), []byte(message)); err != nil {
-		t.Fatal(err)
-	}
+	f.slip(events.EventSubject(cluster, events.NodeLost, "n1"), `{"specversion":"1.0","id":"i1","source":"/monitor",`+
+		`"type":"io.reknit.node.lost.v1","subject":"n1","cluster":"test","dataref":"`+events.Digest(nil)+`"}`)
 	f.untilReadySays(address, "loop: a message came")
 }
 
@@ -123,9 +120,10 @@ func TestAServiceThatWaitsForAPayloadIsNotReady(t *testing.T) {
 type committer struct{ clerk }
 
 func (c *committer) Handle(cause events.Event) ([]events.Event, error) {
+	stage := events.Stage{Node: "n1", Layers: events.Range{First: 0, End: 2}}
 	plan := &events.Plan{
 		Cluster: cluster, Generation: 2, Parent: "sha256:parent", Policy: "repipeline", Nodes: []events.Member{{Node: "n1"}},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{stage}}},
 		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
 	}
 	speaker := events.Speaker{Source: "/negotiator", Cluster: cluster}
@@ -137,14 +135,13 @@ func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T
 	f := newFixture(t)
 	js, address := f.bus.JetStream(), freeAddress(t)
 	heard := make(chan events.Event, 1)
-	stop, err := f.bus.Follow(f.ctx, events.PlanStream, events.PlanStream.Subjects, bus.New, func(event events.Event) { heard <- event })
+	stop, err := f.bus.Follow(f.ctx, events.PlanStream, events.PlanStream.Subjects, bus.New,
+		func(event events.Event) { heard <- event })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	if _, err := js.Publish(f.ctx, events.PlanSubject(cluster, "2"), []byte("a slip of the pen")); err != nil {
-		t.Fatal(err)
-	}
+	f.slip(events.PlanSubject(cluster, "2"), "a slip of the pen")
 	f.run(service.Options{Machine: &committer{}, Address: address})
 	f.lose("n1")
 	f.untilReadySays(address, bus.ErrTaken.Error())
@@ -245,7 +242,8 @@ func TestAMessageIsHandledItsOutputsSaidThenRememberedThenAcknowledged(t *testin
 	}
 	looked := make(chan struct{})
 	machine := &witness{look: func() {
-		if _, said, err := f.bus.LastEvent(f.ctx, events.EventStream, events.EventSubject(cluster, events.Aborted, "*")); !said {
+		aborted := events.EventSubject(cluster, events.Aborted, "*")
+		if _, said, err := f.bus.LastEvent(f.ctx, events.EventStream, aborted); !said {
 			t.Errorf("the memory is asked for before the outputs are said: %v", err)
 		}
 		if remembered() || f.unacknowledged() != 1 {
@@ -304,9 +302,7 @@ func TestAMessageThatSeveralServicesRefuseIsKeptOnce(t *testing.T) {
 	monitor, planner := &clerk{}, &clerk{}
 	f.run(service.Options{Name: "monitor", Machine: monitor})
 	f.run(service.Options{Name: "planner", Machine: planner})
-	if _, err := f.bus.JetStream().Publish(f.ctx, events.EventSubject(cluster, events.NodeLost, "n1"), []byte("nonsense")); err != nil {
-		t.Fatal(err)
-	}
+	f.slip(events.EventSubject(cluster, events.NodeLost, "n1"), "nonsense")
 	f.lose("n2")
 	for monitor.hearings() == 0 || planner.hearings() == 0 { // both are past the refused one
 		time.Sleep(time.Millisecond)

@@ -160,19 +160,22 @@ func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs
 	return call(), nil
 }
 
-// quarantine keeps a refused message as an event. With everybody as speaker of its id there is one record of it, whoever
-// refuses it; what only one service could not bear is that service's record.
-func (r *runner) quarantine(ctx context.Context, speaker events.Speaker, message events.Event, refusal *bus.Refusal) events.Event {
+// quarantine keeps a refused message as an event. With everybody as speaker of its id there is one record of it,
+// whoever refuses it; what only one service could not bear is that service's record.
+func (r *runner) quarantine(
+	ctx context.Context, speaker events.Speaker, message events.Event, refusal *bus.Refusal,
+) events.Event {
 	r.metrics.refused.add(ctx, "reason", refusal.Reason)
-	slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
+	slog.WarnContext(ctx, "message refused",
+		"reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
 	sequence := strconv.FormatUint(message.Sequence, 10)
 	record := speaker.First(message.Logged, sequence, events.EventRefused, sequence, refusal)
 	record.Source = r.speaker.Source
 	return record
 }
 
-// tick lets time pass for the machine. It does not while others cannot be heard: a machine that counts how long they are
-// silent would count the hub's outage, and what they say after it comes first.
+// tick lets time pass for the machine. It does not while others cannot be heard: a machine that counts how long they
+// are silent would count the hub's outage, and what they say after it comes first.
 func (r *runner) tick(ctx context.Context) error {
 	if !r.Bus.Together(regroup) {
 		return nil
@@ -218,8 +221,8 @@ func (r *runner) publish(ctx context.Context, event events.Event) (bus.Ack, erro
 	return ack, nil
 }
 
-// insist publishes an event, and waits where only an operator or time makes room for it: the log is full, or a write-once
-// subject holds another's bytes. To end would not help: the next instance would come to the same event.
+// insist publishes an event, and waits where only an operator or time makes room for it: the log is full, or a
+// write-once subject holds another's bytes. To end would not help: the next instance would come to the same event.
 func (r *runner) insist(ctx context.Context, event events.Event) (bus.Ack, error) {
 	for {
 		ack, err := r.Bus.Publish(ctx, event)

@@ -68,8 +68,8 @@ func (m *memory) remember(ctx context.Context, machine Machine, sequence uint64,
 	return m.write(ctx, page{Instance: m.Instance, Sequence: sequence, ID: id, Machine: snapshot})
 }
 
-// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote, with
-// bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
+// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote,
+// with bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
 func (m *memory) write(ctx context.Context, next page) error {
 	data, err := next.compress()
 	if err != nil {

@@ -166,6 +166,14 @@ func (f *fixture) lose(node string) events.Event {
 	return event
 }
 
+// slip publishes what somebody else may have typed.
+func (f *fixture) slip(subject, message string) {
+	f.Helper()
+	if _, err := f.bus.JetStream().Publish(f.ctx, subject, []byte(message)); err != nil {
+		f.Fatal(err)
+	}
+}
+
 // said follows what is said of a kind from the beginning.
 func (f *fixture) said(kind events.Kind) <-chan events.Event {
 	heard := make(chan events.Event, 64)
