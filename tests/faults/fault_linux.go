@@ -28,8 +28,9 @@ var (
 
 // What may come of faults.
 var (
-	usual   = limits{twice: chunkBytes}
-	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4} // it is left after two, and two are on their way then
+	usual = limits{twice: chunkBytes}
+	// A source is left after two corrupt parts, and two are on their way then.
+	flipped = limits{twice: chunkBytes, leastCorrupt: 2, mostOfCorrupt: 4}
 	// The server finds a flipped bit in its files by itself: the chunk is gone, and others give it.
 	worn      = limits{twice: chunkBytes, leastLacked: 1}
 	restarted = limits{twice: chunkBytes, lost: sources * onTheWay}
@@ -88,11 +89,13 @@ func fillStore(_ context.Context, s *scene, result *outcome) error {
 	if err := s.sources[0].Call("Node.Fill", state, &filled); err != nil {
 		return err
 	}
-	if !strings.Contains(filled.Error, shards.ErrFull.Error()) || !strings.Contains(filled.Error, fmt.Sprintf("at most %d bytes", fullBytes)) {
+	limit := fmt.Sprintf("at most %d bytes", fullBytes)
+	if !strings.Contains(filled.Error, shards.ErrFull.Error()) || !strings.Contains(filled.Error, limit) {
 		return fmt.Errorf("expected an error that names the limit of %d bytes, got %q", fullBytes, filled.Error)
 	}
 	if messages := uint64(filled.Parts) * messagesOf(state.PartBytes); filled.Messages != messages || filled.Parts == 0 {
-		return fmt.Errorf("expected %d messages of %d parts in the full store, got %d", messages, filled.Parts, filled.Messages)
+		return fmt.Errorf("expected %d messages of %d parts in the full store, got %d",
+			messages, filled.Parts, filled.Messages)
 	}
 	result.bound = result.struck + allow(state.Bytes-int64(filled.Parts)*state.PartBytes, others)
 	result.note = fmt.Sprintf("; %d part had room; %s", filled.Parts, filled.Error)

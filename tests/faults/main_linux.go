@@ -42,7 +42,8 @@ func exit(err error) {
 // run plays every fault on a cluster of its own, and says at the end what went too far.
 func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(filesDir)) }()
-	fmt.Printf("%d MiB from %d sources over links of %.0f Mbit/s and %s\n", state.Bytes>>20, sources, whole.MegabitsPerSecond, whole.Delay)
+	fmt.Printf("%d MiB from %d sources over links of %.0f Mbit/s and %s\n",
+		state.Bytes>>20, sources, whole.MegabitsPerSecond, whole.Delay)
 	var failed []error
 	digest, undisturbed, asIssued := state.Digest(), 0.0, 0
 	for _, fault := range faults {

@@ -50,7 +50,7 @@ type outcome struct {
 	lacked  int     // chunks that a source's server dropped
 	came    int64   // bytes that the last process of the destination was sent
 	lost    int64   // bytes that were on their way to a process that was killed
-	beyond  int64   // bytes that the links carried beyond the state: headers, TCP's repetitions, and what was dropped in part
+	beyond  int64   // bytes that the links carried beyond the state: headers, what TCP repeated, chunks dropped in part
 	note    string
 	digest  string // of what was loaded
 }
@@ -86,7 +86,8 @@ func allow(bytes int64, links []links.Shape) float64 {
 
 // line tells an outcome beside the same transfer undisturbed.
 func (o outcome) line(undisturbed float64) string {
-	return fmt.Sprintf("%-30s %.2f s, %.2f times the undisturbed, links allow %.2f s; longest gap %.2f s; twice %d KiB; %d KiB over the links beyond the state; corrupt parts %d%s",
+	return fmt.Sprintf("%-30s %.2f s, %.2f times the undisturbed, links allow %.2f s; longest gap %.2f s; "+
+		"twice %d KiB; %d KiB over the links beyond the state; corrupt parts %d%s",
 		o.name, o.seconds, o.seconds/undisturbed, o.bound, o.gap, o.twice>>10, o.beyond>>10, o.corrupt, o.note)
 }
 
@@ -109,10 +110,13 @@ func (o outcome) judge(limits limits, digest string) error {
 	expect(o.twice <= limits.twice, "expected that at most %d bytes come twice, %d did", limits.twice, o.twice)
 	expect(o.corrupt >= limits.leastCorrupt && o.corrupt <= limits.mostOfCorrupt,
 		"expected that %d to %d corrupt parts are found, got %d", limits.leastCorrupt, limits.mostOfCorrupt, o.corrupt)
-	expect(o.lacked >= limits.leastLacked, "expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
+	expect(o.lacked >= limits.leastLacked,
+		"expected that at least %d chunks are gone, %d were", limits.leastLacked, o.lacked)
 	expect(o.lost <= limits.lost, "expected that at most %d bytes are lost on their way, %d were", limits.lost, o.lost)
 	beyond := limits.twice + again + headers
-	expect(o.beyond <= beyond, "expected that links carry at most %d bytes beyond the state, they carried %d", beyond, o.beyond)
-	expect(o.came >= state.Bytes && o.came <= state.Bytes+o.twice+again, "expected that %d bytes come, %d did", state.Bytes, o.came)
+	expect(o.beyond <= beyond,
+		"expected that links carry at most %d bytes beyond the state, they carried %d", beyond, o.beyond)
+	expect(o.came >= state.Bytes && o.came <= state.Bytes+o.twice+again,
+		"expected that %d bytes come, %d did", state.Bytes, o.came)
 	return errors.Join(failed...)
 }

@@ -67,7 +67,8 @@ func TestLinksAllowWhatTheirPayloadsDoTogether(t *testing.T) {
 func TestTransfersAreAddedUp(t *testing.T) {
 	var sum outcome
 	sum.seconds, sum.twice = 1, 2
-	sum.add(shards.Progress{Seconds: 3, Duplicate: 4, Sources: []shards.SourceProgress{{Bytes: 5, Corrupt: 1, Lacked: 7}, {Bytes: 6, Corrupt: 2}}})
+	sources := []shards.SourceProgress{{Bytes: 5, Corrupt: 1, Lacked: 7}, {Bytes: 6, Corrupt: 2}}
+	sum.add(shards.Progress{Seconds: 3, Duplicate: 4, Sources: sources})
 	if sum.seconds != 4 || sum.twice != 6 || sum.came != 11 || sum.lacked != 7 || sum.corrupt != 3 {
 		t.Errorf("%+v", sum)
 	}

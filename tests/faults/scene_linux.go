@@ -35,7 +35,7 @@ type scene struct {
 	parts       []shards.Part
 	fetching    *rpc.Call // of the destination
 	fetched     Fetched
-	apart       int64 // bytes over the links that are not of the last transfer: of those before it, and zeros that warmed connections
+	apart       int64 // bytes over the links of earlier transfers, and zeros that warmed connections
 }
 
 // build starts the processes and joins them. What it returns has to be ended also after an error.
@@ -93,7 +93,8 @@ func (s *scene) serve(first Store) error {
 func (s *scene) job(only bool) Job {
 	job := Job{Bytes: state.Bytes, Parts: s.parts}
 	for i := range sources {
-		job.Sources = append(job.Sources, shards.Source{Name: bucket(i), URL: fmt.Sprintf("nats://%s:%d", address(i, 2), storePort), Bucket: bucket(i)})
+		url := fmt.Sprintf("nats://%s:%d", address(i, 2), storePort)
+		job.Sources = append(job.Sources, shards.Source{Name: bucket(i), URL: url, Bucket: bucket(i)})
 	}
 	for i := range job.Parts {
 		part, giver := &job.Parts[i], i*sources/len(job.Parts)

@@ -15,8 +15,8 @@ import (
 // Argument makes this program a node; the node's name follows.
 const Argument = "node"
 
-// Process is a node: this program once more, in a namespace of its own. Its methods are called over its standard input and
-// output.
+// Process is a node: this program once more, in a namespace of its own. Its methods are called over its standard input
+// and output.
 type Process struct {
 	*links.Namespace
 	*rpc.Client
@@ -24,8 +24,8 @@ type Process struct {
 	command *exec.Cmd
 }
 
-// fatLinks are kernel parameters that any host on long fat links needs: a stream of 1 Gbit/s keeps 5 MB on its way at
-// a round trip of 40 ms, and the usual limit of 4 MB halves it. And no run shall profit from what an earlier one learnt.
+// fatLinks are kernel parameters that any host on long fat links needs: a stream of 1 Gbit/s keeps 5 MB on its way at a
+// round trip of 40 ms, and the usual limit of 4 MB halves it. And no run shall profit from what an earlier one learnt.
 var fatLinks = map[string]string{
 	"net.ipv4.tcp_wmem":            "4096 65536 33554432",
 	"net.ipv4.tcp_rmem":            "4096 131072 33554432",
@@ -103,8 +103,8 @@ func (p *Process) End() error {
 	return err
 }
 
-// Serve has the methods of a node called by who started this process, until that one ends or closes it: cancel is called
-// then.
+// Serve has the methods of a node called by who started this process, until that one ends or closes it: cancel is
+// called then.
 func Serve(node any, cancel context.CancelFunc) error {
 	server := rpc.NewServer()
 	if err := server.RegisterName("Node", node); err != nil {

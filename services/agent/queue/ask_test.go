@@ -141,7 +141,8 @@ func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
 		}
 		took, ideal := a.now.Sub(time.Unix(0, 0)).Seconds(), float64(parts)*testPart/sum
 		if limit := ideal + roundTrip.Seconds() + 4*ChunkBytes/slowest; took > limit || duplicate > 0 {
-			t.Errorf("seed %d: %.0f bytes/s took %.3f s, %.3f s are possible; %d bytes came twice", seed, rates, took, ideal, duplicate)
+			t.Errorf("seed %d: %.0f bytes/s took %.3f s, %.3f s are possible; %d bytes came twice",
+				seed, rates, took, ideal, duplicate)
 		}
 	}
 }

@@ -55,8 +55,8 @@ func dial(
 
 // dialer gives up with the transfer, and measures the round trip that a connection begins with.
 type dialer struct {
-	ctx context.Context
-	*source
+	ctx    context.Context
+	source *source
 }
 
 func (d dialer) Dial(network, address string) (net.Conn, error) {
@@ -65,14 +65,15 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	d.trip = time.Since(began)
-	d.hear()
-	h := &hearing{Conn: conn, source: d.source, broken: make(chan struct{})}
+	s := d.source
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.trip = time.Since(began)
+	s.hear()
+	h := &hearing{Conn: conn, source: s, broken: make(chan struct{})}
 	// A server that greets and falls silent would hold the transfer's end up for dialTimeout.
 	h.keep = context.AfterFunc(d.ctx, func() { _ = h.end() })
-	d.present, d.broken = h, h.broken
+	s.present, s.broken = h, h.broken
 	return h, nil
 }
 

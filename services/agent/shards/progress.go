@@ -23,24 +23,24 @@ const (
 
 // Progress tells how far a transfer is. After Run it is the result.
 type Progress struct {
-	Done      int64            `json:"doneBytes"` // verified
-	Total     int64            `json:"totalBytes"`
-	Duplicate int64            `json:"duplicateBytes"` // that came although they were there already, of all sources
-	Seconds   float64          `json:"seconds"`
-	Sources   []SourceProgress `json:"sources"`
+	Done      int64 // verified
+	Total     int64
+	Duplicate int64 // that came although they were there already, of all sources
+	Seconds   float64
+	Sources   []SourceProgress
 }
 
 // SourceProgress tells what a source did.
 type SourceProgress struct {
-	Name           string  `json:"name"`
-	State          State   `json:"state"`
-	Bytes          int64   `json:"bytes"`                // that came
-	Recent         float64 `json:"recentBytesPerSecond"` // lately
-	BytesPerSecond float64 `json:"bytesPerSecond"`       // while something was asked of it: a measurement of the link
-	Corrupt        int     `json:"corruptParts"`
-	Lacked         int     `json:"lackedChunks"` // that its manifests list and its server dropped
-	Stalled        int     `json:"stalls"`
-	Duplicate      int64   `json:"duplicateBytes"`
+	Name           string
+	State          State
+	Bytes          int64   // that came
+	Recent         float64 // lately
+	BytesPerSecond float64 // while something was asked of it: a measurement of the link
+	Corrupt        int
+	Lacked         int // that its manifests list and its server dropped
+	Stalled        int
+	Duplicate      int64
 }
 
 // Progress may be called at any time.

@@ -11,9 +11,6 @@ import (
 	"github.com/reknit/reknit/services/agent/queue"
 )
 
-// batchBytes is what is asked for at a time of what another writer stored: nobody knows where its chunks lie.
-const batchBytes = 2 << 20
-
 // manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
 const manifestsAhead = 16
 
@@ -27,65 +24,99 @@ var (
 	errForeign = errors.New("the source's object is not of the part's size")
 )
 
-// pull fetches what is claimed, and returns when it is there, was taken over, or failed.
-func (t *Transfer) pull(ctx context.Context, from *source, c *queue.Claim) error {
-	s := &stream{transfer: t, from: from, claim: c}
-	defer s.forget()
-	found, err := t.manifest(ctx, s)
-	if err != nil {
-		return err
-	}
-	if found.info.Size != uint64(len(c.Part.Bytes)) {
-		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, len(c.Part.Bytes), found.info.Size)
-	}
-	s.manifest = found
-	return s.read(ctx)
+// pull fetches what is claimed of a source: the part's manifest, and then its chunks in order.
+type pull struct {
+	transfer *Transfer
+	from     *source
+	claim    *queue.Claim
+	manifest *manifest
+	asked    []request
+	at       int64  // offset of the next message in the part
+	sequence uint64 // of the last message in the stream
 }
 
-// manifest returns a part's manifest, and asks for those of the parts behind it: the answer would come behind the bytes
-// of the other parts in flight, and the link ran dry meanwhile. Where it has to be awaited, the first chunks come
-// behind it.
-func (t *Transfer) manifest(ctx context.Context, s *stream) (*manifest, error) {
-	from, c := s.from, s.claim
-	if asked := from.takeManifest(c.Part.Digest); asked != nil {
-		t.askAhead(from, c.Source)
-		if found, err := t.readManifest(ctx, from, asked); !errors.Is(err, errAbsent) { // it may have come since
+// run returns when all that is claimed is there or was taken over, or when the source failed.
+func (p *pull) run(ctx context.Context) (err error) {
+	defer p.forget()
+	if p.manifest, err = p.find(ctx); err != nil {
+		return err
+	}
+	if expected := len(p.claim.Part.Bytes); p.manifest.info.Size != uint64(expected) {
+		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, expected, p.manifest.info.Size)
+	}
+	return p.read(ctx)
+}
+
+func (p *pull) forget() {
+	for _, asked := range p.asked {
+		p.from.forget(asked.answer)
+	}
+}
+
+func (p *pull) read(ctx context.Context) error {
+	for {
+		next, end := p.wanted()
+		if next == end {
+			return nil
+		}
+		if err := p.ask(); err != nil {
+			return err
+		}
+		message, err := p.await(ctx, p.asked[0].answer)
+		if err == nil {
+			err = p.take(message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// find returns the part's manifest, and asks for the manifests of the parts behind it: asked for later, they would come
+// behind the bytes of the other parts in flight, and the link would run dry meanwhile. Where the manifest has to be
+// awaited, the first chunks come behind it.
+func (p *pull) find(ctx context.Context) (*manifest, error) {
+	digest := p.claim.Part.Digest
+	if asked := p.from.takeManifest(digest); asked != nil {
+		p.askAhead()
+		if found, err := p.awaitManifest(ctx, asked); !errors.Is(err, errAbsent) { // the part may have come since
 			return found, err
 		}
 	}
-	asked, err := from.askManifest(c.Part.Digest)
-	if err == nil {
-		err = s.askFirst()
+	asked, err := p.from.askManifest(digest)
+	if err == nil && p.begins() {
+		err = p.askFirst()
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.askAhead(from, c.Source)
-	return t.readManifest(ctx, from, asked)
+	p.askAhead()
+	return p.awaitManifest(ctx, asked)
 }
 
-// begins reports whether a source has given nothing yet, and a claim is for a part from its beginning on that nobody
-// says it lacks.
-func (t *Transfer) begins(c *queue.Claim) bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
+// begins reports whether the source gave nothing yet, and is to give a part from its first byte on that it may have.
+func (p *pull) begins() bool {
+	p.transfer.mutex.Lock()
+	defer p.transfer.mutex.Unlock()
+	c := p.claim
 	return c.Source.Bytes() == 0 && c.Next == 0 && !c.Part.Alone() && !c.Part.Absent(c.Source)
 }
 
-func (t *Transfer) askAhead(from *source, p *queue.Source) {
+func (p *pull) askAhead() {
+	t := p.transfer
 	t.mutex.Lock()
-	parts := t.queue.Upcoming(p, manifestsAhead, time.Now())
+	parts := t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
 	t.mutex.Unlock()
 	for _, part := range parts {
-		if from.askManifestAhead(part.Digest) != nil {
+		if p.from.askManifestAhead(part.Digest) != nil {
 			return // it shows when the part is asked for
 		}
 	}
 }
 
-func (t *Transfer) readManifest(ctx context.Context, from *source, asked *answer) (*manifest, error) {
-	defer from.forget(asked)
-	message, err := t.await(ctx, from, asked)
+func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, error) {
+	defer p.from.forget(asked)
+	message, err := p.await(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +129,8 @@ func (t *Transfer) readManifest(ctx context.Context, from *source, asked *answer
 
 // await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as
 // long.
-func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nats.Msg, error) {
-	timer := time.NewTimer(t.stalls)
+func (p *pull) await(ctx context.Context, asked *answer) (*nats.Msg, error) {
+	timer := time.NewTimer(p.transfer.stalls)
 	defer timer.Stop()
 	for range patientTurns {
 		select {
@@ -116,51 +147,11 @@ func (t *Transfer) await(ctx context.Context, from *source, asked *answer) (*nat
 			}
 		case <-timer.C:
 		}
-		silent := from.silence()
-		if silent >= t.stalls {
+		silent := p.from.silence()
+		if silent >= p.transfer.stalls {
 			break
 		}
-		timer.Reset(t.stalls - silent)
+		timer.Reset(p.transfer.stalls - silent)
 	}
 	return nil, errStalled
-}
-
-// verify judges a complete part, which nobody else touches.
-func (t *Transfer) verify(part *queue.Part) {
-	part.Hash.Write(part.Bytes[part.Hashed():])
-	same := digestOf(part.Hash.Sum(nil)) == part.Digest
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	if !same {
-		t.queue.Corrupted(part)
-		return
-	}
-	t.queue.Verified(part)
-	layer := t.layers[part]
-	delete(t.layers, part)
-	if layer.open--; layer.open == 0 && layer.whole != nil {
-		close(layer.whole)
-	}
-}
-
-// settle ends a claim. Its error ends the transfer.
-func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	defer t.wake.Broadcast()
-	switch now := time.Now(); {
-	case err == nil:
-		t.queue.Release(c, now)
-		t.endIfComplete()
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, errAbsent):
-		t.queue.Absent(c, now)
-	case errors.Is(err, errForeign):
-		t.queue.Release(c, now)
-		t.queue.Exclude(c.Part, c.Source)
-	default:
-		t.queue.Stall(c, now, t.stalls)
-	}
-	return t.fail(t.queue.Servable())
 }

@@ -42,7 +42,8 @@ func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
 		want := cut(content(uint64(chunk), testPart+777))
 		for _, part := range want.parts {
 			meta := jetstream.ObjectMeta{Name: part.Digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
-			if _, err := library(t, store.conn, "shards-n1").Put(within(t), meta, bytes.NewReader(want.data[part.First:part.End])); err != nil {
+			data := bytes.NewReader(want.data[part.First:part.End])
+			if _, err := library(t, store.conn, "shards-n1").Put(within(t), meta, data); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -77,8 +78,10 @@ func TestWhatIsPutAsItsDigestIsThatContent(t *testing.T) {
 	if got, err := store.Get(within(t), digest); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%v, right bytes: %t", err, bytes.Equal(got, data))
 	}
-	for _, bad := range []string{"", "sha256:", strings.TrimPrefix(digest, "sha256:"), digest + "00", "sha256:" + strings.Repeat("x", 64)} {
-		if err := store.PutAs(within(t), bad, data); err == nil || !strings.Contains(err.Error(), "digest: expected sha256: and 64 digits") {
+	digits := strings.TrimPrefix(digest, "sha256:")
+	for _, bad := range []string{"", "sha256:", digits, digest + "00", "sha256:" + strings.Repeat("x", 64)} {
+		err := store.PutAs(within(t), bad, data)
+		if err == nil || !strings.Contains(err.Error(), "digest: expected sha256: and 64 digits") {
 			t.Errorf("digest %q: got %v", bad, err)
 		}
 	}
@@ -137,7 +140,8 @@ func TestNobodyOutsideWrites(t *testing.T) {
 		"$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.MSG.DELETE.OBJ_shards-n1", "_INBOX.other", "anything",
 	} {
 		refused := make(chan error, 1)
-		conn, err := nats.Connect(store.URL(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+		hears := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err })
+		conn, err := nats.Connect(store.URL(), hears)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +172,11 @@ func TestAReadersConsumerDeliversNothingToTheServersInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, subject := range []string{"$JS.API.STREAM.DELETE.OBJ_shards-n1", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$O.shards-n1.C.forged"} {
-		request := `{"stream_name":"OBJ_shards-n1","config":{"deliver_subject":"` + subject + `","headers_only":true,"deliver_policy":"all","ack_policy":"none"}}`
+	for _, subject := range []string{
+		"$JS.API.STREAM.DELETE.OBJ_shards-n1", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$O.shards-n1.C.forged",
+	} {
+		request := `{"stream_name":"OBJ_shards-n1","config":{"deliver_subject":"` + subject +
+			`","headers_only":true,"deliver_policy":"all","ack_policy":"none"}}`
 		if _, err := conn.Request("$JS.API.CONSUMER.CREATE.OBJ_shards-n1", []byte(request), time.Minute); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package shards
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -238,78 +237,4 @@ func (t *Transfer) look(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// fetch keeps a source busy until the transfer ends.
-func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) error {
-	changed, late := func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) }
-	connection, err := dial(ctx, config, t.idle, changed, late)
-	if err != nil {
-		return fmt.Errorf("source %s: %w", config.Name, err)
-	}
-	defer connection.conn.Close()
-	pulls, ctx := errgroup.WithContext(ctx)
-	pulls.Go(func() error { return t.giveUp(ctx, connection, p) })
-	for range queue.MostClaims {
-		pulls.Go(func() error {
-			for c := t.take(p); c != nil; c = t.take(p) {
-				err := t.pull(ctx, connection, c)
-				if errors.Is(err, errStalled) && connection.silence() >= t.stalls { // not made anew for another claim's sake
-					connection.drop() // else what it was asked for may come later, and TCP tries again ever later
-				}
-				if err := t.settle(ctx, c, err); err != nil {
-					return err
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	return pulls.Wait()
-}
-
-// giveUp ends a connection when what was asked for on it is asked of another source.
-func (t *Transfer) giveUp(ctx context.Context, from *source, p *queue.Source) error {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	for !t.ended {
-		if p.GivenUp {
-			p.GivenUp = false
-			from.drop()
-		}
-		t.wake.Wait()
-	}
-	return ctx.Err()
-}
-
-// idle reports whether there is nothing to fetch yet.
-func (t *Transfer) idle() bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return !t.ended && t.queue.Total == 0
-}
-
-func (t *Transfer) connected(p *queue.Source, connected bool) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	p.Connected = connected || t.ended && p.Connected // the end closes connections, which is no news
-	t.wake.Broadcast()
-}
-
-func (t *Transfer) late(p *queue.Source, bytes int64) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	p.Duplicate += bytes
-}
-
-// take waits until a source is to be asked for something. It returns nil when the transfer has ended.
-func (t *Transfer) take(p *queue.Source) *queue.Claim {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	for !t.ended {
-		if c := t.queue.Take(p, time.Now()); c != nil {
-			return c
-		}
-		t.wake.Wait()
-	}
-	return nil
 }

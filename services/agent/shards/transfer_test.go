@@ -71,8 +71,10 @@ func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 	want.putInto(t, store)
 	breaks := &link{rate: 100 << 20, breakAt: 2*testPart + testPart/2}
 	progress := fetch(t, transferFrom(t, breaks.open(t, store)), want)
-	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate > testPart || breaks.carried.Load() > progress.Total+testPart+1<<20 {
-		t.Errorf("%+v, the link carried %d bytes", source, breaks.carried.Load())
+	carried := breaks.carried.Load()
+	source := progress.Sources[0]
+	if source.Stalled != 1 || progress.Duplicate > testPart || carried > progress.Total+testPart+1<<20 {
+		t.Errorf("%+v, the link carried %d bytes", source, carried)
 	}
 }
 
@@ -81,7 +83,8 @@ func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) 
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.putInto(t, store)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
-	if source := progress.Sources[0]; source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*defaultStall.Seconds() {
+	source := progress.Sources[0]
+	if source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*defaultStall.Seconds() {
 		t.Errorf("%.2f s: %+v", progress.Seconds, source)
 	}
 }
@@ -178,7 +181,8 @@ func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	transfer.Seal()
-	if err := transfer.Run(within(t)); !errors.Is(err, queue.ErrCorrupt) || !strings.Contains(err.Error(), want.parts[0].Digest) {
+	err := transfer.Run(within(t))
+	if !errors.Is(err, queue.ErrCorrupt) || !strings.Contains(err.Error(), want.parts[0].Digest) {
 		t.Fatalf("got %v, expected ErrCorrupt and the part", err)
 	}
 }
@@ -205,7 +209,8 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	progress := fetch(t, transferFrom(t, sources...), want)
 	ideal, held := float64(progress.Total)/(1.1*rate), testPart/(0.1*rate)
 	if progress.Seconds > (ideal+held)/2 {
-		t.Errorf("took %.2f s, %.2f s are possible, and %.2f s where the slow source keeps a part: %v", progress.Seconds, ideal, held, progress)
+		t.Errorf("took %.2f s, %.2f s are possible, and %.2f s where the slow source keeps a part: %v",
+			progress.Seconds, ideal, held, progress)
 	}
 	if slow := progress.Sources[1]; slow.Bytes == 0 || progress.Duplicate >= chunkBytes {
 		t.Errorf("the slow source gave %d bytes, %d came twice", slow.Bytes, progress.Duplicate)
@@ -279,7 +284,9 @@ func TestChunksOfAnotherPutAreNotTakenForThePart(t *testing.T) {
 	}
 	want.putInto(t, store)
 	progress := fetch(t, transferFrom(t, store.source()), want)
-	if source := progress.Sources[0]; source.Bytes != progress.Total || source.Corrupt+source.Lacked+source.Stalled > 0 || source.Duplicate != 2*chunkBytes {
+	source := progress.Sources[0]
+	failures := source.Corrupt + source.Lacked + source.Stalled
+	if source.Bytes != progress.Total || failures > 0 || source.Duplicate != 2*chunkBytes {
 		t.Errorf("%+v, expected the part and two chunks that nobody wanted", source)
 	}
 }
@@ -297,7 +304,8 @@ func TestBadInputIsNamed(t *testing.T) {
 	if _, err := NewTransfer([]Source{good, good}, 0); err == nil || !strings.Contains(err.Error(), "each name once") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := NewTransfer([]Source{{Name: "n1"}}, 0); err == nil || !strings.Contains(err.Error(), "expected Name, URL and Bucket") {
+	_, err := NewTransfer([]Source{{Name: "n1"}}, 0)
+	if err == nil || !strings.Contains(err.Error(), "expected Name, URL and Bucket") {
 		t.Errorf("got %v", err)
 	}
 	digest := cut(content(30, 8)).parts[0].Digest
@@ -306,14 +314,16 @@ func TestBadInputIsNamed(t *testing.T) {
 		"First and End: expected a range":                               {Digest: digest, End: 9},
 		"Sources and Spares: expected names of this transfer's sources": {Digest: digest, End: 8, Sources: []string{"n2"}},
 	} {
-		if err := transferFrom(t, good).Add(Layer{Into: make([]byte, 8), Parts: []Part{part}}); err == nil || !strings.Contains(err.Error(), says) {
+		err := transferFrom(t, good).Add(Layer{Into: make([]byte, 8), Parts: []Part{part}})
+		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, expected %q", err, says)
 		}
 	}
 }
 
 func TestProgressReads(t *testing.T) {
-	progress := Progress{Done: 3 << 20, Total: 8 << 20, Sources: []SourceProgress{{Name: "n1", State: Active, Recent: 40 << 20}, {Name: "hub", State: Idle}}}
+	sources := []SourceProgress{{Name: "n1", State: Active, Recent: 40 << 20}, {Name: "hub", State: Idle}}
+	progress := Progress{Done: 3 << 20, Total: 8 << 20, Sources: sources}
 	if line := progress.String(); line != "3.0 of 8.0 MiB, n1 active 40.0 MiB/s, hub idle" {
 		t.Error(line)
 	}

@@ -64,10 +64,11 @@ func TestZerosNeverComeIntoTheBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if err := reader.PublishRequest(warmSubject("shards-n1"), chunkSubject("shards-n1", "forged"), []byte("8")); err != nil {
+	ask := warmSubject("shards-n1")
+	if err := reader.PublishRequest(ask, chunkSubject("shards-n1", "forged"), []byte("8")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reader.Request(warmSubject("shards-n1"), []byte("1"), time.Minute); err != nil { // the store answers in turn
+	if _, err := reader.Request(ask, []byte("1"), time.Minute); err != nil { // the store answers in turn
 		t.Fatal(err)
 	}
 	if messages := messagesIn(t, store); messages != 0 {
@@ -105,7 +106,7 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 	want.putInto(t, store)
 	part := queue.NewPart(digest, make([]byte, testPart), transfer.queue.Sources)
 	waiting := &queue.Claim{Part: part, Source: transfer.queue.Sources[0]}
-	if _, err := transfer.manifest(within(t), &stream{transfer: transfer, from: from, claim: waiting}); err != nil {
+	if _, err := (&pull{transfer: transfer, from: from, claim: waiting}).find(within(t)); err != nil {
 		t.Error(err)
 	}
 }

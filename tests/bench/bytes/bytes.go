@@ -71,7 +71,8 @@ func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]figures
 		return nil, err
 	}
 	defer store.Close()
-	if b.own, err = shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30}); err != nil {
+	config := shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30}
+	if b.own, err = shards.Serve(ctx, config); err != nil {
 		return nil, err
 	}
 	if b.reader, err = library(ctx, store, storeBucket); err != nil {
@@ -80,7 +81,11 @@ func (b *bench) measure(ctx context.Context, memory bool, repeat int) ([]figures
 	if b.writer, err = library(ctx, hub, hubBucket); err != nil {
 		return nil, err
 	}
-	gets := []*way{{name: "ours", move: b.get}, {name: "tcp", move: b.getTCP, baseline: true}, {name: "library", move: b.getLibrary, baseline: true}}
+	gets := []*way{
+		{name: "ours", move: b.get},
+		{name: "tcp", move: b.getTCP, baseline: true},
+		{name: "library", move: b.getLibrary, baseline: true},
+	}
 	puts := []*way{
 		{name: "ours", move: b.put, clean: func(ctx context.Context) error { return b.own.Retire(ctx, b.Parts...) }},
 		{name: "tcp", move: b.putTCP, baseline: true},
@@ -181,7 +186,8 @@ func (b *bench) get(ctx context.Context) error {
 	}
 	layer := shards.Layer{Into: b.into}
 	for i, digest := range b.Parts {
-		layer.Parts = append(layer.Parts, shards.Part{Digest: digest, First: int64(i) * partBytes, End: int64(min((i+1)*partBytes, len(b.into)))})
+		first, end := int64(i)*partBytes, int64(min((i+1)*partBytes, len(b.into)))
+		layer.Parts = append(layer.Parts, shards.Part{Digest: digest, First: first, End: end})
 	}
 	if err := transfer.Add(layer); err != nil {
 		return err

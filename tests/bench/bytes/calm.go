@@ -33,7 +33,9 @@ func processorTime() (idle, all float64) {
 		return 0, 0
 	}
 	var times [7]float64
-	if _, err := fmt.Sscanf(string(text), "cpu %f %f %f %f %f %f %f", &times[0], &times[1], &times[2], &times[3], &times[4], &times[5], &times[6]); err != nil {
+	_, err = fmt.Sscanf(string(text), "cpu %f %f %f %f %f %f %f",
+		&times[0], &times[1], &times[2], &times[3], &times[4], &times[5], &times[6])
+	if err != nil {
 		return 0, 0
 	}
 	for _, time := range times {

@@ -35,7 +35,8 @@ func main() {
 				report.Add(row)
 			}
 			for _, row := range report.Rows[first:] {
-				fmt.Printf("%-30s %9.3f %-9s  %-7s %9.3f  ratio %5.2f of %4.2f\n", row.Figure, row.Ours, row.Unit, row.BaselineName, row.Baseline, row.Ratio, row.LeastRatio)
+				fmt.Printf("%-30s %9.3f %-9s  %-7s %9.3f  ratio %5.2f of %4.2f\n",
+					row.Figure, row.Ours, row.Unit, row.BaselineName, row.Baseline, row.Ratio, row.LeastRatio)
 			}
 		}
 	}

@@ -36,8 +36,8 @@ type served struct {
 	Parts           []string // digests of its parts
 }
 
-// answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of input is
-// answered with the CPU seconds spent so far.
+// answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of
+// input is answered with the CPU seconds spent so far.
 func answer(ctx context.Context, size int, memory bool) (err error) {
 	data := content(size)
 	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})

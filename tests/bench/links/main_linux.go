@@ -19,7 +19,8 @@ import (
 // states are the sizes of models in MiB, as in the Chaos papers (section VI-A).
 var states = map[string]int64{"resnet101": 178, "gpt2": 468, "gpt2-large": 3050}
 
-// fewProcessors are clusters of 5, 3, 4, 4 and 6 neighbours whose rates together, 822 to 1,549 Mbit/s, two processors can carry.
+// fewProcessors are clusters of 5, 3, 4, 4 and 6 neighbours whose rates together, 822 to 1,549 Mbit/s, two processors
+// can carry.
 const fewProcessors = "1,5,6,7,2014"
 
 // settings say what is measured.

@@ -14,8 +14,8 @@ import (
 	"github.com/reknit/reknit/tests/nodes"
 )
 
-// node is a process of the cluster in a namespace of its own: a trainer and its store, the one that joins, or the shared
-// store. The bench calls its methods over standard input and output; it ends when they do.
+// node is a process of the cluster in a namespace of its own: a trainer and its store, the one that joins, or the
+// shared store. The bench calls its methods over standard input and output; it ends when they do.
 type node struct {
 	ctx      context.Context // of the process
 	store    *shards.Store

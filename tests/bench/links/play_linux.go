@@ -17,7 +17,8 @@ import (
 // undisturbedFor is how long the trainers train alone before, to know how long their steps take here.
 const undisturbedFor = 3 * time.Second
 
-// ourPassages is how often the policy that is judged is played: of passages of a second one ends a tenth later than the next.
+// ourPassages is how often the policy that is judged is played: of passages of a second one ends a tenth later than the
+// next.
 const ourPassages = 5
 
 // play lets a node fetch a state by every policy.

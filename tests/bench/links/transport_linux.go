@@ -16,7 +16,8 @@ var storesDir = filepath.Join(os.TempDir(), "reknit-bench-links")
 
 // serveStore serves an empty store to the other nodes.
 func serveStore(ctx context.Context, bucket string) (*shards.Store, error) {
-	return shards.Serve(ctx, shards.StoreConfig{Bucket: bucket, Host: "0.0.0.0", Port: storePort, Dir: filepath.Join(storesDir, bucket)})
+	dir := filepath.Join(storesDir, bucket)
+	return shards.Serve(ctx, shards.StoreConfig{Bucket: bucket, Host: "0.0.0.0", Port: storePort, Dir: dir})
 }
 
 // dialled are sources as a transfer knows them.
