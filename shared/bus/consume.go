@@ -25,6 +25,7 @@ const (
 
 // Consumer reads the event stream in order, one message at a time.
 type Consumer struct {
+	LogAge   time.Duration // at which the stream drops what it has; zero: never
 	bus      *Bus
 	durable  string
 	consumer jetstream.Consumer
@@ -53,7 +54,14 @@ func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
-	c := &Consumer{bus: b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream}
+	stream, err := b.js.Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", durable, err)
+	}
+	c := &Consumer{
+		LogAge: stream.CachedInfo().Config.MaxAge,
+		bus:    b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream,
+	}
 	if _, err := b.js.ResetConsumer(ctx, events.EventStream.Name, durable); err != nil {
 		return nil, fmt.Errorf("consumer %s: reset: %w", durable, err)
 	}

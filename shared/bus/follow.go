@@ -116,15 +116,6 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 	return id == "" || event.ID == id, nil
 }
 
-// EventAge returns the age at which the event stream drops what it has; zero: never.
-func (b *Bus) EventAge(ctx context.Context) (time.Duration, error) {
-	stream, err := b.js.Stream(ctx, events.EventStream.Name)
-	if err != nil {
-		return 0, err
-	}
-	return stream.CachedInfo().Config.MaxAge, nil
-}
-
 // leader returns a stream whose messages are read from its leader: a replica that lags would not find what is there.
 func (b *Bus) leader(ctx context.Context, stream events.Stream) (jetstream.Stream, error) {
 	handle, err := b.js.Stream(ctx, stream.Name)

@@ -31,13 +31,11 @@ var standstill = 10 * time.Second
 
 func (h *health) standsFor(reason string) { h.stands.Store(&reason) }
 
-// begin marks that the loop is at one thing, until end.
+// begin marks that the loop is at one thing.
 func (h *health) begin() {
 	now := time.Now()
 	h.busy.Store(&now)
 }
-
-func (h *health) end() { h.busy.Store(nil) }
 
 // standsStill says what does not get on, nil where all does.
 func (h *health) standsStill() error {

@@ -29,14 +29,14 @@ type taken struct {
 func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 	deliveries := make(chan taken)
 	go take(ctx, consumer, deliveries)
-	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(r.logAge/renewals)
+	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(consumer.LogAge/renewals)
 	for {
 		ticks, inputs := everyTick, r.Inputs
 		if r.backlog > 0 {
 			ticks, inputs = nil, nil
 		}
 		r.health.caughtUp.Store(r.backlog == 0)
-		r.health.end()
+		r.health.busy.Store(nil)
 		var err error
 		select {
 		case <-ctx.Done():
@@ -166,8 +166,7 @@ func (r *runner) quarantine(
 	ctx context.Context, speaker events.Speaker, message events.Event, refusal *bus.Refusal,
 ) events.Event {
 	r.metrics.refused.add(ctx, "reason", refusal.Reason)
-	slog.WarnContext(ctx, "message refused",
-		"reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
+	slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "on", refusal.Subject)
 	sequence := strconv.FormatUint(message.Sequence, 10)
 	record := speaker.First(message.Logged, sequence, events.EventRefused, sequence, refusal)
 	record.Source = r.speaker.Source

@@ -53,7 +53,6 @@ type runner struct {
 	metrics  metrics
 	offset   time.Duration // from this host's clock to that of the log
 	backlog  uint64        // messages to handle before time passes for the machine
-	logAge   time.Duration // at which the log drops what it has; zero: never
 	health   *health
 }
 
@@ -161,9 +160,6 @@ func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 		return nil, err
 	}
 	if err := consumer.StartAfter(ctx, r.memory.Sequence); err != nil {
-		return nil, err
-	}
-	if r.logAge, err = r.Bus.EventAge(ctx); err != nil {
 		return nil, err
 	}
 	r.backlog, err = consumer.Pending(ctx)
