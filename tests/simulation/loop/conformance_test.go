@@ -38,6 +38,10 @@ func (f fault) String() string {
 	return fmt.Sprintf("write %d, reaches the hub %v, crashes %v", f.write, f.reaches, f.crashes)
 }
 
+// The writes of an instance: its lease and its signature, and for each message three events, the memory and the
+// acknowledgement.
+const writesOfStart, writesOfMessage = 2, 5
+
 // marker is lost last: what is said of it comes behind all that the fault brings about.
 const marker = "marker"
 
@@ -49,9 +53,8 @@ func TestTheLoopSaysAndHearsWhatTheRealOneDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	const writesOfStart, writesOfMessage, messages = 2, 5, 2
 	t.Run("at", func(t *testing.T) {
-		for write := 1; write <= writesOfStart+writesOfMessage*messages; write++ {
+		for write := 1; write <= writesOfStart+writesOfMessage*2; write++ {
 			kinds := []fault{{write, false, true}, {write, true, true}}
 			if write <= writesOfStart+writesOfMessage {
 				kinds = append(kinds, fault{write, false, false}, fault{write, true, false})
@@ -88,15 +91,7 @@ func modelStory(t *testing.T, cluster string, f fault) string {
 	h.lose("n1")
 	machines := []*clerk{{}}
 	running := h.start(machines[0])
-	writing := []loop.Point{loop.TakeLease, loop.Sign, loop.Publish, loop.Remember, loop.Acknowledge}
-	for writes := 0; ; h.step(running, stream.Answered) {
-		if slices.Contains(writing, running.Point()) {
-			writes++
-		}
-		if writes == f.write {
-			break
-		}
-	}
+	h.stepTo(running, f.write)
 	switch {
 	case f.reaches:
 		h.step(running, stream.Unheard)
@@ -116,20 +111,28 @@ func modelStory(t *testing.T, cluster string, f fault) string {
 	return story(h.log(), machines)
 }
 
+// stepTo steps an instance to a write, counted from 1.
+func (h *hub) stepTo(running *loop.Service, write int) {
+	writing := []loop.Point{loop.TakeLease, loop.Sign, loop.Publish, loop.Remember, loop.Acknowledge}
+	for writes := 0; ; h.step(running, stream.Answered) {
+		if slices.Contains(writing, running.Point()) {
+			writes++
+		}
+		if writes == write {
+			return
+		}
+	}
+}
+
 func realStory(t *testing.T, url, cluster string, f fault) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	watcher := connect(t, ctx, url, cluster)
-	lose := func(node string) {
-		if _, err := watcher.Publish(ctx, loss(time.Now(), cluster, node)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if err := watcher.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	lose("n0")
-	lose("n1")
+	tell(t, ctx, watcher, cluster, "n0")
+	tell(t, ctx, watcher, cluster, "n1")
 	first, crash := context.WithCancel(ctx)
 	cut := make(chan struct{})
 	through := openDoor(t, url, f.write, f.reaches, f.crashes, func() {
@@ -151,18 +154,32 @@ func realStory(t *testing.T, url, cluster string, f fault) string {
 		second, stop = context.WithCancel(ctx)
 		ended = run(second, connect(t, ctx, url, cluster), machines[1])
 	}
-	lose(marker)
-	isMarkers := func(event events.Event) bool { return strings.Contains(string(event.Data), `"reason":"`+marker) }
-	said := follow(t, ctx, watcher, events.EventStream, "reknit.event."+cluster+".>", isMarkers)
-	said = slices.DeleteFunc(said, func(event events.Event) bool { return event.Source != "/negotiator" || event.Kind == events.LeaseTaken })
-	plans := fmt.Sprint(len(said) / 2) // a plan for each two events
-	said = append(said, follow(t, ctx, watcher, events.PlanStream, events.PlanSubject(cluster, "*"),
-		func(event events.Event) bool { return event.Subject == plans })...)
+	tell(t, ctx, watcher, cluster, marker)
+	said := saidUntil(t, ctx, watcher, cluster)
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 	return story(said, machines)
+}
+
+// tell says that a node is lost.
+func tell(t *testing.T, ctx context.Context, b *bus.Bus, cluster, node string) {
+	if _, err := b.Publish(ctx, loss(time.Now(), cluster, node)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saidUntil returns what the machine said, each stream in its order, once it said what the marker brings about.
+func saidUntil(t *testing.T, ctx context.Context, watcher *bus.Bus, cluster string) []events.Event {
+	isMarkers := func(event events.Event) bool { return strings.Contains(string(event.Data), `"reason":"`+marker) }
+	said := follow(t, ctx, watcher, events.EventStream, "reknit.event."+cluster+".>", isMarkers)
+	said = slices.DeleteFunc(said, func(event events.Event) bool {
+		return event.Kind == events.NodeLost || event.Kind == events.LeaseTaken
+	})
+	plans := fmt.Sprint(len(said) / 2) // a plan for each two events
+	return append(said, follow(t, ctx, watcher, events.PlanStream, events.PlanSubject(cluster, "*"),
+		func(event events.Event) bool { return event.Subject == plans })...)
 }
 
 func connect(t *testing.T, ctx context.Context, url, cluster string) *bus.Bus {

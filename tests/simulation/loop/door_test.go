@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/reknit/reknit/tests/simulation/loop"
 )
 
-// door is a way to a real server. It counts what goes through that is to be stored or acknowledged, and at the one that
-// at names it cuts the connection: before that reaches the server, or when it did and before the answer is back.
+// door is a way to a real server. It keeps what goes through that is to be stored or acknowledged, and at the one that at
+// names, counted from 1, it cuts the connection: before that reaches the server, or when it did and before the answer is
+// back.
 type door struct {
 	listener net.Listener
 	target   string
@@ -21,9 +25,10 @@ type door struct {
 	reaches  bool
 	closes   bool // for good: nobody comes in again
 	cut      func()
+	pause    func() // instead of a cut; nothing goes either way until it returns
 
 	mutex  sync.Mutex
-	writes int
+	writes []loop.Point
 }
 
 // openDoor calls cut once, when it has cut the connection.
@@ -51,33 +56,47 @@ func (d *door) accept() {
 			client.Close()
 			return
 		}
-		muted := new(atomic.Bool)
+		back := &wayBack{to: client}
 		go func() { // what the server says
 			defer client.Close()
-			_, _ = io.Copy(unless{muted, client}, server)
+			_, _ = io.Copy(back, server)
 		}()
 		go func() { // what the client says
 			defer client.Close()
 			defer server.(*net.TCPConn).CloseWrite()
-			d.relay(bufio.NewReader(client), server, muted)
+			d.relay(bufio.NewReader(client), server, back)
 		}()
 	}
 }
 
-// unless drops what is written once it is muted.
-type unless struct {
-	muted *atomic.Bool
+// wayBack is what the server says on its way. Whoever holds its mutex stops it; once it is cut it drops everything.
+type wayBack struct {
+	mutex sync.Mutex
+	cut   bool
 	to    io.Writer
 }
 
-func (u unless) Write(data []byte) (int, error) {
-	if u.muted.Load() {
+func (b *wayBack) Write(data []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.cut {
 		return len(data), nil
 	}
-	return u.to.Write(data)
+	return b.to.Write(data)
 }
 
-func (d *door) relay(from *bufio.Reader, to io.Writer, muted *atomic.Bool) {
+// stop holds what the server says until the pause is over, or cuts it.
+func (b *wayBack) stop(pause func()) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if pause == nil {
+		b.cut = true
+		return
+	}
+	pause()
+}
+
+func (d *door) relay(from *bufio.Reader, to io.Writer, back *wayBack) {
 	for {
 		line, err := from.ReadString('\n')
 		if err != nil {
@@ -87,8 +106,12 @@ func (d *door) relay(from *bufio.Reader, to io.Writer, muted *atomic.Bool) {
 		if err != nil {
 			return
 		}
-		cuts := writes(line) && d.counts()
-		if muted.Store(cuts); !cuts || d.reaches {
+		cuts := d.cuts(line)
+		if cuts {
+			back.stop(d.pause)
+			cuts = d.pause == nil
+		}
+		if !cuts || d.reaches {
 			if _, err := io.WriteString(to, message); err != nil {
 				return
 			}
@@ -118,23 +141,40 @@ func withPayload(from io.Reader, line string) (string, error) {
 	return line + string(payload), err
 }
 
-// writes reports whether a line brings something to store or an acknowledgement.
-func writes(line string) bool {
+// writing lists what a subject is written to for.
+var writing = []struct {
+	prefix string
+	point  loop.Point
+}{
+	{"reknit.event.", loop.Publish}, {"reknit.plan.", loop.Publish},
+	{"$KV.", loop.Remember}, {"$JS.ACK.", loop.Acknowledge},
+}
+
+// cuts notes a line that writes, and reports whether the connection ends there.
+func (d *door) cuts(line string) bool {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "PUB" && words[0] != "HPUB" {
 		return false
 	}
-	for _, prefix := range []string{"reknit.event.", "reknit.plan.", "$KV.", "$JS.ACK."} {
-		if strings.HasPrefix(words[1], prefix) {
-			return true
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	for _, row := range writing {
+		if strings.HasPrefix(words[1], row.prefix) {
+			d.writes = append(d.writes, row.point)
+			return len(d.writes) == d.at
 		}
 	}
 	return false
 }
 
-func (d *door) counts() bool {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	d.writes++
-	return d.writes == d.at
+// written returns what was written, in its order, once there is as much of it, or after a while.
+func (d *door) written(count int) []loop.Point {
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		d.mutex.Lock()
+		writes := slices.Clone(d.writes)
+		d.mutex.Unlock()
+		if len(writes) >= count || time.Since(began) > 20*time.Second {
+			return writes
+		}
+	}
 }
