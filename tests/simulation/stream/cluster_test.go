@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
@@ -127,6 +130,59 @@ func TestALeaderWithoutItsFollowersAnswersAsTheModelDoes(t *testing.T) {
 	p.publish(log, "fact.2", "id2", nil, 5)   // refused, so it is new
 	for sequence := range uint64(7) {
 		p.get(sequence + 1)
+	}
+}
+
+// What shared/bus does of it: it says again what is not acknowledged in five seconds, and believes neither that the same id
+// is in process nor that the lease is another's while its leader says otherwise.
+func TestThePublisherOutlivesALeaderWithoutFollowers(t *testing.T) {
+	t.Parallel()
+	c := startTrio(t)
+	p := waitForPair(t, c)
+	config := jetstream.StreamConfig{
+		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, Replicas: 3, Duplicates: never,
+	}
+	held, err := p.js.CreateStream(p.ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := held.CachedInfo().Cluster.Leader
+	b, err := bus.Connect(p.ctx, bus.Config{URL: c.url(leader), Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Conn().Close)
+	monitor := events.Speaker{Source: "/monitor", Cluster: "c"}
+	lease := monitor.First(time.Now(), "1", events.LeaseTaken, "monitor", &events.Lease{Service: "monitor", Instance: "1"})
+	ack, err := b.Publish(p.ctx, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Fence(lease.SubjectName(), ack.Sequence)
+
+	for _, i := range c.others(leader) {
+		c.servers[i].Shutdown()
+		c.servers[i].WaitForShutdown()
+	}
+	ended := make(chan error, 2)
+	for _, node := range []string{"n1", "n2"} { // each is refused while the other is in process
+		go func() {
+			state := &events.NodeState{Node: node, Incarnation: "a"}
+			ack, err := b.Publish(p.ctx, monitor.First(time.Now(), node, events.NodeLost, node, state))
+			if err == nil && ack.Duplicate {
+				err = fmt.Errorf("%s was said once, and is called a duplicate", node)
+			}
+			ended <- err
+		}()
+	}
+	time.Sleep(6 * time.Second) // longer than a publish waits for its acknowledgement
+	for _, i := range c.others(leader) {
+		c.start(i)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
