@@ -31,6 +31,7 @@ type Machine struct {
 	// What follows is not remembered: a restarted negotiator gives everybody the full time again.
 	waits  waiting
 	ticked time.Time       // the last Tick
+	since  time.Duration   // the last event, by ticks
 	rung   map[string]bool // alarms told
 }
 
@@ -75,6 +76,7 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
+	m.state.Heard, m.since = event.Logged, 0
 	return handlers.Handle(m, event)
 }
 

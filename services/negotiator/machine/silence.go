@@ -39,6 +39,7 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 		passed = 0
 	}
 	m.ticked = now
+	m.since += passed
 	said := m.alarms(now)
 	wanted, limit := m.wanted()
 	if m.waits.Overdue != wanted {
@@ -64,12 +65,13 @@ const (
 	leaving = "leaving" // a node whose deadline has passed
 )
 
-// alarms says which joiners have waited long enough and whose deadline has passed, each once.
+// alarms says which joiners have waited long enough and whose deadline has passed, each once. Both are times of the log. Its clock may
+// be set anew, so it is read where an event was logged last, and goes on by ticks from there.
 func (m *Machine) alarms(now time.Time) []events.Event {
 	var said []events.Event
-	rung := map[string]bool{}
+	log, rung := m.state.Heard.Add(m.since), map[string]bool{}
 	ring := func(what, node, incarnation string) {
-		id := what + "-" + strings.TrimPrefix(events.Digest([]byte(node+" "+incarnation)), "sha256:")[:12]
+		id := alarmID(what, node, incarnation)
 		rung[id] = true
 		if !m.rung[id] {
 			said = append(said, m.speaker.First(now, id, events.NegotiationOverdue, id,
@@ -78,17 +80,21 @@ func (m *Machine) alarms(now time.Time) []events.Event {
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		joiner := m.state.Joiners[node]
-		if protocol.RestartWait(m.state.Restarts[node].Count) > 0 && !joiner.NotBefore.After(now) {
+		if protocol.RestartWait(m.state.Restarts[node].Count) > 0 && !joiner.NotBefore.After(log) {
 			ring(joining, node, joiner.Incarnation)
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Deadlines)) {
-		if leaver := m.state.Members[node]; leaver != nil && !m.state.Deadlines[node].After(now) {
+		if leaver := m.state.Members[node]; leaver != nil && !m.state.Deadlines[node].After(log) {
 			ring(leaving, node, leaver.Incarnation)
 		}
 	}
 	m.rung = rung
 	return said
+}
+
+func alarmID(what, node, incarnation string) string {
+	return what + "-" + strings.TrimPrefix(events.Digest([]byte(node+" "+incarnation)), "sha256:")[:12]
 }
 
 // wanted returns what the machine waits for, and for how long; zero is for ever.
@@ -142,9 +148,9 @@ func (m *Machine) transferSeconds() float64 {
 func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.Event {
 	switch overdue.Phase {
 	case joining:
-		return m.negotiate(cause, protocol.Patient)
+		return m.admit(cause, overdue)
 	case leaving:
-		return m.deadlinePassed(cause, overdue.Node)
+		return m.deadlinePassed(cause, overdue)
 	}
 	if now, _ := m.wanted(); now != overdue {
 		return nil // it was answered before this
@@ -186,11 +192,24 @@ const mostDelays = 7
 // excused reports whether a member may still take the time that it said it needs.
 func (n *negotiation) excused(node string) bool { return n.Delayed[node] && n.Round <= mostDelays }
 
+// admit negotiates the join of a node that has waited for its turn.
+func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Event {
+	joiner := m.state.Joiners[overdue.Node]
+	if joiner == nil || overdue.Negotiation != alarmID(joining, overdue.Node, joiner.Incarnation) {
+		return nil
+	}
+	joiner.NotBefore = cause.Logged
+	return m.negotiate(cause, protocol.Patient)
+}
+
 // deadlinePassed gives up a node that had to leave by now, unless it is the last to hold a unit: as long as it lives it is needed.
-func (m *Machine) deadlinePassed(cause events.Event, node string) []events.Event {
-	deadline, waits := m.state.Deadlines[node]
-	spare, _ := protocol.Spare(m.state.placed(), []string{node})
-	if !waits || deadline.After(cause.Logged) || len(spare) == 0 {
+func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []events.Event {
+	leaver := m.state.Members[overdue.Node]
+	if leaver == nil || overdue.Negotiation != alarmID(leaving, overdue.Node, leaver.Incarnation) {
+		return nil
+	}
+	spare, _ := protocol.Spare(m.state.placed(), []string{overdue.Node})
+	if len(spare) == 0 {
 		return nil
 	}
 	return m.giveUp(cause, spare, "its deadline passed before the cluster could do without it", false)

@@ -12,6 +12,7 @@ import (
 
 // state is all the negotiator remembers; it is plain data, so that a snapshot is its JSON.
 type state struct {
+	Heard       time.Time              `json:"heard"`         // when the last event was logged, by the log's clock
 	Job         *events.Job            `json:"job,omitempty"` // of the first to join; everybody else's must equal it
 	Members     map[string]*member     `json:"members"`       // active nodes
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
