@@ -1,9 +1,9 @@
-// Package agent stands beside a trainer and speaks for it: it asks for a place, sends heartbeats, answers negotiations, moves
-// the units that a plan moves, and hands the training loop each new plan at a step boundary.
+// Package agent stands beside a trainer and speaks for it: it asks for a place, sends heartbeats, answers
+// negotiations, moves the units that a plan moves, and hands the training loop each new plan at a step boundary.
 //
-// A training loop calls Boundary after each step and does as it says. Everything that touches the trainer's state happens
-// inside that call, on the loop's own goroutine, and may take minutes: heartbeats and answers go on meanwhile. What is
-// decided is decided in package machine; the session around it does what the machine asks for.
+// A training loop calls Boundary after each step and does as it says. Everything that touches the trainer's state
+// happens inside that call, on the loop's own goroutine, and may take minutes: heartbeats and answers go on
+// meanwhile. What is decided is decided in package machine; the session around it does what the machine asks for.
 package agent
 
 import (
@@ -41,13 +41,15 @@ type Config struct {
 	Store shards.StoreConfig
 
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
-	Measure func(ctx context.Context, address string, bytes int) (roundTripSeconds, bandwidthBytesPerSecond float64, err error)
+	Measure func(ctx context.Context, address string, bytes int) (
+		roundTripSeconds, bandwidthBytesPerSecond float64, err error)
 	// Relayed receives a data-plane frame that came through the hub.
 	Relayed func(frame []byte)
 }
 
-// State is the trainer's state as the agent needs it. Versions are completed steps. A unit of the state is a layer or, where
-// the job's optimizer state is cut into partitions, a layer's parameters or one partition (see events.Job.UnitBytes).
+// State is the trainer's state as the agent needs it. Versions are completed steps. A unit of the state is a layer
+// or, where the job's optimizer state is cut into partitions, a layer's parameters or one partition (see
+// events.Job.UnitBytes).
 type State interface {
 	// Holdings returns the units and versions that can be given, newest first, imports kept aside among them. A trainer
 	// that has no plan yet can make every unit at version 0.
@@ -58,18 +60,20 @@ type State interface {
 	Import(unit int, step uint64, data []byte) error
 	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at
 	// that version, by rolling back or by making version 0. What the state was before, the version before and the units no
-	// longer needed, may be asked for until a step is completed under the new plan: a failure in that step goes back to it.
+	// longer needed, may be asked for until a step is completed under the new plan: a failure in that step goes back
+	// to it.
 	Adopt(units []events.Range, step uint64) error
 	// Forget drops all that is held: it is not what the other holders have.
 	Forget()
 }
 
-// PreCopier is a State whose units can be copied while they are trained: a receiver takes a unit as it was at some step, and
-// then what each step changed in it. All are paused for the changes of the last steps only, instead of for the units.
+// PreCopier is a State whose units can be copied while they are trained: a receiver takes a unit as it was at some
+// step, and then what each step changed in it. All are paused for the changes of the last steps only, instead of
+// for the units.
 type PreCopier interface {
 	State
-	// Change returns what the step that ended with this number of completed steps changed in a unit: Apply turns the unit at
-	// the step before into the unit at this one. It is asked for inside Boundary, and of the last step only.
+	// Change returns what the step that ended with this number of completed steps changed in a unit: Apply turns the
+	// unit at the step before into the unit at this one. It is asked for inside Boundary, and of the last step only.
 	Change(unit int, step uint64) ([]byte, error)
 	// Apply returns the canonical bytes of a unit one step on. It is called from other goroutines while training goes on,
 	// and touches nothing but its arguments.

@@ -31,8 +31,8 @@ type exchange struct {
 
 // beginExchange returns the exchange of a negotiation. Called with the mutex held.
 func (s *Session) beginExchange(what machine.Exchange) *exchange {
-	if s.exchange != nil && s.exchange.what.Negotiation() == what.Negotiation && s.exchange.context.Err() == nil {
-		return s.exchange
+	if x := s.exchange; x != nil && x.what.Negotiation() == what.Negotiation && x.context.Err() == nil {
+		return x
 	}
 	nothing := make(chan struct{})
 	close(nothing)
@@ -74,7 +74,8 @@ func (s *Session) preCopy(task machine.PreCopy) {
 	go x.preReceiver.Run()
 }
 
-// dueCapture returns what the trainer's state is to give to those who pre-copy; nil for nothing. Called with the mutex held.
+// dueCapture returns what the trainer's state is to give to those who pre-copy; nil for nothing. Called with the
+// mutex held.
 func (s *Session) dueCapture() turn {
 	x, done := s.exchange, s.loop.done
 	if x == nil || x.preSender == nil || x.context.Err() != nil || !x.preSender.Due(done) {
@@ -154,8 +155,8 @@ func (x *exchange) received() []events.Received {
 	return append(x.preReceiver.Received(), x.receiver.Received()...)
 }
 
-// answerViaHub hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's store,
-// too. Without an answer it asks again.
+// answerViaHub hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's
+// store, too. Without an answer it asks again.
 func (s *Session) answerViaHub(message *nats.Msg) {
 	var request events.ViaHub
 	if err := json.Unmarshal(message.Data, &request); err != nil {

@@ -80,8 +80,8 @@ func (s *Session) trained() bool {
 	return s.loop.done > 0
 }
 
-// trainOn has a node take steps until the test ends; each changes its layer. What is lent to the session is the replica, or a
-// state around it.
+// trainOn has a node take steps until the test ends; each changes its layer. What is lent to the session is the
+// replica, or a state around it.
 func (h *hub) trainOn(session *Session, state *replica, around ...State) {
 	lent := State(state)
 	if len(around) > 0 {
@@ -117,7 +117,7 @@ func replicas(generation uint64, parent string, members []events.Member, nodes .
 	return plan
 }
 
-// startJoin has n3 follow n1 and n2, which train, and returns the plan by which it will train beside them.
+// startJoin has n3 pre-copy from n1 and n2, which train, and returns the plan by which it will train beside them.
 func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Member)) events.Plan {
 	h.t.Helper()
 	var members []events.Member
@@ -163,7 +163,7 @@ func (h *hub) stopAll(plan events.Plan) (stop uint64, receipt events.Receipt) {
 	return stop, await[events.Receipt](h, events.ShardReceived)
 }
 
-// scaleOut is both; said is what n3 says of how far it followed.
+// scaleOut is both; said is what n3 says of how far it came.
 func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Member)) (stop uint64, said events.CaughtUp, receipt events.Receipt) {
 	h.t.Helper()
 	plan := h.startJoin(layer, joiner, alter...)
@@ -172,7 +172,7 @@ func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Mem
 	return stop, said, receipt
 }
 
-func TestAJoiningNodeFollowsTrainingAndTakesOnlyTheLastChangesWhereAllStand(t *testing.T) {
+func TestAJoiningNodePreCopiesAndTakesOnlyTheLastChangesWhereAllArePaused(t *testing.T) {
 	h := newHub(t)
 	layer := h.content()[:4<<20]
 	joiner := &replica{}
@@ -210,7 +210,7 @@ func TestWhatWasPreCopiedIsRetiredWithTheNegotiation(t *testing.T) {
 	}
 }
 
-func TestALayerThatWentAstrayWhileItWasFollowedIsFetched(t *testing.T) {
+func TestALayerThatCameOutOtherwiseWhileItWasPreCopiedIsFetched(t *testing.T) {
 	h := newHub(t)
 	layer := h.content()[:4<<20]
 	joiner := &replica{bent: true}
@@ -223,7 +223,7 @@ func TestALayerThatWentAstrayWhileItWasFollowedIsFetched(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatCannotFollowSaysWhyAndTakesItsLayersWhereAllStand(t *testing.T) {
+func TestAReceiverThatCannotPreCopySaysWhyAndTakesItsLayersWhereAllArePaused(t *testing.T) {
 	h := newHub(t)
 	layer, joiner := h.content()[:4<<20], &replica{}
 	stop, said, receipt := h.scaleOut(layer, joiner, func(members []events.Member) { members[0].ShardAddress = "127.0.0.1:1" })
@@ -235,7 +235,7 @@ func TestAReceiverThatCannotFollowSaysWhyAndTakesItsLayersWhereAllStand(t *testi
 	}
 }
 
-func TestAReceiverThatFallsBehindTakesItsLayersWhereAllStand(t *testing.T) {
+func TestAReceiverThatFallsBehindTakesItsLayersWhereAllArePaused(t *testing.T) {
 	h := newHub(t)
 	layer, joiner := h.content()[:4<<20], &replica{large: true, pause: 500 * time.Millisecond}
 	plan := h.startJoin(layer, joiner)
@@ -261,7 +261,7 @@ func TestAChangeIsKeptThatIsLikeOneAlreadyTaken(t *testing.T) {
 	}
 }
 
-func TestAReceiverFollowsWhoHasTrainedTheLastStep(t *testing.T) {
+func TestAReceiverPreCopiesOfWhoHasTrainedTheLastStep(t *testing.T) {
 	h := newHub(t)
 	h.steps, h.stepTime = 2, time.Millisecond
 	layer, joiner := h.content()[:4<<20], &replica{}
@@ -271,7 +271,7 @@ func TestAReceiverFollowsWhoHasTrainedTheLastStep(t *testing.T) {
 	}
 }
 
-func TestATrainerThatComesToItsLoopWhenAllStandIsServedAtOnce(t *testing.T) {
+func TestATrainerThatComesToItsLoopWhenAllArePausedIsServedAtOnce(t *testing.T) {
 	h := newHub(t)
 	h.late = true
 	layer, joiner := h.content()[:4<<20], &replica{}
@@ -284,7 +284,7 @@ func TestATrainerThatComesToItsLoopWhenAllStandIsServedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAStateThatCannotBeFollowedIsRefusedWhereTheConfigurationSaysItCan(t *testing.T) {
+func TestAStateThatCannotBePreCopiedIsRefusedWhereTheConfigurationSaysItCan(t *testing.T) {
 	h := newHub(t)
 	h.join("n1")
 	_, err := h.sessions[0].Boundary(t.Context(), 0, &shelfOf{})

@@ -23,8 +23,8 @@ type pulses struct {
 	suspicions map[string]events.Suspicion // not yet told, by peer
 }
 
-// Report tells that a step was completed, how long it took and its loss (zero where the node does not know it). It is called
-// before Boundary.
+// Report tells that a step was completed, how long it took and its loss (zero where the node does not know it). It
+// is called before Boundary.
 func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 	s.tell(func() []machine.Action {
 		s.loop.done = step
@@ -79,18 +79,19 @@ func (s *Session) sendPulse() {
 	}
 }
 
-// answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies units, and
-// takes relayed frames.
+// answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies
+// units, and takes relayed frames.
 func (s *Session) answerRequests() error {
+	cluster, node := s.config.Cluster, s.config.Node
 	answers := map[string]nats.MsgHandler{
-		events.ProbeSubject(s.config.Cluster, s.config.Node): func(message *nats.Msg) { go s.answerProbe(message) },
-		events.ShardSubject(s.config.Cluster, s.config.Node): s.answerViaHub,
+		events.ProbeSubject(cluster, node): func(message *nats.Msg) { go s.answerProbe(message) },
+		events.ShardSubject(cluster, node): s.answerViaHub,
 	}
 	if s.config.PreCopies {
-		answers[events.PreCopySubject(s.config.Cluster, s.config.Node)] = func(message *nats.Msg) { go s.answerPreCopy(message) }
+		answers[events.PreCopySubject(cluster, node)] = func(message *nats.Msg) { go s.answerPreCopy(message) }
 	}
 	if s.config.Relayed != nil {
-		answers[events.RelaySubject(s.config.Cluster, s.config.Node)] = func(message *nats.Msg) { s.config.Relayed(message.Data) }
+		answers[events.RelaySubject(cluster, node)] = func(message *nats.Msg) { s.config.Relayed(message.Data) }
 	}
 	for subject, answer := range answers {
 		if _, err := s.bus.Conn().Subscribe(subject, answer); err != nil {

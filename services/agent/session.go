@@ -80,8 +80,8 @@ func (s *Session) Close() {
 	}
 }
 
-// Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node. Training must not need the node after
-// the deadline; zero is none.
+// Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node. Training must not need the
+// node after the deadline; zero is none.
 func (s *Session) Leave(reason string, deadline time.Duration) {
 	s.tell(func() []machine.Action { return s.machine.Leave(time.Now(), reason, deadline) })
 }
@@ -134,8 +134,8 @@ func (s *Session) join(ctx context.Context) error {
 	return nil
 }
 
-// newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called with the
-// mutex held.
+// newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called
+// with the mutex held.
 func (s *Session) newMember() []machine.Action {
 	s.silence()
 	s.answers, s.silence = context.WithCancel(s.context)
@@ -218,8 +218,8 @@ func (s *Session) end(end machine.End) {
 	s.loop.cancelled()
 }
 
-// say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand still
-// for it. Answers to a negotiation that is over do no harm.
+// say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
+// still for it. Answers to a negotiation that is over do no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
 	ack, err := s.bus.Publish(ctx, event)
 	if err != nil && ctx.Err() == nil {
@@ -229,7 +229,8 @@ func (s *Session) say(ctx context.Context, event events.Event) {
 	slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
 }
 
-// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the mutex held.
+// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the
+// mutex held.
 func (s *Session) fact(event events.Event) {
 	s.facts[event.Kind] = event
 	if !s.telling {

@@ -2,11 +2,12 @@ package machine
 
 import "github.com/reknit/reknit/events"
 
-// Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were returned.
+// Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were
+// returned.
 //
-// Forget, Tell, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the boundary
-// at which the trainer stands, one after the other, and Train comes after those returned before it. All other actions
-// are done beside.
+// Forget, Tell, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the
+// boundary at which the trainer stands, one after the other, and Train comes after those returned before it. All
+// other actions are done beside.
 type Action interface{ action() }
 
 // Task names work that ends in a Result. The result of a task that the machine no longer waits for has no effect.

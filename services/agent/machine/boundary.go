@@ -23,8 +23,8 @@ type asked struct {
 	what        string // it is at, in words
 }
 
-// Boundary tells that the trainer stands at a boundary, at the start or after a step that was completed or abandoned, with so
-// many completed steps. Train follows, at once or once the node may go on.
+// Boundary tells that the trainer stands at a boundary, at the start or after a step that was completed or
+// abandoned, with so many completed steps. Train follows, at once or once the node may go on.
 func (m *Machine) Boundary(done uint64) []Action {
 	if m.membership == over {
 		return nil
@@ -70,8 +70,8 @@ func (m *Machine) next() bool {
 	return true
 }
 
-// passOver skips a plan whose step this node will never reach, because a failure holds it before: the state stays as it is,
-// and the next plan builds on what each node then says it holds.
+// passOver skips a plan whose step this node will never reach, because a failure holds it before: the state stays
+// as it is, and the next plan builds on what each node then says it holds.
 func (m *Machine) passOver() {
 	for len(m.pending) > 0 && m.plan != nil {
 		next := m.pending[0]
@@ -92,7 +92,8 @@ func (m *Machine) mayAdopt() bool {
 	return endsWait || next.ResumeStep == m.done || m.idle()
 }
 
-// adopt has the trainer's state take up the next plan. A node that it leaves out has left, or was given up while it lived.
+// adopt has the trainer's state take up the next plan. A node that it leaves out has left, or was given up while it
+// lived.
 func (m *Machine) adopt() {
 	next := m.pending[0].plan
 	switch {
@@ -154,8 +155,9 @@ func (m *Machine) mustTell() bool {
 	return m.negotiation != nil && m.negotiation.opening.payload.Abandon && m.negotiation.phase == opened
 }
 
-// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to stop here,
-// or training is complete. (A node that was given other units after the last step has to tell their digests.)
+// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to
+// stop here, or training is complete. (A node that was given other units after the last step has to tell their
+// digests.)
 func (m *Machine) mustWait() bool {
 	complete := m.settings.TotalSteps > 0 && m.done >= m.settings.TotalSteps && !m.switched
 	switch {
@@ -183,8 +185,8 @@ func (m *Machine) train() {
 	m.trainer, m.switched = training, false
 }
 
-// step returns how many steps are completed: while the trainer's state adopts a plan, as many as the plan resumes at. What an
-// incarnation without a plan trained before is over.
+// step returns how many steps are completed: while the trainer's state adopts a plan, as many as the plan resumes
+// at. What an incarnation without a plan trained before is over.
 func (m *Machine) step() uint64 {
 	switch {
 	case m.asked != nil && m.asked.negotiation == "":

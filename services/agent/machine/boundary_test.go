@@ -70,8 +70,8 @@ func TestTwoCommittedPlansTakeOverInTheirOrder(t *testing.T) {
 	n.expect("adopt [{0 2}] at 14", "train under 5, new")
 }
 
-// Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went on with
-// step 61 as soon as they had switched, and nobody came to the transfer.
+// Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went
+// on with step 61 as soon as they had switched, and nobody came to the transfer.
 func TestASwitchAtAStepThatIsPromisedToAnotherNegotiationReleasesNobody(t *testing.T) {
 	n := trainingNode(t, 58, func(s *Settings) { s.TotalSteps = 60 })
 	n.commits(plan(4, 60, "n1", "n2"))

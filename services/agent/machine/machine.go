@@ -1,10 +1,10 @@
-// Package machine is the agent's deterministic part. It hears the cluster's events, the trainer's step boundaries and how
-// its tasks ended, and returns what is to be said, what the trainer does next and which tasks begin. It has no clock, no
-// network and no log.
+// Package machine is the agent's deterministic part. It hears the cluster's events, the trainer's step boundaries
+// and how its tasks ended, and returns what is to be said, what the trainer does next and which tasks begin. It has
+// no clock, no network and no log.
 //
-// The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go (the two
-// streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving units), boundary.go
-// (what the trainer does next).
+// The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go
+// (the two streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving
+// units), boundary.go (what the trainer does next).
 package machine
 
 import (

@@ -24,8 +24,8 @@ var membershipNames = [...]string{"outside", "joining", "member", "leaving", "gi
 
 func (m membership) String() string { return membershipNames[m] }
 
-// Join asks for a place as a new incarnation. What the incarnation before was doing ends. The trainer's state stays, and may
-// be claimed.
+// Join asks for a place as a new incarnation. What the incarnation before was doing ends. The trainer's state
+// stays, and may be claimed.
 func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.endNegotiation()
 	m.membership, m.incarnation = joining, incarnation
@@ -39,7 +39,8 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	return m.act()
 }
 
-// Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for again.
+// Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for
+// again.
 func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []Action {
 	if m.membership == over {
 		return nil
@@ -96,16 +97,16 @@ func (m *Machine) giveUp(reason string) {
 	m.abandon(m.newest.generation + 1)
 }
 
-// noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise: nobody trains
-// with it any more.
+// noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise:
+// nobody trains with it any more.
 func (m *Machine) noticeLeftOut() {
 	if m.promise == nil && m.leftOut() {
 		m.abandon(m.ahead().Generation)
 	}
 }
 
-// awaitedToItsStep reports whether the others train with this node up to the step of the plan that leaves it out: that plan
-// was made with its promise.
+// awaitedToItsStep reports whether the others train with this node up to the step of the plan that leaves it out:
+// that plan was made with its promise.
 func (m *Machine) awaitedToItsStep() bool {
 	return m.leftOut() && m.promise != nil && m.ahead().ResumeStep >= *m.promise
 }

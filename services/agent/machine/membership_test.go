@@ -80,8 +80,8 @@ func TestALeaverTrainsOnToTheStepItPromisedAndIsGone(t *testing.T) {
 	n.expect("end left=true ")
 }
 
-// Found by the simulation's seed 330: the next opening, which does not name the leaver any more, freed it from its promise; it
-// left two steps before the others, who waited for it for ever.
+// Found by the simulation's seed 330: the next opening, which does not name the leaver any more, freed it from its
+// promise; it left two steps before the others, who waited for it for ever.
 func TestALeaverIsNotFreedByTheNextOpening(t *testing.T) {
 	for _, abandon := range []bool{false, true} {
 		n := trainingNode(t, 15)

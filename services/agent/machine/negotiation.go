@@ -26,7 +26,7 @@ const (
 	preCopying              // units move while training goes on
 	promised                // it stops at a step
 	scheduled               // the step at which all stop is known
-	moving                  // all stand there, units move
+	moving                  // all are paused there, units move
 	moved                   // what it was to take is imported
 	broken                  // it cannot do its part, and said so
 )
@@ -37,7 +37,8 @@ var phaseNames = [...]string{
 
 func (p phase) String() string { return phaseNames[p] }
 
-// negotiation is this node's part of one. Of what was heard in it, each event is the cause of what is said because of it.
+// negotiation is this node's part of one. Of what was heard in it, each event is the cause of what is said because
+// of it.
 type negotiation struct {
 	phase    phase
 	opening  heard[events.Opening]
@@ -117,7 +118,9 @@ func (m *Machine) under(id string) bool {
 
 // leaves reports whether somebody asked that a node leaves.
 func leaves(changes []events.Change, node string) bool {
-	return slices.ContainsFunc(changes, func(c events.Change) bool { return c.Kind == events.ChangeLeave && c.Node == node })
+	return slices.ContainsFunc(changes, func(change events.Change) bool {
+		return change.Kind == events.ChangeLeave && change.Node == node
+	})
 }
 
 // abandon has the trainer give up the step under way. Nothing is trained before the plan of the given generation.
@@ -178,8 +181,8 @@ func (m *Machine) measured(result Measured) {
 	m.consent(consent)
 }
 
-// linkAsked reports whether a pair is a link that somebody asked for, rather than one of a joiner's, of which some may be
-// missing.
+// linkAsked reports whether a pair is a link that somebody asked for, rather than one of a joiner's, of which some
+// may be missing.
 func linkAsked(changes []events.Change, pair events.Pair) bool {
 	return slices.ContainsFunc(changes, func(change events.Change) bool {
 		asks := change.Kind == events.ChangeConnect || change.Kind == events.ChangeRestored
@@ -187,7 +190,8 @@ func linkAsked(changes []events.Change, pair events.Pair) bool {
 	})
 }
 
-// current returns the units that the node trains under the newest plan it knows, as holdings of whatever step it stops at.
+// current returns the units that the node trains under the newest plan it knows, as holdings of whatever step it
+// stops at.
 func (m *Machine) current() []events.Holding {
 	plan := m.ahead()
 	if plan == nil || !m.named(plan.Nodes) {
@@ -200,8 +204,9 @@ func (m *Machine) current() []events.Holding {
 	return holdings
 }
 
-// tell answers an opening that abandons the step, at the boundary: it asks the trainer's state what it holds. A newcomer
-// could make step 0, but a cluster that has a plan is past it; what it trained before it was given up it may claim.
+// tell answers an opening that abandons the step, at the boundary: it asks the trainer's state what it holds. A
+// newcomer could make step 0, but a cluster that has a plan is past it; what it trained before it was given up it
+// may claim.
 func (m *Machine) tell() {
 	first := m.negotiation.opening.payload.Generation == 1
 	switch {
@@ -246,8 +251,8 @@ func (m *Machine) prepared(event events.Event, preparation events.Preparation) {
 		&events.Promise{Negotiation: preparation.Negotiation, Node: m.settings.Node, StopStep: stop})
 }
 
-// stopStep returns the step to promise: beyond the one under way, not before the newest plan takes over, and not beyond the
-// end of training.
+// stopStep returns the step to promise: beyond the one under way, not before the newest plan takes over, and not
+// beyond the end of training.
 func (m *Machine) stopStep() uint64 {
 	stop := m.step()
 	if !m.idle() {
@@ -262,7 +267,8 @@ func (m *Machine) stopStep() uint64 {
 	return stop
 }
 
-// aborted frees the node from its promise, unless another negotiation follows at once. A step that was abandoned stays so.
+// aborted frees the node from its promise, unless another negotiation follows at once. A step that was abandoned
+// stays so.
 func (m *Machine) aborted(_ events.Event, abort events.Abort) {
 	if !m.under(abort.Negotiation) {
 		return

@@ -10,8 +10,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// history is what a negotiator says to n1, which trains under plan 3: the events of one stream, and the plans of the other. A
-// plan is made of what n1 answered, so that it cannot come before the events it is made of; how much later it comes is chance.
+// history is what a negotiator says to n1, which trains under plan 3: the events of one stream, and the plans of
+// the other. A plan is made of what n1 answered, so that it cannot come before the events it is made of; how much
+// later it comes is chance.
 type history struct {
 	events []events.Event
 	plans  []madePlan
@@ -121,8 +122,8 @@ func (w twin) awaited(said []string) []string {
 	return slices.DeleteFunc(slices.Clone(said), func(line string) bool { return w.aborted[strings.Fields(line)[2]] })
 }
 
-// commit makes a plan: at the step where n1 stands, if its step was abandoned, or else at the one that it promised or a later one
-// that another node did.
+// commit makes a plan: at the step where n1 stands, if its step was abandoned, or else at the one that it promised
+// or a later one that another node did.
 func (h *history) commit(n *node, generation uint64, abandon bool, more uint64) {
 	resume := h.twin.done
 	if !abandon {

@@ -22,8 +22,8 @@ type newest struct {
 	heard      uint64 // the greatest generation that was spoken of
 }
 
-// inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. A refusal is taken at
-// once: it ends what the kept events are about.
+// inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. A refusal
+// is taken at once: it ends what the kept events are about.
 func (m *Machine) inOrder(event events.Event) error {
 	switch {
 	case event.Kind == events.PlanCommitted:
@@ -39,8 +39,8 @@ func (m *Machine) inOrder(event events.Event) error {
 	return err
 }
 
-// overtakes reports whether an event opens a negotiation that builds on a plan not heard of yet. To a node that knows of no
-// plan none is missing.
+// overtakes reports whether an event opens a negotiation that builds on a plan not heard of yet. To a node that
+// knows of no plan none is missing.
 func (m *Machine) overtakes(event events.Event) bool {
 	if event.Kind != events.NegotiationOpened || !m.newest.known {
 		return false
@@ -83,8 +83,8 @@ func (m *Machine) readMissing() {
 	}
 }
 
-// committed takes the plan after the newest, which ends the negotiation that made it. A later plan waits for those before it,
-// which are read again.
+// committed takes the plan after the newest, which ends the negotiation that made it. A later plan waits for those
+// before it, which are read again.
 func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.newest.heard = max(m.newest.heard, plan.Generation)
 	switch {
@@ -110,8 +110,8 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 	}
 }
 
-// wants reports whether a plan matters to this node: a newcomer waits for the first that names it, and to a member that was
-// left out one plan later ones are nothing.
+// wants reports whether a plan matters to this node: a newcomer waits for the first that names it, and to a member
+// that was left out one plan later ones are nothing.
 func (m *Machine) wants(plan *events.Plan) bool {
 	if last := len(m.pending) - 1; last >= 0 {
 		return m.named(m.pending[last].plan.Nodes)

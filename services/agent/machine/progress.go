@@ -17,8 +17,8 @@ type pace struct {
 	pending   uint64    // generation whose first step is awaited; zero for none
 }
 
-// Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first step of a
-// plan says how long training stood for it.
+// Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first
+// step of a plan says how long training stood for it.
 func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Action {
 	m.done = step
 	stall, usual, first := m.pace.note(now, seconds)
@@ -37,7 +37,8 @@ func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) even
 		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})
 }
 
-// Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end training.
+// Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end
+// training.
 func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) events.Event {
 	reason := fmt.Sprintf("%s-%d-%d-%t", m.incarnation, m.generation(), step, final)
 	return m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{

@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// exchange is what a negotiation asks this node to give and to take. Its maps hold at most what the plan's transfers name.
+// exchange is what a negotiation asks this node to give and to take. Its maps hold at most what the plan's
+// transfers name.
 type exchange struct {
 	exports map[Task]int          // by task: the unit
 	fetches map[Task]events.Offer // by task: the first of the offers
@@ -156,8 +157,8 @@ func (m *Machine) complete(transfer events.Transfer) []events.Offer {
 	return offers
 }
 
-// takeUnit fetches a unit, unless an attempt before has brought it already. One on which its holders do not agree is not
-// fetched: the restorer says which of them is wrong.
+// takeUnit fetches a unit, unless an attempt before has brought it already. One on which its holders do not agree
+// is not fetched: the restorer says which of them is wrong.
 func (m *Machine) takeUnit(transfer events.Transfer, offers []events.Offer) {
 	first := offers[0]
 	differs := func(offer events.Offer) bool { return offer.Digest != first.Digest || offer.Bytes != first.Bytes }
@@ -202,8 +203,8 @@ func (m *Machine) arrived(offer events.Offer) {
 		events.ReceivedUnit{Unit: offer.Unit, Step: offer.Step, Digest: offer.Digest, Bytes: offer.Bytes})
 }
 
-// failed hears that a task cannot be done. One of the exchange ends this node's part of the negotiation; without the plan's
-// units the session cannot go on.
+// failed hears that a task cannot be done. One of the exchange ends this node's part of the negotiation; without
+// the plan's units the session cannot go on.
 func (m *Machine) failed(result Failed) {
 	if asked, current := m.answered(result.Task); current {
 		if asked.negotiation == "" {

@@ -16,7 +16,7 @@ type State interface {
 
 // capture is this node's shares of units at a step, or of what it changed in them, for one receiver.
 type capture struct {
-	trail  *trail
+	client *client
 	step   uint64
 	whole  bool
 	shares []share
@@ -37,8 +37,8 @@ func (s *Sender) Due(done uint64) bool {
 	if done != s.newest {
 		return true
 	}
-	for _, trail := range s.trails {
-		if trail.phase == asked && trail.base == done {
+	for _, client := range s.clients {
+		if client.phase == asked && client.base == done {
 			return true
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Sender) Capture(done uint64, state State) {
 		select {
 		case s.captured <- capture:
 		default:
-			s.lose(capture.trail, "its parts are stored too slowly")
+			s.lose(capture.client, "its parts are stored too slowly")
 		}
 	}
 	s.announce()
@@ -67,29 +67,29 @@ func (s *Sender) Capture(done uint64, state State) {
 // due begins a capture for each receiver that is to have one. Called with the mutex held.
 func (s *Sender) due(done uint64) []*capture {
 	var due []*capture
-	for _, receiver := range slices.Sorted(maps.Keys(s.trails)) {
-		switch trail := s.trails[receiver]; {
-		case trail.phase == asked && trail.base == done:
-			trail.phase, trail.last = led, done
-			due = append(due, &capture{trail: trail, step: done, whole: true})
-		case trail.phase == asked && trail.base < done:
-			trail.phase = unasked // it passed the step before it was asked
-		case trail.phase == led && trail.last+1 == done:
-			trail.last = done
-			due = append(due, &capture{trail: trail, step: done})
-		case trail.phase == led && trail.last != done:
-			s.lose(trail, "a step was left out")
+	for _, receiver := range slices.Sorted(maps.Keys(s.clients)) {
+		switch client := s.clients[receiver]; {
+		case client.phase == asked && client.base == done:
+			client.phase, client.last = led, done
+			due = append(due, &capture{client: client, step: done, whole: true})
+		case client.phase == asked && client.base < done:
+			client.phase = unasked // it passed the step before it was asked
+		case client.phase == led && client.last+1 == done:
+			client.last = done
+			due = append(due, &capture{client: client, step: done})
+		case client.phase == led && client.last != done:
+			s.lose(client, "a step was left out")
 		}
 	}
 	return due
 }
 
-// export asks for a unit once, whoever takes it, and copies no more than this node's shares: they are in memory until they
-// are stored. Called with the mutex held.
+// export asks for a unit once, whoever takes it, and copies no more than this node's shares: they are in memory
+// until they are stored. Called with the mutex held.
 func (s *Sender) export(unit int, due []*capture, state State) {
 	var whole, change []byte
 	for _, capture := range due {
-		given, gives := s.given(unit, capture.trail.receiver)
+		given, gives := s.given(unit, capture.client.receiver)
 		if !gives {
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *Sender) export(unit int, due []*capture, state State) {
 		if *data == nil {
 			var err error
 			if *data, err = from(unit, capture.step); err != nil {
-				s.lose(capture.trail, err.Error())
+				s.lose(capture.client, err.Error())
 				continue
 			}
 		}
@@ -111,10 +111,10 @@ func (s *Sender) export(unit int, due []*capture, state State) {
 func (s *Sender) share(capture *capture, given events.Transfer, data []byte) share {
 	bytes := int64(len(data))
 	if capture.whole {
-		capture.trail.sizes[given.Unit] = bytes
+		capture.client.sizes[given.Unit] = bytes
 	}
 	shards, _ := transfer.ShardsOf(s.exchange.Node().Name, given)
-	shardBytes, unitBytes := s.exchange.Migration().ShardBytes, capture.trail.sizes[given.Unit]
+	shardBytes, unitBytes := s.exchange.Migration().ShardBytes, capture.client.sizes[given.Unit]
 	first, end := shareOf(shards, given, shardBytes, unitBytes, bytes)
 	return share{given.Unit, first, bytes, slices.Clone(data[first:end])}
 }

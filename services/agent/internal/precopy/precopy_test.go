@@ -13,7 +13,8 @@ import (
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
-// trained is a state of one unit, of 5 bytes, that each step changes; a change has 2 bytes, and only the last one's is there.
+// trained is a state of one unit, of 5 bytes, that each step changes; a change has 2 bytes, and only the last one's
+// is there.
 type trained uint64
 
 func (trained) Export(int, uint64) ([]byte, error) { return []byte("layer"), nil }

@@ -57,8 +57,8 @@ type Receiver struct {
 	news   chan struct{} // closed, and made anew, when it came further
 }
 
-// NewReceiver returns a receiver that begins with Run. Apply turns a unit and what a step changed in it into the unit one
-// step on.
+// NewReceiver returns a receiver that begins with Run. Apply turns a unit and what a step changed in it into the
+// unit one step on.
 func NewReceiver(
 	ctx context.Context, exchange *transfer.Exchange, totalSteps uint64,
 	apply func(unit int, data, change []byte) ([]byte, error), told func(Progress),
@@ -179,8 +179,8 @@ func (r *Receiver) arrive(units map[int][]byte, step uint64) {
 	r.announce()
 }
 
-// Take returns the bytes of a unit that its holders offer where all are paused, once they are those of the step; nil where
-// there are none, or where they are other than the holders'. It ends with ctx.
+// Take returns the bytes of a unit that its holders offer where all are paused, once they are those of the step;
+// nil where there are none, or where they are other than the holders'. It ends with ctx.
 func (r *Receiver) Take(ctx context.Context, offer events.Offer) []byte {
 	data := r.at(ctx, offer.Step)[offer.Unit]
 	if data == nil {
@@ -194,8 +194,8 @@ func (r *Receiver) Take(ctx context.Context, offer events.Offer) []byte {
 	return data
 }
 
-// at waits until the units are those of a step, at which all are paused. It returns none, and nothing is pre-copied any more,
-// where they do not come there.
+// at waits until the units are those of a step, at which all are paused. It returns none, and nothing is pre-copied
+// any more, where they do not come there.
 func (r *Receiver) at(ctx context.Context, step uint64) map[int][]byte {
 	watch := r.watch() // nothing need come before the first giver stands there
 	for ctx.Err() == nil {

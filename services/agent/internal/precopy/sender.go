@@ -1,5 +1,5 @@
-// Package precopy moves units while they are trained: a receiver takes them as they were at some step, and then what each
-// step changed in them. All are paused for the last changes only.
+// Package precopy moves units while they are trained: a receiver takes them as they were at some step, and then
+// what each step changed in them. All are paused for the last changes only.
 package precopy
 
 import (
@@ -27,15 +27,15 @@ type Sender struct {
 	captured chan *capture   // to be cut into parts and stored
 	held     map[string]int  // parts stored, by digest: one step may change the same as another. Of Serve alone
 
-	mutex  sync.Mutex
-	newest uint64            // completed steps, at the last boundary
-	trails map[string]*trail // by receiver
-	news   chan struct{}     // closed, and made anew, when an answer may have changed
-	taken  []string          // digests of parts that their receivers have
+	mutex   sync.Mutex
+	newest  uint64             // completed steps, at the last boundary
+	clients map[string]*client // by receiver
+	news    chan struct{}      // closed, and made anew, when an answer may have changed
+	taken   []string           // digests of parts that their receivers have
 }
 
-// trail is what one receiver is given.
-type trail struct {
+// client is a receiver, and what it is given.
+type client struct {
 	receiver string
 	phase    phase
 	base     uint64        // the step at which it is given whole units
@@ -69,26 +69,26 @@ func NewSender(
 	s := &Sender{
 		exchange: exchange, context: ctx, before: before, wake: wake,
 		captured: make(chan *capture, capturesMax), held: map[string]int{},
-		newest: done, trails: map[string]*trail{}, news: make(chan struct{}),
+		newest: done, clients: map[string]*client{}, news: make(chan struct{}),
 	}
 	for _, moved := range exchange.Migration().Transfers {
-		if _, gives := transfer.ShardsOf(exchange.Node().Name, moved); gives && s.trails[moved.To] == nil {
-			s.trails[moved.To] = newTrail(moved.To)
+		if _, gives := transfer.ShardsOf(exchange.Node().Name, moved); gives && s.clients[moved.To] == nil {
+			s.clients[moved.To] = newClient(moved.To)
 		}
 	}
 	return s
 }
 
-func newTrail(receiver string) *trail {
-	return &trail{receiver: receiver, sizes: map[int]int64{}, left: map[uint64]left{}}
+func newClient(receiver string) *client {
+	return &client{receiver: receiver, sizes: map[int]int64{}, left: map[uint64]left{}}
 }
 
 // Leads reports whether a receiver takes units while training goes on.
 func (s *Sender) Leads(receiver string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	trail := s.trails[receiver]
-	return trail != nil && trail.phase == led
+	client := s.clients[receiver]
+	return client != nil && client.phase == led
 }
 
 // announce wakes who waits for an answer. Called with the mutex held.
@@ -97,12 +97,12 @@ func (s *Sender) announce() {
 	s.news = make(chan struct{})
 }
 
-// lose ends a trail: its receiver hears so, and takes its units where all are paused. Called with the mutex held.
-func (s *Sender) lose(trail *trail, reason string) {
-	if trail.phase != lost {
-		slog.Warn("a receiver cannot pre-copy", "node", s.exchange.Node().Name, "receiver", trail.receiver, "reason", reason)
+// lose leads a receiver no more: it hears so, and takes its units where all are paused. Called with the mutex held.
+func (s *Sender) lose(client *client, reason string) {
+	if client.phase != lost {
+		slog.Warn("a receiver cannot pre-copy", "node", s.exchange.Node().Name, "receiver", client.receiver, "reason", reason)
 	}
-	trail.phase = lost
+	client.phase = lost
 	s.announce()
 }
 
@@ -112,12 +112,12 @@ func (s *Sender) Answer(request events.PreCopyRequest) events.PreCopyReply {
 	defer timer.Stop()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	trail := s.note(request)
+	client := s.note(request)
 	for {
-		if trail == nil || !trail.serves(request) {
+		if client == nil || !client.serves(request) {
 			return events.PreCopyReply{Newest: s.newest, Gone: true}
 		}
-		if at, there := trail.left[request.Step]; there {
+		if at, there := client.left[request.Step]; there {
 			return events.PreCopyReply{Newest: s.newest, Units: at.units}
 		}
 		news := s.news
@@ -138,49 +138,49 @@ func (s *Sender) Answer(request events.PreCopyRequest) events.PreCopyReply {
 }
 
 // serves reports whether what is asked for is there, or will be.
-func (t *trail) serves(request events.PreCopyRequest) bool {
-	return request.Step >= t.base && (t.phase == led || t.phase == asked && request.Whole)
+func (c *client) serves(request events.PreCopyRequest) bool {
+	return request.Step >= c.base && (c.phase == led || c.phase == asked && request.Whole)
 }
 
-// note takes what a request tells: a receiver that asks for a step has taken the ones before, and one that asks for whole units
-// at a later step begins anew. Called with the mutex held.
-func (s *Sender) note(request events.PreCopyRequest) *trail {
-	trail := s.trails[request.To]
-	if trail == nil {
+// note takes what a request tells: a receiver that asks for a step has taken the ones before, and one that asks for
+// whole units at a later step begins anew. Called with the mutex held.
+func (s *Sender) note(request events.PreCopyRequest) *client {
+	client := s.clients[request.To]
+	if client == nil {
 		return nil
 	}
-	if request.Whole && trail.phase >= led && request.Step > trail.base {
-		s.release(trail, request.Step)
-		trail = newTrail(request.To)
-		s.trails[request.To] = trail
+	if request.Whole && client.phase >= led && request.Step > client.base {
+		s.release(client, request.Step)
+		client = newClient(request.To)
+		s.clients[request.To] = client
 	}
 	switch {
 	case !request.Whole:
-		s.release(trail, request.Step)
-	case trail.phase == unasked || trail.phase == asked:
-		trail.phase, trail.base = unasked, request.Step
+		s.release(client, request.Step)
+	case client.phase == unasked || client.phase == asked:
+		client.phase, client.base = unasked, request.Step
 		if request.Step >= s.newest {
-			trail.phase = asked
+			client.phase = asked
 		}
 		s.wake() // a trainer that stands at that step can be captured at once
 	}
-	return trail
+	return client
 }
 
 // release notes that what is left before a step can be retired. Called with the mutex held.
-func (s *Sender) release(trail *trail, before uint64) {
-	for step, left := range trail.left {
+func (s *Sender) release(client *client, before uint64) {
+	for step, left := range client.left {
 		if step >= before {
 			continue
 		}
-		if step != trail.base {
-			trail.waiting -= left.bytes
+		if step != client.base {
+			client.waiting -= left.bytes
 		}
 		for _, unit := range left.units {
 			for _, part := range unit.Parts {
 				s.taken = append(s.taken, part.Digest)
 			}
 		}
-		delete(trail.left, step)
+		delete(client.left, step)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Sender) store() {
 		case captured := <-s.captured:
 			if err := s.put(captured); err != nil && s.context.Err() == nil {
 				s.mutex.Lock()
-				s.lose(captured.trail, err.Error())
+				s.lose(captured.client, err.Error())
 				s.mutex.Unlock()
 			}
 			s.retireTaken()
@@ -42,8 +42,8 @@ func (s *Sender) store() {
 // errBehind says that a receiver takes changes more slowly than training makes them.
 var errBehind = errors.New("it takes changes more slowly than they come")
 
-// put tells the manifest before it stores the parts: who asks for one too early asks again. Nothing of it goes through the
-// hub, where it would stay.
+// put tells the manifest before it stores the parts: who asks for one too early asks again. Nothing of it goes
+// through the hub, where it would stay.
 func (s *Sender) put(captured *capture) error {
 	var at left
 	for _, share := range captured.shares {
@@ -70,16 +70,16 @@ func (s *Sender) put(captured *capture) error {
 func (s *Sender) reveal(captured *capture, at left) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	trail := captured.trail
+	client := captured.client
 	if captured.whole {
-		trail.bytes = at.bytes
+		client.bytes = at.bytes
 	} else {
-		trail.waiting += at.bytes
+		client.waiting += at.bytes
 	}
-	if trail.phase == lost || trail.waiting > waitingMax*trail.bytes {
+	if client.phase == lost || client.waiting > waitingMax*client.bytes {
 		return false
 	}
-	trail.left[captured.step] = at
+	client.left[captured.step] = at
 	s.announce()
 	return true
 }

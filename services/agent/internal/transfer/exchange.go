@@ -1,5 +1,6 @@
-// Package transfer moves units between nodes where all are paused: a sender cuts what its trainer exports into parts and
-// serves them from the node's store, a receiver fetches a unit's parts from all who hold it at a time, and verifies them.
+// Package transfer moves units between nodes where all are paused: a sender cuts what its trainer exports into
+// parts and serves them from the node's store, a receiver fetches a unit's parts from all who hold it at a time,
+// and verifies them.
 package transfer
 
 import (

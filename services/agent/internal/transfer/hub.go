@@ -46,7 +46,9 @@ func (e *Exchange) askForHub(ctx context.Context, giver string) {
 func (s *Sender) SendViaHub(receiver string) {
 	s.mutex.Lock()
 	s.viaHub[receiver] = true
-	there := slices.DeleteFunc(slices.Clone(s.stored), func(part stored) bool { return !slices.Contains(part.receivers, receiver) })
+	there := slices.DeleteFunc(slices.Clone(s.stored), func(part stored) bool {
+		return !slices.Contains(part.receivers, receiver)
+	})
 	s.mutex.Unlock()
 	for _, part := range there {
 		data, err := s.exchange.node.Store.Get(s.context, part.digest)

@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Two receivers, two sources: the parts of the unit cover what each receiver is to take from each source, byte for byte.
+// Two receivers, two sources: the parts of the unit cover what each receiver is to take from each source, byte for
+// byte.
 func TestPartsOfAllSourcesCoverAUnitWithoutGapOrOverlap(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 2))

@@ -130,8 +130,8 @@ func (r *Receiver) parts(transfer events.Transfer, offers []events.Offer) ([]sha
 	return parts, nil
 }
 
-// spares are the other holders of a part that are reached, and the hub: a giver that cannot be reached any more is asked to
-// put it there.
+// spares are the other holders of a part that are reached, and the hub: a giver that cannot be reached any more is
+// asked to put it there.
 func (r *Receiver) spares(part events.Part, offers []events.Offer, giver string) []string {
 	var names []string
 	if giver != theHub {

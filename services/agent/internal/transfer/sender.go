@@ -58,7 +58,9 @@ type exported struct {
 }
 
 // NewSender returns a sender whose Export is called once for each unit that the exchange has this node give.
-func NewSender(ctx context.Context, exchange *Exchange, before <-chan struct{}, leads func(receiver string) bool) *Sender {
+func NewSender(
+	ctx context.Context, exchange *Exchange, before <-chan struct{}, leads func(receiver string) bool,
+) *Sender {
 	s := &Sender{
 		exchange: exchange, context: ctx, before: before, leads: leads,
 		slots: make(chan struct{}, unitsAtOnce), viaHub: map[string]bool{},
@@ -84,7 +86,8 @@ func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(ev
 	}
 	s.units.Go(func() {
 		defer func() { <-s.slots }()
-		if err := s.offer(newExported(unit, data, s.exchange.migration, failed), offered); err != nil && s.context.Err() == nil {
+		err := s.offer(newExported(unit, data, s.exchange.migration, failed), offered)
+		if err != nil && s.context.Err() == nil {
 			failed(err)
 		}
 	})
@@ -193,8 +196,8 @@ func (s *Sender) putAll(unit exported, parts []events.Part) error {
 	return puts.Wait()
 }
 
-// put stores a part: in the hub's store too where a receiver cannot reach this node's, and only there where this node's is
-// full.
+// put stores a part: in the hub's store too where a receiver cannot reach this node's, and only there where this
+// node's is full.
 func (s *Sender) put(ctx context.Context, unit exported, part events.Part) error {
 	data, receivers := unit.data[part.First:part.End], s.receivers(unit.offer, part)
 	err := s.exchange.node.Store.PutAs(ctx, part.Digest, data)
