@@ -38,7 +38,8 @@ func (s *Session) beginExchange(what machine.Exchange) *exchange {
 	close(nothing)
 	x := &exchange{
 		what: transfer.NewExchange(transfer.Node{
-			Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster, HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
+			Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster,
+			HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
 			Bus: s.bus, Store: s.store,
 		}, what),
 		before: nothing, retired: make(chan struct{}),
