@@ -19,7 +19,7 @@ const connectPause = 5 * time.Millisecond
 
 // Connect returns when all sources are connected: a node that joins connects while the others train.
 func Connect(ctx context.Context, sources []shards.Source) (*Transfer, error) {
-	transfer, err := shards.NewTransfer(sources, 0)
+	transfer, err := shards.NewTransfer(sources)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Part is a range of a layer's bytes on its way, that is whole when it has a digest.
+// Part is a range of a layer's bytes on its way, which its digest verifies.
 type Part struct {
 	Digest string
 	Bytes  []byte    // its place in the layer

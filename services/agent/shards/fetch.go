@@ -25,7 +25,7 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) er
 		pulls.Go(func() error {
 			for c := t.take(p); c != nil; c = t.take(p) {
 				err := (&pull{transfer: t, from: from, claim: c}).run(ctx)
-				madeAnew := from.silence() < t.stalls // by another claim
+				madeAnew := from.silence() < t.stall // by another claim
 				if errors.Is(err, errStalled) && !madeAnew {
 					from.drop() // or what was asked for comes later, and TCP tries again ever later
 				}
@@ -121,7 +121,7 @@ func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error 
 		t.queue.Release(c, now)
 		t.queue.Exclude(c.Part, c.Source)
 	default:
-		t.queue.Stall(c, now, t.stalls)
+		t.queue.Stall(c, now, t.stall)
 	}
 	return t.fail(t.queue.Servable())
 }

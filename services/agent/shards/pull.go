@@ -130,7 +130,7 @@ func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, err
 // await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as
 // long.
 func (p *pull) await(ctx context.Context, asked *answer) (*nats.Msg, error) {
-	timer := time.NewTimer(p.transfer.stalls)
+	timer := time.NewTimer(p.transfer.stall)
 	defer timer.Stop()
 	for range patientTurns {
 		select {
@@ -148,10 +148,10 @@ func (p *pull) await(ctx context.Context, asked *answer) (*nats.Msg, error) {
 		case <-timer.C:
 		}
 		silent := p.from.silence()
-		if silent >= p.transfer.stalls {
+		if silent >= p.transfer.stall {
 			break
 		}
-		timer.Reset(p.transfer.stalls - silent)
+		timer.Reset(p.transfer.stall - silent)
 	}
 	return nil, errStalled
 }

@@ -125,7 +125,7 @@ func fetch(t *testing.T, transfer *Transfer, want layer) Progress {
 
 func transferFrom(t *testing.T, sources ...Source) *Transfer {
 	t.Helper()
-	transfer, err := NewTransfer(sources, 0)
+	transfer, err := NewTransfer(sources)
 	if err != nil {
 		t.Fatal(err)
 	}

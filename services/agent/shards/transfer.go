@@ -15,8 +15,8 @@ import (
 // maxPartBytes bounds a part: it is the most that is fetched again.
 const maxPartBytes = 64 << 20
 
-// defaultStall is how long a source may send nothing before its bytes are asked of another.
-const defaultStall = 1500 * time.Millisecond
+// usualStall is how long a source may send nothing before its bytes are asked of another.
+const usualStall = 1500 * time.Millisecond
 
 // SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who
 // was not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
@@ -58,7 +58,7 @@ type awaited struct {
 // each source.
 type Transfer struct {
 	sources []Source
-	stalls  time.Duration
+	stall   time.Duration
 
 	mutex  sync.Mutex
 	wake   *sync.Cond
@@ -72,12 +72,9 @@ type Transfer struct {
 	cancel context.CancelFunc
 }
 
-// NewTransfer names the field of a source that is bad. A stall of zero means 1.5 s.
-func NewTransfer(sources []Source, stall time.Duration) (*Transfer, error) {
-	if stall == 0 {
-		stall = defaultStall
-	}
-	t := &Transfer{sources: sources, stalls: stall, layers: map[*queue.Part]*awaited{}}
+// NewTransfer names the field of a source that is bad.
+func NewTransfer(sources []Source) (*Transfer, error) {
+	t := &Transfer{sources: sources, stall: usualStall, layers: map[*queue.Part]*awaited{}}
 	t.wake = sync.NewCond(&t.mutex)
 	for i, source := range sources {
 		if source.Name == "" || source.URL == "" || source.Bucket == "" {

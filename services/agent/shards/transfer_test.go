@@ -84,7 +84,7 @@ func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) 
 	want.putInto(t, store)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
 	source := progress.Sources[0]
-	if source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*defaultStall.Seconds() {
+	if source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*usualStall.Seconds() {
 		t.Errorf("%.2f s: %+v", progress.Seconds, source)
 	}
 }
@@ -94,10 +94,8 @@ func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
 	want := cut(content(25, 3*chunkBytes))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.putInto(t, store)
-	transfer, err := NewTransfer([]Source{(&link{rate: 2 * chunkBytes}).open(t, store)}, 300*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transfer := transferFrom(t, (&link{rate: 2 * chunkBytes}).open(t, store))
+	transfer.stall = 300 * time.Millisecond
 	if progress := fetch(t, transfer, want); progress.Sources[0].Stalled != 0 || progress.Duplicate != 0 {
 		t.Errorf("%+v", progress)
 	}
@@ -301,10 +299,10 @@ func TestATransferWithNothingToFetchEnds(t *testing.T) {
 
 func TestBadInputIsNamed(t *testing.T) {
 	good := Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"}
-	if _, err := NewTransfer([]Source{good, good}, 0); err == nil || !strings.Contains(err.Error(), "each name once") {
+	if _, err := NewTransfer([]Source{good, good}); err == nil || !strings.Contains(err.Error(), "each name once") {
 		t.Errorf("got %v", err)
 	}
-	_, err := NewTransfer([]Source{{Name: "n1"}}, 0)
+	_, err := NewTransfer([]Source{{Name: "n1"}})
 	if err == nil || !strings.Contains(err.Error(), "expected Name, URL and Bucket") {
 		t.Errorf("got %v", err)
 	}

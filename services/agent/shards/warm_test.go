@@ -29,10 +29,7 @@ func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- transfer.Run(within(t)) }()
 	waitFor(t, "the source is there", func() bool { return transfer.Progress().Sources[0].State == Idle })
-	warmed := between.carried.Load()
-	if warmed < warmMessages*chunkBytes {
-		t.Errorf("the link carried %d bytes before", warmed)
-	}
+	waitFor(t, "the link carried the zeros", func() bool { return between.carried.Load() >= warmMessages*chunkBytes })
 	into := make([]byte, len(want.data))
 	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
 		t.Fatal(err)

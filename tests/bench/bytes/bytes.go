@@ -180,7 +180,7 @@ func median(values []float64) float64 {
 }
 
 func (b *bench) get(ctx context.Context) error {
-	transfer, err := shards.NewTransfer([]shards.Source{{Name: "other", URL: b.Store, Bucket: storeBucket}}, 0)
+	transfer, err := shards.NewTransfer([]shards.Source{{Name: "other", URL: b.Store, Bucket: storeBucket}})
 	if err != nil {
 		return err
 	}

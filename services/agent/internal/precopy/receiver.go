@@ -98,7 +98,7 @@ func (r *Receiver) chase(ctx context.Context) error {
 			return fmt.Errorf("the store of %s is out of reach", giver) // changes are too many for the hub's
 		}
 	}
-	fetch, err := shards.NewTransfer(r.exchange.Sources(reached), 0)
+	fetch, err := shards.NewTransfer(r.exchange.Sources(reached))
 	if err != nil {
 		return err
 	}

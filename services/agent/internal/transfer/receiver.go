@@ -41,7 +41,7 @@ func (r *Receiver) run() {
 	defer close(r.ended)
 	r.reached = r.exchange.Reach(r.context)
 	hub := shards.Source{Name: theHub, URL: r.exchange.node.HubURL, Bucket: events.ShardBucket}
-	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...), 0)
+	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...))
 	close(r.ready)
 	if r.unable != nil {
 		return
