@@ -43,6 +43,10 @@ drills: build ## have failures that once lost a healthy job strike real processe
 simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories)
 	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)
 
+.PHONY: simulate-planted
+simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all)
+	go run ./tests/simulation/planted $(if $(WITHIN),-within $(WITHIN)) $(PLANTED)
+
 .PHONY: conformance
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
 	go run ./tests/conformance -cases $(or $(CASES),$(error CASES= is required: the folder of the cases))

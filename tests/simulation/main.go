@@ -17,15 +17,19 @@ func main() {
 	first := flag.Uint64("first", 1, "the first `seed`")
 	runs := flag.Uint64("runs", 1000, "how many `seeds`")
 	verbose := flag.Bool("verbose", false, "tell the story of every run")
+	stop := flag.Bool("stop", false, "stop at the first seed that breaks an invariant")
 	flag.Parse()
 	debug.SetGCPercent(800) // runs are short and their memory is small
 	began := time.Now()
-	totals := runAll(*first, *runs, *verbose)
+	totals := runAll(*first, *runs, *verbose, *stop)
 	fmt.Println(totals.report(time.Since(began)))
 	if len(totals.failed) == 0 {
 		return
 	}
 	seed := totals.failed[0]
+	if *stop {
+		os.Exit(1)
+	}
 	fmt.Printf("\nseed %d, shrunk. The whole run again: make simulate FIRST=%d RUNS=1 VERBOSE=1\n", seed, seed)
 	tellStory(shrink(world.NewScript(seed)))
 	os.Exit(1)

@@ -21,15 +21,14 @@ type totals struct {
 	held    int
 	faults  map[string]int // by verb
 	failed  []uint64       // seeds
-	what    []string       // of the first failures
 }
 
 // mostTold are the failures that are told in a line each.
 const mostTold = 20
 
-// runAll runs seeds on all processors, each twice: both must do the same.
-func runAll(first, runs uint64, verbose bool) *totals {
-	t := &totals{runs: runs, faults: map[string]int{}}
+// runAll runs seeds on all processors, each twice: both must do the same. It may stop at the first that fails.
+func runAll(first, runs uint64, verbose, stop bool) *totals {
+	t := &totals{faults: map[string]int{}}
 	seeds := make(chan uint64)
 	var mutex sync.Mutex
 	var workers sync.WaitGroup
@@ -47,8 +46,14 @@ func runAll(first, runs uint64, verbose bool) *totals {
 			}
 		})
 	}
-	for seed := first; seed < first+runs; seed++ {
+	failed := func() bool {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return len(t.failed) > 0
+	}
+	for seed := first; seed < first+runs && !(stop && failed()); seed++ {
 		seeds <- seed
+		t.runs++
 	}
 	close(seeds)
 	workers.Wait()

@@ -84,7 +84,7 @@ func (s Script) draw(r *rand.Rand) string {
 		"NEW", fmt.Sprintf("n%d", s.Nodes+1+r.IntN(3)), "TIMES", fmt.Sprint(2+r.IntN(4)),
 		"TIME", (500*time.Millisecond + time.Duration(r.ExpFloat64()*float64(5*time.Second))).Truncate(time.Millisecond).String(),
 		"SERVICE", serviceNames[r.IntN(len(serviceNames))],
-		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(r.IntN(65)-5),
+		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(1+r.IntN(60)),
 	)
 	return words.Replace(form)
 }

@@ -1,0 +1,151 @@
+// Command planted applies each patch of this folder to the code, as it would be if an engineer had made that mistake, and
+// runs simulated seeds until one of them sees it. A patch whose header names a test is judged by that test.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	runs := flag.Int("runs", 2000, "how many `seeds` a mistake may escape")
+	within := flag.Duration("within", 0, "begin no further patch after so `long`; zero is never")
+	flag.Parse()
+	patches, err := filepath.Glob("tests/simulation/planted/*.patch")
+	if err != nil || len(patches) == 0 {
+		fmt.Fprintln(os.Stderr, "planted: no patch; run it at the top of the checkout", err)
+		os.Exit(1)
+	}
+	if flag.NArg() > 0 {
+		patches = slices.DeleteFunc(patches, func(patch string) bool { return !slices.Contains(flag.Args(), name(patch)) })
+	}
+	began, escaped, tried := time.Now(), 0, 0
+	for _, patch := range rotated(patches, *within) {
+		if *within > 0 && time.Since(began) > *within {
+			break
+		}
+		tried++
+		caught, how := try(patch, *runs)
+		if !caught {
+			escaped++
+		}
+		fmt.Printf("%-60s %s\n", name(patch), how)
+	}
+	fmt.Printf("%d of %d patches tried, %d escaped\n", tried, len(patches), escaped)
+	if escaped > 0 {
+		os.Exit(1)
+	}
+}
+
+func name(patch string) string { return strings.TrimSuffix(filepath.Base(patch), ".patch") }
+
+// rotated begins with another patch each day where there is not time for all.
+func rotated(patches []string, within time.Duration) []string {
+	if within == 0 || len(patches) == 0 {
+		return patches
+	}
+	first := time.Now().YearDay() % len(patches)
+	return slices.Concat(patches[first:], patches[:first])
+}
+
+// try reports whether a mistake is seen, and by what.
+func try(patch string, runs int) (caught bool, how string) {
+	folder, err := os.MkdirTemp("", "planted")
+	if err != nil {
+		return false, err.Error()
+	}
+	defer os.RemoveAll(folder)
+	text, err := os.ReadFile(patch)
+	if err != nil {
+		return false, err.Error()
+	}
+	overlay, err := apply(patch, string(text), folder)
+	if err != nil {
+		return false, "cannot be applied: " + err.Error()
+	}
+	if test := seenBy.FindStringSubmatch(string(text)); test != nil {
+		return tested(overlay, strings.Fields(test[1]))
+	}
+	return simulated(overlay, folder, runs)
+}
+
+var (
+	seenBy = regexp.MustCompile(`(?m)^seen-by: (.+)$`)
+	onFile = regexp.MustCompile(`(?m)^--- a/(.+)$`)
+)
+
+// apply makes the patched files beside the tree, and an overlay that puts them in the place of the files.
+func apply(patch, text, folder string) (overlay string, err error) {
+	top, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for _, match := range onFile.FindAllStringSubmatch(text, -1) {
+		file, copied := filepath.Join(top, match[1]), filepath.Join(folder, match[1])
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(copied), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(copied, data, 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+		replace[file] = copied
+	}
+	git := exec.Command("git", "apply", filepath.Join(top, patch))
+	git.Dir = folder
+	if said, err := git.CombinedOutput(); err != nil {
+		return "", errors.New(strings.TrimSpace(string(said)))
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o644)
+}
+
+// tested runs the test that is to fail.
+func tested(overlay string, arguments []string) (caught bool, how string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	began := time.Now()
+	test := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-overlay", overlay}, arguments...)...)
+	said, err := test.CombinedOutput()
+	took := time.Since(began).Round(100 * time.Millisecond)
+	switch {
+	case err == nil:
+		return false, fmt.Sprintf("ESCAPED: %s passes", strings.Join(arguments, " "))
+	case !strings.Contains(string(said), "--- FAIL") && !strings.Contains(string(said), "panic:"):
+		return false, "cannot be tested: " + strings.TrimSpace(string(said))
+	}
+	return true, fmt.Sprintf("caught by %s in %v", strings.Join(arguments, " "), took)
+}
+
+// simulated runs seeds until one breaks an invariant.
+func simulated(overlay, folder string, runs int) (caught bool, how string) {
+	program := filepath.Join(folder, "simulation")
+	build := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./tests/simulation")
+	if said, err := build.CombinedOutput(); err != nil {
+		return false, "cannot be built: " + string(said)
+	}
+	said, err := exec.Command(program, "-first", "1", "-runs", fmt.Sprint(runs), "-stop").CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	if err == nil {
+		return false, fmt.Sprintf("ESCAPED %d seeds", runs)
+	}
+	return true, "caught by " + lines[0]
+}
