@@ -36,7 +36,7 @@ func runAll(first, runs uint64, verbose, stop bool) *totals {
 		workers.Go(func() {
 			for seed := range seeds {
 				script := world.NewScript(seed)
-				outcome := playTwice(script)
+				outcome := playOnceOrTwice(script, stop)
 				mutex.Lock()
 				t.add(seed, script, outcome)
 				if verbose {
@@ -59,6 +59,14 @@ func runAll(first, runs uint64, verbose, stop bool) *totals {
 	workers.Wait()
 	slices.Sort(t.failed)
 	return t
+}
+
+// playOnceOrTwice saves the second run where the first failure is looked for.
+func playOnceOrTwice(script world.Script, once bool) world.Outcome {
+	if once {
+		return script.Play(false)
+	}
+	return playTwice(script)
 }
 
 func playTwice(script world.Script) world.Outcome {

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	runs := flag.Int("runs", 2000, "how many `seeds` a mistake may escape")
+	runs := flag.Int("runs", 600, "how many `seeds` a mistake may escape")
 	within := flag.Duration("within", 0, "begin no further patch after so `long`; zero is never")
 	flag.Parse()
 	patches, err := filepath.Glob("tests/simulation/planted/*.patch")
