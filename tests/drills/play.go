@@ -94,8 +94,11 @@ func (d drill) run(ctx context.Context, c *cluster, result *outcome) error {
 func (d drill) judge(ctx context.Context, c *cluster, result *outcome) error {
 	healed := c.observer.Scene().Steps
 	if err := c.observer.Wait(ctx, waitLimit, "the digests of all", func(s observer.Scene) bool {
+		if s.Compared() <= healed {
+			return false
+		}
 		result.scene = s.Clone()
-		return s.Compared() > healed
+		return true
 	}); err != nil {
 		return err
 	}

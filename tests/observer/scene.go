@@ -13,17 +13,20 @@ import (
 type Scene struct {
 	Steps     uint64 // completed by the trainer that is ahead
 	Plan      events.Plan
-	Leases    map[string]int            // by service: how many instances have taken it
-	Heard     map[events.Kind]int       // events of each kind
-	Activated map[string]uint64         // by node: the last generation under which it completed a step
-	Digests   map[string]events.Digests // by node: what it told last
-	Held      string                    // why the cluster holds; empty where it does not
+	Leases    map[string]int      // by service: how many instances have taken it
+	Heard     map[events.Kind]int // events of each kind
+	Activated map[string]uint64   // by node: the last generation under which it completed a step
+	Digests   map[uint64]told
+	Held      string // why the cluster holds; empty where it does not
 }
+
+// told are the digests of one step, by node: those that it told under the newest plan.
+type told map[string]events.Digests
 
 func newScene() Scene {
 	return Scene{
 		Leases: map[string]int{}, Heard: map[events.Kind]int{},
-		Activated: map[string]uint64{}, Digests: map[string]events.Digests{},
+		Activated: map[string]uint64{}, Digests: map[uint64]told{},
 	}
 }
 
@@ -31,6 +34,9 @@ func newScene() Scene {
 func (s Scene) Clone() Scene {
 	s.Leases, s.Heard = maps.Clone(s.Leases), maps.Clone(s.Heard)
 	s.Activated, s.Digests = maps.Clone(s.Activated), maps.Clone(s.Digests)
+	for step, told := range s.Digests {
+		s.Digests[step] = maps.Clone(told)
+	}
 	return s
 }
 
@@ -53,12 +59,19 @@ func (s *Scene) take(event events.Event) error {
 		return err
 	case events.TrainingDigested:
 		digests, err := events.Open[events.Digests](event)
-		if known := s.Digests[digests.Node]; known.Generation <= digests.Generation && known.Step <= digests.Step {
-			s.Digests[digests.Node] = digests // what a node said while NATS was away comes in no order
-		}
+		s.compare(digests)
 		return err
 	}
 	return nil
+}
+
+func (s *Scene) compare(digests events.Digests) {
+	if s.Digests[digests.Step] == nil {
+		s.Digests[digests.Step] = told{}
+	}
+	if digests.Generation >= s.Digests[digests.Step][digests.Node].Generation {
+		s.Digests[digests.Step][digests.Node] = digests
+	}
 }
 
 // Incarnation returns the process that the plan in force knows under a node's name; empty where it knows none.
@@ -74,25 +87,20 @@ func (s Scene) Trains() bool {
 
 // Complete reports whether every node with a place has told the digests of the last step under the plan in force.
 func (s Scene) Complete() bool {
-	return s.everybody(func(node string) bool { return s.told(node) && s.Digests[node].Final })
+	last := s.Digests[s.Compared()]
+	return s.everybody(func(node string) bool { return last[node].Final })
 }
 
-// Compared returns the step of which every node with a place told its digests last, under the plan in force; 0 while
-// there is none.
-func (s Scene) Compared() (step uint64) {
-	same := s.everybody(func(node string) bool {
-		if step == 0 {
-			step = s.Digests[node].Step
+// Compared returns the newest step whose digests every node with a place told under the plan in force; 0 while there is
+// none. What nodes tell comes late and in no order where NATS is far or was away.
+func (s Scene) Compared() (newest uint64) {
+	for step, told := range s.Digests {
+		if step > newest && s.everybody(func(node string) bool { return told[node].Generation == s.Plan.Generation }) {
+			newest = step
 		}
-		return s.told(node) && s.Digests[node].Step == step
-	})
-	if !same {
-		return 0
 	}
-	return step
+	return newest
 }
-
-func (s Scene) told(node string) bool { return s.Digests[node].Generation == s.Plan.Generation }
 
 func (s Scene) everybody(does func(node string) bool) bool {
 	return s.Plan.Generation > 0 && !slices.ContainsFunc(s.placed(), func(node string) bool { return !does(node) })
@@ -109,16 +117,16 @@ func (s Scene) placed() []string {
 	return nodes
 }
 
-// digest returns the digest of the model that the nodes with a place told last.
+// digest returns the digest of the model at the step that was compared last.
 func (s Scene) digest() (string, error) {
-	units := make([]string, s.Plan.UnitCount())
+	units, compared := make([]string, s.Plan.UnitCount()), s.Digests[s.Compared()]
 	for _, node := range s.placed() {
-		for _, told := range s.Digests[node].Units {
-			if known := units[told.Unit]; known != "" && known != told.Digest {
-				unit := events.UnitName(told.Unit, s.Plan.LayerCount())
-				return "", fmt.Errorf("%s holds another %s than the others", node, unit)
+		for _, unit := range compared[node].Units {
+			if known := units[unit.Unit]; known != "" && known != unit.Digest {
+				name := events.UnitName(unit.Unit, s.Plan.LayerCount())
+				return "", fmt.Errorf("%s holds another %s than the others", node, name)
 			}
-			units[told.Unit] = told.Digest
+			units[unit.Unit] = unit.Digest
 		}
 	}
 	return model.ModelDigest(units), nil
