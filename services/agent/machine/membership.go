@@ -49,7 +49,7 @@ func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []
 		m.leave = &events.Leave{Node: m.settings.Node, Reason: reason, DeadlineSeconds: deadline.Seconds()}
 		m.leaveAsked = now
 	}
-	if m.membership != givenUp && m.membership != outside { // else it is said once the node is back
+	if m.membership != givenUp && m.membership != outside && !m.mayClaim() { // else it is said once the node is back
 		m.sayLeave()
 	}
 	return m.act()

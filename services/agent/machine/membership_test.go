@@ -102,6 +102,37 @@ func TestALeaverIsNotFreedByTheNextOpening(t *testing.T) {
 	}
 }
 
+// The opening that stops all may come after its plan, which is on the other stream.
+func TestALeaverWhoseLastStepIsAbandonedGoesInWhateverOrderItHears(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.do(n.machine.Leave(now, "asked to go", time.Minute))
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.commits(plan(4, 17, "n2"))
+	n.told = nil
+	n.commits(plan(5, 16, "n2"))
+	n.expect()
+	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n2"))
+	n.expect("abandon")
+	n.stands(15)
+	n.expect("end left=true ")
+}
+
+// The cluster may wait for what only this node still holds.
+func TestANodeThatMayClaimDoesNotGoBeforeItHasAPlaceAgain(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.stands(15)
+	n.told = nil
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.expect()
+	back := plan(5, 15, "n1", "n2")
+	back.Nodes[0].Incarnation = "i2"
+	n.commits(back)
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new")
+}
+
 func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 	n := trainingNode(t, 15)
 	leave := opening("g4", 4, false, "n1", "n2")
@@ -159,7 +190,7 @@ func TestANodeThatWasGivenUpClaimsWhatItHolds(t *testing.T) {
 		astray  bool
 		expects []string
 	}{
-		"given up": {false, []string{"tell claims", "say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3"}},
+		"given up": {false, []string{"say negotiation.delayed g5: it digests what it claims", "tell claims", "say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3"}},
 		"astray":   {true, []string{"say negotiation.consented g5 true at 0: 0 holdings"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,5 +224,6 @@ func TestANodeThatWentAstrayMayClaimAgainOnceItHasAdoptedAPlan(t *testing.T) {
 	again := opening("g6", 6, true, "n1", "n2")
 	again.Members[0].Incarnation = "i3"
 	n.hears(events.NegotiationOpened, again)
-	n.expect("tell claims", "say negotiation.consented g6 true at 0: 0 holdings, 1 claims of plan 5")
+	n.expect("say negotiation.delayed g6: it digests what it claims", "tell claims",
+		"say negotiation.consented g6 true at 0: 0 holdings, 1 claims of plan 5")
 }

@@ -59,9 +59,8 @@ type heard[T any] struct {
 
 // opened takes part in the negotiation of the generation after the newest plan. Any other opening is late.
 func (m *Machine) opened(event events.Event, opening events.Opening) {
-	late := m.newest.known && opening.Generation <= m.newest.generation || slices.Contains(m.ended, opening.Negotiation)
 	switch {
-	case late || m.under(opening.Negotiation) || m.membership == givenUp || m.membership == outside:
+	case m.late(opening) || m.under(opening.Negotiation) || m.membership == givenUp || m.membership == outside:
 		return
 	case !m.named(opening.Members):
 		m.endNegotiation()
@@ -83,10 +82,23 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	}
 	if opening.Abandon {
 		m.abandon(opening.Generation)
+		if busy == "" && m.mayClaim() {
+			busy = "it digests what it claims"
+		}
 		m.sayDelayed(busy)
 	} else {
 		m.measureLinks()
 	}
+}
+
+// late reports whether an opening is over. To a node that a plan leaves out no later plan makes it so: the plan may have overtaken
+// the opening, which tells that the others do not train on to the leaver's step.
+func (m *Machine) late(opening events.Opening) bool {
+	heard := m.newest.generation
+	if m.leftOut() && !m.named(opening.Members) {
+		heard = m.ahead().Generation
+	}
+	return m.newest.known && opening.Generation <= heard || slices.Contains(m.ended, opening.Negotiation)
 }
 
 // busy says what the trainer's state is at that may take minutes; empty for nothing.
@@ -212,12 +224,15 @@ func (m *Machine) tell() {
 	switch {
 	case m.plan != nil || first:
 		m.ask(Tell{Task: m.task()}, "it tells what it holds")
-	case m.claimable > 0:
-		m.ask(Tell{Task: m.task(), Claims: true}, "it tells what it holds")
+	case m.mayClaim():
+		m.ask(Tell{Task: m.task(), Claims: true}, "it digests what it claims")
 	default:
 		m.consent(events.Consent{Accepted: true})
 	}
 }
+
+// mayClaim reports whether the trainer's state is of an incarnation that was given up.
+func (m *Machine) mayClaim() bool { return m.plan == nil && m.claimable > 0 }
 
 // told consents with what the trainer's state holds, or claims.
 func (m *Machine) told(result Told) {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/reknit/reknit/events"
@@ -64,15 +65,14 @@ func (m *Machine) keep(event events.Event) {
 }
 
 // catchUp takes the events that were kept for the plan which came.
-func (m *Machine) catchUp() error {
+func (m *Machine) catchUp() (err error) {
 	for len(m.overtaking) > 0 && !m.overtakes(m.overtaking[0]) {
 		event := m.overtaking[0]
 		m.overtaking = m.overtaking[1:]
-		if _, err := handlers.Handle(m, event); err != nil {
-			return err
-		}
+		_, broken := handlers.Handle(m, event)
+		err = errors.Join(err, broken)
 	}
-	return nil
+	return err
 }
 
 // readMissing asks, once, for the plan after the newest where a later one was spoken of.

@@ -82,6 +82,25 @@ func TestARefusalOvertakesEventsThatWaitForAPlan(t *testing.T) {
 	n.expect("reread 4", "abandon", "rejoin", "say membership.join-requested i2")
 }
 
+// An event that waited for its plan and is not understood kept those behind it waiting.
+func TestAnEventThatWaitedAndIsNotUnderstoodHoldsUpNoOther(t *testing.T) {
+	n := trainingNode(t, 12)
+	n.hears(events.NegotiationOpened, opening("g5", 5, false, "n1", "n2"))
+	broken := n.event(events.Prepared, &events.Preparation{Negotiation: "g5"})
+	broken.Data = []byte(`{`)
+	if _, err := n.machine.Handle(broken); err != nil {
+		t.Fatal(err)
+	}
+	n.hears(events.NegotiationOpened, opening("g5-again", 5, false, "n1", "n2"))
+	n.told = nil
+	actions, err := n.machine.Handle(n.event(events.PlanCommitted, n.chained(plan(4, 13, "n1", "n2"))))
+	if err == nil {
+		t.Error("nobody hears that an event was not understood")
+	}
+	n.do(actions)
+	n.expect("say negotiation.consented g5 true at 12: 1 holdings", "say negotiation.consented g5-again true at 12: 1 holdings")
+}
+
 func TestAnEventThatIsNotWhatItsKindDemandsIsRefused(t *testing.T) {
 	n := trainingNode(t, 12)
 	broken := n.event(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
