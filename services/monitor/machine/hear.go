@@ -160,8 +160,15 @@ func (m *Machine) forget(name string) {
 	delete(m.state.Nodes, name)
 	m.detector.Forget(name)
 	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
-	forgettable := func(pair events.Pair, known *link) bool { return touches(pair) && !known.Disconnected }
-	maps.DeleteFunc(m.state.links, forgettable)
+	for pair, known := range m.state.links {
+		switch {
+		case !touches(pair):
+		case known.Disconnected:
+			known.Lost = false
+		default:
+			delete(m.state.links, pair)
+		}
+	}
 	maps.DeleteFunc(m.reports, func(pair events.Pair, _ detect.Reports) bool { return touches(pair) })
 	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
 	maps.DeleteFunc(m.state.said, ofNode)

@@ -498,6 +498,22 @@ func TestALinkDisconnectedOnPurposeStaysSoWhenItsNodeComesBack(t *testing.T) {
 	w.expect()
 }
 
+// A link was lost, then disconnected on purpose; an end of it died while it was to be connected again.
+func TestALinkThatIsConnectedAgainWhenAnEndOfItIsGoneIsNotProbed(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.pulse("n1", refused("n2"))
+	w.pulse("n2", refused("n1"))
+	w.pass(time.Second)
+	w.expect("link.lost n1-n2")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n2"}}, "n1", "n2", "n3")
+	w.nodes["n2"].dead = true
+	w.pass(10 * time.Second)
+	w.commit("g3", []events.Change{{Kind: events.ChangeConnect, Node: "n1", Peer: "n2"}}, "n1", "n3")
+	w.pass(5 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+}
+
 func TestWhatIsKnownOfNodesThatAreGoneIsBounded(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	var remembered []int

@@ -56,18 +56,19 @@ func (m *Machine) otherJob(job events.Job) string {
 	return ""
 }
 
-// notBefore counts a node's request to join and returns from when on it may be negotiated. A cluster that waits for the node
-// takes it at once, and so does one that has no plan to lose.
+// notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait. A cluster
+// that waits for the node takes it at once, and so does one that has no plan to lose.
 func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	maps.DeleteFunc(m.state.Restarts, func(_ string, r restart) bool {
 		return now.Sub(r.Last).Seconds() > protocol.RestartMemory
 	})
 	joins := restart{Count: m.state.Restarts[node].Count + 1, Last: now}
 	m.state.Restarts[node] = joins
-	if m.state.Plan == nil || slices.Contains(m.state.Hold.Awaits, node) {
-		return now
+	wait := protocol.RestartWait(joins.Count)
+	if wait == 0 || m.state.Plan == nil || slices.Contains(m.state.Hold.Awaits, node) {
+		return time.Time{}
 	}
-	return now.Add(seconds(protocol.RestartWait(joins.Count)))
+	return now.Add(seconds(wait))
 }
 
 // usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job

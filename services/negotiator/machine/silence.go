@@ -15,7 +15,8 @@ const (
 	// longestTick is how much of the time between two ticks counts as waiting. A tick that comes later tells that this service or
 	// the way to the hub was away, and answers may be on their way still.
 	longestTick = time.Second
-	// hubAway is how long a fact of ours may take into the log before the hub is taken to have been away.
+	// hubAway is how much longer an overdue fact may take into the log than the one before it. Beyond that the hub is taken to have
+	// been away. The time that one fact takes proves nothing: this service's clock may be seconds apart from that of the log.
 	hubAway = time.Second
 	// patientSteps is how many steps of the plan in force a member may take to answer: it answers between two steps.
 	patientSteps = 3
@@ -80,7 +81,7 @@ func (m *Machine) alarms(now time.Time) []events.Event {
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		joiner := m.state.Joiners[node]
-		if protocol.RestartWait(m.state.Restarts[node].Count) > 0 && !joiner.NotBefore.After(log) {
+		if !joiner.NotBefore.IsZero() && !joiner.NotBefore.After(log) {
 			ring(joining, node, joiner.Incarnation)
 		}
 	}
@@ -172,7 +173,10 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 func (m *Machine) silence(cause events.Event) []events.Event {
 	under, silent := m.state.Negotiation, m.silent()
 	under.Round++
-	if len(silent) == len(m.expected()) || cause.Logged.Sub(cause.Time) > hubAway {
+	lag := cause.Logged.Sub(cause.Time)
+	away := lag-m.state.Lag > hubAway
+	m.state.Lag = lag
+	if len(silent) == len(m.expected()) || away {
 		return nil // the way to them is at fault, or this service
 	}
 	silent = slices.DeleteFunc(silent, under.excused)
@@ -198,7 +202,7 @@ func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Eve
 	if joiner == nil || overdue.Negotiation != alarmID(joining, overdue.Node, joiner.Incarnation) {
 		return nil
 	}
-	joiner.NotBefore = cause.Logged
+	joiner.NotBefore = time.Time{}
 	return m.negotiate(cause, protocol.Patient)
 }
 

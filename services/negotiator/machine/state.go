@@ -13,6 +13,7 @@ import (
 // state is all the negotiator remembers; it is plain data, so that a snapshot is its JSON.
 type state struct {
 	Heard       time.Time              `json:"heard"`         // when the last event was logged, by the log's clock
+	Lag         time.Duration          `json:"lag"`           // of the last overdue fact: from its time to when it was logged
 	Job         *events.Job            `json:"job,omitempty"` // of the first to join; everybody else's must equal it
 	Members     map[string]*member     `json:"members"`       // active nodes
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
@@ -39,7 +40,7 @@ type member struct {
 	events.Member
 	MemoryBytes int64     `json:"memoryBytes"`
 	SpeedFactor float64   `json:"speedFactor"`
-	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier
+	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
 // restart is how often a node asked to join, and when it last did, by the log's clock.

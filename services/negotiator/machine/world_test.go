@@ -19,6 +19,7 @@ type world struct {
 	t        *testing.T
 	machine  *Machine
 	now      time.Time
+	skew     time.Duration // from the negotiator's clock to that of the log
 	sequence uint64
 	queue    []events.Event // not yet heard by the negotiator
 	heard    []events.Event // by the negotiator, in order
@@ -72,7 +73,7 @@ func (w *world) hear(kind events.Kind, source, subject string, payload events.Pa
 	w.sequence++
 	speaker := events.Speaker{Source: source, Cluster: "opticks"}
 	event := speaker.First(w.now, fmt.Sprint(w.sequence), kind, subject, payload)
-	event.Logged, event.Sequence = w.now, w.sequence
+	event.Logged, event.Sequence = w.now.Add(w.skew), w.sequence
 	w.queue = append(w.queue, event)
 }
 
@@ -149,7 +150,7 @@ func (w *world) answer(event events.Event) {
 			return
 		}
 		w.sequence++
-		event.Logged, event.Sequence = w.now, w.sequence
+		event.Logged, event.Sequence = w.now.Add(w.skew), w.sequence
 		w.queue = append(w.queue, event)
 	case events.NegotiationOpened:
 		w.consent(must[events.Opening](w.t, event))
