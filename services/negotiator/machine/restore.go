@@ -59,16 +59,18 @@ func (m *Machine) held() (held []protocol.Held, disputed []int) {
 	return append(held, counted...), disputed
 }
 
-// claims returns what a node may claim: units that it had a place for in the plan in force, trained under that very plan. The state of
-// an older generation may have been rolled back since.
+// claims returns what a node may claim: units that it had a place for in the plan in force, trained under that very plan, or at the
+// step at which it came into force, which a node may have missed. The state of an older generation may have been rolled back since.
 func (m *Machine) claims(consent events.Consent, window protocol.Window) []protocol.Claim {
-	if m.state.Plan == nil || consent.Trained != m.state.Plan.Generation {
+	plan := m.state.Plan
+	if plan == nil || consent.Trained != plan.Generation && consent.Trained+1 != plan.Generation {
 		return nil
 	}
-	units := slices.Collect(events.Each(m.state.Plan.UnitsOf(consent.Node)))
+	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
 	var claims []protocol.Claim
 	for _, claim := range consent.Claims {
-		if slices.Contains(units, claim.Unit) && len(window.Within([]uint64{claim.Step})) > 0 {
+		current := consent.Trained == plan.Generation || claim.Step == plan.ResumeStep
+		if current && slices.Contains(units, claim.Unit) && len(window.Within([]uint64{claim.Step})) > 0 {
 			claims = append(claims, protocol.Claim{Node: consent.Node, Unit: claim.Unit, Step: claim.Step, Digest: claim.Digest})
 		}
 	}
