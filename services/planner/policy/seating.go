@@ -27,7 +27,7 @@ const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
 	t := &seating{
-		situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.Classes(),
+		situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.classes(),
 		refinements: max(2, 512/len(s.Nodes)),
 	}
 	for _, pair := range s.unusualPairs() {
@@ -63,8 +63,8 @@ func (s Situation) unusualPairs() (pairs []place.Pair) {
 	return pairs
 }
 
-// Classes groups the nodes that may trade places: of one memory and speed, with equal links to all others.
-func (s Situation) Classes() (classes [][]string) {
+// classes groups the nodes that may trade places: of one memory and speed, with equal links to all others.
+func (s Situation) classes() (classes [][]string) {
 	links := append(s.dearPairs(), s.unusualPairs()...)
 	for _, class := range place.Classes(len(s.Nodes), links, s.kinds(s.wires())) {
 		var names []string

@@ -19,7 +19,7 @@ func (s Situation) uneven() []Candidate {
 		return nil
 	}
 	var candidates []Candidate
-	classes, narrowest := s.Classes(), max(1, s.DataParallel.Least)
+	classes, narrowest := s.classes(), max(1, s.DataParallel.Least)
 	for width := s.widest(len(s.Nodes)); width >= narrowest && len(candidates) < search.Weighed; width-- {
 		if pipelines, fits := s.withPipelines(width).unevenPipelines(width); fits {
 			candidate := s.figured(pipelines)

@@ -20,7 +20,8 @@ func TestQuantitiesCarryTheirUnits(t *testing.T) {
 	}
 }
 
-const threeNodes = `nodes:
+const threeNodes = `cluster: three
+nodes:
   - {node: a, memory: 8GiB, speed: 1.5}
   - {node: b, memory: 8GiB}
   - {node: c, memory: 8GiB}
@@ -30,6 +31,10 @@ links:
     - {between: [a, b], roundTrip: 2ms, bandwidth: 2Gbit/s}
     - {from: b, to: c, roundTrip: 2ms, bandwidth: 2Gbit/s}
   disconnected: [[a, c]]
+model: {}
+globalBatch: 1
+microBatch: 1
+timeBetweenFailures: 1h
 `
 
 func TestALinkHasItsOwnQualityInEachDirection(t *testing.T) {

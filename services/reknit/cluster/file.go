@@ -1,17 +1,17 @@
 package cluster
 
-// File is what a cluster's file may say; who reads it says which keys it needs. Sizes, rates and times carry their units.
+// File is what a cluster's file says. Sizes, rates and times carry their units.
 type File struct {
-	Cluster             string     `key:"cluster,optional"`
-	Nodes               []Node     `key:"nodes,optional"`
+	Cluster             string     `key:"cluster"`
+	Nodes               []Node     `key:"nodes"`
 	Links               *Links     `key:"links,optional"`
-	Model               Model      `key:"model,optional"`
-	GlobalBatch         int        `key:"globalBatch,optional"`
-	MicroBatch          int        `key:"microBatch,optional"`
+	Model               Model      `key:"model"`
+	GlobalBatch         int        `key:"globalBatch"`
+	MicroBatch          int        `key:"microBatch"`
 	Pipelines           Bounds     `key:"pipelines,optional"`
 	Stages              Bounds     `key:"stages,optional"`
-	TimeBetweenFailures Span       `key:"timeBetweenFailures,optional"` // of any node
-	TimeUntilReturn     Span       `key:"timeUntilReturn,optional"`     // of the failed nodes
+	TimeBetweenFailures Span       `key:"timeBetweenFailures"`      // of any node
+	TimeUntilReturn     Span       `key:"timeUntilReturn,optional"` // of the failed nodes
 	MinReplicas         *int       `key:"minReplicas,optional"`
 	SwitchTime          *Span      `key:"switchTime,optional"`
 	Current             []Pipeline `key:"current,optional"`

@@ -45,12 +45,6 @@ func (d *Document) Fault(field, expected string, got any) error {
 	return &Fault{File: d.name, Line: d.line(field), Field: field, Expected: expected, Got: fmt.Sprint(got)}
 }
 
-// Has reports whether a field stands in the file.
-func (d *Document) Has(field string) bool {
-	_, has := d.lines[field]
-	return has
-}
-
 // line returns the line of a field, or of the nearest field around it.
 func (d *Document) line(field string) int {
 	for field != "" {

@@ -11,19 +11,6 @@ import (
 // file is a cluster's file of which a plan is asked.
 type file struct{ cluster.File }
 
-// needed are the keys without which there is nothing to plan.
-var needed = []string{"cluster", "nodes", "model", "globalBatch", "microBatch", "timeBetweenFailures"}
-
-// complete checks that the keys are there.
-func complete(d *cluster.Document) error {
-	for _, key := range needed {
-		if !d.Has(key) {
-			return d.Fault(key, "a value", "none")
-		}
-	}
-	return nil
-}
-
 // list is one of the file's lists of nodes that change, in the order in which they are told.
 type list struct {
 	key, kind string

@@ -82,7 +82,7 @@ func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := told(q, answer)
+	want := told(t, q, answer)
 	if got := printed(t, "--cluster", "failure", "--nats", url, "--failed", "n5", "--why"); got != want {
 		t.Errorf("the live cluster:\n%s\nexpected, as from the file:\n%s", got, want)
 	}

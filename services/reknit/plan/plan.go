@@ -73,8 +73,7 @@ func Run(arguments []string, w io.Writer) error {
 	case o.json:
 		return document(w, answer.Plan)
 	}
-	report(w, q, answer, o.why)
-	return nil
+	return report(w, q, answer, o.why)
 }
 
 func document(w io.Writer, what any) error {

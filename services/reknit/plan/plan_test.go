@@ -55,13 +55,13 @@ func TestTheAnswerToEachExampleIsToldAsItsOutputShows(t *testing.T) {
 		answered, shown := filepath.Join("testdata", name+".json"), filepath.Join("testdata", name+".txt")
 		if *update {
 			save(t, answered, indented(t, answer))
-			save(t, shown, told(q, answer))
+			save(t, shown, told(t, q, answer))
 		}
 		var kept events.Restoration
 		if err := events.Decode([]byte(text(t, answered)), &kept); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := told(q, kept), text(t, shown); got != want {
+		if got, want := told(t, q, kept), text(t, shown); got != want {
 			t.Errorf("%s is told as\n%s\nexpected (go test ./plan -update writes it anew)\n%s", name, got, want)
 		}
 	}
@@ -71,8 +71,8 @@ func TestEachExampleIsPlannedForAllItsNodesAndNoBetterThanItsBound(t *testing.T)
 	for _, name := range examples {
 		q, answer := solved(t, name)
 		output, predicted := printed(t, "--file", example(name), "--why"), answer.Plan.Predicted
-		if output != told(q, answer) {
-			t.Errorf("%s: the command prints\n%s\nexpected\n%s", name, output, told(q, answer))
+		if output != told(t, q, answer) {
+			t.Errorf("%s: the command prints\n%s\nexpected\n%s", name, output, told(t, q, answer))
 		}
 		if predicted.StepSeconds <= 0 || predicted.StepSeconds < predicted.StepSecondsLowerBound*(1-1e-9) {
 			t.Errorf("%s: a step of %v s, expected no less than %v s", name, predicted.StepSeconds,
@@ -90,9 +90,12 @@ func TestEachExampleIsPlannedForAllItsNodesAndNoBetterThanItsBound(t *testing.T)
 	}
 }
 
-func told(q Question, answer events.Restoration) string {
+func told(t *testing.T, q Question, answer events.Restoration) string {
+	t.Helper()
 	var output bytes.Buffer
-	report(&output, q, answer, true)
+	if err := report(&output, q, answer, true); err != nil {
+		t.Fatal(err)
+	}
 	return output.String()
 }
 

@@ -8,17 +8,26 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/tell"
+	restorer "github.com/reknit/reknit/services/restorer/machine"
 )
 
 // report writes an answer for people; why adds every candidate that was weighed.
-func report(w io.Writer, q Question, answer events.Restoration, why bool) {
+func report(w io.Writer, q Question, answer events.Restoration, why bool) error {
 	plan := answer.Plan
+	seconds, err := restorer.FetchSeconds(q.restoration(events.Proposal{Plan: plan}), plan)
+	if err != nil {
+		return err
+	}
 	heading(w, q, answer)
 	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
 	picture(w, plan)
 	reroutes(w, plan)
 	fmt.Fprintln(w, "\nNodes")
 	nodes(w, q, plan)
+	if q.Request.Current != nil {
+		fmt.Fprintln(w, "\nChanges of place (seconds as if nobody else fetched)")
+		changes(w, q, plan, seconds)
+	}
 	fmt.Fprintln(w, "\nMoves")
 	moves(w, plan)
 	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
@@ -26,6 +35,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) {
 	if why {
 		candidates(w, plan.Considered)
 	}
+	return nil
 }
 
 // reportWaiting writes that there is nothing to do but to wait.
@@ -97,24 +107,66 @@ func reroutes(w io.Writer, plan events.Plan) {
 }
 
 func nodes(w io.Writer, q Question, plan events.Plan) {
-	places := map[string]string{}
-	for p, pipeline := range plan.Pipelines {
-		for s, stage := range pipeline.Stages {
-			places[stage.Node] = fmt.Sprintf("pipeline %d, stage %d\t%s", p, s, tell.Layers(stage.Layers))
-		}
-	}
 	table := tell.Table(w)
 	fmt.Fprintln(table, "node\tplace\tlayers\tspeed\tpeak memory\tlimit\tfilled")
 	for _, node := range q.Request.Nodes {
-		place, placed := places[node.Node]
-		if !placed {
-			place = "spare\t-"
-		}
+		place, layers, _ := placed(plan, node.Node)
 		peak := plan.Predicted.PeakBytes[node.Node]
-		fmt.Fprintf(table, "%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, node.SpeedFactor,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, layers, node.SpeedFactor,
 			tell.Bytes(peak), tell.Bytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
 	}
 	table.Flush()
+}
+
+// placed says where a node is in a plan, and which layers and partitions of their optimizer state it keeps there.
+func placed(plan events.Plan, node string) (place, layers, partitions string) {
+	for p, pipeline := range plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			if stage.Node != node {
+				continue
+			}
+			if plan.Partitions() > 0 {
+				partitions = ", " + tell.Partitions(pipeline.Partitions)
+			}
+			return fmt.Sprintf("pipeline %d, stage %d", p, s), tell.Layers(stage.Layers), partitions
+		}
+	}
+	return "spare", "-", ""
+}
+
+// changes tells what each node that keeps something else than under the plan in force was and becomes, and how much it
+// fetches for that.
+func changes(w io.Writer, q Question, plan events.Plan, seconds map[string]float64) {
+	table, fetched := tell.Table(w), map[string]int64{}
+	for _, transfer := range plan.Migration.Transfers {
+		fetched[transfer.To] += transfer.Bytes
+	}
+	header := "node\twas\tkept\tbecomes\tfetches\tin\n"
+	for _, member := range plan.Nodes {
+		was, changed := q.was(member, plan)
+		if !changed {
+			continue
+		}
+		becomes, _, _ := placed(plan, member.Node)
+		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\n", header, member.Node, was, becomes,
+			tell.Bytes(fetched[member.Node]), tell.Seconds(seconds[member.Node]))
+		header = ""
+	}
+	table.Flush()
+	if header != "" {
+		fmt.Fprintln(w, "  none")
+	}
+}
+
+// was says which place a node had in the plan in force and what it kept there, and whether a plan changes that.
+func (q *Question) was(member events.Member, plan events.Plan) (cells string, changed bool) {
+	current := *q.Request.Current
+	if before, lived := current.Member(member.Node); !lived || q.failed(before) {
+		return "new\t-", true
+	}
+	place, layers, partitions := placed(current, member.Node)
+	return place + "\t" + layers + partitions,
+		!slices.Equal(current.UnitsOf(member.Node), plan.UnitsOf(member.Node))
 }
 
 // moves tells, for each receiver, its layers and the partitions of their optimizer state, and how much of them comes

@@ -28,9 +28,6 @@ type Question struct {
 
 // question checks what a file says and asks for its plan.
 func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
-	if err := complete(d); err != nil {
-		return Question{}, err
-	}
 	job, err := f.job(d, data)
 	if err != nil {
 		return Question{}, err

@@ -14,17 +14,6 @@ const (
 	shardsPerLayer  = 256 // of the largest layer: fine enough to share it out within half a per cent
 )
 
-// Fetching returns what the nodes lack of the places that the proposal gives them, who holds it, and at which rates it
-// can be sent: the problem behind Restore's transfers. Nodes are numbered in the order of names. It fails where nobody
-// holds a layer that somebody lacks.
-func Fetching(request events.RestorationRequest) (fetch replicate.Fetch, names []string, err error) {
-	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
-	if fetch, names, err = r.lacking(); err == nil {
-		r.rates(&fetch, names)
-	}
-	return fetch, names, err
-}
-
 // move decides what comes from whom, and what may be dropped.
 func (r *restoration) move() error {
 	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, r.drops()

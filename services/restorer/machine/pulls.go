@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
@@ -16,6 +17,27 @@ type pulls struct {
 	senders   [][]int     // per layer: the kinds of holders that hold it
 	rates     [][]float64 // per node and kind of holder: bytes a second
 	downlinks []float64   // per node: its best link
+}
+
+// FetchSeconds is how long each node takes to fetch its transfers of a plan that Restore returned while nobody else
+// fetches: by the longest of these Restore tells placements of as many bytes apart. The request is the one that Restore
+// was given. It fails where a holder's units are not the model's.
+func FetchSeconds(request events.RestorationRequest, plan events.Plan) (map[string]float64, error) {
+	r := &restoration{RestorationRequest: request, plan: plan}
+	pulls, err := r.pulls()
+	if err != nil {
+		return nil, err
+	}
+	missing, seconds := map[string][]int{}, map[string]float64{}
+	for _, transfer := range plan.Migration.Transfers {
+		missing[transfer.To] = append(missing[transfer.To], transfer.Unit)
+	}
+	for i, node := range plan.Nodes {
+		if units := missing[node.Node]; len(units) > 0 {
+			seconds[node.Node] = pulls.seconds(units)(i)
+		}
+	}
+	return seconds, nil
 }
 
 // pulls adds up the links. O(names^2 + layers * kinds of holders).

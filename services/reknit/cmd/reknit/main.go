@@ -19,7 +19,6 @@ import (
 	"github.com/reknit/reknit/services/planner"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
-	"github.com/reknit/reknit/services/reknit/restore"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
@@ -35,7 +34,6 @@ type command struct {
 var commands = []command{
 	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
 	{"plan", "plan for a file or a live cluster, change nothing, and show why", runPlan},
-	{"restore", "say what it takes to get from one plan to another, beside naive ways", runRestore},
 	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
 	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
 	{"planner", "run the planner", part("planner", planner.Run)},
@@ -97,8 +95,6 @@ func runDev(arguments []string) error {
 }
 
 func runPlan(arguments []string) error { return plan.Run(arguments, os.Stdout) }
-
-func runRestore(arguments []string) error { return restore.Run(arguments, os.Stdout) }
 
 // part runs one service as its own binary would: the sub-command takes the place of the program's name.
 func part[C any](name string, run func(context.Context, C) error) func([]string) error {
