@@ -26,7 +26,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	under := &negotiation{
 		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
 		Phase: protocol.Consenting, Trace: cause.Traceparent,
-		Consents: map[string]events.Consent{}, Delayed: map[string]bool{}, Promises: map[string]uint64{},
+		Consents: map[string]events.Consent{}, Claims: claims{}, Delayed: map[string]bool{}, Promises: map[string]uint64{},
 	}
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,
@@ -94,7 +94,12 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	for _, measured := range consent.Measurements {
 		m.linkMeasured(cause, measured)
 	}
-	consent.Measurements = nil // they are with the links
+	if !m.state.trusted(consent.Node, consent.Incarnation) {
+		claimed := m.claimable(consent)
+		under.Claims.note(consent.Node, claimed)
+		consent.Step = newest(claimed) // it has no plan and tells no step
+	}
+	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent
 	if len(under.Consents) < len(under.Opening.Members) {
 		return nil

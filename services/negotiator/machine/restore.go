@@ -42,39 +42,19 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 func (m *Machine) held() (held []protocol.Held, disputed []int) {
 	under := m.state.Negotiation
 	window := m.window()
-	var claims []protocol.Claim
 	for _, node := range slices.Sorted(maps.Keys(under.Consents)) {
 		consent := under.Consents[node]
-		if m.state.trusted(node, consent.Incarnation) {
-			for _, holding := range consent.Holdings {
-				if steps := window.Within(holding.Steps); len(steps) > 0 {
-					held = append(held, protocol.Held{Node: node, First: holding.Units.First, End: holding.Units.End, Steps: steps})
-				}
-			}
+		if !m.state.trusted(node, consent.Incarnation) {
 			continue
 		}
-		claims = append(claims, m.claims(consent, window)...)
-	}
-	counted, disputed := protocol.Uncontradicted(claims, held)
-	return append(held, counted...), disputed
-}
-
-// claims returns what a node may claim: units that it had a place for in the plan in force, trained under that very plan, or at the
-// step at which it came into force, which a node may have missed. The state of an older generation may have been rolled back since.
-func (m *Machine) claims(consent events.Consent, window protocol.Window) []protocol.Claim {
-	plan := m.state.Plan
-	if plan == nil || consent.Trained != plan.Generation && consent.Trained+1 != plan.Generation {
-		return nil
-	}
-	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
-	var claims []protocol.Claim
-	for _, claim := range consent.Claims {
-		current := consent.Trained == plan.Generation || claim.Step == plan.ResumeStep
-		if current && slices.Contains(units, claim.Unit) && len(window.Within([]uint64{claim.Step})) > 0 {
-			claims = append(claims, protocol.Claim{Node: consent.Node, Unit: claim.Unit, Step: claim.Step, Digest: claim.Digest})
+		for _, holding := range consent.Holdings {
+			if steps := window.Within(holding.Steps); len(steps) > 0 {
+				held = append(held, protocol.Held{Node: node, First: holding.Units.First, End: holding.Units.End, Steps: steps})
+			}
 		}
 	}
-	return claims
+	counted, disputed := protocol.Uncontradicted(under.Claims.within(window), held)
+	return append(held, counted...), disputed
 }
 
 // window returns the steps at which a unit can be, by the words of those who have a place in the plan in force.
@@ -84,25 +64,13 @@ func (m *Machine) window() protocol.Window {
 	}
 	var steps []uint64
 	for node, consent := range m.state.Negotiation.Consents {
-		if _, placed := m.state.Plan.Holds(node); !placed {
-			continue
-		}
-		if m.state.trusted(node, consent.Incarnation) {
+		_, placed := m.state.Plan.Holds(node)
+		claims := consent.Trained == m.state.Plan.Generation && consent.Step > 0
+		if placed && (claims || m.state.trusted(node, consent.Incarnation)) {
 			steps = append(steps, consent.Step)
-		} else if consent.Trained == m.state.Plan.Generation && len(consent.Claims) > 0 {
-			steps = append(steps, newest(consent.Claims))
 		}
 	}
 	return protocol.Possible(steps, m.state.Plan.ResumeStep)
-}
-
-// newest returns the last step of claims.
-func newest(claims []events.Claim) uint64 {
-	step := uint64(0)
-	for _, claim := range claims {
-		step = max(step, claim.Step)
-	}
-	return step
 }
 
 // mostNames is how many units or nodes a reason names.

@@ -66,6 +66,7 @@ type negotiation struct {
 	Trace    string                    `json:"trace"`
 	Round    int                       `json:"round"` // of the phase: each ended without an answer
 	Consents map[string]events.Consent `json:"consents"`
+	Claims   claims                    `json:"claims"`  // of those whose word needs proof
 	Delayed  map[string]bool           `json:"delayed"` // members that said they will answer later
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds

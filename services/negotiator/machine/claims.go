@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// claims are the nodes that claim a unit, by the unit, its step and its digest. Replicas have one digest. Kept once, it
+// takes memory for each unit of the state and not for each node. A memory beyond the hub's largest message cannot be
+// stored.
+type claims map[int]map[uint64]map[string][]string
+
+// note keeps what a node claims.
+func (c claims) note(node string, claimed []events.Claim) {
+	for _, claim := range claimed {
+		steps := c[claim.Unit]
+		if steps == nil {
+			steps = map[uint64]map[string][]string{}
+			c[claim.Unit] = steps
+		}
+		digests := steps[claim.Step]
+		if digests == nil {
+			digests = map[string][]string{}
+			steps[claim.Step] = digests
+		}
+		if !slices.Contains(digests[claim.Digest], node) {
+			digests[claim.Digest] = append(digests[claim.Digest], node)
+		}
+	}
+}
+
+// within returns the claims of steps in a window, in the order of units, steps and digests.
+func (c claims) within(window protocol.Window) []protocol.Claim {
+	var list []protocol.Claim
+	for _, unit := range slices.Sorted(maps.Keys(c)) {
+		for _, step := range window.Within(slices.Sorted(maps.Keys(c[unit]))) {
+			digests := c[unit][step]
+			for _, digest := range slices.Sorted(maps.Keys(digests)) {
+				for _, node := range digests[digest] {
+					list = append(list, protocol.Claim{Node: node, Unit: unit, Step: step, Digest: digest})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// claimable returns what a node may claim where there is a plan: units that the plan in force had it hold. They were
+// trained under that very plan, or the node missed the commit and has them at the step at which the plan came into
+// force. The state of an older generation may have been rolled back since.
+func (m *Machine) claimable(consent events.Consent) []events.Claim {
+	plan := m.state.Plan
+	if consent.Trained != plan.Generation && consent.Trained+1 != plan.Generation {
+		return nil
+	}
+	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
+	return slices.DeleteFunc(slices.Clone(consent.Claims), func(claim events.Claim) bool {
+		older := consent.Trained != plan.Generation && claim.Step != plan.ResumeStep
+		return older || !slices.Contains(units, claim.Unit)
+	})
+}
+
+// newest returns the last step of claims; zero where there are none.
+func newest(claims []events.Claim) uint64 {
+	step := uint64(0)
+	for _, claim := range claims {
+		step = max(step, claim.Step)
+	}
+	return step
+}
