@@ -87,8 +87,8 @@ func (c *check) units(field string, units Range) {
 		fmt.Sprintf("0 <= first < end <= %d", MostUnits), units)
 }
 
-func (c *check) unit(field string, unit int) {
-	c.that(unit >= 0 && unit < MostUnits, field, fmt.Sprintf("0 to %d", MostUnits-1), unit)
+func (c *check) unit(unit int) {
+	c.that(unit >= 0 && unit < MostUnits, "unit", fmt.Sprintf("0 to %d", MostUnits-1), unit)
 }
 
 func (c *check) bounds(field string, b Bounds) {

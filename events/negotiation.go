@@ -167,7 +167,7 @@ func (o *Consent) Validate() error {
 	c.that(len(o.Claims) <= mostClaims, "claims", fmt.Sprintf("at most %d", mostClaims), len(o.Claims))
 	c.each(len(o.Claims), "claims", func(i int) error {
 		var c check
-		c.unit("unit", o.Claims[i].Unit)
+		c.unit(o.Claims[i].Unit)
 		c.digest("digest", o.Claims[i].Digest)
 		return c.err
 	})

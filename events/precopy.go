@@ -61,7 +61,7 @@ func (f *PreCopyReply) Validate() error {
 	var c check
 	c.each(len(f.Units), "units", func(i int) error {
 		var c check
-		c.unit("unit", f.Units[i].Unit)
+		c.unit(f.Units[i].Unit)
 		c.atLeast("bytes", f.Units[i].Bytes, 1)
 		c.parts(f.Units[i].Parts, f.Units[i].Bytes)
 		return c.err

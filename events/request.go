@@ -214,7 +214,7 @@ func (o *Offer) Validate() error {
 	var c check
 	c.token("negotiation", o.Negotiation)
 	c.token("node", o.Node)
-	c.unit("unit", o.Unit)
+	c.unit(o.Unit)
 	c.digest("digest", o.Digest)
 	c.atLeast("bytes", o.Bytes, 1)
 	c.parts(o.Parts, o.Bytes)
@@ -238,7 +238,7 @@ func (r *Receipt) Validate() error {
 	c.token("node", r.Node)
 	c.each(len(r.Units), "units", func(i int) error {
 		var c check
-		c.unit("unit", r.Units[i].Unit)
+		c.unit(r.Units[i].Unit)
 		c.digest("digest", r.Units[i].Digest)
 		return c.err
 	})

@@ -75,7 +75,7 @@ func (d *Digests) Validate() error {
 	c.token("node", d.Node)
 	c.each(len(d.Units), "units", func(i int) error {
 		var c check
-		c.unit("unit", d.Units[i].Unit)
+		c.unit(d.Units[i].Unit)
 		c.digest("digest", d.Units[i].Digest)
 		return c.err
 	})
@@ -85,7 +85,7 @@ func (d *Digests) Validate() error {
 func (d *Divergence) Validate() error {
 	var c check
 	c.atLeast("generation", int64(d.Generation), 1)
-	c.unit("unit", d.Unit)
+	c.unit(d.Unit)
 	c.that(len(d.Replicas) >= 2, "replicas", "at least 2", len(d.Replicas))
 	c.each(len(d.Replicas), "replicas", func(i int) error {
 		var c check

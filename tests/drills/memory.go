@@ -53,7 +53,7 @@ func spoil(pid int, vector []float32) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	defer syscall.Kill(pid, syscall.SIGCONT) // it ends with the cluster otherwise
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }() // it ends with the cluster otherwise
 	var pattern bytes.Buffer
 	if err := binary.Write(&pattern, binary.NativeEndian, vector); err != nil {
 		return err

@@ -27,12 +27,6 @@ func (s Situation) figured(pipelines []Pipeline) Candidate {
 	return c
 }
 
-// pipelineSeconds is the time of one pipeline for its share of a step, on usual nodes and links.
-func (s Situation) pipelineSeconds(stages []estimate.Range, microBatches int) float64 {
-	return estimate.OneForwardOneBackward(estimate.OfLayers(s.Layers, stages, microBatches,
-		s.Network.TransferSeconds)).MakespanSeconds
-}
-
 // holding is what a node has: layers, and how many partitions of each.
 type holding struct {
 	layers     estimate.Range

@@ -80,7 +80,7 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 		outputs, err = nil, fmt.Errorf("%w: %v", ErrPanicked, cause)
 		s.complaints = append(s.complaints, fmt.Errorf("%w\n%s", err, debug.Stack()))
 		if restoring := s.machine.Restore(s.memory.page.machine); restoring != nil {
-			s.end(fmt.Errorf("after %q: restore: %w", err, restoring))
+			s.end(fmt.Errorf("after %w: restore: %w", err, restoring))
 		}
 	}()
 	return call(), nil

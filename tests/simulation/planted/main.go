@@ -64,7 +64,7 @@ func try(patch string, runs int) (caught bool, how string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	text, err := os.ReadFile(patch)
 	if err != nil {
 		return false, err.Error()

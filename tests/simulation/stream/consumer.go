@@ -1,6 +1,9 @@
 package stream
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Consumer is a durable pull consumer with explicit acknowledgement, which delivers one message at a time: the next
 // one only after the acknowledgement of the one before.
@@ -143,7 +146,7 @@ func (c *Consumer) Nak(delivery *Delivery, fate Fate) error {
 
 // unlessSent forgives what a sender that waits for no answer does not notice.
 func unlessSent(err error) error {
-	if err == ErrNoConnection {
+	if errors.Is(err, ErrNoConnection) {
 		return err
 	}
 	return nil

@@ -113,7 +113,7 @@ func (s *Server) reach(fate Fate) error {
 // read reports why a read brings nothing home.
 func (s *Server) read(fate Fate) error {
 	err := s.reach(fate)
-	if err == jetstream.ErrNoStreamResponse || fate == Unheard {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || fate == Unheard {
 		return ErrNoAnswer
 	}
 	return err

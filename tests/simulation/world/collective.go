@@ -117,7 +117,7 @@ func (c *collective) endFor(node string) {
 	}
 	p.reduced(c, layers) // those that nobody else holds
 	c.leave(p)
-	p.stepped(c)
+	p.stepped()
 }
 
 // resumed goes on with a process that was paused in the step.

@@ -220,7 +220,7 @@ func (p *process) has(c *collective, layers events.Range) bool {
 }
 
 // stepped ends the step under way.
-func (p *process) stepped(c *collective) {
+func (p *process) stepped() {
 	p.collective, p.atBoundary = nil, true
 	p.done++
 	p.discarding("completes a step", func() { p.state.completed(p.done) })
