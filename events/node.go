@@ -10,6 +10,7 @@ type Pulse struct {
 	StepSeconds float64     `json:"stepSeconds"` // of the last completed step
 	Loss        float64     `json:"loss"`        // of the last completed step; zero where the node does not know it
 	Suspicions  []Suspicion `json:"suspicions,omitempty"`
+	Left        bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
 
 // Suspicion is a node's report that a peer does not answer on the data plane.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -32,6 +33,9 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		turn, orders, err := s.next()
 		switch {
 		case err != nil:
+			if errors.Is(err, ErrLeft) {
+				s.sendPulse() // the last: its silence is no failure
+			}
 			return Orders{}, err
 		case turn != nil:
 			turn(state)

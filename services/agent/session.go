@@ -213,7 +213,7 @@ func (s *Session) do(action machine.Action) {
 
 func (s *Session) end(end machine.End) {
 	if s.ended = errors.New(end.Reason); end.Left {
-		s.ended = ErrLeft
+		s.ended, s.pulses.next.Left = ErrLeft, true
 	}
 	s.loop.cancelled()
 }

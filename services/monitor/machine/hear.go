@@ -31,20 +31,23 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 }
 
 // join watches a node from its request on: a joiner can die, too.
-func (m *Machine) join(_ events.Event, join events.Join) []events.Event {
+func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	m.state.Returns.Came(join.Node)
 	known := m.state.Nodes[join.Node]
 	if known != nil && known.Incarnation == join.Incarnation {
 		known.Address = join.Address
 		return nil
 	}
-	if known != nil {
+	var said []events.Event
+	if known != nil && m.state.Leavers[join.Node] > 0 {
+		said = m.lose(cause.Logged, detect.Verdict{Node: join.Node}) // others wait for it in a step that it was to train
+	} else if known != nil {
 		m.state.Rate.Failures++ // its process was restarted
 		m.forget(join.Node)
 	}
 	m.state.Nodes[join.Node] = &node{Incarnation: join.Incarnation, Address: join.Address}
 	m.detector.Watch(join.Node, join.Incarnation, 0, detect.Green)
-	return nil
+	return said
 }
 
 // refused forgets a node that may not join or was given up. It stays what it is whatever else it was refused.
@@ -61,7 +64,8 @@ func (m *Machine) opened(_ events.Event, opening events.Opening) []events.Event 
 	return nil
 }
 
-// committed makes the members of the negotiation the active nodes, and forgets those that left or were given up.
+// committed makes the members of the negotiation the active nodes, and forgets those that were given up. One that leaves is watched
+// on: the others need it until the plan takes over.
 func (m *Machine) committed(_ events.Event, commitment events.Commitment) []events.Event {
 	opening := m.state.Opening
 	if opening == nil || opening.Negotiation != commitment.Negotiation {
@@ -85,12 +89,25 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 		member[named.Node] = known != nil && known.Incarnation == named.Incarnation && !left[named.Node]
 	}
 	for name, known := range m.state.Nodes {
-		if left[name] || known.Active && !member[name] {
+		switch {
+		case left[name] && known.Active:
+			m.state.Leavers[name] = commitment.Generation
+			continue
+		case left[name] || known.Active && !member[name] && m.state.Leavers[name] == 0:
 			m.forget(name)
 		}
-		known.Active = member[name]
+		known.Active = member[name] || m.state.Leavers[name] > 0
 	}
 	return nil
+}
+
+// takenOver forgets the leavers that a plan does without once a node works under it.
+func (m *Machine) takenOver(generation uint64) {
+	for name, without := range m.state.Leavers {
+		if without <= generation {
+			m.forget(name)
+		}
+	}
 }
 
 // mostDisconnected bounds the links that are remembered as disconnected on purpose while an end of them is away. The
@@ -158,6 +175,7 @@ func (m *Machine) mark(state events.LinkState, lost bool) []events.Event {
 // the node comes back.
 func (m *Machine) forget(name string) {
 	delete(m.state.Nodes, name)
+	delete(m.state.Leavers, name)
 	m.detector.Forget(name)
 	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
 	for pair, known := range m.state.links {

@@ -59,7 +59,8 @@ type state struct {
 	Opening *events.Opening       `json:"opening,omitempty"`
 	Rate    detect.Rate           `json:"rate"`
 	Returns detect.Returns        `json:"returns"`
-	Turn    int                   `json:"turn"` // of measuring links
+	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
+	Turn    int                   `json:"turn"`    // of measuring links
 	links   map[events.Pair]*link // Links
 	said    map[direction]events.Measurement
 }
@@ -97,6 +98,9 @@ func (m *Machine) reset(state state) {
 	m.state = state
 	if m.state.Nodes == nil {
 		m.state.Nodes = map[string]*node{}
+	}
+	if m.state.Leavers == nil {
+		m.state.Leavers = map[string]uint64{}
 	}
 	m.state.links, m.state.said = map[events.Pair]*link{}, map[direction]events.Measurement{}
 	for _, known := range state.Links {

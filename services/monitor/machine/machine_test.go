@@ -18,17 +18,18 @@ const cluster = "test"
 
 // world is a machine and nodes around it that answer its probes. Time is what the world says.
 type world struct {
-	t       *testing.T
-	machine *machine.Machine
-	now     time.Time
-	nodes   map[string]*member
-	said    []events.Event
-	asks    []machine.Ask
-	broken  map[events.Pair]bool // links over which no probe comes
-	band    float64              // bandwidth that probes measure
-	silent  bool                 // nobody hears probes: the hub is away
-	deaf    bool                 // nobody hears probes, but the hub hears heartbeats
-	mute    string               // sends no heartbeats, but answers
+	generation uint64 // that nodes say they work under
+	t          *testing.T
+	machine    *machine.Machine
+	now        time.Time
+	nodes      map[string]*member
+	said       []events.Event
+	asks       []machine.Ask
+	broken     map[events.Pair]bool // links over which no probe comes
+	band       float64              // bandwidth that probes measure
+	silent     bool                 // nobody hears probes: the hub is away
+	deaf       bool                 // nobody hears probes, but the hub hears heartbeats
+	mute       string               // sends no heartbeats, but answers
 }
 
 type member struct {
@@ -76,12 +77,12 @@ func (w *world) hear(source string, kind events.Kind, subject string, payload ev
 }
 
 func (w *world) commit(negotiation string, changes []events.Change, names ...string) {
-	opening := &events.Opening{Negotiation: negotiation, Generation: 1, Changes: append(changes, events.Change{Kind: events.ChangeJoin, Node: "x"})}
+	opening := &events.Opening{Negotiation: negotiation, Generation: 2, Changes: append(changes, events.Change{Kind: events.ChangeJoin, Node: "x"})}
 	for _, name := range names {
 		opening.Members = append(opening.Members, events.Member{Node: name, Incarnation: w.nodes[name].incarnation, Address: name + ":1"})
 	}
 	w.hear("/negotiator", events.NegotiationOpened, negotiation, opening)
-	w.hear("/negotiator", events.Committed, negotiation, &events.Commitment{Negotiation: negotiation, Generation: 1, PlanDigest: events.Digest(nil)})
+	w.hear("/negotiator", events.Committed, negotiation, &events.Commitment{Negotiation: negotiation, Generation: 2, PlanDigest: events.Digest(nil)})
 }
 
 // note keeps what was said, lets the machine hear its own words, and answers its probes.
@@ -145,7 +146,16 @@ func (w *world) pulse(name string, suspicions ...events.Suspicion) {
 		return
 	}
 	node.number++
-	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Suspicions: suspicions}, w.now))
+	w.note(w.machine.Pulse(events.Pulse{
+		Node: name, Incarnation: node.incarnation, Number: node.number, Generation: w.generation, Suspicions: suspicions,
+	}, w.now))
+}
+
+// leave has a node say that it ends.
+func (w *world) leave(name string) {
+	node := w.nodes[name]
+	node.number++
+	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Left: true}, w.now))
 }
 
 // restart has another machine take over with the memory of the one before.
@@ -416,6 +426,7 @@ func TestAJoiningNodeIsWatchedWhateverElseItIsRefused(t *testing.T) {
 func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.commit("g2", []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}, "n1", "n2", "n3")
+	w.leave("n3")
 	w.nodes["n3"].dead = true
 	w.join("n4", "a")
 	w.hear("/negotiator", events.MembershipRefused, "n4", &events.Refusal{Node: "n4", Refused: events.ChangeJoin, Incarnation: w.nodes["n4"].incarnation, Reason: "another job"})
@@ -423,6 +434,29 @@ func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
 	w.nodes["n4"].dead, w.nodes["n1"].dead = true, true
 	w.pass(20 * time.Second)
 	w.expect("node.suspected n1", "node.lost n1")
+}
+
+// Found by simulation seed 1749.
+func TestALeaverIsWatchedUntilThePlanWithoutItTakesOver(t *testing.T) {
+	leaves := []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", leaves, "n1", "n2", "n3")
+	w.nodes["n3"].dead = true
+	w.pulse("n2", refused("n3"))
+	w.expect("node.lost n3")
+
+	w = newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", leaves, "n1", "n2", "n3")
+	w.join("n3", "another-process")
+	w.expect("node.lost n3")
+
+	w = newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", leaves, "n1", "n2", "n3")
+	w.generation = 2
+	w.pulse("n1")
+	w.nodes["n3"].dead = true
+	w.pass(20 * time.Second)
+	w.expect()
 }
 
 func TestALeaverThatDiesBeforeTheCommitIsLost(t *testing.T) {

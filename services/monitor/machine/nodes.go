@@ -21,6 +21,11 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	counted, cleared := m.detector.Signal(now, signal)
 	if counted {
 		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
+		m.takenOver(pulse.Generation)
+	}
+	if pulse.Left && m.state.Leavers[pulse.Node] > 0 {
+		m.forget(pulse.Node)
+		return nil
 	}
 	for _, suspicion := range pulse.Suspicions {
 		m.suspicion(now, pulse.Node, suspicion)

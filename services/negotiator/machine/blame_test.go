@@ -303,3 +303,24 @@ func TestWhatIsMeasuredOfLinksOfNobodyIsNotKept(t *testing.T) {
 		t.Fatalf("%d bytes are remembered of links to nodes that are gone", len(snapshot)-len(empty))
 	}
 }
+
+// Found by simulation seed 1749: all waited for ever in a step that a leaver was to train before the plan without it took over.
+func TestALeaverThatDiesBeforeItsStepMakesTheOthersGiveUpTheirs(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 19
+	w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3"})
+	w.run()
+	if plan := w.plans()[1]; plan.ResumeStep != 21 || w.nodes() != "n1 n2" {
+		t.Fatalf("nodes %q go on at step %d", w.nodes(), plan.ResumeStep)
+	}
+	w.lose("n3")
+	w.run()
+	if plans := w.plans(); len(plans) != 3 || plans[2].ResumeStep != 19 {
+		t.Fatalf("%d plans: the others wait for n3 in step 19", len(plans))
+	}
+	w.lose("n3")
+	w.run()
+	if len(w.plans()) != 3 {
+		t.Fatal("its loss counts twice")
+	}
+}

@@ -1,11 +1,15 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/reknit/reknit/events"
 )
+
+// rememberedLeavers is for how many generations a node that left is remembered: so many committed plans may wait for their steps.
+const rememberedLeavers = 4
 
 // commit writes the plan of the negotiation under way and makes it the plan in force.
 func (m *Machine) commit(cause events.Event) []events.Event {
@@ -17,12 +21,14 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
 		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest,
 	}), committed}
+	maps.DeleteFunc(m.state.Leavers, func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
 			m.state.Members[member.Node] = joiner
 		}
 		if leaves(under.Opening.Changes, member.Node) {
+			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
 			delete(m.state.Members, member.Node)
 			delete(m.state.Deadlines, member.Node)
 			m.forgetLinks(member.Node)

@@ -105,6 +105,9 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
 	m.state.Failures, m.state.Returns = lost.FailuresPerNodeSecond, lost.SecondsUntilReturn
+	if left, leaves := m.state.Leavers[lost.Node]; leaves && left.Incarnation == lost.Incarnation {
+		return m.leaverLost(cause, lost.Node)
+	}
 	known := m.state.known(lost.Node)
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
@@ -112,6 +115,14 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	urgency := m.concerns(lost.Node)
 	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so
 	return append(said, m.negotiate(cause, urgency)...)
+}
+
+// leaverLost hears that a node died before the step at which a plan takes over that does without it. The others wait for it in a step
+// of the plan before, so they must give that step up.
+func (m *Machine) leaverLost(cause events.Event, node string) []events.Event {
+	delete(m.state.Leavers, node)
+	m.state.Paused = true
+	return m.pend(cause, events.Change{Kind: events.ChangeFailure, Node: node}, protocol.Urgent)
 }
 
 // diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it went astray

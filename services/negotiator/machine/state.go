@@ -19,6 +19,7 @@ type state struct {
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
 	Restarts    map[string]restart     `json:"restarts"`      // of nodes that asked to join lately
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
+	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
 	Links       map[string]events.Link `json:"links"`         // by "from to"
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
@@ -47,6 +48,12 @@ type member struct {
 type restart struct {
 	Count int       `json:"count"`
 	Last  time.Time `json:"last"`
+}
+
+// leaver is a process that may still train towards the step at which a plan takes over that does without it.
+type leaver struct {
+	Incarnation string `json:"incarnation"`
+	Generation  uint64 `json:"generation"`
 }
 
 // hold is the state of a cluster in which nothing can be done until the world changes.
@@ -80,7 +87,7 @@ type negotiation struct {
 func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
-		Deadlines: map[string]time.Time{}, Blamed: map[string]int{},
+		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }

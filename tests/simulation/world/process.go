@@ -98,6 +98,10 @@ func (p *process) do(actions []agent.Action) {
 		case agent.End:
 			p.tell(p.node.name, "ends: left %t %s", a.Left, a.Reason)
 			p.node.left = a.Left
+			if a.Left {
+				p.beat.Left = true
+				p.pulse()
+			}
 			p.end()
 			return
 		case agent.Measure:
