@@ -16,17 +16,18 @@ type comparison struct {
 	// Copies is how many units, the first ones, are copies at some of their holders: where a pipeline keeps only some
 	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
 	Copies int `json:"copies,omitempty"`
-	// Said is what each node said of its last steps, in the order in which it did.
-	Said map[string][]said `json:"said,omitempty"`
+	// Said is what the holders of a unit, by name, said of it and was not compared yet, in the order in which they did.
+	// By unit, replicas stand side by side, so that a memory of many nodes compresses to what the hub takes.
+	Said map[int]map[string][]said `json:"said,omitempty"`
 }
 
-// said is what a node said of one step and was not compared yet.
+// said is what a node said of a unit at one step.
 type said struct {
-	Step  uint64         `json:"step"`
-	Units map[int]string `json:"units"` // digests
+	Step   uint64 `json:"step"`
+	Digest string `json:"digest"`
 }
 
-// mostSteps is how many steps of each node are kept. Nodes of one plan are at most a step apart. A node that says
+// mostSteps is how many steps of each unit of a node are kept. Nodes of one plan are at most a step apart. A node that says
 // nothing must not make the others' words pile up, and one that speaks of steps which never come must not push out what
 // others said.
 const mostSteps = 4
@@ -53,15 +54,12 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 	if c == nil || digests.Generation != c.Generation {
 		return nil
 	}
-	held := slices.DeleteFunc(slices.Clone(digests.Units), func(unit events.UnitDigest) bool {
-		return unit.Unit >= len(c.Holders) || !slices.Contains(c.Holders[unit.Unit], digests.Node)
-	})
-	if len(held) == 0 {
-		return nil
-	}
-	c.note(digests.Node, digests.Step, held)
 	var divergences []events.Event
-	for _, unit := range held {
+	for _, unit := range digests.Units {
+		if unit.Unit >= len(c.Holders) || !slices.Contains(c.Holders[unit.Unit], digests.Node) {
+			continue
+		}
+		c.note(unit.Unit, digests.Node, said{digests.Step, unit.Digest})
 		replicas := c.replicas(unit.Unit, digests.Step)
 		if len(replicas) < len(c.Holders[unit.Unit]) {
 			continue
@@ -75,30 +73,25 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 	return divergences
 }
 
-// note keeps what a node says of a step, in place of what it said of an older one where that is too much.
-func (c *comparison) note(node string, step uint64, units []events.UnitDigest) {
-	words := c.Said[node]
-	at := slices.IndexFunc(words, func(words said) bool { return words.Step == step })
-	if at < 0 {
-		words = append(words[max(0, len(words)-mostSteps+1):], said{step, map[int]string{}})
-		at = len(words) - 1
-	}
-	for _, unit := range units {
-		words[at].Units[unit.Unit] = unit.Digest
-	}
+// note keeps what a node says of a unit, in place of what it said of an older step where that is too much.
+func (c *comparison) note(unit int, node string, word said) {
 	if c.Said == nil {
-		c.Said = map[string][]said{}
+		c.Said = map[int]map[string][]said{}
 	}
-	c.Said[node] = words
+	if c.Said[unit] == nil {
+		c.Said[unit] = map[string][]said{}
+	}
+	words := slices.DeleteFunc(c.Said[unit][node], func(before said) bool { return before.Step == word.Step })
+	c.Said[unit][node] = append(words[max(0, len(words)-mostSteps+1):], word)
 }
 
 // replicas returns what the holders of a unit said of it at a step, by node.
 func (c *comparison) replicas(unit int, step uint64) map[string]string {
 	replicas := map[string]string{}
-	for _, node := range c.Holders[unit] {
-		for _, words := range c.Said[node] {
-			if digest, spoke := words.Units[unit]; spoke && words.Step == step {
-				replicas[node] = digest
+	for node, words := range c.Said[unit] {
+		for _, word := range words {
+			if word.Step == step {
+				replicas[node] = word.Digest
 			}
 		}
 	}
@@ -107,16 +100,15 @@ func (c *comparison) replicas(unit int, step uint64) map[string]string {
 
 // forget drops what was compared.
 func (c *comparison) forget(unit int, step uint64) {
-	for _, node := range c.Holders[unit] {
-		for _, words := range c.Said[node] {
-			if words.Step == step {
-				delete(words.Units, unit)
-			}
+	of := c.Said[unit]
+	for node, words := range of {
+		of[node] = slices.DeleteFunc(words, func(word said) bool { return word.Step == step })
+		if len(of[node]) == 0 {
+			delete(of, node)
 		}
-		c.Said[node] = slices.DeleteFunc(c.Said[node], func(words said) bool { return len(words.Units) == 0 })
-		if len(c.Said[node]) == 0 {
-			delete(c.Said, node)
-		}
+	}
+	if len(of) == 0 {
+		delete(c.Said, unit)
 	}
 }
 

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,17 +12,19 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// inForce is a machine whose plan of three pipelines of one stage each was committed.
-func inForce(t *testing.T) *Machine {
+// inForce is a machine whose plan of two layers, in three pipelines of one stage each, was committed.
+func inForce(t *testing.T) *Machine { return inForceOf(t, 2) }
+
+func inForceOf(t *testing.T, layers int) *Machine {
 	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2", "n3"), Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
 	var holders []events.Holder
 	for _, node := range plan.Nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, 2)}})
-		holders = append(holders, held(node.Node, 0, 2))
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, layers)}})
+		holders = append(holders, held(node.Node, 0, layers))
 	}
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &events.RestorationRequest{
-		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Units: []int64{9000, 9000},
+		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Units: slices.Repeat([]int64{9000}, layers),
 	})
 	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
 	return m
@@ -166,6 +170,39 @@ func TestWhatWasComparedIsForgotten(t *testing.T) {
 	if after := remembered(t, m); after != before {
 		t.Errorf("%d bytes are remembered after all were compared, and %d before", after, before)
 	}
+}
+
+// Digests do not compress, and gzip finds what it has seen within 32 KiB. What 256 nodes said of 108 units each made a
+// memory of almost 1 MiB, beyond which the hub takes no message.
+func TestWhatReplicasSaidCompressesToWhatOneSaid(t *testing.T) {
+	m, words := inForceOf(t, 500), []string{}
+	for layer := range 500 {
+		words = append(words, fmt.Sprint(layer))
+	}
+	tells(t, m, "n1", 1, 10, words...)
+	one := compressed(t, m)
+	tells(t, m, "n2", 1, 10, words...)
+	if two := compressed(t, m); 2*two > 3*one {
+		t.Errorf("one node's digests take %d bytes, and those of two that agree %d", one, two)
+	}
+}
+
+// compressed is how many bytes of a machine's memory the hub is to keep.
+func compressed(t *testing.T, m *Machine) int {
+	t.Helper()
+	snapshot, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buffer bytes.Buffer
+	writer := gzip.NewWriter(&buffer)
+	if _, err := writer.Write(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.Len()
 }
 
 func TestOfANodeThatNeverSpeaksOnlyTheLastStepsAreKept(t *testing.T) {
