@@ -47,6 +47,20 @@ func TestAFirstEventAtWhichTheMachinePanicsLeavesItAsItBegan(t *testing.T) {
 	f.expect(aborted, "g1")
 }
 
+// amnesiac cannot go back to its memory.
+type amnesiac struct{ clerk }
+
+func (*amnesiac) Restore([]byte) error { return errors.New("cannot read it") }
+
+func TestAServiceWhoseMachineIsHalfChangedEnds(t *testing.T) {
+	f := newFixture(t)
+	half := f.run(service.Options{Machine: &amnesiac{}})
+	f.lose("poison")
+	if err := half.end(); err == nil || !strings.Contains(err.Error(), "cannot read it") {
+		t.Fatalf("it goes on, and ends later with %v", err)
+	}
+}
+
 // nervous panics at its ticks as long as it is told to.
 type nervous struct {
 	clerk

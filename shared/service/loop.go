@@ -154,7 +154,7 @@ func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs
 		slog.ErrorContext(ctx, "the machine panicked", "panic", cause, "stack", string(debug.Stack()))
 		outputs, err = nil, fmt.Errorf("%w: %v", errPanicked, cause)
 		if restoring := r.Machine.Restore(r.memory.Machine); restoring != nil {
-			err = fmt.Errorf("after %w: restore: %w", err, restoring)
+			err = fmt.Errorf("restore after the panic %v: %w", cause, restoring) // not errPanicked: it cannot go on
 		}
 	}()
 	return call(), nil
