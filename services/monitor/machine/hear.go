@@ -101,10 +101,15 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	return nil
 }
 
-// takenOver forgets the leavers that a plan does without once a node works under it.
-func (m *Machine) takenOver(generation uint64) {
+// takenOver forgets the leavers that a plan does without once all active nodes work under it. One is not enough: a node without a
+// place takes up a plan before the others have come to its step.
+func (m *Machine) takenOver() {
 	for name, without := range m.state.Leavers {
-		if without <= generation {
+		needed := false
+		for other, known := range m.state.Nodes {
+			needed = needed || known.Active && m.state.Leavers[other] == 0 && known.generation < without
+		}
+		if !needed {
 			m.forget(name)
 		}
 	}

@@ -71,6 +71,7 @@ type node struct {
 	Number      uint64   `json:"number"` // of the last heartbeat
 	Active      bool     `json:"active"` // a member of the committed plan
 	Suspected   bool     `json:"suspected"`
+	generation  uint64   // of the plan it works under, by its last heartbeat
 	asked       float64  // when it was last asked for a sign of life
 	gone        *float64 // since when the hub has nobody to ask; nil while it has
 }

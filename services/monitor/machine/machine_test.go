@@ -459,6 +459,18 @@ func TestALeaverIsWatchedUntilThePlanWithoutItTakesOver(t *testing.T) {
 	w.expect()
 }
 
+// A node without a place takes up a plan at once, whatever step the others are at.
+func TestALeaverIsWatchedUntilAllHaveTakenUpThePlanWithoutIt(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}, "n1", "n2", "n3")
+	w.generation = 2
+	w.pulse("n1")
+	w.generation = 1
+	w.nodes["n3"].dead = true
+	w.pulse("n2", refused("n3"))
+	w.expect("node.lost n3")
+}
+
 func TestALeaverThatDiesBeforeTheCommitIsLost(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.hear("/negotiator", events.NegotiationOpened, "g2", &events.Opening{

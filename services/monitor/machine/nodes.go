@@ -21,7 +21,8 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	counted, cleared := m.detector.Signal(now, signal)
 	if counted {
 		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
-		m.takenOver(pulse.Generation)
+		known.generation = pulse.Generation
+		m.takenOver()
 	}
 	if pulse.Left && m.state.Leavers[pulse.Node] > 0 {
 		m.forget(pulse.Node)
