@@ -56,7 +56,8 @@ type State interface {
 	Holdings() []events.Holding
 	// Export returns the canonical bytes of a unit at a version that Holdings names.
 	Export(unit int, step uint64) ([]byte, error)
-	// Import keeps a verified unit aside until Adopt, in place of an older import of it. It does not keep data.
+	// Import keeps a verified unit aside until Adopt, or until training is two steps past it, in place of an older import of
+	// it. It does not keep data.
 	Import(unit int, step uint64, data []byte) error
 	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at
 	// that version, by rolling back or by making version 0. What the state was before, the version before and the units no

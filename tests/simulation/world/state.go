@@ -102,10 +102,13 @@ func (s *state) advance(unit int) {
 	s.kept[unit] = slices.Insert(s.kept[unit], 0, version{before.step + 1, s.job.next(before.value, before.step)})
 }
 
-// completed drops all but the step and the one before of what is trained.
+// completed drops all but the step and the one before of what is trained, and older imports.
 func (s *state) completed(step uint64) {
 	for unit, kept := range s.kept {
 		s.kept[unit] = slices.DeleteFunc(kept, func(v version) bool { return !s.trained[unit] || v.step+1 < step })
+		if aside := s.aside[unit]; aside != nil && aside.step+1 < step {
+			s.aside[unit] = nil
+		}
 	}
 }
 
