@@ -1,6 +1,10 @@
 package invariants
 
-import "github.com/reknit/reknit/events"
+import (
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
 
 // active finds a plan that names a node which had not joined, or was lost, restarted or leaving as far as the
 // negotiator had heard. A loss ends a negotiation at any time, a wish to leave may wait for the next.
@@ -35,11 +39,21 @@ func (l *Log) gone(member events.Member, since uint64, c change) (*Entry, string
 		}
 	}
 	for entry, leave := range said[*events.Leave](l, events.LeaveRequested) {
-		if leave.Node == member.Node && within(entry, since, c.opened.Horizon) && !l.refusedSince(member.Node, entry, c.opened.Sequence) {
+		if leave.Node == member.Node && within(entry, since, c.opened.Horizon) && !l.refusedSince(member.Node, entry, c.opened.Sequence) &&
+			!l.impossible(entry, c.opened.Sequence) {
 			return entry, "asked to leave"
 		}
 	}
 	return nil, ""
+}
+
+// impossible reports whether there was no plan, between a request and a place in the log: then changes that were asked for are
+// negotiated without each other.
+func (l *Log) impossible(request *Entry, before uint64) bool {
+	return slices.ContainsFunc(l.Events, func(entry *Entry) bool {
+		refused := entry.Kind == events.PlanRefused || entry.Kind == events.RestorationRefused
+		return refused && entry.Sequence > request.Sequence && entry.Sequence < before
+	})
 }
 
 // within reports whether an entry lies behind one place of the log and not behind another.

@@ -75,6 +75,13 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 	if !planned {
 		return true
 	}
+	for entry, before := range said[*events.Consent](l, events.Consented) { // what it held when it was given up
+		claims := func(claim events.Claim) bool { return claim.Unit == row }
+		same := before.Node == consent.Node && before.Incarnation == consent.Incarnation
+		if same && entry.Sequence < at && slices.ContainsFunc(before.Claims, claims) {
+			return true
+		}
+	}
 	joined, _ := l.joined(consent.Node, consent.Incarnation, at)
 	for entry, schedule := range said[*events.Schedule](l, events.Scheduled) { // which may have been aborted with a part here
 		if joined != nil && within(entry, joined.Sequence, at) && slices.ContainsFunc(schedule.Plan.Migration.Transfers,
