@@ -46,6 +46,9 @@ func (l *Log) claims() []Violation {
 	var violations []Violation
 	for entry, consent := range said[*events.Consent](l, events.Consented) {
 		for _, holding := range consent.Holdings {
+			if slices.Max(holding.Steps) < l.resumed(entry.Sequence) {
+				continue // what is left of what its process held before it was given up: training is past it
+			}
 			for row := holding.Units.First; row < holding.Units.End; row++ {
 				if !l.explains(consent, row, entry.Sequence) {
 					violations = append(violations, entry.violation("%s (%s) claims %s, which it never got", consent.Node, consent.Incarnation, l.rowName(row)))
@@ -54,6 +57,17 @@ func (l *Log) claims() []Violation {
 		}
 	}
 	return violations
+}
+
+// resumed returns the step from which the newest plan before a place in the log goes on.
+func (l *Log) resumed(at uint64) uint64 {
+	step := uint64(0)
+	for _, change := range l.changes {
+		if change.committed.Sequence <= at {
+			step = change.plan.ResumeStep
+		}
+	}
+	return step
 }
 
 func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
