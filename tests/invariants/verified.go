@@ -46,7 +46,7 @@ func (l *Log) claims() []Violation {
 	var violations []Violation
 	for entry, consent := range said[*events.Consent](l, events.Consented) {
 		for _, holding := range consent.Holdings {
-			if slices.Max(holding.Steps) < l.resumed(entry.Sequence) {
+			if len(holding.Steps) > 0 && slices.Max(holding.Steps) < l.resumed(entry.Sequence) {
 				continue // what is left of what its process held before it was given up: training is past it
 			}
 			for row := holding.Units.First; row < holding.Units.End; row++ {
