@@ -100,6 +100,28 @@ func TestAClaimThatIsNoneCountsForNothing(t *testing.T) {
 	}
 }
 
+// A second process under the name of n2, which was taken for lost, still runs and answers.
+func TestTheConsentOfADeadProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 5
+	dead := w.process["n2"]
+	w.deaf["n2"] = true
+	w.join("n2")
+	w.run()
+	w.hear(events.Consented, "/node/n2", "n2", &events.Consent{
+		Negotiation: w.opened.Negotiation, Node: "n2", Incarnation: dead, Accepted: true, Step: 5,
+		Holdings: []events.Holding{{Units: events.Range{First: 0, End: 3}, Steps: []uint64{5}}},
+	})
+	w.run()
+	if len(w.plans()) != 1 {
+		t.Fatal("there is a plan though the new process of n2 has not answered")
+	}
+	w.listen()
+	if w.nodes() != "n1 n2 n3" || len(w.plans()) != 2 {
+		t.Fatalf("nodes %q after %d plans", w.nodes(), len(w.plans()))
+	}
+}
+
 // A node that was cut off at the commit claims what it trained under the plan before.
 func TestWhoMissedTheCommitClaimsTheStepAtWhichAllStopped(t *testing.T) {
 	for step, plans := range map[uint64]int{42: 3, 41: 2} {

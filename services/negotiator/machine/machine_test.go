@@ -325,8 +325,8 @@ func TestALostNodeThatIsWaitedForIsPlannedForAsSoonAsItIsBack(t *testing.T) {
 	w.tick(6 * time.Second)
 	w.join("n1")
 	w.run()
-	if w.nodes() != "n1 n2 n3" || len(w.plans()) != 2 {
-		t.Fatalf("nodes %q after %d plans", w.nodes(), len(w.plans()))
+	if plans := w.plans(); w.nodes() != "n1 n2 n3" || len(plans) != 2 || plans[1].Generation != 2 {
+		t.Fatalf("nodes %q, plans %+v", w.nodes(), plans)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 func main() {
-	runs := flag.Int("runs", 600, "how many `seeds` a mistake may escape")
-	within := flag.Duration("within", 0, "begin no further patch after so `long`; zero is never")
+	runs := flag.Int("runs", 1500, "how many `seeds` a mistake may escape")
+	within := flag.Duration("within", 0, "stop after so `long`; zero is never. Each day begins elsewhere")
 	flag.Parse()
 	patches, err := filepath.Glob("tests/simulation/planted/*.patch")
 	if err != nil || len(patches) == 0 {
@@ -29,37 +29,55 @@ func main() {
 	if flag.NArg() > 0 {
 		patches = slices.DeleteFunc(patches, func(patch string) bool { return !slices.Contains(flag.Args(), name(patch)) })
 	}
-	began, escaped, tried := time.Now(), 0, 0
-	for _, patch := range rotated(patches, *within) {
-		if *within > 0 && time.Since(began) > *within {
-			break
+	ctx, cancel := context.WithCancel(context.Background())
+	if *within > 0 {
+		patches = rotated(patches)
+		ctx, cancel = context.WithTimeout(ctx, *within)
+	}
+	defer cancel()
+	if judge(ctx, patches, *runs) > 0 {
+		os.Exit(1)
+	}
+}
+
+// judge tries patches until the context ends, tells what came of each, and returns how many escaped.
+func judge(ctx context.Context, patches []string, runs int) (escaped int) {
+	tried := 0
+	for _, patch := range patches {
+		caught, how := try(ctx, patch, runs)
+		if ctx.Err() != nil {
+			break // what came of this one is not known
 		}
 		tried++
-		caught, how := try(patch, *runs)
 		if !caught {
 			escaped++
 		}
 		fmt.Printf("%-60s %s\n", name(patch), how)
 	}
-	fmt.Printf("%d of %d patches tried, %d escaped\n", tried, len(patches), escaped)
-	if escaped > 0 {
-		os.Exit(1)
+	for _, patch := range patches[tried:] {
+		fmt.Printf("%-60s skipped: no time\n", name(patch))
 	}
+	fmt.Printf("%d patches: %d caught, %d escaped, %d skipped\n",
+		len(patches), tried-escaped, escaped, len(patches)-tried)
+	return escaped
 }
 
 func name(patch string) string { return strings.TrimSuffix(filepath.Base(patch), ".patch") }
 
-// rotated begins with another patch each day where there is not time for all.
-func rotated(patches []string, within time.Duration) []string {
-	if within == 0 || len(patches) == 0 {
-		return patches
+// daily is about how many patches there is time for in a minute: each day goes on where the day before ended.
+const daily = 10
+
+// rotated begins with other patches each day.
+func rotated(patches []string) []string {
+	if len(patches) == 0 {
+		return nil
 	}
-	first := time.Now().YearDay() % len(patches)
+	first := time.Now().YearDay() * daily % len(patches)
 	return slices.Concat(patches[first:], patches[:first])
 }
 
 // try reports whether a mistake is seen, and by what.
-func try(patch string, runs int) (caught bool, how string) {
+func try(ctx context.Context, patch string, runs int) (caught bool, how string) {
 	folder, err := os.MkdirTemp("", "planted")
 	if err != nil {
 		return false, err.Error()
@@ -74,12 +92,13 @@ func try(patch string, runs int) (caught bool, how string) {
 		return false, "cannot be applied: " + err.Error()
 	}
 	if test := seenBy.FindStringSubmatch(string(text)); test != nil {
-		return tested(overlay, strings.Fields(test[1]))
+		return tested(ctx, overlay, strings.Fields(test[1]))
 	}
-	return simulated(overlay, folder, runs)
+	return simulated(ctx, overlay, folder, runs)
 }
 
 var (
+	runsOf = regexp.MustCompile(`(?m)^\d+ runs`)
 	seenBy = regexp.MustCompile(`(?m)^seen-by: (.+)$`)
 	onFile = regexp.MustCompile(`(?m)^--- a/(.+)$`)
 )
@@ -105,7 +124,7 @@ func apply(patch, text, folder string) (overlay string, err error) {
 		}
 		replace[file] = copied
 	}
-	git := exec.Command("git", "apply", filepath.Join(top, patch))
+	git := exec.Command("git", "apply", "-C1", filepath.Join(top, patch))
 	git.Dir = folder
 	if said, err := git.CombinedOutput(); err != nil {
 		return "", errors.New(strings.TrimSpace(string(said)))
@@ -119,11 +138,11 @@ func apply(patch, text, folder string) (overlay string, err error) {
 }
 
 // tested runs the test that is to fail.
-func tested(overlay string, arguments []string) (caught bool, how string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+func tested(ctx context.Context, overlay string, arguments []string) (caught bool, how string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	began := time.Now()
-	test := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-overlay", overlay}, arguments...)...)
+	test := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)...)
 	said, err := test.CombinedOutput()
 	took := time.Since(began).Round(100 * time.Millisecond)
 	switch {
@@ -136,16 +155,20 @@ func tested(overlay string, arguments []string) (caught bool, how string) {
 }
 
 // simulated runs seeds until one breaks an invariant.
-func simulated(overlay, folder string, runs int) (caught bool, how string) {
+func simulated(ctx context.Context, overlay, folder string, runs int) (caught bool, how string) {
 	program := filepath.Join(folder, "simulation")
-	build := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./tests/simulation")
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./tests/simulation")
 	if said, err := build.CombinedOutput(); err != nil {
 		return false, "cannot be built: " + string(said)
 	}
-	said, err := exec.Command(program, "-first", "1", "-runs", fmt.Sprint(runs), "-stop").CombinedOutput()
+	said, err := exec.CommandContext(ctx, program, "-first", "1", "-runs", fmt.Sprint(runs), "-stop").CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	if err == nil {
 		return false, fmt.Sprintf("ESCAPED %d seeds", runs)
 	}
-	return true, "caught by " + lines[0]
+	how = "caught by " + lines[0]
+	if count := runsOf.FindString(string(said)); count != "" {
+		how += " (after " + count + ")"
+	}
+	return true, how
 }
