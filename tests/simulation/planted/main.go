@@ -1,5 +1,5 @@
-// Command planted applies each patch of this folder to the code, as it would be if an engineer had made that mistake, and
-// runs simulated seeds until one of them sees it. A patch whose header names a test is judged by that test.
+// Command planted applies each patch of this folder to the code, as it would be if an engineer had made that mistake,
+// and runs simulated seeds until one of them sees it. A patch whose header names a test is judged by that test.
 package main
 
 import (
@@ -142,7 +142,8 @@ func tested(ctx context.Context, overlay string, arguments []string) (caught boo
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	began := time.Now()
-	test := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)...)
+	command := append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)
+	test := exec.CommandContext(ctx, "go", command...)
 	said, err := test.CombinedOutput()
 	took := time.Since(began).Round(100 * time.Millisecond)
 	switch {
