@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	rereadPause = time.Second // before a plan that was not heard is read, and read again
+	insistPause = 2 * time.Second // before what found the log full is said again
+	rereadPause = time.Second     // before a plan that was not heard is read, and read again
 	measureTime = 2 * time.Second
 )
 
@@ -219,9 +220,12 @@ func (s *Session) end(end machine.End) {
 }
 
 // say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
-// still for it. Answers to a negotiation that is over do no harm.
+// still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
 	ack, err := s.bus.Publish(ctx, event)
+	for errors.Is(err, bus.ErrFull) && pause(ctx, insistPause) {
+		ack, err = s.bus.Publish(ctx, event)
+	}
 	if err != nil && ctx.Err() == nil {
 		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
 		return

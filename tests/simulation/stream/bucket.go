@@ -19,6 +19,9 @@ func newBucket(server *Server, maxBytes int64) *Bucket {
 	return &Bucket{stream}
 }
 
+// Bound lets the bucket take nothing beyond so many bytes. Zero means unlimited.
+func (b *Bucket) Bound(bytes int64) { b.stream.Bound(bytes) }
+
 // Get reads a key, from whatever replica answers. Errors: jetstream.ErrKeyNotFound, ErrNoConnection, ErrNoAnswer.
 func (b *Bucket) Get(key string, fate Fate) (Message, error) {
 	if err := b.stream.server.read(fate); err != nil {

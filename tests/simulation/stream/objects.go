@@ -24,6 +24,9 @@ type object struct {
 	put    time.Time
 }
 
+// Bound lets the store take nothing beyond so many bytes. Zero means unlimited.
+func (o *Objects) Bound(bytes int64) { o.maxBytes = bytes }
+
 // Info returns when an object's manifest was put, from whatever replica answers, and whether the leader has its chunks.
 // Errors: jetstream.ErrObjectNotFound, ErrNoConnection, ErrNoAnswer.
 func (o *Objects) Info(name string, fate Fate) (put time.Time, whole bool, err error) {

@@ -155,6 +155,9 @@ func (s *Stream) lastSequence(subject string) uint64 {
 	return 0
 }
 
+// Bound lets the stream take nothing beyond so many bytes. Zero means unlimited. What it holds stays.
+func (s *Stream) Bound(bytes int64) { s.config.MaxBytes = bytes }
+
 func (s *Stream) checkRoom(message Message) error {
 	bytes, taken := s.bytes+message.Bytes, s.last[message.Subject] != nil
 	for _, waiting := range s.inProcess {

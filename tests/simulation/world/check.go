@@ -51,8 +51,11 @@ func (p *process) discarding(what string, do func()) {
 	}
 }
 
-// healthy reports whether a process holds a unit as the oracle has it.
+// healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet.
 func (p *process) healthy(unit int) bool {
+	if aside := p.state.aside[unit]; aside != nil && aside.value == p.job.value(unit, aside.step) {
+		return true
+	}
 	for _, kept := range p.state.kept[unit] {
 		if kept.value == p.job.value(unit, kept.step) {
 			return true

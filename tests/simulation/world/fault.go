@@ -43,6 +43,11 @@ var verbs = []verb{
 		n.slowness = a.number("FACTOR")
 		a.after(w, func() { n.slowness = 1 })
 	}},
+	{"state of NODE takes SECONDS", func(w *World, a args) {
+		n := a.node(w)
+		n.storing = time.Duration(a.number("SECONDS") * float64(time.Second))
+		a.after(w, func() { n.storing = 0 })
+	}},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
 	{"leave NODE", func(w *World, a args) { w.leave(a.node(w)) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},
@@ -50,6 +55,13 @@ var verbs = []verb{
 		n := a["NODE"]
 		w.noHub[n] = true
 		a.after(w, func() { delete(w.noHub, n) })
+	}},
+	{"mute NODE", func(w *World, a args) { black(w, w.mute, a) }},
+	{"deafen NODE", func(w *World, a args) { black(w, w.deaf, a) }},
+	{"herd TIMES", func(w *World, a args) {
+		for range int(a.number("TIMES")) {
+			w.after(w.jitter(time.Second), w.AddNode().launcher(w))
+		}
 	}},
 	{"cut NODE from peers", func(w *World, a args) {
 		n := a["NODE"]
@@ -74,6 +86,11 @@ var verbs = []verb{
 	{"requests lost SHARE", func(w *World, a args) { w.odds(a, stream.Lost) }},
 	{"answers lost SHARE", func(w *World, a args) { w.odds(a, stream.Unheard) }},
 	{"replicas lag SHARE", func(w *World, a args) { w.odds(a, stream.Lagging) }},
+	{"full STORE", func(w *World, a args) {
+		bound := w.hub.stores()[a["STORE"]]
+		bound(1)
+		a.after(w, func() { bound(0) })
+	}},
 	{"clock jumps SECONDS", func(w *World, a args) {
 		w.hub.skew += time.Duration(a.number("SECONDS") * float64(time.Second))
 	}},
@@ -159,6 +176,8 @@ func (v verb) parse(words string) (args, bool) {
 			return nil, false
 		case word == "SERVICE" && !slices.Contains(serviceNames, got[i]):
 			return nil, false
+		case word == "STORE" && !slices.Contains(storeNames, got[i]):
+			return nil, false
 		case (word == "NODE" || word == "PEER") && !strings.HasPrefix(got[i], "n"):
 			return nil, false
 		case (word == "NODE" || word == "PEER") && slices.Contains(serviceNames, got[i]):
@@ -188,6 +207,12 @@ func (w *World) hubIsBack() {
 	}
 	w.look()
 	w.wake()
+}
+
+// black ends one direction of a node's way to the hub.
+func black(w *World, hole map[string]bool, a args) {
+	hole[a["NODE"]] = true
+	a.after(w, func() { delete(hole, a["NODE"]) })
 }
 
 func (w *World) odds(a args, fate stream.Fate) {

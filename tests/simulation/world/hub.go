@@ -42,6 +42,16 @@ func (h *hub) fate(random *rand.Rand) stream.Fate {
 	return stream.Answered
 }
 
+// storeNames are what of the hub may be full.
+var storeNames = []string{"events", "plans", "payloads", "memories"}
+
+// stores are the bounds of what the hub holds, in bytes. Zero is none.
+func (h *hub) stores() map[string]func(bytes int64) {
+	return map[string]func(int64){
+		"events": h.Events.Bound, "plans": h.Plans.Bound, "payloads": h.Events.Payloads.Bound, "memories": h.Snapshots.Bound,
+	}
+}
+
 // away reports whether nobody listens.
 func (h *hub) away() bool { return h.State() == stream.Down }
 

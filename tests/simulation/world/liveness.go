@@ -1,6 +1,7 @@
 package world
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness = 1
+		n.slowness, n.storing = 1, 0
 		w.unhang(n)
 		w.resume(n)
 	}
@@ -30,6 +31,9 @@ func (w *World) heal() {
 		}
 	}
 	clear(w.hub.odds)
+	for _, bound := range w.hub.stores() {
+		bound(0)
+	}
 	if w.hub.State() != stream.Up {
 		w.hubIsBack()
 	}
@@ -104,33 +108,59 @@ func (w *World) living() int {
 	return living
 }
 
-// recoverable reports whether there is a step at which living processes hold all units. Where one was spoiled, more
-// holders must have it as the oracle has it than otherwise, or nobody can tell who is right.
+// recoverable reports whether there is a step at which living processes hold all units, as far as the negotiator counts
+// them. Where copies differ, none counts: nobody can tell who is right.
 func (w *World) recoverable() bool {
-	votes := map[uint64][]int{} // by step: of each unit, the healthy copies less the others
+	healthy := map[uint64][]int{} // by step: of each unit, how many hold it as the oracle has it
 	for _, n := range w.nodes {
 		if n.process == nil {
 			continue
 		}
 		for unit, kept := range n.process.state.kept {
 			for _, v := range kept {
-				if votes[v.step] == nil {
-					votes[v.step] = make([]int, len(w.job.chains))
+				if healthy[v.step] == nil {
+					healthy[v.step] = make([]int, len(w.job.chains))
 				}
-				if v.value == w.job.value(unit, v.step) {
-					votes[v.step][unit]++
-				} else {
-					votes[v.step][unit]--
+				if v.value != w.job.value(unit, v.step) {
+					healthy[v.step][unit] = math.MinInt32
+				} else if w.counts(n, unit) {
+					healthy[v.step][unit]++
 				}
 			}
 		}
 	}
-	for _, units := range votes {
+	for _, units := range healthy {
 		if slices.Min(units) > 0 {
 			return true
 		}
 	}
 	return w.generation() == 0
+}
+
+// counts reports whether the negotiator counts what a node has of a unit: a member's holdings, and of who is none any more
+// what the newest plan has it hold.
+func (w *World) counts(n *node, unit int) bool {
+	plan := w.newestPlan()
+	if plan == nil {
+		return true
+	}
+	if member, named := plan.Member(n.name); named && member.Incarnation == n.process.incarnation {
+		return true
+	}
+	return slices.ContainsFunc(plan.UnitsOf(n.name), func(units events.Range) bool { return units.First <= unit && unit < units.End })
+}
+
+// newestPlan is nil where there is none.
+func (w *World) newestPlan() *events.Plan {
+	plans := w.hub.plans()
+	if len(plans) == 0 {
+		return nil
+	}
+	plan, err := plans[len(plans)-1].Read()
+	if err != nil {
+		return nil // see checkStored
+	}
+	return plan.(*events.Plan)
 }
 
 func (w *World) generation() uint64 { return uint64(len(w.hub.plans())) }

@@ -4,12 +4,15 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
 // network is what lies between the nodes, and between each and the hub. What is cut is a black hole: nothing comes
 // through and nobody is told.
 type network struct {
 	noHub   map[string]bool // node: its way to the hub is cut
+	mute    map[string]bool // node: what it says to the hub is lost
+	deaf    map[string]bool // node: what the hub says to it is lost
 	noPeers map[string]bool // node: its ways to all other nodes are cut
 	cut     map[events.Pair]bool
 	slow    map[events.Pair]float64 // of the usual bandwidth
@@ -22,12 +25,32 @@ const (
 
 func newNetwork() network {
 	return network{
-		noHub: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
+		noHub: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
 	}
 }
 
 // toHub reports whether a node and the hub hear each other.
-func (w *World) toHub(node string) bool { return !w.hub.away() && !w.noHub[node] }
+func (w *World) toHub(node string) bool { return w.isHeard(node) && !w.deaf[node] }
+
+// isHeard reports whether the hub hears a node.
+func (w *World) isHeard(node string) bool { return w.online(node) && !w.mute[node] }
+
+// hears reports whether a node hears the hub.
+func (w *World) hears(node string) bool { return w.online(node) && !w.deaf[node] }
+
+// online reports whether a node believes that it is connected to the hub: a black hole of one direction shows late.
+func (w *World) online(node string) bool { return !w.hub.away() && !w.noHub[node] }
+
+// fate draws what becomes of a node's request to the hub.
+func (w *World) fate(node string) stream.Fate {
+	switch {
+	case w.mute[node]:
+		return stream.Lost
+	case w.deaf[node]:
+		return stream.Unheard
+	}
+	return w.hub.fate(w.random)
+}
 
 // direct reports whether two nodes hear each other on the data plane.
 func (n *network) direct(a, b string) bool {

@@ -13,10 +13,11 @@ import (
 // node is a host. Processes of the trainer come and go on it.
 type node struct {
 	name     string
-	started  int      // processes, ever
-	process  *process // nil while none runs
-	slowness float64  // of its computing; 1 is usual
-	left     bool     // and did
+	started  int           // processes, ever
+	process  *process      // nil while none runs
+	slowness float64       // of its computing; 1 is usual
+	storing  time.Duration // what its state takes to tell, give, take or adopt something, beside what is usual
+	left     bool          // and did
 }
 
 // process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
@@ -126,7 +127,7 @@ func (p *process) do(actions []agent.Action) {
 func (p *process) say(event events.Event) {
 	incarnation := p.incarnation
 	over := func() bool { return p.dead || p.incarnation != incarnation }
-	p.push(p.bus.Publish(event), func() bool { return !p.paused && p.toHub(p.node.name) }, over)
+	p.push(p.bus, event, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over)
 }
 
 // workOn does the next thing that is to be done at the boundary, if the trainer stands there.
@@ -141,7 +142,7 @@ func (p *process) workOn() {
 		return
 	}
 	p.working = true
-	p.later(p.jitter(5*time.Millisecond), func() {
+	p.later(p.node.storing+p.jitter(5*time.Millisecond), func() {
 		p.working = false
 		p.stateWork(next)
 	})
@@ -275,7 +276,7 @@ func (r *reader) next() {
 	}
 	r.busy = true
 	r.later(r.latency(), func() {
-		if !r.toHub(r.node.name) {
+		if !r.hears(r.node.name) {
 			r.later(connectAgain, func() { r.busy = false; r.next() })
 			return
 		}
@@ -310,7 +311,7 @@ func (p *process) handle(event events.Event) {
 
 func (p *process) reread(generation uint64) {
 	p.later(p.latency(), func() {
-		stored, err := p.hub.Plans.Last(events.PlanSubject(cluster, fmt.Sprint(generation)), p.hub.fate(p.random))
+		stored, err := p.hub.Plans.Last(events.PlanSubject(cluster, fmt.Sprint(generation)), p.fate(p.node.name))
 		if err == nil && p.toHub(p.node.name) {
 			p.handle(loop.Heard(&stored))
 			return
@@ -324,7 +325,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	p.beat.Number++
 	beat := p.beat
 	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
-	if p.toHub(p.node.name) {
+	if p.isHeard(p.node.name) {
 		p.World.hear(beat)
 	}
 	if len(suspicions) == 0 {

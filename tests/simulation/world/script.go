@@ -53,11 +53,11 @@ var drawn = []struct {
 	form   string
 }{
 	{6, "kill NODE"}, {6, "kill NODE for TIME"}, {6, "start NEW"}, {2, "leave NODE"}, {3, "pause NODE for TIME"},
-	{3, "cut NODE from hub for TIME"}, {2, "cut NODE from peers for TIME"}, {2, "cut NODE PEER for TIME"},
+	{3, "cut NODE from hub for TIME"}, {2, "mute NODE for TIME"}, {2, "deafen NODE for TIME"}, {2, "cut NODE from peers for TIME"}, {2, "cut NODE PEER for TIME"},
 	{1, "link NODE PEER 0.1 for TIME"}, {1, "slow NODE 4 for TIME"}, {2, "hang NODE for TIME"},
 	{2, "disconnect NODE PEER"}, {1, "connect NODE PEER"}, {2, "hub away for TIME"}, {1, "hub electing for TIME"}, {2, "hub isolated for TIME"},
 	{1, "requests lost 0.2 for TIME"}, {2, "answers lost 0.2 for TIME"}, {1, "replicas lag 0.5 for TIME"}, {1, "clock jumps JUMP"},
-	{1, "restart NODE TIMES"},
+	{1, "restart NODE TIMES"}, {1, "herd TIMES"}, {2, "state of NODE takes LONG for TIME"}, {2, "full STORE for TIME"},
 	{2, "crash SERVICE"}, {4, "crash SERVICE before POINT COUNT"}, {1, "pause SERVICE for TIME"}, {2, "depose SERVICE for TIME"},
 	{2, "spoil NODE"},
 }
@@ -85,6 +85,7 @@ func (s Script) draw(r *rand.Rand) string {
 		"TIME", (500*time.Millisecond + time.Duration(r.ExpFloat64()*float64(5*time.Second))).Truncate(time.Millisecond).String(),
 		"SERVICE", serviceNames[r.IntN(len(serviceNames))],
 		"POINT", points[r.IntN(len(points))], "COUNT", fmt.Sprint(1+r.IntN(3)), "JUMP", fmt.Sprint(1+r.IntN(60)),
+		"LONG", fmt.Sprint(1+r.IntN(60)), "STORE", storeNames[r.IntN(len(storeNames))],
 	)
 	return words.Replace(form)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
 	shared "github.com/reknit/reknit/shared/service"
 	"github.com/reknit/reknit/tests/simulation/loop"
 )
@@ -214,15 +215,23 @@ func (i *instance) resume() {
 
 // publish has an event said by whoever is always connected: a user.
 func (w *World) publish(event events.Event) {
-	p := loop.Connect(w.hub.Server, cluster, payloadsApart).Publish(event)
-	w.push(p, func() bool { return true }, func() bool { return false })
+	client := loop.Connect(w.hub.Server, cluster, payloadsApart)
+	w.push(client, event, "", func() bool { return true }, func() bool { return false })
 }
 
-// push makes a publication's requests until it is done, or is given up.
-func (w *World) push(p *loop.Publication, connected, over func() bool) {
+// push makes the requests that say an event for a node, or for a user, until it is said or given up.
+func (w *World) push(client *loop.Bus, event events.Event, node string, connected, over func() bool) {
+	w.pushOn(client.Publish(event), node, connected, over, func() { w.push(client, event, node, connected, over) })
+}
+
+// pushOn makes a publication's requests; again begins anew where the log has no room.
+func (w *World) pushOn(p *loop.Publication, node string, connected, over func() bool, again func()) {
 	w.after(w.latency(), func() {
 		switch {
 		case over():
+			return
+		case p.Done() && errors.Is(p.Err, bus.ErrFull):
+			w.after(insistAgain, again)
 			return
 		case p.Done():
 			if p.Err != nil {
@@ -230,13 +239,16 @@ func (w *World) push(p *loop.Publication, connected, over func() bool) {
 			}
 			return
 		case !connected():
-			w.after(connectAgain, func() { w.push(p, connected, over) })
+			w.after(connectAgain, func() { w.pushOn(p, node, connected, over, again) })
 			return
 		}
-		wait := p.Step(w.hubTime(), w.hub.fate(w.random))
+		wait := p.Step(w.hubTime(), w.fate(node))
 		w.look()
-		w.after(w.latency()+wait, func() { w.push(p, connected, over) })
+		w.after(w.latency()+wait, func() { w.pushOn(p, node, connected, over, again) })
 	})
 }
 
-const connectAgain = 500 * time.Millisecond
+const (
+	connectAgain = 500 * time.Millisecond
+	insistAgain  = 2 * time.Second // as in services/agent
+)
