@@ -13,7 +13,7 @@ export CGO_ENABLED ?= 0
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build every command into bin/
@@ -44,7 +44,7 @@ simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= f
 	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)
 
 .PHONY: simulate-planted
-simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all)
+simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all; WITHIN=60s begins no other after it)
 	go run ./tests/simulation/planted $(if $(WITHIN),-within $(WITHIN)) $(PLANTED)
 
 .PHONY: conformance
@@ -68,7 +68,7 @@ bench-links: ## measure a join over uneven links beside other policies (root; AR
 	go run ./tests/bench/links -json "$(JSON)" $(ARGS)
 
 .PHONY: bench-join
-bench-join: ## measure what a join costs the others, layers moving while training goes on and while all stand (root; JSON= file for the rows)
+bench-join: ## measure what a join costs the others, layers moving while training goes on and while all are paused (root; JSON= file for the rows)
 	go run ./tests/bench/join -json "$(JSON)"
 
 .PHONY: up

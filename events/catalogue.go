@@ -174,7 +174,7 @@ var Catalogue = []Row{
 	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
 	{RestorationRefused, "The proposal cannot be restored, and why.", []string{"restorer"}, func() Payload { return new(Failure) }, false},
 	{PreCopyStarted, "Layers begin to move while training goes on.", []string{"negotiator"}, func() Payload { return new(PreCopyStart) }, false},
-	{PreCopyCaughtUp, "A receiver has its layers as of a recent step and follows what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(CaughtUp) }, false},
+	{PreCopyCaughtUp, "A receiver has its layers as of a recent step and applies what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(CaughtUp) }, false},
 	{Prepared, "The plan stands; each member promises the step at which it will stop.", []string{"negotiator"}, func() Payload { return new(Preparation) }, false},
 	{Promised, "A member's promise not to pass a step under the old plan.", []string{"node"}, func() Payload { return new(Promise) }, false},
 	{Scheduled, "All members stop at one step; shards move there.", []string{"negotiator"}, func() Payload { return new(Schedule) }, false},

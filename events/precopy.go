@@ -15,7 +15,7 @@ type CaughtUp struct {
 	Behind      uint64  `json:"behind"`           // steps that its givers had completed beyond that, when it last asked
 	Bytes       int64   `json:"bytes"`            // that came
 	Seconds     float64 `json:"seconds"`          // since the start
-	Reason      string  `json:"reason,omitempty"` // why it does not follow: its layers come where all stand
+	Reason      string  `json:"reason,omitempty"` // why it does not catch up: its units move while all are paused
 }
 
 // PreCopyRequest is a request on PreCopySubject: a receiver asks a giver for the layers that it is to have of it.

@@ -145,7 +145,7 @@ func (s *Stranger) adopt() error {
 	if !names(s.plan.Nodes, s.Node, s.incarnation) {
 		s.plan, s.leaving = nil, true
 		s.Left()
-		return nil
+		return s.pulse()
 	}
 	s.step, s.hold, s.promise, s.fresh = s.plan.ResumeStep, false, 0, true
 	s.Adopted(s.plan.Generation, s.step)

@@ -148,6 +148,8 @@ func (s *Stranger) pulse() error {
 	beat := pulse{Node: s.Node, Incarnation: s.incarnation, Number: s.beats, Step: s.step, StepSeconds: stepTime.Seconds()}
 	if s.plan != nil {
 		beat.Generation = s.plan.Generation
+	} else {
+		beat.Left = s.leaving // the last one
 	}
 	data, err := json.Marshal(beat)
 	if err != nil {

@@ -87,6 +87,7 @@ type pulse struct {
 	Step        uint64  `json:"step"`
 	StepSeconds float64 `json:"stepSeconds"`
 	Loss        float64 `json:"loss"`
+	Left        bool    `json:"left,omitempty"`
 }
 
 // place returns the layers that a node trains under the plan.

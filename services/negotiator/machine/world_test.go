@@ -411,7 +411,7 @@ func (w *world) checkLog() error {
 	return w.checkMoves()
 }
 
-// checkMoves finds a move that begins twice or where all stand, and a stop that does not wait for the receivers.
+// checkMoves finds a move that begins twice or where all are paused, and a stop that does not wait for the receivers.
 func (w *world) checkMoves() error {
 	begun, stopped := map[string]*events.PreCopyStart{}, map[string]bool{}
 	for _, event := range w.said {
@@ -419,7 +419,7 @@ func (w *world) checkMoves() error {
 		switch event.Kind {
 		case events.PreCopyStarted:
 			if start != nil || stops {
-				return fmt.Errorf("%s begins to move twice, or where all stand", event.Subject)
+				return fmt.Errorf("%s begins to move twice, or where all are paused", event.Subject)
 			}
 			started := must[events.PreCopyStart](w.t, event)
 			begun[event.Subject] = &started

@@ -37,7 +37,8 @@ const (
 
 // Supersedes reports whether a new change ends the negotiation under way, which then starts again with both
 // changes; others wait for the commit. Before layers move nothing is lost by it. Started says that they began to move
-// while training goes on, and what has come is lost; where all stand for them, a patient change would only stop all longer.
+// while training goes on, and what has come is lost; where all are paused for
+// them, a patient change would only pause all longer.
 func Supersedes(change Urgency, phase Phase, started bool) bool {
 	switch {
 	case phase == Transferring:

@@ -56,7 +56,10 @@ func (s *screen) progress(status status) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	text := fmt.Sprintf("loss %.3f  generation %d  %s trainers", status.loss, status.generation, status.shape)
+	text := fmt.Sprintf("generation %d  %s trainers", status.generation, status.shape)
+	if status.loss > 0 { // told by the last stage, after the step
+		text = fmt.Sprintf("loss %.3f  %s", status.loss, text)
+	}
 	if s.bar != nil {
 		s.bar.Describe(text)
 		s.bar.Set64(int64(status.step))

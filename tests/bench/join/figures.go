@@ -12,12 +12,12 @@ import (
 // Targets.
 const (
 	mostIdle  = 10.0 // seconds of all other trainers together, as Chaos needs
-	leastGain = 1.0  // over layers that move while all stand
+	leastGain = 1.0  // over layers that move while all are paused
 )
 
 // judge adds the figures of both joins.
 func judge(report *figures.Report, followed, stopped join) {
-	const stands = "layers move while all stand"
+	const stands = "layers move while all are paused"
 	report.Add(figures.Row{
 		Figure: "idle time of the other trainers", Unit: "s", Ours: followed.idle(), Target: mostIdle,
 		Baseline: stopped.idle(), BaselineName: stands, LeastRatio: leastGain,
@@ -49,7 +49,7 @@ func (j join) print() {
 	fmt.Printf("  %.2f s from the request to the first step of all, %.1f MiB moved, a step %.2f s before and %.2f s after; %s\n",
 		j.FirstStepSeconds, mebibytes(j.MovedBytes), j.Before, j.After, strings.Join(j.Layers, ", "))
 	for _, f := range j.Followed {
-		fmt.Printf("  %s had followed to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds, mebibytes(f.Bytes), f.Behind, f.Reason)
+		fmt.Printf("  %s had caught up to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds, mebibytes(f.Bytes), f.Behind, f.Reason)
 	}
 	fmt.Printf("  seconds from the request:%s\n", j.Moments)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

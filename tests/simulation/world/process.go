@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -97,7 +98,7 @@ func (p *process) do(actions []agent.Action) {
 		case agent.Reread:
 			p.reread(a.Generation)
 		case agent.End:
-			p.tell(p.node.name, "ends: left %t %s", a.Left, a.Reason)
+			p.tell(p.node.name, "ends: %s", cmp.Or(a.Reason, "it has left"))
 			p.node.left = a.Left
 			if a.Left {
 				p.beat.Left = true
