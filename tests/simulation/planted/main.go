@@ -144,6 +144,7 @@ func tested(ctx context.Context, overlay string, arguments []string) (caught boo
 	began := time.Now()
 	command := append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)
 	test := exec.CommandContext(ctx, "go", command...)
+	test.WaitDelay = time.Second // what go started may outlive it, and holds its output open
 	said, err := test.CombinedOutput()
 	took := time.Since(began).Round(100 * time.Millisecond)
 	switch {
