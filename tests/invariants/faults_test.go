@@ -96,6 +96,14 @@ var faults = map[string]fault{
 	"a node claims what it never had": {verified, func(s *story) {
 		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
+	"a unit is lost that a member holds": {lost, func(s *story) {
+		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
+		s.insert(firstOf(s, events.Aborted), func(s *story) { s.consent("g3", "n2", "", events.Range{First: 2, End: 4}, 9) })
+	}},
+	"a unit is lost that a node claims": {lost, func(s *story) {
+		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
+		s.insert(firstOf(s, events.Aborted), func(s *story) { s.claim("n2", "n2-2", contentOf(2, 9)) })
+	}},
 	"a receipt of other bytes": {OneDigest, func(s *story) {
 		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Digest = events.Digest(nil) })
 	}},

@@ -80,6 +80,18 @@ func TestTheEndOfTheLogMayCutAnAnswerOff(t *testing.T) {
 	}
 }
 
+func TestAUnitAboutWhichClaimsDifferMayBeLost(t *testing.T) {
+	s := goodStory(t)
+	retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
+	s.insert(firstOf(s, events.Aborted), func(s *story) {
+		s.claim("n2", "n2-2", contentOf(2, 9))
+		s.claim("n4", "n4-2", contentOf(3, 9))
+	})
+	for _, violation := range lost.Check(s.read()) {
+		t.Error(violation)
+	}
+}
+
 func TestWhatIsQuarantinedHasNoOtherEffect(t *testing.T) {
 	s := goodStory(t)
 	s.wish("n1")

@@ -125,3 +125,14 @@ func (s *story) rejoin(node string) {
 func (s *story) wish(node string) {
 	s.node(node, events.LeaveRequested, node, &events.Leave{Node: node}, "")
 }
+
+// nobodyHolds is why a negotiation ends where a unit is lost.
+const nobodyHolds = "no live node holds layer 2, and there is no snapshot to take it from; waiting for n2"
+
+// claim says that a new incarnation has layer 2 from before it was given up, in the negotiation g3.
+func (s *story) claim(node, incarnation, digest string) {
+	s.node(node, events.Consented, "g3", &events.Consent{
+		Negotiation: "g3", Node: node, Incarnation: incarnation, Accepted: true, Trained: 2,
+		Claims: []events.Claim{{Unit: 2, Step: 9, Digest: digest}},
+	}, "")
+}
