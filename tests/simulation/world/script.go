@@ -115,7 +115,15 @@ func (o Outcome) String() string {
 
 // Play runs a script to its end.
 func (s Script) Play(verbose bool) Outcome {
-	w := New(s.Cluster, verbose)
+	w, held := s.play(verbose)
+	return Outcome{
+		Violations: w.Violations, Story: w.Story, Trace: w.trace, Virtual: w.now, Faults: w.faults,
+		Changes: w.generation(), Steps: w.newest, Held: held,
+	}
+}
+
+func (s Script) play(verbose bool) (w *World, held bool) {
+	w = New(s.Cluster, verbose)
 	for _, fault := range s.Faults {
 		w.run(fault.At)
 		if err := w.Do(fault.Words); err != nil {
@@ -124,10 +132,7 @@ func (s Script) Play(verbose bool) Outcome {
 	}
 	w.Run(time.Second)
 	w.heal()
-	held := w.goOn()
+	held = w.goOn()
 	w.judge()
-	return Outcome{
-		Violations: w.Violations, Story: w.Story, Trace: w.trace, Virtual: w.now, Faults: w.faults,
-		Changes: w.generation(), Steps: w.newest, Held: held,
-	}
+	return w, held
 }

@@ -1,8 +1,12 @@
 package world
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/events"
 )
 
 func TestARunIsAFunctionOfItsScript(t *testing.T) {
@@ -31,5 +35,35 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 				t.Errorf("%v\n%s\n%v", script, strings.Join(outcome.Story, "\n"), outcome)
 			}
 		})
+	}
+}
+
+// All who hear an event share what it was decoded to. Whoever changed it would have others hear what nobody said.
+func TestNobodyChangesWhatAllShare(t *testing.T) {
+	for seed := range uint64(20) {
+		w, _ := NewScript(seed).play(false)
+		for _, log := range w.hub.log {
+			for _, event := range log {
+				expectAsSaid(t, event)
+			}
+		}
+	}
+}
+
+func expectAsSaid(t *testing.T, event events.Event) {
+	t.Helper()
+	shared, err := event.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, _ := event.Kind.Row()
+	said := row.New()
+	if err := events.Decode(event.Data, said); err != nil {
+		t.Fatal(err)
+	}
+	is, errIs := json.Marshal(shared)
+	was, errWas := json.Marshal(said)
+	if errIs != nil || errWas != nil || !bytes.Equal(is, was) {
+		t.Errorf("%s of %s was changed:\n%s\n%s", event.Kind, event.Source, was, is)
 	}
 }
