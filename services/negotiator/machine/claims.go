@@ -48,18 +48,16 @@ func (c claims) within(window protocol.Window) []protocol.Claim {
 	return list
 }
 
-// claimable returns what a node may claim where there is a plan: units that the plan in force had it hold. They were
-// trained under that very plan, or the node missed the commit and has them at the step at which the plan came into
-// force. The state of an older generation may have been rolled back since.
+// claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained under
+// that very plan. A node that missed the commit has what it held before at the step at which the plan came into force. The
+// state of an older generation may have been rolled back since.
 func (m *Machine) claimable(consent events.Consent) []events.Claim {
 	plan := m.state.Plan
-	if consent.Trained != plan.Generation && consent.Trained+1 != plan.Generation {
-		return nil
-	}
 	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
 	return slices.DeleteFunc(slices.Clone(consent.Claims), func(claim events.Claim) bool {
-		older := consent.Trained != plan.Generation && claim.Step != plan.ResumeStep
-		return older || !slices.Contains(units, claim.Unit)
+		trained := consent.Trained == plan.Generation && slices.Contains(units, claim.Unit)
+		missed := consent.Trained+1 == plan.Generation && claim.Step == plan.ResumeStep
+		return !trained && !missed
 	})
 }
 

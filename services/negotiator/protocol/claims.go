@@ -19,26 +19,28 @@ type version struct {
 	step uint64
 }
 
-// Uncontradicted returns the claims that count beside what members hold, and the units of those that do not because two nodes
-// claim different bytes. A claim on what a member holds is not needed: the member's copy was compared with others all along. The
-// digests of a version that only claims tell must agree, for nobody could say which is right. O(claims log claims + holdings x claims).
+// Uncontradicted returns the claims that count beside what members hold, and the units of those that do not because nodes claim
+// different bytes. A claim on what a member holds is not needed: the member's copy was compared with others all along. Of a version
+// that only claims tell, a digest counts that more than half of its claimants tell, as where replicas are compared. Without one
+// nobody could say which is right. O(claims log claims + holdings x claims).
 func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) {
-	digests := map[version]string{}
-	differ := map[version]bool{}
+	told, votes := map[version]int{}, map[Claim]int{}
+	ballot := func(c Claim) Claim { return Claim{Unit: c.Unit, Step: c.Step, Digest: c.Digest} }
 	for _, c := range claims {
-		at := version{c.Unit, c.Step}
-		known, again := digests[at]
-		differ[at] = differ[at] || again && known != c.Digest
-		digests[at] = c.Digest
+		told[version{c.Unit, c.Step}]++
+		votes[ballot(c)]++
 	}
+	decided := map[version]bool{}
 	for _, c := range claims {
 		at := version{c.Unit, c.Step}
-		switch {
-		case isHeld(held, at):
-		case differ[at]:
-			disputed = append(disputed, c.Unit)
-		default:
+		if !isHeld(held, at) && 2*votes[ballot(c)] > told[at] {
+			decided[at] = true
 			count = append(count, Held{Node: c.Node, First: c.Unit, End: c.Unit + 1, Steps: []uint64{c.Step}})
+		}
+	}
+	for at := range told {
+		if !isHeld(held, at) && !decided[at] {
+			disputed = append(disputed, at.unit)
 		}
 	}
 	slices.SortFunc(count, func(a, b Held) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.First, b.First)) })

@@ -156,9 +156,10 @@ func TestClaimsCountWhereNobodyContradictsThem(t *testing.T) {
 		{"a", 0, 9, "x"},                   // a member has it
 		{"a", 1, 9, "x"}, {"b", 1, 9, "x"}, // agreed
 		{"a", 2, 9, "x"}, {"b", 2, 9, "y"}, // not agreed
-		{"a", 2, 8, "x"}, // alone
+		{"a", 2, 8, "x"},                                     // alone
+		{"a", 3, 9, "x"}, {"b", 3, 9, "x"}, {"c", 3, 9, "y"}, // two against one
 	}, held)
-	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"b", 1, 2, []uint64{9}}}
+	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"a", 3, 4, []uint64{9}}, {"b", 1, 2, []uint64{9}}, {"b", 3, 4, []uint64{9}}}
 	if !slices.EqualFunc(count, want, func(a, b Held) bool {
 		return a.Node == b.Node && a.First == b.First && a.End == b.End && slices.Equal(a.Steps, b.Steps)
 	}) || !slices.Equal(disputed, []int{2}) {
