@@ -196,7 +196,11 @@ func (s *Session) do(action machine.Action) {
 	case machine.Forget:
 		s.queue(func(state State) { state.Forget() })
 	case machine.Tell:
-		s.queue(func(state State) { s.finish(held(state, action)) })
+		s.queue(func(state State) {
+			late := time.AfterFunc(tellsSoon, func() { s.tell(s.machine.Late) })
+			defer late.Stop()
+			s.finish(held(state, action))
+		})
 	case machine.Adopt:
 		s.queue(func(state State) { s.adopt(state, action) })
 	case machine.PreCopy:
@@ -211,6 +215,10 @@ func (s *Session) do(action machine.Action) {
 		s.fetch(action)
 	}
 }
+
+// tellsSoon is how long a trainer's state may take to tell what it holds until the agent says that its consent comes later: the
+// negotiator waits for five seconds.
+const tellsSoon = 2 * time.Second
 
 func (s *Session) end(end machine.End) {
 	if s.ended = errors.New(end.Reason); end.Left {

@@ -143,6 +143,24 @@ func TestANodeWhoseStateAdoptsSaysThatItsConsentComesLater(t *testing.T) {
 	n.expect("say negotiation.consented g4 true at 10: 0 holdings")
 }
 
+func TestANodeThatTakesLongToTellWhatItHoldsSaysOnceThatItsConsentComesLater(t *testing.T) {
+	n := newNode(t)
+	n.slow = true
+	n.stands(0)
+	n.commits(plan(3, 10, "n1", "n2"))
+	n.answer()
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.stands(10)
+	n.told = nil
+	n.do(n.machine.Late())
+	n.do(n.machine.Late())
+	n.expect("say negotiation.delayed g4: it tells what it holds")
+	n.answer()
+	n.do(n.machine.Late())
+	n.expect("say negotiation.consented g4 true at 10: 0 holdings")
+}
+
 func TestAStateThatCannotAdoptEndsTheSession(t *testing.T) {
 	n := newNode(t)
 	n.slow = true

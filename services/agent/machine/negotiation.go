@@ -46,6 +46,7 @@ type negotiation struct {
 	schedule *heard[events.Schedule]     // nil: the stop step is not known
 	moves    bool                        // units move in it: Close ends that
 	measure  Task
+	delayed  bool // it said that its consent comes later
 	preCopy  Task
 	offers   map[int][]events.Offer // by unit that this node takes, at most one of each source
 	exchange exchange
@@ -112,11 +113,20 @@ func (m *Machine) busy() string {
 	return ""
 }
 
+// Late tells that the trainer's state has been at its task for longer than others like to wait.
+func (m *Machine) Late() []Action {
+	if m.asked != nil && m.mustTell() {
+		m.sayDelayed(m.asked.what)
+	}
+	return m.act()
+}
+
 // sayDelayed tells that the consent comes later, and why.
 func (m *Machine) sayDelayed(why string) {
-	if why == "" {
+	if why == "" || m.negotiation.delayed {
 		return
 	}
+	m.negotiation.delayed = true
 	under := m.negotiation.opening
 	m.say(under.event, events.ConsentDelayed, m.settings.Node, &events.Delay{
 		Negotiation: under.payload.Negotiation, Node: m.settings.Node, Incarnation: m.incarnation, Reason: why,

@@ -131,6 +131,9 @@ func (p *process) say(event events.Event) {
 	p.push(p.bus, event, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over)
 }
 
+// tellsSoon is how long a trainer's state may take to tell what it holds until the agent says that its consent comes later.
+const tellsSoon = 2 * time.Second
+
 // workOn does the next thing that is to be done at the boundary, if the trainer stands there.
 func (p *process) workOn() {
 	if p.hung || !p.atBoundary || p.working || len(p.work) == 0 || p.dead {
@@ -143,6 +146,9 @@ func (p *process) workOn() {
 		return
 	}
 	p.working = true
+	if _, tells := next.(agent.Tell); tells && p.node.storing > tellsSoon {
+		p.later(tellsSoon, func() { p.do(p.agent.Late()) })
+	}
 	p.later(p.node.storing+p.jitter(5*time.Millisecond), func() {
 		p.working = false
 		p.stateWork(next)
