@@ -7,6 +7,21 @@ import (
 	monitor "github.com/reknit/reknit/services/monitor/machine"
 )
 
+// pulse sends a heartbeat, again and again.
+func (p *process) pulse(suspicions ...events.Suspicion) {
+	p.beat.Number++
+	beat := p.beat
+	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
+	if p.isHeard(p.node.name) {
+		p.World.hear(beat)
+	}
+	if len(suspicions) == 0 {
+		p.later(pulseEvery, func() { p.pulse() })
+	}
+}
+
+const pulseEvery = 500 * time.Millisecond
+
 // hear brings a heartbeat to the monitor that runs; nobody keeps it for the next.
 func (w *World) hear(pulse events.Pulse) {
 	i := w.services["monitor"].last()

@@ -327,21 +327,6 @@ func (p *process) reread(generation uint64) {
 	})
 }
 
-// pulse sends a heartbeat, again and again.
-func (p *process) pulse(suspicions ...events.Suspicion) {
-	p.beat.Number++
-	beat := p.beat
-	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
-	if p.isHeard(p.node.name) {
-		p.World.hear(beat)
-	}
-	if len(suspicions) == 0 {
-		p.later(pulseEvery, func() { p.pulse() })
-	}
-}
-
-const pulseEvery = 500 * time.Millisecond
-
 // kill ends the process as kill -9 does: its connections are reset.
 func (p *process) kill() {
 	p.end()
