@@ -116,8 +116,10 @@ const (
 	LinkRestored        Kind = "link.restored"
 	NodeSuspected       Kind = "node.suspected"
 	NodeCleared         Kind = "node.cleared"
+	NodeExited          Kind = "node.exited"
 	NodeLost            Kind = "node.lost"
 	NodeProfiled        Kind = "node.profiled"
+	StepBroken          Kind = "step.broken"
 	NegotiationOpened   Kind = "negotiation.opened"
 	Consented           Kind = "negotiation.consented"
 	ConsentDelayed      Kind = "negotiation.delayed"
@@ -161,11 +163,13 @@ var Catalogue = []Row{
 	{LinkRestored, "A lost link works again.", []string{"monitor"}, func() Payload { return new(LinkState) }, false},
 	{NodeSuspected, "A node may have failed; nothing is done yet.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{NodeCleared, "A suspected node is well.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
+	{NodeExited, "The process that a node trains with is gone, as the agent beside it saw.", []string{"node"}, func() Payload { return new(Exit) }, false},
 	{NodeLost, "A node has failed.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
+	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
-	{ConsentDelayed, "A member will answer later: its trainer is busy with state.", []string{"node"}, func() Payload { return new(Delay) }, false},
+	{ConsentDelayed, "A member will answer later: its trainer is busy.", []string{"node"}, func() Payload { return new(Delay) }, false},
 	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
 	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
 	{PlanDeferred, "Waiting for lost nodes to come back is better than any plan without them, and for how long.", []string{"planner"}, func() Payload { return new(Deferral) }, false},

@@ -11,11 +11,12 @@ const (
 	ChangeDisconnect = "disconnect-link"
 	ChangeLinkLost   = "link-failure"
 	ChangeRestored   = "link-return" // of a link that had failed
+	ChangeBroken     = "broken-step" // the nodes stay the same
 )
 
 var changeKinds = map[string]bool{
 	ChangeJoin: true, ChangeLeave: true, ChangeFailure: true,
-	ChangeConnect: true, ChangeDisconnect: true, ChangeLinkLost: true, ChangeRestored: true,
+	ChangeConnect: true, ChangeDisconnect: true, ChangeLinkLost: true, ChangeRestored: true, ChangeBroken: true,
 }
 
 // Change is one thing that happened or is asked for.
@@ -72,6 +73,8 @@ type Delay struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
 	Reason      string `json:"reason"` // what it is busy with
+	// Seconds is how long that takes at most, where the node knows from its usual step; zero: not known.
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 // Preparation says that the plan stands and asks each member for a stop step.
@@ -194,6 +197,7 @@ func (d *Delay) Validate() error {
 	c.token("node", d.Node)
 	c.token("incarnation", d.Incarnation)
 	c.reason(d.Reason)
+	c.amount("seconds", d.Seconds)
 	return c.err
 }
 

@@ -33,6 +33,18 @@ type NodeState struct {
 	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
 }
 
+// Exit says that the process which a node trains with is gone. The agent that was its parent, or held its socket, lives
+// on to say so: that is proof, and no peer has to miss the node.
+type Exit struct {
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Generation  uint64 `json:"generation"` // of the plan that it worked under; zero for none
+	Reason      string `json:"reason"`
+	ExitCode    *int   `json:"exitCode,omitempty"` // left out where the process did not end by itself
+	// Expected says that the node had asked to leave, or training was complete: its end is no failure.
+	Expected bool `json:"expected,omitempty"`
+}
+
 // Profile is what a node measured while training.
 type Profile struct {
 	Node string `json:"node"`
@@ -80,6 +92,14 @@ func (s *NodeState) Validate() error {
 	c.amount("silentSeconds", s.SilentSeconds)
 	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
 	c.amount("secondsUntilReturn", s.SecondsUntilReturn)
+	return c.err
+}
+
+func (e *Exit) Validate() error {
+	var c check
+	c.token("node", e.Node)
+	c.token("incarnation", e.Incarnation)
+	c.reason(e.Reason)
 	return c.err
 }
 

@@ -1,5 +1,15 @@
 package events
 
+// BrokenStep says that a node's step cannot end, though everybody may live: a collective broke that cannot be resumed, or
+// timed out. The node stands still until a plan comes for which all gave up their step.
+type BrokenStep struct {
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Generation  uint64 `json:"generation"` // of the plan under which the step was begun
+	Step        uint64 `json:"step"`       // completed steps: the one that broke comes after so many
+	Reason      string `json:"reason"`
+}
+
 // Activation is said by each node after its first step under a plan.
 type Activation struct {
 	Node       string `json:"node"`
@@ -61,12 +71,22 @@ type Lease struct {
 	Instance string `json:"instance"`
 }
 
+func (b *BrokenStep) Validate() error {
+	var c check
+	c.token("node", b.Node)
+	c.token("incarnation", b.Incarnation)
+	c.atLeast("generation", int64(b.Generation), 1)
+	c.reason(b.Reason)
+	return c.err
+}
+
 func (a *Activation) Validate() error {
 	var c check
 	c.token("node", a.Node)
 	c.atLeast("generation", int64(a.Generation), 1)
 	c.amount("stallSeconds", a.StallSeconds)
 	c.amount("stallSteps", a.StallSteps)
+	c.amount("stepSeconds", a.StepSeconds)
 	return c.err
 }
 

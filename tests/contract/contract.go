@@ -70,7 +70,7 @@ func aboutOf(kind events.Kind) about {
 		return special
 	}
 	switch entity, _, _ := strings.Cut(string(kind), "."); entity {
-	case "membership", "node", "training":
+	case "membership", "node", "step", "training":
 		return node
 	}
 	return negotiation
