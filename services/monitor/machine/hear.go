@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 
 	"github.com/reknit/reknit/events"
@@ -17,6 +18,7 @@ var handlers = events.Handlers[*Machine]{
 	events.Committed:         events.Handling((*Machine).committed),
 	events.Consented:         events.Handling((*Machine).consented),
 	events.ShardReceived:     events.Handling((*Machine).received),
+	events.NodeExited:        events.Handling((*Machine).exited),
 	events.NodeLost:          events.Handling((*Machine).nodeLost),
 	events.LinkLost:          events.Handling((*Machine).linkLost),
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
@@ -150,6 +152,20 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		}
 	}
 	return said
+}
+
+// exited takes the word of the agent that was beside a trainer: its process is gone. No silence, peer or probe has to prove
+// it. A node that nobody watches any more is gone already, or runs another process.
+func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
+	known := m.state.Nodes[exit.Node]
+	if known == nil || known.Incarnation != exit.Incarnation {
+		return nil
+	}
+	verdict, reason := detect.Verdict{Node: exit.Node, Evidence: true}, fmt.Sprintf("its trainer is gone: %.900s", exit.Reason)
+	if exit.Expected {
+		return m.sayLost(cause.Logged, verdict, reason)
+	}
+	return m.fail(cause.Logged, verdict, reason)
 }
 
 func (m *Machine) nodeLost(_ events.Event, lost events.NodeState) []events.Event {

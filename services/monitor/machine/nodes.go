@@ -76,10 +76,9 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 	return said
 }
 
-// lose says that a node is lost, once an incarnation, and forgets it.
+// lose says that a node is lost, and why.
 func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	known := m.state.Nodes[verdict.Node]
-	m.state.Rate.Failures++
 	reason := "no heartbeat"
 	switch {
 	case !known.Active && !verdict.Evidence && verdict.SilentSeconds < askAgainSeconds:
@@ -88,8 +87,21 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 		reporters := m.reporters(verdict.Node, m.clock.seconds(at))
 		reason = reporters + " reported a reset connection and nobody answers at the hub"
 	}
-	lost := m.speaker.First(at, known.Incarnation, events.NodeLost, verdict.Node, m.nodeState(known, verdict, reason))
+	return m.fail(at, verdict, reason)
+}
+
+// fail says that a node is lost, and counts it as a failure.
+func (m *Machine) fail(at time.Time, verdict detect.Verdict, reason string) []events.Event {
+	m.state.Rate.Failures++
+	said := m.sayLost(at, verdict, reason)
 	m.state.Returns.Lost(verdict.Node)
+	return said
+}
+
+// sayLost says that a node is lost, once an incarnation, and forgets it.
+func (m *Machine) sayLost(at time.Time, verdict detect.Verdict, reason string) []events.Event {
+	known := m.state.Nodes[verdict.Node]
+	lost := m.speaker.First(at, known.Incarnation, events.NodeLost, verdict.Node, m.nodeState(known, verdict, reason))
 	m.forget(verdict.Node)
 	return []events.Event{lost}
 }

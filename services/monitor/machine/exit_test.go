@@ -1,0 +1,63 @@
+package machine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// exits has the agent of a node tell that its trainer is gone. The agent lives on.
+func (w *world) exits(name, incarnation string, expected bool) {
+	w.hear("/node/"+name, events.NodeExited, name, &events.Exit{
+		Node: name, Incarnation: incarnation, Generation: 2, Reason: "killed by signal 9", Expected: expected,
+	})
+}
+
+func TestATrainerWhoseAgentSaysThatItIsGoneIsLostAtOnceWithoutAPeer(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.exits("n3", "a", false)
+	if len(w.said) != 1 {
+		t.Fatalf("expected the loss at once, got %v", w.said)
+	}
+	lost, err := events.Open[events.NodeState](w.said[0])
+	if err != nil || lost.Incarnation != "a" || !strings.Contains(lost.Reason, "killed by signal 9") {
+		t.Errorf("%+v, %v", lost, err)
+	}
+	w.said = nil
+	w.exits("n3", "a", false)
+	w.pulse("n1", refused("n3"))
+	w.pass(20 * time.Second)
+	w.expect() // once an incarnation, though its agent answers probes
+}
+
+func TestTheExitOfAnOlderProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.join("n3", "b")
+	w.exits("n3", "a", false)
+	w.exits("n9", "a", false) // nobody knows it
+	w.expect()
+	w.exits("n3", "b", false)
+	w.expect("node.lost n3")
+}
+
+// The others must be told of it, for they need it until a plan does without it. It tells nothing of how often nodes fail.
+func TestAnExitThatWasToBeExpectedIsALossAndNoFailure(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	rate := func() float64 {
+		t.Helper()
+		lost, err := events.Open[events.NodeState](w.said[len(w.said)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost.FailuresPerNodeSecond
+	}
+	w.exits("n4", "a", true)
+	before := rate()
+	w.exits("n3", "a", false)
+	if failed := rate(); before*1.9 > failed || before*2.1 < failed {
+		t.Errorf("one failure more: expected the rate to double, got %v after %v", failed, before)
+	}
+	w.expect("node.lost n4", "node.lost n3")
+}
