@@ -47,7 +47,7 @@ func TestANodeWhoseTransfersAlwaysFailIsGivenUpByName(t *testing.T) {
 func TestAReceiverThatNeverSaysThatItHasItsLayersIsGivenUp(t *testing.T) {
 	w := whileAllArePaused(t)
 	for range mostBlame {
-		w.tick(61 * time.Second)
+		w.tick(64 * time.Second)
 	}
 	if len(w.refusals("n1")) != 1 || len(w.refusals("n2"))+len(w.refusals("n3")) > 0 {
 		t.Fatalf("n1 is the only receiver; refused %v %v %v", w.refusals("n1"), w.refusals("n2"), w.refusals("n3"))

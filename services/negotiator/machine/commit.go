@@ -31,6 +31,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
 			delete(m.state.Members, member.Node)
 			delete(m.state.Deadlines, member.Node)
+			delete(m.state.Paces, member.Node)
 			m.forgetLinks(member.Node)
 		}
 	}
@@ -38,6 +39,9 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		return slices.Contains(under.Opening.Changes, change)
 	})
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
+	if under.Opening.Abandon {
+		m.state.Abandoned = plan.Generation
+	}
 	m.state.Paused, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, 0, 0
 	m.state.Hold.InARow = 0
 	clear(m.state.Blamed)
@@ -85,6 +89,15 @@ func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []eve
 	return func(cause events.Event) []events.Event {
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
 		return []events.Event{m.sayHeld(cause, reason, awaits)}
+	}
+}
+
+// holdFor holds for so long at most.
+func (m *Machine) holdFor(seconds float64, reason string) func(events.Event) []events.Event {
+	return func(cause events.Event) []events.Event {
+		said := m.hold(reason)(cause)
+		m.state.Hold.Seconds = seconds
+		return said
 	}
 }
 

@@ -26,7 +26,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	under := &negotiation{
 		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
 		Phase: protocol.Consenting, Trace: cause.Traceparent,
-		Consents: map[string]events.Consent{}, Claims: claims{}, Delayed: map[string]bool{}, Promises: map[string]uint64{},
+		Consents: map[string]events.Consent{}, Claims: claims{}, Delayed: map[string]float64{}, Promises: map[string]uint64{},
 	}
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,
@@ -111,11 +111,11 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
 }
 
-// delayed hears that a member will answer later: its trainer is busy with state, which may take minutes. It is not silent.
+// delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent.
 func (m *Machine) delayed(_ events.Event, delay events.Delay) []events.Event {
 	under := m.under(delay.Negotiation, protocol.Consenting, protocol.Promising)
 	if under != nil && under.takesPart(delay.Node, delay.Incarnation) && slices.Contains(m.silent(), delay.Node) {
-		under.Delayed[delay.Node] = true
+		under.Delayed[delay.Node] = delay.Seconds
 	}
 	return nil
 }

@@ -168,10 +168,10 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone. An active one leaves a failure to be negotiated.
+// forget removes a node that is gone. An active one leaves a failure to be negotiated. A step that it told of stays broken.
 func (m *Machine) forget(cause events.Event, node string) {
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
-		return change.Node == node && change.Kind != events.ChangeFailure
+		return change.Node == node && change.Kind != events.ChangeFailure && change.Kind != events.ChangeBroken
 	})
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
@@ -179,6 +179,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	delete(m.state.Members, node)
 	delete(m.state.Joiners, node)
 	delete(m.state.Deadlines, node)
+	delete(m.state.Paces, node)
 	m.forgetLinks(node)
 }
 

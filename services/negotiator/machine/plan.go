@@ -62,9 +62,5 @@ func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []event
 		return m.impossible(cause, events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
 	}
 	m.state.Deferred = true
-	return m.abort(cause, deferral.Reason, func(cause events.Event) []events.Event {
-		said := m.hold(deferral.Reason)(cause)
-		m.state.Hold.Seconds = deferral.Seconds
-		return said
-	})
+	return m.abort(cause, deferral.Reason, m.holdFor(deferral.Seconds, deferral.Reason))
 }

@@ -28,6 +28,9 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 			reason := m.lost(missing, disputed)
 			return m.abort(cause, reason, m.hold(reason, m.holdersOf(missing)...))
 		}
+		if rested := m.rest(cause, resume.Step); rested != nil {
+			return rested
+		}
 		under.StopStep = resume.Step
 		request.Holders = holders(resume.Holders)
 	} else {

@@ -18,10 +18,6 @@ const (
 	// hubAway is how much longer an overdue fact may take into the log than the one before it. Beyond that the hub is taken to have
 	// been away. The time that one fact takes proves nothing: this service's clock may be seconds apart from that of the log.
 	hubAway = time.Second
-	// patientSteps is how many steps of the plan in force a member may take to answer: it answers between two steps.
-	patientSteps = 3
-	// transferSlack is how many times as long as predicted a transfer may take.
-	transferSlack = 3
 )
 
 // waiting is what the machine has been waiting for, and for how long by its own ticks.
@@ -126,20 +122,35 @@ func (m *Machine) holdSeconds() float64 {
 	}
 }
 
-// answerSeconds is how long an answer may take: a member answers between two steps.
 func (m *Machine) answerSeconds() float64 {
-	step := 0.0
-	if m.state.Plan != nil {
-		step = m.state.Plan.Predicted.StepSeconds
-	}
-	return max(m.settings.AnswerTimeout.Seconds(), patientSteps*step)
+	return protocol.AnswerSeconds(m.settings.AnswerTimeout.Seconds(), m.stepSeconds())
 }
 
-// transferSeconds is how long units may move: longer than predicted, and before a leaver's deadline with time to pause in.
+// stepSeconds is how long a step of the plan in force takes.
+func (m *Machine) stepSeconds() float64 {
+	if m.state.Plan == nil {
+		return 0
+	}
+	return protocol.UsualStep(m.state.Plan.Predicted.StepSeconds, slices.Collect(maps.Values(m.state.Paces)))
+}
+
+// activated hears how long a node's usual step is.
+func (m *Machine) activated(_ events.Event, activation events.Activation) []events.Event {
+	if m.state.Members[activation.Node] != nil {
+		m.state.Paces[activation.Node] = activation.StepSeconds
+	}
+	return nil
+}
+
+// transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in; or
+// from when the members are told at which step to stop.
 func (m *Machine) transferSeconds() float64 {
 	under := m.state.Negotiation
-	limit := max(m.settings.TransferTime.Seconds(), transferSlack*under.Plan.Predicted.TransitionSeconds)
-	if under.Phase == protocol.PreCopying && under.Grace > 0 {
+	limit := protocol.TransferSeconds(m.settings.TransferTime.Seconds(), under.Plan.Predicted.TransitionSeconds)
+	switch {
+	case under.Phase == protocol.Transferring:
+		limit += protocol.ComeSeconds(m.stepSeconds())
+	case under.Grace > 0:
 		limit = min(limit, under.Grace)
 	}
 	return limit
@@ -179,7 +190,10 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	if len(silent) == len(m.expected()) || away {
 		return nil // the way to them is at fault, or this service
 	}
-	silent = slices.DeleteFunc(silent, under.excused)
+	silent = slices.DeleteFunc(silent, func(node string) bool {
+		needs, delayed := under.Delayed[node]
+		return delayed && protocol.Excused(needs, m.answerSeconds(), under.Round)
+	})
 	spare, last := protocol.Spare(m.state.placed(), silent)
 	if len(spare) > 0 {
 		return m.giveUp(cause, spare, "no answer in time: given up", false)
@@ -189,12 +203,6 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	}
 	return []events.Event{m.sayHeld(cause, fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)}
 }
-
-// mostDelays is how many rounds a member may take to answer that said it is busy: with waits of 5 s that double, eleven minutes.
-const mostDelays = 7
-
-// excused reports whether a member may still take the time that it said it needs.
-func (n *negotiation) excused(node string) bool { return n.Delayed[node] && n.Round <= mostDelays }
 
 // admit negotiates the join of a node that has waited for its turn.
 func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Event {

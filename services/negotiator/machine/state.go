@@ -24,7 +24,9 @@ type state struct {
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
-	Paused      bool                   `json:"paused"`   // a step was abandoned: only a new plan lets trainers go on
+	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
+	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
+	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
 	Together    int                    `json:"together"` // that are negotiated at a time; zero: all
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
@@ -32,6 +34,7 @@ type state struct {
 	Deferred    bool                   `json:"deferred"` // lost nodes were waited for since the last commit: once is enough
 	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
 	Blamed      map[string]int         `json:"blamed"`   // failed transfers since the last commit, by the node that is to blame
+	Paces       map[string]float64     `json:"paces"`    // seconds of a usual step, by the node that measured it
 	Failures    float64                `json:"failures"` // per node and second, as the monitor last said
 	Returns     float64                `json:"returns"`  // seconds a lost node stays away, as the monitor last said; zero: not known
 }
@@ -74,7 +77,7 @@ type negotiation struct {
 	Round    int                       `json:"round"` // of the phase: each ended without an answer
 	Consents map[string]events.Consent `json:"consents"`
 	Claims   claims                    `json:"claims"`  // of those whose word needs proof
-	Delayed  map[string]bool           `json:"delayed"` // members that said they will answer later
+	Delayed  map[string]float64        `json:"delayed"` // members that said they will answer later, and the seconds that they need
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
 	Started  bool                      `json:"started"`        // units began to move while training goes on
@@ -87,7 +90,7 @@ type negotiation struct {
 func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
-		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{},
+		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }

@@ -200,15 +200,16 @@ func (w *world) consent(opening events.Opening) {
 
 // propose gives every node a pipeline of its own.
 func (w *world) propose(request events.PlanRequest) {
+	batch := max(12, len(request.Nodes))
 	plan := events.Plan{
 		Cluster: "opticks", Generation: request.Generation, Policy: "repipeline",
-		Data: events.Data{GlobalBatch: 12, MicroBatch: 1}, Parent: "to be filled in",
+		Data: events.Data{GlobalBatch: batch, MicroBatch: 1}, Parent: "to be filled in",
 		Predicted: events.Predicted{StepSeconds: 1},
 	}
 	for i, node := range request.Nodes {
 		plan.Nodes = append(plan.Nodes, node.Member)
-		share := 12 / len(request.Nodes)
-		if i < 12%len(request.Nodes) {
+		share := batch / len(request.Nodes)
+		if i < batch%len(request.Nodes) {
 			share++
 		}
 		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Range{First: 0, End: 3}}}})

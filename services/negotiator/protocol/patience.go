@@ -1,5 +1,57 @@
 package protocol
 
+import "slices"
+
+// How long somebody is waited for follows from what is known: how long a step takes, what a move was predicted to take, what a
+// node says that it needs. The settings are the least. So no model is too large for them, and whoever hangs is found.
+//
+//   - An answer may take three steps: a node may be in a step that it cannot interrupt.
+//   - Who says that it needs longer, and how long, has that time.
+//   - A transfer may take three times as long as predicted, and three steps more: it begins where all have come to the stop
+//     step, which they promised up to two steps ahead.
+//   - Each round in which nothing came of a wait makes the next one twice as long.
+const (
+	patientSteps  = 3
+	transferSlack = 3
+	longestStep   = 3600.0 // seconds; a node that tells of a longer one is not believed
+)
+
+// UsualStep returns how long a step takes: as the plan in force predicts or, where that is longer, as the nodes measured. A
+// step ends for all at one time, so that they tell nearly the same; fewer than half of them cannot make it longer.
+func UsualStep(predicted float64, measured []float64) float64 {
+	if len(measured) > 0 {
+		sorted := slices.Sorted(slices.Values(measured))
+		predicted = max(predicted, sorted[(len(sorted)-1)/2])
+	}
+	return min(predicted, longestStep)
+}
+
+// AnswerSeconds is how long a member may take to answer.
+func AnswerSeconds(least, step float64) float64 { return max(least, patientSteps*step) }
+
+// TransferSeconds is how long units may take to move.
+func TransferSeconds(least, predicted float64) float64 { return max(least, transferSlack*predicted) }
+
+// ComeSeconds is how long members may take to come to the step at which all stop.
+func ComeSeconds(step float64) float64 { return patientSteps * step }
+
+// mostDelays is how many rounds a member may take that said it is busy and not for how long: with waits of 5 s that double,
+// eleven minutes.
+const mostDelays = 7
+
+// Excused reports whether a member may still take the time that it said it needs, zero where it does not know. So many rounds
+// have ended without its answer, the first of which took so many seconds.
+func Excused(needs, first float64, rounds int) bool {
+	if needs == 0 {
+		return rounds <= mostDelays
+	}
+	waited := 0.0
+	for round := range rounds {
+		waited += Grown(first, round)
+	}
+	return waited < min(needs, patientSteps*longestStep)
+}
+
 const (
 	// freeRestarts is how often a node may ask to join within RestartMemory seconds without waiting: at its start, and after one
 	// failure. Whoever comes back more often is in a crash loop until it proves otherwise.

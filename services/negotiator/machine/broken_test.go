@@ -1,0 +1,310 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// breaks has a node tell that its step cannot end, under the plan in force and at the world's step.
+func (w *world) breaks(node string) { w.breaksUnder(w.plan.Generation, w.step, node) }
+
+func (w *world) breaksUnder(generation, step uint64, node string) {
+	w.hear(events.StepBroken, "/node/"+node, node, &events.BrokenStep{
+		Node: node, Incarnation: w.process[node], Generation: generation, Step: step, Reason: "all-reduce timed out",
+	})
+}
+
+func (w *world) openings() int { return w.count(events.NegotiationOpened) }
+
+func (w *world) count(kind events.Kind) int {
+	count := 0
+	for _, event := range w.said {
+		if event.Kind == kind {
+			count++
+		}
+	}
+	return count
+}
+
+func TestABrokenStepIsGivenUpByAllAndTheSameNodesGoOn(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	w.breaks("n2")
+	w.run()
+	plans := w.plans()
+	if len(plans) != 2 || w.nodes() != "n1 n2 n3" || plans[1].ResumeStep != 7 || w.openings() != 2 {
+		t.Fatalf("%d openings, nodes %q, plans %+v", w.openings(), w.nodes(), plans)
+	}
+	if opening := w.lastOpening(); !opening.Abandon || opening.Changes[0].Kind != events.ChangeBroken {
+		t.Errorf("opened %+v", opening)
+	}
+}
+
+func (w *world) lastOpening() (opening events.Opening) {
+	for _, event := range w.said {
+		if event.Kind == events.NegotiationOpened {
+			opening = must[events.Opening](w.t, event)
+		}
+	}
+	return opening
+}
+
+// A collective that breaks is seen by all who are in it.
+func TestAThousandNodesThatTellOfOneBrokenStepOpenOneNegotiation(t *testing.T) {
+	const nodes = 1000
+	w := newWorld(t, nodes)
+	w.step = 7
+	w.mute[events.PlanRequested] = true
+	w.deaf["n1"] = true // whose consent is missing: the negotiation stays open while the others tell
+	for i := range nodes {
+		w.breaks(fmt.Sprintf("n%d", i+1))
+	}
+	w.run()
+	if pending := len(w.machine.state.Pending); w.openings() != 2 || pending != 1 {
+		t.Errorf("%d openings, %d changes are pending", w.openings(), pending)
+	}
+}
+
+func TestWhoTellsOfABrokenStepTooLateOrWithoutAPlaceInItHasNoEffect(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	w.breaks("n2")
+	w.run() // generation 2 goes on from step 7
+	for _, late := range []struct {
+		name, node, incarnation string
+		generation, step        uint64
+	}{
+		{"the step of an older plan", "n1", w.process["n1"], 1, 7},
+		{"a step that is behind", "n1", w.process["n1"], 2, 6},
+		{"a plan that nobody knows", "n1", w.process["n1"], 9, 7},
+		{"a process that is no more", "n1", "older", 2, 7},
+		{"a node that is no member", "n8", "n8-1", 2, 7},
+	} {
+		w.hear(events.StepBroken, "/node/"+late.node, late.node, &events.BrokenStep{
+			Node: late.node, Incarnation: late.incarnation, Generation: late.generation, Step: late.step, Reason: "late",
+		})
+		if w.run(); w.openings() != 2 {
+			t.Fatalf("%s opens a negotiation", late.name)
+		}
+	}
+}
+
+// A plan that moves nothing is committed before its members have come to its step. They come there under the plan before,
+// and that step may break.
+func TestAStepUnderAPlanThatIsToBeReplacedIsBrokenToo(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run() // generation 2 takes over at step 9
+	w.step = 8
+	w.breaksUnder(1, 8, "n3")
+	w.run()
+	plans := w.plans()
+	if len(plans) != 3 || plans[1].ResumeStep != 9 || plans[2].ResumeStep != 8 {
+		t.Fatalf("plans %+v", plans)
+	}
+	w.breaksUnder(1, 8, "n1")
+	w.breaksUnder(2, 8, "n2")
+	w.run()
+	if len(w.plans()) != 3 {
+		t.Errorf("those who told too late opened another negotiation")
+	}
+}
+
+func TestANodeThatIsLostMeanwhileIsPartOfTheSameChange(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step, w.deaf["n3"] = 7, true
+	w.breaks("n1")
+	w.run()
+	w.lose("n3")
+	w.breaks("n2")
+	w.run()
+	if plans := w.plans(); len(plans) != 2 || w.nodes() != "n1 n2" || len(w.lastOpening().Changes) != 2 {
+		t.Fatalf("nodes %q after %d plans, opened %+v", w.nodes(), len(plans), w.lastOpening())
+	}
+}
+
+// The broken step is not forgotten with the node that told of it: the others wait in it.
+func TestAStepStaysBrokenThoughTheNodeThatToldIsGone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3"})
+	w.run() // n3 leaves at step 2, and trains until then
+	w.breaksUnder(1, 1, "n3")
+	w.mute[events.PlanRequested] = true
+	w.run()
+	w.join("n3")
+	w.run()
+	w.lose("n3")
+	w.run()
+	w.mute[events.PlanRequested] = false
+	w.answerAgain(events.PlanRequested)
+	w.run()
+	if plans := w.plans(); len(plans) != 3 || w.nodes() != "n1 n2" {
+		t.Fatalf("nodes %q after %d plans", w.nodes(), len(plans))
+	}
+}
+
+// answerAgain answers the last fact of a kind, which was not answered.
+func (w *world) answerAgain(kind events.Kind) {
+	for i := len(w.said) - 1; i >= 0; i-- {
+		if w.said[i].Kind == kind {
+			w.answer(w.said[i])
+			return
+		}
+	}
+}
+
+func TestANodeWhoseStepsBreakAgainAndAgainIsGivenUpByName(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	for range mostBreaks {
+		w.breaks("n2")
+		w.run()
+	}
+	refused := w.refusals("n2")
+	if len(refused) != 1 || !strings.Contains(refused[0].Reason, "all-reduce timed out") || w.nodes() != "n1 n3" {
+		t.Fatalf("nodes %q, refused %+v", w.nodes(), refused)
+	}
+}
+
+func TestStepsThatBreakWhileTrainingGetsOnBlameNobody(t *testing.T) {
+	w := newWorld(t, 3)
+	for range 10 * mostBreaks {
+		w.step++
+		w.breaks("n2")
+		w.run()
+	}
+	if plans := w.plans(); len(plans) != 10*mostBreaks+1 || w.nodes() != "n1 n2 n3" || w.held() != nil {
+		t.Fatalf("%d plans, nodes %q, held %+v", len(plans), w.nodes(), w.held())
+	}
+}
+
+// Whoever is killed breaks everybody's step. That is not the fault of who tells first.
+func TestABreakThatALossExplainsBlamesNobody(t *testing.T) {
+	w := newWorld(t, 6)
+	w.step = 7
+	for _, lost := range []string{"n3", "n4", "n5"} {
+		w.deaf[lost] = true
+		w.breaks("n1")
+		w.run()
+		w.lose(lost)
+		w.run()
+	}
+	w.breaks("n1")
+	w.run()
+	if w.nodes() != "n1 n2 n6" || len(w.refusals("n1")) > 0 {
+		t.Fatalf("nodes %q, refused %+v", w.nodes(), w.refusals("n1"))
+	}
+}
+
+func TestAClusterWhoseStepsAllBreakRestsLongerEachTime(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	for i := range mostRetries {
+		w.breaks(fmt.Sprintf("n%d", 1+i%3))
+		w.run()
+	}
+	if w.held() == nil || len(w.plans()) != mostRetries {
+		t.Fatalf("held %+v after %d plans", w.held(), len(w.plans()))
+	}
+	w.tick(29 * time.Second)
+	if w.held() == nil {
+		t.Error("it rests for less than 30 s")
+	}
+	w.tick(2 * time.Second)
+	if w.held() != nil || w.nodes() != "n1 n2 n3" {
+		t.Fatalf("held %+v, nodes %q", w.held(), w.nodes())
+	}
+	before := w.openings()
+	for range 200 { // whatever breaks at once
+		for _, node := range []string{"n1", "n2", "n3"} {
+			if w.process[node] != "" && w.plan != nil {
+				w.breaks(node)
+			}
+		}
+		w.run()
+		w.tick(18 * time.Second)
+	}
+	if opened := w.openings() - before; opened > 20 {
+		t.Errorf("in an hour in which every step broke %d negotiations were opened", opened)
+	}
+}
+
+func TestTheLastHolderIsNotGivenUpForItsBrokenSteps(t *testing.T) {
+	w := newWorld(t, 1)
+	for range 2 * mostBreaks {
+		w.breaks("n1")
+		w.run()
+	}
+	if len(w.refusals("n1")) > 0 || w.held() == nil {
+		t.Fatalf("refused %+v, held %+v", w.refusals("n1"), w.held())
+	}
+}
+
+func TestAMemberThatSaysHowLongItNeedsHasThatTimeAndNoLonger(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n3"] = true
+	w.breaks("n1")
+	w.run()
+	w.hear(events.ConsentDelayed, "/node/n3", "n3", &events.Delay{
+		Negotiation: w.opened.Negotiation, Node: "n3", Incarnation: w.process["n3"], Reason: "it gives up its step", Seconds: 30,
+	})
+	w.tick(29 * time.Second)
+	if len(w.refusals("n3")) > 0 {
+		t.Fatal("it is given up in the time that it needs")
+	}
+	w.tick(7 * time.Second)
+	if len(w.refusals("n3")) != 1 || w.nodes() != "n1 n2" {
+		t.Fatalf("refused %+v, nodes %q", w.refusals("n3"), w.nodes())
+	}
+}
+
+// Three steps of a minute are to be waited for, whatever the planner thought that a step takes.
+func TestTheLongerAStepIsTheLongerIsWaitedForWhoIsInOne(t *testing.T) {
+	w := newWorld(t, 3)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.hear(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: 60})
+	}
+	w.deaf["n3"] = true
+	w.breaks("n1")
+	w.run()
+	w.tick(179 * time.Second)
+	if len(w.refusals("n3")) > 0 {
+		t.Fatal("it is given up within three steps")
+	}
+	w.tick(2 * time.Second)
+	if len(w.refusals("n3")) != 1 {
+		t.Fatal("it is waited for after three steps")
+	}
+}
+
+func TestUnitsAreWaitedForUntilAllHaveComeToTheStopStepToo(t *testing.T) {
+	w := newWorld(t, 3)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.hear(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: 60})
+	}
+	w.lose("n3")
+	w.run()
+	w.tick(3 * time.Minute)
+	if w.phase() != protocol.Transferring || w.count(events.Scheduled) != 1 {
+		t.Fatalf("phase %q, scheduled %d times", w.phase(), w.count(events.Scheduled))
+	}
+}
+
+func TestOneNodesWordMakesNoStepLong(t *testing.T) {
+	for name, measured := range map[string][]float64{"one of two": {1, 1e9}, "one of three": {1e9, 2, 1}} {
+		if got := protocol.UsualStep(1, measured); got > 2 {
+			t.Errorf("%s: a step takes %v s", name, got)
+		}
+	}
+	if got := protocol.UsualStep(1, []float64{math.MaxFloat64}); got > 3600 {
+		t.Errorf("a step takes %v s", got)
+	}
+}
