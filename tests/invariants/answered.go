@@ -2,6 +2,8 @@ package invariants
 
 import (
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -57,18 +59,30 @@ func (l *Log) horizon() uint64 {
 	return l.Events[len(l.Events)-1].Horizon
 }
 
-// negotiating reports whether the log ends within a negotiation.
+// settling is for how long after the end of a negotiation the negotiator may still say what follows from it.
+const settling = time.Second
+
+// negotiating reports whether the log ends within a negotiation, or before all is said that follows from its end: the plan of a
+// commit, and the next opening.
 func (l *Log) negotiating() bool {
-	open := false
+	open, ended := false, time.Time{}
 	for _, entry := range l.Events {
-		switch entry.Kind {
-		case events.NegotiationOpened:
+		switch payload := entry.Payload.(type) {
+		case *events.Opening:
 			open = true
-		case events.Committed, events.Aborted:
-			open = false
+		case *events.Commitment:
+			open, ended = !l.planned(payload.Generation), entry.Logged
+		case *events.Abort:
+			open, ended = false, entry.Logged
 		}
 	}
-	return open
+	last := len(l.Events) - 1
+	return open || last >= 0 && l.Events[last].Logged.Sub(ended) < settling
+}
+
+// planned reports whether the plan of a generation is in the log.
+func (l *Log) planned(generation uint64) bool {
+	return slices.ContainsFunc(l.Plans, func(entry *Entry) bool { return entry.Subject == strconv.FormatUint(generation, 10) })
 }
 
 // settled reports whether a committed plan did what a request of a node asked.

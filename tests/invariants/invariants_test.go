@@ -80,6 +80,18 @@ func TestTheEndOfTheLogMayCutAnAnswerOff(t *testing.T) {
 	}
 }
 
+// A simulated run was judged between a commit and its plan, and the request that they answered was taken for forgotten.
+func TestALogIsGoodWhereverItEnds(t *testing.T) {
+	whole := goodStory(t)
+	for end := range whole.lines {
+		s := *whole
+		s.lines = whole.lines[:end]
+		for _, violation := range s.read().Check() {
+			t.Errorf("the first %d lines: %v", end, violation)
+		}
+	}
+}
+
 func TestAUnitAboutWhichClaimsDifferMayBeLost(t *testing.T) {
 	s := goodStory(t)
 	retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
