@@ -102,6 +102,8 @@ type Commitment struct {
 	Negotiation string `json:"negotiation"`
 	Generation  uint64 `json:"generation"`
 	PlanDigest  string `json:"planDigest"`
+	// LostSteps are completed steps that no node at hand has any more, as far as is known: they are trained again.
+	LostSteps uint64 `json:"lostSteps,omitempty"`
 }
 
 // Abort says that a negotiation ended without a plan. What was promised in it no longer binds.

@@ -48,15 +48,34 @@ func (c claims) within(window protocol.Window) []protocol.Claim {
 	return list
 }
 
+// noteClaims keeps what a node claims, and returns what of it was trained under the plan in force.
+func (m *Machine) noteClaims(consent events.Consent) []events.Claim {
+	under, claimed := m.state.Negotiation, m.claimable(consent)
+	under.Claims.note(consent.Node, claimed)
+	if consent.Trained >= m.state.generation() || len(consent.Claims) == 0 {
+		return claimed
+	}
+	if under.Older == nil {
+		under.Older = map[uint64]claims{}
+	}
+	older := under.Older[consent.Trained]
+	if older == nil {
+		older = claims{}
+		under.Older[consent.Trained] = older
+	}
+	older.note(consent.Node, consent.Claims)
+	return claimed
+}
+
 // claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained under
-// that very plan. A node that missed the commit has what it held before at the step at which the plan came into force. The
-// state of an older generation may have been rolled back since.
+// that very plan. A node that missed the commit has what it held before at the step at which the plan came into force, unless
+// the plan went back to what others had. The state of an older generation may have been rolled back since.
 func (m *Machine) claimable(consent events.Consent) []events.Claim {
 	plan := m.state.Plan
 	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
 	return slices.DeleteFunc(slices.Clone(consent.Claims), func(claim events.Claim) bool {
 		trained := consent.Trained == plan.Generation && slices.Contains(units, claim.Unit)
-		missed := consent.Trained+1 == plan.Generation && claim.Step == plan.ResumeStep
+		missed := !m.state.WentBack && consent.Trained+1 == plan.Generation && claim.Step == plan.ResumeStep
 		return !trained && !missed
 	})
 }

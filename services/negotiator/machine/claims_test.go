@@ -122,22 +122,23 @@ func TestTheConsentOfADeadProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
 	}
 }
 
-// A node that was cut off at the commit claims what it trained under the plan before.
-func TestWhoMissedTheCommitClaimsTheStepAtWhichAllStopped(t *testing.T) {
+// A node that was cut off at the commit claims what it trained under the plan before. n2 died under the new plan, and n3 has layer 2.
+func TestWhoMissedTheCommitHasItsUnitsAtTheStepAtWhichAllStopped(t *testing.T) {
 	for step, plans := range map[uint64]int{42: 3, 41: 2} {
 		w := newWorld(t, 2)
 		w.step, w.transfer = 40, true
 		w.join("n3")
 		w.run()
 		w.mute[events.NegotiationOpened] = true
-		for _, node := range []string{"n1", "n2", "n3"} {
+		for _, node := range []string{"n1", "n2"} {
 			w.lose(node)
+			w.join(node)
 		}
-		w.join("n1")
 		w.run()
-		w.hear(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: w.opened.Negotiation, Node: "n1",
-			Incarnation: w.process["n1"], Accepted: true, Trained: 1, Claims: claimed(step, "good", 0, 1, 2)})
-		w.run()
+		w.say(map[string]events.Consent{
+			"n1": {Trained: 1, Claims: claimed(step, "good", 0, 1)},
+			"n3": {Step: 43, Holdings: []events.Holding{{Units: events.Range{First: 2, End: 3}, Steps: []uint64{43, 42, 41}}}},
+		})
 		if stopped := w.plans()[1].ResumeStep; stopped != 42 || len(w.plans()) != plans {
 			t.Errorf("all stopped at step %d, and n1 claims step %d: expected %d plans, got %d", stopped, step, plans, len(w.plans()))
 		}

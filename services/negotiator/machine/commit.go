@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -19,7 +20,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	digest := events.Digest(committed.Data)
 	// The fenced fact goes first: an instance that lost its lease is refused there and never reaches the plan.
 	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
-		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest,
+		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest, LostSteps: under.lostSteps(),
 	}), committed}
 	maps.DeleteFunc(m.state.Leavers, func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })
 	for _, member := range under.Opening.Members {
@@ -43,7 +44,8 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Abandoned = plan.Generation
 	}
 	m.state.Paused, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, 0, 0
-	m.state.Hold.InARow = 0
+	m.state.Hold.InARow, m.state.WentBack = 0, under.Back != nil
+	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
 	return append(said, m.openNext(cause)...)
 }
@@ -92,10 +94,10 @@ func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []eve
 	}
 }
 
-// holdFor holds for so long at most.
-func (m *Machine) holdFor(seconds float64, reason string) func(events.Event) []events.Event {
+// holdFor holds until something changes, and for so many seconds at most; zero: until the next retry.
+func (m *Machine) holdFor(seconds float64, reason string, awaits ...string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
-		said := m.hold(reason)(cause)
+		said := m.hold(reason, awaits...)(cause)
 		m.state.Hold.Seconds = seconds
 		return said
 	}

@@ -22,6 +22,9 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	}
 	m.state.Hold.Active, m.state.Hold.Seconds, m.state.Hold.Awaits = false, 0, nil
 	m.state.Paused = m.mustPause(changes)
+	if m.state.Paused && m.state.Stopped.IsZero() {
+		m.state.Stopped = cause.Logged
+	}
 	generation := m.state.generation() + 1
 	under := &negotiation{
 		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
@@ -95,9 +98,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		m.linkMeasured(cause, measured)
 	}
 	if !m.state.trusted(consent.Node, consent.Incarnation) {
-		claimed := m.claimable(consent)
-		under.Claims.note(consent.Node, claimed)
-		consent.Step = newest(claimed) // it has no plan and tells no step
+		consent.Step = newest(m.noteClaims(consent)) // it has no plan and tells no step
 	}
 	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent

@@ -17,6 +17,9 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		return m.refuse(cause, refusal)
 	}
 	urgency := protocol.Patient
+	if m.awaits(join.Node) {
+		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back
+	}
 	if known := m.state.known(join.Node); known != nil {
 		if known.Incarnation == join.Incarnation {
 			return nil
@@ -65,7 +68,7 @@ func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	joins := restart{Count: m.state.Restarts[node].Count + 1, Last: now}
 	m.state.Restarts[node] = joins
 	wait := protocol.RestartWait(joins.Count)
-	if wait == 0 || m.state.Plan == nil || slices.Contains(m.state.Hold.Awaits, node) {
+	if wait == 0 || m.state.Plan == nil || m.awaits(node) {
 		return time.Time{}
 	}
 	return now.Add(seconds(wait))
@@ -175,6 +178,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	})
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
+		m.state.Lacking = time.Time{} // nobody has waited for this node yet
 	}
 	delete(m.state.Members, node)
 	delete(m.state.Joiners, node)

@@ -22,17 +22,15 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		Units: m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
 	}
 	if under.Opening.Abandon {
-		held, disputed := m.held()
-		resume, missing, ok := protocol.ResumePoint(m.state.Job.Units(), held)
-		if !ok {
-			reason := m.lost(missing, disputed)
-			return m.abort(cause, reason, m.hold(reason, m.holdersOf(missing)...))
+		point, lacks := m.resumePoint()
+		if lacks != nil {
+			return m.abort(cause, lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
 		}
-		if rested := m.rest(cause, resume.Step); rested != nil {
+		if rested := m.rest(cause, point.Step); rested != nil {
 			return rested
 		}
-		under.StopStep = resume.Step
-		request.Holders = holders(resume.Holders)
+		under.StopStep = point.Step
+		request.Holders = holders(point.Holders)
 	} else {
 		request.Holders = holders(m.current())
 	}
@@ -65,6 +63,11 @@ func (m *Machine) window() protocol.Window {
 	if m.state.Plan == nil {
 		return protocol.Possible(nil, 0)
 	}
+	return protocol.Possible(m.steps(), m.state.Plan.ResumeStep)
+}
+
+// steps returns how far those say they are who have a place in the plan in force, in no order.
+func (m *Machine) steps() []uint64 {
 	var steps []uint64
 	for node, consent := range m.state.Negotiation.Consents {
 		_, placed := m.state.Plan.Holds(node)
@@ -73,7 +76,7 @@ func (m *Machine) window() protocol.Window {
 			steps = append(steps, consent.Step)
 		}
 	}
-	return protocol.Possible(steps, m.state.Plan.ResumeStep)
+	return steps
 }
 
 // mostNames is how many units or nodes a reason names.
@@ -88,11 +91,16 @@ func (m *Machine) lost(missing, disputed []int) string {
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and there is no snapshot to go back to"
 	}
-	reason := fmt.Sprintf("no live node holds %s, and there is no snapshot to take it from", named(missing, name))
-	if nodes := m.holdersOf(missing); len(nodes) > 0 {
-		reason += "; waiting for " + named(nodes, func(node string) string { return node })
+	return fmt.Sprintf("no live node holds %s, and there is no snapshot to take it from", named(missing, name)) + m.waitingFor(missing)
+}
+
+// waitingFor names who can bring units back; it is empty where nobody can.
+func (m *Machine) waitingFor(units []int) string {
+	nodes := m.holdersOf(units)
+	if len(nodes) == 0 {
+		return ""
 	}
-	return reason
+	return "; waiting for " + named(nodes, func(node string) string { return node })
 }
 
 func named[T any](all []T, name func(T) string) string {

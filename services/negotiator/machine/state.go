@@ -24,6 +24,10 @@ type state struct {
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
+	WentBack    bool                   `json:"wentBack"`  // the plan in force: to an older step than the one before had reached
+	Committed   time.Time              `json:"committed"` // the plan in force, by the log's clock
+	Stopped     time.Time              `json:"stopped"`   // its training, by the log's clock; zero: it goes on
+	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
@@ -64,7 +68,7 @@ type hold struct {
 	Active  bool     `json:"active"`
 	Ever    int      `json:"ever"`              // holds so far: no two retries have one id
 	InARow  int      `json:"inARow"`            // without a new change between them
-	Seconds float64  `json:"seconds,omitempty"` // that the planner wants to wait; zero: until the next retry
+	Seconds float64  `json:"seconds,omitempty"` // to wait for nodes that may come back; zero: until the next retry
 	Awaits  []string `json:"awaits,omitempty"`  // nodes without which there is no plan
 }
 
@@ -76,7 +80,9 @@ type negotiation struct {
 	Trace    string                    `json:"trace"`
 	Round    int                       `json:"round"` // of the phase: each ended without an answer
 	Consents map[string]events.Consent `json:"consents"`
-	Claims   claims                    `json:"claims"`  // of those whose word needs proof
+	Claims   claims                    `json:"claims"`          // of those whose word needs proof
+	Older    map[uint64]claims         `json:"older,omitempty"` // by generation: of those who trained under a plan before the one in force
+	Back     *back                     `json:"back,omitempty"`
 	Delayed  map[string]float64        `json:"delayed"` // members that said they will answer later, and the seconds that they need
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds

@@ -200,3 +200,38 @@ func TestRangesFoldNeighbouringLayers(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 }
+
+func TestAClusterWaitsAsLongAsTheLostStepsTakeToBeTrainedAgain(t *testing.T) {
+	for _, row := range []struct {
+		lost uint64
+		step float64
+		want float64
+	}{
+		{0, 1, 30}, {8, 1, 30}, {100, 1, 100}, {100, 2, 200}, {1_000_000, 60, 3600},
+	} {
+		if got := Patience(row.lost, row.step); got != row.want {
+			t.Errorf("%d steps of %v s: waits for %v s, expected %v", row.lost, row.step, got, row.want)
+		}
+	}
+}
+
+func TestTheNewestOlderStepIsTakenThatOnePlanTrainedWhole(t *testing.T) {
+	claim := func(node string, step uint64, units ...int) []Claim {
+		var claims []Claim
+		for _, unit := range units {
+			claims = append(claims, Claim{Node: node, Unit: unit, Step: step, Digest: "good"})
+		}
+		return claims
+	}
+	point, ok := OlderPoint(3, map[uint64][]Claim{
+		3: slices.Concat(claim("a", 12, 0, 1), claim("b", 12, 2), claim("c", 14, 0, 1, 2)),
+		4: slices.Concat(claim("d", 20, 0, 1), claim("e", 12, 0, 1, 2)),
+		5: claim("f", 20, 2),
+	})
+	if !ok || point.Step != 14 || len(point.Holders["c"]) != 3 {
+		t.Fatalf("got %+v, %v", point, ok)
+	}
+	if point, ok := OlderPoint(3, map[uint64][]Claim{4: claim("d", 20, 0, 1), 5: claim("f", 20, 2)}); ok {
+		t.Fatalf("two plans' units together: %+v", point)
+	}
+}

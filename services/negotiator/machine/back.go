@@ -1,0 +1,103 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// back is that a negotiation goes on from an older step, because nobody who is here has all of a newer one.
+type back struct {
+	Lost    uint64   `json:"lost"`    // steps to be trained again, as far as those who are here can tell
+	Forgone []string `json:"forgone"` // nodes that may hold a newer step and were waited for in vain
+}
+
+// lack is that there is no step to go on from, or an older one only and the newer one is waited for.
+type lack struct {
+	reason  string
+	awaits  []string
+	seconds float64 // until the older step is taken; zero: there is none
+}
+
+// resumePoint returns the step from which all go on: the newest of which those who take part have every unit. Where none of them
+// trained it, or there is none, it is an older step, once no node can bring a newer one, or none did for as long as it is worth
+// waiting. Until then it returns what lacks.
+func (m *Machine) resumePoint() (protocol.Resume, *lack) {
+	held, disputed := m.held()
+	units := m.state.Job.Units()
+	point, missing, ok := protocol.ResumePoint(units, held)
+	if ok && (m.state.Plan == nil || len(m.steps()) > 0) {
+		return point, nil // who trained it is here, and nobody is far ahead of that
+	}
+	lacks := &lack{reason: m.lost(missing, disputed), awaits: m.holdersOf(missing)}
+	if ok { // those who missed the commit have the step from which the plan in force went on
+		missing = slices.Collect(events.Each([]events.Range{{First: 0, End: units}}))
+		lacks.reason = fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation()) + m.waitingFor(missing)
+	} else if point, ok = m.olderPoint(); !ok {
+		return point, lacks
+	}
+	way := &back{Lost: m.reached() - min(m.reached(), point.Step), Forgone: m.mayBring(missing)}
+	if lacks.awaits, lacks.seconds = way.Forgone, m.patience(way); lacks.seconds > 0 {
+		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost, point.Step)
+		return point, lacks
+	}
+	m.state.Negotiation.Back = way
+	return point, nil
+}
+
+// patience returns for how many seconds those are still waited for who may bring a newer step.
+func (m *Machine) patience(way *back) float64 {
+	if len(way.Forgone) == 0 {
+		return 0
+	}
+	now := m.state.Heard
+	if m.state.Lacking.IsZero() || now.Before(m.state.Lacking) {
+		m.state.Lacking = now
+	}
+	return max(0, protocol.Patience(way.Lost, m.state.Plan.Predicted.StepSeconds)-now.Sub(m.state.Lacking).Seconds())
+}
+
+// reached returns how far training had come before it stopped.
+func (m *Machine) reached() uint64 {
+	plan, trained := m.state.Plan, m.state.Stopped.Sub(m.state.Committed)
+	return protocol.Reached(m.steps(), plan.ResumeStep, trained.Seconds(), plan.Predicted.StepSeconds)
+}
+
+// olderPoint returns the newest step that those who take part have whole from a plan before the one in force.
+func (m *Machine) olderPoint() (protocol.Resume, bool) {
+	if m.state.Plan == nil {
+		return protocol.Resume{}, false
+	}
+	window, older := protocol.Older(m.state.Plan.ResumeStep), map[uint64][]protocol.Claim{}
+	for generation, claims := range m.state.Negotiation.Older {
+		older[generation] = claims.within(window)
+	}
+	return protocol.OlderPoint(m.state.Job.Units(), older)
+}
+
+// mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring some of them.
+func (m *Machine) mayBring(missing []int) []string {
+	for _, unit := range missing {
+		if len(m.holdersOf([]int{unit})) == 0 {
+			return nil
+		}
+	}
+	return m.holdersOf(missing)
+}
+
+// awaits reports whether the cluster waits for a node, or goes back because it did so in vain.
+func (m *Machine) awaits(node string) bool {
+	under := m.state.Negotiation
+	return slices.Contains(m.state.Hold.Awaits, node) ||
+		under != nil && under.Back != nil && slices.Contains(under.Back.Forgone, node)
+}
+
+// lostSteps returns how many completed steps are trained again.
+func (n *negotiation) lostSteps() uint64 {
+	if n.Back == nil {
+		return 0
+	}
+	return n.Back.Lost
+}
