@@ -109,7 +109,7 @@ func command(w **world.World, line string) (string, error) {
 var worthTelling = []string{
 	" negotiation.opened ", " negotiation.aborted ", " plan.committed ", " plan.refused ", " cluster.held ", " node.lost ",
 	" membership.refused ", " replica.diverged ", " restoration.failed ", " precopy.started ", " link.lost ",
-	" link.restored ", "  starts", "  dies ", "  ends", "  joins again", "VIOLATION",
+	" link.restored ", " are lost", "  starts", "  dies ", "  ends", "  joins again", "VIOLATION",
 }
 
 // negotiation is the id of one, of which only the generation says something.

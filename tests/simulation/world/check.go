@@ -7,6 +7,9 @@ import (
 
 // checkStored finds, in the log as it grows, a plan that could not go on from its step, or that is not the next.
 func (w *World) checkStored(event events.Event) {
+	if commitment, err := events.Open[events.Commitment](event); event.Kind == events.Committed && err == nil {
+		w.wentBack = commitment.LostSteps > 0
+	}
 	if event.Kind != events.PlanCommitted {
 		return
 	}
@@ -18,10 +21,24 @@ func (w *World) checkStored(event events.Event) {
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
-	if plan.ResumeStep > w.newest+4 || plan.ResumeStep+4 < w.resumed {
+	if plan.ResumeStep > w.newest+4 {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}
+	if plan.ResumeStep+4 < w.resumed {
+		w.checkBack(&plan)
+	}
 	w.resumed = plan.ResumeStep
+}
+
+// checkBack finds a plan that goes back although those who take part have a newer step.
+func (w *World) checkBack(plan *events.Plan) {
+	newest, whole := w.wholeStep(func(p *process) bool {
+		member, named := plan.Member(p.node.name)
+		return named && member.Incarnation == p.incarnation
+	})
+	if whole && newest > plan.ResumeStep {
+		w.violation("generation %d goes back to step %d, and its nodes have all of step %d", plan.Generation, plan.ResumeStep, newest)
+	}
 }
 
 // checkTrain finds a trainer that works under two plans, goes back a generation, or trains what is not what the plan

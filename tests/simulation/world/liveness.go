@@ -107,61 +107,6 @@ func (w *World) living() int {
 	return living
 }
 
-// copies are the living ones of a unit at a step.
-type copies struct{ held, spoiled, claimed, falsely int }
-
-// count reports whether the negotiator can tell what is right: members do not differ, or more claim it than something else.
-func (c copies) count() bool { return c.spoiled == 0 && (c.held > 0 || c.claimed > c.falsely) }
-
-// recoverable reports whether there is a step at which living processes hold all units, as far as the negotiator counts them.
-func (w *World) recoverable() bool {
-	all := map[uint64][]copies{} // by step, of each unit
-	for _, n := range w.nodes {
-		if n.process == nil {
-			continue
-		}
-		for unit, kept := range n.process.state.kept {
-			for _, v := range kept {
-				if all[v.step] == nil {
-					all[v.step] = make([]copies, len(w.job.chains))
-				}
-				w.note(&all[v.step][unit], n, unit, v)
-			}
-		}
-	}
-	for _, units := range all {
-		if !slices.ContainsFunc(units, func(c copies) bool { return !c.count() }) {
-			return true
-		}
-	}
-	return w.generation() == 0
-}
-
-// note counts a copy: a member's as held. Who is none any more may claim what the newest plan has it hold, and what it had when
-// it missed that plan's commit.
-func (w *World) note(c *copies, n *node, unit int, v version) {
-	plan := w.newestPlan()
-	right := v.value == w.job.value(unit, v.step)
-	member, named := events.Member{}, plan == nil
-	if plan != nil {
-		member, named = plan.Member(n.name)
-		named = named && member.Incarnation == n.process.incarnation
-	}
-	within := func(units events.Range) bool { return units.First <= unit && unit < units.End }
-	switch {
-	case named && right:
-		c.held++
-	case named:
-		c.spoiled++
-	case !slices.ContainsFunc(plan.UnitsOf(n.name), within) &&
-		(v.step != plan.ResumeStep || n.process.generation+1 != plan.Generation):
-	case right:
-		c.claimed++
-	default:
-		c.falsely++
-	}
-}
-
 // newestPlan is nil where there is none.
 func (w *World) newestPlan() *events.Plan {
 	plans := w.hub.plans()

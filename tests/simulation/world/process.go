@@ -43,7 +43,8 @@ type process struct {
 	hung         bool // the trainer does nothing; its agent does
 	dead         bool
 	backlog      []func()     // what was due while it was paused
-	generation   uint64       // of the plan adopted last
+	generation   uint64       // of the plan trained last
+	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
 }
 
@@ -67,6 +68,7 @@ func (n *node) launch(w *World) {
 
 func (p *process) join() {
 	p.incarnations++
+	p.claimable = max(p.claimable, p.agent.Snapshot().Generation)
 	p.incarnation = fmt.Sprintf("%s-%d-%d", p.node.name, p.node.started, p.incarnations)
 	p.do(p.agent.Join(p.time(), p.incarnation))
 }

@@ -104,6 +104,12 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.PlanCommitted: teller(func(p events.Plan) string {
 		return fmt.Sprintf("generation %d, %s from step %d: %s", p.Generation, p.Policy, p.ResumeStep, layout(&p))
 	}),
+	events.Committed: teller(func(c events.Commitment) string {
+		if c.LostSteps == 0 {
+			return c.Negotiation
+		}
+		return fmt.Sprintf("%s: about %d steps are lost", c.Negotiation, c.LostSteps)
+	}),
 	events.NegotiationOverdue: teller(func(o events.Overdue) string {
 		return strings.TrimSpace(fmt.Sprintf("%s %s, round %d %s", o.Negotiation, o.Phase, o.Round, o.Node))
 	}),

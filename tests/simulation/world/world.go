@@ -34,6 +34,7 @@ type World struct {
 	Violations  []string
 	newest      uint64 // completed step that any trainer has reached
 	resumed     uint64 // step from which the newest plan goes on
+	wentBack    bool   // the newest plan, to a step that an older one trained
 	faults      int
 	requests    int  // of users
 	spoiled     bool // a unit was, somewhere
