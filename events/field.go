@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -93,6 +94,13 @@ func (c *check) unit(unit int) {
 
 func (c *check) bounds(field string, b Bounds) {
 	c.that(b.Min >= 0 && (b.Max == 0 || b.Max >= b.Min), field, "0 <= min <= max, or max 0 for open", b)
+}
+
+func (c *check) oneOf(field, value string, words ...string) {
+	if !slices.Contains(words, value) {
+		named := slices.DeleteFunc(words, func(word string) bool { return word == "" })
+		c.that(false, field, strings.Join(named, " or "), fmt.Sprintf("%.80q", value))
+	}
 }
 
 func (c *check) nested(field string, err error) {

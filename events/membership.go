@@ -1,7 +1,5 @@
 package events
 
-import "fmt"
-
 // Join asks for a place in training. The same node with another incarnation is a restarted process: it holds
 // nothing any more.
 type Join struct {
@@ -14,39 +12,6 @@ type Join struct {
 	MemoryBytes  int64  `json:"memoryBytes"`         // what training may use
 	Job          Job    `json:"job"`                 // what it came to train; must equal the cluster's
 }
-
-// Job is what is trained. Every member carries the same one.
-type Job struct {
-	Digest      string         `json:"digest"`      // of all that determines the result: model, data, seed
-	Layers      []LayerProfile `json:"layers"`      // in order
-	GlobalBatch int            `json:"globalBatch"` // samples a step, whatever the plan
-	MicroBatch  int            `json:"microBatch"`  // samples a micro-batch; divides the global batch
-	Pipelines   Bounds         `json:"pipelines"`   // data-parallel degree; zero leaves it to the planner
-	Stages      Bounds         `json:"stages"`      // pipeline length; zero leaves it to the planner
-	// OptimizerPartitions is into how many each layer's optimizer state is cut, of which a pipeline keeps some (ZeRO); zero: every
-	// holder of a layer keeps all of it.
-	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
-}
-
-// Bounds is an inclusive range; a zero end is open.
-type Bounds struct {
-	Min int `json:"min"`
-	Max int `json:"max"`
-}
-
-// LayerProfile is the cost of one layer for one micro-batch.
-type LayerProfile struct {
-	ParameterBytes  int64   `json:"parameterBytes"`
-	OptimizerBytes  int64   `json:"optimizerBytes"`
-	GradientBytes   int64   `json:"gradientBytes"`
-	ActivationBytes int64   `json:"activationBytes"` // kept from forward to backward
-	OutputBytes     int64   `json:"outputBytes"`     // sent to the next stage
-	ForwardSeconds  float64 `json:"forwardSeconds"`
-	BackwardSeconds float64 `json:"backwardSeconds"`
-}
-
-// StateBytes returns what moves when the layer moves: parameters and optimizer state.
-func (l LayerProfile) StateBytes() int64 { return l.ParameterBytes + l.OptimizerBytes }
 
 // Leave asks to go. Training must not need the node after the deadline; zero is no deadline.
 type Leave struct {
@@ -77,36 +42,6 @@ func (j *Join) Validate() error {
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
 	c.nested("job", j.Job.validate())
-	return c.err
-}
-
-func (j *Job) validate() error {
-	var c check
-	c.digest("digest", j.Digest)
-	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostUnits, "layers", fmt.Sprintf("1 to %d layers", MostUnits), len(j.Layers))
-	c.atLeast("globalBatch", int64(j.GlobalBatch), 1)
-	c.atLeast("microBatch", int64(j.MicroBatch), 1)
-	if c.err == nil {
-		c.that(j.GlobalBatch%j.MicroBatch == 0, "microBatch", "a divisor of globalBatch", j.MicroBatch)
-	}
-	c.bounds("pipelines", j.Pipelines)
-	c.bounds("stages", j.Stages)
-	c.each(len(j.Layers), "layers", func(i int) error { return j.Layers[i].validate() })
-	if c.err == nil {
-		c.err = j.validatePartitions()
-	}
-	return c.err
-}
-
-func (l LayerProfile) validate() error {
-	var c check
-	c.layerBytes("parameterBytes", l.ParameterBytes)
-	c.layerBytes("optimizerBytes", l.OptimizerBytes)
-	c.layerBytes("gradientBytes", l.GradientBytes)
-	c.layerBytes("activationBytes", l.ActivationBytes)
-	c.layerBytes("outputBytes", l.OutputBytes)
-	c.amount("forwardSeconds", l.ForwardSeconds)
-	c.amount("backwardSeconds", l.BackwardSeconds)
 	return c.err
 }
 

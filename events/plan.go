@@ -1,14 +1,16 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+)
 
-// Range is a half-open range: of layers, of units of the state, or of shards of a unit.
+// Range is a half-open range: of layers, of units of the state, of shards of a unit, or of samples of a step.
 type Range struct {
 	First int `json:"first"`
 	End   int `json:"end"`
 }
 
-// Count returns the number of layers in the range.
+// Count returns how many are in the range.
 func (l Range) Count() int { return l.End - l.First }
 
 // Plan says who trains what from a step on. The committed plan of a generation never changes.
@@ -17,8 +19,10 @@ type Plan struct {
 	Generation uint64      `json:"generation"`
 	Parent     string      `json:"parent,omitempty"` // digest of the plan before; empty for generation 1
 	Policy     string      `json:"policy"`
-	ResumeStep uint64      `json:"resumeStep"` // completed steps when the plan takes over: the next step has this index
-	Nodes      []Member    `json:"nodes"`      // all active nodes, those without a place included
+	Kind       string      `json:"kind,omitempty"`     // of the job
+	Replicas   string      `json:"replicas,omitempty"` // of the job
+	ResumeStep uint64      `json:"resumeStep"`         // completed steps when the plan takes over: the next step has this index
+	Nodes      []Member    `json:"nodes"`              // all active nodes, those without a place included
 	Pipelines  []Pipeline  `json:"pipelines"`
 	Reroutes   []Reroute   `json:"reroutes,omitempty"`
 	Relays     []Pair      `json:"relays,omitempty"` // pairs that must not use a direct link: their traffic goes through the hub
@@ -28,7 +32,15 @@ type Plan struct {
 	Predicted  Predicted   `json:"predicted"`
 	Considered []Candidate `json:"considered,omitempty"`
 
-	LearningRateScale float64 `json:"learningRateScale"`
+	LearningRateScale float64 `json:"learningRateScale"` // what the learning rate is multiplied by; 0: nothing, as 1
+	WarmUp            *WarmUp `json:"warmUp,omitempty"`  // left out: the scale counts from the first step on
+}
+
+// WarmUp takes the learning rate from one scale to the plan's, in equal parts.
+type WarmUp struct {
+	FromScale float64 `json:"fromScale"`
+	FirstStep uint64  `json:"firstStep"`
+	Steps     int     `json:"steps"` // the last of them has the plan's scale
 }
 
 // Member is an active node of the cluster.
@@ -59,6 +71,7 @@ func PairOf(a, b string) Pair {
 // Pipeline is a chain of stages that trains its share of the micro-batches.
 type Pipeline struct {
 	MicroBatches int     `json:"microBatches"`
+	Samples      Range   `json:"samples,omitzero"` // of the step's global batch, in the order of the pipelines
 	Stages       []Stage `json:"stages"`
 	Partitions   []int   `json:"partitions,omitempty"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
 }
@@ -75,6 +88,7 @@ type Reroute struct {
 	To           string `json:"to"`
 	Stage        int    `json:"stage"`
 	MicroBatches int    `json:"microBatches"`
+	Samples      Range  `json:"samples,omitzero"` // of the lost node's pipeline, in the order of the reroutes
 }
 
 // Sync is the gradient all-reduce: rounds in order, groups of one round at a time.
@@ -138,8 +152,10 @@ type Drop struct {
 
 // Data says where training stands in its data.
 type Data struct {
-	GlobalBatch     int    `json:"globalBatch"`
-	MicroBatch      int    `json:"microBatch"`
+	GlobalBatch int `json:"globalBatch"`
+	MicroBatch  int `json:"microBatch"`
+	// ConsumedSamples is the position in the data at resumeStep: the samples of all steps before it, without those that were
+	// undone. Sample i of a step has the position consumedSamples + (step - resumeStep) * globalBatch + i.
 	ConsumedSamples uint64 `json:"consumedSamples"`
 }
 
@@ -184,6 +200,13 @@ func (p *Plan) Validate() error {
 		c.nested("pipelines", p.validatePartitions(members))
 	}
 	c.nested("reroutes", p.validateReroutes(members))
+	if c.err == nil {
+		c.err = p.validateSamples()
+	}
+	c.oneOf("kind", p.Kind, "", Pipelined, DataParallel, Sharded)
+	c.oneOf("replicas", p.Replicas, "", EqualReplicas, AlikeReplicas)
+	c.amount("learningRateScale", p.LearningRateScale)
+	c.nested("warmUp", p.WarmUp.validate())
 	c.nested("sync", p.validateSync(members))
 	c.nested("migration", p.validateMigration(members))
 	return c.err

@@ -92,7 +92,7 @@ func fieldsOf(t reflect.Type) []field {
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		isList := f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map
-		list = append(list, field{name: name, of: f.Type, optional: options == "omitempty", list: isList})
+		list = append(list, field{name: name, of: f.Type, optional: strings.HasPrefix(options, "omit"), list: isList})
 	}
 	fields.Store(t, list)
 	return list

@@ -53,6 +53,7 @@ func twoByThree() *events.Plan {
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
+	plan.Deal()
 	return plan
 }
 

@@ -1,0 +1,155 @@
+package events
+
+import (
+	"fmt"
+	"math"
+)
+
+// Job is what is trained. Every member carries the same one.
+type Job struct {
+	Digest string `json:"digest"` // of all that determines the result: model, data, seed
+	// Kind tells how nodes share the work: pipeline, data-parallel or sharded; left out: pipeline.
+	Kind   string         `json:"kind,omitempty"`
+	Layers []LayerProfile `json:"layers"` // in order
+	// Tied are runs of layers that stay in one stage, for they share tensors: an embedding that is the head as well
+	// ties all layers.
+	Tied []Range `json:"tied,omitempty"`
+	// GlobalBatch is the samples of a step, whatever the plan. With a batchRule it is the batch for which the
+	// learning rate is meant.
+	GlobalBatch int        `json:"globalBatch"`
+	MicroBatch  int        `json:"microBatch"` // samples a micro-batch; divides the global batch
+	BatchRule   *BatchRule `json:"batchRule,omitempty"`
+	Pipelines   Bounds     `json:"pipelines"` // data-parallel degree; zero leaves it to the planner
+	Stages      Bounds     `json:"stages"`    // pipeline length; zero leaves it to the planner
+	// OptimizerPartitions is into how many each layer's optimizer state is cut, of which a pipeline keeps some
+	// (ZeRO); zero: every holder of a layer keeps all of it.
+	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
+	// Replicas tells what holders of one unit have at one step: equal bytes, or bytes that are only alike, as on
+	// mixed hardware. Left out: equal. Alike ones are never compared, and a unit moves from one holder.
+	Replicas string `json:"replicas,omitempty"`
+}
+
+const (
+	// Pipelined jobs are cut into pipelines of stages; several pipelines train on different samples.
+	Pipelined = "pipeline"
+	// DataParallel jobs have the whole model at every active node: each is a pipeline of one stage, and nobody is a
+	// spare.
+	DataParallel = "data-parallel"
+	// Sharded jobs spread the state over a group of nodes that train the same micro-batches together (FSDP), and
+	// have several groups (HSDP). A group is a pipeline, and its stages are the shards.
+	Sharded = "sharded"
+
+	// EqualReplicas are equal to the bit, or one of them is wrong.
+	EqualReplicas = "equal"
+	// AlikeReplicas differ as much as hardware rounds.
+	AlikeReplicas = "alike"
+)
+
+// BatchRule lets the global batch follow the nodes, and the learning rate the batch.
+type BatchRule struct {
+	SamplesPerNode int    `json:"samplesPerNode"` // of a step, for each active node; a multiple of microBatch
+	LearningRate   string `json:"learningRate"`   // scales with the batch over the job's globalBatch: linear, or sqrt
+	WarmUpSteps    int    `json:"warmUpSteps"`    // over which it goes to another scale; 0: at once
+}
+
+const (
+	linear = "linear"
+	sqrt   = "sqrt"
+)
+
+// BatchOf returns the samples of a step with so many active nodes, and what the learning rate is multiplied by.
+func (j *Job) BatchOf(nodes int) (globalBatch int, learningRateScale float64) {
+	if j.BatchRule == nil {
+		return j.GlobalBatch, 1
+	}
+	globalBatch = nodes * j.BatchRule.SamplesPerNode
+	learningRateScale = float64(globalBatch) / float64(j.GlobalBatch)
+	if j.BatchRule.LearningRate == sqrt {
+		learningRateScale = math.Sqrt(learningRateScale)
+	}
+	return globalBatch, learningRateScale
+}
+
+// Bounds is an inclusive range; a zero end is open.
+type Bounds struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+// LayerProfile is the cost of one layer for one micro-batch. Data-parallel and sharded jobs may leave all seconds
+// out: a micro-batch counts as one second then, and the speedFactor of a node is its micro-batches a second.
+type LayerProfile struct {
+	ParameterBytes  int64   `json:"parameterBytes"`
+	OptimizerBytes  int64   `json:"optimizerBytes"`
+	GradientBytes   int64   `json:"gradientBytes"`
+	ActivationBytes int64   `json:"activationBytes"` // kept from forward to backward
+	OutputBytes     int64   `json:"outputBytes"`     // sent to the next stage
+	ForwardSeconds  float64 `json:"forwardSeconds,omitempty"`
+	BackwardSeconds float64 `json:"backwardSeconds,omitempty"`
+}
+
+// StateBytes returns what moves when the layer moves: parameters and optimizer state.
+func (l LayerProfile) StateBytes() int64 { return l.ParameterBytes + l.OptimizerBytes }
+
+func (j *Job) validate() error {
+	var c check
+	c.digest("digest", j.Digest)
+	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostUnits, "layers", fmt.Sprintf("1 to %d layers", MostUnits),
+		len(j.Layers))
+	c.atLeast("globalBatch", int64(j.GlobalBatch), 1)
+	c.atLeast("microBatch", int64(j.MicroBatch), 1)
+	if c.err == nil {
+		c.that(j.GlobalBatch%j.MicroBatch == 0, "microBatch", "a divisor of globalBatch", j.MicroBatch)
+	}
+	c.bounds("pipelines", j.Pipelines)
+	c.bounds("stages", j.Stages)
+	c.each(len(j.Layers), "layers", func(i int) error { return j.Layers[i].validate() })
+	if c.err == nil {
+		c.err = j.validatePartitions()
+	}
+	c.oneOf("kind", j.Kind, "", Pipelined, DataParallel, Sharded)
+	if j.Kind == DataParallel {
+		c.that(j.Stages.Min <= 1, "stages", "one at most of a data-parallel job", j.Stages)
+		c.that(j.Pipelines.Max == 0, "pipelines", "no max of a data-parallel job: every node is one", j.Pipelines)
+	}
+	c.that(j.Kind != Sharded || j.OptimizerPartitions == 0, "optimizerPartitions",
+		"none of a sharded job: stages are its shards", j.OptimizerPartitions)
+	c.oneOf("replicas", j.Replicas, "", EqualReplicas, AlikeReplicas)
+	c.tied(j.Tied, len(j.Layers))
+	if j.BatchRule != nil && c.err == nil {
+		c.nested("batchRule", j.BatchRule.validate(j.MicroBatch))
+	}
+	return c.err
+}
+
+// tied checks runs of layers.
+func (c *check) tied(runs []Range, layers int) {
+	next := 0
+	for i, run := range runs {
+		c.that(run.First >= next && run.Count() >= 2 && run.End <= layers, fmt.Sprintf("tied[%d]", i),
+			fmt.Sprintf("two layers or more within %d to %d, after the run before", next, layers), run)
+		next = run.End
+	}
+}
+
+func (r *BatchRule) validate(microBatch int) error {
+	const most = 1 << 30 // so that no batch overflows
+	var c check
+	c.that(r.SamplesPerNode >= 1 && r.SamplesPerNode <= most && r.SamplesPerNode%microBatch == 0, "samplesPerNode",
+		fmt.Sprintf("a multiple of microBatch %d, at most %d", microBatch, most), r.SamplesPerNode)
+	c.oneOf("learningRate", r.LearningRate, linear, sqrt)
+	c.that(r.WarmUpSteps >= 0 && r.WarmUpSteps <= most, "warmUpSteps", fmt.Sprintf("0 to %d", most), r.WarmUpSteps)
+	return c.err
+}
+
+func (l LayerProfile) validate() error {
+	var c check
+	c.layerBytes("parameterBytes", l.ParameterBytes)
+	c.layerBytes("optimizerBytes", l.OptimizerBytes)
+	c.layerBytes("gradientBytes", l.GradientBytes)
+	c.layerBytes("activationBytes", l.ActivationBytes)
+	c.layerBytes("outputBytes", l.OutputBytes)
+	c.amount("forwardSeconds", l.ForwardSeconds)
+	c.amount("backwardSeconds", l.BackwardSeconds)
+	return c.err
+}

@@ -1,0 +1,72 @@
+package events
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// job is a sound one of four layers.
+func job() *Job {
+	return &Job{Digest: Digest(nil), Layers: make([]LayerProfile, 4), GlobalBatch: 64, MicroBatch: 4}
+}
+
+func TestASoundJobOfEachKindIsAccepted(t *testing.T) {
+	for _, change := range []func(*Job){
+		func(*Job) {},
+		func(j *Job) { j.Kind = Pipelined },
+		func(j *Job) { j.Kind, j.Pipelines.Min, j.Stages.Max = DataParallel, 2, 1 },
+		func(j *Job) { j.Kind, j.Stages.Min = Sharded, 2 },
+		func(j *Job) { j.Replicas = AlikeReplicas },
+		func(j *Job) { j.Tied = []Range{{0, 2}, {2, 4}} },
+		func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 8, LearningRate: linear} },
+	} {
+		j := job()
+		change(j)
+		if err := j.validate(); err != nil {
+			t.Errorf("%+v: %v", j, err)
+		}
+	}
+}
+
+func TestAJobThatBreaksARuleIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		names string
+		spoil func(*Job)
+	}{
+		{"kind", func(j *Job) { j.Kind = "ddp" }},
+		{"replicas", func(j *Job) { j.Replicas = "similar" }},
+		{"stages", func(j *Job) { j.Kind, j.Stages.Min = DataParallel, 2 }},
+		{"pipelines", func(j *Job) { j.Kind, j.Pipelines.Max = DataParallel, 2 }},
+		{"optimizerPartitions", func(j *Job) {
+			j.Kind, j.OptimizerPartitions, j.Layers = Sharded, 2, []LayerProfile{{ParameterBytes: 1, OptimizerBytes: 2}}
+		}},
+		{"tied[0]", func(j *Job) { j.Tied = []Range{{0, 5}} }},
+		{"tied[0]", func(j *Job) { j.Tied = []Range{{1, 2}} }},
+		{"tied[1]", func(j *Job) { j.Tied = []Range{{0, 2}, {1, 3}} }},
+		{"batchRule: field \"samplesPerNode\"", func(j *Job) { j.BatchRule = &BatchRule{6, linear, 0} }},
+		{"batchRule: field \"learningRate\"", func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 4} }},
+		{"batchRule: field \"warmUpSteps\"", func(j *Job) { j.BatchRule = &BatchRule{4, sqrt, -1} }},
+	} {
+		j := job()
+		test.spoil(j)
+		if err := j.validate(); err == nil || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("%+v: error %v, expected one that names %s", j, err, test.names)
+		}
+	}
+}
+
+func TestTheBatchStaysUnlessTheJobLetsItFollowTheNodes(t *testing.T) {
+	j := job()
+	if batch, scale := j.BatchOf(7); batch != 64 || scale != 1 {
+		t.Errorf("without a rule %d samples at a scale of %v", batch, scale)
+	}
+	j.BatchRule = &BatchRule{SamplesPerNode: 16, LearningRate: linear}
+	if batch, scale := j.BatchOf(8); batch != 128 || scale != 2 {
+		t.Errorf("8 nodes train %d samples at a scale of %v", batch, scale)
+	}
+	j.BatchRule.LearningRate = sqrt
+	if batch, scale := j.BatchOf(2); batch != 32 || scale != math.Sqrt(0.5) {
+		t.Errorf("2 nodes train %d samples at a scale of %v", batch, scale)
+	}
+}

@@ -1,0 +1,107 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Deal gives each pipeline its samples of a step's global batch, and those of a lost node to the nodes that stand
+// in for it: one behind the other, in the plan's order.
+func (p *Plan) Deal() {
+	next := 0
+	for i := range p.Pipelines {
+		pipeline := &p.Pipelines[i]
+		pipeline.Samples = Range{next, next + pipeline.MicroBatches*p.Data.MicroBatch}
+		next = pipeline.Samples.End
+		for _, stage := range pipeline.Stages {
+			p.dealLost(stage.Node, pipeline.Samples.First)
+		}
+	}
+}
+
+func (p *Plan) dealLost(node string, next int) {
+	for i := range p.Reroutes {
+		if reroute := &p.Reroutes[i]; reroute.From == node {
+			reroute.Samples = Range{next, next + reroute.MicroBatches*p.Data.MicroBatch}
+			next = reroute.Samples.End
+		}
+	}
+}
+
+// Dealt returns the plan with everybody's samples. Plans of before samples were said have none; they were dealt
+// alike.
+func (p *Plan) Dealt() *Plan {
+	dealt := *p
+	dealt.Pipelines, dealt.Reroutes = slices.Clone(p.Pipelines), slices.Clone(p.Reroutes)
+	dealt.Deal()
+	return &dealt
+}
+
+// validateSamples checks that the pipelines train each sample of the global batch once, and that the nodes that
+// stand in for a lost one train each of its samples once.
+func (p *Plan) validateSamples() error {
+	dealt := p.Dealt()
+	for i, pipeline := range p.Pipelines {
+		if want := dealt.Pipelines[i].Samples; pipeline.Samples != (Range{}) && pipeline.Samples != want {
+			return fmt.Errorf("pipelines[%d].samples: expected %v, behind those of the pipelines before, got %v",
+				i, want, pipeline.Samples)
+		}
+		for _, stage := range pipeline.Stages {
+			if err := dealt.validateLost(stage.Node, pipeline.MicroBatches); err != nil {
+				return err
+			}
+		}
+	}
+	for i, reroute := range p.Reroutes {
+		if want := dealt.Reroutes[i].Samples; reroute.Samples != (Range{}) && reroute.Samples != want {
+			return fmt.Errorf("reroutes[%d].samples: expected %v, behind those of the reroutes before, got %v",
+				i, want, reroute.Samples)
+		}
+	}
+	return nil
+}
+
+// validateLost checks that all micro-batches of a lost node are taken over.
+func (p *Plan) validateLost(node string, microBatches int) error {
+	taken, isLost := 0, false
+	for _, reroute := range p.Reroutes {
+		if reroute.From == node {
+			taken, isLost = taken+reroute.MicroBatches, true
+		}
+	}
+	if isLost && taken != microBatches {
+		return fmt.Errorf("reroutes: expected all %d micro-batches of %s, got %d", microBatches, node, taken)
+	}
+	return nil
+}
+
+// SamplesAt returns the position in the data after so many completed steps, if they were all trained under this
+// plan from its resumeStep on.
+func (p *Plan) SamplesAt(step uint64) uint64 {
+	return p.Data.ConsumedSamples + (step-p.ResumeStep)*uint64(p.Data.GlobalBatch)
+}
+
+// ScaleAt returns what the learning rate is multiplied by in the step after so many completed ones.
+func (p *Plan) ScaleAt(step uint64) float64 {
+	scale, warm := p.LearningRateScale, p.WarmUp
+	if scale == 0 {
+		scale = 1
+	}
+	switch {
+	case warm == nil || step >= warm.FirstStep+uint64(warm.Steps):
+		return scale
+	case step < warm.FirstStep:
+		return warm.FromScale
+	}
+	return warm.FromScale + (scale-warm.FromScale)*float64(step-warm.FirstStep+1)/float64(warm.Steps)
+}
+
+func (w *WarmUp) validate() error {
+	if w == nil {
+		return nil
+	}
+	var c check
+	c.amount("fromScale", w.FromScale)
+	c.atLeast("steps", int64(w.Steps), 1)
+	return c.err
+}
