@@ -60,8 +60,9 @@ func TestAReroutedPlanKeepsTheLostNodeInItsPlaceAndMovesNothing(t *testing.T) {
 	r.SecondsBetweenFailures = 1 // and a layer takes more to fetch
 	proposal := proposed(t, r)
 	plan := proposal.Plan
-	if want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}; plan.Policy != "reroute" ||
-		!reflect.DeepEqual(plan.Reroutes, want) {
+	samples := events.Range{First: 0, End: 12}
+	want := []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6, Samples: samples}}
+	if plan.Policy != "reroute" || !reflect.DeepEqual(plan.Reroutes, want) {
 		t.Fatalf("%s with %+v", plan.Policy, plan.Reroutes)
 	}
 	if !reflect.DeepEqual(plan.Pipelines, twoByThree().Pipelines) || len(proposal.Classes) != 0 {

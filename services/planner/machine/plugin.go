@@ -50,7 +50,11 @@ func judgeOne(request events.PlanRequest, s policy.Situation, reply Reply) (poli
 	if theirs.Negotiation != request.Negotiation {
 		return fail(fmt.Errorf("negotiation: expected %q, got %.80q", request.Negotiation, theirs.Negotiation))
 	}
-	candidate, err := policy.Judge(s, reply.Plugin, pipelines(theirs.Plan.Pipelines))
+	proposed, err := pipelines(runsOf(request.Job), theirs.Plan.Pipelines)
+	if err != nil {
+		return fail(fmt.Errorf("plan: %w", err))
+	}
+	candidate, err := policy.Judge(s, reply.Plugin, proposed)
 	if err != nil {
 		return fail(fmt.Errorf("plan: %w", err))
 	}

@@ -18,8 +18,9 @@ const dearTransfers = 10
 // Situation turns a request into what policies look at.
 func (settings Settings) Situation(request events.PlanRequest) policy.Situation {
 	job := request.Job
+	globalBatch, _ := job.BatchOf(len(request.Nodes))
 	s := policy.Situation{
-		MicroBatches: job.GlobalBatch / job.MicroBatch, GlobalBatch: job.GlobalBatch,
+		Kind: kinds[job.Kind], MicroBatches: globalBatch / job.MicroBatch, GlobalBatch: globalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
 		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions,
@@ -30,7 +31,12 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 	}
 	slowest := slowestFactor(request.Nodes)
 	s.Speed = speeds(request.Nodes, slowest)
-	for _, layer := range job.Layers {
+	if s.Kind == policy.DataParallel {
+		s.PipelineLength.Most = 1
+	}
+	tied, profiles := runsOf(job), profiles(job)
+	for run := range tied[1:] {
+		layer := together(profiles[tied[run]:tied[run+1]])
 		s.Layers = append(s.Layers, estimate.Layer{
 			ForwardSeconds: layer.ForwardSeconds / slowest, BackwardSeconds: layer.BackwardSeconds / slowest,
 			StaticBytes: layer.StateBytes() + layer.GradientBytes, ActivationBytes: layer.ActivationBytes,
@@ -40,7 +46,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.OptimizerBytes = append(s.OptimizerBytes, layer.OptimizerBytes)
 	}
 	if request.Current != nil {
-		s.Current = pipelines(request.Current.Pipelines)
+		s.Current, _ = pipelines(tied, request.Current.Pipelines) // one that cuts tied layers is not of this job
 		s.Empty = empty(request.Nodes, *request.Current)
 	}
 	s.Network = network(request, s.Nodes)
@@ -65,17 +71,53 @@ func limits(bounds events.Bounds) search.Limits {
 	return search.Limits{Least: bounds.Min, Most: bounds.Max}
 }
 
-func pipelines(planned []events.Pipeline) []policy.Pipeline {
+// pipelines reads a plan's pipelines as policies see them. It fails where a stage cuts layers that are tied.
+func pipelines(of runs, planned []events.Pipeline) ([]policy.Pipeline, error) {
 	var list []policy.Pipeline
-	for _, pipeline := range planned {
+	for p, pipeline := range planned {
 		stages := make([]policy.Stage, len(pipeline.Stages))
 		for st, stage := range pipeline.Stages {
-			stages[st] = policy.Stage{Node: stage.Node, Layers: estimate.Range(stage.Layers)}
+			layers, err := of.of(stage.Layers)
+			if err != nil {
+				return nil, fmt.Errorf("pipelines[%d].stages[%d]: %w", p, st, err)
+			}
+			stages[st] = policy.Stage{Node: stage.Node, Layers: layers}
 		}
 		list = append(list,
 			policy.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
-	return list
+	return list, nil
+}
+
+// kinds are how policies name what a job says.
+var kinds = map[string]policy.Kind{events.DataParallel: policy.DataParallel, events.Sharded: policy.Sharded}
+
+// profiles are the job's layers. Where it leaves all seconds out, a micro-batch takes a second at a node whose speed is
+// not known, two thirds of it backward: only how nodes compare matters until they have told their speed.
+func profiles(job events.Job) []events.LayerProfile {
+	isTimed := func(layer events.LayerProfile) bool { return layer.ForwardSeconds+layer.BackwardSeconds > 0 }
+	if kinds[job.Kind] == policy.Pipelined || slices.ContainsFunc(job.Layers, isTimed) {
+		return job.Layers
+	}
+	layers := slices.Clone(job.Layers)
+	for i := range layers {
+		layers[i].ForwardSeconds, layers[i].BackwardSeconds = 1/float64(3*len(layers)), 2/float64(3*len(layers))
+	}
+	return layers
+}
+
+// together is what some layers cost as one.
+func together(layers []events.LayerProfile) events.LayerProfile {
+	var sum events.LayerProfile
+	for _, layer := range layers {
+		sum.ParameterBytes += layer.ParameterBytes
+		sum.OptimizerBytes += layer.OptimizerBytes
+		sum.GradientBytes += layer.GradientBytes
+		sum.ActivationBytes += layer.ActivationBytes
+		sum.ForwardSeconds += layer.ForwardSeconds
+		sum.BackwardSeconds += layer.BackwardSeconds
+	}
+	return sum
 }
 
 // empty returns the nodes that were no members of the plan in force as the processes they are now: a new incarnation
@@ -99,13 +141,16 @@ func empty(nodes []events.Device, plan events.Plan) []string {
 
 // proposal writes the best candidate as a plan, with all that were considered beside it.
 func proposal(request events.PlanRequest, best policy.Candidate, considered []events.Candidate) *events.Proposal {
+	job := request.Job
+	globalBatch, scale := job.BatchOf(len(request.Nodes))
 	plan := events.Plan{
-		Cluster: request.Cluster, Generation: request.Generation, Policy: best.Policy, LearningRateScale: 1,
-		Data: events.Data{GlobalBatch: request.Job.GlobalBatch, MicroBatch: request.Job.MicroBatch},
+		Cluster: request.Cluster, Generation: request.Generation, Policy: best.Policy,
+		Kind: job.Kind, Replicas: job.Replicas, LearningRateScale: scale,
+		Data: events.Data{GlobalBatch: globalBatch, MicroBatch: job.MicroBatch},
 		Predicted: events.Predicted{
 			StepSeconds: best.StepSeconds, StepSecondsLowerBound: best.LowerBoundSeconds,
 			TransitionSeconds: best.TransitionSeconds, PeakBytes: best.PeakBytes,
-			SamplesPerSecond: float64(request.Job.GlobalBatch) / best.StepSeconds,
+			SamplesPerSecond: float64(globalBatch) / best.StepSeconds,
 		},
 	}
 	if request.Generation > 1 {
@@ -114,17 +159,21 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 	for _, node := range request.Nodes {
 		plan.Nodes = append(plan.Nodes, node.Member)
 	}
+	tied := runsOf(job)
 	for _, pipeline := range best.Pipelines {
 		stages := make([]events.Stage, len(pipeline.Stages))
 		for st, stage := range pipeline.Stages {
-			stages[st] = events.Stage{Node: stage.Node, Layers: events.Range(stage.Layers)}
+			stages[st] = events.Stage{Node: stage.Node, Layers: tied.layers(stage.Layers)}
 		}
 		plan.Pipelines = append(plan.Pipelines,
 			events.Pipeline{MicroBatches: pipeline.MicroBatches, Stages: stages, Partitions: pipeline.Partitions})
 	}
 	for _, reroute := range best.Reroutes {
-		plan.Reroutes = append(plan.Reroutes, events.Reroute(reroute))
+		plan.Reroutes = append(plan.Reroutes, events.Reroute{
+			From: reroute.From, To: reroute.To, Stage: reroute.Stage, MicroBatches: reroute.MicroBatches,
+		})
 	}
+	plan.Deal()
 	plan.Considered = considered
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
 }

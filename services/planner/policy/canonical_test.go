@@ -88,7 +88,7 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 // Whatever a situation comes to hold of its nodes must be numbered like them, or answers go to the wrong nodes.
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
-		"Situation": {"Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
+		"Situation": {"Kind", "Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
 			"OptimizerBytes", "KeptPartitions",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
 			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},

@@ -10,7 +10,7 @@ func (s Situation) figured(pipelines []Pipeline) Candidate {
 	s, pipelines = s.withPipelines(len(pipelines)), s.dealt(pipelines)
 	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
 	for p, member := range members(pipelines) {
-		for st, peak := range estimate.PeakBytes(s.Layers, member.Stages, member.MicroBatches) {
+		for st, peak := range s.peakBytes(member.Stages, member.MicroBatches) {
 			c.PeakBytes[pipelines[p].Stages[st].Node] = peak
 		}
 	}

@@ -104,13 +104,16 @@ func (w wires) onEdge(seconds []float64, edge, edges int, from, to string) []flo
 
 // stepSeconds is the time of the slowest pipeline, of the all-reduces, and of the pairs without a direct link.
 func (s Situation) stepSeconds(pipelines []Pipeline) float64 {
+	if s.Kind == DataParallel {
+		return s.overlappedSeconds(pipelines)
+	}
 	w, slowest := s.wires(), 0.0
 	plain := s.Speed == nil && len(w.unusual) == 0
 	for p, pipeline := range pipelines {
 		if plain && p > 0 && pipeline.equal(pipelines[p-1]) {
 			continue
 		}
-		slowest = max(slowest, estimate.OneForwardOneBackward(s.pipeline(w, pipeline)).MakespanSeconds)
+		slowest = max(slowest, s.pipelineSeconds(w, pipeline))
 	}
 	return slowest + s.syncSeconds(pipelines) + s.dearSeconds(pipelines)
 }

@@ -15,6 +15,7 @@ import (
 
 // Situation is all a policy may look at. Nodes are in a fixed order.
 type Situation struct {
+	Kind        Kind
 	Nodes       []string
 	MemoryBytes []int64 // per node: what it may fill
 	// Speed tells of each node how much faster it is than Layers says, at least 1; nil: as Layers says.
@@ -119,6 +120,9 @@ func Named(name string) (Policy, error) {
 func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	if len(s.Nodes) == 0 {
 		return nil, fmt.Errorf("there is no node")
+	}
+	if own, has := ofKind[s.Kind]; has {
+		return own.named(s)
 	}
 	candidates, err := p.named(s)
 	if len(candidates) > 0 || p.Name == Adaptive.Name {

@@ -159,7 +159,7 @@ func (s Situation) worthReseating(stay, move Candidate) bool {
 func (s Situation) places(plan search.Plan, among choice, holds []estimate.Range) place.Problem {
 	problem := place.Problem{LayerBytes: s.StateBytes}
 	for p, pipeline := range plan.Pipelines {
-		peaks := estimate.PeakBytes(s.Layers, pipeline.Stages, pipeline.MicroBatches)
+		peaks := s.peakBytes(pipeline.Stages, pipeline.MicroBatches)
 		for st, layers := range pipeline.Stages {
 			problem.Places = append(problem.Places, place.Place{Pipeline: p, Stage: st, Layers: layers})
 			problem.NeedBytes = append(problem.NeedBytes, peaks[st])
@@ -266,12 +266,12 @@ func (s Situation) balanced(pipelines []Pipeline, w wires) []Pipeline {
 	shares := search.OptimalBatches(s.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
 		pipeline := pipelines[p]
 		pipeline.MicroBatches = microBatches
-		return estimate.OneForwardOneBackward(s.pipeline(w, pipeline)).MakespanSeconds
+		return s.pipelineSeconds(w, pipeline)
 	})
 	balanced := slices.Clone(pipelines)
 	for p := range balanced {
 		balanced[p].MicroBatches = shares[p]
-		for st, peak := range estimate.PeakBytes(s.Layers, members(balanced[p : p+1])[0].Stages, shares[p]) {
+		for st, peak := range s.peakBytes(members(balanced[p : p+1])[0].Stages, shares[p]) {
 			if peak > s.MemoryBytes[w.node[balanced[p].Stages[st].Node]] {
 				return pipelines
 			}

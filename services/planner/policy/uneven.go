@@ -84,7 +84,7 @@ func (s Situation) share(pipelines []Pipeline, kinds []int) {
 		if _, known := times[key]; !known {
 			pipeline := pipelines[p]
 			pipeline.MicroBatches = microBatches
-			times[key] = estimate.OneForwardOneBackward(s.pipeline(wires, pipeline)).MakespanSeconds
+			times[key] = s.pipelineSeconds(wires, pipeline)
 		}
 		return times[key]
 	})
