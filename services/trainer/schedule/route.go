@@ -4,7 +4,10 @@
 // It is pure: every node computes the same answer from the same plan, so nothing about it needs to be agreed on.
 package schedule
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Stage is a node and the layers [First, End) it runs.
 type Stage struct {
@@ -37,10 +40,10 @@ type Route []Stage
 
 // Routes returns the route of every micro-batch of a step: the first pipeline trains the first ones, and so on.
 //
-// The stage of a lost node is run by the nodes it is rerouted to. Layer by layer, those that hold the layer take
-// turns in proportion to their micro-batches (a spread out turn keeps all of them busy); so a lost stage may be
-// covered by several nodes that each hold a part of it. It is an error where the reroutes that hold a layer do not
-// add up to the pipeline's micro-batches. O(micro-batches * layers * reroutes).
+// The stage of a lost node is run by the nodes it is rerouted to. Layer by layer, those that hold the layer take their
+// micro-batches one after the other, in the order of the reroutes: as a plan says whose samples are whose. So a lost
+// stage may be covered by several nodes that each hold a part of it. It is an error where the reroutes that hold a layer
+// do not add up to the pipeline's micro-batches. O(micro-batches * layers * reroutes).
 func (l Layout) Routes() ([]Route, error) {
 	var routes []Route
 	for i, pipeline := range l.Pipelines {
@@ -64,11 +67,11 @@ func (l Layout) extend(routes []Route, stage Stage) error {
 		return nil
 	}
 	for layer := stage.First; layer < stage.End; layer++ {
-		turns, err := l.turns(stage.Node, layer, len(routes))
+		takers, err := l.takers(stage.Node, layer, len(routes))
 		if err != nil {
 			return err
 		}
-		for k, node := range turns {
+		for k, node := range takers {
 			routes[k] = routes[k].then(Stage{Node: node, First: layer, End: layer + 1})
 		}
 	}
@@ -84,34 +87,18 @@ func (r Route) then(next Stage) Route {
 	return append(r, next)
 }
 
-// turns returns for each micro-batch of a lost stage the node that runs one of its layers: each time the one that
-// is furthest behind its proportion.
-func (l Layout) turns(lost string, layer, microBatches int) ([]string, error) {
-	var takers []Reroute
-	sum := 0
+// takers returns for each micro-batch of a lost stage the node that runs one of its layers.
+func (l Layout) takers(lost string, layer, microBatches int) ([]string, error) {
+	var nodes []string
 	for _, reroute := range l.Reroutes {
 		if reroute.From == lost && l.holds(reroute.To, layer) {
-			takers = append(takers, reroute)
-			sum += reroute.MicroBatches
+			nodes = append(nodes, slices.Repeat([]string{reroute.To}, reroute.MicroBatches)...)
 		}
 	}
-	if sum != microBatches {
+	if len(nodes) != microBatches {
 		return nil, fmt.Errorf(
 			"layer %d of lost node %q: expected its %d micro-batches to be rerouted to holders of the layer, got %d",
-			layer, lost, microBatches, sum)
-	}
-	nodes := make([]string, microBatches)
-	taken := make([]int, len(takers))
-	for k := range nodes {
-		next := 0
-		for i := range takers {
-			behind := func(i int) int { return (k+1)*takers[i].MicroBatches - microBatches*taken[i] }
-			if behind(i) > behind(next) {
-				next = i
-			}
-		}
-		nodes[k] = takers[next].To
-		taken[next]++
+			layer, lost, microBatches, len(nodes))
 	}
 	return nodes, nil
 }

@@ -11,21 +11,18 @@ import (
 
 // assignment is what a plan asks of one node.
 type assignment struct {
-	layers            events.Range
-	partitions        []int // of their optimizer state
-	routes            []schedule.Route
-	reductions        []schedule.Reduction
-	peers             []transport.Peer
-	learningRateScale float64
+	plan       *events.Plan
+	layers     events.Range
+	partitions []int // of their optimizer state
+	routes     []schedule.Route
+	reductions []schedule.Reduction
+	peers      []transport.Peer
 }
 
 // assign derives a node's part from a plan. A plan that is not for this training, or does not fit together, is an
 // error.
 func assign(plan *events.Plan, config Config) (assignment, error) {
-	a := assignment{learningRateScale: plan.LearningRateScale}
-	if a.learningRateScale == 0 {
-		a.learningRateScale = 1
-	}
+	a := assignment{plan: plan}
 	if err := fits(plan, config); err != nil {
 		return a, err
 	}

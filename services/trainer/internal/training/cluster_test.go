@@ -219,6 +219,7 @@ func (c *cluster) follow(plan *events.Plan) {
 		return
 	}
 	plan.ResumeStep = c.newestVersion()
+	plan.Data.ConsumedSamples = plan.ResumeStep * uint64(plan.Data.GlobalBatch)
 	c.plan, c.stop = plan, c.config.Steps
 	for _, pause := range c.pauses {
 		if pause > plan.ResumeStep {

@@ -190,7 +190,7 @@ func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byt
 
 // sample returns one of a micro-batch's samples: micro-batches cut a step's samples in order.
 func (p *passes) sample(microBatch, i int) (model.Sample, error) {
-	index := int(p.step)*p.worker.config.GlobalBatch + microBatch*p.worker.config.MicroBatch + i
+	index := int(p.worker.part.plan.SamplesAt(p.step)) + microBatch*p.worker.config.MicroBatch + i
 	characters, targets, err := p.worker.config.Samples.Sample(index)
 	return model.Sample{Characters: characters, Targets: targets}, err
 }

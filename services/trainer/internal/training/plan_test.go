@@ -108,6 +108,38 @@ func TestAPlanForAnotherTrainingIsRefused(t *testing.T) {
 	}
 }
 
+func TestEveryNodeRunsTheSamplesThatThePlanSays(t *testing.T) {
+	config := testConfig(t)
+	config.Node = "c"
+	plan := planOf(config, chain{4, "a b", []int{3, 6}}, chain{2, "c d", []int{3, 6}}, chain{2, "e f", []int{3, 6}})
+	plan.Nodes = []events.Member{{Node: "a"}, {Node: "c"}, {Node: "d"}, {Node: "e"}, {Node: "f"}} // b is lost
+	plan.Reroutes = []events.Reroute{{From: "b", To: "f", MicroBatches: 3}, {From: "b", To: "d", MicroBatches: 1}}
+	plan.Sync = syncOf(plan, "b")
+	a, err := assign(plan, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string][]events.Range{}
+	for _, pipeline := range plan.Dealt().Pipelines {
+		for _, stage := range pipeline.Stages {
+			said[stage.Node] = append(said[stage.Node], pipeline.Samples)
+		}
+	}
+	delete(said, "b")
+	for _, reroute := range plan.Dealt().Reroutes {
+		said[reroute.To] = append(said[reroute.To], reroute.Samples)
+	}
+	for microBatch, route := range a.routes {
+		first := microBatch * config.MicroBatch
+		for _, stage := range route {
+			isSaid := func(samples events.Range) bool { return samples.First <= first && first < samples.End }
+			if !slices.ContainsFunc(said[stage.Node], isSaid) {
+				t.Errorf("%s runs samples from %d on: the plan says %v", stage.Node, first, said[stage.Node])
+			}
+		}
+	}
+}
+
 func TestARelayedPairIsToldApart(t *testing.T) {
 	config := testConfig(t)
 	config.Node = "b"

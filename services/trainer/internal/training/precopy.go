@@ -40,7 +40,7 @@ func (l lentState) Change(unit int, step uint64) ([]byte, error) {
 		first, end := shape.Partition(shape.LayerOf(unit), unit/shape.Layers()-1)
 		sums = &gradient.Accumulator{Sums: sums.Sums[first:end], Additions: sums.Additions}
 	}
-	return model.MarshalChange(unit, int(step), l.worker.adam().LearningRate, sums), nil
+	return model.MarshalChange(unit, int(step), l.worker.adam.LearningRate, sums), nil
 }
 
 // Adopt may bring other units than those that were summed.

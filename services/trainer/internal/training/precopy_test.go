@@ -107,7 +107,7 @@ func TestAnAdoptedPlanHasNoChange(t *testing.T) {
 	if err := lent.Adopt([]events.Range{{End: 6}}, 0); err != nil {
 		t.Fatal(err)
 	}
-	lent.worker.take(assignment{layers: events.Range{End: 6}, learningRateScale: 1})
+	lent.worker.take(assignment{layers: events.Range{End: 6}})
 	lent.worker.summed = 7
 	if _, err := lent.Change(0, 7); err != nil {
 		t.Fatalf("the change before: %v", err)

@@ -14,12 +14,11 @@ func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 	if w.config.Shape.Partitions > 0 {
 		return w.updateUnits(ctx, group)
 	}
-	adam := w.adam()
 	for layer := group.First; layer < group.End; layer++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		next, err := adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
+		next, err := w.adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
 		if err != nil {
 			return err
 		}
@@ -62,7 +61,7 @@ func (w *worker) updatePart(layer, partition int, next *model.Layer) (*model.Lay
 	shape, sums := w.config.Shape, w.sums[layer]
 	first, end := shape.Partition(layer, partition)
 	part := &gradient.Accumulator{Sums: sums.Sums[first:end], Additions: sums.Additions}
-	return w.adam().ApplyPart(w.state.Trained(shape.Unit(layer, partition)),
+	return w.adam.ApplyPart(w.state.Trained(shape.Unit(layer, partition)),
 		w.state.Trained(layer).Parameters[first:end], next.Parameters[first:end], part, w.config.GlobalBatch)
 }
 

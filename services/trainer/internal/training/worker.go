@@ -18,6 +18,7 @@ type worker struct {
 	state   *state.State
 	part    assignment
 
+	adam    model.Adam // of the last step begun
 	speed   speed
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
@@ -49,6 +50,8 @@ func (w *worker) take(a assignment) {
 func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error) {
 	w.network.Begin(step)
 	w.summed = 0
+	w.adam = w.config.Adam
+	w.adam.LearningRate *= w.part.plan.ScaleAt(step)
 	w.loss.Reset()
 	for _, sums := range w.sums {
 		sums.Reset()
@@ -69,13 +72,6 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 	}
 	w.summed = step + 1
 	return loss, nil
-}
-
-// adam is the rule under the plan in force.
-func (w *worker) adam() model.Adam {
-	adam := w.config.Adam
-	adam.LearningRate *= w.part.learningRateScale
-	return adam
 }
 
 func appendFloats(destination []byte, values []float32) []byte {
