@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,6 +53,11 @@ func (m *Machine) otherJob(job events.Job) string {
 	case len(own.Layers) != len(job.Layers):
 		return fmt.Sprintf("field %q: expected the %d layers of the cluster's job, got %d",
 			"job.layers", len(own.Layers), len(job.Layers))
+	case cmp.Or(own.Kind, events.Pipelined) != cmp.Or(job.Kind, events.Pipelined):
+		return fmt.Sprintf("field %q: expected the cluster's job, %q, got %q", "job.kind", own.Kind, job.Kind)
+	case cmp.Or(own.Replicas, events.EqualReplicas) != cmp.Or(job.Replicas, events.EqualReplicas):
+		return fmt.Sprintf("field %q: expected the cluster's job, %q, got %q", "job.replicas", own.Replicas,
+			job.Replicas)
 	case own.OptimizerPartitions != job.OptimizerPartitions:
 		return fmt.Sprintf("field %q: expected the %d of the cluster's job, got %d",
 			"job.optimizerPartitions", own.OptimizerPartitions, job.OptimizerPartitions)
