@@ -21,7 +21,7 @@ type Plan struct {
 	Policy     string      `json:"policy"`
 	Kind       string      `json:"kind,omitempty"`     // of the job
 	Replicas   string      `json:"replicas,omitempty"` // of the job
-	ResumeStep uint64      `json:"resumeStep"`         // completed steps when the plan takes over: the next step has this index
+	ResumeStep uint64      `json:"resumeStep"`         // completed steps when it takes over: the index of the next
 	Nodes      []Member    `json:"nodes"`              // all active nodes, those without a place included
 	Pipelines  []Pipeline  `json:"pipelines"`
 	Reroutes   []Reroute   `json:"reroutes,omitempty"`
@@ -154,8 +154,8 @@ type Drop struct {
 type Data struct {
 	GlobalBatch int `json:"globalBatch"`
 	MicroBatch  int `json:"microBatch"`
-	// ConsumedSamples is the position in the data at resumeStep: the samples of all steps before it, without those that were
-	// undone. Sample i of a step has the position consumedSamples + (step - resumeStep) * globalBatch + i.
+	// ConsumedSamples is the position in the data at resumeStep: the samples of all steps before it, without those that
+	// were undone. Sample i of a step has the position consumedSamples + (step - resumeStep) * globalBatch + i.
 	ConsumedSamples uint64 `json:"consumedSamples"`
 }
 

@@ -61,8 +61,9 @@ func TestAPluginThatPartsTiedLayersIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const want = "stages[0]: layers 0 to 3: expected the layers that are tied"
 	last := plan.Plan.Considered[len(plan.Plan.Considered)-1]
-	if last.Policy != "mine" || !strings.Contains(last.Rejected, "stages[0]: layers 0 to 3: expected the layers that are tied") {
+	if last.Policy != "mine" || !strings.Contains(last.Rejected, want) {
 		t.Errorf("%s: %s", last.Policy, last.Rejected)
 	}
 }
@@ -78,7 +79,8 @@ func TestABatchThatFollowsTheNodesTellsItsScale(t *testing.T) {
 		asked.Nodes = r.Nodes[:nodes]
 		plan := proposed(t, asked).Plan
 		if plan.Data.GlobalBatch != 16*nodes || plan.LearningRateScale != want {
-			t.Errorf("%d nodes train %d samples a step at a scale of %v", nodes, plan.Data.GlobalBatch, plan.LearningRateScale)
+			t.Errorf("%d nodes train %d samples a step at a scale of %v", nodes, plan.Data.GlobalBatch,
+				plan.LearningRateScale)
 		}
 	}
 }

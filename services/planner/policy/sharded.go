@@ -38,7 +38,7 @@ func sharded(s Situation) ([]Candidate, error) {
 	if len(candidates) > 0 {
 		return candidates, nil
 	}
-	return nil, cmp.Or(refused, fmt.Errorf("pipelines: expected %d groups of %d nodes, there are %d nodes and %d micro-batches",
+	return nil, cmp.Or(refused, fmt.Errorf("pipelines: expected %d groups of %d nodes, got %d nodes and %d micro-batches",
 		max(1, s.DataParallel.Least), max(1, s.PipelineLength.Least), len(nodes), s.MicroBatches))
 }
 

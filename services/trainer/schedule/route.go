@@ -40,10 +40,10 @@ type Route []Stage
 
 // Routes returns the route of every micro-batch of a step: the first pipeline trains the first ones, and so on.
 //
-// The stage of a lost node is run by the nodes it is rerouted to. Layer by layer, those that hold the layer take their
-// micro-batches one after the other, in the order of the reroutes: as a plan says whose samples are whose. So a lost
-// stage may be covered by several nodes that each hold a part of it. It is an error where the reroutes that hold a layer
-// do not add up to the pipeline's micro-batches. O(micro-batches * layers * reroutes).
+// The stage of a lost node is run by the nodes it is rerouted to. Layer by layer, those that hold the layer take
+// their micro-batches one after the other, in the order of the reroutes: as a plan says whose samples are whose. So a
+// lost stage may be covered by several nodes that each hold a part of it. It is an error where the reroutes that hold
+// a layer do not add up to the pipeline's micro-batches. O(micro-batches * layers * reroutes).
 func (l Layout) Routes() ([]Route, error) {
 	var routes []Route
 	for i, pipeline := range l.Pipelines {
