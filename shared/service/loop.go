@@ -108,7 +108,7 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		ctx, event.Traceparent, end = telemetry.Process(ctx, r.Name, event)
 		defer end()
 		var err error
-		if outputs, err = r.ask(ctx, event); errors.Is(err, errPanicked) {
+		if outputs, err = r.attempt(ctx, event, delivery.Redelivered); errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
 			poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
 			outputs = []events.Event{r.quarantine(ctx, r.speaker, event, poison)}
 		} else if err != nil {
@@ -127,6 +127,31 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	}
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
 	return r.memory.remember(ctx, r.Machine, event.Sequence, event.ID)
+}
+
+// mostDeaths is how many instances in a row may die while the machine handles an event that had come to one before them.
+const mostDeaths = 3
+
+// errDeadly says that no instance survives an event: a panic can be caught, but not a lack of memory or of stack.
+var errDeadly = fmt.Errorf("%d instances in a row died while the machine handled it", mostDeaths)
+
+// attempt asks the machine. That an event came to an instance before, which did not get done with it, is the first sign
+// that it is deadly: from then on the memory tells how many instances have handed it to the machine in vain.
+func (r *runner) attempt(ctx context.Context, event events.Event, redelivered bool) ([]events.Event, error) {
+	if !redelivered {
+		return r.ask(ctx, event)
+	}
+	if r.memory.Deaths >= mostDeaths {
+		return nil, errDeadly
+	}
+	if err := r.memory.fear(ctx, r.memory.Deaths+1); err != nil {
+		return nil, err
+	}
+	outputs, asking := r.ask(ctx, event)
+	if err := r.memory.fear(ctx, 0); err != nil {
+		return nil, err
+	}
+	return outputs, asking
 }
 
 func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, error) {

@@ -34,6 +34,7 @@ type page struct {
 	Sequence uint64          `json:"sequence"`          // of the last message handled
 	ID       string          `json:"id"`                // of that event; empty for a refused message
 	Machine  json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
+	Deaths   int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind Sequence
 }
 
 // requestTimeout is how long one request to NATS may take before it is made again.
@@ -66,6 +67,13 @@ func (m *memory) remember(ctx context.Context, machine Machine, sequence uint64,
 		return fmt.Errorf("memory: %w", err)
 	}
 	return m.write(ctx, page{Instance: m.Instance, Sequence: sequence, ID: id, Machine: snapshot})
+}
+
+// fear stores how many instances will have died at the message behind the last, should this one.
+func (m *memory) fear(ctx context.Context, deaths int) error {
+	next := m.page
+	next.Deaths = deaths
+	return m.write(ctx, next)
 }
 
 // write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote,

@@ -1,0 +1,69 @@
+package service_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
+)
+
+// mortal dies at an event as a process does that runs out of memory: nothing in it can catch that.
+type mortal struct{ clerk }
+
+func (m *mortal) Handle(event events.Event) ([]events.Event, error) {
+	if event.Subject == "deadly" {
+		runtime.Goexit()
+	}
+	return m.clerk.Handle(event)
+}
+
+// dies runs an instance until its process is gone.
+func (f *fixture) dies() {
+	f.Helper()
+	options := service.Options{Name: "negotiator", Bus: f.connect(), Machine: &mortal{}}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		f.Errorf("it was to die, and ended with %v", service.Run(f.ctx, options))
+	}()
+	<-gone // or f.ctx ends, and Run
+}
+
+func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	deadly := f.lose("deadly")
+	f.lose("n1")
+	for range 4 {
+		f.dies()
+	}
+	f.run(service.Options{Machine: &mortal{}})
+	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
+	kept, err := events.Open[events.Quarantine](record)
+	if err != nil || kept.Reason != bus.Poison || !strings.Contains(kept.Detail, "3 instances in a row died") {
+		t.Errorf("%v, kept %+v", err, kept)
+	}
+	f.expect(aborted, "g1")
+}
+
+func TestAnEventThatAnInstanceSurvivesIsHandledHoweverManyEndAfterIt(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	f.lose("n1")
+	for range 6 {
+		crashed := f.run(service.Options{Machine: &clerk{crashes: true}})
+		if err := crashed.end(); err == nil || !strings.Contains(err.Error(), "crash") {
+			t.Fatalf("expected the crash, got %v", err)
+		}
+	}
+	f.run(service.Options{Machine: &clerk{}})
+	f.lose("n2")
+	f.expect(aborted, "g1", "g2")
+	if len(refused) > 0 {
+		t.Error("an innocent event was refused")
+	}
+}
