@@ -135,7 +135,7 @@ type Hold struct {
 type Failure struct {
 	Negotiation string `json:"negotiation"`
 	Reason      string `json:"reason"`
-	Node        string `json:"node,omitempty"`
+	Node        string `json:"node,omitempty"` // to blame; empty: nobody is
 }
 
 func (o *Opening) Validate() error {

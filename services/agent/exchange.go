@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -105,7 +106,9 @@ func (s *Session) export(task machine.Export) {
 	offered := func(offer events.Offer) {
 		s.finish(machine.Exported{Task: task.Task, Digest: offer.Digest, Bytes: offer.Bytes, Parts: offer.Parts})
 	}
-	failed := func(err error) { s.finish(machine.Failed{Task: task.Task, Reason: err.Error()}) }
+	failed := func(err error) {
+		s.finish(machine.Failed{Task: task.Task, Reason: err.Error(), Hub: errors.Is(err, transfer.ErrHub)})
+	}
 	s.queue(func(state State) {
 		x.sender.Export(task.Unit, func() ([]byte, error) { return state.Export(task.Unit, task.Step) }, offered, failed)
 	})

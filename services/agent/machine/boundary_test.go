@@ -166,6 +166,6 @@ func TestAStateThatCannotAdoptEndsTheSession(t *testing.T) {
 	n.slow = true
 	n.stands(0)
 	n.commits(plan(3, 10, "n1", "n2"))
-	n.ends(Failed{n.tasks[0].(Adopt).Task, "no such version"})
+	n.ends(Failed{Task: n.tasks[0].(Adopt).Task, Reason: "no such version"})
 	n.expect("adopt [{0 2}] at 10", "end left=false plan 3: no such version")
 }

@@ -52,6 +52,7 @@ type (
 	Failed struct {
 		Task   Task
 		Reason string
+		Hub    bool // the hub is at fault, and not this node
 	}
 )
 

@@ -240,6 +240,7 @@ func words(action Action) string {
 func spoken(event events.Event) string {
 	var fields struct {
 		Negotiation, Incarnation, Reason string
+		Node                             string
 		Accepted                         bool
 		StopStep                         *uint64
 		Step                             *uint64
@@ -275,6 +276,9 @@ func spoken(event events.Event) string {
 	}
 	if event.Kind == events.ShardReceived {
 		text += fmt.Sprintf(" %d units", len(fields.Units))
+	}
+	if event.Kind == events.RestorationFailed && fields.Node == "" {
+		text += " by nobody"
 	}
 	if fields.Reason != "" {
 		text += ": " + fields.Reason

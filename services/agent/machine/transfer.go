@@ -167,7 +167,7 @@ func (m *Machine) takeUnit(transfer events.Transfer, offers []events.Offer) {
 	}
 	if first.Bytes > m.settings.MemoryBytes {
 		m.breakOff(fmt.Sprintf("unit %d: %s: bytes: expected at most the node's memory, %d, got %d",
-			transfer.Unit, first.Node, m.settings.MemoryBytes, first.Bytes))
+			transfer.Unit, first.Node, m.settings.MemoryBytes, first.Bytes), false)
 		return
 	}
 	if m.imported[transfer.Unit] == (imported{first.Step, first.Digest}) {
@@ -218,22 +218,26 @@ func (m *Machine) failed(result Failed) {
 		return
 	}
 	if unit, gives := m.negotiation.exchange.exports[result.Task]; gives {
-		m.breakOff(fmt.Sprintf("unit %d: %s", unit, result.Reason))
+		m.breakOff(fmt.Sprintf("unit %d: %s", unit, result.Reason), result.Hub)
 	}
 	if offer, takes := m.negotiation.exchange.fetches[result.Task]; takes {
-		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason))
+		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason), result.Hub)
 	}
 }
 
-// breakOff says, once, why this node cannot do its part. What it gives goes on until the negotiation ends.
-func (m *Machine) breakOff(reason string) {
+// breakOff says, once, why this node cannot do its part, and that it is to blame unless the hub is. What it gives goes on
+// until the negotiation ends.
+func (m *Machine) breakOff(reason string, hub bool) {
 	if m.negotiation.phase == broken {
 		return
 	}
 	m.negotiation.phase = broken
 	schedule := m.negotiation.schedule
-	m.say(schedule.event, events.RestorationFailed, m.settings.Node,
-		&events.Failure{Negotiation: schedule.payload.Negotiation, Node: m.settings.Node, Reason: reason})
+	failure := &events.Failure{Negotiation: schedule.payload.Negotiation, Reason: reason}
+	if !hub {
+		failure.Node = m.settings.Node
+	}
+	m.say(schedule.event, events.RestorationFailed, m.settings.Node, failure)
 }
 
 func gives(node string, transfer events.Transfer) bool {

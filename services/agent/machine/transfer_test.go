@@ -86,9 +86,24 @@ func TestAMoveThatCannotEndWellIsSaidOnce(t *testing.T) {
 	n = scheduledNode()
 	n.hears(events.ShardOffered, offer("n2", 0, 12))
 	n.hears(events.ShardOffered, offer("n2", 1, 12))
-	n.ends(Failed{n.tasks[0].(Fetch).Task, "not to be had"})
-	n.ends(Failed{n.tasks[1].(Fetch).Task, "not to be had"})
+	n.ends(Failed{Task: n.tasks[0].(Fetch).Task, Reason: "not to be had"})
+	n.ends(Failed{Task: n.tasks[1].(Fetch).Task, Reason: "not to be had"})
 	n.expect("fetch 0", "fetch 1", "say restoration.failed g4: unit 0: not to be had")
+}
+
+func TestAGiverBlamesNobodyForAHubThatTakesNothing(t *testing.T) {
+	n := trainingNode(t, 10)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2", "n3"))
+	prepare(n, "g4", 4)
+	given := plan(4, 12, "n1", "n2", "n3")
+	given.Migration = events.Migration{ShardBytes: 1, Transfers: []events.Transfer{
+		{Unit: 1, To: "n3", Bytes: 4, Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 4}}}},
+	}}
+	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: given})
+	n.stands(12)
+	n.told = nil
+	n.ends(Failed{Task: n.tasks[0].(Export).Task, Reason: "full", Hub: true})
+	n.expect("say restoration.failed g4 by nobody: unit 1: full")
 }
 
 func TestAUnitOnWhichItsHoldersDoNotAgreeIsNotFetched(t *testing.T) {

@@ -3,6 +3,8 @@ package transfer
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,17 +14,24 @@ import (
 // The hub's store without a leader comes back within ten seconds (measured on three servers: 8.3 s at most).
 const (
 	putAttempts = 10
-	putPause    = time.Second
 	askPause    = time.Second // between two requests to use the hub
 )
 
-// putIntoHub tries again while the hub is away.
+var putPause = time.Second
+
+// ErrHub says that the hub refused a part: it is full, or its store has no leader. That is no node's fault.
+var ErrHub = errors.New("the hub does not take it")
+
+// putIntoHub tries again while the hub is away. A hub that does not answer at all may answer others: that is not ErrHub.
 func (e *Exchange) putIntoHub(ctx context.Context, data []byte) error {
 	_, err := e.node.Bus.Put(ctx, events.ShardBucket, data)
 	for attempt := 1; err != nil && attempt < putAttempts && Pause(ctx, putPause); attempt++ {
 		_, err = e.node.Bus.Put(ctx, events.ShardBucket, data)
 	}
-	return err
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrHub, err)
 }
 
 // askForHub asks a giver to put what it gives this node into the hub's store, until it says that it will.
