@@ -83,7 +83,13 @@ func (s *Session) dueCapture() turn {
 	if x == nil || x.preSender == nil || x.context.Err() != nil || !x.preSender.Due(done) {
 		return nil
 	}
-	return func(state State) { x.preSender.Capture(done, state.(PreCopier)) }
+	s.machine.Capturing(true)
+	return func(state State) {
+		x.preSender.Capture(done, state.(PreCopier))
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.machine.Capturing(false)
+	}
 }
 
 // open begins to give and to take units where all are paused. Called with the mutex held.

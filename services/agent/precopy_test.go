@@ -271,6 +271,55 @@ func TestAReceiverPreCopiesOfWhoHasTrainedTheLastStep(t *testing.T) {
 	}
 }
 
+// deliberate is a state that takes its time to give a unit. It is not done before the test says so.
+type deliberate struct {
+	*replica
+	begun, done chan struct{}
+}
+
+func (d *deliberate) Export(unit int, step uint64) ([]byte, error) {
+	close(d.begun)
+	<-d.done
+	return d.replica.Export(unit, step)
+}
+
+func TestAGiverWhoseStateIsSlowToGiveSaysThatItsConsentComesLater(t *testing.T) {
+	h := newHub(t)
+	members, layer := []events.Member{h.join("n1"), h.join("n2")}, h.content()[:4<<20]
+	giver := &deliberate{&replica{shelfOf: shelfOf{layer: layer}}, make(chan struct{}), make(chan struct{})}
+	first, second := replicas(1, "", members, "n1"), replicas(2, events.Digest(nil), members, "n1", "n2")
+	second.Migration = events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{
+		Unit: 0, To: "n2", Bytes: 4 << 20, Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 4}}},
+	}}}
+	h.say(events.PlanCommitted, "1", &first)
+	h.trainOn(h.sessions[0], giver.replica, giver)
+	h.trainOn(h.sessions[1], &replica{})
+	give := sync.OnceFunc(func() { close(giver.done) })
+	t.Cleanup(give)
+	waitFor(t, "it trains", h.sessions[0].trained)
+	join := events.Change{Kind: events.ChangeJoin, Node: "n2", Cause: "x"}
+	h.say(events.NegotiationOpened, "g2", &events.Opening{
+		Negotiation: "g2", Generation: 2, Members: members, Changes: []events.Change{join},
+	})
+	h.say(events.PreCopyStarted, "g2", &events.PreCopyStart{Negotiation: "g2", Plan: second})
+	select {
+	case <-giver.begun:
+	case <-time.After(patience):
+		t.Fatal("nothing is pre-copied")
+	}
+	failure := events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: "y"}
+	h.say(events.NegotiationOpened, "g2-again", &events.Opening{
+		Negotiation: "g2-again", Generation: 2, Members: members, Abandon: true, Changes: []events.Change{join, failure},
+	})
+	if delay := await[events.Delay](h, events.ConsentDelayed); delay.Negotiation != "g2-again" || delay.Node != "n1" {
+		t.Errorf("said %+v", delay)
+	}
+	give()
+	for consent := await[events.Consent](h, events.Consented); consent.Node != "n1" || consent.Negotiation != "g2-again"; {
+		consent = await[events.Consent](h, events.Consented)
+	}
+}
+
 func TestATrainerThatComesToItsLoopWhenAllArePausedIsServedAtOnce(t *testing.T) {
 	h := newHub(t)
 	h.late = true

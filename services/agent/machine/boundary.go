@@ -34,6 +34,9 @@ func (m *Machine) Boundary(done uint64) []Action {
 	return m.act()
 }
 
+// Capturing tells whether the trainer's state gives units to those who pre-copy, at a boundary. It may take minutes.
+func (m *Machine) Capturing(begun bool) { m.capturing = begun }
+
 // settle has the trainer that stands at its boundary do what is due, one thing after the other.
 func (m *Machine) settle() {
 	for m.trainer == standing && m.asked == nil && m.membership != outside && m.membership != over {

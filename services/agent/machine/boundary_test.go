@@ -143,6 +143,16 @@ func TestANodeWhoseStateAdoptsSaysThatItsConsentComesLater(t *testing.T) {
 	n.expect("say negotiation.consented g4 true at 10: 0 holdings")
 }
 
+func TestANodeWhoseStateGivesWhileItTrainsSaysThatItsConsentComesLater(t *testing.T) {
+	n := trainingNode(t, 10)
+	n.machine.Capturing(true)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.expect("abandon", "say negotiation.delayed g4: it gives units while it trains")
+	n.machine.Capturing(false)
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
+	n.expect()
+}
+
 func TestANodeThatTakesLongToTellWhatItHoldsSaysOnceThatItsConsentComesLater(t *testing.T) {
 	n := newNode(t)
 	n.slow = true

@@ -50,12 +50,13 @@ type Machine struct {
 	promise     *uint64        // completed steps not to be passed before the negotiation ends
 	awaited     uint64         // nothing is trained before the plan of this generation; zero: none is awaited
 
-	trainer  trainer
-	done     uint64           // completed steps
-	switched bool             // a plan was adopted since the trainer was last told to train
-	asked    *asked           // what the trainer's state is at; nil for nothing
-	imported map[int]imported // by unit: what the trainer's state keeps aside until it adopts
-	pace     pace
+	trainer   trainer
+	done      uint64           // completed steps
+	switched  bool             // a plan was adopted since the trainer was last told to train
+	asked     *asked           // what the trainer's state is at; nil for nothing
+	capturing bool             // the trainer's state gives units to those who pre-copy
+	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
+	pace      pace
 }
 
 // New returns a machine whose node has not asked for a place.

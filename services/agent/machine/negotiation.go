@@ -109,6 +109,8 @@ func (m *Machine) busy() string {
 		return m.asked.what
 	case m.negotiation != nil && m.negotiation.phase == moving:
 		return "it moves units"
+	case m.capturing:
+		return "it gives units while it trains"
 	}
 	return ""
 }

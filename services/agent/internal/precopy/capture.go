@@ -45,13 +45,17 @@ func (s *Sender) Due(done uint64) bool {
 	return false
 }
 
-// Capture takes from the state what is to be left at a boundary, on the trainer's goroutine.
+// Capture takes from the state what is to be left at a boundary, on the trainer's goroutine. It ends behind the unit at
+// which the negotiation does.
 func (s *Sender) Capture(done uint64, state State) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.newest = done
 	due := s.due(done)
 	for _, unit := range s.exchange.Given() {
+		if s.context.Err() != nil {
+			return
+		}
 		s.export(unit, due, state)
 	}
 	for _, capture := range due {
