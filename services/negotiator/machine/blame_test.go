@@ -44,13 +44,32 @@ func TestANodeWhoseTransfersAlwaysFailIsGivenUpByName(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatNeverSaysThatItHasItsLayersIsGivenUp(t *testing.T) {
+// The restorer knows who has offered and received what.
+func TestWhoHoldsUpATransferIsForTheRestorerToSay(t *testing.T) {
 	w := whileAllArePaused(t)
+	w.behind = "n2"
 	for range mostBlame {
 		w.tick(64 * time.Second)
 	}
-	if len(w.refusals("n1")) != 1 || len(w.refusals("n2"))+len(w.refusals("n3")) > 0 {
-		t.Fatalf("n1 is the only receiver; refused %v %v %v", w.refusals("n1"), w.refusals("n2"), w.refusals("n3"))
+	if len(w.refusals("n2")) != 1 || len(w.refusals("n1"))+len(w.refusals("n3")) > 0 {
+		t.Fatalf("n2 is to blame; refused %v %v %v", w.refusals("n1"), w.refusals("n2"), w.refusals("n3"))
+	}
+}
+
+func TestAHubThatTakesNoPartsCostsNobodyItsPlace(t *testing.T) {
+	w := whileAllArePaused(t)
+	for range 3 * mostBlame {
+		if w.opened == nil { // the cluster is held, and tried again
+			w.tick(5 * time.Minute)
+		}
+		w.hear(events.RestorationFailed, "/node/n3", "n3",
+			&events.Failure{Negotiation: w.opened.Negotiation, Reason: "unit 2: the hub does not take it: full"})
+		w.run()
+	}
+	for _, node := range []string{"n1", "n2", "n3"} {
+		if refused := w.refusals(node); len(refused) > 0 {
+			t.Errorf("%s was given up: %v", node, refused)
+		}
 	}
 }
 

@@ -65,7 +65,6 @@ var handlers = events.Handlers[*Machine]{
 	events.PreCopyCaughtUp:     events.Handling((*Machine).caughtUp),
 	events.PlanActivated:       events.Handling((*Machine).activated),
 	events.ConsentDelayed:      events.Handling((*Machine).delayed),
-	events.ShardReceived:       events.Handling((*Machine).received),
 	events.Promised:            events.Handling((*Machine).promised),
 	events.RestorationDone:     events.Handling((*Machine).restored),
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),

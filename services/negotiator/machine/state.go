@@ -87,7 +87,7 @@ type negotiation struct {
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
 	Started  bool                      `json:"started"`        // units began to move while training goes on
-	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up, or have not all their units
+	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
 	StopStep uint64                    `json:"stopStep"`
 	Grace    float64                   `json:"grace,omitempty"` // seconds that units may move before a leaver's deadline; zero: none

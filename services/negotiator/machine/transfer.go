@@ -18,18 +18,9 @@ func (m *Machine) transfer(cause events.Event) []events.Event {
 		return m.commit(cause)
 	}
 	under.enter(protocol.Transferring)
-	under.Awaited = under.receivers()
 	return []events.Event{m.say(cause, events.Scheduled, &events.Schedule{
 		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
 	})}
-}
-
-// received notes that a receiver has its units, so that a transfer that does not end can be blamed on who has not.
-func (m *Machine) received(_ events.Event, receipt events.Receipt) []events.Event {
-	if under := m.under(receipt.Negotiation, protocol.Transferring); under != nil {
-		under.answered(receipt.Node)
-	}
-	return nil
 }
 
 func (m *Machine) restored(cause events.Event, completion events.Completion) []events.Event {
@@ -50,7 +41,7 @@ func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []e
 	return m.retry(cause, "transfer failed: "+failure.Reason, failure.Node)
 }
 
-// retry plans a transfer anew. Who was to blame again and again is given up, where the others can do without what it holds;
+// retry plans a transfer anew. Nobody is to blame where the hub is. Who was to blame again and again is given up, where the others can do without what it holds;
 // otherwise the cluster holds after a bounded number of attempts.
 func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
 	spare, _ := protocol.Spare(m.state.placed(), slices.DeleteFunc(blamed, func(node string) bool { return m.state.known(node) == nil }))

@@ -29,6 +29,7 @@ type world struct {
 	seconds  float64         // that it is expected to take; a step takes one
 	rigid    map[string]bool // who joins and cannot follow
 	refusal  string          // why receivers do not follow
+	behind   string          // who holds up transfers that do not end in time, as the restorer says
 	split    bool            // every plan gives layer 2 of the last pipeline to the newest node alone
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
@@ -152,6 +153,10 @@ func (w *world) answer(event events.Event) {
 		w.sequence++
 		event.Logged, event.Sequence = w.now.Add(w.skew), w.sequence
 		w.queue = append(w.queue, event)
+		if w.phase() == protocol.Transferring {
+			w.hear(events.RestorationFailed, "/restorer", "r",
+				&events.Failure{Negotiation: event.Subject, Node: w.behind, Reason: "unit 1: not offered in time"})
+		}
 	case events.NegotiationOpened:
 		w.consent(must[events.Opening](w.t, event))
 	case events.PlanRequested:

@@ -34,13 +34,14 @@ func New(cluster string) *Machine {
 }
 
 var handlers = events.Handlers[*Machine]{
-	events.RestorationAsked: events.Handling((*Machine).asked),
-	events.Scheduled:        events.Handling((*Machine).scheduled),
-	events.ShardOffered:     events.Handling((*Machine).offered),
-	events.ShardReceived:    events.Handling((*Machine).received),
-	events.Committed:        events.Handling((*Machine).committed),
-	events.Aborted:          events.Handling((*Machine).aborted),
-	events.TrainingDigested: events.Handling((*Machine).digested),
+	events.RestorationAsked:   events.Handling((*Machine).asked),
+	events.Scheduled:          events.Handling((*Machine).scheduled),
+	events.ShardOffered:       events.Handling((*Machine).offered),
+	events.ShardReceived:      events.Handling((*Machine).received),
+	events.NegotiationOverdue: events.Handling((*Machine).overdue),
+	events.Committed:          events.Handling((*Machine).committed),
+	events.Aborted:            events.Handling((*Machine).aborted),
+	events.TrainingDigested:   events.Handling((*Machine).digested),
 }
 
 // Hears returns the kinds of event the machine handles.

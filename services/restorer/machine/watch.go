@@ -169,6 +169,36 @@ func (w *watch) offered(unit events.ReceivedUnit) bool {
 	return false
 }
 
+// overdue says who holds up a transfer that did not end in time.
+func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.Event {
+	if !m.watches(overdue.Negotiation) {
+		return nil
+	}
+	if blame := m.state.Watch.behind(); blame != nil {
+		return m.fail(cause, *blame)
+	}
+	return nil
+}
+
+// behind blames the first giver that has not offered what a receiver waits for, or else the first receiver. It names one:
+// the others may only wait for it.
+func (w *watch) behind() *blame {
+	receivers := slices.Sorted(maps.Keys(w.Expected))
+	for _, receiver := range receivers {
+		for _, unit := range w.Expected[receiver] {
+			for _, giver := range w.Givers[unit] {
+				if _, offered := w.Offers[unit][giver]; !offered {
+					return blaming(giver, "unit %d: not offered in time, and %s waits for it", unit, receiver)
+				}
+			}
+		}
+	}
+	for _, receiver := range receivers {
+		return blaming(receiver, "units %v: offered, and not received in time", w.Expected[receiver])
+	}
+	return nil
+}
+
 // fail says that the transfer cannot end well. Whoever is blamed again and again is given up by the negotiator.
 func (m *Machine) fail(cause events.Event, blame blame) []events.Event {
 	negotiation := m.state.Watch.Negotiation

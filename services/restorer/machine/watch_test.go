@@ -177,6 +177,39 @@ func (t *transfer) flipped(node string, unit int) string {
 		Units: []events.ReceivedUnit{{Unit: unit, Step: stopStep, Digest: digest, Bytes: 9000}}}))
 }
 
+func TestAGiverThatOffersNothingHoldsUpItsReceivers(t *testing.T) {
+	transfer := start(t)
+	transfer.offer("n4", 2, stopStep, "2")
+	for _, node := range []string{"n6", "n5", "n4"} {
+		transfer.offer(node, 3, stopStep, "3")
+	}
+	transfer.receive("n3", stopStep, 3)
+	transfer.expect(transfer.overdue("g2"), "failed by n5") // n1 waits for its unit 2
+	transfer.expect(transfer.overdue("g2"), "")             // it is over
+}
+
+func TestAReceiverThatWasOfferedAllHoldsUpTheOthers(t *testing.T) {
+	transfer := start(t)
+	transfer.offers()
+	transfer.receive("n1", stopStep, 2)
+	transfer.expect(transfer.overdue("g1"), "") // another negotiation
+	transfer.expect(transfer.overdue("g2"), "failed by n3")
+}
+
+func TestATransferThatIsDoneIsNotLate(t *testing.T) {
+	transfer := start(t)
+	transfer.offers()
+	transfer.receive("n1", stopStep, 2)
+	transfer.receive("n3", stopStep, 3)
+	transfer.expect(transfer.overdue("g2"), "")
+}
+
+func (t *transfer) overdue(negotiation string) string {
+	t.Helper()
+	return t.told(hear(t.T, t.machine, events.NegotiationOverdue,
+		&events.Overdue{Negotiation: negotiation, Phase: "transferring"}))
+}
+
 func TestAReceiptOfWhatNobodyOfferedIsItsReceiversFault(t *testing.T) {
 	transfer := start(t)
 	transfer.expect(transfer.receive("n1", stopStep, 2), "failed by n1")
