@@ -254,6 +254,20 @@ func oneHolder(t *testing.T) *world {
 	return w
 }
 
+func TestWhoWentAstrayKeepsItsPlaceWhereItIsTheLastToHoldALayer(t *testing.T) {
+	w := oneHolder(t) // n1 holds the others alone
+	astray := &events.Divergence{Generation: 2, Step: 9, Unit: 1, Digest: events.Digest([]byte("a")), Minority: []string{"n3"},
+		Replicas: []events.Replica{
+			{Node: "n1", Digest: events.Digest([]byte("a"))}, {Node: "n2", Digest: events.Digest([]byte("a"))},
+			{Node: "n3", Digest: events.Digest([]byte("b"))},
+		}}
+	w.hear(events.ReplicaDiverged, "/restorer", "unit-1", astray)
+	w.run()
+	if refused := w.refusals("n3"); len(refused) > 0 {
+		t.Fatalf("it forgets layer 2, which nobody else has: %+v", refused)
+	}
+}
+
 func TestTheLastHolderOfALayerIsWaitedForAndNamed(t *testing.T) {
 	w := oneHolder(t)
 	w.deaf["n3"] = true

@@ -417,6 +417,21 @@ func TestALinkThatDoesNotReallyReturnStaysLostAndIsNotCut(t *testing.T) {
 	}
 }
 
+func TestALinkThatReturnsToANodeThatIsGoneIsNotNegotiated(t *testing.T) {
+	w := newWorld(t, 3)
+	link := &events.LinkState{From: "n1", To: "n2"}
+	w.hear(events.LinkLost, "/monitor", "n1-n2", link)
+	w.run()
+	w.deaf["n3"] = true
+	w.hear(events.LinkRestored, "/monitor", "n1-n2", link)
+	w.run()
+	w.lose("n2")
+	w.run()
+	if changes := w.opened.Changes; len(changes) != 1 || changes[0].Kind != events.ChangeFailure {
+		t.Errorf("negotiated are %+v: expected the failure of n2 alone", changes)
+	}
+}
+
 func TestOfALinkToANodeThatIsGoneOnlyACutIsRemembered(t *testing.T) {
 	w := newWorld(t, 3)
 	w.hear(events.LinkMeasured, "/monitor", "n1-n2", &events.Measurement{From: "n1", To: "n2", BandwidthBytesPerSecond: 1})

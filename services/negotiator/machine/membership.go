@@ -135,12 +135,13 @@ func (m *Machine) leaverLost(cause events.Event, node string) []events.Event {
 }
 
 // diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it went astray
-// is in everybody's gradients.
+// is in everybody's gradients. A node that is the last to hold another unit stays: it would be told to forget that, too.
 func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
 	if divergence.Generation != m.state.generation() {
 		return nil
 	}
-	astray := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
+	members := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
+	astray, _ := protocol.Spare(m.state.placed(), members)
 	reason := fmt.Sprintf("%s at step %d differs from that of most of its holders",
 		events.UnitName(divergence.Unit, len(m.state.Job.Layers)), divergence.Step)
 	return m.giveUp(cause, astray, reason, true)
@@ -177,10 +178,13 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone. An active one leaves a failure to be negotiated. A step that it told of stays broken.
+// forget removes a node that is gone, and what it asked for. An active one leaves a failure to be negotiated. A step that it
+// told of stays broken. What the monitor said of its links is over; what another node asked for is still to be answered.
 func (m *Machine) forget(cause events.Event, node string) {
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
-		return change.Node == node && change.Kind != events.ChangeFailure && change.Kind != events.ChangeBroken
+		stays := change.Kind == events.ChangeFailure || change.Kind == events.ChangeBroken
+		observed := change.Kind == events.ChangeLinkLost || change.Kind == events.ChangeRestored
+		return change.Node == node && !stays || change.Peer == node && observed
 	})
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
