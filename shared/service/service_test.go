@@ -150,7 +150,10 @@ func (f *fixture) run(options service.Options) running {
 	ctx, cancel := context.WithCancel(f.ctx)
 	options.Name, options.Bus = cmp.Or(options.Name, "negotiator"), f.connect()
 	done := make(chan error, 1)
-	go func() { done <- service.Run(ctx, options) }()
+	go func() {
+		defer close(done) // a mortal's goroutine ends within Run
+		done <- service.Run(ctx, options)
+	}()
 	r := running{cancel, sync.OnceValue(func() error { return <-done })}
 	f.Cleanup(func() { _ = r.stop() })
 	return r
