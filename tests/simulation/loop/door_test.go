@@ -29,6 +29,7 @@ type door struct {
 
 	mutex  sync.Mutex
 	writes []loop.Point
+	wrote  chan struct{} // something was, since written looked
 }
 
 // openDoor calls cut once, when it has cut the connection.
@@ -38,7 +39,7 @@ func openDoor(t *testing.T, target string, at int, reaches, closes bool, cut fun
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	d := &door{listener: listener, target: target, at: at, reaches: reaches, closes: closes, cut: cut}
+	d := &door{listener: listener, target: target, at: at, reaches: reaches, closes: closes, cut: cut, wrote: make(chan struct{}, 1)}
 	go d.accept()
 	return d
 }
@@ -161,6 +162,10 @@ func (d *door) cuts(line string) bool {
 	for _, row := range writing {
 		if strings.HasPrefix(words[1], row.prefix) {
 			d.writes = append(d.writes, row.point)
+			select {
+			case d.wrote <- struct{}{}:
+			default:
+			}
 			return len(d.writes) == d.at
 		}
 	}
@@ -169,11 +174,16 @@ func (d *door) cuts(line string) bool {
 
 // written returns what was written, in its order, once there is as much of it, or after a while.
 func (d *door) written(count int) []loop.Point {
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	for late := time.After(20 * time.Second); ; {
 		d.mutex.Lock()
 		writes := slices.Clone(d.writes)
 		d.mutex.Unlock()
-		if len(writes) >= count || time.Since(began) > 20*time.Second {
+		if len(writes) >= count {
+			return writes
+		}
+		select {
+		case <-d.wrote:
+		case <-late:
 			return writes
 		}
 	}

@@ -2,6 +2,7 @@
 package scenarios
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -70,9 +71,18 @@ func play(text string) (string, error) {
 	return strings.Join(paragraphs, "\n\n") + "\n", nil
 }
 
+// argument is what a command needs behind its verb.
+var argument = map[string]string{"run": "TIME", "until": "KIND"}
+
 // command does what a line says and returns what happened meanwhile.
 func command(w **world.World, line string) (string, error) {
 	words := strings.Fields(line)
+	if len(words) == 0 {
+		return "", errors.New("expected a command above the dashes")
+	}
+	if needs := argument[words[0]]; needs != "" && len(words) != 2 {
+		return "", fmt.Errorf("expected \"%s %s\"", words[0], needs)
+	}
 	if words[0] == "world" {
 		c := world.Cluster{Seed: 1}
 		_, err := fmt.Sscanf(line, "world nodes=%d layers=%d partitions=%d stages=%d", &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
@@ -81,6 +91,9 @@ func command(w **world.World, line string) (string, error) {
 		}
 		*w = world.New(c, true)
 		return "ok", nil
+	}
+	if *w == nil {
+		return "", errors.New("expected \"world nodes=...\" first")
 	}
 	told := len((*w).Story)
 	end := "ok"
@@ -92,6 +105,9 @@ func command(w **world.World, line string) (string, error) {
 		}
 		(*w).Run(long)
 	case "until":
+		if _, known := events.Kind(words[1]).Row(); !known {
+			return "", fmt.Errorf("expected a kind of event, got %q", words[1])
+		}
 		if !(*w).Until(events.Kind(words[1])) {
 			end = "not within a minute"
 		}
@@ -135,4 +151,23 @@ func difference(want, got string) string {
 		}
 	}
 	return fmt.Sprintf("%d lines fewer than expected", len(expected)-len(lines))
+}
+
+func TestACommandThatIsNoneIsNamed(t *testing.T) {
+	const begin = "world nodes=3 layers=3 partitions=0 stages=1\n----\n\n"
+	for text, want := range map[string]string{
+		begin + "run\n----\n":           `run: expected "run TIME"`,
+		begin + "run far\n----\n":       `run far: time: invalid duration "far"`,
+		begin + "until\n----\n":         `until: expected "until KIND"`,
+		begin + "until noon\n----\n":    `until noon: expected a kind of event, got "noon"`,
+		begin + " \n----\n":             ` : expected a command`,
+		begin + "fly n1\n----\n":        `fly n1: fault "fly n1": expected one of`,
+		begin + "kill n1 n2 n3\n----\n": `kill n1 n2 n3: fault`,
+		"run 5s\n----\n":                `run 5s: expected "world nodes=..." first`,
+		"world nodes=many\n----\n":      `world nodes=many: expected integer`,
+	} {
+		if _, err := play(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got %v, expected %s", text, err, want)
+		}
+	}
 }

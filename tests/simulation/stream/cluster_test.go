@@ -164,8 +164,12 @@ func TestThePublisherOutlivesALeaderWithoutFollowers(t *testing.T) {
 		c.servers[i].Shutdown()
 		c.servers[i].WaitForShutdown()
 	}
-	ended := make(chan error, 2)
-	for _, node := range []string{"n1", "n2"} { // each is refused while the other is in process
+	said, err := b.Conn().SubscribeSync(events.EventSubject("c", events.NodeLost, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, ended := []string{"n1", "n2"}, make(chan error, 2)
+	for _, node := range nodes { // each is refused while the other is in process
 		go func() {
 			state := &events.NodeState{Node: node, Incarnation: "a"}
 			ack, err := b.Publish(p.ctx, monitor.First(time.Now(), node, events.NodeLost, node, state))
@@ -175,7 +179,11 @@ func TestThePublisherOutlivesALeaderWithoutFollowers(t *testing.T) {
 			ended <- err
 		}()
 	}
-	time.Sleep(6 * time.Second) // longer than a publish waits for its acknowledgement
+	for range 2 * len(nodes) { // each says it again once a publish has waited for its acknowledgement
+		if _, err := said.NextMsgWithContext(p.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, i := range c.others(leader) {
 		c.start(i)
 	}
