@@ -72,7 +72,13 @@ var faults = map[string]fault{
 	"samples are skipped":        {wholeBatch, func(s *story) { s.replan(3, func(p *events.Plan) { p.Data.ConsumedSamples += 6 }) }},
 	"the batch changes":          {wholeBatch, func(s *story) { s.replan(4, func(p *events.Plan) { p.Data.GlobalBatch, p.Data.MicroBatch = 12, 2 }) }},
 	"a negotiation is forgotten": {ended, func(s *story) { s.remove(firstOf(s, events.Aborted)) }},
-	"a negotiation ends twice":   {ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
+	"promises are held though nothing follows": {superseded, func(s *story) {
+		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Superseded = !abort.Superseded })
+	}},
+	"promises are freed though they are asked again": {superseded, func(s *story) {
+		retell(s, lastOf(s, events.Aborted), func(abort *events.Abort) { abort.Superseded = !abort.Superseded })
+	}},
+	"a negotiation ends twice": {ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
 	"a generation is renegotiated": {ended, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Generation = 3 })
 	}},
