@@ -23,6 +23,7 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 	}
 	s.tell(func() []machine.Action {
 		s.loop.cancelled()
+		s.loop.back()
 		s.loop.state, s.loop.context, s.loop.done, s.loop.orders = state, ctx, done, nil
 		return s.machine.Boundary(done)
 	})

@@ -53,6 +53,7 @@ type loop struct {
 	turns     []turn          // what the trainer's state is to do, in order
 	orders    *Orders         // what the loop does next; nil while it has to wait
 	cancelled context.CancelFunc
+	back      context.CancelFunc // ends the watch over a step that is given up
 }
 
 // turn is something that the trainer's state is to do on the loop's goroutine.
@@ -63,7 +64,7 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 		config: config, bus: connection,
 		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
 		pulses: pulses{suspicions: map[string]events.Suspicion{}},
-		loop:   loop{cancelled: func() {}},
+		loop:   loop{cancelled: func() {}, back: func() {}},
 	}
 	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return session
@@ -182,6 +183,7 @@ func (s *Session) do(action machine.Action) {
 		s.train(action)
 	case machine.Abandon:
 		s.loop.cancelled()
+		s.watch(action.Within)
 	case machine.Rejoin:
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
 		for _, action := range s.newMember() {
@@ -216,10 +218,6 @@ func (s *Session) do(action machine.Action) {
 	}
 }
 
-// tellsSoon is how long a trainer's state may take to tell what it holds until the agent says that its consent comes later: the
-// negotiator waits for five seconds.
-const tellsSoon = 2 * time.Second
-
 func (s *Session) end(end machine.End) {
 	if s.ended = errors.New(end.Reason); end.Left {
 		s.ended, s.pulses.next.Left = ErrLeft, true
@@ -230,15 +228,20 @@ func (s *Session) end(end machine.End) {
 // say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
 // still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
+	if err := s.insist(ctx, event); err != nil && ctx.Err() == nil {
+		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
+	}
+}
+
+func (s *Session) insist(ctx context.Context, event events.Event) error {
 	ack, err := s.bus.Publish(ctx, event)
 	for errors.Is(err, bus.ErrFull) && pause(ctx, insistPause) {
 		ack, err = s.bus.Publish(ctx, event)
 	}
-	if err != nil && ctx.Err() == nil {
-		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
-		return
+	if err == nil {
+		slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
 	}
-	slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
+	return err
 }
 
 // fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the

@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/reknit/reknit/events"
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
 
 // Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were
 // returned.
@@ -23,8 +27,9 @@ type (
 		Switched bool         // the plan is new: its units were adopted at Plan.ResumeStep
 	}
 
-	// Abandon has the trainer give up the step under way and come back to the boundary.
-	Abandon struct{}
+	// Abandon has the trainer give up the step under way and come back to the boundary. Where it has not come within so
+	// long, Hung is called. What it holds until then is told by Frozen, if it can be told without the trainer.
+	Abandon struct{ Within time.Duration }
 
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }

@@ -30,6 +30,7 @@ func (m *Machine) Boundary(done uint64) []Action {
 		return nil
 	}
 	m.done, m.trainer = done, standing
+	m.slow, m.frozen = false, nil
 	m.beginPreCopy() // which needs the trainer's state
 	return m.act()
 }
@@ -136,7 +137,7 @@ func (m *Machine) adopted(result Adopted) {
 	}
 	next := m.pending[0]
 	m.plan, m.pending = &next, m.pending[1:]
-	m.done, m.switched, m.claimable = next.plan.ResumeStep, true, next.plan.Generation
+	m.done, m.switched, m.stuck, m.claimable = next.plan.ResumeStep, true, false, next.plan.Generation
 	m.pace.pending = next.plan.Generation
 	clear(m.imported)
 	if m.negotiation == nil {
@@ -158,13 +159,12 @@ func (m *Machine) mustTell() bool {
 	return m.negotiation != nil && m.negotiation.opening.payload.Abandon && m.negotiation.phase == opened
 }
 
-// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the node has promised to
-// stop here, or training is complete. (A node that was given other units after the last step has to tell their
+// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the step broke, or the node has
+// promised to stop here, or training is complete. (A node that was given other units after the last step has to tell their
 // digests.)
 func (m *Machine) mustWait() bool {
-	complete := m.settings.TotalSteps > 0 && m.done >= m.settings.TotalSteps && !m.switched
 	switch {
-	case m.awaited > 0 || m.idle() || complete:
+	case m.awaited > 0 || m.stuck || m.idle() || m.finished() && !m.switched:
 		return true
 	case len(m.pending) > 0:
 		return m.done >= m.pending[0].plan.ResumeStep

@@ -4,7 +4,7 @@
 //
 // The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go
 // (the two streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving
-// units), boundary.go (what the trainer does next).
+// units), boundary.go (what the trainer does next), step.go (steps that cannot end).
 package machine
 
 import (
@@ -51,6 +51,9 @@ type Machine struct {
 	awaited     uint64         // nothing is trained before the plan of this generation; zero: none is awaited
 
 	trainer   trainer
+	stuck     bool             // its step broke, and the others have yet to give up theirs
+	slow      bool             // it has been giving up its step for long
+	frozen    []events.Holding // what it holds while it gives up its step; nil: not known
 	done      uint64           // completed steps
 	switched  bool             // a plan was adopted since the trainer was last told to train
 	asked     *asked           // what the trainer's state is at; nil for nothing

@@ -30,7 +30,7 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.endNegotiation()
 	m.membership, m.incarnation = joining, incarnation
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
-	m.ended, m.promise, m.awaited, m.asked = nil, nil, 0, nil
+	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
 		Node: m.settings.Node, Incarnation: incarnation,
 		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,

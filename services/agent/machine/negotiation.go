@@ -83,6 +83,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	}
 	if opening.Abandon {
 		m.abandon(opening.Generation)
+		m.vouch()
 		if busy == "" && m.mayClaim() {
 			busy = "it digests what it claims"
 		}
@@ -111,28 +112,26 @@ func (m *Machine) busy() string {
 		return "it moves units"
 	case m.capturing:
 		return "it gives units while it trains"
+	case m.inStep() && m.slow:
+		return "it gives up its step"
 	}
 	return ""
 }
 
-// Late tells that the trainer's state has been at its task for longer than others like to wait.
-func (m *Machine) Late() []Action {
-	if m.asked != nil && m.mustTell() {
-		m.sayDelayed(m.asked.what)
-	}
-	return m.act()
-}
-
 // sayDelayed tells that the consent comes later, and why.
 func (m *Machine) sayDelayed(why string) {
-	if why == "" || m.negotiation.delayed {
+	if why == "" || m.negotiation.delayed || m.negotiation.phase >= consented {
 		return
 	}
 	m.negotiation.delayed = true
 	under := m.negotiation.opening
-	m.say(under.event, events.ConsentDelayed, m.settings.Node, &events.Delay{
+	delay := &events.Delay{
 		Negotiation: under.payload.Negotiation, Node: m.settings.Node, Incarnation: m.incarnation, Reason: why,
-	})
+	}
+	if m.inStep() {
+		delay.Seconds = m.patience().Seconds()
+	}
+	m.say(under.event, events.ConsentDelayed, m.settings.Node, delay)
 }
 
 // under reports whether a negotiation is the one under way.
@@ -149,10 +148,10 @@ func leaves(changes []events.Change, node string) bool {
 
 // abandon has the trainer give up the step under way. Nothing is trained before the plan of the given generation.
 func (m *Machine) abandon(generation uint64) {
-	m.awaited = generation
+	m.awaited, m.stuck = generation, false
 	if m.trainer == training {
 		m.trainer = abandoning
-		m.do(Abandon{})
+		m.do(Abandon{Within: m.patience()})
 	}
 }
 

@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// A step that cannot end is given up: because the trainer tells that it broke, or because the cluster says so. A trainer
+// may be in a step that it cannot interrupt. How long that is waited for follows from how long its steps usually take.
+const (
+	patientSteps  = 3
+	leastPatience = 30 * time.Second // a step may write a checkpoint
+	firstPatience = 10 * time.Minute // a first step may compile
+	mostReason    = 900              // bytes of a reason that travel
+)
+
+// Broken tells that the step under way cannot end, though the trainer was not told to give it up. Boundary follows, after
+// which nothing is trained before a plan for which all give up theirs. A step that is to be given up anyway need not be
+// told of.
+func (m *Machine) Broken(now time.Time, reason string) []Action {
+	if m.membership == over || m.trainer != training || m.stuck {
+		return nil
+	}
+	m.stuck = true
+	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d-%d", m.incarnation, m.generation(), m.done), events.StepBroken,
+		m.settings.Node, &events.BrokenStep{
+			Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: m.done, Reason: brief(reason),
+		})})
+	return m.act()
+}
+
+// patience is how long a trainer may take to come to its boundary once it is told to.
+func (m *Machine) patience() time.Duration {
+	usual := m.pace.usual()
+	if usual == 0 {
+		return firstPatience
+	}
+	return max(leastPatience, time.Duration(patientSteps*usual*float64(time.Second)))
+}
+
+// Frozen tells what the trainer holds until it comes to its boundary, while it gives up its step: it completes none before.
+// So the node consents though its trainer is busy.
+func (m *Machine) Frozen(holdings []events.Holding) []Action {
+	if m.trainer == abandoning {
+		m.frozen = holdings
+		m.vouch()
+	}
+	return m.act()
+}
+
+// vouch answers an opening that abandons the step in the name of a trainer that is still in it.
+func (m *Machine) vouch() {
+	if m.frozen != nil && m.trainer == abandoning && m.plan != nil && m.mustTell() {
+		m.consent(events.Consent{Accepted: true, Holdings: m.frozen})
+	}
+}
+
+// inStep reports whether the trainer is in the step that it is to give up.
+func (m *Machine) inStep() bool { return m.trainer == abandoning && !m.capturing }
+
+// Late tells that the trainer gives up its step, or that its state has been at its task, for longer than others like to wait.
+func (m *Machine) Late() []Action {
+	m.slow = m.trainer == abandoning
+	if m.mustTell() {
+		m.sayDelayed(m.busy())
+	}
+	return m.act()
+}
+
+// Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it. Should it
+// come to its boundary after all, it asks for a place again and claims what it holds.
+func (m *Machine) Hung(now time.Time) []Action {
+	if m.inStep() && m.membership != givenUp && m.membership != over {
+		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
+		m.sayExited(now, events.Exit{Reason: reason})
+		m.giveUp(reason)
+	}
+	return m.act()
+}
+
+// Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The machine's
+// part ends with it.
+func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
+	if m.membership == over {
+		return nil
+	}
+	exit := events.Exit{Reason: brief(reason), Expected: m.membership == leaving || m.finished()}
+	if exitCode >= 0 {
+		exit.ExitCode = &exitCode
+	}
+	if m.membership != givenUp && m.membership != outside {
+		m.sayExited(now, exit)
+	}
+	m.end(End{Reason: "its trainer is gone: " + reason})
+	return m.act()
+}
+
+func (m *Machine) sayExited(now time.Time, exit events.Exit) {
+	exit.Node, exit.Incarnation, exit.Generation = m.settings.Node, m.incarnation, m.generation()
+	m.do(Say{m.speaker.First(now, m.incarnation, events.NodeExited, m.settings.Node, &exit)})
+}
+
+// finished reports whether the last step is done.
+func (m *Machine) finished() bool {
+	return m.settings.TotalSteps > 0 && m.done >= m.settings.TotalSteps
+}
+
+func brief(reason string) string { return reason[:min(len(reason), mostReason)] }

@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// holding is what a trainer holds after so many steps: these, newest first.
+func holding(steps ...uint64) []events.Holding {
+	return []events.Holding{{Units: events.Range{End: 2}, Steps: steps}}
+}
+
+func TestAStepThatBreaksIsToldOnceAndNothingIsTrainedBeforeAllGiveTheirsUp(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.holds = holding(16, 15)
+	n.do(n.machine.Broken(now, "all-reduce timed out"))
+	n.do(n.machine.Broken(now, "all-reduce timed out"))
+	n.expect("say step.broken: all-reduce timed out")
+	n.stands(15)
+	n.expect()
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.expect("tell holdings", "say negotiation.consented g4 true at 15: 1 holdings")
+	n.commits(plan(4, 15, "n1", "n2"))
+	n.expect("adopt [{0 2}] at 15", "train under 4, new")
+	n.stands(16)
+	n.expect("train under 4")
+}
+
+func TestAStepThatIsToBeGivenUpAnywayIsNotTold(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Broken(now, "connection reset"))
+	n.expect("abandon")
+}
+
+// A plan that takes over at a step which this node cannot reach does not make its state right.
+func TestANodeWhoseStepBrokeAdoptsNoPlanOfALaterStep(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.do(n.machine.Broken(now, "timed out"))
+	n.stands(15)
+	n.told = nil
+	n.commits(plan(4, 17, "n1", "n2"))
+	n.expect()
+	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n1", "n2"))
+	n.expect("tell holdings", "say negotiation.consented g5 true at 15: 0 holdings")
+	n.commits(plan(5, 15, "n1", "n2"))
+	n.expect("adopt [{0 2}] at 15", "train under 5, new")
+}
+
+func TestAnAgentThatKnowsWhatItsTrainerHoldsConsentsWhileTheTrainerIsInItsStep(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Frozen(holding(16, 15)))
+	n.expect("abandon", "say negotiation.consented g4 true at 15: 1 holdings")
+	n.do(n.machine.Late())
+	n.expect() // it has consented
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1"))
+	n.expect("say negotiation.consented g4-again true at 15: 1 holdings")
+	n.commits(plan(4, 15, "n1"))
+	n.expect() // the trainer is still in its step
+	n.stands(15)
+	n.expect("adopt [{0 2}] at 15", "train under 4, new")
+}
+
+func TestWhatATrainerHeldInOneStepIsNotToldOfTheNext(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Frozen(holding(15)))
+	n.stands(15)
+	n.commits(plan(4, 15, "n1", "n2"))
+	n.stands(16)
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n1", "n2"))
+	n.expect("abandon")
+}
+
+func TestANewcomersAgentDoesNotVouchForWhatItsTrainerTrainedBefore(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Join(now, "i2")) // its trainer is still in the step
+	n.told = nil
+	n.hears(events.NegotiationOpened, rejoined("g4-again", 4))
+	n.do(n.machine.Frozen(holding(15)))
+	n.expect("say negotiation.delayed g4-again: it digests what it claims")
+}
+
+// rejoined is an opening that names n1 as i2.
+func rejoined(id string, generation uint64) *events.Opening {
+	opening := opening(id, generation, true, "n1", "n2")
+	opening.Members[0].Incarnation = "i2"
+	return opening
+}
+
+func TestAnAgentWhoseTrainerIsInAStepThatItCannotInterruptSaysForHowLong(t *testing.T) {
+	n := trainingNode(t, 14)
+	n.machine.Completed(now, 15, 60)
+	n.stands(15)
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	delays := n.machine.Late()
+	delay, err := events.Open[events.Delay](delays[0].(Say).Event)
+	if err != nil || len(delays) != 1 || delay.Seconds != 180 {
+		t.Fatalf("said %+v, %v", delay, err)
+	}
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1"))
+	n.expect("say negotiation.delayed g4-again: it gives up its step") // at once now
+	n.stands(15)
+	n.expect("tell holdings", "say negotiation.consented g4-again true at 15: 0 holdings")
+}
+
+func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeBack(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 0, Step: 15, Digest: events.Digest(nil)}}
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Hung(now))
+	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s")
+	n.do(n.machine.Hung(now))
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
+	n.expect()
+	n.stands(15)
+	n.expect("rejoin", "say membership.join-requested i2")
+	n.hears(events.NegotiationOpened, rejoined("g4-last", 4))
+	n.expect("say negotiation.delayed g4-last: it digests what it claims", "tell claims",
+		"say negotiation.consented g4-last true at 0: 0 holdings, 1 claims of plan 3")
+}
+
+func TestATrainerWhoseStateGivesUnitsDoesNotHang(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.machine.Capturing(true)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Hung(now))
+	n.expect("abandon", "say negotiation.delayed g4: it gives units while it trains")
+}
+
+func TestATrainerThatIsAtItsBoundaryDoesNotHang(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.stands(15)
+	n.told = nil
+	n.do(n.machine.Hung(now))
+	n.expect()
+}
+
+func TestTheEndOfATrainerIsToldOnceAndEndsTheSession(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	n.told = nil
+	n.do(n.machine.Exited(now, "killed by signal 9", -1))
+	n.expect("say node.exited: killed by signal 9", "end left=false its trainer is gone: killed by signal 9")
+	n.do(n.machine.Exited(now, "killed by signal 9", -1))
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
+	n.stands(15)
+	n.expect()
+}
+
+func TestAnExitTellsWhetherItWasToBeExpected(t *testing.T) {
+	for name, test := range map[string]struct {
+		before   func(*node)
+		total    uint64
+		expected bool
+	}{
+		"in training":          {func(*node) {}, 20, false},
+		"training is complete": {func(*node) {}, 15, true},
+		"it asked to leave":    {func(n *node) { n.do(n.machine.Leave(now, "spot", 0)) }, 20, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 15, func(s *Settings) { s.TotalSteps = test.total })
+			test.before(n)
+			exit, err := events.Open[events.Exit](n.machine.Exited(now, strings.Repeat("x", 2000), 0)[0].(Say).Event)
+			if err != nil || exit.Expected != test.expected || exit.ExitCode == nil || *exit.ExitCode != 0 || exit.Generation != 3 {
+				t.Errorf("said %+v, %v", exit, err)
+			}
+		})
+	}
+}
+
+func TestATrainerThatHasLeftOrWasGivenUpIsMissedByNobody(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.told = nil
+	n.do(n.machine.Exited(now, "killed", -1))
+	n.expect("end left=false its trainer is gone: killed")
+}

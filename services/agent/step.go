@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+)
+
+// tellsSoon is how long a trainer may take to give up its step, and its state to tell what it holds, until the agent says that
+// its consent comes later: the negotiator waits for five seconds.
+const tellsSoon = 2 * time.Second
+
+// Freezer is a State that can be told without the training loop. A trainer in a step that it cannot interrupt, a long
+// kernel say, keeps nobody waiting for its consent then.
+type Freezer interface {
+	State
+	// Freeze returns what is held from now until the next Boundary, and true; or false where the step under way may still
+	// be completed. It is called when the step's context has ended, from any goroutine, and waits for nothing.
+	Freeze() ([]events.Holding, bool)
+}
+
+// Broken tells that the step under way cannot end, though nobody said that it is to be given up: a collective broke that
+// cannot be resumed, or timed out. It is called before Boundary, which then returns with the plan for which all give up
+// their step. Where the step's context has ended it has no effect.
+func (s *Session) Broken(reason string) {
+	s.tell(func() []machine.Action { return s.machine.Broken(time.Now(), reason) })
+}
+
+// Exited tells that the trainer's process is gone: its parent says so, or who held its socket. The exit code is that of
+// os.ProcessState, -1 where a signal ended it. It returns when the cluster's log has that, or ctx ends. The session is over;
+// a trainer that is started again takes another Join.
+func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error {
+	var said []events.Event
+	s.tell(func() (others []machine.Action) {
+		for _, action := range s.machine.Exited(time.Now(), reason, exitCode) {
+			if say, says := action.(machine.Say); says {
+				said = append(said, say.Event)
+			} else {
+				others = append(others, action)
+			}
+		}
+		return others
+	})
+	s.cancel() // heartbeats and answers end
+	for _, event := range said {
+		if err := s.insist(ctx, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch waits for a trainer that gives up its step. It answers for it where its state can be told without it, and says else
+// that the consent comes later; a trainer that takes too long is given up. Called with the mutex held.
+func (s *Session) watch(within time.Duration) {
+	ctx, back := context.WithCancel(s.context)
+	after := func(wait time.Duration, tell func() []machine.Action) {
+		timer := time.AfterFunc(wait, func() {
+			s.tell(func() []machine.Action {
+				if ctx.Err() != nil {
+					return nil // the trainer came to its boundary meanwhile
+				}
+				return tell()
+			})
+		})
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
+	after(tellsSoon, s.machine.Late)
+	after(within, func() []machine.Action { return s.machine.Hung(time.Now()) })
+	s.loop.back = back
+	freezer, able := s.loop.state.(Freezer)
+	if !able {
+		return
+	}
+	if holdings, frozen := freezer.Freeze(); frozen {
+		for _, action := range s.machine.Frozen(holdings) {
+			s.do(action)
+		}
+	}
+}
