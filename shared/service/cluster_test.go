@@ -158,9 +158,7 @@ func TestOnThreeServersAnInstanceThatWasPausedCannotWriteItsMemory(t *testing.T)
 	three.untilReadySays(address, "loop: at one thing")
 	three.run(service.Options{Machine: &mute{}})
 	three.expect(leases, "negotiator")
-	for three.writes() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	three.until("the successor has signed the memory", func() bool { return three.writes() > 1 })
 	close(paused.waits)
 	if err := old.end(); !errors.Is(err, bus.ErrFenced) {
 		t.Errorf("expected ErrFenced, got %v", err)

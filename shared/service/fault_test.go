@@ -209,16 +209,14 @@ func TestAServiceInsistsOnWhatTheFullLogDoesNotTake(t *testing.T) {
 func TestTimeDoesNotPassForTheMachineWhileTheHubIsAway(t *testing.T) {
 	service.SetRegroup(t, 300*time.Millisecond)
 	f := newFixture(t)
-	aborted, machine := f.said(events.Aborted), &clerk{}
+	aborted, machine := f.said(events.Aborted), &clerk{ticking: make(chan struct{}, 1)}
 	f.run(service.Options{Machine: machine, TickEvery: time.Millisecond})
 	ticks := func() int {
 		machine.mutex.Lock()
 		defer machine.mutex.Unlock()
 		return machine.ticks
 	}
-	for ticks() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-machine.ticking
 	f.restart()
 	away := ticks()
 	f.lose("n1")
@@ -227,7 +225,7 @@ func TestTimeDoesNotPassForTheMachineWhileTheHubIsAway(t *testing.T) {
 		t.Errorf("%d ticks came between the outage and what was said after it", now-away)
 	}
 	for ticks() == away {
-		time.Sleep(time.Millisecond)
+		<-machine.ticking // the first may be of before the outage
 	}
 }
 
@@ -291,20 +289,20 @@ func TestAServiceOutlivesTheAgeOfItsLog(t *testing.T) {
 	first := f.run(service.Options{Machine: &clerk{}})
 	f.lose("n1")
 	f.expect(aborted, "g1")
-	dropped := func() bool {
-		_, err := log.GetMsg(f.ctx, 3) // the lease, n1, g1
+	f.until("the first three events are dropped", func() bool { // the lease, n1, g1
+		_, err := log.GetMsg(f.ctx, 3)
 		return errors.Is(err, jetstream.ErrMsgNotFound)
-	}
-	for !dropped() {
-		time.Sleep(50 * time.Millisecond)
-	}
+	})
 	f.lose("n2")
 	f.expect(aborted, "g2") // the lease still fences
 	f.untilAcknowledged()
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond) // all is dropped
+	f.until("all is dropped", func() bool {
+		info, err := log.Info(f.ctx)
+		return err == nil && info.State.Msgs == 0
+	})
 	f.run(service.Options{Machine: &clerk{}})
 	f.lose("n3")
 	f.expect(aborted, "g3")
@@ -318,9 +316,7 @@ func TestAMessageThatSeveralServicesRefuseIsKeptOnce(t *testing.T) {
 	f.run(service.Options{Name: "planner", Machine: planner})
 	f.slip(events.EventSubject(cluster, events.NodeLost, "n1"), "nonsense")
 	f.lose("n2")
-	for monitor.hearings() == 0 || planner.hearings() == 0 { // both are past the refused one
-		time.Sleep(time.Millisecond)
-	}
+	f.until("both are past the refused one", func() bool { return monitor.hearings() > 0 && planner.hearings() > 0 })
 	if len(refused) != 1 {
 		t.Errorf("%d records of one message", len(refused))
 	}

@@ -43,6 +43,7 @@ type clerk struct {
 	Count   int
 	heard   []string // subjects, since the start of the process
 	ticks   int
+	ticking chan struct{} // if any, one token: a tick came
 	crashes bool          // at the snapshot after the first event
 	waits   chan struct{} // if any, before it has handled an event
 }
@@ -75,6 +76,10 @@ func (c *clerk) Tick(time.Time) []events.Event {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.ticks++
+	select {
+	case c.ticking <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -469,6 +474,18 @@ func (f *fixture) untilAcknowledged() {
 	for f.unacknowledged() > 0 {
 		if f.ctx.Err() != nil {
 			f.Fatal("never acknowledged")
+		}
+	}
+}
+
+// until asks the server or a machine again and again, for neither says when something holds.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	for again := time.Tick(10 * time.Millisecond); !holds(); {
+		select {
+		case <-again:
+		case <-f.ctx.Done():
+			f.Fatalf("never: %s", what)
 		}
 	}
 }

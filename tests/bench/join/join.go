@@ -14,13 +14,13 @@ import (
 
 // join is what a join took.
 type join struct {
-	FollowSteps      string
+	PreCopySteps     string
 	Generation       uint64
 	FirstStepSeconds float64 // from the request until all have completed a step under the plan
 	Stood            []stood // the others
 	MovedBytes       int64
 	Layers           []string // that each node received
-	Followed         []events.CaughtUp
+	CaughtUp         []events.CaughtUp
 	Before, After    float64 // seconds of a step
 	Digest           string
 	Layouts          [2]string // before and after
@@ -55,8 +55,8 @@ func (j join) slower() float64 {
 }
 
 // join tells of the plan that gave the node that joined something to train.
-func (s *story) join(followSteps string) (join, error) {
-	result := join{FollowSteps: followSteps, Followed: s.followed}
+func (s *story) join(preCopySteps string) (join, error) {
+	result := join{PreCopySteps: preCopySteps, CaughtUp: s.caughtUp}
 	at := slices.IndexFunc(s.plans, func(plan events.Plan) bool { return slices.Contains(trainersOf(plan), joiner) })
 	if at < 1 {
 		return result, fmt.Errorf("expected a plan that gives the node that joined something to train, the last is %s", layout(s.plan()))

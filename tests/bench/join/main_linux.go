@@ -56,13 +56,13 @@ func run(ctx context.Context, file string) (err error) {
 		return err
 	}
 	var joins []join
-	for _, followSteps := range []string{followed, notFollowed} {
+	for _, preCopySteps := range []string{alwaysPreCopy, neverPreCopy} {
 		if err := os.RemoveAll(filesDir); err != nil {
 			return err
 		}
-		join, err := play(ctx, text, followSteps)
+		join, err := play(ctx, text, preCopySteps)
 		if err != nil {
-			return fmt.Errorf("follow steps %s: %w", followSteps, err)
+			return fmt.Errorf("REKNIT_PRECOPY_STEPS=%s: %w", preCopySteps, err)
 		}
 		join.print()
 		joins = append(joins, join)
@@ -73,7 +73,7 @@ func run(ctx context.Context, file string) (err error) {
 	}
 	for _, join := range joins {
 		if join.Digest != digest {
-			return fmt.Errorf("follow steps %s: digest %s: expected that of an undisturbed process, %s", join.FollowSteps, join.Digest, digest)
+			return fmt.Errorf("REKNIT_PRECOPY_STEPS=%s: digest %s: expected that of an undisturbed process, %s", join.PreCopySteps, join.Digest, digest)
 		}
 	}
 	fmt.Println("both digests are that of an undisturbed process:", digest)

@@ -72,10 +72,10 @@ func (s *scene) join(shape links.Shape, near, far int) error {
 }
 
 // govern starts NATS and the services on the hub.
-func (s *scene) govern(followSteps string) error {
+func (s *scene) govern(preCopySteps string) error {
 	return s.hub().Call("Node.Govern", map[string]string{
 		"REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": fmt.Sprint(trainers),
-		"REKNIT_PRECOPY_STEPS": followSteps,
+		"REKNIT_PRECOPY_STEPS": preCopySteps,
 	}, nil)
 }
 
@@ -135,7 +135,7 @@ func (s *scene) stop() {
 const playLimit = 4 * time.Minute
 
 // play lets a node join while the others train, to the end of training.
-func play(ctx context.Context, text, followSteps string) (result join, err error) {
+func play(ctx context.Context, text, preCopySteps string) (result join, err error) {
 	ctx, cancel := context.WithTimeout(ctx, playLimit)
 	defer cancel()
 	s, err := build(text)
@@ -144,7 +144,7 @@ func play(ctx context.Context, text, followSteps string) (result join, err error
 		return result, fmt.Errorf("build the cluster: %w", err)
 	}
 	defer context.AfterFunc(ctx, s.stop)()
-	if err := s.govern(followSteps); err != nil {
+	if err := s.govern(preCopySteps); err != nil {
 		return result, fmt.Errorf("start the hub: %w", err)
 	}
 	for i := range trainers {
@@ -162,5 +162,5 @@ func play(ctx context.Context, text, followSteps string) (result join, err error
 	if err := s.await(ctx, "training is complete", story, story.complete); err != nil {
 		return result, err
 	}
-	return story.join(followSteps)
+	return story.join(preCopySteps)
 }

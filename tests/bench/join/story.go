@@ -31,7 +31,7 @@ type story struct {
 	firstStep map[uint64]time.Time                    // by generation: until every node that trains had completed one
 	steps     map[string]map[uint64]step              // by node and completed steps
 	receipts  []events.Receipt
-	followed  []events.CaughtUp
+	caughtUp  []events.CaughtUp
 	digests   map[int]string    // by row of the state
 	final     map[string]uint64 // generation in which a node told its final digests
 	moments   []moment          // of the join
@@ -86,7 +86,7 @@ func (s *story) hear(line Line) error {
 	case events.ShardReceived:
 		return tell(line, func(receipt events.Receipt) { s.receipts = append(s.receipts, receipt) })
 	case events.PreCopyCaughtUp:
-		return tell(line, func(followed events.CaughtUp) { s.followed = append(s.followed, followed) })
+		return tell(line, func(caughtUp events.CaughtUp) { s.caughtUp = append(s.caughtUp, caughtUp) })
 	case events.TrainingDigested:
 		return tell(line, s.digested)
 	}

@@ -24,10 +24,10 @@ var (
 	toHub   = links.Shape{MegabitsPerSecond: 1000, Delay: 10 * time.Millisecond}
 )
 
-// followed and notFollowed are the least steps of a move that begins while training goes on.
+// alwaysPreCopy and neverPreCopy are the least steps of a move that begins while training goes on.
 const (
-	followed    = "0"
-	notFollowed = "1000000"
+	alwaysPreCopy = "0"
+	neverPreCopy  = "1000000"
 )
 
 func nodeName(number int) string { return fmt.Sprintf("n%d", number+1) }
