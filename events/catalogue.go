@@ -65,20 +65,20 @@ func PulseSubject(cluster, node string) string { return "reknit.pulse." + cluste
 // ProbeSubject returns the core NATS request subject on which a node's agent answers probes.
 func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluster + "." + node }
 
-// PolicySubject returns the core NATS request subject on which a policy plug-in of the planner answers a PlanRequest with a
-// PolicyReply, both as plain JSON.
+// PolicySubject returns the core NATS request subject on which a policy plug-in of the planner answers a PlanRequest
+// with a PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
-// ShardSubject returns the core NATS request subject on which a node is asked to put what it gives somebody into the hub's
-// store, too, because that one cannot reach it.
+// ShardSubject returns the core NATS request subject on which a node is asked to put what it gives somebody into the
+// hub's store, too, because that one cannot reach it.
 func ShardSubject(cluster, node string) string { return "reknit.shard." + cluster + "." + node }
 
-// PreCopySubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for what each
-// step changes in them, while training goes on.
+// PreCopySubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for
+// what each step changes in them, while training goes on.
 func PreCopySubject(cluster, node string) string { return "reknit.precopy." + cluster + "." + node }
 
-// LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster answers
-// as long as it works.
+// LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster
+// answers as long as it works.
 func LeaseSubject(cluster, service string) string { return "reknit.lease." + cluster + "." + service }
 
 // ShardBucketOf returns the bucket of a node's own shard store.

@@ -39,9 +39,9 @@ type Payload interface{ Validate() error }
 // Speaker says facts in the name of one service or node of one cluster.
 type Speaker struct{ Source, Cluster string }
 
-// Say builds the event of the given kind that cause brought about. One cause says at most one fact of a kind
-// about a subject: kind, subject, source and cause determine the id. Two sources may number their events alike (CloudEvents 1.0:
-// source and id together are unique), so a cause is both.
+// Say builds the event of the given kind that cause brought about. One cause says at most one fact of a kind about a
+// subject: kind, subject, source and cause determine the id. Two sources may number their events alike (CloudEvents
+// 1.0: source and id together are unique), so a cause is both.
 func (s Speaker) Say(cause Event, kind Kind, subject string, payload Payload) Event {
 	event := s.state(kind, subject, cause.Source+" "+cause.ID, payload)
 	event.Cause, event.Traceparent, event.Time = cause.ID, cause.Traceparent, cause.Logged
@@ -97,8 +97,8 @@ func Open[T any, P interface {
 	return payload, nil
 }
 
-// Read returns the payload, decoded and validated once for all who Open the event afterwards. None of them may change what
-// it points to. Errors are as Decode's.
+// Read returns the payload, decoded and validated once for all who Open the event afterwards. None of them may change
+// what it points to. Errors are as Decode's.
 func (e *Event) Read() (Payload, error) {
 	if e.payload != nil {
 		return e.payload, nil

@@ -28,8 +28,8 @@ func isDigest(text string) bool {
 	return found && len(hex) == 2*sha256.Size && only(hex, "", 'a', 'f', '0', '9')
 }
 
-// only reports whether text has no other characters than some, and those of ranges given by their first and last. (A regular
-// expression took most of the time of reading a plan.)
+// only reports whether text has no other characters than some, and those of ranges given by their first and last. (A
+// regular expression took most of the time of reading a plan.)
 func only(text, some string, ranges ...byte) bool {
 	for i := range len(text) {
 		c, within := text[i], false

@@ -1,7 +1,7 @@
 package events
 
-// PreCopyStart says that layers begin to move while training goes on. Receivers ask the givers for them and for what each step
-// changes in them, on PreCopySubject.
+// PreCopyStart says that layers begin to move while training goes on. Receivers ask the givers for them and for what
+// each step changes in them, on PreCopySubject.
 type PreCopyStart struct {
 	Negotiation string `json:"negotiation"`
 	Plan        Plan   `json:"plan"` // as it will be; its resume step is not known yet
@@ -26,7 +26,8 @@ type PreCopyRequest struct {
 	Whole       bool   `json:"whole,omitempty"` // the layers at that step; else what the step before it changed in them
 }
 
-// PreCopyReply is the answer to PreCopyRequest. The giver waits for the step for a second; without layers it has not come to it yet.
+// PreCopyReply is the answer to PreCopyRequest. The giver waits for the step for a second; without layers it has not
+// come to it yet.
 type PreCopyReply struct {
 	Newest uint64      `json:"newest"`         // completed steps of the giver
 	Gone   bool        `json:"gone,omitempty"` // the giver does not have that step, and will not

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// missing reports the first required field that data lacks; data is the JSON of a value of type t. Every field is required but
-// those with omitempty. An empty list may be null, because Go programs write a nil slice so.
+// missing reports the first required field that data lacks; data is the JSON of a value of type t. Every field is
+// required but those with omitempty. An empty list may be null, because Go programs write a nil slice so.
 func missing(t reflect.Type, data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()

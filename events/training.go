@@ -1,7 +1,7 @@
 package events
 
-// BrokenStep says that a node's step cannot end, though everybody may live: a collective broke that cannot be resumed, or
-// timed out. The node stands still until a plan comes for which all gave up their step.
+// BrokenStep says that a node's step cannot end, though everybody may live: a collective broke that cannot be resumed,
+// or timed out. The node stands still until a plan comes for which all gave up their step.
 type BrokenStep struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
@@ -62,7 +62,8 @@ type Quarantine struct {
 	Bytes   int    `json:"bytes"`   // its whole length
 }
 
-// QuarantineBytes is how much of a refused message is kept in its record: as long as that is in the log, so is the message.
+// QuarantineBytes is how much of a refused message is kept in its record: as long as that is in the log, so is the
+// message.
 const QuarantineBytes = 1 << 10
 
 // Lease says which instance of a service acts for the cluster.

@@ -22,7 +22,8 @@ type Config struct {
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
-// holdTime is after how long a cluster that can do nothing is tried again; each further wait is twice as long, up to half an hour.
+// holdTime is after how long a cluster that can do nothing is tried again; each further wait is twice as long, up to
+// half an hour.
 const holdTime = 30 * time.Second
 
 // tickEvery is how exactly deadlines are kept; the shortest is five seconds.

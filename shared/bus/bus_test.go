@@ -394,7 +394,8 @@ func TestThePublisherOutlivesARestartOfTheServerAndTriesAtOnce(t *testing.T) {
 	}
 }
 
-// A newcomer that has heard nothing yet loses its consumer with the server, and the first event comes before it is back.
+// A newcomer that has heard nothing yet loses its consumer with the server, and the first event comes before it is
+// back.
 func TestAFollowerOfNewEventsHearsWhatCameWhileItWasAway(t *testing.T) {
 	config := embedded.Config{StoreDir: t.TempDir()}
 	server, err := embedded.Start(config)

@@ -129,7 +129,8 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	return r.memory.remember(ctx, r.Machine, event.Sequence, event.ID)
 }
 
-// mostDeaths is how many instances in a row may die while the machine handles an event that had come to one before them.
+// mostDeaths is how many instances in a row may die while the machine handles an event that had come to one before
+// them.
 const mostDeaths = 3
 
 // errDeadly says that no instance survives an event: a panic can be caught, but not a lack of memory or of stack.

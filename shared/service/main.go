@@ -78,7 +78,8 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	return run(ctx, config)
 }
 
-// read takes a configuration from the environment. Its error names each variable that cannot be read, and what was expected.
+// read takes a configuration from the environment. Its error names each variable that cannot be read, and what was
+// expected.
 func read[C any](config *C) error {
 	err := env.Parse(config)
 	var all env.AggregateError

@@ -18,7 +18,8 @@ type churn struct {
 	Actions  int
 	Follows  bool // layers move while training goes on, however small they are; else only large ones, which there are none
 	Overlaps bool // a trainer may be killed while another one's death heals
-	// Partitioned has three pipelines keep two copies of each of two partitions of the optimizer state: no two keep the same.
+	// Partitioned has three pipelines keep two copies of each of two partitions of the optimizer state: no two keep the
+	// same.
 	Partitioned bool
 }
 

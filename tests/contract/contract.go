@@ -1,6 +1,6 @@
 // Package contract holds the words of Reknit together: from the structs and the catalogue of package events it derives
-// the JSON Schemas, the AsyncAPI document and the table of the README, and its tests prove that schema, struct, example,
-// the CloudEvents SDK and shared/bus agree on every event.
+// the JSON Schemas, the AsyncAPI document and the table of the README, and its tests prove that schema, struct,
+// example, the CloudEvents SDK and shared/bus agree on every event.
 package contract
 
 import (

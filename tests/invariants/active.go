@@ -47,8 +47,8 @@ func (l *Log) gone(member events.Member, since uint64, c change) (*Entry, string
 	return nil, ""
 }
 
-// impossible reports whether there was no plan, between a request and a place in the log: then changes that were asked for are
-// negotiated without each other.
+// impossible reports whether there was no plan, between a request and a place in the log: then changes that were asked
+// for are negotiated without each other.
 func (l *Log) impossible(request *Entry, before uint64) bool {
 	return slices.ContainsFunc(l.Events, func(entry *Entry) bool {
 		refused := entry.Kind == events.PlanRefused || entry.Kind == events.RestorationRefused

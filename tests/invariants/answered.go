@@ -62,8 +62,8 @@ func (l *Log) horizon() uint64 {
 // settling is for how long after the end of a negotiation the negotiator may still say what follows from it.
 const settling = time.Second
 
-// negotiating reports whether the log ends within a negotiation, or before all is said that follows from its end: the plan of a
-// commit, and the next opening.
+// negotiating reports whether the log ends within a negotiation, or before all is said that follows from its end: the
+// plan of a commit, and the next opening.
 func (l *Log) negotiating() bool {
 	open, ended := false, time.Time{}
 	for _, entry := range l.Events {

@@ -77,7 +77,8 @@ func (l *Log) joined(node, incarnation string, until uint64) (found *Entry, requ
 	return nil, nil
 }
 
-// job returns what is trained, as the first valid request to join says: all bring the same. It is nil where nobody joined.
+// job returns what is trained, as the first valid request to join says: all bring the same. It is nil where nobody
+// joined.
 func (l *Log) job() *events.Job {
 	for entry, join := range said[*events.Join](l, events.JoinRequested) {
 		if entry.Fault == "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// lost finds a unit that is counted as lost while a node that took part in the negotiation has it: a member of the plan in force
-// that says it holds it, or a node that was given up, by a claim that nobody contradicts.
+// lost finds a unit that is counted as lost while a node that took part in the negotiation has it: a member of the plan
+// in force that says it holds it, or a node that was given up, by a claim that nobody contradicts.
 var lost = Invariant{"no unit is counted as lost that somebody at hand has", func(log *Log) []Violation {
 	var violations []Violation
 	for entry, abort := range said[*events.Abort](log, events.Aborted) {
@@ -101,8 +101,8 @@ func (m moment) holds(consent *events.Consent, unit int) bool {
 	})
 }
 
-// claims reports whether a node claims a unit that the plan in force has it hold: trained under that plan, or missing its commit
-// only.
+// claims reports whether a node claims a unit that the plan in force has it hold: trained under that plan, or missing
+// its commit only.
 func (m moment) claims(consent *events.Consent, unit int) bool {
 	if m.plan == nil || !slices.Contains(slices.Collect(events.Each(m.plan.UnitsOf(consent.Node))), unit) {
 		return false

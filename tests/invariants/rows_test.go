@@ -6,9 +6,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// partitioned tells of a job whose optimizer state is cut in two, with one pipeline for each node: n1 keeps partition 0 and n2
-// partition 1, n3 joins and receives both, n1 is lost and n2 receives partition 0 in its place. Rows 0 to 3 are the layers'
-// parameters, rows 4 to 7 are partition 0 and rows 8 to 11 partition 1 of them.
+// partitioned tells of a job whose optimizer state is cut in two, with one pipeline for each node: n1 keeps partition 0
+// and n2 partition 1, n3 joins and receives both, n1 is lost and n2 receives partition 0 in its place. Rows 0 to 3 are
+// the layers' parameters, rows 4 to 7 are partition 0 and rows 8 to 11 partition 1 of them.
 func partitioned(t *testing.T) *story {
 	s := &story{t: t, partitions: 2}
 	s.join("n1")

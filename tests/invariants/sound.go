@@ -2,9 +2,9 @@ package invariants
 
 import "github.com/reknit/reknit/events"
 
-// sound finds a plan under which a layer is missing, held twice in a pipeline, or out of order, under which a partition of the
-// optimizer state is missing, or that is not of this cluster. A plan alone does not tell into how many partitions the state is
-// cut: one without the last of them is valid, and would number the rows otherwise.
+// sound finds a plan under which a layer is missing, held twice in a pipeline, or out of order, under which a partition
+// of the optimizer state is missing, or that is not of this cluster. A plan alone does not tell into how many
+// partitions the state is cut: one without the last of them is valid, and would number the rows otherwise.
 var sound = Invariant{"every committed plan is valid", func(log *Log) []Violation {
 	var violations []Violation
 	for _, entry := range log.Plans {

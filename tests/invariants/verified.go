@@ -6,8 +6,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// verified finds a layer, or a partition of its optimizer state, that a plan gives to a node which neither held it nor had
-// verified it: the holders before may drop theirs once the plan is committed. It also finds a node that claims what it never had.
+// verified finds a layer, or a partition of its optimizer state, that a plan gives to a node which neither held it nor
+// had verified it: the holders before may drop theirs once the plan is committed. It also finds a node that claims what
+// it never had.
 var verified = Invariant{"no layer changes hands before its new holder verified it", func(log *Log) []Violation {
 	var violations []Violation
 	for _, change := range log.changes {
@@ -24,7 +25,8 @@ var verified = Invariant{"no layer changes hands before its new holder verified 
 	return append(violations, log.claims()...)
 }}
 
-// heldBy reports whether a node said that it holds a row, or claimed it: the negotiator counts a claim only where it is agreed.
+// heldBy reports whether a node said that it holds a row, or claimed it: the negotiator counts a claim only where it is
+// agreed.
 func (c change) heldBy(node string, row int) bool {
 	consent := c.consents[node]
 	if consent == nil {

@@ -14,11 +14,12 @@ const Payload = 1448.0 / 1500
 // BytesPerSecond is the most payload that passes.
 func (s Shape) BytesPerSecond() float64 { return s.MegabitsPerSecond * 1e6 / 8 * Payload }
 
-// queueLength is how much a link holds before it drops, in time at its rate: what routers at the edge of a wide area have.
+// queueLength is how much a link holds before it drops, in time at its rate: what routers at the edge of a wide area
+// have.
 const queueLength = 50 * time.Millisecond
 
-// Burst is what a link that was idle passes at once, in time at its rate. A relay that is let run late makes up for it with
-// that; a stream whose sender paces it would lose what it missed. Shapers of the kernel (tbf) have one as well.
+// Burst is what a link that was idle passes at once, in time at its rate. A relay that is let run late makes up for it
+// with that; a stream whose sender paces it would lose what it missed. Shapers of the kernel (tbf) have one as well.
 const Burst = 5 * time.Millisecond
 
 // line is one way of a link: a queue that drops its tail when full and empties at a rate, and a delay behind it.

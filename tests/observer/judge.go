@@ -29,8 +29,8 @@ func (v Verdict) Err() error {
 	return errors.Join(faults...)
 }
 
-// Judge trains to the step that the scene compared last without any disturbance, compares the digests, and holds the log
-// against the invariants. An error says that there is nothing to judge. Config is that of a trainer.
+// Judge trains to the step that the scene compared last without any disturbance, compares the digests, and holds the
+// log against the invariants. An error says that there is nothing to judge. Config is that of a trainer.
 func (o *Observer) Judge(config trainer.Config, scene Scene) (Verdict, error) {
 	digest, err := scene.digest()
 	if err != nil {

@@ -42,7 +42,8 @@ func TestTheExitOfAnOlderProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
 	w.expect("node.lost n3")
 }
 
-// The others must be told of it, for they need it until a plan does without it. It tells nothing of how often nodes fail.
+// The others must be told of it, for they need it until a plan does without it. It tells nothing of how often nodes
+// fail.
 func TestAnExitThatWasToBeExpectedIsALossAndNoFailure(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3", "n4")
 	rate := func() float64 {

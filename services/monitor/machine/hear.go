@@ -66,8 +66,8 @@ func (m *Machine) opened(_ events.Event, opening events.Opening) []events.Event 
 	return nil
 }
 
-// committed makes the members of the negotiation the active nodes, and forgets those that were given up. One that leaves is watched
-// on: the others need it until the plan takes over.
+// committed makes the members of the negotiation the active nodes, and forgets those that were given up. One that
+// leaves is watched on: the others need it until the plan takes over.
 func (m *Machine) committed(_ events.Event, commitment events.Commitment) []events.Event {
 	opening := m.state.Opening
 	if opening == nil || opening.Negotiation != commitment.Negotiation {
@@ -103,8 +103,8 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	return nil
 }
 
-// takenOver forgets the leavers that a plan does without once all active nodes work under it. One is not enough: a node without a
-// place takes up a plan before the others have come to its step.
+// takenOver forgets the leavers that a plan does without once all active nodes work under it. One is not enough: a node
+// without a place takes up a plan before the others have come to its step.
 func (m *Machine) takenOver() {
 	for name, without := range m.state.Leavers {
 		needed := false
@@ -154,8 +154,8 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	return said
 }
 
-// exited takes the word of the agent that was beside a trainer: its process is gone. No silence, peer or probe has to prove
-// it. A node that nobody watches any more is gone already, or runs another process.
+// exited takes the word of the agent that was beside a trainer: its process is gone. No silence, peer or probe has to
+// prove it. A node that nobody watches any more is gone already, or runs another process.
 func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	known := m.state.Nodes[exit.Node]
 	if known == nil || known.Incarnation != exit.Incarnation {

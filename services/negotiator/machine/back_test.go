@@ -9,7 +9,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// allAreLost is a cluster in which n1 and n2 trained step 40 under plan 1. Then n3 joined, and under plan 2 all were lost.
+// allAreLost is a cluster in which n1 and n2 trained step 40 under plan 1. Then n3 joined, and under plan 2 all were
+// lost.
 func allAreLost(t *testing.T) *world {
 	w := newWorld(t, 2)
 	w.step = 40

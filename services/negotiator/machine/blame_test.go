@@ -323,7 +323,8 @@ func TestWhatIsMeasuredOfLinksOfNobodyIsNotKept(t *testing.T) {
 	}
 }
 
-// Found by simulation seed 1749: all waited for ever in a step that a leaver was to train before the plan without it took over.
+// Found by simulation seed 1749: all waited for ever in a step that a leaver was to train before the plan without it
+// took over.
 func TestALeaverThatDiesBeforeItsStepMakesTheOthersGiveUpTheirs(t *testing.T) {
 	w := newWorld(t, 3)
 	w.step = 19

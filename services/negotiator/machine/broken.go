@@ -35,9 +35,9 @@ func (m *Machine) stepBroken(cause events.Event, broken events.BrokenStep) []eve
 	return m.pend(cause, events.Change{Kind: events.ChangeBroken, Node: broken.Node}, protocol.Urgent)
 }
 
-// inStep reports whether a node is in the step that it says broke. Since the plan for which all last gave up their steps
-// nobody has given up another, so that a step of that plan or of one after it is still broken. A leaver has its last steps
-// under a plan before the one in force.
+// inStep reports whether a node is in the step that it says broke. Since the plan for which all last gave up their
+// steps nobody has given up another, so that a step of that plan or of one after it is still broken. A leaver has its
+// last steps under a plan before the one in force.
 func (m *Machine) inStep(broken events.BrokenStep) bool {
 	plan := m.state.Plan
 	if plan == nil || broken.Generation < m.state.Abandoned || broken.Generation > plan.Generation {
@@ -55,8 +55,8 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 }
 
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of the
-// node that told first most often the others are rid, where they can do without what it holds. Otherwise the cluster holds,
-// each time for longer. It returns nil where the negotiation may go on to the step to resume at.
+// node that told first most often the others are rid, where they can do without what it holds. Otherwise the cluster
+// holds, each time for longer. It returns nil where the negotiation may go on to the step to resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
 	if !counts {
@@ -76,8 +76,8 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	return m.abort(cause, reason, m.holdFor(seconds, reason))
 }
 
-// countBreak counts the broken step that the negotiation under way is about, once, and returns who told it. A loss in the
-// same negotiation explains it: then it does not count.
+// countBreak counts the broken step that the negotiation under way is about, once, and returns who told it. A loss in
+// the same negotiation explains it: then it does not count.
 func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	known, changes := &m.state.Breaks, m.state.Negotiation.Opening.Changes
 	i := slices.IndexFunc(changes, func(change events.Change) bool { return change.Kind == events.ChangeBroken })

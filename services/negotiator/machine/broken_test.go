@@ -95,8 +95,8 @@ func TestWhoTellsOfABrokenStepTooLateOrWithoutAPlaceInItHasNoEffect(t *testing.T
 	}
 }
 
-// A plan that moves nothing is committed before its members have come to its step. They come there under the plan before,
-// and that step may break.
+// A plan that moves nothing is committed before its members have come to its step. They come there under the plan
+// before, and that step may break.
 func TestAStepUnderAPlanThatIsToBeReplacedIsBrokenToo(t *testing.T) {
 	w := newWorld(t, 3)
 	w.step = 7

@@ -67,9 +67,10 @@ func (m *Machine) noteClaims(consent events.Consent) []events.Claim {
 	return claimed
 }
 
-// claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained under
-// that very plan. A node that missed the commit has what it held before at the step at which the plan came into force, unless
-// the plan went back to what others had. The state of an older generation may have been rolled back since.
+// claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained
+// under that very plan. A node that missed the commit has what it held before at the step at which the plan came into
+// force, unless the plan went back to what others had. The state of an older generation may have been rolled back
+// since.
 func (m *Machine) claimable(consent events.Consent) []events.Claim {
 	plan := m.state.Plan
 	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))

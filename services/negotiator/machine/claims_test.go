@@ -9,7 +9,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// claimed is what a node's process claims of the three layers of these tests at a step, with the bytes that word stands for.
+// claimed is what a node's process claims of the three layers of these tests at a step, with the bytes that word stands
+// for.
 func claimed(step uint64, word string, units ...int) []events.Claim {
 	var claims []events.Claim
 	for _, unit := range units {
@@ -18,8 +19,8 @@ func claimed(step uint64, word string, units ...int) []events.Claim {
 	return claims
 }
 
-// afterBothWereLost is a cluster of three pipelines of one node, at step 40, of which n2 alone lives; n1 and n3 were taken for lost and
-// have asked to join again. What they say they hold is up to the test.
+// afterBothWereLost is a cluster of three pipelines of one node, at step 40, of which n2 alone lives; n1 and n3 were
+// taken for lost and have asked to join again. What they say they hold is up to the test.
 func afterBothWereLost(t *testing.T, consent func(node string) events.Consent) *world {
 	w := newWorld(t, 3)
 	w.step = 40
@@ -41,7 +42,8 @@ func afterBothWereLost(t *testing.T, consent func(node string) events.Consent) *
 	return w
 }
 
-// Fault 1: both holders of some layers were silent for four seconds, were given up, and the job was lost with all of it in memory.
+// Fault 1: both holders of some layers were silent for four seconds, were given up, and the job was lost with all of it
+// in memory.
 func TestWhatAGivenUpNodeStillHoldsIsClaimedAndTrainingGoesOn(t *testing.T) {
 	w := afterBothWereLost(t, func(string) events.Consent {
 		return events.Consent{Trained: 1, Claims: claimed(40, "good", 0, 1, 2)}
@@ -122,7 +124,8 @@ func TestTheConsentOfADeadProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
 	}
 }
 
-// A node that was cut off at the commit claims what it trained under the plan before. n2 died under the new plan, and n3 has layer 2.
+// A node that was cut off at the commit claims what it trained under the plan before. n2 died under the new plan, and
+// n3 has layer 2.
 func TestWhoMissedTheCommitHasItsUnitsAtTheStepAtWhichAllStopped(t *testing.T) {
 	for step, plans := range map[uint64]int{42: 3, 41: 2} {
 		w := newWorld(t, 2)
@@ -210,7 +213,8 @@ func TestTheClusterSaysForWhomItWaits(t *testing.T) {
 	}
 }
 
-// Fault 1, proof B: the hub was away for 5.3 s in the middle of a join, and the overdue came before the answers it had delayed.
+// Fault 1, proof B: the hub was away for 5.3 s in the middle of a join, and the overdue came before the answers it had
+// delayed.
 func TestTimeInWhichTheHubWasAwayIsNotSilence(t *testing.T) {
 	w := newWorld(t, 3)
 	w.deaf["n2"], w.deaf["n3"] = true, true

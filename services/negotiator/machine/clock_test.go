@@ -7,8 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A hub whose clock was set, or that another server leads since, logs what the service says some seconds after the time that the
-// service believes it is.
+// A hub whose clock was set, or that another server leads since, logs what the service says some seconds after the time
+// that the service believes it is.
 func TestAMemberIsGivenUpThoughTheLogsClockWasSetForward(t *testing.T) {
 	w := newWorld(t, 3)
 	w.skew = 10 * time.Second

@@ -102,8 +102,8 @@ func pairKey(a, b string) string {
 	return linkKey(pair.A, pair.B)
 }
 
-// links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was never
-// measured.
+// links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was
+// never measured.
 func (s *state) links(nodes []*member) []events.Link {
 	var links []events.Link
 	for _, a := range nodes {

@@ -81,8 +81,8 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	return handlers.Handle(m, event)
 }
 
-// under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late or repeated
-// answer and has no effect.
+// under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late or
+// repeated answer and has no effect.
 func (m *Machine) under(id string, phases ...protocol.Phase) *negotiation {
 	under := m.state.Negotiation
 	if under == nil || under.ID != id || !slices.Contains(phases, under.Phase) {

@@ -57,7 +57,8 @@ func TestTheRestorerIsToldStateAndGradientsOfEveryLayer(t *testing.T) {
 	}
 }
 
-// The fact is fenced by the lease and the plan is not: an instance that lost its lease must be refused before it reaches the plan.
+// The fact is fenced by the lease and the plan is not: an instance that lost its lease must be refused before it
+// reaches the plan.
 func TestTheFencedFactGoesBeforeThePlan(t *testing.T) {
 	w := newWorld(t, 2)
 	kinds := w.saidKinds()

@@ -28,8 +28,8 @@ func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []even
 	return m.abort(cause, "the changes are others now", m.openNext)
 }
 
-// due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many as are
-// negotiated together. A joiner that restarts again and again waits.
+// due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
+// as are negotiated together. A joiner that restarts again and again waits.
 func (m *Machine) due(now time.Time) []events.Change {
 	var due []events.Change
 	asked := 0
@@ -96,9 +96,10 @@ func (m *Machine) undo(change events.Change) {
 	}
 }
 
-// impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are tried without
-// the others, so that one that cannot be does not take innocent ones with it. The last one alone is refused, and training goes on
-// as it was; after a failure there is no way back, and the cluster holds until something changes.
+// impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are
+// tried without the others, so that one that cannot be does not take innocent ones with it. The last one alone is
+// refused, and training goes on as it was; after a failure there is no way back, and the cluster holds until something
+// changes.
 func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {

@@ -54,8 +54,8 @@ func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []event
 	return m.restore(cause)
 }
 
-// deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything else
-// changes, or they have been waited for long enough; then a plan is asked for that does without them.
+// deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything
+// else changes, or they have been waited for long enough; then a plan is asked for that does without them.
 func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []events.Event {
 	under := m.under(deferral.Negotiation, protocol.Consenting, protocol.Planning)
 	if under == nil || !under.Opening.Abandon || m.state.Deferred {

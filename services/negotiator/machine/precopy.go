@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// worthPreCopying reports whether all would pause so long for the units that they had better move while training goes on.
+// worthPreCopying reports whether all would pause so long for the units that they had better move while training goes
+// on.
 func (m *Machine) worthPreCopying() bool {
 	plan := m.state.Negotiation.Plan
 	return len(plan.Migration.Transfers) > 0 &&
@@ -48,7 +49,8 @@ func (m *Machine) preCopy(cause events.Event) []events.Event {
 		&events.PreCopyStart{Negotiation: under.ID, Plan: *m.finalPlan()})}
 }
 
-// caughtUp hears that a receiver has what it can have before all stop, or why not; then its units come while all are paused.
+// caughtUp hears that a receiver has what it can have before all stop, or why not; then its units come while all are
+// paused.
 func (m *Machine) caughtUp(cause events.Event, caughtUp events.CaughtUp) []events.Event {
 	under := m.under(caughtUp.Negotiation, protocol.PreCopying)
 	if under == nil || !under.answered(caughtUp.Node) || len(under.Awaited) > 0 {

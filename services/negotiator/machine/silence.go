@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// longestTick is how much of the time between two ticks counts as waiting. A tick that comes later tells that this service or
-	// the way to the hub was away, and answers may be on their way still.
+	// longestTick is how much of the time between two ticks counts as waiting. A tick that comes later tells that this
+	// service or the way to the hub was away, and answers may be on their way still.
 	longestTick = time.Second
-	// hubAway is how much longer an overdue fact may take into the log than the one before it. Beyond that the hub is taken to have
-	// been away. The time that one fact takes proves nothing: this service's clock may be seconds apart from that of the log.
+	// hubAway is how much longer an overdue fact may take into the log than the one before it. Beyond that the hub is
+	// taken to have been away. The time that one fact takes proves nothing: this service's clock may be seconds apart from
+	// that of the log.
 	hubAway = time.Second
 )
 
@@ -27,9 +28,9 @@ type waiting struct {
 	told   bool
 }
 
-// Tick says when somebody was waited for too long, and when something is to be done that had to wait. It decides nothing: an answer
-// that is in the log already, though not heard yet, must count. Services are waited for without end, for one that was killed resumes
-// from the log.
+// Tick says when somebody was waited for too long, and when something is to be done that had to wait. It decides
+// nothing: an answer that is in the log already, though not heard yet, must count. Services are waited for without end,
+// for one that was killed resumes from the log.
 func (m *Machine) Tick(now time.Time) []events.Event {
 	passed := min(max(now.Sub(m.ticked), 0), longestTick)
 	if m.ticked.IsZero() {
@@ -62,8 +63,8 @@ const (
 	leaving = "leaving" // a node whose deadline has passed
 )
 
-// alarms says which joiners have waited long enough and whose deadline has passed, each once. Both are times of the log. Its clock may
-// be set anew, so it is read where an event was logged last, and goes on by ticks from there.
+// alarms says which joiners have waited long enough and whose deadline has passed, each once. Both are times of the
+// log. Its clock may be set anew, so it is read where an event was logged last, and goes on by ticks from there.
 func (m *Machine) alarms(now time.Time) []events.Event {
 	var said []events.Event
 	log, rung := m.state.Heard.Add(m.since), map[string]bool{}
@@ -142,8 +143,8 @@ func (m *Machine) activated(_ events.Event, activation events.Activation) []even
 	return nil
 }
 
-// transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in; or
-// from when the members are told at which step to stop.
+// transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in;
+// or from when the members are told at which step to stop.
 func (m *Machine) transferSeconds() float64 {
 	under := m.state.Negotiation
 	limit := protocol.TransferSeconds(m.settings.TransferTime.Seconds(), under.Plan.Predicted.TransitionSeconds)
@@ -179,8 +180,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	return m.silence(cause)
 }
 
-// silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it needs time,
-// nor the last holder of a unit.
+// silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it
+// needs time, nor the last holder of a unit.
 func (m *Machine) silence(cause events.Event) []events.Event {
 	under, silent := m.state.Negotiation, m.silent()
 	under.Round++
@@ -214,7 +215,8 @@ func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Eve
 	return m.negotiate(cause, protocol.Patient)
 }
 
-// deadlinePassed gives up a node that had to leave by now, unless it is the last to hold a unit: as long as it lives it is needed.
+// deadlinePassed gives up a node that had to leave by now, unless it is the last to hold a unit: as long as it lives it
+// is needed.
 func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []events.Event {
 	leaver := m.state.Members[overdue.Node]
 	if leaver == nil || overdue.Negotiation != alarmID(leaving, overdue.Node, leaver.Incarnation) {

@@ -10,14 +10,16 @@ const (
 	mostPatience  = 3600.0
 )
 
-// Patience returns for how many seconds a cluster waits for nodes that alone may hold its last steps, before it goes back: as long
-// as these steps take to be trained again. Whoever is back by then has saved that, and a longer wait costs more than it can save.
+// Patience returns for how many seconds a cluster waits for nodes that alone may hold its last steps, before it goes
+// back: as long as these steps take to be trained again. Whoever is back by then has saved that, and a longer wait
+// costs more than it can save.
 func Patience(lost uint64, stepSeconds float64) float64 {
 	return min(max(float64(lost)*stepSeconds, leastPatience), mostPatience)
 }
 
-// Reached returns how far training had come: by the words of the nodes that train, of which the lower median counts as in Possible.
-// Without a word it is as far as the plan in force could come from its first step in the seconds that it was trained.
+// Reached returns how far training had come: by the words of the nodes that train, of which the lower median counts as
+// in Possible. Without a word it is as far as the plan in force could come from its first step in the seconds that it
+// was trained.
 func Reached(steps []uint64, resume uint64, trained, stepSeconds float64) uint64 {
 	switch {
 	case len(steps) > 0:
@@ -31,9 +33,9 @@ func Reached(steps []uint64, resume uint64, trained, stepSeconds float64) uint64
 // Older returns the window of the steps that were trained under plans before the one in force.
 func Older(resume uint64) Window { return Window{Last: resume + promisesApart} }
 
-// OlderPoint returns the newest step of which every unit is claimed by nodes that one older plan trained. Claims are by the
-// generation of that plan. Units of two plans do not go together, though their steps are equal: what was rolled back was trained
-// again, and need not have come out the same.
+// OlderPoint returns the newest step of which every unit is claimed by nodes that one older plan trained. Claims are by
+// the generation of that plan. Units of two plans do not go together, though their steps are equal: what was rolled
+// back was trained again, and need not have come out the same.
 func OlderPoint(units int, claims map[uint64][]Claim) (best Resume, ok bool) {
 	for _, generation := range slices.Sorted(maps.Keys(claims)) {
 		counted, _ := Uncontradicted(claims[generation], nil)

@@ -2,8 +2,9 @@ package protocol
 
 import "slices"
 
-// How long somebody is waited for follows from what is known: how long a step takes, what a move was predicted to take, what a
-// node says that it needs. The settings are the least. So no model is too large for them, and whoever hangs is found.
+// How long somebody is waited for follows from what is known: how long a step takes, what a move was predicted to take,
+// what a node says that it needs. The settings are the least. So no model is too large for them, and whoever hangs is
+// found.
 //
 //   - An answer may take three steps: a node may be in a step that it cannot interrupt.
 //   - Who says that it needs longer, and how long, has that time.
@@ -16,8 +17,9 @@ const (
 	longestStep   = 3600.0 // seconds; a node that tells of a longer one is not believed
 )
 
-// UsualStep returns how long a step takes: as the plan in force predicts or, where that is longer, as the nodes measured. A
-// step ends for all at one time, so that they tell nearly the same; fewer than half of them cannot make it longer.
+// UsualStep returns how long a step takes: as the plan in force predicts or, where that is longer, as the nodes
+// measured. A step ends for all at one time, so that they tell nearly the same; fewer than half of them cannot make it
+// longer.
 func UsualStep(predicted float64, measured []float64) float64 {
 	if len(measured) > 0 {
 		sorted := slices.Sorted(slices.Values(measured))
@@ -35,12 +37,12 @@ func TransferSeconds(least, predicted float64) float64 { return max(least, trans
 // ComeSeconds is how long members may take to come to the step at which all stop.
 func ComeSeconds(step float64) float64 { return patientSteps * step }
 
-// mostDelays is how many rounds a member may take that said it is busy and not for how long: with waits of 5 s that double,
-// eleven minutes.
+// mostDelays is how many rounds a member may take that said it is busy and not for how long: with waits of 5 s that
+// double, eleven minutes.
 const mostDelays = 7
 
-// Excused reports whether a member may still take the time that it said it needs, zero where it does not know. So many rounds
-// have ended without its answer, the first of which took so many seconds.
+// Excused reports whether a member may still take the time that it said it needs, zero where it does not know. So many
+// rounds have ended without its answer, the first of which took so many seconds.
 func Excused(needs, first float64, rounds int) bool {
 	if needs == 0 {
 		return rounds <= mostDelays
@@ -53,8 +55,8 @@ func Excused(needs, first float64, rounds int) bool {
 }
 
 const (
-	// freeRestarts is how often a node may ask to join within RestartMemory seconds without waiting: at its start, and after one
-	// failure. Whoever comes back more often is in a crash loop until it proves otherwise.
+	// freeRestarts is how often a node may ask to join within RestartMemory seconds without waiting: at its start, and
+	// after one failure. Whoever comes back more often is in a crash loop until it proves otherwise.
 	freeRestarts = 2
 	// RestartMemory is after how many seconds without a restart a node begins with a clean slate.
 	RestartMemory = 600.0
@@ -62,8 +64,9 @@ const (
 	mostDoublings = 6
 )
 
-// RestartWait returns for how many seconds a node that asked to join so often must wait until its join is negotiated: each of its
-// restarts stops the recovery of everybody else (fault: 100 restarts, one every 3 s, kept a cluster from ever training again).
+// RestartWait returns for how many seconds a node that asked to join so often must wait until its join is negotiated:
+// each of its restarts stops the recovery of everybody else (fault: 100 restarts, one every 3 s, kept a cluster from
+// ever training again).
 func RestartWait(joins int) float64 {
 	wait := 0.0
 	for joins -= freeRestarts; joins > 0 && wait < mostWait; joins-- {
@@ -72,7 +75,8 @@ func RestartWait(joins int) float64 {
 	return min(wait, mostWait)
 }
 
-// Grown returns a wait that doubles with each round in which nothing came of it, up to 64 times: who waits for long writes little.
+// Grown returns a wait that doubles with each round in which nothing came of it, up to 64 times: who waits for long
+// writes little.
 func Grown(seconds float64, round int) float64 {
 	return seconds * float64(int(1)<<min(round, mostDoublings))
 }

@@ -1,5 +1,6 @@
-// Package protocol holds the rules of a negotiation as pure functions: what counts of what nodes say they hold, from which step
-// training can go on, at which step everybody stops, who may be given up, and what a second change does to a change under way.
+// Package protocol holds the rules of a negotiation as pure functions: what counts of what nodes say they hold, from
+// which step training can go on, at which step everybody stops, who may be given up, and what a second change does to a
+// change under way.
 package protocol
 
 import "slices"
@@ -17,12 +18,12 @@ type Resume struct {
 	Holders map[string][]int // node -> the units it has at Step, ascending
 }
 
-// ResumePoint returns the newest step for which every unit has a live holder. Whoever is ahead of it rolls back to the version
-// it kept, whoever lacks it fetches (Chaos IV-B: restart of an interrupted all-reduce). In synchronous training two survivors
-// are at most one step apart, so one kept version suffices.
+// ResumePoint returns the newest step for which every unit has a live holder. Whoever is ahead of it rolls back to the
+// version it kept, whoever lacks it fetches (Chaos IV-B: restart of an interrupted all-reduce). In synchronous training
+// two survivors are at most one step apart, so one kept version suffices.
 //
-// Without such a step it returns ok = false and the units that nobody holds at any step; that list is empty where every unit
-// has a holder but no step is common. O(holdings x units).
+// Without such a step it returns ok = false and the units that nobody holds at any step; that list is empty where every
+// unit has a holder but no step is common. O(holdings x units).
 func ResumePoint(units int, held []Held) (resume Resume, missing []int, ok bool) {
 	covered := map[uint64]map[int]bool{}
 	anywhere := map[int]bool{}

@@ -260,8 +260,8 @@ func (d draft) candidate(assignment place.Assignment) Candidate {
 	return c
 }
 
-// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster and
-// memory allows it.
+// balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster
+// and memory allows it.
 func (s Situation) balanced(pipelines []Pipeline, w wires) []Pipeline {
 	shares := search.OptimalBatches(s.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
 		pipeline := pipelines[p]

@@ -93,8 +93,8 @@ func (s Situation) share(pipelines []Pipeline, kinds []int) {
 	}
 }
 
-// crews are the nodes of so many pipelines: the strongest go to the pipelines in turn, forth and back, and each crew has
-// its larger nodes first.
+// crews are the nodes of so many pipelines: the strongest go to the pipelines in turn, forth and back, and each crew
+// has its larger nodes first.
 func (s Situation) crews(width int) [][]int {
 	order := upTo(len(s.Nodes))
 	slices.SortStableFunc(order, func(a, b int) int {

@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none, or where its
-// optimizer state cannot be cut as it says.
+// EveryLayer returns the profile of each layer. It fails with a Fault where the model has too many layers or none, or
+// where its optimizer state cannot be cut as it says.
 func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
 	profiles, err := m.profiles(d)
 	if err != nil {
@@ -22,8 +22,8 @@ func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
 	return layers, m.checkPartitions(d, layers)
 }
 
-// checkPartitions checks that each partition of each layer's optimizer state has a byte at least, and each layer parameters
-// besides.
+// checkPartitions checks that each partition of each layer's optimizer state has a byte at least, and each layer
+// parameters besides.
 func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error {
 	const field = "model.optimizerPartitions"
 	count := m.OptimizerPartitions

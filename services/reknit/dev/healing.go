@@ -56,8 +56,8 @@ func (s *story) open() []*Change {
 	return slices.DeleteFunc(slices.Clone(s.changes), func(c *Change) bool { return c.Healed || c.Refused != "" })
 }
 
-// safeVictims returns the trainers of the plan in force whose loss leaves every unit of the state a holder that lives, were
-// those that were killed gone already. The mutex is held.
+// safeVictims returns the trainers of the plan in force whose loss leaves every unit of the state a holder that lives,
+// were those that were killed gone already. The mutex is held.
 func (s *story) safeVictims(running []string) []string {
 	if s.plan == nil {
 		return nil

@@ -15,8 +15,8 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Parse reads the flags of a command that takes nothing else, and has check look at them. It fails with a UsageError, or with
-// flag.ErrHelp where help is asked for: then it has printed the help, the flags and the exits.
+// Parse reads the flags of a command that takes nothing else, and has check look at them. It fails with a UsageError,
+// or with flag.ErrHelp where help is asked for: then it has printed the help, the flags and the exits.
 func Parse(flags *flag.FlagSet, arguments []string, w io.Writer, help, exits string, check func() error) error {
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(arguments)

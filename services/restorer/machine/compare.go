@@ -27,9 +27,9 @@ type said struct {
 	Digest string `json:"digest"`
 }
 
-// mostSteps is how many steps of each unit of a node are kept. Nodes of one plan are at most a step apart. A node that says
-// nothing must not make the others' words pile up, and one that speaks of steps which never come must not push out what
-// others said.
+// mostSteps is how many steps of each unit of a node are kept. Nodes of one plan are at most a step apart. A node that
+// says nothing must not make the others' words pile up, and one that speaks of steps which never come must not push out
+// what others said.
 const mostSteps = 4
 
 // newComparison is that of a plan that came into force.

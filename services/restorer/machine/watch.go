@@ -180,8 +180,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	return nil
 }
 
-// behind blames the first giver that has not offered what a receiver waits for, or else the first receiver. It names one:
-// the others may only wait for it.
+// behind blames the first giver that has not offered what a receiver waits for, or else the first receiver. It names
+// one: the others may only wait for it.
 func (w *watch) behind() *blame {
 	receivers := slices.Sorted(maps.Keys(w.Expected))
 	for _, receiver := range receivers {

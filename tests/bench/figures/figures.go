@@ -26,8 +26,8 @@ type Row struct {
 // Report gathers the rows of all tables.
 type Report struct{ Rows []Row }
 
-// Add completes a row: it holds where ours is at most the target, and at least LeastRatio times better than the baseline.
-// A row that was skipped does not hold.
+// Add completes a row: it holds where ours is at most the target, and at least LeastRatio times better than the
+// baseline. A row that was skipped does not hold.
 func (r *Report) Add(row Row) {
 	if row.Baseline > 0 && row.Ours > 0 {
 		row.Ratio = row.Baseline / row.Ours
@@ -38,8 +38,8 @@ func (r *Report) Add(row Row) {
 	r.Rows = append(r.Rows, row)
 }
 
-// Finish writes the rows as JSON to a file, unless its name is empty, prints those that do not hold, and fails where there
-// are any. Rows that were skipped count as neither.
+// Finish writes the rows as JSON to a file, unless its name is empty, prints those that do not hold, and fails where
+// there are any. Rows that were skipped count as neither.
 func (r *Report) Finish(file string) error {
 	if file != "" {
 		text, err := json.MarshalIndent(r.Rows, "", "  ")

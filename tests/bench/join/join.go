@@ -145,8 +145,8 @@ type course struct {
 	slower           float64
 }
 
-// course tells how a trainer came to a plan. In its own steps' time it has come so far; on the clock of the hub it is late by what
-// it spent between steps. Of several steps the one that was heard soonest tells how late.
+// course tells how a trainer came to a plan. In its own steps' time it has come so far; on the clock of the hub it is
+// late by what it spent between steps. Of several steps the one that was heard soonest tells how late.
 func (s *story) course(node string, plan events.Plan) (course, error) {
 	began, ok := s.began[node][plan.Generation]
 	if !ok {

@@ -1,4 +1,5 @@
-// Command join measures what it costs the others that a node joins, with layers that move while training goes on and without.
+// Command join measures what it costs the others that a node joins, with layers that move while training goes on and
+// without.
 package main
 
 import (

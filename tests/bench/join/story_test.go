@@ -10,8 +10,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// scripted is a story whose nodes n1 and n2 take a second for each step, the node that joins asks after so many, and a plan with it
-// takes over after stop steps. Then steps take two seconds.
+// scripted is a story whose nodes n1 and n2 take a second for each step, the node that joins asks after so many, and a
+// plan with it takes over after stop steps. Then steps take two seconds.
 type scripted struct {
 	*testing.T
 	*story

@@ -45,8 +45,8 @@ const writesOfStart, writesOfMessage = 2, 5
 // marker is lost last: what is said of it comes behind all that the fault brings about.
 const marker = "marker"
 
-// The connection of the real service and of the model is cut at the same write, for each of the first writes of a service
-// that has two messages to handle.
+// The connection of the real service and of the model is cut at the same write, for each of the first writes of a
+// service that has two messages to handle.
 func TestTheLoopSaysAndHearsWhatTheRealOneDoes(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/reknit/reknit/tests/simulation/loop"
 )
 
-// door is a way to a real server. It keeps what goes through that is to be stored or acknowledged, and at the one that at
-// names, counted from 1, it cuts the connection: before that reaches the server, or when it did and before the answer is
-// back.
+// door is a way to a real server. It keeps what goes through that is to be stored or acknowledged, and at the one that
+// at names, counted from 1, it cuts the connection: before that reaches the server, or when it did and before the
+// answer is back.
 type door struct {
 	listener net.Listener
 	target   string

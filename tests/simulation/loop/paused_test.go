@@ -68,8 +68,8 @@ func TestTheLoopWritesWhatTheRealOneWritesInTheSameOrder(t *testing.T) {
 	}
 }
 
-// An instance is paused at a write, long enough for another to take its place and to do its work. When it goes on, it ends
-// and changes nothing.
+// An instance is paused at a write, long enough for another to take its place and to do its work. When it goes on, it
+// ends and changes nothing.
 func TestAPausedInstanceThatGoesOnEndsAsTheModelDoes(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {

@@ -88,8 +88,8 @@ func (c *trio) url(name string) string {
 	return ""
 }
 
-// A leader that has lost its followers takes what is published and cannot acknowledge it. Its refusals of repeats and of
-// what expects the same message are those of the model, and so is what is stored once the followers are back.
+// A leader that has lost its followers takes what is published and cannot acknowledge it. Its refusals of repeats and
+// of what expects the same message are those of the model, and so is what is stored once the followers are back.
 func TestALeaderWithoutItsFollowersAnswersAsTheModelDoes(t *testing.T) {
 	t.Parallel()
 	c := startTrio(t)
@@ -133,8 +133,8 @@ func TestALeaderWithoutItsFollowersAnswersAsTheModelDoes(t *testing.T) {
 	}
 }
 
-// What shared/bus does of it: it says again what is not acknowledged in five seconds, and believes neither that the same id
-// is in process nor that the lease is another's while its leader says otherwise.
+// What shared/bus does of it: it says again what is not acknowledged in five seconds, and believes neither that the
+// same id is in process nor that the lease is another's while its leader says otherwise.
 func TestThePublisherOutlivesALeaderWithoutFollowers(t *testing.T) {
 	t.Parallel()
 	c := startTrio(t)

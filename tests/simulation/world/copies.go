@@ -9,13 +9,15 @@ import (
 // copies are the living ones of a unit at a step.
 type copies struct{ held, spoiled, claimed, falsely int }
 
-// count reports whether the negotiator can tell what is right: members do not differ, or more claim it than something else.
+// count reports whether the negotiator can tell what is right: members do not differ, or more claim it than something
+// else.
 func (c copies) count() bool { return c.spoiled == 0 && (c.held > 0 || c.claimed > c.falsely) }
 
 // lineage is a step as one plan trained it. Claims of two plans do not go together.
 type lineage struct{ generation, step uint64 }
 
-// recoverable reports whether there is a step to go on from, as far as the negotiator counts what living processes hold.
+// recoverable reports whether there is a step to go on from, as far as the negotiator counts what living processes
+// hold.
 func (w *World) recoverable() bool {
 	if w.generation() == 0 {
 		return true
@@ -73,8 +75,8 @@ func (w *World) note(all map[lineage][]copies, p *process, unit int, v version) 
 	}
 }
 
-// countsFor returns the generation with which a claim counts: the newest, where its plan has the process hold the unit, or where the
-// process only missed that plan's commit; and else the one that the process trained under.
+// countsFor returns the generation with which a claim counts: the newest, where its plan has the process hold the unit,
+// or where the process only missed that plan's commit; and else the one that the process trained under.
 func (p *process) countsFor(plan *events.Plan, unit int, step uint64) uint64 {
 	within := func(units events.Range) bool { return units.First <= unit && unit < units.End }
 	missed := p.claimable+1 == plan.Generation && step == plan.ResumeStep && !p.wentBack

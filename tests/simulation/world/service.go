@@ -125,7 +125,8 @@ func (i *instance) request() {
 	})
 }
 
-// ended hears that the instance's process has ended. One that another took the lease from stays away while that one runs.
+// ended hears that the instance's process has ended. One that another took the lease from stays away while that one
+// runs.
 func (i *instance) ended() {
 	err := i.life.Err()
 	i.tell(i.name, "ends: %v", err)

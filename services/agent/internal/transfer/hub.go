@@ -22,7 +22,8 @@ var putPause = time.Second
 // ErrHub says that the hub refused a part: it is full, or its store has no leader. That is no node's fault.
 var ErrHub = errors.New("the hub does not take it")
 
-// putIntoHub tries again while the hub is away. A hub that does not answer at all may answer others: that is not ErrHub.
+// putIntoHub tries again while the hub is away. A hub that does not answer at all may answer others: that is not
+// ErrHub.
 func (e *Exchange) putIntoHub(ctx context.Context, data []byte) error {
 	_, err := e.node.Bus.Put(ctx, events.ShardBucket, data)
 	for attempt := 1; err != nil && attempt < putAttempts && Pause(ctx, putPause); attempt++ {
