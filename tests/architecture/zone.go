@@ -38,7 +38,7 @@ var mayReach = map[string][]string{
 var worldly = []string{"reknit"}
 
 // edgeFolders are public folders of ring 2: others configure what is in them, so that they cannot be internal.
-var edgeFolders = []string{"services/agent/shards"}
+var edgeFolders = []string{"services/agent/shards", "services/agent/links", "services/agent/local"}
 
 // sharedPackages is all that shared may hold. A package enters when three services use it, and when it knows no
 // node, link, plan or shard; each has its reason here.

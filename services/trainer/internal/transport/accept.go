@@ -10,6 +10,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/links"
 )
 
 // helloTimeout is how long a new connection may take to say who it is.
@@ -39,7 +41,7 @@ func (t *Transport) serve(connection net.Conn) {
 	defer context.AfterFunc(t.context, func() { connection.Close() })()
 	reader := bufio.NewReaderSize(connection, 64<<10)
 	connection.SetReadDeadline(time.Now().Add(helloTimeout))
-	hello, err := readHello(reader, t.config.Cluster)
+	hello, err := links.ReadHello(reader, t.config.Cluster)
 	if err != nil {
 		if t.context.Err() == nil {
 			slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
@@ -48,7 +50,7 @@ func (t *Transport) serve(connection net.Conn) {
 	}
 	connection.SetReadDeadline(time.Time{})
 	if hello.Probe {
-		answerProbes(connection, reader)
+		links.AnswerProbes(connection, reader)
 		return
 	}
 	if err := t.read(hello, reader); err != nil {
@@ -57,7 +59,7 @@ func (t *Transport) serve(connection net.Conn) {
 }
 
 // read takes frames until the connection ends; nil after a bye.
-func (t *Transport) read(hello hello, reader io.Reader) error {
+func (t *Transport) read(hello links.Hello, reader io.Reader) error {
 	pieces := new(assembler)
 	for {
 		frame, err := readFrame(reader)
@@ -75,7 +77,7 @@ func (t *Transport) read(hello hello, reader io.Reader) error {
 // again when it is missed.
 func (t *Transport) Relayed(envelope []byte) {
 	reader := bytes.NewReader(envelope)
-	hello, err := readHello(reader, t.config.Cluster)
+	hello, err := links.ReadHello(reader, t.config.Cluster)
 	if err == nil {
 		var frame frame
 		if frame, err = readFrame(reader); err == nil {
@@ -90,7 +92,7 @@ func (t *Transport) Relayed(envelope []byte) {
 }
 
 // hear acts on a frame. Frames of one connection, and relayed frames, come one after another.
-func (t *Transport) hear(hello hello, frame frame, pieces *assembler, patient bool) {
+func (t *Transport) hear(hello links.Hello, frame frame, pieces *assembler, patient bool) {
 	t.mutex.Lock()
 	sender := t.sender(hello.Node)
 	sender.heard(time.Now())

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -128,46 +127,4 @@ func (a *assembler) add(from string, f frame) (message Message, complete bool) {
 	}
 	m.Payload = append(m.Payload, f.piece...)
 	return *m, len(m.Payload) == int(f.total)
-}
-
-// hello says who speaks. It opens every connection and precedes every relayed frame.
-type hello struct {
-	Cluster     string `json:"cluster"`
-	Node        string `json:"node"`
-	Incarnation string `json:"incarnation,omitempty"`
-	Probe       bool   `json:"probe,omitempty"` // the connection measures the link, and carries no frames
-}
-
-const helloBytes = 1 << 10
-
-func (h hello) bytes() []byte {
-	text, err := json.Marshal(h)
-	if err != nil {
-		panic(err) // strings and a bool
-	}
-	return append(binary.LittleEndian.AppendUint16(nil, uint16(len(text))), text...)
-}
-
-// readHello refuses a speaker of another cluster.
-func readHello(r io.Reader, cluster string) (hello, error) {
-	var size [2]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return hello{}, err
-	}
-	length := binary.LittleEndian.Uint16(size[:])
-	if length > helloBytes {
-		return hello{}, fmt.Errorf("hello of %d bytes: expected at most %d", length, helloBytes)
-	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return hello{}, err
-	}
-	var h hello
-	if err := json.Unmarshal(text, &h); err != nil {
-		return hello{}, fmt.Errorf("hello: %w", err)
-	}
-	if h.Cluster != cluster {
-		return hello{}, fmt.Errorf("hello of cluster %.80q: expected %q", h.Cluster, cluster)
-	}
-	return h, nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/links"
 )
 
 const (
@@ -38,8 +40,8 @@ type link struct {
 }
 
 func newLink(t *Transport, peer Peer, incarnation string) *link {
-	who := hello{Cluster: t.config.Cluster, Node: t.config.Node, Incarnation: incarnation}
-	return &link{peer: peer, hello: who.bytes(), transport: t, news: make(chan struct{}, 1)}
+	who := links.Hello{Cluster: t.config.Cluster, Node: t.config.Node, Incarnation: incarnation}
+	return &link{peer: peer, hello: who.Bytes(), transport: t, news: make(chan struct{}, 1)}
 }
 
 // change alters the outbox and wakes the writer.

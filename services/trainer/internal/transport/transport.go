@@ -12,6 +12,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/links"
 )
 
 // Config is what a transport needs of its surroundings.
@@ -78,6 +80,13 @@ func Listen(ctx context.Context, config Config) (*Transport, error) {
 	t.receiving.Go(t.accept)
 	t.work.Go(t.watch)
 	return t, nil
+}
+
+// Measure times the link to another trainer's data plane (links.Measure).
+func (t *Transport) Measure(
+	ctx context.Context, address string, bytes int,
+) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
+	return links.Measure(ctx, t.config.Cluster, t.config.Node, address, bytes)
 }
 
 // Address returns the address that is listened on.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/links"
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
@@ -155,10 +157,10 @@ func TestANodeThatIsNoPeerCannotBeSentTo(t *testing.T) {
 
 // says has an incarnation of node a say something in phase 1 of step 0 of generation 1.
 func (s *station) says(incarnation, payload string) {
-	who := hello{Cluster: "test", Node: "a", Incarnation: incarnation}
+	who := links.Hello{Cluster: "test", Node: "a", Incarnation: incarnation}
 	message := Message{Phase: 1, Payload: []byte(payload), position: position{generation: 1}}
 	for _, f := range message.pieces() {
-		s.Relayed(slices.Concat(who.bytes(), f.header(), f.piece))
+		s.Relayed(slices.Concat(who.Bytes(), f.header(), f.piece))
 	}
 }
 

@@ -1,4 +1,4 @@
-package transport
+package links
 
 import (
 	"context"
@@ -17,11 +17,11 @@ const roundTrips = 5
 // probeBytes bounds one probe.
 const probeBytes = 64 << 20
 
-// Measure times the link to another trainer's data plane, over a connection of its own: the round trip, and the
-// bandwidth of sending so many bytes (0 where bytes is 0).
-func (t *Transport) Measure(
-	ctx context.Context, address string, bytes int,
-) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
+// Measure times the link from a node of a cluster to a peer's address, over a connection of its own: the round trip, and
+// the bandwidth of sending so many bytes (0 where bytes is 0).
+func Measure(ctx context.Context, cluster, node, address string, bytes int) (
+	roundTripSeconds, bandwidthBytesPerSecond float64, err error,
+) {
 	if bytes < 0 || bytes > probeBytes {
 		return 0, 0, fmt.Errorf("probe of %d bytes: expected 0 to %d", bytes, probeBytes)
 	}
@@ -31,8 +31,8 @@ func (t *Transport) Measure(
 	}
 	defer connection.Close()
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
-	who := hello{Cluster: t.config.Cluster, Node: t.config.Node, Probe: true}
-	if _, err := connection.Write(who.bytes()); err != nil {
+	who := Hello{Cluster: cluster, Node: node, Probe: true}
+	if _, err := connection.Write(who.Bytes()); err != nil {
 		return 0, 0, err
 	}
 	for range roundTrips {
@@ -70,8 +70,8 @@ func probe(connection net.Conn, bytes int) (seconds float64, err error) {
 	return time.Since(start).Seconds(), nil
 }
 
-// answerProbes answers until the connection ends.
-func answerProbes(connection net.Conn, reader io.Reader) {
+// AnswerProbes answers until the connection ends. The hello was read from reader.
+func AnswerProbes(connection net.Conn, reader io.Reader) {
 	for {
 		var size [4]byte
 		if _, err := io.ReadFull(reader, size[:]); err != nil {

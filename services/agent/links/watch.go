@@ -1,0 +1,231 @@
+package links
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	helloTimeout = 5 * time.Second        // for a new connection to say who it is
+	dialTimeout  = 2 * time.Second        // a SYN and its first repeat, after one second
+	redialEvery  = 250 * time.Millisecond // a peer that is starting is not kept waiting
+	byeTimeout   = time.Second            // for a peer to take a byte
+	bye          = 'b'
+)
+
+// watched is how many peers a node dials. As many dial it, so that it is missed unless seven neighbours die at once.
+const watched = 3
+
+// keepAlive finds a peer whose host is gone within 5 s.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4}
+
+// Config says whose links a watch looks at.
+type Config struct {
+	Cluster string
+	Node    string
+	Listen  string // host:port to listen on
+
+	// Suspect hears of a peer that does not answer: refused is set where its connection was reset or refused.
+	Suspect func(node string, refused bool, reason string)
+}
+
+// Peer is a node that trains under the same plan.
+type Peer struct {
+	Node        string
+	Incarnation string
+	Address     string
+	Relayed     bool // must not be dialled
+}
+
+// Watch listens for probes and peers, and watches some. Its methods may be called from any goroutine.
+type Watch struct {
+	config   Config
+	listener net.Listener
+	context  context.Context
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+
+	mutex sync.Mutex
+	peers map[string]string     // of the plan in force: incarnations by node
+	turn  context.CancelFunc    // ends what watches the peers of the plan before
+	open  map[net.Conn]struct{} // to be told a bye
+}
+
+// Listen starts a watch of no peers. It ends without a word to them when ctx does, and in good order with Close.
+func Listen(ctx context.Context, config Config) (*Watch, error) {
+	listener, err := net.Listen("tcp", config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("links: %w", err)
+	}
+	w := &Watch{config: config, listener: listener, turn: func() {}, open: map[net.Conn]struct{}{}}
+	w.context, w.cancel = context.WithCancel(ctx)
+	context.AfterFunc(w.context, func() { listener.Close() })
+	w.work.Go(w.accept)
+	return w, nil
+}
+
+// Address returns the address that is listened on.
+func (w *Watch) Address() string { return w.listener.Addr().String() }
+
+// Measure times the link to a peer's address.
+func (w *Watch) Measure(ctx context.Context, address string, bytes int) (
+	roundTripSeconds, bandwidthBytesPerSecond float64, err error,
+) {
+	return Measure(ctx, w.config.Cluster, w.config.Node, address, bytes)
+}
+
+// Switch watches the peers of a new plan, the node itself not among them.
+func (w *Watch) Switch(incarnation string, peers []Peer) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.turn()
+	ctx, cancel := context.WithCancel(w.context)
+	w.turn, w.peers = cancel, map[string]string{}
+	for _, peer := range peers {
+		w.peers[peer.Node] = peer.Incarnation
+	}
+	for _, peer := range next(w.config.Node, peers) {
+		w.work.Go(func() { w.follow(ctx, incarnation, peer) })
+	}
+}
+
+// next returns the peers that a node dials: those after it in the order of ids, from the last to the first.
+func next(node string, peers []Peer) []Peer {
+	ring := slices.DeleteFunc(slices.Clone(peers), func(peer Peer) bool { return peer.Relayed })
+	slices.SortFunc(ring, func(a, b Peer) int { return strings.Compare(a.Node, b.Node) })
+	after := slices.IndexFunc(ring, func(peer Peer) bool { return peer.Node > node })
+	ring = slices.Concat(ring[max(0, after):], ring[:max(0, after)])
+	return ring[:min(watched, len(ring))]
+}
+
+// follow keeps a connection to a peer until ctx ends.
+func (w *Watch) follow(ctx context.Context, incarnation string, peer Peer) {
+	who := Hello{Cluster: w.config.Cluster, Node: w.config.Node, Incarnation: incarnation}
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	for ctx.Err() == nil {
+		connection, err := dialer.DialContext(ctx, "tcp", peer.Address)
+		if err == nil {
+			if _, err = connection.Write(who.Bytes()); err == nil {
+				err = w.listenTo(ctx, connection)
+			}
+			connection.Close()
+		}
+		if err == nil {
+			return // it went on purpose, or to another plan
+		}
+		w.suspect(peer.Node, peer.Incarnation, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(redialEvery):
+		}
+	}
+}
+
+// listenTo waits for the end of a connection. It returns nil after a bye, and where ctx ended first: then it has said one.
+func (w *Watch) listenTo(ctx context.Context, connection net.Conn) error {
+	w.mutex.Lock()
+	w.open[connection] = struct{}{}
+	w.mutex.Unlock()
+	defer func() {
+		w.mutex.Lock()
+		delete(w.open, connection)
+		w.mutex.Unlock()
+	}()
+	defer context.AfterFunc(ctx, func() { w.leave(connection) })()
+	var word [1]byte
+	_, err := io.ReadFull(connection, word[:])
+	switch {
+	case err == nil && word[0] == bye, ctx.Err() != nil:
+		return nil
+	case err == nil:
+		return fmt.Errorf("expected nothing or a bye, got %q", word[0])
+	}
+	return err
+}
+
+// leave ends a connection: with a bye, unless the watch ends without a word.
+func (w *Watch) leave(connection net.Conn) {
+	if w.context.Err() == nil {
+		connection.SetWriteDeadline(time.Now().Add(byeTimeout))
+		_, _ = connection.Write([]byte{bye}) // a peer that does not take it is gone
+	}
+	connection.Close()
+}
+
+// refusals are what a peer's kernel says when its process is gone.
+var refusals = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE}
+
+// suspect reports a peer of the plan in force whose connection ended.
+func (w *Watch) suspect(node, incarnation string, err error) {
+	w.mutex.Lock()
+	current := w.peers[node] == incarnation && incarnation != ""
+	w.mutex.Unlock()
+	if !current || w.context.Err() != nil {
+		return
+	}
+	refused := slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
+	w.config.Suspect(node, refused, err.Error())
+}
+
+// accept serves connections until the listener closes.
+func (w *Watch) accept() {
+	for {
+		connection, err := w.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, for example: that passes
+			slog.Warn("links: connection not accepted", "error", err)
+			select {
+			case <-w.context.Done():
+			case <-time.After(redialEvery):
+			}
+			continue
+		}
+		w.work.Go(func() { w.serve(connection) })
+	}
+}
+
+func (w *Watch) serve(connection net.Conn) {
+	defer connection.Close()
+	reader := bufio.NewReaderSize(connection, 64<<10)
+	connection.SetReadDeadline(time.Now().Add(helloTimeout))
+	hello, err := ReadHello(reader, w.config.Cluster)
+	if err != nil {
+		slog.Debug("links: connection refused", "from", connection.RemoteAddr(), "error", err)
+		return
+	}
+	connection.SetReadDeadline(time.Time{})
+	if hello.Probe {
+		defer context.AfterFunc(w.context, func() { connection.Close() })()
+		AnswerProbes(connection, reader)
+		return
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAliveConfig(keepAlive) // without it silence is found by heartbeats
+	}
+	if err := w.listenTo(w.context, connection); err != nil {
+		w.suspect(hello.Node, hello.Incarnation, err)
+	}
+}
+
+// Close says bye to all and ends.
+func (w *Watch) Close() {
+	w.mutex.Lock()
+	for connection := range w.open {
+		w.leave(connection)
+	}
+	w.mutex.Unlock()
+	w.cancel()
+	w.work.Wait()
+}
