@@ -81,6 +81,14 @@ type PreCopier interface {
 	Apply(unit int, data, change []byte) ([]byte, error)
 }
 
+// Lender is a State that lends the memory into which a unit is fetched. A unit on its way then takes no memory but its own.
+type Lender interface {
+	State
+	// Lend returns so many bytes, none of which Holdings counts on: the unit is imported from there once it is verified,
+	// or not at all. It is called while the loop is inside Boundary, from another goroutine, for one fetch of a unit at a time.
+	Lend(unit int, bytes int64) ([]byte, error)
+}
+
 // Orders are what a training loop does next.
 type Orders struct {
 	Plan     *events.Plan    // in force

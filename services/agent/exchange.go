@@ -122,7 +122,8 @@ func (s *Session) export(task machine.Export) {
 
 // fetch takes a unit, which the trainer's state imports at its boundary. Called with the mutex held.
 func (s *Session) fetch(task machine.Fetch) {
-	x, offer := s.exchange, task.Offers[0]
+	x, offer, state := s.exchange, task.Offers[0], s.loop.state
+	fetching := s.fetching(offer.Unit)
 	done := func(err error) {
 		if err != nil {
 			s.finish(machine.Failed{Task: task.Task, Reason: err.Error()})
@@ -131,7 +132,9 @@ func (s *Session) fetch(task machine.Fetch) {
 		s.finish(machine.Fetched{Task: task.Task, Seconds: x.receiver.Seconds(), Sources: x.received()})
 	}
 	go func() {
-		data, err := x.take(task)
+		fetching.Lock() // one that was given up may still be writing
+		defer fetching.Unlock()
+		data, err := x.take(task, state)
 		if err != nil {
 			done(err)
 			return
@@ -147,14 +150,31 @@ func (s *Session) fetch(task machine.Fetch) {
 	}()
 }
 
+// fetching returns what keeps fetches of a unit apart. Called with the mutex held.
+func (s *Session) fetching(unit int) *sync.Mutex {
+	if s.fetches[unit] == nil {
+		s.fetches[unit] = new(sync.Mutex)
+	}
+	return s.fetches[unit]
+}
+
 // take returns the verified bytes of a unit: those that were pre-copied, or else from all who offered it.
-func (x *exchange) take(task machine.Fetch) ([]byte, error) {
+func (x *exchange) take(task machine.Fetch, state State) ([]byte, error) {
+	offer := task.Offers[0]
 	if x.preReceiver != nil {
-		if data := x.preReceiver.Take(x.context, task.Offers[0]); data != nil {
+		if data := x.preReceiver.Take(x.context, offer); data != nil {
 			return data, nil
 		}
 	}
-	return x.receiver.Fetch(task.Transfer, task.Offers)
+	lender, lends := state.(Lender)
+	if !lends {
+		return x.receiver.Fetch(task.Transfer, task.Offers, make([]byte, offer.Bytes))
+	}
+	into, err := lender.Lend(offer.Unit, offer.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return x.receiver.Fetch(task.Transfer, task.Offers, into)
 }
 
 // received tells what came from whom.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,6 +40,7 @@ type Session struct {
 	answers  context.Context // of what is said in the incarnation's name
 	silence  context.CancelFunc
 	exchange *exchange                    // the last; nil before the first
+	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
 	telling  bool                         // facts are being said
 	ended    error
@@ -63,18 +66,30 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 	session := &Session{
 		config: config, bus: connection,
 		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
-		pulses: pulses{suspicions: map[string]events.Suspicion{}},
-		loop:   loop{cancelled: func() {}, back: func() {}},
+		fetches: map[int]*sync.Mutex{},
+		pulses:  pulses{suspicions: map[string]events.Suspicion{}},
+		loop:    loop{cancelled: func() {}, back: func() {}},
 	}
 	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return session
 }
 
-// Close ends the session without a word; a trainer that wants to go says Leave.
+// Close ends the session without a word; a trainer that wants to go says Leave. No Boundary is under way, and when it returns,
+// the memory that the trainer's state gave or lent is not touched any more.
 func (s *Session) Close() {
 	s.cancel()
 	for _, stop := range s.stop {
 		stop()
+	}
+	s.mutex.Lock()
+	last, fetches := s.exchange, slices.Collect(maps.Values(s.fetches))
+	s.mutex.Unlock()
+	if last != nil {
+		<-last.retired // those before it, too; all of it ends with the session's context
+	}
+	for _, fetch := range fetches {
+		fetch.Lock() // whoever held it has ended
+		fetch.Unlock()
 	}
 	s.bus.Close()
 	if s.store != nil {

@@ -75,9 +75,9 @@ func (r *Receiver) attend() {
 	}
 }
 
-// Fetch returns the bytes of a unit that all its holders offered alike, from all of them at a time. Many units may be
-// fetched at once.
-func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer) ([]byte, error) {
+// Fetch fills data, of the offered length, with a unit that all its holders offered alike, from all of them at a time, and returns it
+// verified. Many units may be fetched at once. Nothing is written into data once Fetch has returned.
+func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer, data []byte) ([]byte, error) {
 	select {
 	case <-r.ready:
 	case <-r.context.Done():
@@ -90,7 +90,7 @@ func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	data, whole := make([]byte, offers[0].Bytes), make(chan struct{})
+	whole := make(chan struct{})
 	if err := r.fetch.Add(shards.Layer{Into: data, Parts: parts, Whole: whole}); err != nil {
 		return nil, err
 	}

@@ -29,9 +29,12 @@ type Sender struct {
 	before   <-chan struct{}            // closed when nothing of the exchange before is left: some parts may be alike
 	leads    func(receiver string) bool // whether a receiver pre-copies from here: it needs manifests only
 	slots    chan struct{}              // for units that are exported and not yet stored
-	units    sync.WaitGroup             // that are still to be exported and stored
+	exports  chan struct{}              // closed when all units were exported
+	units    sync.WaitGroup             // that are being exported and stored
 
 	mutex  sync.Mutex
+	due    int  // units that are still to be exported
+	closed bool // nothing is exported any more
 	stored []stored
 	spares []spare
 	viaHub map[string]bool // receivers that cannot reach this node's store
@@ -64,14 +67,20 @@ func NewSender(
 	s := &Sender{
 		exchange: exchange, context: ctx, before: before, leads: leads,
 		slots: make(chan struct{}, unitsAtOnce), viaHub: map[string]bool{},
+		exports: make(chan struct{}), due: len(exchange.Given()),
 	}
-	s.units.Add(len(exchange.Given()))
+	if s.due == 0 {
+		close(s.exports)
+	}
 	return s
 }
 
 // Export takes a unit's bytes, once there is room for them, and offers it behind the caller's back: offered hears its
 // manifest when its first parts are stored, failed why the unit cannot be given.
 func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(events.Offer), failed func(error)) {
+	if !s.begin() {
+		return
+	}
 	defer s.units.Done()
 	select {
 	case s.slots <- struct{}{}:
@@ -91,6 +100,28 @@ func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(ev
 			failed(err)
 		}
 	})
+}
+
+// begin notes that a unit is being exported, unless it is too late for that.
+func (s *Sender) begin() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed {
+		return false
+	}
+	s.units.Add(1)
+	if s.due--; s.due == 0 {
+		close(s.exports)
+	}
+	return true
+}
+
+// end waits until nothing of a unit is read any more.
+func (s *Sender) end() {
+	s.mutex.Lock()
+	s.closed = true
+	s.mutex.Unlock()
+	s.units.Wait()
 }
 
 func newExported(unit int, data []byte, migration events.Migration, failed func(error)) exported {
@@ -164,7 +195,12 @@ func (s *Sender) putSpare(kept spare) {
 // Serve waits until the negotiation ends, and then retires what was stored. What others were to give, and what was
 // pre-copied, is stored only where the exchange lasts: something failed then.
 func (s *Sender) Serve() {
-	s.units.Wait()
+	select {
+	case <-s.exports:
+		s.units.Wait()
+	case <-s.context.Done():
+		s.end()
+	}
 	if Pause(s.context, shards.SpareWait/2) {
 		for _, kept := range s.spares {
 			s.putSpare(kept)
