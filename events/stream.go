@@ -59,10 +59,17 @@ const (
 	PayloadBucket     = "REKNIT_PAYLOADS"      // object store: payloads too large for an event
 	PlanPayloadBucket = "REKNIT_PLAN_PAYLOADS" // object store: plans too large for an event
 	ShardBucket       = "REKNIT_SHARDS"        // object store: shard parts on their way, named by their digest
+	RendezvousBucket  = "REKNIT_RENDEZVOUS"    // KV, in memory: what trainers of a generation tell each other to find together
 )
 
 // SnapshotBytes bounds the bucket of memories, each of which replaces the one before it.
 const SnapshotBytes = 256 << 20
+
+// RendezvousBytes bounds the bucket of rendezvous, whose values are dropped after RendezvousAge.
+const (
+	RendezvousBytes = 64 << 20
+	RendezvousAge   = time.Hour
+)
 
 // ObjectStores are those of a Reknit installation. A payload outlives every event that names it: it was put, or put
 // again, at most FreshAge before the event. Shard parts are needed only while they move.

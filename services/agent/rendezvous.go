@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+// MostRendezvousBytes bounds a value that trainers exchange.
+const MostRendezvousBytes = 1<<20 - 4<<10 // the hub's largest message, and room for its headers
+
+// ErrNoValue says that nobody has set a key.
+var ErrNoValue = errors.New("nobody has set the key")
+
+// Rendezvous is where the trainers of a generation tell each other what they need to find together, such as the
+// addresses of a process group. Its values are the hub's, so that they outlive whoever set them, and live as long as the
+// generation is in force. Its methods may be called from any goroutine.
+type Rendezvous struct {
+	bucket jetstream.KeyValue
+	stream jetstream.Stream // under the bucket
+	prefix string
+}
+
+// Rendezvous returns that of a generation of the session's cluster.
+func (s *Session) Rendezvous(ctx context.Context, generation uint64) (*Rendezvous, error) {
+	js := s.bus.JetStream()
+	bucket, err := js.KeyValue(ctx, events.RendezvousBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		bucket, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{ // as many others may at this moment
+			Bucket: events.RendezvousBucket, Storage: jetstream.MemoryStorage,
+			MaxBytes: events.RendezvousBytes, MaxValueSize: MostRendezvousBytes, TTL: events.RendezvousAge,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
+	}
+	stream, err := js.Stream(ctx, "KV_"+events.RendezvousBucket)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
+	}
+	return &Rendezvous{bucket, stream, fmt.Sprintf("%s.%d.", s.config.Cluster, generation)}, nil
+}
+
+// name returns a key as the bucket allows it.
+func (r *Rendezvous) name(key string) string {
+	return r.prefix + base64.RawURLEncoding.EncodeToString([]byte(key))
+}
+
+// Set sets a key, whatever it was.
+func (r *Rendezvous) Set(ctx context.Context, key string, value []byte) error {
+	_, err := r.bucket.Put(ctx, r.name(key), value)
+	return err
+}
+
+// Get returns the value of a key, or ErrNoValue.
+func (r *Rendezvous) Get(ctx context.Context, key string) ([]byte, error) {
+	entry, err := r.bucket.Get(ctx, r.name(key))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, ErrNoValue
+	}
+	if err != nil {
+		return nil, err
+	}
+	return entry.Value(), nil
+}
+
+// Await returns the value of a key once it is set, or the error of ctx.
+func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
+	if value, err := r.Get(ctx, key); !errors.Is(err, ErrNoValue) {
+		return value, err
+	}
+	watcher, err := r.bucket.Watch(ctx, r.name(key), jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = watcher.Stop() }() // it ends with the connection as well
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case entry, open := <-watcher.Updates():
+			if !open {
+				return nil, errors.Join(ctx.Err(), errors.New("the watch of the key ended"))
+			}
+			if entry != nil { // nil: those that were there have been told
+				return entry.Value(), nil
+			}
+		}
+	}
+}
+
+// Add adds to a key that is a number, 0 at first, and returns the sum. It tries again while others add at the same time.
+func (r *Rendezvous) Add(ctx context.Context, key string, number int64) (int64, error) {
+	for ctx.Err() == nil {
+		sum, revision := number, uint64(0)
+		entry, err := r.bucket.Get(ctx, r.name(key))
+		if err == nil {
+			before, notNumber := strconv.ParseInt(string(entry.Value()), 10, 64)
+			if notNumber != nil {
+				return 0, fmt.Errorf("value of %q: expected a number, got %.40q", key, entry.Value())
+			}
+			sum, revision = before+number, entry.Revision()
+		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return 0, err
+		}
+		_, err = r.bucket.Update(ctx, r.name(key), strconv.AppendInt(nil, sum, 10), revision)
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return sum, err
+		}
+	}
+	return 0, ctx.Err()
+}
+
+// Sweep drops all keys.
+func (r *Rendezvous) Sweep(ctx context.Context) error {
+	return r.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+events.RendezvousBucket+"."+r.prefix+">"))
+}
