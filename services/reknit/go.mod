@@ -7,6 +7,7 @@ require (
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/reknit/reknit/events v0.0.0
+	github.com/reknit/reknit/services/agent v0.0.0
 	github.com/reknit/reknit/services/monitor v0.0.0
 	github.com/reknit/reknit/services/negotiator v0.0.0
 	github.com/reknit/reknit/services/planner v0.0.0
@@ -44,7 +45,6 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/reknit/reknit/services/agent v0.0.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect

@@ -17,6 +17,7 @@ import (
 	"github.com/reknit/reknit/services/monitor"
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -39,6 +40,7 @@ var commands = []command{
 	{"planner", "run the planner", part("planner", planner.Run)},
 	{"restorer", "run the restorer", part("restorer", restorer.Run)},
 	{"trainer", "run a reference trainer", part("trainer", trainer.Run)},
+	{"agent", "run a trainer in any language, or serve some that run here", agentd.Main},
 }
 
 // Exit statuses, as users of nats and kubectl expect them.

@@ -1,0 +1,354 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+)
+
+const (
+	mostBodyBytes = 1 << 20
+	mostKeyBytes  = 256
+	mostWaiting   = 64               // calls of a trainer for values that are not there yet
+	openTimeout   = 10 * time.Second // for a trainer that joined to open its session stream
+)
+
+// failure is an answer that is no success.
+type failure struct {
+	status int
+	What   string `json:"error"`
+	Fix    string `json:"fix"`
+}
+
+func (f failure) Error() string { return f.What }
+
+// routes maps calls to what answers them.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/join", answering(s.join))
+	for pattern, call := range map[string]func(*trainer, *http.Request) (any, error){
+		"POST /v1/next":                     (*trainer).callNext,
+		"POST /v1/leave":                    (*trainer).callLeave,
+		"GET /v1/state":                     (*trainer).callState,
+		"PUT /v1/store/{generation}/{key}":  (*trainer).callSet,
+		"GET /v1/store/{generation}/{key}":  (*trainer).callGet,
+		"POST /v1/store/{generation}/{key}": (*trainer).callAdd,
+	} {
+		mux.HandleFunc(pattern, answering(s.inSession(call)))
+	}
+	mux.HandleFunc("GET /v1/session", s.stream)
+	mux.HandleFunc("/", answering(func(request *http.Request) (any, error) {
+		return nil, failure{http.StatusNotFound, "no call " + request.Method + " " + request.URL.Path,
+			"the calls are in services/agent/local/README.md"}
+	}))
+	return mux
+}
+
+// answering writes what a call returns: bytes as they are, anything else as JSON.
+func answering(call func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(response http.ResponseWriter, request *http.Request) {
+		request.Body = http.MaxBytesReader(response, request.Body, mostBodyBytes)
+		answer, err := call(request)
+		switch answer := answer.(type) {
+		case nil:
+		case []byte:
+			if err == nil {
+				_, _ = response.Write(answer) // who is gone needs no answer
+			}
+		default:
+			if err == nil {
+				write(response, http.StatusOK, answer)
+			}
+		}
+		if err != nil {
+			failed := failureOf(err)
+			write(response, failed.status, failed)
+		}
+	}
+}
+
+func write(response http.ResponseWriter, status int, answer any) {
+	response.Header().Set("Content-Type", "application/json")
+	response.WriteHeader(status)
+	if err := json.NewEncoder(response).Encode(answer); err != nil {
+		slog.Debug("a trainer did not take its answer", "error", err)
+	}
+}
+
+// failureOf tells what an error is to a trainer.
+func failureOf(err error) failure {
+	var known failure
+	var order errOrder
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &order):
+		return failure{http.StatusConflict, order.what, order.fix}
+	case errors.As(err, &tooLarge):
+		return failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("a body over %d bytes", tooLarge.Limit),
+			"put bulk into the units' files"}
+	case errors.Is(err, agent.ErrLeft):
+		return failure{http.StatusGone, err.Error(), "end: the cluster does without this node"}
+	case errors.Is(err, agent.ErrNoValue):
+		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
+	}
+	return failure{http.StatusServiceUnavailable, err.Error(), "end, or join again"}
+}
+
+// inSession finds the trainer that a call names.
+func (s *Server) inSession(call func(*trainer, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(request *http.Request) (any, error) {
+		t := s.trainer(request.URL.Query().Get("session"))
+		if t == nil {
+			return nil, errNoSession
+		}
+		return call(t, request)
+	}
+}
+
+var errNoSession = failure{http.StatusNotFound, "no such session", "join, and name the session that it returned: ?session=…"}
+
+// read reads a body, whose fields must all be known.
+func read(request *http.Request, into any) error {
+	decoder := json.NewDecoder(request.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var tooLarge *http.MaxBytesError
+	if err == nil || errors.As(err, &tooLarge) {
+		return err
+	}
+	return failure{http.StatusBadRequest, "body: " + err.Error(), "the fields are in services/agent/local/README.md"}
+}
+
+func (s *Server) join(request *http.Request) (any, error) {
+	var joining Joining
+	if err := read(request, &joining); err != nil {
+		return nil, err
+	}
+	if joining.Node == "" {
+		joining.Node = s.config.Node
+	}
+	job, err := joining.complete()
+	if err == nil {
+		err = (&events.Join{
+			Node: joining.Node, Incarnation: "any", Address: "any", MemoryBytes: joining.MemoryBytes, Job: job,
+		}).Validate()
+	}
+	if err != nil {
+		return nil, failure{http.StatusBadRequest, err.Error(), "the fields are in services/agent/local/README.md"}
+	}
+	session, t, err := s.add(request.Context(), joining, job)
+	if err != nil {
+		return nil, err
+	}
+	time.AfterFunc(openTimeout, func() {
+		select {
+		case <-t.heard:
+		default:
+			t.end(fmt.Errorf("%w: it never opened its session", errGone))
+		}
+	})
+	return Joined{Session: session, Node: t.node, Dir: t.files.dir}, nil
+}
+
+func (t *trainer) callNext(request *http.Request) (any, error) {
+	var report Report
+	if err := read(request, &report); err != nil {
+		return nil, err
+	}
+	return t.turns.next(request.Context(), report)
+}
+
+// stream tells a trainer of aborts, for as long as both live.
+func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
+	t := s.trainer(request.URL.Query().Get("session"))
+	if t == nil {
+		write(response, http.StatusNotFound, errNoSession)
+		return
+	}
+	if !t.attend() {
+		write(response, http.StatusConflict, failure{What: "the session is open already", Fix: "open it once"})
+		return
+	}
+	defer t.end(fmt.Errorf("%w: its session ended", errGone))
+	controller := http.NewResponseController(response)
+	lines := json.NewEncoder(response)
+	say := func(line any) bool { return lines.Encode(line) == nil && controller.Flush() == nil }
+	for open := say(map[string]string{"session": request.URL.Query().Get("session")}); open; {
+		select {
+		case abort := <-t.aborts:
+			open = say(abort)
+		case <-request.Context().Done():
+			return
+		case <-t.ended.Done():
+			return
+		}
+	}
+}
+
+// attend reports whether nobody has opened the session before.
+func (t *trainer) attend() bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.attended {
+		return false
+	}
+	t.attended = true
+	close(t.heard)
+	return true
+}
+
+func (t *trainer) callLeave(request *http.Request) (any, error) {
+	var wish leave
+	if err := read(request, &wish); err != nil {
+		return nil, err
+	}
+	if wish.DeadlineSeconds < 0 {
+		return nil, failure{http.StatusBadRequest, "deadlineSeconds: expected 0 or more", "0 is no deadline"}
+	}
+	t.session.Leave(wish.Reason, seconds(wish.DeadlineSeconds))
+	return struct{}{}, nil
+}
+
+// Standing answers GET /v1/state.
+type Standing struct {
+	Node       string `json:"node"`
+	Generation uint64 `json:"generation"`
+	Step       uint64 `json:"step"`
+	Replicas   int    `json:"replicas"`
+	Safe       bool   `json:"safe"`
+}
+
+func (t *trainer) callState(*http.Request) (any, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	standing := Standing{Node: t.node}
+	if t.plan != nil {
+		standing.Generation, standing.Replicas = t.plan.Generation, replicas(t.plan, t.node)
+	}
+	if t.files != nil {
+		standing.Step = t.files.word(wordCompleted)
+	}
+	standing.Safe = standing.Replicas > 1
+	return standing, nil
+}
+
+// replicas returns how many nodes hold what a node holds: the least, over its units. Zero where it holds nothing.
+func replicas(plan *events.Plan, node string) int {
+	holders := map[int]int{}
+	for _, member := range plan.Nodes {
+		for unit := range events.Each(plan.UnitsOf(member.Node)) {
+			holders[unit]++
+		}
+	}
+	least := 0
+	for unit := range events.Each(plan.UnitsOf(node)) {
+		if least == 0 || holders[unit] < least {
+			least = holders[unit]
+		}
+	}
+	return least
+}
+
+// key is a key of the generation in force.
+func (t *trainer) key(request *http.Request) (rendezvous *agent.Rendezvous, key string, err error) {
+	key = request.PathValue("key")
+	generation, err := strconv.ParseUint(request.PathValue("generation"), 10, 64)
+	if err != nil || key == "" || len(key) > mostKeyBytes {
+		return nil, "", failure{http.StatusBadRequest, "expected /v1/store/<generation>/<key of 1 to 256 bytes>", "mend the path"}
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	switch {
+	case t.plan == nil || generation > t.plan.Generation:
+		return nil, "", errOrder{fmt.Sprintf("generation %d is not in force here", generation),
+			"use the generation of the step under way"}
+	case generation < t.plan.Generation:
+		return nil, "", failure{http.StatusGone, fmt.Sprintf("generation %d is over", generation), "call next: there is a newer plan"}
+	case t.rendezvous == nil:
+		t.rendezvous, err = t.session.Rendezvous(request.Context(), generation)
+	}
+	return t.rendezvous, key, err
+}
+
+func (t *trainer) callSet(request *http.Request) (any, error) {
+	rendezvous, key, err := t.key(request)
+	if err != nil {
+		return nil, err
+	}
+	value, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > agent.MostRendezvousBytes {
+		return nil, &http.MaxBytesError{Limit: agent.MostRendezvousBytes}
+	}
+	return struct{}{}, rendezvous.Set(request.Context(), key, value)
+}
+
+func (t *trainer) callAdd(request *http.Request) (any, error) {
+	rendezvous, key, err := t.key(request)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseInt(request.URL.Query().Get("add"), 10, 64)
+	if err != nil {
+		return nil, failure{http.StatusBadRequest, "add: expected a number", "for example add=1"}
+	}
+	sum, err := rendezvous.Add(request.Context(), key, number)
+	return strconv.AppendInt(nil, sum, 10), err
+}
+
+func (t *trainer) callGet(request *http.Request) (any, error) {
+	rendezvous, key, err := t.key(request)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := strconv.ParseFloat(cmp.Or(request.URL.Query().Get("wait"), "0"), 64)
+	if err != nil || wait < 0 {
+		return nil, failure{http.StatusBadRequest, "wait: expected seconds", "for example wait=60"}
+	}
+	if wait == 0 {
+		return rendezvous.Get(request.Context(), key)
+	}
+	select {
+	case t.waiting <- struct{}{}:
+		defer func() { <-t.waiting }()
+	default:
+		return nil, failure{http.StatusServiceUnavailable, fmt.Sprintf("%d calls wait already", mostWaiting), "wait for fewer keys at a time"}
+	}
+	return t.awaitKey(request.Context(), rendezvous, key, seconds(wait))
+}
+
+// awaitKey waits until the key is set, the time is over, the step is given up or the session ends.
+func (t *trainer) awaitKey(
+	ctx context.Context, rendezvous *agent.Rendezvous, key string, wait time.Duration,
+) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	t.mutex.Lock()
+	step := t.stepping
+	t.mutex.Unlock()
+	defer context.AfterFunc(step, cancel)()
+	value, err := rendezvous.Await(ctx, key)
+	switch {
+	case err == nil:
+		return value, nil
+	case step.Err() != nil:
+		return nil, failure{http.StatusGone, "the step was given up", "call next: there will be a newer plan"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, agent.ErrNoValue
+	}
+	return nil, err
+}

@@ -1,0 +1,155 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+const (
+	sharedMemory = "/dev/shm" // a file system in memory, on Linux
+	dirPrefix    = "reknit-state-"
+	controlBytes = 4 << 10
+	newSuffix    = ".new"
+)
+
+// files are what a trainer and its agent both map: the units of the state and the control page.
+type files struct {
+	dir     string
+	units   [][]byte
+	news    map[int][]byte // by unit: another version of it
+	control []byte
+}
+
+// makeFiles makes a directory below parent, by default in shared memory, and removes those that killed agents left there.
+func makeFiles(parent string, units []int64) (*files, error) {
+	if parent == "" {
+		parent = sharedMemory
+		if _, err := os.Stat(parent); err != nil {
+			parent = os.TempDir()
+		}
+	}
+	sweep(parent)
+	dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	f := &files{dir: dir, news: map[int][]byte{}}
+	if f.control, err = f.mapped("control", controlBytes); err != nil {
+		f.remove()
+		return nil, err
+	}
+	for i, bytes := range units {
+		unit, err := f.mapped(unitName(i), bytes)
+		if err != nil {
+			f.remove()
+			return nil, err
+		}
+		f.units = append(f.units, unit)
+	}
+	return f, nil
+}
+
+// sweep removes the directories of agents that are no more. A trainer that outlived its agent keeps what it has mapped.
+func sweep(parent string) {
+	left, _ := filepath.Glob(filepath.Join(parent, dirPrefix+"*-*")) // the pattern is sound
+	for _, dir := range left {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		process, err := os.FindProcess(pid)
+		if err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+			_ = os.RemoveAll(dir) // the next one tries again
+		}
+	}
+}
+
+func unitName(unit int) string { return "unit-" + strconv.Itoa(unit) }
+
+// mapped makes a file of so many bytes and maps it. Its memory is taken page by page, as it is written.
+func (f *files) mapped(name string, bytes int64) ([]byte, error) {
+	file, err := os.OpenFile(filepath.Join(f.dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := file.Truncate(bytes); err != nil {
+		return nil, err
+	}
+	memory, err := syscall.Mmap(int(file.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %d bytes: %w", file.Name(), bytes, err)
+	}
+	return memory, nil
+}
+
+// another returns memory for another version of a unit.
+func (f *files) another(unit int) ([]byte, error) {
+	if f.news[unit] != nil {
+		return f.news[unit], nil
+	}
+	memory, err := f.mapped(unitName(unit)+newSuffix, int64(len(f.units[unit])))
+	if err == nil {
+		f.news[unit] = memory
+	}
+	return memory, err
+}
+
+// drop gives back the memory for another version of a unit.
+func (f *files) drop(unit int) {
+	if f.news[unit] == nil {
+		return
+	}
+	unmap(f.news[unit])
+	delete(f.news, unit)
+	if err := os.Remove(filepath.Join(f.dir, unitName(unit)+newSuffix)); err != nil {
+		slog.Warn("a unit's file is left", "error", err)
+	}
+}
+
+// remove gives back everything. A trainer that still runs keeps what it has mapped.
+func (f *files) remove() {
+	if err := os.RemoveAll(f.dir); err != nil {
+		slog.Warn("a trainer's files are left", "error", err)
+	}
+	for _, memory := range f.units {
+		unmap(memory)
+	}
+	for _, memory := range f.news {
+		unmap(memory)
+	}
+	if f.control != nil {
+		unmap(f.control)
+	}
+}
+
+func unmap(memory []byte) {
+	if err := syscall.Munmap(memory); err != nil {
+		slog.Warn("memory is not unmapped", "error", err)
+	}
+}
+
+// The words of the control page, by their place.
+const (
+	wordAbort = iota
+	wordCompleted
+	wordReady
+	wordPhase
+	wordBeat
+)
+
+// word returns a word of the control page, which both sides write.
+func (f *files) word(place int) uint64 { return atomic.LoadUint64(f.at(place)) }
+
+func (f *files) setWord(place int, value uint64) { atomic.StoreUint64(f.at(place), value) }
+
+func (f *files) at(place int) *uint64 { return (*uint64)(unsafe.Pointer(&f.control[8*place])) }

@@ -1,0 +1,183 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Joining is the body of join: what a trainer is to be a member with. README.md says what each field means.
+type Joining struct {
+	Units       []int64         `json:"units"`
+	Digest      string          `json:"digest"`
+	Batch       int             `json:"batch"`
+	MicroBatch  int             `json:"microBatch"`
+	State       string          `json:"state"`
+	TotalSteps  uint64          `json:"totalSteps"`
+	MemoryBytes int64           `json:"memoryBytes"`
+	Node        string          `json:"node"`
+	Job         json.RawMessage `json:"job"`
+}
+
+// Joined answers a join.
+type Joined struct {
+	Session string `json:"session"`
+	Node    string `json:"node"`
+	Dir     string `json:"dir"`
+}
+
+// Report is the body of next: how the order before went.
+type Report struct {
+	Order   uint64  `json:"order"` // its id; 0 before the first
+	Done    uint64  `json:"done"`
+	Ready   bool    `json:"ready"`
+	Broken  string  `json:"broken"`
+	Seconds float64 `json:"seconds"`
+	Loss    float64 `json:"loss"`
+	Error   string  `json:"error"`
+}
+
+// Order is what a trainer does next. Which fields are set follows from its kind.
+type Order struct {
+	Order  string `json:"order"`
+	ID     uint64 `json:"id"`
+	Reason string `json:"reason,omitempty"` // of left
+
+	Step  uint64 `json:"step,omitempty"`  // of apply, give and adopt
+	Units []int  `json:"units,omitempty"` // of give
+	Took  []int  `json:"took,omitempty"`  // of adopt
+
+	*Training // of step
+}
+
+// The kinds of orders.
+const (
+	orderStep     = "step"
+	orderApply    = "apply"
+	orderGive     = "give"
+	orderAdopt    = "adopt"
+	orderFinished = "finished"
+	orderLeft     = "left"
+)
+
+// Training is this trainer's part of a step.
+type Training struct {
+	Index             uint64       `json:"index"`
+	Generation        uint64       `json:"generation"`
+	Switched          bool         `json:"switched"`
+	Resume            uint64       `json:"resume"`
+	Rank              int          `json:"rank"`
+	World             int          `json:"world"`
+	Nodes             []string     `json:"nodes"`
+	Samples           [][2]int     `json:"samples"`
+	Batch             int          `json:"batch"`
+	MicroBatch        int          `json:"microBatch"`
+	Consumed          uint64       `json:"consumed"`
+	LearningRateScale float64      `json:"learningRateScale"`
+	Plan              *events.Plan `json:"plan,omitempty"`
+}
+
+// trainingOf returns a node's part of the step after so many completed ones.
+func trainingOf(plan *events.Plan, node string, index uint64, switched bool) *Training {
+	training := &Training{
+		Index: index, Generation: plan.Generation, Switched: switched, Resume: plan.ResumeStep, Rank: -1,
+		Batch: plan.Data.GlobalBatch, MicroBatch: plan.Data.MicroBatch, LearningRateScale: plan.LearningRateScale,
+		Consumed: plan.Data.ConsumedSamples + (index-plan.ResumeStep)*uint64(plan.Data.GlobalBatch),
+		Samples:  samplesOf(plan, node),
+	}
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if stage.Node == node {
+				training.Rank = len(training.Nodes)
+			}
+			training.Nodes = append(training.Nodes, stage.Node)
+		}
+	}
+	training.World = len(training.Nodes)
+	if switched {
+		training.Plan = plan
+	}
+	return training
+}
+
+// samplesOf returns which samples of a step's global batch a node trains. Pipelines take theirs in turn, then reroutes.
+func samplesOf(plan *events.Plan, node string) [][2]int {
+	samples, next := [][2]int{}, 0
+	deal := func(microBatches int, mine bool) {
+		end := next + microBatches*plan.Data.MicroBatch
+		if mine && end > next {
+			samples = append(samples, [2]int{next, end})
+		}
+		next = end
+	}
+	for _, pipeline := range plan.Pipelines {
+		deal(pipeline.MicroBatches, placed(pipeline, node))
+	}
+	for _, reroute := range plan.Reroutes {
+		deal(reroute.MicroBatches, reroute.To == node)
+	}
+	return samples
+}
+
+func placed(pipeline events.Pipeline, node string) bool {
+	for _, stage := range pipeline.Stages {
+		if stage.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	stateMapped = "mapped"
+	stateCopied = "copied"
+)
+
+// complete fills in what was left out, and names the field that is not as expected.
+func (j *Joining) complete() (events.Job, error) {
+	var bytes int64
+	for i, unit := range j.Units {
+		if unit < 1 {
+			return events.Job{}, fmt.Errorf("units[%d]: expected at least 1 byte, got %d", i, unit)
+		}
+		bytes += unit
+	}
+	if j.State == "" {
+		j.State = stateMapped
+	}
+	if j.State != stateMapped && j.State != stateCopied {
+		return events.Job{}, fmt.Errorf("state: expected %s or %s, got %.40q", stateMapped, stateCopied, j.State)
+	}
+	if j.MemoryBytes == 0 {
+		j.MemoryBytes = 8 * bytes // parameters, two moments and a gradient, and as much again for activations
+	}
+	return j.job()
+}
+
+// job returns what the cluster is told: of a job that says nothing else, a layer a unit.
+func (j *Joining) job() (events.Job, error) {
+	var job events.Job
+	if len(j.Job) > 0 {
+		if err := json.Unmarshal(j.Job, &job); err != nil {
+			return job, fmt.Errorf("job: %w", err)
+		}
+	}
+	job.Digest, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.Batch, j.MicroBatch
+	if len(job.Layers) == 0 {
+		for _, unit := range j.Units {
+			job.Layers = append(job.Layers, events.LayerProfile{
+				ParameterBytes: unit - 2*(unit/3), OptimizerBytes: 2 * (unit / 3), GradientBytes: unit / 3, // Adam's
+				ForwardSeconds: guessedSeconds, BackwardSeconds: 2 * guessedSeconds,
+			})
+		}
+	}
+	expected := job.UnitBytes()
+	if len(expected) != len(j.Units) {
+		return job, fmt.Errorf("units: expected %d, as job.layers says, got %d", len(expected), len(j.Units))
+	}
+	return job, nil
+}
+
+// guessedSeconds is how long a layer's forward pass is said to take before anybody has measured it.
+const guessedSeconds = 1e-3

@@ -1,0 +1,209 @@
+// Package local lets a trainer in another process, of any language, take part: HTTP and JSON on a Unix socket around an
+// agent.Session, and files that both map. README.md says what the calls are.
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Config is what an agent must know that serves trainers.
+type Config struct {
+	URL       string // of NATS
+	Cluster   string
+	Node      string // id of a trainer that names none
+	Listen    string // host:port where other nodes measure and watch the link to this one; port 0 takes a free one
+	Advertise string // where they reach it; empty: where it listens
+	ShardPort int    // where others fetch units from; 0 takes a free one
+	ShardDir  string // keeps what is given in files; empty: in memory
+	StateDir  string // of the trainers' files; empty: in shared memory
+}
+
+func (c Config) listenHost() string {
+	host, _, _ := net.SplitHostPort(c.Listen) // the watch listens there already
+	return host
+}
+
+// MostTrainers bounds the trainers of one agent: those of a host.
+const MostTrainers = 64
+
+// Server serves the local API.
+type Server struct {
+	config  Config
+	context context.Context // of all trainers
+	end     context.CancelFunc
+	http    *http.Server
+	served  chan error
+
+	mutex    sync.Mutex
+	trainers map[string]*trainer // by session
+	joining  map[string]bool     // nodes whose join is under way
+	leaving  *leave              // was asked of all
+}
+
+// leave is a wish to go.
+type leave struct {
+	Reason          string  `json:"reason"`
+	DeadlineSeconds float64 `json:"deadlineSeconds"`
+}
+
+// readHeaderTimeout bounds a connection that says nothing.
+const readHeaderTimeout = 5 * time.Second
+
+// Serve returns when trainers may connect to the socket. A socket that nobody serves any more is replaced.
+func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
+	listener, err := listen(socket)
+	if err != nil {
+		return nil, fmt.Errorf("REKNIT_AGENT_SOCKET: %w", err)
+	}
+	s := &Server{
+		config: config, served: make(chan error, 1),
+		trainers: map[string]*trainer{}, joining: map[string]bool{},
+	}
+	s.context, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: readHeaderTimeout}
+	go func() { s.served <- s.http.Serve(listener) }()
+	return s, nil
+}
+
+// listen makes the socket, for this user only.
+func listen(socket string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, err
+	}
+	if connection, err := net.Dial("unix", socket); err == nil {
+		connection.Close()
+		return nil, fmt.Errorf("%s: expected no other agent there", socket)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err == nil {
+		err = os.Chmod(socket, 0o600)
+	}
+	return listener, err
+}
+
+// Leave has every trainer leave the cluster, those to come as well.
+func (s *Server) Leave(reason string, deadline time.Duration) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.leaving = &leave{reason, deadline.Seconds()}
+	for _, t := range s.trainers {
+		t.session.Leave(reason, deadline)
+	}
+}
+
+// Trainers returns how many trainers have a session.
+func (s *Server) Trainers() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.trainers)
+}
+
+// Idle is closed when no trainer has a session any more.
+func (s *Server) Idle() <-chan struct{} {
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		for _, t := range s.all() {
+			<-t.over
+		}
+	}()
+	return idle
+}
+
+// Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have.
+func (s *Server) Gone(reason string) {
+	for _, t := range s.all() {
+		t.end(fmt.Errorf("%w: %s", errGone, reason))
+		<-t.over
+	}
+}
+
+func (s *Server) all() []*trainer {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var all []*trainer
+	for _, t := range s.trainers {
+		all = append(all, t)
+	}
+	return all
+}
+
+// Close ends all sessions without a word.
+func (s *Server) Close() {
+	for _, t := range s.all() {
+		t.end(errClose)
+		<-t.over
+	}
+	s.end()
+	s.http.Close()
+	<-s.served
+}
+
+// add makes a trainer of a join, and forgets it when it is over.
+func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (session string, t *trainer, err error) {
+	if err := s.reserve(joining.Node); err != nil {
+		return "", nil, err
+	}
+	t, err = start(ctx, s.config, joining, job)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.joining, joining.Node)
+	if err != nil {
+		return "", nil, err
+	}
+	session = rand.Text()
+	s.trainers[session] = t
+	if s.leaving != nil {
+		t.session.Leave(s.leaving.Reason, seconds(s.leaving.DeadlineSeconds))
+	}
+	context.AfterFunc(s.context, func() { t.end(errClose) })
+	go func() {
+		<-t.over
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		delete(s.trainers, session)
+	}()
+	slog.Info("a trainer joins", "node", t.node, "dir", t.files.dir, "units", len(joining.Units))
+	return session, t, nil
+}
+
+// reserve keeps two trainers from being one node.
+func (s *Server) reserve(node string) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.trainers)+len(s.joining) >= MostTrainers {
+		return errOrder{fmt.Sprintf("%d trainers have joined", MostTrainers), "start another agent"}
+	}
+	taken := s.joining[node]
+	for _, t := range s.trainers {
+		taken = taken || t.node == node
+	}
+	if taken {
+		return errOrder{fmt.Sprintf("node %q has joined here already", node), "join once, or give each trainer another node"}
+	}
+	s.joining[node] = true
+	return nil
+}
+
+func (s *Server) trainer(session string) *trainer {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.trainers[session]
+}
+
+func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }

@@ -1,0 +1,294 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/reknit/reknit/events"
+)
+
+// asks has the trainer do an order, and returns once it has.
+type asks func(Order) error
+
+// state is a trainer's state as its agent sees it: which step each unit is at, and the memory that both map. It is an
+// agent.State, and lends the memory into which units are fetched.
+//
+// Of each unit there is one version, and beside it at most one that was imported. A trainer that is ready can make one
+// step more of all that it trains, once.
+type state struct {
+	files  *files
+	copied bool // the trainer's state is elsewhere, and in the files what was given or taken
+	ask    asks
+
+	mutex   sync.Mutex
+	fresh   bool             // nothing was adopted yet
+	held    map[int]uint64   // by unit: its step, of what the trainer has
+	trained map[int]bool     // the units of the plan in force
+	ready   bool             // the trainer can make the next step of what it trains
+	aside   map[int]imported // by unit: what was imported and not adopted
+	written map[int]uint64   // by unit, of copied state: the step that its file has
+}
+
+// imported is a unit that was fetched and verified.
+type imported struct {
+	step   uint64
+	memory []byte
+}
+
+// newState returns the state of a trainer that has just made its first one.
+func newState(files *files, copied bool, ask asks) *state {
+	s := &state{
+		files: files, copied: copied, ask: ask, fresh: true,
+		held: map[int]uint64{}, trained: map[int]bool{}, aside: map[int]imported{}, written: map[int]uint64{},
+	}
+	for unit := range files.units {
+		s.held[unit] = 0
+	}
+	return s
+}
+
+// completed notes that the trainer has completed a step. What it does not train is needed no more.
+func (s *state) completed(step uint64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.ready = false
+	clear(s.written)
+	for unit := range s.files.units {
+		if s.trained[unit] {
+			s.held[unit] = step
+		} else {
+			delete(s.held, unit)
+		}
+		if kept, ok := s.aside[unit]; ok && kept.step+1 < step {
+			s.forget(unit)
+		}
+	}
+}
+
+// givenUp notes that a step was given up, and whether the trainer is ready to make it.
+func (s *state) givenUp(ready bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.ready = ready
+}
+
+// Holdings returns each unit's versions, newest first.
+func (s *state) Holdings() []events.Holding {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var holdings []events.Holding
+	for unit := range s.files.units {
+		steps := s.steps(unit)
+		if len(steps) == 0 {
+			continue
+		}
+		last := len(holdings) - 1
+		if last >= 0 && holdings[last].Units.End == unit && slices.Equal(holdings[last].Steps, steps) {
+			holdings[last].Units.End++
+			continue
+		}
+		holdings = append(holdings, events.Holding{Units: events.Range{First: unit, End: unit + 1}, Steps: steps})
+	}
+	return holdings
+}
+
+func (s *state) steps(unit int) []uint64 {
+	var steps []uint64
+	if kept, ok := s.aside[unit]; ok {
+		steps = append(steps, kept.step)
+	}
+	if step, ok := s.held[unit]; ok {
+		steps = append(steps, step)
+		if s.ready && s.trained[unit] {
+			steps = append(steps, step+1)
+		}
+	}
+	slices.Sort(steps)
+	steps = slices.Compact(steps)
+	slices.Reverse(steps)
+	return steps
+}
+
+// Export returns a unit's memory. Whoever trains does not write there before the next plan is adopted.
+func (s *state) Export(unit int, step uint64) ([]byte, error) {
+	if unit < 0 || unit >= len(s.files.units) {
+		return nil, fmt.Errorf("export of unit %d: expected one of %d", unit, len(s.files.units))
+	}
+	if err := s.reach(unit, step); err != nil {
+		return nil, err
+	}
+	s.mutex.Lock()
+	kept, isAside := s.aside[unit]
+	held, isHeld := s.held[unit]
+	written, isWritten := s.written[unit]
+	s.mutex.Unlock()
+	switch {
+	case isAside && kept.step == step:
+		return kept.memory, nil
+	case !isHeld || held != step:
+		return nil, fmt.Errorf("export of unit %d at step %d: expected one of %v", unit, step, s.Holdings())
+	case !s.copied || isWritten && written == step:
+		return s.files.units[unit], nil
+	}
+	return s.give(unit, step)
+}
+
+// reach has a trainer that is ready make the step where it is the one asked for.
+func (s *state) reach(unit int, step uint64) error {
+	s.mutex.Lock()
+	held, isHeld := s.held[unit]
+	due := s.ready && s.trained[unit] && isHeld && held+1 == step
+	s.mutex.Unlock()
+	if !due {
+		return nil
+	}
+	if err := s.ask(Order{Order: orderApply, Step: step}); err != nil {
+		return err
+	}
+	s.completed(step)
+	return nil
+}
+
+// give has the trainer copy a unit into its file.
+func (s *state) give(unit int, step uint64) ([]byte, error) {
+	s.mutex.Lock()
+	memory, err := s.spare(unit)
+	s.mutex.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if &memory[0] != &s.files.units[unit][0] {
+		return nil, fmt.Errorf("unit %d: its file holds what was taken for step %d", unit, s.aside[unit].step)
+	}
+	if err := s.ask(Order{Order: orderGive, Step: step, Units: []int{unit}}); err != nil {
+		return nil, err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.written[unit] = step
+	return memory, nil
+}
+
+// Lend returns the unit's own file where nothing of worth is in it.
+func (s *state) Lend(unit int, bytes int64) ([]byte, error) {
+	if unit < 0 || unit >= len(s.files.units) || bytes != int64(len(s.files.units[unit])) {
+		return nil, fmt.Errorf("unit %d of %d bytes: expected one of those that the trainer joined with", unit, bytes)
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.fresh { // a cluster that has units to give is past what a newcomer makes by itself
+		clear(s.held)
+	}
+	delete(s.written, unit)
+	return s.spare(unit)
+}
+
+// spare returns memory of a unit that nothing counts on. Called with the mutex held.
+func (s *state) spare(unit int) ([]byte, error) {
+	own := s.files.units[unit]
+	_, isHeld := s.held[unit]
+	kept, isAside := s.aside[unit]
+	if (!isHeld || s.copied) && (!isAside || &kept.memory[0] != &own[0]) {
+		return own, nil
+	}
+	other, err := s.files.another(unit)
+	if err != nil || !isAside || &kept.memory[0] != &other[0] {
+		return other, err
+	}
+	return make([]byte, len(own)), nil
+}
+
+// Import keeps a unit where it was fetched. It may have been fetched elsewhere, where two imports are kept already.
+func (s *state) Import(unit int, step uint64, data []byte) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	before, isAside := s.aside[unit]
+	if isAside && &data[0] != &s.files.units[unit][0] && !s.inAnother(unit, data) {
+		copy(before.memory, data)
+		data = before.memory
+	}
+	s.aside[unit] = imported{step, data}
+	return nil
+}
+
+func (s *state) inAnother(unit int, data []byte) bool {
+	other := s.files.news[unit]
+	return other != nil && &other[0] == &data[0]
+}
+
+// forget drops what was imported of a unit. Called with the mutex held.
+func (s *state) forget(unit int) {
+	delete(s.aside, unit)
+	s.files.drop(unit)
+}
+
+// errNoVersion says that a plan was made with what this trainer does not have.
+var errNoVersion = errors.New("expected it held or imported")
+
+// Adopt brings each unit to the step, and has the trainer go on from there.
+func (s *state) Adopt(units []events.Range, step uint64) error {
+	for unit := range events.Each(units) {
+		s.mutex.Lock()
+		kept, isAside := s.aside[unit]
+		s.mutex.Unlock()
+		if isAside && kept.step == step {
+			continue
+		}
+		if err := s.reach(unit, step); err != nil {
+			return err
+		}
+	}
+	took, err := s.take(units, step)
+	if err != nil {
+		return err
+	}
+	if err := s.ask(Order{Order: orderAdopt, Step: step, Took: took}); err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.fresh, s.ready = false, false
+	clear(s.trained)
+	for unit := range events.Each(units) {
+		s.trained[unit], s.held[unit] = true, step
+	}
+	return nil
+}
+
+// take makes imports of the step the state, in the units' files, and returns which they are.
+func (s *state) take(units []events.Range, step uint64) (took []int, err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for unit := range events.Each(units) {
+		kept, isAside := s.aside[unit]
+		held, isHeld := s.held[unit]
+		switch {
+		case isAside && kept.step == step:
+			if own := s.files.units[unit]; &kept.memory[0] != &own[0] {
+				copy(own, kept.memory)
+			}
+			took = append(took, unit)
+			s.held[unit] = step
+		case !isHeld || held != step:
+			return nil, fmt.Errorf("adoption of unit %d at step %d: %w, got %v", unit, step, errNoVersion, s.steps(unit))
+		}
+	}
+	for unit := range s.files.units {
+		s.forget(unit)
+	}
+	return took, nil
+}
+
+// Forget drops all that is held.
+func (s *state) Forget() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	clear(s.held)
+	clear(s.written)
+	s.fresh, s.ready = false, false
+	for unit := range s.files.units {
+		s.forget(unit)
+	}
+}

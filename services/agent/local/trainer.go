@@ -1,0 +1,248 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+// trainer is a process that trains and the session in its name.
+type trainer struct {
+	node    string
+	total   uint64 // steps; zero is no end
+	session *agent.Session
+	watch   *links.Watch
+	files   *files
+	state   *state
+	turns   *turns
+	ended   context.Context
+	end     context.CancelCauseFunc
+	over    chan struct{} // closed when nothing is left of it
+	heard   chan struct{} // closed when its session stream is open
+	aborts  chan Abort    // the last that was not told yet
+	waiting chan struct{} // a token for each call that waits for a value
+
+	mutex      sync.Mutex
+	plan       *events.Plan // in force
+	rendezvous *agent.Rendezvous
+	stepping   context.Context // of the last step; done when that is over
+	attended   bool            // somebody reads the session stream
+}
+
+// Abort is a line of the session stream.
+type Abort struct {
+	Abort  uint64 `json:"abort"`
+	Reason string `json:"reason"`
+}
+
+// The ends of a trainer that are no failure of its agent.
+var (
+	errGone  = errors.New("the trainer's process is gone")
+	errClose = errors.New("the agent ends")
+)
+
+// start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
+func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
+	files, err := makeFiles(config.StateDir, joining.Units)
+	if err != nil {
+		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
+	}
+	t := &trainer{
+		node: joining.Node, total: joining.TotalSteps, files: files,
+		over: make(chan struct{}), heard: make(chan struct{}), aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
+	}
+	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	t.turns = newTurns(t.ended)
+	t.state = newState(files, joining.State == stateCopied, t.turns.do)
+	if err := t.join(ctx, config, joining, job); err != nil {
+		t.end(err)
+		t.close()
+		return nil, err
+	}
+	go t.run()
+	return t, nil
+}
+
+func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job) (err error) {
+	session := make(chan *agent.Session, 1) // the watch suspects nobody before there is one
+	t.watch, err = links.Listen(t.ended, links.Config{
+		Cluster: config.Cluster, Node: t.node, Listen: config.Listen,
+		Suspect: func(node string, refused bool, reason string) {
+			known := <-session
+			session <- known
+			known.Suspect(node, refused, reason)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("REKNIT_AGENT_LISTEN: %w", err)
+	}
+	address := config.Advertise
+	if address == "" {
+		address = t.watch.Address()
+	}
+	t.session, err = agent.Join(ctx, agent.Config{
+		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address,
+		MemoryBytes: joining.MemoryBytes, Job: job, TotalSteps: t.total, Measure: t.watch.Measure,
+		Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
+	})
+	if err == nil {
+		session <- t.session
+	}
+	return err
+}
+
+// run is the training loop, as the session sees it.
+func (t *trainer) run() {
+	defer t.close()
+	err := t.loop()
+	if errors.Is(err, agent.ErrLeft) {
+		t.watch.Close() // its peers need not suspect it
+		if _, err := t.turns.give(Order{Order: orderLeft, Reason: err.Error()}); err == nil {
+			<-t.ended.Done() // the process ends by itself, or with its agent
+		}
+	}
+	slog.Info("the session ends", "node", t.node, "reason", err)
+	t.end(err)
+}
+
+func (t *trainer) loop() error {
+	report, err := t.turns.report()
+	for err == nil {
+		var orders agent.Orders
+		if orders, err = t.session.Boundary(t.ended, report.Done, t.state); err != nil {
+			break
+		}
+		t.takeUp(orders)
+		if orders.Switched {
+			report.Done = orders.Plan.ResumeStep
+		}
+		if !t.complete(report.Done) { // else it was given other units, and nothing is left to train
+			report, err = t.step(orders, report.Done)
+		}
+	}
+	if cause := context.Cause(t.ended); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func (t *trainer) complete(done uint64) bool { return t.total > 0 && done >= t.total }
+
+// takeUp takes up a new plan, whose units the session has had adopted.
+func (t *trainer) takeUp(orders agent.Orders) {
+	if !orders.Switched {
+		return
+	}
+	t.mutex.Lock()
+	before := t.rendezvous
+	t.plan, t.rendezvous = orders.Plan, nil
+	t.mutex.Unlock()
+	self, _ := orders.Plan.Member(t.node)
+	var peers []links.Peer
+	for _, member := range orders.Plan.Nodes {
+		if member.Node != t.node {
+			peers = append(peers, links.Peer{
+				Node: member.Node, Incarnation: member.Incarnation, Address: member.Address,
+				Relayed: relayed(orders.Plan, t.node, member.Node),
+			})
+		}
+	}
+	t.watch.Switch(self.Incarnation, peers)
+	if before != nil {
+		go t.sweep(before)
+	}
+}
+
+func relayed(plan *events.Plan, a, b string) bool {
+	for _, pair := range plan.Relays {
+		if pair == events.PairOf(a, b) {
+			return true
+		}
+	}
+	return false
+}
+
+const sweepTimeout = 10 * time.Second
+
+func (t *trainer) sweep(rendezvous *agent.Rendezvous) {
+	ctx, cancel := context.WithTimeout(t.ended, sweepTimeout)
+	defer cancel()
+	if err := rendezvous.Sweep(ctx); err != nil {
+		slog.Debug("a generation's rendezvous is left to its age", "error", err)
+	}
+}
+
+// step has the trainer train a step, and tells it when that is to be given up.
+func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
+	t.mutex.Lock()
+	t.stepping = orders.Step
+	t.mutex.Unlock()
+	id, err := t.turns.give(Order{Order: orderStep, Training: trainingOf(orders.Plan, t.node, done, orders.Switched)})
+	if err != nil {
+		return Report{}, err
+	}
+	defer context.AfterFunc(orders.Step, func() { t.abort(id) })()
+	report, err := t.turns.report()
+	switch {
+	case err != nil:
+	case report.Done == done:
+		t.state.givenUp(report.Ready)
+		slog.Info("step given up", "node", t.node, "step", done, "ready", report.Ready, "broken", report.Broken)
+		err = t.await(orders.Step)
+	default:
+		t.state.completed(report.Done)
+		t.session.Report(report.Done, report.Seconds, report.Loss)
+		if t.complete(report.Done) {
+			_, err = t.turns.give(Order{Order: orderFinished}) // what it holds may still be needed: the session goes on
+		}
+	}
+	return report, err
+}
+
+// await waits until the cluster has given the step up, too: it does so once it hears of what broke it.
+func (t *trainer) await(step context.Context) error {
+	select {
+	case <-step.Done():
+		return nil
+	case <-t.ended.Done():
+		return context.Cause(t.ended)
+	}
+}
+
+// abort tells the trainer, on both ways, that a step is to be given up.
+func (t *trainer) abort(id uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.files == nil {
+		return
+	}
+	t.files.setWord(wordAbort, id)
+	select {
+	case <-t.aborts: // of an older step
+	default:
+	}
+	t.aborts <- Abort{Abort: id, Reason: "the cluster gives the step up"}
+}
+
+// close ends all that the trainer had of its agent.
+func (t *trainer) close() {
+	if t.session != nil {
+		t.session.Close()
+	}
+	if t.watch != nil {
+		t.watch.Close()
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.files.remove()
+	t.files = nil
+	close(t.over)
+}

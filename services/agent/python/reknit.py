@@ -1,0 +1,468 @@
+"""Lets a trainer in Python take part in a Reknit cluster, through the agent beside it.
+
+One file, standard library only, Python 3.9 or newer: copy it into your project. `reknit agent run -- python train.py`
+starts a trainer with an agent, whose calls are in services/agent/local/README.md. Without an agent (no
+REKNIT_AGENT in the environment) the same script trains alone.
+
+    job = reknit.join(units=[4096, 4096], batch=64, micro_batch=4, digest="my model, data and seed", total_steps=1000)
+    write_first_state(job.units)                # a memoryview a unit; equal at all trainers
+    for step in job.steps():
+        with step.abortable(abort):             # abort() ends collectives, from another thread
+            sums = all_reduce(gradients(job.units, step.micro_batches))
+            step.ready()                        # from here on this trainer can make the next step
+            loss = all_reduce(loss)             # the gate: nobody passes it before all are ready
+            step.commit(lambda: update(job.units, sums), loss)
+
+A step that is given up ends at the end of `with`, and the loop goes on with the next order.
+"""
+
+import http.client
+import json
+import mmap
+import os
+import select
+import socket
+import threading
+import time
+import urllib.parse
+import weakref
+
+__all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
+
+_ABORT, _COMPLETED, _READY, _PHASE, _BEAT = range(5)  # words of the control page
+_BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
+_BEAT_SECONDS = 0.25
+_MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
+
+
+class Error(Exception):
+    """What went wrong, and what to do about it."""
+
+
+class AgentLost(Error):
+    """The agent is gone. The state in job.units is as it was: save it, or end; the others go on without this trainer."""
+
+
+class Refused(Error):
+    """The cluster or the agent does not take this trainer as it is: mend what the text names, and join again."""
+
+
+class WrongOrder(Error):
+    """A call came where another one is due, which the text names."""
+
+
+class StepAborted(Error):
+    """The step is given up, because another trainer is gone, say. Let it pass: `with step.abortable()` ends, and
+    job.steps() goes on."""
+
+
+class Left(SystemExit):
+    """The cluster does without this trainer, as it asked. Where nobody catches it, the script ends with status 0."""
+
+    def __init__(self, reason):
+        super().__init__(0)
+        self.reason = reason
+
+
+def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="mapped", total_steps=0, memory_bytes=0,
+         node=None, **job):
+    """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job."""
+    if batch % micro_batch:
+        raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
+    path = os.environ.get("REKNIT_AGENT")
+    if not path:
+        return Job(_Alone(units, batch, micro_batch, total_steps), total_steps)
+    job.setdefault("kind", kind)
+    if kind == "data-parallel":
+        job.setdefault("stages", {"min": 1, "max": 1})
+    return Job(_Agent(path, {
+        "units": list(units), "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
+        "totalSteps": total_steps, "memoryBytes": memory_bytes, "job": job,
+        "node": node or os.environ.get("REKNIT_NODE", ""),
+    }), total_steps)
+
+
+class Job:
+    """A trainer's part in a job. `units` are the memories in which its state lives."""
+
+    def __init__(self, agent, total_steps):
+        self._agent = agent
+        self.units = agent.units
+        self.node = agent.node
+        self.total_steps = total_steps
+        self.done = 0  # completed steps
+        self.finished = False
+
+    def steps(self, state=None):
+        """Yields each step to train, until training is complete. `state` may have these methods:
+
+        adopt(step, took)   goes on from this step; the units in took are new
+        apply(step)         applies the sums that the trainer is ready with (needed where step.ready is called)
+        give(units, step)   writes these units into job.units (copied state only)
+        """
+        report, breaks = {"order": 0, "done": 0}, 0
+        while True:
+            order = self._agent.next(report)
+            kind = order["order"]
+            if kind == "left":
+                raise Left(order.get("reason", "left"))
+            if kind == "finished":
+                self.finished = True
+                return
+            if kind == "step":
+                step = Step(self, self._agent, order)
+                yield step
+                report = step._report()
+                breaks = breaks + 1 if report.get("broken") else 0
+                if breaks >= _MOST_BREAKS:
+                    raise Error(f"step {step.index} broke {breaks} times in a row") from step._why
+                self.done = report["done"]
+            else:
+                report = self._do(state, order)
+            report["order"] = order["id"]
+
+    def _do(self, state, order):
+        kind, step = order["order"], order.get("step", 0)
+        arguments = {"apply": (step,), "give": (order.get("units"), step), "adopt": (step, order.get("took") or [])}
+        try:
+            method = getattr(state, kind, None)
+            if method is not None:
+                method(*arguments[kind])
+            elif kind != "adopt":
+                raise WrongOrder(f"expected a state with a method {kind}: job.steps(state)")
+        except Exception as error:
+            self._agent.next({"order": order["id"], "done": self.done, "error": str(error) or repr(error)}, wait=False)
+            raise
+        if kind != "give":
+            self.done = step
+            self._agent.set(_COMPLETED, step)
+            self._agent.set(_READY, step)
+        return {"done": self.done}
+
+    def leave(self, reason="the trainer asked to", deadline=0):
+        """Asks to go. steps() raises Left once the cluster can do without this trainer."""
+        self._agent.call("POST", "leave", {"reason": reason, "deadlineSeconds": deadline})
+
+    def state(self):
+        """Returns node, generation, step, replicas of what this trainer holds, and whether it is safe to go."""
+        return self._agent.call("GET", "state")
+
+    def set(self, generation, key, value):
+        """Sets a key that the trainers of a generation share."""
+        self._agent.call("PUT", _key(generation, key), value)
+
+    def get(self, generation, key, wait=60.0):
+        """Returns the value of a shared key once it is set. KeyError after the wait, StepAborted where the step is given up."""
+        return self._agent.call("GET", f"{_key(generation, key)}?wait={wait}")
+
+    def add(self, generation, key, number):
+        """Adds to a shared key that is a number, and returns the sum."""
+        return int(self._agent.call("POST", f"{_key(generation, key)}?add={number}", b""))
+
+    check_state_replication = state
+
+    def request_node_exit(self, reason="", deadline=0):
+        """The papers' name for leave."""
+        self.leave(reason, deadline)
+
+    def capture_exit_event(self):
+        """The papers' name for what the agent does by itself: it knows of the trainer's end from the session."""
+
+
+def _key(generation, key):
+    return f"store/{generation}/{urllib.parse.quote(key, safe='')}"
+
+
+class Step:
+    """A step to train: fields of services/agent/local/README.md, in Python's spelling."""
+
+    def __init__(self, job, agent, order):
+        self._job, self._agent = job, agent
+        self.id, self.index, self.generation = order["id"], order["index"], order["generation"]
+        self.switched, self.resume = order["switched"], order["resume"]
+        self.rank, self.world, self.nodes = order["rank"], order["world"], order["nodes"]
+        self.samples, self.consumed = order["samples"], order["consumed"]
+        self.batch, self.micro_batch = order["batch"], order["microBatch"]
+        self.learning_rate_scale = order.get("learningRateScale") or 1.0
+        self.plan = order.get("plan")
+        self.given_up = ""
+        self._why = None
+        self._ready = self._committed = False
+        self._seconds, self._loss, self._began = 0.0, 0.0, time.monotonic()
+        agent.set(_PHASE, _IN_STEP)
+
+    @property
+    def micro_batches(self):
+        """The numbers of this trainer's samples since training began, a micro-batch at a time."""
+        for first, end in self.samples:
+            for at in range(first, end, self.micro_batch):
+                yield range(self.consumed + at, self.consumed + min(at + self.micro_batch, end))
+
+    @property
+    def aborted(self):
+        """Whether the step is to be given up."""
+        return self._agent.get(_ABORT) >= self.id or self._agent.lost
+
+    def abortable(self, abort=None):
+        """Around what may fail with another trainer: abort() is called from another thread when the step is given up."""
+        return _Abortable(self, abort)
+
+    def ready(self):
+        """The sums are complete: this trainer can make the next step, whoever else is lost."""
+        if self.aborted:
+            raise StepAborted(f"step {self.index} is given up")
+        self._ready = True
+        self._agent.set(_READY, self.index + 1)
+
+    def commit(self, apply=None, loss=0.0, seconds=None):
+        """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on."""
+        if self.given_up:
+            raise StepAborted(f"step {self.index} is given up: {self.given_up}")
+        self._agent.set(_PHASE, _APPLYING)  # before looking: what the agent reads stays true
+        if self.aborted:
+            self._agent.set(_PHASE, _IN_STEP)
+            raise StepAborted(f"step {self.index} is given up")
+        try:
+            if apply is not None:
+                apply()
+        except BaseException as error:
+            raise Error(f"step {self.index} was applied in part: the state is of no use any more") from error
+        self._agent.set(_COMPLETED, self.index + 1)
+        self._agent.set(_READY, self.index + 1)
+        self._committed, self._loss = True, float(loss)
+        self._seconds = time.monotonic() - self._began if seconds is None else seconds
+
+    def give_up(self, why):
+        """Gives the step up, because of an error or for a reason in words."""
+        self._why = why if isinstance(why, BaseException) else None
+        self.given_up = self.given_up or str(why) or repr(why)
+
+    def _report(self):
+        self._agent.set(_PHASE, _BETWEEN)
+        if self._committed:
+            return {"done": self.index + 1, "seconds": self._seconds, "loss": self._loss}
+        if not self.given_up:
+            if not self.aborted:
+                raise WrongOrder(f"step {self.index} ended: call step.commit() or step.give_up(why) before the next one")
+            self.give_up("the cluster gave it up")
+        report = {"done": self.index, "ready": self._ready}
+        if not self.aborted:
+            report["broken"] = self.given_up[:256]
+        return report
+
+
+class _Abortable:
+    """Lets errors of a step that is given up pass, and keeps the script's own."""
+
+    def __init__(self, step, abort):
+        self.step, self.abort = step, abort
+
+    def __enter__(self):
+        self.step._agent.watch(self.step.id, self.abort)
+        if self.step.aborted:
+            self.step._agent.watch(0, None)
+            self.step.give_up("the cluster gave it up")
+            raise StepAborted(f"step {self.step.index} is given up")
+        return self.step
+
+    def __exit__(self, kind, error, trace):
+        step = self.step
+        step._agent.watch(0, None)
+        if error is None or step._committed:
+            return False
+        passes = isinstance(error, (StepAborted, RuntimeError, OSError)) or step.aborted and isinstance(error, Exception)
+        if not passes or isinstance(error, Error) and not isinstance(error, StepAborted):
+            return False
+        step.give_up(error)
+        return True
+
+
+class _Alone:
+    """Stands for an agent where there is none: a world of one."""
+
+    node, lost = "", False
+
+    def __init__(self, units, batch, micro_batch, total_steps):
+        self.units = [memoryview(mmap.mmap(-1, size)) for size in units]
+        self.batch, self.micro_batch, self.total = batch, micro_batch, total_steps
+        self.order = 0
+        self.values = {}
+
+    def next(self, report, wait=True):
+        if report.get("broken"):
+            raise Error(f"step {report['done']} broke: {report['broken']}")
+        self.order += 1
+        done = report["done"]
+        if self.total and done >= self.total:
+            return {"order": "finished", "id": self.order}
+        return {
+            "order": "step", "id": self.order, "index": done, "generation": 1, "switched": self.order == 1, "resume": 0,
+            "rank": 0, "world": 1, "nodes": [""], "samples": [[0, self.batch]], "consumed": done * self.batch,
+            "batch": self.batch, "microBatch": self.micro_batch, "plan": None,
+        }
+
+    def get(self, word):
+        return 0
+
+    def set(self, word, value):
+        pass
+
+    def watch(self, step, abort):
+        pass
+
+    def call(self, method, path, body=None):
+        if path == "leave":
+            raise Left("alone")
+        if path == "state":
+            return {"node": "", "generation": 1, "step": 0, "replicas": 1, "safe": False}
+        key, _, query = path.partition("?")
+        if method == "PUT":
+            self.values[key] = body
+        elif method == "POST":
+            self.values[key] = b"%d" % (int(self.values.get(key, b"0")) + int(query.partition("=")[2]))
+        return self.values[key]
+
+
+class _Agent:
+    """A session with the agent at a socket."""
+
+    def __init__(self, path, joining):
+        self.path, self.lost = path, False
+        self.connections = threading.local()
+        self.session = ""
+        joined = self.call("POST", "join", joining)
+        self.session, self.node = joined["session"], joined["node"]
+        self.page = memoryview(_mapped(os.path.join(joined["dir"], "control"))).cast("Q")  # a word is written at once
+        self.units = [memoryview(_mapped(os.path.join(joined["dir"], f"unit-{n}"))) for n in range(len(joining["units"]))]
+        self.lock = threading.Lock()
+        self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
+        self.stream = self._open()
+        threading.Thread(target=self._attend, name="reknit session", daemon=True).start()
+        _forget_in_children(self)
+
+    def next(self, report, wait=True):
+        return self.call("POST", "next", report) if wait else self._tell(report)
+
+    def _tell(self, report):
+        """Hands in a report and does not wait for an order."""
+        body = json.dumps(report).encode()
+        with self._dial() as connection:
+            connection.sendall(b"POST /v1/next?session=%s HTTP/1.0\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s" % (
+                self.session.encode(), len(body), body))
+            select.select([connection], [], [], 0.1)
+
+    def get(self, word):
+        return self.page[word]
+
+    def set(self, word, value):
+        self.page[word] = value
+
+    def watch(self, step, abort):
+        """Has abort called when the step is given up."""
+        with self.lock:
+            self.watched, self.abort = step, abort
+
+    def call(self, method, path, body=None):
+        """Makes a call and returns its answer; an answer that is no success is raised."""
+        raw = isinstance(body, (bytes, bytearray, memoryview))
+        data = body if raw or body is None else json.dumps(body).encode()
+        target = f"/v1/{path}{'&' if '?' in path else '?'}session={self.session}"
+        connection = getattr(self.connections, "one", None)
+        if connection is None or connection.pid != os.getpid():
+            connection = self.connections.one = _Connection(self._dial)
+        try:
+            connection.request(method, target, data)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise AgentLost(f"no agent at {self.path}: {error or 'it ended'}: start it with `reknit agent run -- …`, "
+                            "or unset REKNIT_AGENT to train alone") from error
+        if answer.status >= 300:
+            raise _failure(answer.status, path, content)
+        return json.loads(content) if answer.headers.get_content_type() == "application/json" else content
+
+    def _dial(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(self.path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self):
+        """Opens the session, and returns its socket when the agent has said so."""
+        connection = self._dial()
+        connection.sendall(f"GET /v1/session?session={self.session} HTTP/1.0\r\nHost: agent\r\n\r\n".encode())
+        return connection
+
+    def _attend(self):
+        """Hears of steps that are to be given up, and of the agent's end."""
+        rest = b""
+        while True:
+            self.set(_BEAT, self.get(_BEAT) + 1)
+            try:
+                if not select.select([self.stream], [], [], _BEAT_SECONDS)[0]:
+                    continue
+                data = self.stream.recv(1 << 16)
+            except (OSError, ValueError):
+                data = b""
+            if not data:
+                self.lost = True
+                self._give_up(None)
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if line.startswith(b'{"abort"'):
+                    self._give_up(json.loads(line)["abort"])
+
+    def _give_up(self, step):
+        with self.lock:
+            due = self.watched and (step is None or self.watched <= step)
+            abort = self.abort if due else None
+            if due:
+                self.watched, self.abort = 0, None
+        if abort is not None:
+            abort()
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP on a Unix socket."""
+
+    def __init__(self, dial):
+        super().__init__("agent")
+        self.dial, self.pid = dial, os.getpid()
+
+    def connect(self):
+        self.sock = self.dial()
+
+
+def _mapped(path):
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+def _failure(status, path, content):
+    try:
+        said = json.loads(content)
+        text = f"{said['error']}: {said['fix']}"
+    except (ValueError, KeyError):
+        text = content.decode(errors="replace")
+    if path.startswith("store/"):
+        return {404: KeyError, 410: StepAborted, 409: WrongOrder}.get(status, Refused)(text)
+    return {409: WrongOrder, 410: Left}.get(status, Refused)(text)
+
+
+def _forget_in_children(agent):
+    """A child that kept the session open would hide the trainer's end from the agent."""
+    known = weakref.ref(agent)
+
+    def forget():
+        one = known()
+        if one is not None:
+            one.stream.close()
+            one.lost = True
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forget)

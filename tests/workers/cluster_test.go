@@ -1,0 +1,213 @@
+package workers
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/reknit/reknit/services/monitor"
+	"github.com/reknit/reknit/services/negotiator"
+	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/restorer"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// patience is how long a test waits for what must happen; nothing takes that long.
+const patience = 60 * time.Second
+
+var program string // the command reknit
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if os.Getenv("REKNIT_TEST_LOG") != "" {
+		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
+	os.Exit(run(m))
+}
+
+// run builds the command, where there is something to run with it.
+func run(m *testing.M) int {
+	if _, err := exec.LookPath("python3"); err != nil {
+		return m.Run() // each test is skipped
+	}
+	dir, err := os.MkdirTemp("", "reknit-workers-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "reknit")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "../../services/reknit/cmd/reknit")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
+	}
+	return m.Run()
+}
+
+// cluster is a NATS server, the four services and workers.
+type cluster struct {
+	*testing.T
+	url   string
+	steps int
+}
+
+// newCluster starts the server and the services. The first plan waits for so many nodes.
+func newCluster(t *testing.T, startNodes string, steps int) *cluster {
+	if program == "" {
+		t.Skip("python3 is not installed")
+	}
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	c := &cluster{T: t, url: server.URL(), steps: steps}
+	b, err := bus.Connect(t.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
+	if err == nil {
+		defer b.Close()
+		err = b.Provision(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{"REKNIT_NATS_URL": c.url, "REKNIT_CLUSTER": "workers", "REKNIT_START_NODES": startNodes}
+	ctx, cancel := context.WithCancel(context.Background())
+	var services sync.WaitGroup
+	services.Go(func() { serve(t, ctx, settings, monitor.Run) })
+	services.Go(func() { serve(t, ctx, settings, negotiator.Run) })
+	services.Go(func() { serve(t, ctx, settings, planner.Run) })
+	services.Go(func() { serve(t, ctx, settings, restorer.Run) })
+	t.Cleanup(func() { cancel(); services.Wait() })
+	return c
+}
+
+func serve[C any](t *testing.T, ctx context.Context, settings map[string]string, run func(context.Context, C) error) {
+	var config C
+	if err := env.ParseWithOptions(&config, env.Options{Environment: settings}); err != nil {
+		t.Error(err)
+		return
+	}
+	if err := run(ctx, config); err != nil || ctx.Err() == nil {
+		t.Errorf("a service ended: %v", err)
+	}
+}
+
+// worker is worker.py under its agent.
+type worker struct {
+	*cluster
+	node  string
+	agent *exec.Cmd
+	pid   int // of the script
+	lines chan said
+}
+
+// said is a line that a worker says.
+type said struct {
+	Node     string
+	PID      int
+	Done     int
+	World    int
+	GivenUp  string `json:"given_up"`
+	Adopted  *int
+	Took     []int
+	Finished *int
+	Digest   string
+}
+
+// start starts a worker under an agent that is called with arguments.
+func (c *cluster) start(node string, arguments ...string) *worker {
+	c.Helper()
+	arguments = append(append([]string{"agent", "run"}, arguments...), "--", "python3", "worker.py")
+	w := &worker{cluster: c, node: node, agent: exec.Command(program, arguments...), lines: make(chan said, 1<<16)}
+	w.agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
+		"WORKER_STEP_SECONDS=0.01", "WORKER_STEPS="+itoa(c.steps))
+	if os.Getenv("REKNIT_TEST_LOG") != "" {
+		w.agent.Stderr = os.Stderr
+	}
+	output, err := w.agent.StdoutPipe()
+	if err == nil {
+		err = w.agent.Start()
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(w.kill)
+	go w.read(output)
+	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
+	return w
+}
+
+func itoa(n int) string { text, _ := json.Marshal(n); return string(text) }
+
+func (w *worker) read(output io.Reader) {
+	defer close(w.lines)
+	for scanner := bufio.NewScanner(output); scanner.Scan(); {
+		var line said
+		if json.Unmarshal(scanner.Bytes(), &line) == nil {
+			w.lines <- line
+		}
+	}
+}
+
+// kill leaves nothing behind, whatever the test did.
+func (w *worker) kill() {
+	if w.pid > 0 {
+		_ = syscall.Kill(w.pid, syscall.SIGKILL) // it may have ended
+	}
+	_ = w.agent.Process.Kill()
+	_ = w.agent.Wait()
+}
+
+// await returns the next line that fits.
+func (w *worker) await(what string, fits func(said) bool) said {
+	w.Helper()
+	for deadline := time.After(patience); ; {
+		select {
+		case line, open := <-w.lines:
+			if !open {
+				w.Fatalf("%s ended before %s", w.node, what)
+			}
+			if fits(line) {
+				return line
+			}
+		case <-deadline:
+			w.Fatalf("%s: no %s within %v", w.node, what, patience)
+		}
+	}
+}
+
+// finish returns the digest of the state after the last step.
+func (w *worker) finish() string {
+	w.Helper()
+	return w.await("its last step", func(line said) bool { return line.Finished != nil }).Digest
+}
+
+// alone returns the digest of a worker that trains without an agent.
+func (c *cluster) alone() string {
+	c.Helper()
+	script := exec.Command("python3", "worker.py")
+	script.Env = append(os.Environ(), "WORKER_STEPS="+itoa(c.steps))
+	output, err := script.Output()
+	if err != nil {
+		c.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	var last said
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		c.Fatal(err)
+	}
+	return last.Digest
+}

@@ -1,0 +1,71 @@
+"""Trains numbers with whoever is there: what each step adds depends on all samples of its batch, and on nothing else."""
+
+import hashlib
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.environ.get("REKNIT_PYTHON", os.path.join(os.path.dirname(__file__), "../../services/agent/python")))
+import reknit  # noqa: E402
+
+NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1
+STEPS = int(os.environ.get("WORKER_STEPS", "50"))
+STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+def sums_of(micro_batches):
+    samples = [sample for micro_batch in micro_batches for sample in micro_batch]
+    return [sum((sample * 2654435761 + n * 40503) % 1009 for sample in samples) for n in range(NUMBERS)]
+
+
+def all_reduce(job, step, name, numbers):
+    """Sums lists of numbers over all ranks, through the store that the agents share."""
+    if step.world == 1:
+        return numbers
+    job.set(step.generation, f"{step.index}/{name}/{step.rank}", json.dumps(numbers).encode())
+    lists = [json.loads(job.get(step.generation, f"{step.index}/{name}/{rank}")) for rank in range(step.world)]
+    return [sum(column) for column in zip(*lists)]
+
+
+class State:
+    """The numbers, which live in the job's memory: there is no other copy."""
+
+    def __init__(self, job):
+        self.numbers = [unit.cast("Q") for unit in job.units]
+        self.sums = None
+
+    def apply(self, step):
+        for unit in self.numbers:
+            for n, added in enumerate(self.sums):
+                unit[n] = (3 * unit[n] + added + 1) % (1 << 61)
+
+    def adopt(self, step, took):
+        say(adopted=step, took=took)
+
+    def digest(self):
+        return hashlib.sha256(b"".join(unit.tobytes() for unit in self.numbers)).hexdigest()
+
+
+def main():
+    job = reknit.join(units=[8 * NUMBERS, 8 * NUMBERS], batch=BATCH, micro_batch=MICRO_BATCH, digest="numbers",
+                      total_steps=STEPS)
+    state = State(job)
+    say(node=job.node, pid=os.getpid())
+    for step in job.steps(state):
+        with step.abortable():
+            time.sleep(STEP_SECONDS)
+            state.sums = all_reduce(job, step, "sums", sums_of(step.micro_batches))
+            step.ready()
+            all_reduce(job, step, "gate", [1])
+            step.commit(lambda: state.apply(step.index + 1))
+        say(done=job.done if step.given_up else step.index + 1, world=step.world, given_up=step.given_up)
+    say(finished=job.done, digest=state.digest())
+
+
+if __name__ == "__main__":
+    main()
