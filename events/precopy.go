@@ -38,7 +38,7 @@ type PreCopyReply struct {
 type PreCopied struct {
 	Unit  int    `json:"unit"`
 	Bytes int64  `json:"bytes"` // in all
-	Parts []Part `json:"parts"` // those that this giver puts into its store, or the hub's
+	Parts []Part `json:"parts"` // those that this giver puts into its own store
 }
 
 func (s *PreCopyStart) Validate() error {

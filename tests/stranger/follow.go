@@ -23,36 +23,81 @@ func (s *Stranger) hear(message *nats.Msg) error {
 	if err := json.Unmarshal(message.Data, &event); err != nil {
 		return nil // somebody else's nonsense
 	}
+	if event.Dataref != "" {
+		var err error
+		if event.Data, err = s.payload(event); err != nil {
+			return err
+		}
+	}
 	switch event.Type {
 	case "io.reknit.negotiation.opened.v1":
-		return follow(message, func(o *opening) error { return s.opened(event, o) })
+		return follow(event, func(o *opening) error { return s.opened(event, o) })
 	case "io.reknit.negotiation.prepared.v1":
-		return follow(message, func(o *opening) error { return s.prepared(event, o) })
+		return follow(event, func(o *opening) error { return s.prepared(event, o) })
 	case "io.reknit.negotiation.scheduled.v1":
-		return follow(message, func(n *schedule) error { return s.scheduled(event, n) })
+		return follow(event, func(n *schedule) error { return s.scheduled(event, n) })
 	case "io.reknit.negotiation.aborted.v1":
-		return follow(message, s.aborted)
+		return follow(event, s.aborted)
 	case "io.reknit.shard.offered.v1":
-		return follow(message, func(o *offer) error { s.offers = append(s.offers, *o); return s.move() })
+		return follow(event, func(o *offer) error { s.offers = append(s.offers, *o); return s.move() })
 	case "io.reknit.plan.committed.v1":
-		return follow(message, s.committed)
+		return follow(event, s.committed)
 	case "io.reknit.membership.refused.v1":
-		return follow(message, func(r *struct{ Reason string }) error { s.Refused(r.Reason); return nil })
+		return follow(event, s.refused)
 	}
 	return nil
 }
 
-// follow decodes an event's data and acts on it.
-func follow[T any](message *nats.Msg, act func(*T) error) error {
-	var event struct{ Data T }
-	if err := json.Unmarshal(message.Data, &event); err != nil {
-		return err
+// payload reads data that is too large for its event.
+func (s *Stranger) payload(event envelope) ([]byte, error) {
+	bucket := "REKNIT_PAYLOADS"
+	if event.Type == "io.reknit.plan.committed.v1" {
+		bucket = "REKNIT_PLAN_PAYLOADS"
 	}
-	return act(&event.Data)
+	objects, err := s.stream.ObjectStore(bucket)
+	if err != nil {
+		return nil, err
+	}
+	return objects.GetBytes(event.Dataref)
 }
 
-// opened consents, and says what the node holds: everything at step 0 before the first plan, nothing as a newcomer,
-// and otherwise its layers.
+// follow decodes an event's data and acts on it.
+func follow[T any](event envelope, act func(*T) error) error {
+	var data T
+	if err := json.Unmarshal(event.Data, &data); err != nil {
+		return err
+	}
+	return act(&data)
+}
+
+// refused hears that the node was given up. If it was while the node lived, the node asks again as a new incarnation,
+// and claims what it trained.
+func (s *Stranger) refused(refused *refusal) error {
+	if refused.Refused != "membership" || refused.Incarnation != s.incarnation || refused.Astray {
+		s.Refused(refused.Reason)
+		return nil
+	}
+	if s.plan != nil {
+		s.trained = s.plan
+	}
+	s.plan, s.next, s.opening, s.schedule, s.promise = nil, nil, nil, nil, 0
+	return s.join()
+}
+
+// claims are the layers that the node trained before it was given up, with their digests at the last steps.
+func (s *Stranger) claims() []map[string]any {
+	claims := []map[string]any{}
+	place, _ := s.trained.place(s.Node)
+	for layer := place.First; layer < place.End; layer++ {
+		for _, step := range s.versions() {
+			claims = append(claims, map[string]any{"unit": layer, "step": step, "digest": digest(s.content(layer, step))})
+		}
+	}
+	return claims
+}
+
+// opened consents, and says what the node holds: everything at step 0 before the first plan, nothing as a newcomer, what
+// it claims where it was given up while it lived, and otherwise its layers.
 func (s *Stranger) opened(event envelope, opened *opening) error {
 	if !names(opened.Members, s.Node, s.incarnation) {
 		return nil
@@ -72,9 +117,14 @@ func (s *Stranger) opened(event envelope, opened *opening) error {
 	case placed:
 		holdings = append(holdings, map[string]any{"units": place, "steps": s.versions(), "current": true})
 	}
-	return s.say("negotiation.consented", s.Node, event.ID, map[string]any{
-		"negotiation": opened.Negotiation, "node": s.Node, "incarnation": s.incarnation, "accepted": true, "step": s.step, "holdings": holdings,
-	})
+	consent := map[string]any{
+		"negotiation": opened.Negotiation, "node": s.Node, "incarnation": s.incarnation, "accepted": true, "step": s.step,
+		"holdings": holdings,
+	}
+	if s.plan == nil && s.trained != nil && opened.Abandon {
+		consent["claims"], consent["trained"] = s.claims(), s.trained.Generation
+	}
+	return s.say("negotiation.consented", s.Node, event.ID, consent)
 }
 
 func (s *Stranger) newest() *plan {

@@ -21,7 +21,9 @@ type Stranger struct {
 	Left    func()                        // called when the cluster does without the node
 	Refused func(reason string)
 
+	job         map[string]any
 	conn        *nats.Conn
+	stream      nats.JetStreamContext
 	objects     nats.ObjectStore
 	plane       net.Listener
 	incarnation string
@@ -30,6 +32,7 @@ type Stranger struct {
 	layerCount  int
 
 	plan     *plan // in force
+	trained  *plan // in force when the node was given up; nil: it was not
 	next     *plan // committed, not yet in force
 	opening  *opening
 	schedule *schedule
@@ -89,18 +92,17 @@ func (s *Stranger) connect(url string, job map[string]any) (messages chan *nats.
 	if s.conn, err = nats.Connect(url); err != nil {
 		return nil, err
 	}
-	stream, err := s.conn.JetStream()
-	if err != nil {
+	if s.stream, err = s.conn.JetStream(); err != nil {
 		return nil, err
 	}
-	if s.objects, err = stream.ObjectStore("REKNIT_SHARDS"); err != nil {
+	if s.objects, err = s.stream.ObjectStore("REKNIT_SHARDS"); err != nil {
 		return nil, err
 	}
 	if s.plane, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
 	go echo(s.plane)
-	s.incarnation, s.peers = strings.ToLower(rand.Text()[:12]), map[string]uint64{}
+	s.job, s.peers = job, map[string]uint64{}
 	profile := job["layers"].([]map[string]any)
 	s.layerCount, s.layerBytes = len(profile), profile[0]["parameterBytes"].(int)+profile[0]["optimizerBytes"].(int)
 	messages = make(chan *nats.Msg, 1024)
@@ -113,8 +115,14 @@ func (s *Stranger) connect(url string, job map[string]any) (messages chan *nats.
 			return nil, err
 		}
 	}
-	return messages, s.say("membership.join-requested", s.Node, "", map[string]any{
-		"node": s.Node, "incarnation": s.incarnation, "address": s.plane.Addr().String(), "memoryBytes": 1 << 30, "job": job,
+	return messages, s.join()
+}
+
+// join asks for a place as a new incarnation.
+func (s *Stranger) join() error {
+	s.incarnation = strings.ToLower(rand.Text()[:12])
+	return s.say("membership.join-requested", s.Node, "", map[string]any{
+		"node": s.Node, "incarnation": s.incarnation, "address": s.plane.Addr().String(), "memoryBytes": 1 << 30, "job": s.job,
 	})
 }
 

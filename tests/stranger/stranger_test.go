@@ -109,6 +109,65 @@ func TestAStrangerJoinsReceivesItsLayersAndIsMissedWhenItVanishes(t *testing.T) 
 	h.judge(t)
 }
 
+// The monitor is wrong: ben lives, and has a layer that nobody else has.
+func TestAStrangerThatWasGivenUpWhileItLivedClaimsItsLayersAndTrainingGoesOn(t *testing.T) {
+	h := build(t, "guests", 2)
+	ada, ben := invite(t, h, "guests", "ada", job(1)), invite(t, h, "guests", "ben", job(1))
+	joined := h.await(t, "membership.join-requested", func(event heard) bool { return event.Subject == "ben" })
+	ada.follows(t, 1)
+	ben.follows(t, 1)
+	h.works(t, "ben", 1)
+	lost, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": "ben-is-lost", "source": "/monitor", "type": "io.reknit.node.lost.v1",
+		"subject": "ben", "cluster": "guests", "datacontenttype": "application/json", "data": map[string]any{
+			"node": "ben", "incarnation": joined.Data["incarnation"], "reason": "a mistake", "silentSeconds": 9,
+			"failuresPerNodeSecond": 0,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.put(t, "reknit.event.guests.node.lost.ben", string(lost))
+	consent := h.await(t, "negotiation.consented", func(event heard) bool { return event.Data["claims"] != nil })
+	if consent.Subject != "ben" || consent.Data["trained"] != float64(1) {
+		t.Errorf("claimed is %v", consent.Data)
+	}
+	if step := ada.follows(t, 2); step == 0 || ben.follows(t, 2) != step {
+		t.Errorf("training goes on at step %d", step)
+	}
+	h.works(t, "ben", 2)
+	h.judge(t)
+}
+
+func TestAStrangerReadsDataThatTravelsApart(t *testing.T) {
+	h := build(t, "guests", 1)
+	ada := invite(t, h, "guests", "ada", job(1))
+	ada.follows(t, 1)
+	stream, err := h.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := stream.ObjectStore("REKNIT_PAYLOADS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusal := []byte(`{"node":"ada","refused":"leave","reason":"too long to travel in an event"}`)
+	if _, err := objects.PutBytes(digest(refusal), refusal); err != nil {
+		t.Fatal(err)
+	}
+	event := fmt.Sprintf(`{"specversion":"1.0","id":"apart","source":"/negotiator","type":"io.reknit.membership.refused.v1",`+
+		`"subject":"ada","cluster":"guests","dataref":%q}`, digest(refusal))
+	h.put(t, "reknit.event.guests.membership.refused.ada", event)
+	select {
+	case reason := <-ada.refused:
+		if reason != "too long to travel in an event" {
+			t.Errorf("it read %q", reason)
+		}
+	case <-time.After(patience):
+		t.Error("it did not read the data")
+	}
+}
+
 // Three train both layers each. What one of them tells of a layer is not what the two others tell.
 func TestANodeWhoseReplicaDiffersFromMostIsGivenUp(t *testing.T) {
 	h := build(t, "guests", 3)

@@ -2,12 +2,16 @@
 // its code: a NATS client and a JSON library.
 package stranger
 
+import "encoding/json"
+
 // What a stranger reads of the payloads; the rest it ignores.
 
 type envelope struct {
-	ID      string `json:"id"`
-	Type    string `json:"type"`
-	Subject string `json:"subject"`
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Subject string          `json:"subject"`
+	Data    json.RawMessage `json:"data"`
+	Dataref string          `json:"dataref"` // digest of data over 64 KiB, which travels apart
 }
 
 type member struct {
@@ -77,6 +81,13 @@ type part struct {
 type abortion struct {
 	Negotiation string `json:"negotiation"`
 	Superseded  bool   `json:"superseded"`
+}
+
+type refusal struct {
+	Refused     string `json:"refused"`
+	Incarnation string `json:"incarnation"`
+	Reason      string `json:"reason"`
+	Astray      bool   `json:"astray"`
 }
 
 type pulse struct {
