@@ -38,7 +38,9 @@ var mayReach = map[string][]string{
 var worldly = []string{"reknit"}
 
 // edgeFolders are public folders of ring 2: others configure what is in them, so that they cannot be internal.
-var edgeFolders = []string{"services/agent/shards", "services/agent/links", "services/agent/local"}
+var edgeFolders = []string{
+	"services/agent/shards", "services/agent/links", "services/agent/local", "services/agent/snapshots",
+}
 
 // sharedPackages is all that shared may hold. A package enters when three services use it, and when it knows no
 // node, link, plan or shard; each has its reason here.
@@ -60,6 +62,7 @@ var thirdParty = map[string]string{
 	"github.com/cloudevents/sdk-go/v2/": "the envelope, by the people who specify it",
 	"go.opentelemetry.io/":              "traces and metrics",
 	"github.com/caarlos0/env/v11":       "configuration from the environment",
+	"gocloud.dev/":                      "snapshots in S3-compatible stores, folders and memory behind one interface",
 	"github.com/prometheus/":            "metrics over HTTP",
 	"go.yaml.in/yaml/v3":                "the cluster that reknit plan reads: the maintained parser, which tells line numbers",
 	"github.com/schollz/progressbar/v3": "the progress of dev on a terminal",

@@ -1,0 +1,76 @@
+package machine
+
+import (
+	"github.com/reknit/reknit/events"
+)
+
+// The tiers that snapshots go to.
+const (
+	DiskTier   = "disk"   // read by this node only
+	RemoteTier = "remote" // read by all nodes
+)
+
+// Tier is a place for snapshots.
+type Tier struct {
+	Name  string
+	Every uint64 // steps between two snapshots
+}
+
+// Share is what a node writes of a snapshot to a tier.
+type Share struct {
+	Tier  string
+	Units []events.Range
+}
+
+// captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is to be
+// abandoned has more pressing things to do.
+func (m *Machine) captureDue() {
+	if m.plan == nil || m.awaited > 0 || m.done <= m.plan.plan.ResumeStep {
+		return
+	}
+	var shares []Share
+	for _, tier := range m.settings.Tiers {
+		if units := m.shareOf(tier); m.done%tier.Every == 0 && len(units) > 0 {
+			shares = append(shares, Share{tier.Name, units})
+		}
+	}
+	if len(shares) > 0 {
+		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares})
+	}
+}
+
+// shareOf returns what this node writes to a tier: all its units to one that only it reads, and of a unit with several
+// holders the one whose turn it is writes it to a tier that all read.
+func (m *Machine) shareOf(tier Tier) []events.Range {
+	plan, node := m.plan.plan, m.settings.Node
+	own := plan.UnitsOf(node)
+	if tier.Name != RemoteTier {
+		return own
+	}
+	holders := map[int][]string{}
+	for _, member := range plan.Nodes {
+		for unit := range events.Each(plan.UnitsOf(member.Node)) {
+			holders[unit] = append(holders[unit], member.Node)
+		}
+	}
+	var dealt []events.Range
+	for unit := range events.Each(own) {
+		if turn := holders[unit][unit%len(holders[unit])]; turn == node {
+			dealt = append(dealt, events.Range{First: unit, End: unit + 1})
+		}
+	}
+	return dealt
+}
+
+// readsSnapshots reports whether an opening asks this node for the snapshots it can read, and it may have some.
+func (m *Machine) readsSnapshots(opening events.Opening) bool {
+	return opening.Snapshots && len(m.settings.Tiers) > 0
+}
+
+// snapshotOf returns the digest that names the snapshot from which the units of a plan are read; empty where living nodes give them.
+func snapshotOf(plan events.Plan) string {
+	if plan.Restored == nil {
+		return ""
+	}
+	return plan.Restored.Plan
+}

@@ -1,0 +1,254 @@
+package snapshots
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+)
+
+// scene is nodes that hold three units of 1,000 bytes, and take snapshots to a bucket that all read and to folders of
+// their own.
+type scene struct {
+	t      *testing.T
+	shared string
+	own    map[string]string
+	plan   events.Plan
+}
+
+func newScene(t *testing.T) *scene {
+	return &scene{t: t, shared: t.TempDir(), own: map[string]string{}, plan: events.Plan{Generation: 1}}
+}
+
+// open starts a node's process; the folder is that of the process before.
+func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
+	s.t.Helper()
+	if s.own[node] == "" {
+		s.own[node] = s.t.TempDir()
+		s.plan.Nodes = append(s.plan.Nodes, events.Member{Node: node})
+	}
+	settings := Settings{
+		Folder: s.own[node], DiskEvery: 1, Bucket: "file://" + s.shared + "?no_tmp_dir=true&metadata=skip", RemoteEvery: 1,
+		Keep: 2, MaxBytes: 1 << 20,
+	}
+	for _, alter := range alter {
+		alter(&settings)
+	}
+	job := events.Job{Digest: events.Digest([]byte("job")), Layers: make([]events.LayerProfile, 3)}
+	opened, err := Open(s.t.Context(), settings, Owner{Cluster: "c", Node: node, Job: job})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(opened.Close)
+	return opened
+}
+
+// content is what a unit is at a step.
+func content(unit int, step uint64) []byte {
+	return bytes.Repeat(fmt.Appendf(nil, "%2d at %4d ", unit, step), 100)
+}
+
+func export(unit int, step uint64) ([]byte, error) { return content(unit, step), nil }
+
+// captures has a node write units to a tier, and waits until they are written.
+func (s *scene) captures(node *Snapshots, tier string, step uint64, first, end int) {
+	share := machine.Share{Tier: tier, Units: []events.Range{{First: first, End: end}}}
+	node.Capture(s.task(step, share), export)
+	node.writing.Wait()
+}
+
+func (s *scene) task(step uint64, shares ...machine.Share) machine.Capture {
+	return machine.Capture{Step: step, Plan: &s.plan, Digest: planDigest, Shares: shares}
+}
+
+var planDigest = events.Digest([]byte("plan"))
+
+// lists tells what a node can read, as "step: first-end".
+func (s *scene) lists(node *Snapshots) []string {
+	var told []string
+	for _, snapshot := range node.List(s.t.Context()) {
+		text := fmt.Sprintf("%d:", snapshot.Step)
+		for _, units := range snapshot.Units {
+			text += fmt.Sprintf(" %d-%d", units.First, units.End)
+		}
+		told = append(told, text)
+	}
+	return told
+}
+
+func (s *scene) expectReadable(node *Snapshots, want ...string) {
+	s.t.Helper()
+	if got := s.lists(node); !slices.Equal(got, want) {
+		s.t.Errorf("it can read %q: expected %q", got, want)
+	}
+}
+
+// files are those below a folder.
+func (s *scene) files(folder string) []string {
+	var files []string
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return files
+}
+
+func TestEveryNodeReadsWhatTheOthersWroteToTheBucket(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	s.captures(a, machine.RemoteTier, 8, 0, 2)
+	s.captures(b, machine.RemoteTier, 8, 2, 3)
+	newcomer := s.open("c")
+	s.expectReadable(newcomer, "8: 0-3")
+	for unit := range 3 {
+		if data, err := newcomer.Read(t.Context(), 8, planDigest, unit); err != nil || !bytes.Equal(data, content(unit, 8)) {
+			t.Errorf("unit %d is not what was written: %v", unit, err)
+		}
+	}
+}
+
+func TestAFolderOutlivesItsNodesProcessAndNobodyElseReadsIt(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.DiskTier, 8, 0, 2)
+	a.Close()
+	s.expectReadable(s.open("a"), "8: 0-2")
+	s.expectReadable(s.open("b"))
+}
+
+func TestAPartWithoutItsManifestIsNoSnapshot(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.RemoteTier, 8, 0, 3)
+	s.captures(a, machine.RemoteTier, 16, 0, 3)
+	for _, file := range s.files(s.shared) {
+		if strings.Contains(file, fmt.Sprintf("%020d", 16)) && strings.HasSuffix(file, manifestName) {
+			os.Remove(file)
+		}
+	}
+	s.expectReadable(a, "8: 0-3")
+}
+
+func TestAUnitThatIsNotWhatWasWrittenIsFoundAndNotNamedAgain(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.RemoteTier, 8, 0, 3)
+	for _, file := range s.files(s.shared) {
+		if strings.HasSuffix(file, "unit-1") {
+			os.WriteFile(file, content(1, 7), 0o600)
+		}
+	}
+	s.expectReadable(a, "8: 0-3")
+	if _, err := a.Read(t.Context(), 8, planDigest, 1); err == nil || !strings.Contains(err.Error(), "expected sha256:") {
+		t.Errorf("a unit of another step was read: %v", err)
+	}
+	s.expectReadable(a, "8: 0-1 2-3")
+}
+
+func TestWhatTheBucketLostIsReadFromTheFolder(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.RemoteTier, 8, 0, 3)
+	s.captures(a, machine.DiskTier, 8, 0, 3)
+	s.lists(a)
+	os.RemoveAll(filepath.Join(s.own["a"], "c"))
+	if data, err := a.Read(t.Context(), 8, planDigest, 1); err != nil || !bytes.Equal(data, content(1, 8)) {
+		t.Errorf("with the folder gone, the bucket was not read: %v", err)
+	}
+}
+
+func TestTheNewestCompleteSnapshotsAreKept(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	for step := uint64(8); step <= 40; step += 8 {
+		s.captures(a, machine.RemoteTier, step, 0, 2)
+		s.captures(b, machine.RemoteTier, step, 2, 3)
+	}
+	s.captures(a, machine.RemoteTier, 48, 0, 2) // the write after a complete one removes what that made obsolete
+	s.expectReadable(a, "48: 0-2", "40: 0-3", "32: 0-3")
+	s.captures(b, machine.RemoteTier, 48, 2, 3)
+	s.captures(a, machine.RemoteTier, 56, 0, 2)
+	s.expectReadable(a, "56: 0-2", "48: 0-3", "40: 0-3")
+	if files := len(s.files(s.shared)); files != 3+5+5 {
+		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part", files)
+	}
+}
+
+func TestTheFirstNodeRemovesWhatTheDeadWrote(t *testing.T) {
+	s := newScene(t)
+	a, dead := s.open("a"), s.open("dead")
+	s.captures(a, machine.RemoteTier, 8, 0, 2)
+	s.captures(dead, machine.RemoteTier, 8, 2, 3)
+	s.plan.Nodes = s.plan.Nodes[:1]
+	for step := uint64(16); step <= 32; step += 8 {
+		s.captures(a, machine.RemoteTier, step, 0, 3)
+	}
+	s.expectReadable(a, "32: 0-3", "24: 0-3")
+}
+
+func TestANodeNeverKeepsMoreBytesThanItMay(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a", func(settings *Settings) { settings.MaxBytes = 5000 })
+	for step := uint64(8); step <= 40; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 3)
+	}
+	s.expectReadable(a, "8: 0-3")
+	b := s.open("b", func(settings *Settings) { settings.MaxBytes = 8500 })
+	for step := uint64(8); step <= 40; step += 8 {
+		s.captures(b, machine.DiskTier, step, 0, 3)
+	}
+	s.expectReadable(b, "40: 0-3", "32: 0-3")
+}
+
+func TestASnapshotThatIsDueWhileOneIsWrittenIsSkipped(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	writing := a.idle(machine.RemoteTier)
+	share := machine.Share{Tier: machine.RemoteTier, Units: []events.Range{{First: 0, End: 3}}}
+	a.Capture(s.task(8, share), func(int, uint64) ([]byte, error) {
+		t.Error("a unit was copied for a snapshot that is skipped")
+		return nil, nil
+	})
+	<-writing.busy
+	s.captures(a, machine.RemoteTier, 16, 0, 3)
+	s.expectReadable(a, "16: 0-3")
+}
+
+func TestWhatTrainingChangesAfterTheCaptureIsNotInTheSnapshot(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	memory := content(0, 8)
+	share := machine.Share{Tier: machine.DiskTier, Units: []events.Range{{First: 0, End: 1}}}
+	a.Capture(s.task(8, share), func(int, uint64) ([]byte, error) { return memory, nil })
+	clear(memory)
+	a.writing.Wait()
+	s.lists(a)
+	if data, err := a.Read(t.Context(), 8, planDigest, 0); err != nil || !bytes.Equal(data, content(0, 8)) {
+		t.Errorf("the snapshot is of the memory as it was later: %v", err)
+	}
+}
+
+func TestSnapshotsOfAnotherJobAreNotRead(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.RemoteTier, 8, 0, 3)
+	other := events.Job{Digest: events.Digest([]byte("other")), Layers: make([]events.LayerProfile, 3)}
+	stranger, err := Open(t.Context(), Settings{Bucket: "file://" + s.shared, RemoteEvery: 1, Keep: 1},
+		Owner{Cluster: "c", Node: "x", Job: other})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	s.expectReadable(stranger)
+}

@@ -1,0 +1,201 @@
+package snapshots
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// tier is one place that holds snapshots. A part is its units and then its manifest, so that a part which was not
+// written to its end has none.
+type tier struct {
+	name   string
+	every  uint64 // steps
+	bucket *blob.Bucket
+	units  int // that a complete snapshot has; zero where this node reads its own parts only
+	keep   int // complete snapshots
+	bytes  int64
+	busy   chan struct{} // one token: a part is being written
+}
+
+// Unit is a unit's canonical bytes.
+type Unit struct {
+	Unit int
+	Data []byte
+}
+
+// manifest says what a part is. It is written last.
+type manifest struct {
+	Step  uint64      `json:"step"`
+	Plan  string      `json:"plan"`
+	Node  string      `json:"node"`
+	Units []unitEntry `json:"units"`
+}
+
+type unitEntry struct {
+	Unit   int    `json:"unit"`
+	Digest string `json:"digest"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// atOnce is how many objects of a part travel at a time: enough to hide a store's round trips.
+const atOnce = 4
+
+// errUnreadable says that a unit is not what its manifest says, or is not there: to read it again is no use.
+var errUnreadable = errors.New("unreadable")
+
+// errNoRoom says that a part does not fit beside the newest one.
+var errNoRoom = errors.New("no room")
+
+// write writes a node's part of a snapshot, within the bound on its bytes.
+func (t *tier) write(ctx context.Context, id retention.ID, node string, units []Unit) error {
+	if err := t.makeRoom(ctx, node, units); err != nil {
+		return err
+	}
+	written := manifest{Step: id.Step, Plan: id.Plan, Node: node, Units: make([]unitEntry, len(units))}
+	writes, writing := errgroup.WithContext(ctx)
+	writes.SetLimit(atOnce)
+	for i, unit := range units {
+		writes.Go(func() error {
+			written.Units[i] = unitEntry{Unit: unit.Unit, Digest: events.Digest(unit.Data), Bytes: int64(len(unit.Data))}
+			return t.bucket.WriteAll(writing, unitKey(id, node, unit.Unit), unit.Data, nil)
+		})
+	}
+	if err := writes.Wait(); err != nil {
+		return err
+	}
+	data, err := json.Marshal(written)
+	if err != nil {
+		return err
+	}
+	return t.bucket.WriteAll(ctx, folder(id, node)+manifestName, data, nil)
+}
+
+func (t *tier) makeRoom(ctx context.Context, node string, units []Unit) error {
+	own, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	if t.units > 0 { // other nodes' parts are theirs to retire
+		own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.Node != node })
+	}
+	more := int64(0)
+	for _, unit := range units {
+		more += int64(len(unit.Data))
+	}
+	retire, ok := retention.Room(own, more, t.bytes)
+	if !ok {
+		return fmt.Errorf("%w for %d bytes within %d beside the newest snapshot", errNoRoom, more, t.bytes)
+	}
+	return t.remove(ctx, retire)
+}
+
+// list returns all parts, those that are still being written among them.
+func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
+	type owner struct {
+		id   retention.ID
+		node string
+	}
+	found := map[owner]*retention.Part{}
+	for objects := t.bucket.List(nil); ; {
+		object, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		id, node, unit, ok := parseKey(object.Key)
+		if !ok {
+			continue
+		}
+		part := found[owner{id, node}]
+		if part == nil {
+			part = &retention.Part{ID: id, Node: node}
+			found[owner{id, node}] = part
+		}
+		part.Bytes += object.Size
+		if unit < 0 {
+			part.Whole = true
+		} else {
+			part.Units = append(part.Units, unit)
+		}
+	}
+	parts := make([]retention.Part, 0, len(found))
+	for _, part := range found {
+		parts = append(parts, *part)
+	}
+	return parts, nil
+}
+
+// retire removes the obsolete parts that match.
+func (t *tier) retire(ctx context.Context, match func(retention.Part) bool) error {
+	parts, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	obsolete := retention.Obsolete(parts, t.units, t.keep)
+	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part) }))
+}
+
+// remove removes parts, the manifest of each first: what is left of one that is removed half-way is not whole.
+func (t *tier) remove(ctx context.Context, parts []retention.Part) error {
+	var failed error
+	for _, part := range parts {
+		keys := []string{folder(part.ID, part.Node) + manifestName}
+		for _, unit := range part.Units {
+			keys = append(keys, unitKey(part.ID, part.Node, unit))
+		}
+		for _, key := range keys {
+			err := t.bucket.Delete(ctx, key)
+			if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+				failed = errors.Join(failed, err)
+				break
+			}
+		}
+	}
+	return failed
+}
+
+// read returns the bytes of a unit that a node wrote, if they are what its manifest says.
+func (t *tier) read(ctx context.Context, id retention.ID, node string, unit int) ([]byte, error) {
+	text, err := t.object(ctx, folder(id, node)+manifestName)
+	if err != nil {
+		return nil, err
+	}
+	var written manifest
+	if err := json.Unmarshal(text, &written); err != nil {
+		return nil, fmt.Errorf("%w: manifest of %s at step %d: %w", errUnreadable, node, id.Step, err)
+	}
+	at := slices.IndexFunc(written.Units, func(entry unitEntry) bool { return entry.Unit == unit })
+	if at < 0 {
+		return nil, fmt.Errorf("%w: manifest of %s at step %d: expected unit %d in it", errUnreadable, node, id.Step, unit)
+	}
+	data, err := t.object(ctx, unitKey(id, node, unit))
+	if err != nil {
+		return nil, err
+	}
+	if got, want := events.Digest(data), written.Units[at].Digest; got != want {
+		return nil, fmt.Errorf("%w: unit %d of %s at step %d: expected %s, got %s",
+			errUnreadable, unit, node, id.Step, want, got)
+	}
+	return data, nil
+}
+
+func (t *tier) object(ctx context.Context, key string) ([]byte, error) {
+	data, err := t.bucket.ReadAll(ctx, key)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	return data, err
+}
