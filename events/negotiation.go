@@ -35,6 +35,8 @@ type Opening struct {
 	Members     []Member `json:"members"` // who is to consent: all who are active, join or leave
 	Abandon     bool     `json:"abandon"` // the step under way cannot end: stop now
 	Connect     []Pair   `json:"connect"` // links to be opened and measured before consenting
+	// Snapshots tells that living nodes may not have all units: members say what they can read of snapshots.
+	Snapshots bool `json:"snapshots,omitempty"`
 }
 
 // Consent is a member's answer to an opening.
@@ -49,7 +51,9 @@ type Consent struct {
 	// Claims are what a node holds that was given up while it lived. Each counts only where nobody contradicts it.
 	Claims []Claim `json:"claims,omitempty"`
 	// Trained is the generation of the plan under which the claims were trained.
-	Trained      uint64        `json:"trained,omitempty"`
+	Trained uint64 `json:"trained,omitempty"`
+	// Snapshots are what the node can read, where the opening asks for them; newest first.
+	Snapshots    []Snapshot    `json:"snapshots,omitempty"`
 	Measurements []Measurement `json:"measurements,omitempty"`
 }
 
@@ -58,6 +62,13 @@ type Holding struct {
 	Units   Range    `json:"units"`
 	Steps   []uint64 `json:"steps"`             // versions, in completed steps; newest first
 	Current bool     `json:"current,omitempty"` // the version goes with the step the node stops at
+}
+
+// Snapshot is units of an older step that a node can read from where they were written.
+type Snapshot struct {
+	Step  uint64  `json:"step"` // completed steps
+	Plan  string  `json:"plan"` // digest of the plan under which the step was trained: what one step and plan have fits together
+	Units []Range `json:"units"`
 }
 
 // Claim is one unit of state that a node holds from a membership that has ended.
@@ -176,6 +187,8 @@ func (o *Consent) Validate() error {
 		c.digest("digest", o.Claims[i].Digest)
 		return c.err
 	})
+	c.that(len(o.Snapshots) <= MostSnapshots, "snapshots", fmt.Sprintf("at most %d", MostSnapshots), len(o.Snapshots))
+	c.each(len(o.Snapshots), "snapshots", func(i int) error { return o.Snapshots[i].validate() })
 	c.that(len(o.Measurements) <= mostMeasurements, "measurements", fmt.Sprintf("at most %d", mostMeasurements), len(o.Measurements))
 	c.each(len(o.Measurements), "measurements", func(i int) error {
 		var c check
@@ -187,6 +200,21 @@ func (o *Consent) Validate() error {
 	})
 	return c.err
 }
+
+func (s *Snapshot) validate() error {
+	var c check
+	c.digest("plan", s.Plan)
+	c.that(len(s.Units) >= 1 && len(s.Units) <= MostUnits, "units", fmt.Sprintf("1 to %d ranges", MostUnits), len(s.Units))
+	c.each(len(s.Units), "units", func(i int) error {
+		var c check
+		c.units("units", s.Units[i])
+		return c.err
+	})
+	return c.err
+}
+
+// MostSnapshots bounds those that a consent names: more than any tier keeps.
+const MostSnapshots = 16
 
 const (
 	mostClaims       = 2 * MostUnits // a node keeps at most two versions of a unit

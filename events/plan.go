@@ -34,6 +34,10 @@ type Plan struct {
 
 	LearningRateScale float64 `json:"learningRateScale"` // what the learning rate is multiplied by; 0: nothing, as 1
 	WarmUp            *WarmUp `json:"warmUp,omitempty"`  // left out: the scale counts from the first step on
+
+	// Snapshot tells that training goes back to one, of ResumeStep: the digest of the plan under which that step was
+	// trained. It is left out where living nodes have all units.
+	Snapshot string `json:"snapshot,omitempty"`
 }
 
 // WarmUp takes the learning rate from one scale to the plan's, in equal parts.
@@ -209,6 +213,9 @@ func (p *Plan) Validate() error {
 	c.nested("warmUp", p.WarmUp.validate())
 	c.nested("sync", p.validateSync(members))
 	c.nested("migration", p.validateMigration(members))
+	if p.Snapshot != "" {
+		c.digest("snapshot", p.Snapshot)
+	}
 	return c.err
 }
 

@@ -71,6 +71,7 @@ type RestorationRequest struct {
 	Negotiation string   `json:"negotiation"`
 	Proposal    Proposal `json:"proposal"`
 	Holders     []Holder `json:"holders"`             // of the version that the plan takes over
+	Snapshot    bool     `json:"snapshot,omitempty"`  // the holders have that version in a snapshot, and must read what they need themselves, too
 	Units       []int64  `json:"units"`               // bytes of each
 	Gradients   []int64  `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link   `json:"links"`

@@ -19,6 +19,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -39,6 +40,9 @@ type Config struct {
 	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
 	// without a Dir the parts lie in memory while they are given.
 	Store shards.StoreConfig
+
+	// Snapshots says where what is trained is kept for the case that all holders of a unit die at once.
+	Snapshots snapshots.Settings
 
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, address string, bytes int) (
@@ -108,6 +112,10 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	session := newSession(ctx, config, connection)
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
 	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
+		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job}
+		session.snapshots, err = snapshots.Open(session.context, config.Snapshots, owner)
+	}
+	if err == nil {
 		err = session.begin(ctx)
 	}
 	if err != nil {
@@ -138,6 +146,7 @@ func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, ShardAddress: s.shardAddress(),
 		MemoryBytes: s.config.MemoryBytes, Job: s.config.Job, TotalSteps: s.config.TotalSteps, PreCopies: s.config.PreCopies,
+		Tiers: s.snapshots.Tiers(),
 	})
 	if err := s.bus.Provision(ctx); err != nil {
 		return err

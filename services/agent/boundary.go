@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -88,6 +89,20 @@ func (s *Session) adopt(state State, task machine.Adopt) {
 	s.loop.done = task.Step
 	s.mutex.Unlock()
 	s.finish(machine.Adopted{Task: task.Task})
+}
+
+// listTime is how long the tiers may take to list snapshots.
+const listTime = 20 * time.Second
+
+// told asks a state what it holds, and the tiers what can be read if nobody holds it.
+func (s *Session) told(state State, task machine.Tell) machine.Told {
+	told := held(state, task)
+	if task.Snapshots {
+		ctx, cancel := context.WithTimeout(s.context, listTime)
+		defer cancel()
+		told.Snapshots = s.snapshots.List(ctx)
+	}
+	return told
 }
 
 // held asks a state what it holds. A unit that it cannot give is not claimed.

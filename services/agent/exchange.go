@@ -106,7 +106,7 @@ func (s *Session) open(what machine.Exchange) {
 	}
 }
 
-// export gives a unit. Called with the mutex held.
+// export gives a unit: one of a snapshot is read without the trainer's help. Called with the mutex held.
 func (s *Session) export(task machine.Export) {
 	x := s.exchange
 	offered := func(offer events.Offer) {
@@ -114,6 +114,12 @@ func (s *Session) export(task machine.Export) {
 	}
 	failed := func(err error) {
 		s.finish(machine.Failed{Task: task.Task, Reason: err.Error(), Hub: errors.Is(err, transfer.ErrHub)})
+	}
+	if task.Snapshot != "" {
+		go x.sender.Export(task.Unit, func() ([]byte, error) {
+			return s.snapshots.Read(x.context, task.Step, task.Snapshot, task.Unit)
+		}, offered, failed)
+		return
 	}
 	s.queue(func(state State) {
 		x.sender.Export(task.Unit, func() ([]byte, error) { return state.Export(task.Unit, task.Step) }, offered, failed)

@@ -13,6 +13,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -27,13 +28,14 @@ const measureBytes = 512 << 10
 
 // Session is a node's membership of a cluster. Its methods may be called from any goroutine, Boundary from one.
 type Session struct {
-	config  Config
-	bus     *bus.Bus
-	store   *shards.Store
-	stop    []func()
-	cancel  context.CancelFunc
-	context context.Context // of everything the session does in the background
-	news    chan struct{}   // one token: something changed that Boundary may wait for
+	config    Config
+	bus       *bus.Bus
+	store     *shards.Store
+	snapshots *snapshots.Snapshots
+	stop      []func()
+	cancel    context.CancelFunc
+	context   context.Context // of everything the session does in the background
+	news      chan struct{}   // one token: something changed that Boundary may wait for
 
 	mutex    sync.Mutex // is never held while the trainer's state or the network is waited for
 	machine  *machine.Machine
@@ -92,6 +94,9 @@ func (s *Session) Close() {
 		fetch.Unlock()
 	}
 	s.bus.Close()
+	if s.snapshots != nil {
+		s.snapshots.Close()
+	}
 	if s.store != nil {
 		s.store.Close()
 	}
@@ -216,8 +221,10 @@ func (s *Session) do(action machine.Action) {
 		s.queue(func(state State) {
 			late := time.AfterFunc(tellsSoon, func() { s.tell(s.machine.Late) })
 			defer late.Stop()
-			s.finish(held(state, action))
+			s.finish(s.told(state, action))
 		})
+	case machine.Capture:
+		s.queue(func(state State) { s.snapshots.Capture(action, state.Export) })
 	case machine.Adopt:
 		s.queue(func(state State) { s.adopt(state, action) })
 	case machine.PreCopy:

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/oracle"
 	"github.com/reknit/reknit/services/trainer/text"
@@ -16,6 +17,7 @@ import (
 // Config is a trainer's environment.
 type Config struct {
 	service.Common
+	snapshots.Settings
 	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
 	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
 	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	_ "gocloud.dev/blob/s3blob" // for REKNIT_SNAPSHOT_BUCKET
+
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/trainer/internal/training"
@@ -49,7 +51,7 @@ func Run(ctx context.Context, config Config) error {
 	joined := context.AfterFunc(asked, end) // while there is no membership there is nothing to leave
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: config.Node, Address: config.address(network),
-		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps,
+		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps, Snapshots: config.Settings,
 		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()

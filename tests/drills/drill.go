@@ -19,6 +19,8 @@ type drill struct {
 	pipelines int
 	stages    int
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
+	restarts  bool                     // whoever is killed is started again
+	snapshots bool                     // trainers write some to a bucket that all read
 	strike    func(context.Context, *cluster) error
 	members   int                        // nodes of the plan in the end
 	backOff   float64                    // seconds for which the negotiator has a node wait besides
@@ -46,6 +48,14 @@ var drills = []drill{
 	{
 		name: "crash-loop-15", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(15, time.Second), members: 5,
 		backOff: protocol.RestartWait(16),
+	},
+	{
+		name: "holders-killed", trainers: 6, stages: 3, snapshots: true,
+		strike: killHolders, members: 4, shown: wentBack,
+	},
+	{
+		name: "all-killed", trainers: 4, pipelines: 2, stages: 2, restarts: true, snapshots: true,
+		strike: killAll, members: 4, shown: wentBack,
 	},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }
@@ -135,6 +145,32 @@ func crashLoop(crashes int, every time.Duration) func(context.Context, *cluster)
 		}
 		return nil
 	}
+}
+
+// killHolders kills both holders of a layer at once.
+func killHolders(_ context.Context, c *cluster) error {
+	pipelines := c.observer.Scene().Plan.Pipelines
+	return errors.Join(
+		c.processes.Kill(pipelines[0].Stages[1].Node),
+		c.processes.Kill(pipelines[1].Stages[1].Node),
+	)
+}
+
+// killAll kills all who train.
+func killAll(_ context.Context, c *cluster) error {
+	var failed error
+	for _, node := range c.observer.Scene().Plan.Nodes {
+		failed = errors.Join(failed, c.processes.Kill(node.Node))
+	}
+	return failed
+}
+
+// wentBack expects that training once went back, not further than by a snapshot and one that was still being written.
+func wentBack(s observer.Scene) error {
+	if len(s.WentBack) != 1 || s.WentBack[0] >= 2*snapshotEvery {
+		return fmt.Errorf("training went back by %v steps: expected once, by fewer than %d", s.WentBack, 2*snapshotEvery)
+	}
+	return nil
 }
 
 // killTwo kills two trainers of different stages within a step.

@@ -17,22 +17,28 @@ import (
 // The model is small, so that steps are short and the undisturbed run is soon done. Training ends with the drill and not
 // by itself.
 const (
-	compareEvery = 50 // steps
-	warmSteps    = 100
-	endless      = 1_000_000
+	compareEvery  = 50 // steps
+	warmSteps     = 100
+	snapshotEvery = 40
+	endless       = 1_000_000
 )
 
 // waitLimit is far beyond what anything takes that is waited for; what takes longer is held for ever.
 const waitLimit = 90 * time.Second
 
-func (d drill) settings(text string) map[string]string {
-	return map[string]string{
+func (d drill) settings(text, directory string) map[string]string {
+	settings := map[string]string{
 		"REKNIT_TRAINER_TEXT": text, "REKNIT_TRAINER_STEPS": strconv.Itoa(endless),
 		"REKNIT_TRAINER_WIDTH": "8", "REKNIT_TRAINER_HIDDEN": "16", "REKNIT_TRAINER_BLOCKS": "4",
 		"REKNIT_TRAINER_GLOBAL_BATCH": "6", "REKNIT_TRAINER_COMPARE_EVERY": strconv.Itoa(compareEvery),
 		"REKNIT_TRAINER_PIPELINES":    strconv.Itoa(d.pipelines),
 		"REKNIT_TRAINER_LEAST_STAGES": strconv.Itoa(d.stages), "REKNIT_TRAINER_MOST_STAGES": strconv.Itoa(d.stages),
 	}
+	if d.snapshots {
+		settings["REKNIT_SNAPSHOT_BUCKET"] = "file://" + filepath.Join(directory, "bucket") + "?create_dir=true&no_tmp_dir=true"
+		settings["REKNIT_SNAPSHOT_REMOTE_EVERY"] = strconv.Itoa(snapshotEvery)
+	}
+	return settings
 }
 
 // outcome is how a drill ended.
@@ -56,7 +62,7 @@ func (d drill) play(ctx context.Context, reknit, text, directory string) (result
 	if err != nil {
 		return result, err
 	}
-	c.settings, c.delays = d.settings(text), d.delays
+	c.settings, c.delays = d.settings(text, directory), d.delays
 	err = d.run(ctx, c, &result)
 	result.elapsed = time.Since(began)
 	written := os.WriteFile(filepath.Join(directory, "log.jsonl"), c.observer.Log(), 0o644)
@@ -66,7 +72,7 @@ func (d drill) play(ctx context.Context, reknit, text, directory string) (result
 // run has the cluster train, strikes, waits until all train again, and judges what they have trained by then.
 func (d drill) run(ctx context.Context, c *cluster, result *outcome) error {
 	for i := range d.trainers {
-		if err := c.join(fmt.Sprint("n", i+1), false); err != nil {
+		if err := c.join(fmt.Sprint("n", i+1), d.restarts); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,8 @@ type Scene struct {
 	Heard     map[events.Kind]int // events of each kind
 	Activated map[string]uint64   // by node: the last generation under which it completed a step
 	Digests   map[uint64]told
-	Held      string // why the cluster holds; empty where it does not
+	Held      string   // why the cluster holds; empty where it does not
+	WentBack  []uint64 // how many steps, each time training went back to a snapshot
 }
 
 // told are the digests of one step, by node: those that it told under the newest plan.
@@ -32,7 +33,7 @@ func newScene() Scene {
 
 // Clone returns a scene that does not go on.
 func (s Scene) Clone() Scene {
-	s.Leases, s.Heard = maps.Clone(s.Leases), maps.Clone(s.Heard)
+	s.Leases, s.Heard, s.WentBack = maps.Clone(s.Leases), maps.Clone(s.Heard), slices.Clone(s.WentBack)
 	s.Activated, s.Digests = maps.Clone(s.Activated), maps.Clone(s.Digests)
 	for step, told := range s.Digests {
 		s.Digests[step] = maps.Clone(told)
@@ -48,6 +49,9 @@ func (s *Scene) take(event events.Event) error {
 	case events.PlanCommitted:
 		plan, err := events.Open[events.Plan](event)
 		s.Plan, s.Held = plan, ""
+		if plan.Snapshot != "" {
+			s.WentBack = append(s.WentBack, max(s.Steps, plan.ResumeStep)-plan.ResumeStep)
+		}
 		return err
 	case events.ClusterHeld:
 		hold, err := events.Open[events.Hold](event)

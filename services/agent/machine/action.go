@@ -9,7 +9,7 @@ import (
 // Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were
 // returned.
 //
-// Forget, Tell, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the
+// Forget, Tell, Capture, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the
 // boundary at which the trainer stands, one after the other, and Train comes after those returned before it. All
 // other actions are done beside.
 type Action interface{ action() }
@@ -53,10 +53,20 @@ type (
 	// Forget drops all that the trainer's state holds: it went astray.
 	Forget struct{}
 
-	// Tell asks the trainer's state what it holds: holdings, or claims with the digest of each unit. It ends in Told.
+	// Tell asks the trainer's state what it holds: holdings, or claims with the digest of each unit; and, if need be, the
+	// tiers what can be read of snapshots. It ends in Told.
 	Tell struct {
-		Task   Task
-		Claims bool
+		Task      Task
+		Claims    bool
+		Snapshots bool
+	}
+
+	// Capture copies units at the step that the trainer has just completed, and begins to write them to tiers.
+	Capture struct {
+		Step   uint64       // completed steps
+		Plan   *events.Plan // under which the step was trained
+		Digest string       // of that plan
+		Shares []Share
 	}
 
 	// Adopt makes units at a step the state to train. It ends in Adopted or Failed.
@@ -83,9 +93,10 @@ type (
 	// Export gives a unit at a step to the exchange: its parts are stored for receivers until Close. It ends in Exported
 	// or Failed.
 	Export struct {
-		Task Task
-		Unit int
-		Step uint64 // completed steps
+		Task     Task
+		Unit     int
+		Step     uint64 // completed steps
+		Snapshot string // digest of the plan of the snapshot that the unit is read from; empty: the trainer's state has it
 	}
 
 	// Fetch takes a unit from those who offered it, verifies it and has the trainer's state import it. It ends in Fetched
@@ -113,6 +124,7 @@ func (End) action()     {}
 func (Measure) action() {}
 func (Forget) action()  {}
 func (Tell) action()    {}
+func (Capture) action() {}
 func (Adopt) action()   {}
 func (Open) action()    {}
 func (Close) action()   {}

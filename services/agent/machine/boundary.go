@@ -31,6 +31,7 @@ func (m *Machine) Boundary(done uint64) []Action {
 	}
 	m.done, m.trainer = done, standing
 	m.slow, m.frozen = false, nil
+	m.captureDue()
 	m.beginPreCopy() // which needs the trainer's state
 	return m.act()
 }

@@ -66,11 +66,3 @@ func (m *Machine) shareOf(tier Tier) []events.Range {
 func (m *Machine) readsSnapshots(opening events.Opening) bool {
 	return opening.Snapshots && len(m.settings.Tiers) > 0
 }
-
-// snapshotOf returns the digest that names the snapshot from which the units of a plan are read; empty where living nodes give them.
-func snapshotOf(plan events.Plan) string {
-	if plan.Restored == nil {
-		return ""
-	}
-	return plan.Restored.Plan
-}

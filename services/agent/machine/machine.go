@@ -4,7 +4,8 @@
 //
 // The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go
 // (the two streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving
-// units), boundary.go (what the trainer does next), step.go (steps that cannot end).
+// units), capture.go (what goes into snapshots), boundary.go (what the trainer does next), step.go (steps that cannot
+// end).
 package machine
 
 import (
@@ -23,6 +24,7 @@ type Settings struct {
 	Job          events.Job
 	TotalSteps   uint64 // training ends there; zero is never
 	PreCopies    bool   // units may move while training goes on
+	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
 }
 
 // Machine speaks for one trainer. It serves one goroutine.

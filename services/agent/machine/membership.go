@@ -34,6 +34,7 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
 		Node: m.settings.Node, Incarnation: incarnation,
 		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
+		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, Job: m.settings.Job,
 	})})
 	return m.act()

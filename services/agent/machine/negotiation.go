@@ -231,12 +231,15 @@ func (m *Machine) current() []events.Holding {
 // newcomer could make step 0, but a cluster that has a plan is past it; what it trained before it was given up it
 // may claim.
 func (m *Machine) tell() {
-	first := m.negotiation.opening.payload.Generation == 1
+	opening := m.negotiation.opening.payload
+	snapshots := m.readsSnapshots(opening)
 	switch {
-	case m.plan != nil || first:
-		m.ask(Tell{Task: m.task()}, "it tells what it holds")
+	case m.plan != nil || opening.Generation == 1:
+		m.ask(Tell{Task: m.task(), Snapshots: snapshots}, "it tells what it holds")
 	case m.mayClaim():
-		m.ask(Tell{Task: m.task(), Claims: true}, "it digests what it claims")
+		m.ask(Tell{Task: m.task(), Claims: true, Snapshots: snapshots}, "it digests what it claims")
+	case snapshots:
+		m.ask(Tell{Task: m.task(), Snapshots: true}, "it lists its snapshots")
 	default:
 		m.consent(events.Consent{Accepted: true})
 	}
@@ -251,9 +254,12 @@ func (m *Machine) told(result Told) {
 	if !current || !m.under(asked.negotiation) {
 		return
 	}
-	consent := events.Consent{Accepted: true, Holdings: result.Holdings, Claims: result.Claims}
-	if len(result.Claims) > 0 {
-		consent.Trained = m.claimable
+	consent := events.Consent{Accepted: true, Snapshots: result.Snapshots}
+	switch {
+	case m.plan != nil || m.negotiation.opening.payload.Generation == 1:
+		consent.Holdings = result.Holdings
+	case m.mayClaim() && len(result.Claims) > 0:
+		consent.Claims, consent.Trained = result.Claims, m.claimable
 	}
 	m.consent(consent)
 }

@@ -15,9 +15,10 @@ type (
 
 	// Told ends Tell: holdings, or claims where they were asked for.
 	Told struct {
-		Task     Task
-		Holdings []events.Holding
-		Claims   []events.Claim
+		Task      Task
+		Holdings  []events.Holding
+		Claims    []events.Claim
+		Snapshots []events.Snapshot // that can be read, the newest first
 	}
 
 	// Adopted ends Adopt.

@@ -162,11 +162,14 @@ func (n *node) answer() {
 	n.tasks = n.tasks[1:]
 	switch task := task.(type) {
 	case Tell:
+		told := Told{Task: task.Task, Holdings: n.holds}
 		if task.Claims {
-			n.ends(Told{Task: task.Task, Claims: n.claims})
-		} else {
-			n.ends(Told{Task: task.Task, Holdings: n.holds})
+			told = Told{Task: task.Task, Claims: n.claims}
 		}
+		if task.Snapshots {
+			told.Snapshots = []events.Snapshot{{Step: 8, Plan: events.Digest(nil), Units: []events.Range{{End: 2}}}}
+		}
+		n.ends(told)
 	case Adopt:
 		n.ends(Adopted{task.Task})
 	case Measure:
@@ -212,10 +215,20 @@ func words(action Action) string {
 		}
 		return text
 	case Tell:
+		text := "tell holdings"
 		if action.Claims {
-			return "tell claims"
+			text = "tell claims"
 		}
-		return "tell holdings"
+		if action.Snapshots {
+			text += " and snapshots"
+		}
+		return text
+	case Capture:
+		text := fmt.Sprintf("capture at %d:", action.Step)
+		for _, share := range action.Shares {
+			text += fmt.Sprintf(" %s %v", share.Tier, share.Units)
+		}
+		return text
 	case Adopt:
 		return fmt.Sprintf("adopt %v at %d", action.Units, action.Step)
 	case PreCopy:
@@ -225,7 +238,11 @@ func words(action Action) string {
 	case Close:
 		return "close " + action.Negotiation
 	case Export:
-		return fmt.Sprintf("export %d at %d", action.Unit, action.Step)
+		text := fmt.Sprintf("export %d at %d", action.Unit, action.Step)
+		if action.Snapshot != "" {
+			text += " from a snapshot"
+		}
+		return text
 	case Fetch:
 		return fmt.Sprintf("fetch %d", action.Transfer.Unit)
 	case End:
@@ -245,7 +262,7 @@ func spoken(event events.Event) string {
 		StopStep                         *uint64
 		Step                             *uint64
 		Holdings, Claims, Units          []json.RawMessage
-		Measurements                     []json.RawMessage
+		Measurements, Snapshots          []json.RawMessage
 		Trained                          uint64
 		Unit                             *int
 	}
@@ -263,6 +280,9 @@ func spoken(event events.Event) string {
 		text += fmt.Sprintf(" %t at %d: %d holdings", fields.Accepted, *fields.Step, len(fields.Holdings))
 		if fields.Claims != nil {
 			text += fmt.Sprintf(", %d claims of plan %d", len(fields.Claims), fields.Trained)
+		}
+		if fields.Snapshots != nil {
+			text += fmt.Sprintf(", %d snapshots", len(fields.Snapshots))
 		}
 		if fields.Measurements != nil {
 			text += fmt.Sprintf(", %d links", len(fields.Measurements))

@@ -50,9 +50,11 @@ func (m *Machine) Frozen(holdings []events.Holding) []Action {
 	return m.act()
 }
 
-// vouch answers an opening that abandons the step in the name of a trainer that is still in it.
+// vouch answers an opening that abandons the step in the name of a trainer that is still in it. An opening that asks for
+// snapshots, too, waits for the boundary: another went before it.
 func (m *Machine) vouch() {
-	if m.frozen != nil && m.trainer == abandoning && m.plan != nil && m.mustTell() {
+	asked := m.negotiation != nil && m.readsSnapshots(m.negotiation.opening.payload)
+	if m.frozen != nil && m.trainer == abandoning && m.plan != nil && m.mustTell() && !asked {
 		m.consent(events.Consent{Accepted: true, Holdings: m.frozen})
 	}
 }

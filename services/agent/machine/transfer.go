@@ -46,7 +46,7 @@ func (m *Machine) move() {
 	for _, unit := range unitsFrom(m.settings.Node, schedule.Plan.Migration.Transfers) {
 		task := m.task()
 		under.exchange.exports[task] = unit
-		m.do(Export{task, unit, schedule.StopStep})
+		m.do(Export{task, unit, schedule.StopStep, schedule.Plan.Snapshot})
 	}
 	m.take()
 }

@@ -28,14 +28,21 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	held, disputed := m.held()
 	units := m.state.Job.Units()
 	point, missing, ok := protocol.ResumePoint(units, held)
-	if ok && (m.state.Plan == nil || len(m.steps()) > 0) {
+	switch {
+	case m.state.Plan == nil:
+		if first, ok := m.wayBack(point, ok); ok { // step 0, which anybody can make, is older than any snapshot
+			return first, nil
+		}
+	case ok && len(m.steps()) > 0:
 		return point, nil // who trained it is here, and nobody is far ahead of that
 	}
 	lacks := &lack{reason: m.lost(missing, disputed), awaits: m.holdersOf(missing)}
 	if ok { // those who missed the commit have the step from which the plan in force went on
 		missing = slices.Collect(events.Each([]events.Range{{First: 0, End: units}}))
 		lacks.reason = fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation()) + m.waitingFor(missing)
-	} else if point, ok = m.olderPoint(); !ok {
+	}
+	point, ok = m.wayBack(point, ok)
+	if !ok || m.mayAsk() {
 		return point, lacks
 	}
 	way := &back{Lost: m.reached() - min(m.reached(), point.Step), Forgone: m.mayBring(missing)}
@@ -45,6 +52,20 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	}
 	m.state.Negotiation.Back = way
 	return point, nil
+}
+
+// wayBack returns the newest of what is older than what was trained last: the point from which the plan in force went on, where there
+// is one, a step of an older plan, or a snapshot.
+func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool) {
+	if !ok {
+		point, ok = m.olderPoint()
+	}
+	snapshot, plan, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored(), m.window().Last)
+	if found && (!ok || snapshot.Step > point.Step) {
+		m.state.Negotiation.Snapshot = plan
+		return snapshot, true
+	}
+	return point, ok
 }
 
 // patience returns for how many seconds those are still waited for who may bring a newer step.
@@ -80,11 +101,19 @@ func (m *Machine) olderPoint() (protocol.Resume, bool) {
 // mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring some of them.
 func (m *Machine) mayBring(missing []int) []string {
 	for _, unit := range missing {
-		if len(m.holdersOf([]int{unit})) == 0 {
+		if len(m.livingOf([]int{unit})) == 0 {
 			return nil
 		}
 	}
-	return m.holdersOf(missing)
+	return m.livingOf(missing)
+}
+
+// livingOf returns those of holdersOf that may live.
+func (m *Machine) livingOf(units []int) []string {
+	return slices.DeleteFunc(m.holdersOf(units), func(node string) bool {
+		member, _ := m.state.Plan.Member(node)
+		return m.state.Gone[node] == member.Incarnation
+	})
 }
 
 // awaits reports whether the cluster waits for a node, or goes back because it did so in vain.

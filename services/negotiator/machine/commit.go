@@ -43,10 +43,11 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	if under.Opening.Abandon {
 		m.state.Abandoned = plan.Generation
 	}
-	m.state.Paused, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, 0, 0
+	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, false, 0, 0
 	m.state.Hold.InARow, m.state.WentBack = 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
+	clear(m.state.Gone)
 	return append(said, m.openNext(cause)...)
 }
 
@@ -57,7 +58,7 @@ func (m *Machine) finalPlan() *events.Plan {
 	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.state.PlanDigest
 	plan.Nodes = m.nodesOf(under)
 	plan.Relays = m.state.relays(plan.Nodes)
-	plan.ResumeStep = under.StopStep
+	plan.ResumeStep, plan.Snapshot = under.StopStep, under.Snapshot
 	plan.Data.ConsumedSamples = under.StopStep * uint64(plan.Data.GlobalBatch)
 	return &plan
 }

@@ -35,6 +35,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		Negotiation: under.ID, Generation: generation, Changes: changes,
 		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes),
 	}
+	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && m.readers(changes)
 	m.state.Negotiation = under
 	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
 	if under.Opening.Abandon {

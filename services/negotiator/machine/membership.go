@@ -37,6 +37,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 			ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
 		MemoryBytes: join.MemoryBytes,
+		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
 		NotBefore:   m.notBefore(join.Node, cause.Logged),
 	}
@@ -120,6 +121,9 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	known := m.state.known(lost.Node)
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
+	}
+	if lost.Proven {
+		m.state.Gone[lost.Node] = lost.Incarnation
 	}
 	urgency := m.concerns(lost.Node)
 	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so

@@ -23,14 +23,18 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	}
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()
-		if lacks != nil {
+		switch {
+		case lacks != nil && m.mayAsk():
+			m.state.Ask = true
+			return m.abort(cause, lacks.reason+"; members are asked for snapshots", m.openNext)
+		case lacks != nil:
 			return m.abort(cause, lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
 		}
 		if rested := m.rest(cause, point.Step); rested != nil {
 			return rested
 		}
 		under.StopStep = point.Step
-		request.Holders = holders(point.Holders)
+		request.Holders, request.Snapshot = holders(point.Holders), under.Snapshot != ""
 	} else {
 		request.Holders = holders(m.current())
 	}

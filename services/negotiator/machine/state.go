@@ -28,7 +28,9 @@ type state struct {
 	Committed   time.Time              `json:"committed"` // the plan in force, by the log's clock
 	Stopped     time.Time              `json:"stopped"`   // its training, by the log's clock; zero: it goes on
 	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
+	Ask         bool                   `json:"ask"`       // members for snapshots, until the next commit: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
+	Gone        map[string]string      `json:"gone"`      // incarnations that are proven to be gone since the last commit, by node
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
@@ -48,6 +50,7 @@ type member struct {
 	events.Member
 	MemoryBytes int64     `json:"memoryBytes"`
 	SpeedFactor float64   `json:"speedFactor"`
+	Snapshots   bool      `json:"snapshots"` // it may be able to read some
 	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
@@ -90,13 +93,14 @@ type negotiation struct {
 	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
 	StopStep uint64                    `json:"stopStep"`
-	Grace    float64                   `json:"grace,omitempty"` // seconds that units may move before a leaver's deadline; zero: none
+	Snapshot string                    `json:"snapshot,omitempty"` // to go back to: digest of the plan under which it was captured
+	Grace    float64                   `json:"grace,omitempty"`    // seconds that units may move before a leaver's deadline; zero: none
 }
 
 func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
-		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Paces: map[string]float64{},
+		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }

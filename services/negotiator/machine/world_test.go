@@ -39,23 +39,37 @@ type world struct {
 	plan     *events.Plan         // in force
 
 	partitions int // of the optimizer state; every pipeline keeps all
+
+	tiers bool                         // whoever joins may have snapshots
+	reads map[string][]events.Snapshot // what each node can read, where it is asked
+	lacks int                          // who trains holds the units from this one on
 }
 
 func newWorld(t *testing.T, nodes int) *world { return newPartitionedWorld(t, nodes, 0) }
 
 func newPartitionedWorld(t *testing.T, nodes, partitions int) *world {
-	w := &world{
+	w := newEmptyWorld(t, nodes, partitions)
+	w.begin(nodes)
+	return w
+}
+
+// begin has nodes join, which make the first plan.
+func (w *world) begin(nodes int) {
+	for i := range nodes {
+		w.join(fmt.Sprintf("n%d", i+1))
+	}
+	w.run()
+}
+
+// newEmptyWorld is one whose first plan waits for so many nodes.
+func newEmptyWorld(t *testing.T, nodes, partitions int) *world {
+	return &world{
 		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, process: map[string]string{}, able: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
 			PreCopySteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
 		}),
 	}
-	for i := range nodes {
-		w.join(fmt.Sprintf("n%d", i+1))
-	}
-	w.run()
-	return w
 }
 
 // restart makes the negotiator anew of what it remembers.
@@ -130,7 +144,7 @@ func (w *world) join(node string) {
 	w.process[node] = fmt.Sprintf("%s-%d", node, w.sequence)
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
+		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node], Snapshots: w.tiers,
 		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1, OptimizerPartitions: w.partitions},
 	})
 }
@@ -197,7 +211,10 @@ func (w *world) consent(opening events.Opening) {
 		}
 		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
 		if w.trains(member) || opening.Generation == 1 {
-			consent.Holdings = []events.Holding{{Units: events.Range{First: 0, End: 3 * (1 + w.partitions)}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+			consent.Holdings = []events.Holding{{Units: events.Range{First: w.lacks, End: 3 * (1 + w.partitions)}, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+		}
+		if opening.Snapshots {
+			consent.Snapshots = w.reads[member.Node]
 		}
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
 	}

@@ -16,7 +16,12 @@ const (
 
 // move decides what comes from whom, and what may be dropped.
 func (r *restoration) move() error {
-	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, r.drops()
+	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, nil
+	if r.Snapshot {
+		r.read()
+	} else {
+		r.plan.Migration.Drops = r.drops()
+	}
 	fetch, names, err := r.lacking()
 	if err != nil {
 		return err
@@ -33,6 +38,19 @@ func (r *restoration) move() error {
 	}
 	r.transfers(fetch, fetched, names)
 	return nil
+}
+
+// read has each node take from itself what it can read of a snapshot and needs.
+func (r *restoration) read() {
+	for _, node := range r.plan.Nodes {
+		for unit := range events.Each(r.plan.UnitsOf(node.Node)) {
+			if r.holds(node.Node, unit) {
+				itself := events.Source{Node: node.Node, Shards: events.Range{First: 0, End: 1}}
+				r.plan.Migration.Transfers = append(r.plan.Migration.Transfers,
+					events.Transfer{Unit: unit, To: node.Node, Sources: []events.Source{itself}, Bytes: r.Units[unit]})
+			}
+		}
+	}
 }
 
 // lacking lists holders and needs; the rates are still to be filled in.

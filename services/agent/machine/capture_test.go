@@ -1,0 +1,98 @@
+package machine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// keepsSnapshots has a node take them to its disk every two steps, and to the bucket of all every four.
+func keepsSnapshots(settings *Settings) {
+	settings.Tiers = []Tier{{DiskTier, 2}, {RemoteTier, 4}}
+}
+
+func TestASnapshotIsTakenOfEveryStepThatIsDueBeforeTrainingGoesOn(t *testing.T) {
+	n := trainingNode(t, 10, keepsSnapshots)
+	n.stands(11)
+	n.expect("train under 3")
+	n.stands(12)
+	n.expect("capture at 12: disk [{0 2}] remote [{0 1}]", "train under 3")
+	n.stands(13)
+	n.stands(14)
+	n.expect("train under 3", "capture at 14: disk [{0 2}]", "train under 3")
+}
+
+func TestTheStepThatAPlanResumesAtIsNotCaptured(t *testing.T) {
+	n := newNode(t, keepsSnapshots)
+	n.commits(plan(3, 12, "n1", "n2"))
+	n.told = nil
+	n.stands(0)
+	n.expect("adopt [{0 2}] at 12", "train under 3, new")
+}
+
+func TestWhoGivesUpItsStepTakesNoSnapshot(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.told = nil
+	n.stands(12)
+	n.expect("tell holdings", "say negotiation.consented g4 true at 12: 0 holdings")
+}
+
+func TestOfEachUnitOneHolderWritesToTheTierThatAllRead(t *testing.T) {
+	writers := map[int][]string{}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		m := New(Settings{Node: name})
+		shared := plan(1, 0, "n1", "n2", "n3")
+		m.plan = &committed{plan: &shared}
+		for unit := range events.Each(m.shareOf(Tier{RemoteTier, 1})) {
+			writers[unit] = append(writers[unit], name)
+		}
+	}
+	if !slices.Equal(writers[0], []string{"n1"}) || !slices.Equal(writers[1], []string{"n2"}) {
+		t.Errorf("who writes which unit: %v: expected the holders in turn, one each", writers)
+	}
+}
+
+func TestAMemberThatIsAskedTellsWhatItCanReadOfSnapshots(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	asks := opening("g4", 4, true, "n1", "n2")
+	asks.Snapshots = true
+	n.hears(events.NegotiationOpened, asks)
+	n.told = nil
+	n.stands(11)
+	n.expect("tell holdings and snapshots", "say negotiation.consented g4 true at 11: 0 holdings, 1 snapshots")
+}
+
+func TestANewcomerTellsItsSnapshotsThoughItHoldsNothing(t *testing.T) {
+	n := newNode(t, keepsSnapshots)
+	n.stands(0)
+	n.holds = []events.Holding{{Units: events.Range{End: 2}, Steps: []uint64{0}}}
+	asks := opening("g4", 4, true, "n1", "n2")
+	asks.Snapshots = true
+	n.hears(events.NegotiationOpened, asks)
+	n.expect("tell holdings and snapshots", "say negotiation.consented g4 true at 0: 0 holdings, 1 snapshots")
+}
+
+func TestWhoHasNoTierIsNotHeldUpByTheQuestion(t *testing.T) {
+	n := newNode(t)
+	n.stands(0)
+	asks := opening("g4", 4, true, "n1", "n2")
+	asks.Snapshots = true
+	n.hears(events.NegotiationOpened, asks)
+	n.expect("say negotiation.consented g4 true at 0: 0 holdings")
+}
+
+func TestUnitsOfASnapshotAreReadFromIt(t *testing.T) {
+	n := trainingNode(t, 14)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.stands(14)
+	back := plan(4, 12, "n1", "n2")
+	back.Snapshot = events.Digest([]byte("plan"))
+	back.Migration.Transfers = []events.Transfer{{
+		Unit: 1, To: "n1", Bytes: 4, Sources: []events.Source{{Node: "n1", Shards: events.Range{End: 1}}},
+	}}
+	n.told = nil
+	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: back})
+	n.expect("open g4", "export 1 at 12 from a snapshot")
+}

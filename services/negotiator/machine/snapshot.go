@@ -1,0 +1,36 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// readers reports whether anybody who takes part may be able to read snapshots.
+func (m *Machine) readers(changes []events.Change) bool {
+	return slices.ContainsFunc(m.state.participants(changes), func(node *member) bool { return node.Snapshots })
+}
+
+// mayAsk reports whether members may be able to read snapshots that they were not asked for. Usually nobody is: to list them takes
+// longer than all else that a recovery takes.
+func (m *Machine) mayAsk() bool {
+	opening := m.state.Negotiation.Opening
+	return !opening.Snapshots && m.readers(opening.Changes)
+}
+
+// stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there may say so.
+func (m *Machine) stored() []protocol.Stored {
+	var stored []protocol.Stored
+	consents := m.state.Negotiation.Consents
+	for _, node := range slices.Sorted(maps.Keys(consents)) {
+		for _, snapshot := range consents[node].Snapshots {
+			for _, units := range snapshot.Units {
+				held := protocol.Held{Node: node, First: units.First, End: units.End, Steps: []uint64{snapshot.Step}}
+				stored = append(stored, protocol.Stored{Held: held, Plan: snapshot.Plan})
+			}
+		}
+	}
+	return stored
+}

@@ -1,0 +1,157 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+var planOne = events.Digest([]byte("plan 1"))
+
+// snapshotOf is units of a step under a plan.
+func snapshotOf(step uint64, plan string, first, end int) events.Snapshot {
+	return events.Snapshot{Step: step, Plan: plan, Units: []events.Range{{First: first, End: end}}}
+}
+
+// newSnapshotWorld is three nodes that train at step 437 and take snapshots.
+func newSnapshotWorld(t *testing.T) *world {
+	w := newEmptyWorld(t, 3, 0)
+	w.tiers, w.reads = true, map[string][]events.Snapshot{}
+	w.begin(3)
+	w.step = 437
+	return w
+}
+
+// loseAll loses all who train at once; n4 and n5 join, who hold nothing.
+func (w *world) loseAll() {
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.dies(node)
+	}
+	w.join("n4")
+	w.join("n5")
+	w.run()
+}
+
+// dies has a node be lost, and its process proven to be gone.
+func (w *world) dies(node string) {
+	w.hear(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: w.process[node], Proven: true})
+	w.process[node] = ""
+}
+
+// asked returns in how many negotiations members were asked what they can read.
+func (w *world) asked() (asking int) {
+	for _, event := range w.said {
+		if event.Kind == events.NegotiationOpened && must[events.Opening](w.t, event).Snapshots {
+			asking++
+		}
+	}
+	return asking
+}
+
+func TestWhereAllHoldersOfALayerAreLostTrainingGoesBackToASnapshot(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 2), snapshotOf(300, planOne, 0, 3)}
+	w.reads["n5"] = []events.Snapshot{snapshotOf(400, planOne, 2, 3)}
+	w.loseAll()
+	plan := w.plans()[len(w.plans())-1]
+	if plan.ResumeStep != 400 || plan.Snapshot != planOne {
+		t.Fatalf("plan %d goes on from step %d of snapshot %q; held %+v", plan.Generation, plan.ResumeStep, plan.Snapshot, w.held())
+	}
+	if want := uint64(400 * 12); plan.Data.ConsumedSamples != want {
+		t.Errorf("%d samples are consumed: expected %d, they go back with the step", plan.Data.ConsumedSamples, want)
+	}
+	w.lose("n5")
+	w.run()
+	if plan := w.plans()[len(w.plans())-1]; plan.Snapshot != "" {
+		t.Errorf("the plan after it is told to go back, too: %q", plan.Snapshot)
+	}
+}
+
+func TestAPlanTellsHowManyStepsAreLost(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n1"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
+	w.lacks = 1 // n3 alone had layer 0
+	w.dies("n3")
+	w.run()
+	plan := w.plans()[len(w.plans())-1]
+	if plan.Snapshot == "" || w.commitment().LostSteps != w.step-400 {
+		t.Errorf("snapshot %q of step %d: expected %d steps lost", plan.Snapshot, plan.ResumeStep, w.step-400)
+	}
+}
+
+func TestLivingStateIsPreferredToAnySnapshot(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n1"] = []events.Snapshot{snapshotOf(500, planOne, 0, 3), snapshotOf(400, planOne, 0, 3)}
+	w.lose("n3")
+	w.run()
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 437 || plan.Snapshot != "" {
+		t.Errorf("training goes on from step %d, snapshot %q", plan.ResumeStep, plan.Snapshot)
+	}
+	if asking := w.asked(); asking != 1 { // before the first plan
+		t.Errorf("members were asked for snapshots %d times", asking)
+	}
+}
+
+func TestAClusterThatStartsAnewGoesOnFromTheNewestSnapshot(t *testing.T) {
+	w := newEmptyWorld(t, 3, 0)
+	w.tiers, w.reads = true, map[string][]events.Snapshot{"n2": {snapshotOf(400, planOne, 0, 3)}}
+	w.begin(3)
+	if plan := w.plans()[0]; plan.ResumeStep != 400 || plan.Snapshot != planOne || w.commitment().LostSteps != 0 {
+		t.Errorf("the first plan goes on from step %d, snapshot %q", plan.ResumeStep, plan.Snapshot)
+	}
+}
+
+func TestWithoutACompleteSnapshotTheClusterHoldsAndNamesWhatIsMissing(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 2)}
+	w.reads["n5"] = []events.Snapshot{snapshotOf(400, events.Digest([]byte("plan 2")), 2, 3)}
+	w.loseAll()
+	held := w.held()
+	if held == nil || !strings.Contains(held.Reason, "no live node holds layer 0") {
+		t.Fatalf("held: %+v", held)
+	}
+	w.reads["n5"] = []events.Snapshot{snapshotOf(400, planOne, 2, 3)}
+	w.tick(w.machine.settings.HoldTime * 2)
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 {
+		t.Errorf("it does not go on when the missing part can be read: step %d", plan.ResumeStep)
+	}
+}
+
+func TestWhereNobodyHasTiersNobodyIsAskedForSnapshots(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 437
+	w.loseAll()
+	if asking := w.asked(); asking > 0 || w.held() == nil {
+		t.Errorf("%d openings ask for snapshots, held %+v", asking, w.held())
+	}
+}
+
+func TestANegotiatorThatRestartsStillAsksForSnapshots(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.loseAll()
+	w.restart()
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
+	w.tick(w.machine.settings.HoldTime * 2)
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 || plan.Snapshot == "" {
+		t.Errorf("it goes on from step %d, snapshot %q", plan.ResumeStep, plan.Snapshot)
+	}
+}
+
+func TestAHolderThatMayLiveIsWaitedForBeforeTrainingGoesBackToASnapshot(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n1"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
+	w.lacks = 1
+	w.lose("n3") // it was silent for too long, and may be cut off
+	w.run()
+	held := w.held()
+	if held == nil || !slices.Equal(held.Awaits, []string{"n3"}) || !strings.Contains(held.Reason, "goes back by about 37 steps, to step 400") {
+		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
+	}
+	w.tick(38 * time.Second)
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 || plan.Snapshot != planOne {
+		t.Errorf("goes on from step %d of snapshot %q after the lost steps could have been trained again", plan.ResumeStep, plan.Snapshot)
+	}
+}

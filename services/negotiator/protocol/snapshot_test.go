@@ -1,0 +1,39 @@
+package protocol
+
+import (
+	"slices"
+	"testing"
+)
+
+// stored is what a node can read of the snapshot of a step under a plan.
+func stored(node, plan string, step uint64, first, end int) Stored {
+	return Stored{Held{Node: node, First: first, End: end, Steps: []uint64{step}}, plan}
+}
+
+func TestTrainingGoesBackToTheNewestSnapshotThatCanBeReadAsAWhole(t *testing.T) {
+	resume, plan, ok := SnapshotPoint(3, []Stored{
+		stored("a", "p1", 100, 0, 3),
+		stored("a", "p1", 200, 0, 2), stored("b", "p1", 200, 2, 3),
+		stored("a", "p1", 300, 0, 2),
+	}, 1000)
+	if !ok || resume.Step != 200 || plan != "p1" {
+		t.Fatalf("goes back to %d of %q (%v): expected 200", resume.Step, plan, ok)
+	}
+	if !slices.Equal(resume.Holders["a"], []int{0, 1}) || !slices.Equal(resume.Holders["b"], []int{2}) {
+		t.Errorf("who reads what: %v", resume.Holders)
+	}
+}
+
+func TestPartsThatWereCapturedUnderTwoPlansMakeNoSnapshot(t *testing.T) {
+	all := []Stored{stored("a", "p1", 200, 0, 2), stored("b", "p2", 200, 2, 3)}
+	if resume, _, ok := SnapshotPoint(3, all, 1000); ok {
+		t.Errorf("goes back to %d", resume.Step)
+	}
+}
+
+func TestASnapshotBeyondWhatMembersReachedIsNotBelieved(t *testing.T) {
+	all := []Stored{stored("a", "p1", 5_000_000, 0, 3), stored("a", "p1", 400, 0, 3)}
+	if resume, _, ok := SnapshotPoint(3, all, 500); !ok || resume.Step != 400 {
+		t.Errorf("goes back to %d (%v): expected 400", resume.Step, ok)
+	}
+}
