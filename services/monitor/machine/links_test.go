@@ -1,0 +1,202 @@
+package machine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine"
+)
+
+func TestALinkThatAPeerReportsAndAProbeConfirmsIsLostAndComesBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.pulse("n1", refused("n2"))
+	w.expect() // the probe comes through
+	w.broken[events.PairOf("n2", "n1")] = true
+	w.pass(20 * time.Second)
+	w.expect() // nobody uses it
+	w.pulse("n2", refused("n1"))
+	w.pulse("n1", refused("n2"))
+	w.expect("link.lost n1-n2")
+	w.pass(5 * time.Second)
+	w.expect()
+	w.broken = map[events.Pair]bool{}
+	w.pass(5 * time.Second)
+	w.expect("link.restored n1-n2")
+}
+
+func TestALinkDisconnectedOnPurposeIsLeftAlone(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n2", Peer: "n1"}}, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.asks = nil
+	w.pulse("n1", refused("n2"))
+	w.pass(20 * time.Second)
+	w.expect()
+	for _, ask := range w.asks {
+		if ask.Target != "" && events.PairOf(ask.Node, ask.Target) == events.PairOf("n1", "n2") {
+			t.Fatalf("asked for %+v", ask)
+		}
+	}
+	w.commit("g3", []events.Change{{Kind: events.ChangeConnect, Node: "n1", Peer: "n2"}}, "n1", "n2", "n3")
+	w.pulse("n1", refused("n2"))
+	w.expect("link.lost n1-n2")
+}
+
+func TestALinkDisconnectedOnPurposeStaysSoWhenItsNodeComesBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n2", Peer: "n1"}}, "n1", "n2", "n3")
+	w.nodes["n2"].dead = true
+	w.pass(10 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+	w.restart()
+	w.join("n2", "b")
+	w.commit("g3", nil, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.pulse("n1", refused("n2"))
+	w.pass(5 * time.Second)
+	w.expect()
+}
+
+// A link was lost, then disconnected on purpose; an end of it died while it was to be connected again.
+func TestALinkThatIsConnectedAgainWhenAnEndOfItIsGoneIsNotProbed(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.broken[events.PairOf("n1", "n2")] = true
+	w.pulse("n1", refused("n2"))
+	w.pulse("n2", refused("n1"))
+	w.pass(time.Second)
+	w.expect("link.lost n1-n2")
+	w.commit("g2", []events.Change{{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n2"}}, "n1", "n2", "n3")
+	w.nodes["n2"].dead = true
+	w.pass(10 * time.Second)
+	w.commit("g3", []events.Change{{Kind: events.ChangeConnect, Node: "n1", Peer: "n2"}}, "n1", "n3")
+	w.pass(5 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+}
+
+func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	measured := func() map[string]int {
+		count := map[string]int{}
+		for _, event := range w.said {
+			count[event.Subject]++
+		}
+		w.said = nil
+		return count
+	}
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range w.names() {
+		w.join(name, "a")
+	}
+	w.commit("g1", nil, w.names()...)
+	w.pass(13 * time.Second)
+	if got := measured(); len(got) != 12 {
+		t.Errorf("expected all 12 directions once, got %v", got)
+	}
+	w.band *= 1.2 // not worth a word
+	w.pass(26 * time.Second)
+	if got := measured(); len(got) != 0 {
+		t.Errorf("expected nothing, got %v", got)
+	}
+	w.band *= 2
+	w.pass(26 * time.Second)
+	if got := measured(); len(got) != 12 {
+		t.Errorf("expected all 12 directions again, got %v", got)
+	}
+}
+
+// consent lets n1 tell measurements of its links to others.
+func (w *world) consent(incarnation string, to ...string) {
+	w.t.Helper()
+	consent := &events.Consent{Negotiation: "g2", Node: "n1", Incarnation: incarnation, Accepted: true}
+	for _, peer := range to {
+		consent.Measurements = append(consent.Measurements,
+			events.Measurement{From: "n1", To: peer, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6})
+	}
+	w.hear("/node/n1", events.Consented, "n1", consent)
+}
+
+// unmeasured is a world in which no link was measured yet.
+func unmeasured(t *testing.T) *world {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range w.names() {
+		w.join(name, "a")
+	}
+	return w
+}
+
+func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
+	w := unmeasured(t)
+	w.consent("a", "n2", "n3", "n9") // n9 is nobody
+	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" || w.said[0].ID == w.said[1].ID {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
+func TestAConsentOfAnOldIncarnationTellsNothing(t *testing.T) {
+	w := unmeasured(t)
+	w.join("n1", "b")
+	w.consent("a", "n2")
+	if len(w.said) > 0 {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
+// bandwidths tells what was said of links since the last time, by subject.
+func (w *world) bandwidths() map[string]float64 {
+	w.t.Helper()
+	said := map[string]float64{}
+	for _, event := range w.said {
+		measured, err := events.Open[events.Measurement](event)
+		if err != nil || measured.RoundTripSeconds != 0.01 {
+			w.t.Errorf("said %+v, %v", event, err)
+		}
+		said[event.Subject] = measured.BandwidthBytesPerSecond
+	}
+	w.said = nil
+	return said
+}
+
+func TestAReceiptRaisesWhatALinkIsSaidToCarryAndProbesLowerItAgain(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.pass(10 * time.Second)
+	w.said = nil
+	const enough = 100 << 20
+	w.hear("/node/n1", events.ShardReceived, "n1", &events.Receipt{Negotiation: "g2", Node: "n1", Sources: []events.Received{
+		{From: "n2", Bytes: enough, BytesPerSecond: 4e8},
+		{From: "n3", Bytes: enough, BytesPerSecond: 2e7},  // the downlink was n2's
+		{From: "", Bytes: enough, BytesPerSecond: 9e8},    // the hub
+		{From: "n9", Bytes: enough, BytesPerSecond: 9e8},  // nobody
+		{From: "n2", Bytes: 1 << 20, BytesPerSecond: 9e8}, // too little to tell
+	}})
+	if said := w.bandwidths(); len(said) != 1 || said["n2-n1"] != 4e8 {
+		t.Fatalf("said %v", said)
+	}
+	w.pass(30 * time.Second) // probes see 1e8, as before
+	if said := w.bandwidths(); len(said) != 0 {
+		t.Fatalf("said %v, but nothing changed", said)
+	}
+	w.band /= 2
+	w.pass(60 * time.Second)
+	if said := w.bandwidths(); len(said) != 6 || said["n2-n1"] > 2.5e8 || said["n2-n1"] < 2e8 {
+		t.Fatalf("said %v, expected half of what was proved", said)
+	}
+}
+
+func TestWhatAReceiptProvedIsForgottenWithTheNode(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.pass(5 * time.Second)
+	w.said = nil
+	receipt := &events.Receipt{Negotiation: "g2", Node: "n1", Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 4e8}}}
+	w.hear("/node/n1", events.ShardReceived, "n1", receipt)
+	if said := w.bandwidths(); said["n2-n1"] != 4e8 {
+		t.Fatalf("said %v", said)
+	}
+	w.join("n2", "b")
+	w.commit("g3", nil, "n1", "n2")
+	w.pass(5 * time.Second)
+	if said := w.bandwidths(); said["n2-n1"] != 1e8 {
+		t.Fatalf("said %v, expected what is probed", said)
+	}
+}

@@ -1,0 +1,86 @@
+package bus_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+func TestAFollowerSeesEachEventOnceInOrderFromWhereItAsks(t *testing.T) {
+	ctx, b := newBus(t)
+	var acks []bus.Ack
+	for i := range 4 {
+		if i == 2 {
+			if _, err := b.JetStream().Publish(ctx, events.EventSubject(cluster, events.NodeLost, "n9"), []byte("nonsense")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acks = append(acks, publish(t, ctx, b, lost(fmt.Sprintf("n%d", i), "")))
+	}
+	follow := func(from bus.Position) <-chan string {
+		heard := make(chan string, 16)
+		stop, err := b.Follow(ctx, events.EventStream, allOfTest, from, func(event events.Event) { heard <- event.Subject })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+		return heard
+	}
+	all, some, none := follow(bus.All), follow(bus.AfterSequence(acks[1].Sequence)), follow(bus.New)
+	publish(t, ctx, b, lost("late", ""))
+	for want, heard := range map[string]<-chan string{"n0 n1 n2 n3 late": all, "n2 n3 late": some, "late": none} {
+		for _, node := range strings.Fields(want) {
+			select {
+			case got := <-heard:
+				if got != node {
+					t.Errorf("expected %s of %s, got %s", node, want, got)
+				}
+			case <-ctx.Done():
+				t.Fatalf("nothing heard, expected %s of %s", node, want)
+			}
+		}
+	}
+}
+
+// A newcomer that has heard nothing yet loses its consumer with the server, and the first event comes before it is
+// back.
+func TestAFollowerOfNewEventsHearsWhatCameWhileItWasAway(t *testing.T) {
+	config := embedded.Config{StoreDir: t.TempDir()}
+	server, err := embedded.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(server.URL(), "nats://127.0.0.1:%d", &config.Port); err != nil {
+		t.Fatal(err)
+	}
+	ctx, b := connect(t, server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, b, lost("before", ""))
+	heard := make(chan string, 1)
+	stop, err := b.Follow(ctx, events.EventStream, allOfTest, bus.New, func(event events.Event) { heard <- event.Subject })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	server.Shutdown()
+	if server, err = embedded.Start(config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Shutdown() })
+	_, other := connect(t, server.URL(), cluster)
+	publish(t, ctx, other, lost("meanwhile", ""))
+	select {
+	case node := <-heard:
+		if node != "meanwhile" {
+			t.Errorf("heard %s", node)
+		}
+	case <-ctx.Done():
+		t.Error("heard nothing")
+	}
+}

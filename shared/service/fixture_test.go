@@ -1,0 +1,217 @@
+package service_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/shared/service"
+)
+
+// fixture is a server with the streams, a bus to look at it, and a way to run a clerk.
+type fixture struct {
+	*testing.T
+	url     string
+	ctx     context.Context
+	bus     *bus.Bus
+	restart func() // of the server, with its data
+}
+
+func newFixture(t *testing.T) *fixture {
+	config := embedded.Config{StoreDir: t.TempDir()}
+	server, err := embedded.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Shutdown() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	f := &fixture{T: t, url: server.URL(), ctx: ctx}
+	if _, err := fmt.Sscanf(f.url, "nats://127.0.0.1:%d", &config.Port); err != nil {
+		t.Fatal(f.url, err)
+	}
+	f.restart = func() {
+		server.Shutdown()
+		if server, err = embedded.Start(config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.bus = f.connect()
+	if err := f.bus.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) connect() *bus.Bus {
+	b, err := bus.Connect(f.ctx, bus.Config{URL: f.url, Name: "test", Cluster: cluster})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(b.Close)
+	return b
+}
+
+// running is a service under test.
+type running struct {
+	cancel context.CancelFunc
+	end    func() error // waits for it
+}
+
+func (r running) stop() error { r.cancel(); return r.end() }
+
+// run starts a service on a connection of its own.
+func (f *fixture) run(options service.Options) running {
+	ctx, cancel := context.WithCancel(f.ctx)
+	options.Name, options.Bus = cmp.Or(options.Name, "negotiator"), f.connect()
+	done := make(chan error, 1)
+	go func() {
+		defer close(done) // a mortal's goroutine ends within Run
+		done <- service.Run(ctx, options)
+	}()
+	r := running{cancel, sync.OnceValue(func() error { return <-done })}
+	f.Cleanup(func() { _ = r.stop() })
+	return r
+}
+
+func (f *fixture) lose(node string) events.Event {
+	event := monitor.First(time.Now(), node, events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a"})
+	ack, err := f.bus.Publish(f.ctx, event)
+	if err != nil {
+		f.Fatal(err)
+	}
+	event.Sequence = ack.Sequence
+	return event
+}
+
+// slip publishes what somebody else may have typed.
+func (f *fixture) slip(subject, message string) {
+	f.Helper()
+	if _, err := f.bus.JetStream().Publish(f.ctx, subject, []byte(message)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// said follows what is said of a kind from the beginning.
+func (f *fixture) said(kind events.Kind) <-chan events.Event {
+	heard := make(chan events.Event, 64)
+	stop, err := f.bus.Follow(f.ctx, events.EventStream, []string{events.EventSubject(cluster, kind, "*")}, bus.All,
+		func(event events.Event) { heard <- event })
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(stop)
+	return heard
+}
+
+func (f *fixture) expect(heard <-chan events.Event, subjects ...string) (last events.Event) {
+	f.Helper()
+	for _, subject := range subjects {
+		select {
+		case last = <-heard:
+			if last.Subject != subject {
+				f.Fatalf("expected %s of %s, got %s", last.Kind, subject, last.Subject)
+			}
+		case <-f.ctx.Done():
+			f.Fatalf("expected %s, got nothing", subject)
+		}
+	}
+	return last
+}
+
+// unacknowledged returns how many messages the negotiator has and has not acknowledged.
+func (f *fixture) unacknowledged() int {
+	consumer, err := f.bus.JetStream().Consumer(f.ctx, events.EventStream.Name, cluster+"-negotiator")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return consumer.CachedInfo().NumAckPending
+}
+
+func (f *fixture) untilAcknowledged() {
+	f.Helper()
+	for f.unacknowledged() > 0 {
+		if f.ctx.Err() != nil {
+			f.Fatal("never acknowledged")
+		}
+	}
+}
+
+// until asks the server or a machine again and again, for neither says when something holds.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	for again := time.Tick(10 * time.Millisecond); !holds(); {
+		select {
+		case <-again:
+		case <-f.ctx.Done():
+			f.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// untilReadySays asks /readyz until the answer has a text in it.
+func (f *fixture) untilReadySays(address, text string) {
+	f.Helper()
+	said := ""
+	for ; !strings.Contains(said, text); said = ready(address) {
+		if f.ctx.Err() != nil {
+			f.Fatalf("expected /readyz to say %q, got %q", text, said)
+		}
+	}
+}
+
+func ready(address string) string {
+	response, err := http.Get("http://" + address + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
+}
+
+func freeAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func fetch(t *testing.T, url string) string {
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// counted reports whether a page of metrics has a line of that name with all the labels.
+func counted(page, name string, labels ...string) bool {
+	for line := range strings.Lines(page) {
+		has := strings.HasPrefix(line, name)
+		for _, label := range labels {
+			has = has && strings.Contains(line, label)
+		}
+		if has {
+			return true
+		}
+	}
+	return false
+}
