@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+func TestALinkThatDoesNotReallyReturnStaysLostAndIsNotCut(t *testing.T) {
+	w := newWorld(t, 2)
+	link := &events.LinkState{From: "n1", To: "n2"}
+	w.hear(events.LinkLost, "/monitor", "n1-n2", link)
+	w.run()
+	w.deaf["n1"], w.deaf["n2"] = true, true
+	w.hear(events.LinkRestored, "/monitor", "n1-n2", link)
+	w.run()
+	under := w.opened
+	if len(under.Connect) != 1 {
+		t.Fatalf("links to be opened: %v", under.Connect)
+	}
+	w.deaf = map[string]bool{}
+	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: under.Negotiation, Node: "n1", Incarnation: under.Members[0].Incarnation, Reason: "no answer"})
+	w.run()
+	w.deaf = map[string]bool{}
+	w.join("n3")
+	w.run()
+	if relays := w.plans()[len(w.plans())-1].Relays; !slices.Equal(relays, []events.Pair{{A: "n1", B: "n2"}}) {
+		t.Fatalf("the link is taken to work: pairs without one are %v", relays)
+	}
+	w.hear(events.LinkRestored, "/monitor", "n1-n2", link)
+	w.run()
+	if relays := w.plans()[len(w.plans())-1].Relays; len(relays) > 0 {
+		t.Fatalf("the link was cut for good by an answer that failed: %v", relays)
+	}
+}
+
+func TestALinkThatReturnsToANodeThatIsGoneIsNotNegotiated(t *testing.T) {
+	w := newWorld(t, 3)
+	link := &events.LinkState{From: "n1", To: "n2"}
+	w.hear(events.LinkLost, "/monitor", "n1-n2", link)
+	w.run()
+	w.deaf["n3"] = true
+	w.hear(events.LinkRestored, "/monitor", "n1-n2", link)
+	w.run()
+	w.lose("n2")
+	w.run()
+	if changes := w.opened.Changes; len(changes) != 1 || changes[0].Kind != events.ChangeFailure {
+		t.Errorf("negotiated are %+v: expected the failure of n2 alone", changes)
+	}
+}
+
+func TestOfALinkToANodeThatIsGoneOnlyACutIsRemembered(t *testing.T) {
+	w := newWorld(t, 3)
+	w.hear(events.LinkMeasured, "/monitor", "n1-n2", &events.Measurement{From: "n1", To: "n2", BandwidthBytesPerSecond: 1})
+	w.hear(events.LinkLost, "/monitor", "n1-n2", &events.LinkState{From: "n1", To: "n2"})
+	w.hear(events.DisconnectRequested, "/user", "n2", &events.LinkRequest{From: "n2", To: "n3"})
+	w.run()
+	w.lose("n2")
+	w.run()
+	w.join("n2")
+	w.run()
+	if relays := w.plans()[len(w.plans())-1].Relays; !slices.Equal(relays, []events.Pair{{A: "n2", B: "n3"}}) {
+		t.Fatalf("n2 came back: its lost link may work, the link cut on purpose must not be used; got %v", relays)
+	}
+}
+
+func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
+	w := newWorld(t, 2)
+	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	last := w.said[len(w.said)-1]
+	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, "in use already") {
+		t.Fatalf("last said %s: %s", last.Kind, last.Data)
+	}
+}
