@@ -40,6 +40,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		return slices.Contains(under.Opening.Changes, change)
 	})
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
+	m.state.Data = m.state.Data.From(plan.ResumeStep, plan.Data.GlobalBatch)
 	if under.Opening.Abandon {
 		m.state.Abandoned = plan.Generation
 	}
@@ -59,8 +60,25 @@ func (m *Machine) finalPlan() *events.Plan {
 	plan.Nodes = m.nodesOf(under)
 	plan.Relays = m.state.relays(plan.Nodes)
 	plan.ResumeStep, plan.Snapshot = under.StopStep, under.Snapshot
-	plan.Data.ConsumedSamples = under.StopStep * uint64(plan.Data.GlobalBatch)
+	plan.Data.ConsumedSamples = m.state.Data.Position(plan.ResumeStep, plan.Data.GlobalBatch)
+	plan.WarmUp = m.warmUp(&plan)
 	return &plan
+}
+
+// warmUp returns how the learning rate gets from where it is to the plan's scale. What is under way to the same scale
+// goes on.
+func (m *Machine) warmUp(plan *events.Plan) *events.WarmUp {
+	before, rule := m.state.Plan, m.state.Job.BatchRule
+	switch {
+	case before == nil || rule == nil || rule.WarmUpSteps == 0:
+		return nil
+	case before.LearningRateScale != plan.LearningRateScale:
+		from := before.ScaleAt(plan.ResumeStep)
+		return &events.WarmUp{FromScale: from, FirstStep: plan.ResumeStep, Steps: rule.WarmUpSteps}
+	case before.ScaleAt(plan.ResumeStep) == plan.ScaleAt(plan.ResumeStep):
+		return nil
+	}
+	return before.WarmUp
 }
 
 // nodesOf returns the members after the negotiation: those it opened with, less who leaves. A node that asked to join since is

@@ -24,6 +24,7 @@ type state struct {
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
+	Data        protocol.Data          `json:"data,omitempty"`
 	WentBack    bool                   `json:"wentBack"`  // the plan in force: to an older step than the one before had reached
 	Committed   time.Time              `json:"committed"` // the plan in force, by the log's clock
 	Stopped     time.Time              `json:"stopped"`   // its training, by the log's clock; zero: it goes on

@@ -39,6 +39,7 @@ type world struct {
 	plan     *events.Plan         // in force
 
 	partitions int // of the optimizer state; every pipeline keeps all
+	batchRule  *events.BatchRule
 
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
@@ -64,7 +65,8 @@ func (w *world) begin(nodes int) {
 // newEmptyWorld is one whose first plan waits for so many nodes.
 func newEmptyWorld(t *testing.T, nodes, partitions int) *world {
 	return &world{
-		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{}, rigid: map[string]bool{}, process: map[string]string{}, able: map[string]bool{}, mute: map[events.Kind]bool{},
+		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{},
+		rigid: map[string]bool{}, process: map[string]string{}, able: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
 			PreCopySteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,
@@ -144,8 +146,12 @@ func (w *world) join(node string) {
 	w.process[node] = fmt.Sprintf("%s-%d", node, w.sequence)
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node], Snapshots: w.tiers,
-		Job: events.Job{Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12, MicroBatch: 1, OptimizerPartitions: w.partitions},
+		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
+		Snapshots: w.tiers,
+		Job: events.Job{
+			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
+			MicroBatch: 1, OptimizerPartitions: w.partitions, BatchRule: w.batchRule,
+		},
 	})
 }
 
@@ -222,9 +228,10 @@ func (w *world) consent(opening events.Opening) {
 
 // propose gives every node a pipeline of its own.
 func (w *world) propose(request events.PlanRequest) {
-	batch := max(12, len(request.Nodes))
+	batch, scale := request.Job.BatchOf(len(request.Nodes))
+	batch = max(batch, len(request.Nodes))
 	plan := events.Plan{
-		Cluster: "opticks", Generation: request.Generation, Policy: "repipeline",
+		Cluster: "opticks", Generation: request.Generation, Policy: "repipeline", LearningRateScale: scale,
 		Data: events.Data{GlobalBatch: batch, MicroBatch: 1}, Parent: "to be filled in",
 		Predicted: events.Predicted{StepSeconds: 1},
 	}

@@ -1,0 +1,41 @@
+package protocol
+
+import "slices"
+
+// Data tells where training stands in its data: the stretches of steps that count, oldest first. A step that was undone
+// counts no more, and its samples are trained again. While the global batch stays there is one stretch.
+type Data []Stretch
+
+// Stretch is steps in a row that train as many samples each.
+type Stretch struct {
+	FirstStep   uint64 `json:"firstStep"`
+	Samples     uint64 `json:"samples"`     // position in the data at its first step
+	GlobalBatch int    `json:"globalBatch"` // samples of each step
+}
+
+// mostStretches bounds a memory of batches that follow the nodes: a plan goes back to the last steps or to the newest
+// snapshots, not over a thousand changes.
+const mostStretches = 1024
+
+// Position returns how many samples training has consumed after so many steps that count. Before the oldest stretch
+// that is remembered, steps are taken to be like its own. Where nothing is remembered, as in a cluster that begins with
+// the snapshot of another, they are taken to be like those to come.
+func (d Data) Position(step uint64, globalBatch int) uint64 {
+	for i, stretch := range slices.Backward(d) {
+		if stretch.FirstStep <= step || i == 0 {
+			return stretch.Samples + (step-stretch.FirstStep)*uint64(stretch.GlobalBatch)
+		}
+	}
+	return step * uint64(globalBatch)
+}
+
+// From returns the stretches where a plan trains so many samples a step from a step on.
+func (d Data) From(step uint64, globalBatch int) Data {
+	next := Stretch{FirstStep: step, Samples: d.Position(step, globalBatch), GlobalBatch: globalBatch}
+	left := slices.DeleteFunc(slices.Clone(d), func(s Stretch) bool { return s.FirstStep >= step })
+	if last := len(left) - 1; last >= 0 && left[last].GlobalBatch == globalBatch {
+		return left
+	}
+	left = append(left, next)
+	return left[max(0, len(left)-mostStretches):]
+}

@@ -1,0 +1,60 @@
+package protocol
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func TestTheBatchThatStaysIsOneStretch(t *testing.T) {
+	data := Data{}.From(0, 12).From(40, 12).From(39, 12)
+	if len(data) != 1 || data.Position(42, 0) != 42*12 {
+		t.Errorf("%v, at step 42 position %d", data, data.Position(42, 0))
+	}
+}
+
+func TestAfterABatchThatChangedThePositionIsThatOfTheStepsThatCount(t *testing.T) {
+	data := Data{}.From(0, 10).From(5, 20).From(8, 30)
+	for step, want := range map[uint64]uint64{0: 0, 5: 50, 6: 70, 8: 110, 9: 140} {
+		if got := data.Position(step, 0); got != want {
+			t.Errorf("position %d at step %d, expected %d", got, step, want)
+		}
+	}
+	if back := data.From(4, 20); back.Position(6, 0) != 40+2*20 || len(back) != 2 {
+		t.Errorf("back at step 4: %v, at step 6 position %d", back, back.Position(6, 0))
+	}
+}
+
+// What each step trained, and what was undone, is told one by one beside.
+func TestPositionsAreTheSumsOfTheStepsThatCount(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 9))
+	for range 200 {
+		var data Data
+		var batches []int // of each step that counts
+		for range 1 + random.IntN(12) {
+			step := random.IntN(len(batches) + 1)
+			batch := 4 * (1 + random.IntN(3))
+			data = data.From(uint64(step), batch)
+			batches = batches[:step]
+			for range 1 + random.IntN(6) {
+				batches = append(batches, batch)
+			}
+		}
+		sum := uint64(0)
+		for step, batch := range batches {
+			if got := data.Position(uint64(step), 0); got != sum {
+				t.Fatalf("%v: position %d at step %d of %v, expected %d", data, got, step, batches, sum)
+			}
+			sum += uint64(batch)
+		}
+	}
+}
+
+func TestWhatIsRememberedOfBatchesIsBounded(t *testing.T) {
+	var data Data
+	for step := range uint64(3 * mostStretches) {
+		data = data.From(step, 1+int(step%2))
+	}
+	if len(data) != mostStretches || data.Position(3*mostStretches, 0) != 3*mostStretches*3/2 {
+		t.Errorf("%d stretches, position %d", len(data), data.Position(3*mostStretches, 0))
+	}
+}
