@@ -37,6 +37,24 @@ func (p *Plan) Dealt() *Plan {
 	return &dealt
 }
 
+// SamplesOf returns which samples of a step's global batch a node trains: those of its pipeline, then those of lost
+// nodes that it stands in for.
+func (p *Plan) SamplesOf(node string) []Range {
+	dealt, samples := p.Dealt(), []Range(nil)
+	for _, pipeline := range dealt.Pipelines {
+		isHere := func(stage Stage) bool { return stage.Node == node }
+		if slices.ContainsFunc(pipeline.Stages, isHere) && !p.lostStage(node) {
+			samples = append(samples, pipeline.Samples)
+		}
+	}
+	for _, reroute := range dealt.Reroutes {
+		if reroute.To == node {
+			samples = append(samples, reroute.Samples)
+		}
+	}
+	return samples
+}
+
 // validateSamples checks that the pipelines train each sample of the global batch once, and that the nodes that
 // stand in for a lost one train each of its samples once.
 func (p *Plan) validateSamples() error {

@@ -99,8 +99,9 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 	return oracle.Training{Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps)}, samples, nil
 }
 
-// dataPlaneVersion is that of what trainers say to each other in a step. Those of another one refuse to train together.
-const dataPlaneVersion = 2
+// dataPlaneVersion is that of what trainers say to each other in a step, and of the order of samples. Those of another
+// one refuse to train together.
+const dataPlaneVersion = 3
 
 // job is what the cluster must know of the training. Its digest covers all that determines the result, and the data
 // plane.

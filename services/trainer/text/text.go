@@ -6,9 +6,9 @@ package text
 
 import (
 	"fmt"
-	"math/bits"
-	"math/rand/v2"
 	"slices"
+
+	"github.com/reknit/reknit/shared/ledger"
 )
 
 // Text is a text cut into windows of characters to predict. It is not changed after New.
@@ -81,36 +81,8 @@ func (t *Text) Sample(index int) (characters, targets []byte, err error) {
 	if index < 0 {
 		return nil, nil, fmt.Errorf("sample index is %d: expected at least 0", index)
 	}
-	windows := t.Windows()
-	start := t.permute(index/windows, index%windows) * t.window
+	order := ledger.Order{Samples: uint64(t.Windows()), Seed: t.seed}
+	start := int(order.At(uint64(index))) * t.window
 	first := start + t.context
 	return t.characters[start : first+t.window-1], t.characters[first : first+t.window], nil
-}
-
-// permute maps a position of an epoch to a window: position*stride + offset modulo
-// the windows, a bijection because the stride is coprime to their number.
-func (t *Text) permute(epoch, position int) int {
-	windows := uint64(t.Windows())
-	random := rand.NewPCG(t.seed, uint64(epoch))
-	stride := coprime(random.Uint64()%windows, windows)
-	offset := random.Uint64() % windows
-	high, low := bits.Mul64(uint64(position), stride)
-	low, carry := bits.Add64(low, offset, 0)
-	return int(bits.Rem64(high+carry, low, windows))
-}
-
-// coprime returns the first number from candidate upwards that is coprime to modulus:
-// modulus+1 is, so it ends.
-func coprime(candidate, modulus uint64) uint64 {
-	for greatestCommonDivisor(candidate, modulus) != 1 {
-		candidate++
-	}
-	return candidate
-}
-
-func greatestCommonDivisor(a, b uint64) uint64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }

@@ -119,22 +119,12 @@ func TestEveryNodeRunsTheSamplesThatThePlanSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string][]events.Range{}
-	for _, pipeline := range plan.Dealt().Pipelines {
-		for _, stage := range pipeline.Stages {
-			said[stage.Node] = append(said[stage.Node], pipeline.Samples)
-		}
-	}
-	delete(said, "b")
-	for _, reroute := range plan.Dealt().Reroutes {
-		said[reroute.To] = append(said[reroute.To], reroute.Samples)
-	}
 	for microBatch, route := range a.routes {
 		first := microBatch * config.MicroBatch
 		for _, stage := range route {
 			isSaid := func(samples events.Range) bool { return samples.First <= first && first < samples.End }
-			if !slices.ContainsFunc(said[stage.Node], isSaid) {
-				t.Errorf("%s runs samples from %d on: the plan says %v", stage.Node, first, said[stage.Node])
+			if said := plan.SamplesOf(stage.Node); !slices.ContainsFunc(said, isSaid) {
+				t.Errorf("%s runs samples from %d on: the plan says %v", stage.Node, first, said)
 			}
 		}
 	}

@@ -1,0 +1,229 @@
+"""Which samples a trainer reads, and in which order: for a job whose trainers come and go.
+
+    order = reknit_data.Order(samples=len(data), seed=1)
+    data = reknit_data.Records("corpus.jsonl")               # or Tokens("corpus.bin", window=1024)
+    for step in job.steps(state):
+        for positions in step.micro_batches:
+            batch = [data[order[position]] for position in positions]
+
+A step's positions are its numbers in the endless run of the data (the plan's consumedSamples, and on from there). An
+order turns a position into a sample, epoch by epoch, at the same cost anywhere and without a table: a trainer that
+joins, goes back or starts again is at its place at once. Files may be larger than memory.
+
+Standard library, Python 3.9 or newer.
+"""
+
+import json
+import mmap
+import os
+import struct
+import sys
+import tempfile
+
+_64 = (1 << 64) - 1
+
+
+class Order:
+    """The order of so many samples in every epoch, an order of its own in each. The seed decides it.
+
+    The same as shared/ledger of Reknit (Go) says: a Feistel network over the position within the epoch, again and
+    again until the result is a sample."""
+
+    _ROUNDS = 8
+
+    def __init__(self, samples, seed=0):
+        if samples < 1:
+            raise ValueError(f"samples: expected at least 1, got {samples}")
+        self.samples, self.seed = samples, seed & _64
+        self._half = ((samples - 1).bit_length() + 1) // 2
+        self._epoch, self._key = -1, 0
+
+    def __getitem__(self, position):
+        """The sample at a position of the endless run."""
+        if position < 0:
+            raise IndexError(f"position: expected at least 0, got {position}")
+        epoch, at = divmod(position, self.samples)
+        if epoch != self._epoch:
+            self._epoch, self._key = epoch, _scramble(self.seed ^ _scramble(epoch))
+        while True:
+            at = self._encipher(at)
+            if at < self.samples:
+                return at
+
+    def _encipher(self, at):
+        mask = (1 << self._half) - 1
+        left, right = at >> self._half, at & mask
+        for number in range(self._ROUNDS):
+            left, right = right, left ^ (_scramble((self._key + (number << 32) + right) & _64) & mask)
+        return left << self._half | right
+
+
+def _scramble(z):
+    """The finalizer of splitmix64."""
+    z = (z + 0x9E3779B97F4A7C15) & _64
+    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & _64
+    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & _64
+    return z ^ z >> 31
+
+
+class Tokens:
+    """A file of tokens, cut into windows: sample k is window + 1 tokens, of which the last is a target only."""
+
+    def __init__(self, path, window, bytes_per_token=2):
+        codes = {1: "B", 2: "H", 4: "I"}
+        if bytes_per_token not in codes:
+            raise ValueError(f"bytes_per_token: expected 1, 2 or 4, got {bytes_per_token}")
+        self._code, self._size, self.window = codes[bytes_per_token], bytes_per_token, window
+        self._map = _mapped(path)
+        self._count = (len(self._map) // bytes_per_token - 1) // window
+        if sys.byteorder != "little" and bytes_per_token > 1:
+            raise ValueError(f"{path}: expected a machine that reads little-endian tokens")
+        if self._count < 1:
+            raise ValueError(f"{path}: expected at least {window + 1} tokens, got {len(self._map)} bytes")
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, sample):
+        """The tokens as a view of the file: torch.frombuffer and numpy.frombuffer take it as it is."""
+        first = _within(sample, self._count) * self.window * self._size
+        view = memoryview(self._map)[first:first + (self.window + 1) * self._size]
+        return view.cast(self._code)
+
+
+class Records:
+    """A file of records that end in a newline: sample k is record k, without it.
+
+    Where each record begins stands in an index, 8 bytes each, in PATH.index if nothing else is said. It is made by the
+    first process that opens the file, in one reading, and made anew where the file has changed since."""
+
+    _MAGIC = b"REKNIT 1"
+    _HEADER = struct.Struct("<8sQQQ")  # magic, bytes and modification time of the file, records
+
+    def __init__(self, path, index=None):
+        self._map = _mapped(path)
+        self._index = self._open(path, index or path + ".index")
+        self._count = self._HEADER.unpack_from(self._index)[3]
+
+    def _open(self, path, at):
+        about = os.stat(path)
+        stamp = (self._MAGIC, about.st_size, about.st_mtime_ns)
+        try:
+            index = _mapped(at)
+            header = self._HEADER.unpack_from(index)
+            if header[:3] == stamp and len(index) == self._HEADER.size + 8 * (header[3] + 1):
+                return index
+        except (FileNotFoundError, ValueError, struct.error):
+            pass
+        self._build(path, at, stamp)
+        return _mapped(at)
+
+    def _build(self, path, at, stamp):
+        """Several processes may build at once: each its own file, and the last to rename it wins."""
+        handle, mine = tempfile.mkstemp(prefix=os.path.basename(at), dir=os.path.dirname(at) or ".")
+        try:
+            with open(path, "rb") as data, open(handle, "wb") as index:
+                index.write(bytes(self._HEADER.size + 8))  # the first record begins at 0
+                count = end = 0
+                for record in data:
+                    end += len(record)
+                    count += 1
+                    index.write(struct.pack("<Q", end))
+                index.seek(0)
+                index.write(self._HEADER.pack(*stamp, count))
+            os.chmod(mine, 0o644)
+            os.replace(mine, at)
+        except BaseException:
+            os.remove(mine)
+            raise
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, sample):
+        at = self._HEADER.size + 8 * _within(sample, self._count)
+        first, end = struct.unpack_from("<QQ", self._index, at)
+        return self._map[first:end].removesuffix(b"\n")
+
+
+def _mapped(path):
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # ValueError where it is empty
+
+
+def _within(sample, count):
+    if not 0 <= sample < count:
+        raise IndexError(f"sample: expected 0 to {count - 1}, got {sample}")
+    return sample
+
+
+class Ledger:
+    """What this trainer trained: a line for each range of positions in each step, in a file of its own.
+
+    `note` before the step is committed: a step that does not count may be noted, one that counts must be."""
+
+    def __init__(self, path):
+        self._file = open(path, "a", encoding="ascii")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def note(self, step):
+        for first, end in step.samples:
+            entry = {"generation": step.generation, "step": step.index,
+                     "first": step.consumed + first, "end": step.consumed + end}
+            self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+
+def check(plans, entries, steps):
+    """Finds the first fault in what so many steps trained; None where each position was trained once.
+
+    Plans are those committed, in their order (generation, resumeStep and data of a plan document); entries are what
+    all trainers noted, those of one layer's holders where a model is cut into stages. Of each step counts what was
+    noted under the newest plan that goes on from it or from before."""
+    trained = {}
+    for entry in entries:
+        trained.setdefault((entry["generation"], entry["step"]), []).append((entry["first"], entry["end"]))
+    position, positions = 0, {}
+    for step in range(steps):
+        positions[step] = position
+        standing = [plan for plan in plans if plan["resumeStep"] <= step]
+        if not standing:
+            return f"step {step}: no plan goes on from it or from before"
+        generation, end = standing[-1]["generation"], position + standing[-1]["data"]["globalBatch"]
+        fault = _once(sorted(trained.get((generation, step), [])), position, end)
+        if fault:
+            return f"step {step}, generation {generation}: {fault}"
+        position = end
+    positions[steps] = position
+    return _go_on(plans, positions)
+
+
+def _once(ranges, first, end):
+    """What is wrong with ranges that should hold each position from first to end once; None for nothing."""
+    for begin, until in ranges:
+        if begin < first:
+            return f"samples {begin} to {first} were trained twice"
+        if begin > first:
+            return f"samples {first} to {begin} were skipped"
+        first = until
+    if first < end:
+        return f"samples {first} to {end} were skipped"
+    if first > end:
+        return f"samples {end} to {first} were trained a step early"
+    return None
+
+
+def _go_on(plans, positions):
+    """A plan that goes on at another position than its step has, unless a later one went back before it."""
+    for number, plan in enumerate(plans):
+        undone = any(later["resumeStep"] < plan["resumeStep"] for later in plans[number + 1:])
+        position = positions.get(plan["resumeStep"])
+        if not undone and position is not None and plan["data"]["consumedSamples"] != position:
+            return (f"generation {plan['generation']} goes on at sample {plan['data']['consumedSamples']} "
+                    f"from step {plan['resumeStep']}: expected {position}")
+    return None
