@@ -26,7 +26,8 @@ func TestSamplesAreDealtInThePlansOrder(t *testing.T) {
 	if want := []Range{{40, 56}, {56, 64}}; !slices.Equal(got, want) {
 		t.Errorf("who stands in trains %v: expected %v, the lost node's samples", got, want)
 	}
-	for node, want := range map[string][]Range{"n1": {{0, 40}, {40, 56}}, "n3": {{0, 40}}, "n4": nil, "n6": {{40, 64}}} {
+	trains := map[string][]Range{"n1": {{0, 40}, {40, 56}}, "n3": {{0, 40}}, "n4": nil, "n6": {{40, 64}}}
+	for node, want := range trains {
 		if got := plan.SamplesOf(node); !slices.Equal(got, want) {
 			t.Errorf("%s trains %v: expected %v", node, got, want)
 		}

@@ -85,9 +85,9 @@ func once(entries []Entry, first, end uint64) error {
 // goOn checks the plans whose steps still have the position that they had when the plan came.
 func goOn(plans []Plan, positions map[uint64]uint64) error {
 	for i, plan := range plans {
-		isUndone := slices.ContainsFunc(plans[i+1:], func(later Plan) bool { return later.ResumeStep < plan.ResumeStep })
+		goesBack := func(later Plan) bool { return later.ResumeStep < plan.ResumeStep }
 		position, isKnown := positions[plan.ResumeStep]
-		if !isUndone && isKnown && plan.Consumed != position {
+		if isKnown && !slices.ContainsFunc(plans[i+1:], goesBack) && plan.Consumed != position {
 			return fmt.Errorf("generation %d goes on at sample %d from step %d: expected %d",
 				plan.Generation, plan.Consumed, plan.ResumeStep, position)
 		}

@@ -39,7 +39,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		"step 0, generation 1: samples 2 to 4 were trained twice": func(p []Plan, e []Entry) ([]Plan, []Entry) {
 			return p, append(e, Entry{1, 0, 2, 4})
 		},
-		"step 3, generation 3: samples 18 to 20 were trained a step early": func(p []Plan, e []Entry) ([]Plan, []Entry) {
+		"generation 3: samples 18 to 20 were trained a step early": func(p []Plan, e []Entry) ([]Plan, []Entry) {
 			e[9].End = 20
 			return p, e
 		},

@@ -69,7 +69,7 @@ func TestTheOrderIsThatOfTheOtherLanguage(t *testing.T) {
 	}
 	for _, g := range golden {
 		if got := (Order{g.Samples, g.Seed}).At(g.Position); got != g.Sample {
-			t.Errorf("%d samples, seed %d: sample %d at position %d, expected %d", g.Samples, g.Seed, got, g.Position, g.Sample)
+			t.Errorf("%+v: sample %d", g, got)
 		}
 	}
 }

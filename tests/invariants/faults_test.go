@@ -69,7 +69,14 @@ var faults = map[string]fault{
 	"a node is overfilled": {fitting, func(s *story) {
 		s.replan(4, func(p *events.Plan) { p.Predicted.PeakBytes["n4"] = 1201 })
 	}},
-	"samples are skipped":        {wholeBatch, func(s *story) { s.replan(3, func(p *events.Plan) { p.Data.ConsumedSamples += 6 }) }},
+	"samples are skipped": {wholeBatch, func(s *story) { s.replan(3, func(p *events.Plan) { p.Data.ConsumedSamples += 6 }) }},
+	"the learning rate does not follow the batch": {wholeBatch, func(s *story) {
+		for _, at := range positions(s, events.JoinRequested) {
+			retell(s, at, func(join *events.Join) {
+				join.Job.BatchRule = &events.BatchRule{SamplesPerNode: 2, LearningRate: "linear"}
+			})
+		}
+	}},
 	"the batch changes":          {wholeBatch, func(s *story) { s.replan(4, func(p *events.Plan) { p.Data.GlobalBatch, p.Data.MicroBatch = 12, 2 }) }},
 	"a negotiation is forgotten": {ended, func(s *story) { s.remove(firstOf(s, events.Aborted)) }},
 	"promises are held though nothing follows": {superseded, func(s *story) {

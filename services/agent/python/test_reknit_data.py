@@ -116,7 +116,7 @@ class TheCheck(unittest.TestCase):
         self.assertRegex(reknit_data.check(self.plans, self.entries + [entry(3, 3, 18, 20)], 4), "a step early")
         self.assertRegex(reknit_data.check(self.plans[1:], self.entries, 4), "step 0: no plan")
         self.plans[1]["data"]["consumedSamples"] = 12
-        self.assertRegex(reknit_data.check(self.plans, self.entries, 4), "generation 2 goes on at sample 12 from step 2")
+        self.assertRegex(reknit_data.check(self.plans, self.entries, 4), "generation 2 goes on at sample 12")
 
 
 if __name__ == "__main__":
