@@ -28,12 +28,41 @@ var answered = Invariant{"every request has an answer", func(log *Log) []Violati
 				subject = request.From
 			}
 		}
-		if subject != "" && entry.Sequence <= horizon && !log.settled(entry, subject) && !log.declined(entry, subject) {
+		if subject == "" || entry.Sequence > horizon {
+			continue
+		}
+		if !log.settled(entry, subject) && !log.declined(entry, subject) && !log.waits(entry) {
 			violations = append(violations, entry.violation("%s of %s has no answer", entry.Kind, entry.Subject))
 		}
 	}
 	return violations
 }}
+
+// longestWait is for how long at most a node waits that comes back again and again.
+const longestWait = 5 * time.Minute
+
+// waits reports whether the log may have ended before the turn of a node that came back twice, or was given up because
+// its steps broke.
+func (l *Log) waits(request *Entry) bool {
+	join, joins := request.Payload.(*events.Join)
+	if !joins || l.Events[len(l.Events)-1].Logged.Sub(request.Logged) >= longestWait {
+		return false
+	}
+	returns := 0
+	for _, entry := range l.Events {
+		switch before := entry.Payload.(type) {
+		case *events.Join:
+			if before.Node == join.Node && entry.Sequence < request.Sequence {
+				returns++
+			}
+		case *events.BrokenStep:
+			if before.Node == join.Node && entry.Sequence < request.Sequence {
+				returns++
+			}
+		}
+	}
+	return returns > 1
+}
 
 // linkStates knows which links were disconnected on purpose. A request for what is so already needs no answer.
 type linkStates map[events.Pair]struct{ disconnected, unknown bool }

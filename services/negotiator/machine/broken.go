@@ -54,9 +54,10 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 	return broken.Generation < plan.Generation || placed && broken.Step >= plan.ResumeStep
 }
 
-// rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of the
-// node that told first most often the others are rid, where they can do without what it holds. Otherwise the cluster
-// holds, each time for longer. It returns nil where the negotiation may go on to the step to resume at.
+// rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
+// the node that told first most often the others are rid, where they can do without what it holds; each of these steps
+// counts as a restart, so that it is not back at once. Otherwise the cluster holds, each time for longer. It returns
+// nil where the negotiation may go on to the step to resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
 	if !counts {
@@ -64,14 +65,17 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	}
 	known := &m.state.Breaks
 	if spare, _ := protocol.Spare(m.state.placed(), []string{node}); known.By[node] >= mostBreaks && len(spare) > 0 {
-		reason := fmt.Sprintf("its steps broke %d times and training did not get on, the last: %.512s", known.By[node], known.Reason)
+		reason := fmt.Sprintf("its steps broke %d times and training did not get on, the last: %.512s",
+			known.By[node], known.Reason)
 		delete(known.By, node)
+		m.state.Restarts[node] = restart{Count: m.state.Restarts[node].Count + mostBreaks, Last: cause.Logged}
 		return m.giveUp(cause, spare, reason, false)
 	}
 	if known.InARow < mostRetries {
 		return nil
 	}
-	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %.512s", known.InARow, known.Step, known.Reason)
+	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %.512s",
+		known.InARow, known.Step, known.Reason)
 	seconds := protocol.Grown(m.settings.HoldTime.Seconds(), known.InARow-mostRetries)
 	return m.abort(cause, reason, m.holdFor(seconds, reason))
 }

@@ -171,6 +171,14 @@ func TestANodeWhoseStepsBreakAgainAndAgainIsGivenUpByName(t *testing.T) {
 	if len(refused) != 1 || !strings.Contains(refused[0].Reason, "all-reduce timed out") || w.nodes() != "n1 n3" {
 		t.Fatalf("nodes %q, refused %+v", w.nodes(), refused)
 	}
+	w.join("n2")
+	w.run()
+	if w.tick(3 * time.Second); w.nodes() != "n1 n3" {
+		t.Error("it is back at once, and breaks the next step")
+	}
+	if w.tick(2 * time.Second); w.nodes() != "n1 n2 n3" {
+		t.Error("it is kept out for ever")
+	}
 }
 
 func TestStepsThatBreakWhileTrainingGetsOnBlameNobody(t *testing.T) {
@@ -253,7 +261,8 @@ func TestAMemberThatSaysHowLongItNeedsHasThatTimeAndNoLonger(t *testing.T) {
 	w.breaks("n1")
 	w.run()
 	w.hear(events.ConsentDelayed, "/node/n3", "n3", &events.Delay{
-		Negotiation: w.opened.Negotiation, Node: "n3", Incarnation: w.process["n3"], Reason: "it gives up its step", Seconds: 30,
+		Negotiation: w.opened.Negotiation, Node: "n3", Incarnation: w.process["n3"],
+		Reason: "it gives up its step", Seconds: 30,
 	})
 	w.tick(29 * time.Second)
 	if len(w.refusals("n3")) > 0 {
@@ -265,12 +274,18 @@ func TestAMemberThatSaysHowLongItNeedsHasThatTimeAndNoLonger(t *testing.T) {
 	}
 }
 
+// measureSteps has all tell how long a step usually takes.
+func (w *world) measureSteps(seconds float64) {
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.hear(events.PlanActivated, "/node/"+node, node,
+			&events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: seconds})
+	}
+}
+
 // Three steps of a minute are to be waited for, whatever the planner thought that a step takes.
 func TestTheLongerAStepIsTheLongerIsWaitedForWhoIsInOne(t *testing.T) {
 	w := newWorld(t, 3)
-	for _, node := range []string{"n1", "n2", "n3"} {
-		w.hear(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: 60})
-	}
+	w.measureSteps(60)
 	w.deaf["n3"] = true
 	w.breaks("n1")
 	w.run()
@@ -287,9 +302,7 @@ func TestTheLongerAStepIsTheLongerIsWaitedForWhoIsInOne(t *testing.T) {
 func TestUnitsAreWaitedForUntilAllHaveComeToTheStopStepToo(t *testing.T) {
 	w := newWorld(t, 3)
 	w.transfer, w.mute[events.Scheduled] = true, true
-	for _, node := range []string{"n1", "n2", "n3"} {
-		w.hear(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: 60})
-	}
+	w.measureSteps(60)
 	w.lose("n3")
 	w.run()
 	w.tick(3 * time.Minute)

@@ -19,6 +19,7 @@ type collective struct {
 	passed  []bool
 	groups  []*reduction
 	polled  bool // somebody looks again soon whether a link is back
+	broken  bool // it cannot be resumed
 }
 
 // reduction is the all-reduce of one group.
@@ -133,6 +134,9 @@ func (c *collective) resumed(p *process) {
 
 // together reports whether all are in the step, run, and reach each other.
 func (c *collective) together(nodes []string) bool {
+	if c.broken {
+		return false
+	}
 	for i, a := range nodes {
 		if p := c.in[a]; p == nil || p.stopped() {
 			return false

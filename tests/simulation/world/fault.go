@@ -48,6 +48,18 @@ var verbs = []verb{
 		n.storing = time.Duration(a.number("SECONDS") * float64(time.Second))
 		a.after(w, func() { n.storing = 0 })
 	}},
+	{"kernel of NODE takes SECONDS", func(w *World, a args) {
+		n := a.node(w)
+		n.kernel = time.Duration(a.number("SECONDS") * float64(time.Second))
+		a.after(w, func() { n.kernel = 0 })
+	}},
+	{"break NODE", func(w *World, a args) {
+		n := a.node(w)
+		n.breaks = a["TIME"] != ""
+		w.breakStep(n)
+		a.after(w, func() { n.breaks = false })
+	}},
+	{"exit NODE", func(w *World, a args) { w.exit(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
 	{"leave NODE", func(w *World, a args) { w.leave(a.node(w)) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},

@@ -9,16 +9,16 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// patience is for how long training may stand still once all faults are over: a cluster that holds is tried again
-// every 30 s, and a transfer is given up after 30 s.
-const patience = 3 * time.Minute
+// patience is for how long training may stand still once all faults are over: a node that restarted again and again
+// waits for up to five minutes. A cluster that holds is tried again every 30 s, and a transfer is given up after 30 s.
+const patience = 6 * time.Minute
 
 // heal mends the network and resumes whoever was stopped. The dead stay dead.
 func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.storing = 1, 0
+		n.slowness, n.storing, n.kernel, n.breaks = 1, 0, 0, false
 		w.unhang(n)
 		w.resume(n)
 	}

@@ -18,6 +18,9 @@ type node struct {
 	process  *process      // nil while none runs
 	slowness float64       // of its computing; 1 is usual
 	storing  time.Duration // what its state takes to tell, give, take or adopt something, beside what is usual
+	kernel   time.Duration // what its trainer takes to give up a step
+	breaks   bool          // all its steps break
+	freezes  bool          // its agent can tell what its trainer holds while that gives up a step
 	left     bool          // and did
 }
 
@@ -40,7 +43,9 @@ type process struct {
 	readers      []*reader
 	beat         events.Pulse
 	paused       bool
-	hung         bool // the trainer does nothing; its agent does
+	hung         bool   // the trainer does nothing; its agent does
+	back         func() // what a trainer that hangs does first when it runs again
+	given        int    // boundaries to which it came from a step that was given up
 	dead         bool
 	backlog      []func()     // what was due while it was paused
 	generation   uint64       // of the plan trained last
@@ -93,7 +98,7 @@ func (p *process) do(actions []agent.Action) {
 		case agent.Say:
 			p.say(a.Event)
 		case agent.Abandon:
-			p.abandon()
+			p.abandon(a.Within)
 		case agent.Rejoin:
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()
@@ -210,6 +215,9 @@ func (p *process) train(train agent.Train) {
 	clear(p.reducedIn)
 	p.collective = p.collectiveOf(train.Plan, p.done)
 	p.collective.begin(p)
+	if p.node.breaks {
+		p.later(breaking, func() { p.World.breakStep(p.node) })
+	}
 }
 
 // reduced updates layers in the step under way, unless that was done.
@@ -246,23 +254,6 @@ func (p *process) stepped() {
 		p.do([]agent.Action{agent.Say{Event: p.agent.Digested(p.time(), p.done, false, p.state.digests())}})
 	}
 	p.do(p.agent.Boundary(p.done))
-}
-
-// abandon gives up the step under way.
-func (p *process) abandon() {
-	for i, action := range p.work {
-		if _, train := action.(agent.Train); train {
-			p.work = append(p.work[:i:i], p.work[i+1:]...)
-			p.later(0, func() { p.do(p.agent.Boundary(p.done)) })
-			return
-		}
-	}
-	if p.collective == nil {
-		return
-	}
-	p.collective.leave(p)
-	p.collective, p.atBoundary = nil, true
-	p.later(0, func() { p.do(p.agent.Boundary(p.done)) })
 }
 
 // reader follows a stream.
@@ -365,6 +356,10 @@ func (w *World) hang(n *node) {
 func (w *World) unhang(n *node) {
 	if p := n.process; p != nil && p.hung {
 		p.hung = false
+		if back := p.back; back != nil {
+			p.back = nil
+			back()
+		}
 		p.workOn()
 		p.catchUp()
 	}

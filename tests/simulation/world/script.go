@@ -59,7 +59,8 @@ var drawn = []struct {
 	{1, "requests lost 0.2 for TIME"}, {2, "answers lost 0.2 for TIME"}, {1, "replicas lag 0.5 for TIME"}, {1, "clock jumps JUMP"},
 	{1, "restart NODE TIMES"}, {1, "herd TIMES"}, {2, "state of NODE takes LONG for TIME"}, {2, "full STORE for TIME"},
 	{2, "crash SERVICE"}, {4, "crash SERVICE before POINT COUNT"}, {1, "pause SERVICE for TIME"}, {2, "depose SERVICE for TIME"},
-	{2, "spoil NODE"},
+	{2, "spoil NODE"}, {3, "break NODE"}, {1, "break NODE for TIME"}, {2, "exit NODE"}, {2, "exit NODE for TIME"},
+	{2, "kernel of NODE takes LONG for TIME"},
 }
 
 // points are where a service dies. Those of its start are reached by the next instance.

@@ -116,7 +116,12 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.ClusterHeld: teller(func(h events.Hold) string {
 		return strings.TrimSpace(h.Reason + " " + strings.Join(h.Awaits, " "))
 	}),
-	events.NodeLost: teller(func(n events.NodeState) string { return n.Node + " " + n.Incarnation + ": " + n.Reason }),
+	events.NodeLost:   teller(func(n events.NodeState) string { return n.Node + " " + n.Incarnation + ": " + n.Reason }),
+	events.NodeExited: teller(func(e events.Exit) string { return e.Incarnation + ": " + e.Reason }),
+	events.StepBroken: teller(func(b events.BrokenStep) string {
+		return fmt.Sprintf("step %d of generation %d: %s", b.Step, b.Generation, b.Reason)
+	}),
+	events.ConsentDelayed: teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
 	events.ReplicaDiverged: teller(func(d events.Divergence) string {
 		return fmt.Sprintf("unit %d at step %d: %v", d.Unit, d.Step, d.Minority)
 	}),

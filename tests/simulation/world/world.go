@@ -92,7 +92,7 @@ func (n *node) launcher(w *World) func() { return func() { n.launch(w) } }
 
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
-	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), slowness: 1}
+	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), slowness: 1, freezes: len(w.nodes)%2 == 0}
 	w.nodes = append(w.nodes, n)
 	return n
 }

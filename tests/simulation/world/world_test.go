@@ -22,6 +22,7 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 	for _, fault := range []string{
 		"kill n2", "kill n2 for 3s", "pause n2 for 10s", "hang n2 for 10s", "slow n2 4 for 5s", "restart n2 4", "leave n2",
 
+		"break n2", "break n2 for 10s", "exit n2", "exit n2 for 3s", "kernel of n2 takes 40 for 20s",
 		"start n9", "herd 4", "state of n2 takes 40 for 20s", "mute n2 for 10s", "deafen n2 for 10s",
 		"full events for 10s", "full plans for 10s", "full payloads for 10s", "full memories for 10s",
 		"cut n2 from hub for 10s", "cut n2 from peers for 10s", "cut n1 n2 for 10s", "link n1 n2 0.1 for 5s",
