@@ -28,7 +28,8 @@ const MaxEventBytes = 64 << 10
 const MaxPayloadBytes = 64 << 20
 
 // EventAge is how long an event can be read. It is longer than a service may be away, a weekend included: a service
-// that comes back reads on behind what its memory holds, and one that runs writes its memory four times within that age.
+// that comes back reads on behind what its memory holds, and one that runs writes its memory four times within that
+// age.
 const EventAge = 3 * 24 * time.Hour
 
 // FreshAge is how long content counts as just put: put again within it, it is left alone.

@@ -60,8 +60,8 @@ type State interface {
 	Holdings() []events.Holding
 	// Export returns the canonical bytes of a unit at a version that Holdings names.
 	Export(unit int, step uint64) ([]byte, error)
-	// Import keeps a verified unit aside until Adopt, or until training is two steps past it, in place of an older import of
-	// it. It does not keep data.
+	// Import keeps a verified unit aside until Adopt, or until training is two steps past it, in place of an older import
+	// of it. It does not keep data.
 	Import(unit int, step uint64, data []byte) error
 	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at
 	// that version, by rolling back or by making version 0. What the state was before, the version before and the units no
@@ -85,11 +85,13 @@ type PreCopier interface {
 	Apply(unit int, data, change []byte) ([]byte, error)
 }
 
-// Lender is a State that lends the memory into which a unit is fetched. A unit on its way then takes no memory but its own.
+// Lender is a State that lends the memory into which a unit is fetched. A unit on its way then takes no memory but its
+// own.
 type Lender interface {
 	State
 	// Lend returns so many bytes, none of which Holdings counts on: the unit is imported from there once it is verified,
-	// or not at all. It is called while the loop is inside Boundary, from another goroutine, for one fetch of a unit at a time.
+	// or not at all. It is called while the loop is inside Boundary, from another goroutine, for one fetch of a unit at a
+	// time.
 	Lend(unit int, bytes int64) ([]byte, error)
 }
 

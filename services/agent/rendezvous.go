@@ -19,8 +19,8 @@ const MostRendezvousBytes = 1<<20 - 4<<10 // the hub's largest message, and room
 var ErrNoValue = errors.New("nobody has set the key")
 
 // Rendezvous is where the trainers of a generation tell each other what they need to find together, such as the
-// addresses of a process group. Its values are the hub's, so that they outlive whoever set them, and live as long as the
-// generation is in force. Its methods may be called from any goroutine.
+// addresses of a process group. Its values are the hub's, so that they outlive whoever set them, and live as long as
+// the generation is in force. Its methods may be called from any goroutine.
 type Rendezvous struct {
 	bucket jetstream.KeyValue
 	stream jetstream.Stream // under the bucket
@@ -95,7 +95,8 @@ func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// Add adds to a key that is a number, 0 at first, and returns the sum. It tries again while others add at the same time.
+// Add adds to a key that is a number, 0 at first, and returns the sum. It tries again while others add at the same
+// time.
 func (r *Rendezvous) Add(ctx context.Context, key string, number int64) (int64, error) {
 	for ctx.Err() == nil {
 		sum, revision := number, uint64(0)

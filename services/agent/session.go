@@ -76,8 +76,8 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 	return session
 }
 
-// Close ends the session without a word; a trainer that wants to go says Leave. No Boundary is under way, and when it returns,
-// the memory that the trainer's state gave or lent is not touched any more.
+// Close ends the session without a word; a trainer that wants to go says Leave. No Boundary is under way, and when it
+// returns, the memory that the trainer's state gave or lent is not touched any more.
 func (s *Session) Close() {
 	s.cancel()
 	for _, stop := range s.stop {
@@ -248,7 +248,8 @@ func (s *Session) end(end machine.End) {
 }
 
 // say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
-// still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do no harm.
+// still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
+// no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
 	if err := s.insist(ctx, event); err != nil && ctx.Err() == nil {
 		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)

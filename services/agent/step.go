@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/services/agent/machine"
 )
 
-// tellsSoon is how long a trainer may take to give up its step, and its state to tell what it holds, until the agent says that
-// its consent comes later: the negotiator waits for five seconds.
+// tellsSoon is how long a trainer may take to give up its step, and its state to tell what it holds, until the agent
+// says that its consent comes later: the negotiator waits for five seconds.
 const tellsSoon = 2 * time.Second
 
 // Freezer is a State that can be told without the training loop. A trainer in a step that it cannot interrupt, a long
@@ -21,16 +21,16 @@ type Freezer interface {
 	Freeze() ([]events.Holding, bool)
 }
 
-// Broken tells that the step under way cannot end, though nobody said that it is to be given up: a collective broke that
-// cannot be resumed, or timed out. It is called before Boundary, which then returns with the plan for which all give up
-// their step. Where the step's context has ended it has no effect.
+// Broken tells that the step under way cannot end, though nobody said that it is to be given up: a collective broke
+// that cannot be resumed, or timed out. It is called before Boundary, which then returns with the plan for which all
+// give up their step. Where the step's context has ended it has no effect.
 func (s *Session) Broken(reason string) {
 	s.tell(func() []machine.Action { return s.machine.Broken(time.Now(), reason) })
 }
 
 // Exited tells that the trainer's process is gone: its parent says so, or who held its socket. The exit code is that of
-// os.ProcessState, -1 where a signal ended it. It returns when the cluster's log has that, or ctx ends. The session is over;
-// a trainer that is started again takes another Join.
+// os.ProcessState, -1 where a signal ended it. It returns when the cluster's log has that, or ctx ends. The session is
+// over; a trainer that is started again takes another Join.
 func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error {
 	var said []events.Event
 	s.tell(func() (others []machine.Action) {
@@ -52,8 +52,8 @@ func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error
 	return nil
 }
 
-// watch waits for a trainer that gives up its step. It answers for it where its state can be told without it, and says else
-// that the consent comes later; a trainer that takes too long is given up. Called with the mutex held.
+// watch waits for a trainer that gives up its step. It answers for it where its state can be told without it, and says
+// else that the consent comes later; a trainer that takes too long is given up. Called with the mutex held.
 func (s *Session) watch(within time.Duration) {
 	ctx, back := context.WithCancel(s.context)
 	after := func(wait time.Duration, tell func() []machine.Action) {

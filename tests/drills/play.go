@@ -14,8 +14,8 @@ import (
 	"github.com/reknit/reknit/tests/observer"
 )
 
-// The model is small, so that steps are short and the undisturbed run is soon done. Training ends with the drill and not
-// by itself.
+// The model is small, so that steps are short and the undisturbed run is soon done. Training ends with the drill and
+// not by itself.
 const (
 	compareEvery  = 50 // steps
 	warmSteps     = 100

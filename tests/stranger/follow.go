@@ -96,8 +96,8 @@ func (s *Stranger) claims() []map[string]any {
 	return claims
 }
 
-// opened consents, and says what the node holds: everything at step 0 before the first plan, nothing as a newcomer, what
-// it claims where it was given up while it lived, and otherwise its layers.
+// opened consents, and says what the node holds: everything at step 0 before the first plan, nothing as a newcomer,
+// what it claims where it was given up while it lived, and otherwise its layers.
 func (s *Stranger) opened(event envelope, opened *opening) error {
 	if !names(opened.Members, s.Node, s.incarnation) {
 		return nil

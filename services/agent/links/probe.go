@@ -17,8 +17,8 @@ const roundTrips = 5
 // probeBytes bounds one probe.
 const probeBytes = 64 << 20
 
-// Measure times the link from a node of a cluster to a peer's address, over a connection of its own: the round trip, and
-// the bandwidth of sending so many bytes (0 where bytes is 0).
+// Measure times the link from a node of a cluster to a peer's address, over a connection of its own: the round trip,
+// and the bandwidth of sending so many bytes (0 where bytes is 0).
 func Measure(ctx context.Context, cluster, node, address string, bytes int) (
 	roundTripSeconds, bandwidthBytesPerSecond float64, err error,
 ) {

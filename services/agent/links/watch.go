@@ -131,7 +131,8 @@ func (w *Watch) follow(ctx context.Context, incarnation string, peer Peer) {
 	}
 }
 
-// listenTo waits for the end of a connection. It returns nil after a bye, and where ctx ended first: then it has said one.
+// listenTo waits for the end of a connection. It returns nil after a bye, and where ctx ended first: then it has said
+// one.
 func (w *Watch) listenTo(ctx context.Context, connection net.Conn) error {
 	w.mutex.Lock()
 	w.open[connection] = struct{}{}

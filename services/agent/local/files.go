@@ -28,7 +28,8 @@ type files struct {
 	control []byte
 }
 
-// makeFiles makes a directory below parent, by default in shared memory, and removes those that killed agents left there.
+// makeFiles makes a directory below parent, by default in shared memory, and removes those that killed agents left
+// there.
 func makeFiles(parent string, units []int64) (*files, error) {
 	if parent == "" {
 		parent = sharedMemory

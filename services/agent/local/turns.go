@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// turns pass between an agent and its trainer: the agent gives an order, the trainer does it and comes back with a report.
-// The agent's side is one goroutine; the trainer's may be any number of calls, of which one is let in at a time.
+// turns pass between an agent and its trainer: the agent gives an order, the trainer does it and comes back with a
+// report. The agent's side is one goroutine; the trainer's may be any number of calls, of which one is let in at a
+// time.
 type turns struct {
 	reports chan Report
 	ended   context.Context // when there are no more turns; its cause says why
@@ -30,8 +31,8 @@ type errOrder struct{ what, fix string }
 
 func (e errOrder) Error() string { return e.what }
 
-// next is the trainer's side: it hands in the report and waits for an order. A trainer that never got the last order, because its
-// call broke off, is given it again.
+// next is the trainer's side: it hands in the report and waits for an order. A trainer that never got the last order,
+// because its call broke off, is given it again.
 func (t *turns) next(ctx context.Context, report Report) (Order, error) {
 	given, err := t.enter(report)
 	if err != nil {

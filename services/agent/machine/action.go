@@ -9,8 +9,8 @@ import (
 // Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were
 // returned.
 //
-// Forget, Tell, Capture, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at the
-// boundary at which the trainer stands, one after the other, and Train comes after those returned before it. All
+// Forget, Tell, Capture, Export, Adopt and the import at the end of Fetch touch the trainer's state: they are done at
+// the boundary at which the trainer stands, one after the other, and Train comes after those returned before it. All
 // other actions are done beside.
 type Action interface{ action() }
 

@@ -160,9 +160,9 @@ func (m *Machine) mustTell() bool {
 	return m.negotiation != nil && m.negotiation.opening.payload.Abandon && m.negotiation.phase == opened
 }
 
-// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the step broke, or the node has
-// promised to stop here, or training is complete. (A node that was given other units after the last step has to tell their
-// digests.)
+// mustWait reports whether no step may be begun: there is no plan, or no place in it, or the step broke, or the node
+// has promised to stop here, or training is complete. (A node that was given other units after the last step has to
+// tell their digests.)
 func (m *Machine) mustWait() bool {
 	switch {
 	case m.awaited > 0 || m.stuck || m.idle() || m.finished() && !m.switched:

@@ -22,8 +22,8 @@ type Share struct {
 	Units []events.Range
 }
 
-// captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is to be
-// abandoned has more pressing things to do.
+// captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is
+// to be abandoned has more pressing things to do.
 func (m *Machine) captureDue() {
 	if m.plan == nil || m.awaited > 0 || m.done <= m.plan.plan.ResumeStep {
 		return

@@ -93,8 +93,8 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	}
 }
 
-// late reports whether an opening is over. To a node that a plan leaves out no later plan makes it so: the plan may have overtaken
-// the opening, which tells that the others do not train on to the leaver's step.
+// late reports whether an opening is over. To a node that a plan leaves out no later plan makes it so: the plan may
+// have overtaken the opening, which tells that the others do not train on to the leaver's step.
 func (m *Machine) late(opening events.Opening) bool {
 	heard := m.newest.generation
 	if m.leftOut() && !m.named(opening.Members) {

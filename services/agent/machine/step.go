@@ -7,8 +7,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A step that cannot end is given up: because the trainer tells that it broke, or because the cluster says so. A trainer
-// may be in a step that it cannot interrupt. How long that is waited for follows from how long its steps usually take.
+// A step that cannot end is given up: because the trainer tells that it broke, or because the cluster says so. A
+// trainer may be in a step that it cannot interrupt. How long that is waited for follows from how long its steps
+// usually take.
 const (
 	patientSteps  = 3
 	leastPatience = 30 * time.Second // a step may write a checkpoint
@@ -16,9 +17,9 @@ const (
 	mostReason    = 900              // bytes of a reason that travel
 )
 
-// Broken tells that the step under way cannot end, though the trainer was not told to give it up. Boundary follows, after
-// which nothing is trained before a plan for which all give up theirs. A step that is to be given up anyway need not be
-// told of.
+// Broken tells that the step under way cannot end, though the trainer was not told to give it up. Boundary follows,
+// after which nothing is trained before a plan for which all give up theirs. A step that is to be given up anyway need
+// not be told of.
 func (m *Machine) Broken(now time.Time, reason string) []Action {
 	if m.membership == over || m.trainer != training || m.stuck {
 		return nil
@@ -40,8 +41,8 @@ func (m *Machine) patience() time.Duration {
 	return max(leastPatience, time.Duration(patientSteps*usual*float64(time.Second)))
 }
 
-// Frozen tells what the trainer holds until it comes to its boundary, while it gives up its step: it completes none before.
-// So the node consents though its trainer is busy.
+// Frozen tells what the trainer holds until it comes to its boundary, while it gives up its step: it completes none
+// before. So the node consents though its trainer is busy.
 func (m *Machine) Frozen(holdings []events.Holding) []Action {
 	if m.trainer == abandoning {
 		m.frozen = holdings
@@ -50,8 +51,8 @@ func (m *Machine) Frozen(holdings []events.Holding) []Action {
 	return m.act()
 }
 
-// vouch answers an opening that abandons the step in the name of a trainer that is still in it. An opening that asks for
-// snapshots, too, waits for the boundary: another went before it.
+// vouch answers an opening that abandons the step in the name of a trainer that is still in it. An opening that asks
+// for snapshots, too, waits for the boundary: another went before it.
 func (m *Machine) vouch() {
 	asked := m.negotiation != nil && m.readsSnapshots(m.negotiation.opening.payload)
 	if m.frozen != nil && m.trainer == abandoning && m.plan != nil && m.mustTell() && !asked {
@@ -62,7 +63,8 @@ func (m *Machine) vouch() {
 // inStep reports whether the trainer is in the step that it is to give up.
 func (m *Machine) inStep() bool { return m.trainer == abandoning && !m.capturing }
 
-// Late tells that the trainer gives up its step, or that its state has been at its task, for longer than others like to wait.
+// Late tells that the trainer gives up its step, or that its state has been at its task, for longer than others like to
+// wait.
 func (m *Machine) Late() []Action {
 	m.slow = m.trainer == abandoning
 	if m.mustTell() {
@@ -71,8 +73,8 @@ func (m *Machine) Late() []Action {
 	return m.act()
 }
 
-// Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it. Should it
-// come to its boundary after all, it asks for a place again and claims what it holds.
+// Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it. Should
+// it come to its boundary after all, it asks for a place again and claims what it holds.
 func (m *Machine) Hung(now time.Time) []Action {
 	if m.inStep() && m.membership != givenUp && m.membership != over {
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
@@ -82,8 +84,8 @@ func (m *Machine) Hung(now time.Time) []Action {
 	return m.act()
 }
 
-// Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The machine's
-// part ends with it.
+// Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The
+// machine's part ends with it.
 func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
 	if m.membership == over {
 		return nil

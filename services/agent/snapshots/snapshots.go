@@ -1,7 +1,7 @@
 // Package snapshots keeps what a node trained some steps ago, should all who hold a unit of it die at once.
 //
-// There are tiers, the nearest first: a folder on the node's own disk, and a bucket that all nodes read. To the folder a
-// node writes all that it trains; to the bucket one holder of each unit writes it. Training waits while bytes are
+// There are tiers, the nearest first: a folder on the node's own disk, and a bucket that all nodes read. To the folder
+// a node writes all that it trains; to the bucket one holder of each unit writes it. Training waits while bytes are
 // copied, never while they are written.
 package snapshots
 

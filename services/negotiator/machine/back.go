@@ -21,9 +21,9 @@ type lack struct {
 	seconds float64 // until the older step is taken; zero: there is none
 }
 
-// resumePoint returns the step from which all go on: the newest of which those who take part have every unit. Where none of them
-// trained it, or there is none, it is an older step, once no node can bring a newer one, or none did for as long as it is worth
-// waiting. Until then it returns what lacks.
+// resumePoint returns the step from which all go on: the newest of which those who take part have every unit. Where
+// none of them trained it, or there is none, it is an older step, once no node can bring a newer one, or none did for
+// as long as it is worth waiting. Until then it returns what lacks.
 func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	held, disputed := m.held()
 	units := m.state.Job.Units()
@@ -54,8 +54,8 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	return point, nil
 }
 
-// wayBack returns the newest of what is older than what was trained last: the point from which the plan in force went on, where there
-// is one, a step of an older plan, or a snapshot.
+// wayBack returns the newest of what is older than what was trained last: the point from which the plan in force went
+// on, where there is one, a step of an older plan, or a snapshot.
 func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool) {
 	if !ok {
 		point, ok = m.olderPoint()
@@ -98,7 +98,8 @@ func (m *Machine) olderPoint() (protocol.Resume, bool) {
 	return protocol.OlderPoint(m.state.Job.Units(), older)
 }
 
-// mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring some of them.
+// mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring
+// some of them.
 func (m *Machine) mayBring(missing []int) []string {
 	for _, unit := range missing {
 		if len(m.livingOf([]int{unit})) == 0 {

@@ -54,8 +54,8 @@ func (m *Machine) lastOnes(cause events.Event) []events.Event {
 	})(cause)
 }
 
-// mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step was
-// abandoned already. Before the first plan everybody is paused anyway.
+// mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step
+// was abandoned already. Before the first plan everybody is paused anyway.
 func (m *Machine) mustPause(changes []events.Change) bool {
 	if m.state.Plan == nil || m.state.Paused {
 		return true
@@ -122,8 +122,8 @@ func (m *Machine) delayed(_ events.Event, delay events.Delay) []events.Event {
 	return nil
 }
 
-// objected ends a negotiation that a member does not accept. What it takes part in itself is refused, or else all that can be. A
-// member that objects to what nobody can refuse is given up: others must not wait for it.
+// objected ends a negotiation that a member does not accept. What it takes part in itself is refused, or else all that
+// can be. A member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
 	own := func(change events.Change) bool { return change.Node == consent.Node || change.Peer == consent.Node }

@@ -66,8 +66,8 @@ func (m *Machine) otherJob(job events.Job) string {
 	return ""
 }
 
-// notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait. A cluster
-// that waits for the node takes it at once, and so does one that has no plan to lose.
+// notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait.
+// A cluster that waits for the node takes it at once, and so does one that has no plan to lose.
 func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	maps.DeleteFunc(m.state.Restarts, func(_ string, r restart) bool {
 		return now.Sub(r.Last).Seconds() > protocol.RestartMemory
@@ -130,16 +130,17 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	return append(said, m.negotiate(cause, urgency)...)
 }
 
-// leaverLost hears that a node died before the step at which a plan takes over that does without it. The others wait for it in a step
-// of the plan before, so they must give that step up.
+// leaverLost hears that a node died before the step at which a plan takes over that does without it. The others wait
+// for it in a step of the plan before, so they must give that step up.
 func (m *Machine) leaverLost(cause events.Event, node string) []events.Event {
 	delete(m.state.Leavers, node)
 	m.state.Paused = true
 	return m.pend(cause, events.Change{Kind: events.ChangeFailure, Node: node}, protocol.Urgent)
 }
 
-// diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it went astray
-// is in everybody's gradients. A node that is the last to hold another unit stays: it would be told to forget that, too.
+// diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it
+// went astray is in everybody's gradients. A node that is the last to hold another unit stays: it would be told to
+// forget that, too.
 func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
 	if divergence.Generation != m.state.generation() {
 		return nil
@@ -151,8 +152,8 @@ func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []e
 	return m.giveUp(cause, astray, reason, true)
 }
 
-// giveUp ends the membership of nodes, alive or not. One that lives hears so, and asks to join again; what it holds counts then,
-// unless it is astray.
+// giveUp ends the membership of nodes, alive or not. One that lives hears so, and asks to join again; what it holds
+// counts then, unless it is astray.
 func (m *Machine) giveUp(cause events.Event, nodes []string, reason string, astray bool) []events.Event {
 	var said []events.Event
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
@@ -182,8 +183,9 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for. An active one leaves a failure to be negotiated. A step that it
-// told of stays broken. What the monitor said of its links is over; what another node asked for is still to be answered.
+// forget removes a node that is gone, and what it asked for. An active one leaves a failure to be negotiated. A step
+// that it told of stays broken. What the monitor said of its links is over; what another node asked for is still to be
+// answered.
 func (m *Machine) forget(cause events.Event, node string) {
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 		stays := change.Kind == events.ChangeFailure || change.Kind == events.ChangeBroken

@@ -42,8 +42,8 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	return []events.Event{m.say(cause, events.RestorationAsked, request)}
 }
 
-// held returns what counts of what the members say that they hold, and the units whose claims contradict each other. Steps at which
-// no node can be count for nothing.
+// held returns what counts of what the members say that they hold, and the units whose claims contradict each other.
+// Steps at which no node can be count for nothing.
 func (m *Machine) held() (held []protocol.Held, disputed []int) {
 	under := m.state.Negotiation
 	window := m.window()
@@ -86,7 +86,8 @@ func (m *Machine) steps() []uint64 {
 // mostNames is how many units or nodes a reason names.
 const mostNames = 8
 
-// lost says why there is no step to go on from: units that nobody holds, or about which claims differ, the first few by name.
+// lost says why there is no step to go on from: units that nobody holds, or about which claims differ, the first few by
+// name.
 func (m *Machine) lost(missing, disputed []int) string {
 	name := func(unit int) string { return events.UnitName(unit, len(m.state.Job.Layers)) }
 	switch {
@@ -118,8 +119,8 @@ func named[T any](all []T, name func(T) string) string {
 	return strings.Join(names, ", ")
 }
 
-// holdersOf returns the nodes that the plan in force gave some of these units, or any unit where none is named, and that do not
-// take part: only they can bring the units back.
+// holdersOf returns the nodes that the plan in force gave some of these units, or any unit where none is named, and
+// that do not take part: only they can bring the units back.
 func (m *Machine) holdersOf(units []int) []string {
 	if m.state.Plan == nil {
 		return nil

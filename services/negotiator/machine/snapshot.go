@@ -13,14 +13,15 @@ func (m *Machine) readers(changes []events.Change) bool {
 	return slices.ContainsFunc(m.state.participants(changes), func(node *member) bool { return node.Snapshots })
 }
 
-// mayAsk reports whether members may be able to read snapshots that they were not asked for. Usually nobody is: to list them takes
-// longer than all else that a recovery takes.
+// mayAsk reports whether members may be able to read snapshots that they were not asked for. Usually nobody is: to list
+// them takes longer than all else that a recovery takes.
 func (m *Machine) mayAsk() bool {
 	opening := m.state.Negotiation.Opening
 	return !opening.Snapshots && m.readers(opening.Changes)
 }
 
-// stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there may say so.
+// stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there
+// may say so.
 func (m *Machine) stored() []protocol.Stored {
 	var stored []protocol.Stored
 	consents := m.state.Negotiation.Consents

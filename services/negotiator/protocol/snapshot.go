@@ -11,8 +11,9 @@ type Stored struct {
 	Plan string // digest of the plan under which the snapshot was captured
 }
 
-// SnapshotPoint returns the newest step, and not one beyond the last that is possible, of which nodes can together read all units of
-// one snapshot: what was captured under two plans does not fit together. Holders are who can read what. O(stored x units).
+// SnapshotPoint returns the newest step, and not one beyond the last that is possible, of which nodes can together read
+// all units of one snapshot: what was captured under two plans does not fit together. Holders are who can read what.
+// O(stored x units).
 func SnapshotPoint(units int, stored []Stored, last uint64) (resume Resume, plan string, ok bool) {
 	byPlan := map[string][]Held{}
 	possible := Window{Last: last}

@@ -75,8 +75,8 @@ func (r *Receiver) attend() {
 	}
 }
 
-// Fetch fills data, of the offered length, with a unit that all its holders offered alike, from all of them at a time, and returns it
-// verified. Many units may be fetched at once. Nothing is written into data once Fetch has returned.
+// Fetch fills data, of the offered length, with a unit that all its holders offered alike, from all of them at a time,
+// and returns it verified. Many units may be fetched at once. Nothing is written into data once Fetch has returned.
 func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer, data []byte) ([]byte, error) {
 	select {
 	case <-r.ready:
