@@ -57,7 +57,8 @@ func (l *Leave) Validate() error {
 func (r *Refusal) Validate() error {
 	var c check
 	c.token("node", r.Node)
-	c.that(r.Refused == RefusedMembership || changeKinds[r.Refused], "refused", "membership or a kind of change", r.Refused)
+	c.that(r.Refused == RefusedMembership || changeKinds[r.Refused], "refused", "membership or a kind of change",
+		r.Refused)
 	c.reason(r.Reason)
 	return c.err
 }

@@ -156,7 +156,8 @@ func (o *Opening) Validate() error {
 	c.that(len(o.Changes) > 0, "changes", "at least one", 0)
 	c.each(len(o.Changes), "changes", func(i int) error {
 		var c check
-		c.that(changeKinds[o.Changes[i].Kind], "kind", "join, leave, failure, connect-link, disconnect-link, link-failure or link-return", o.Changes[i].Kind)
+		c.that(changeKinds[o.Changes[i].Kind], "kind",
+			"join, leave, failure, connect-link, disconnect-link, link-failure or link-return", o.Changes[i].Kind)
 		c.token("node", o.Changes[i].Node)
 		return c.err
 	})
@@ -177,7 +178,8 @@ func (o *Consent) Validate() error {
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
 		c.units("units", o.Holdings[i].Units)
-		c.that(len(o.Holdings[i].Steps) >= 1 && len(o.Holdings[i].Steps) <= 8, "steps", "1 to 8 versions", len(o.Holdings[i].Steps))
+		c.that(len(o.Holdings[i].Steps) >= 1 && len(o.Holdings[i].Steps) <= 8, "steps", "1 to 8 versions",
+			len(o.Holdings[i].Steps))
 		return c.err
 	})
 	c.that(len(o.Claims) <= mostClaims, "claims", fmt.Sprintf("at most %d", mostClaims), len(o.Claims))
@@ -189,10 +191,12 @@ func (o *Consent) Validate() error {
 	})
 	c.that(len(o.Snapshots) <= MostSnapshots, "snapshots", fmt.Sprintf("at most %d", MostSnapshots), len(o.Snapshots))
 	c.each(len(o.Snapshots), "snapshots", func(i int) error { return o.Snapshots[i].validate() })
-	c.that(len(o.Measurements) <= mostMeasurements, "measurements", fmt.Sprintf("at most %d", mostMeasurements), len(o.Measurements))
+	c.that(len(o.Measurements) <= mostMeasurements, "measurements", fmt.Sprintf("at most %d", mostMeasurements),
+		len(o.Measurements))
 	c.each(len(o.Measurements), "measurements", func(i int) error {
 		var c check
-		c.that(o.Measurements[i].From == o.Node, "from", "the node that consents: it measures its own links", o.Measurements[i].From)
+		c.that(o.Measurements[i].From == o.Node, "from", "the node that consents: it measures its own links",
+			o.Measurements[i].From)
 		if c.err == nil {
 			c.err = o.Measurements[i].Validate()
 		}

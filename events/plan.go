@@ -249,7 +249,8 @@ func (p *Plan) validatePipelines(members map[string]bool) error {
 		microBatches += pipeline.MicroBatches
 	}
 	if p.Data.MicroBatch < 1 || microBatches*p.Data.MicroBatch != p.Data.GlobalBatch {
-		return fmt.Errorf("expected %d samples a step, got %d micro-batches of %d", p.Data.GlobalBatch, microBatches, p.Data.MicroBatch)
+		return fmt.Errorf("expected %d samples a step, got %d micro-batches of %d", p.Data.GlobalBatch, microBatches,
+			p.Data.MicroBatch)
 	}
 	return nil
 }

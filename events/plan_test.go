@@ -22,7 +22,8 @@ func sound() *Plan {
 			{Groups: []Group{{Range{2, 3}, []string{"n2", "n5"}}, {Range{4, 6}, []string{"n3", "n6"}}}},
 		}},
 		Migration: Migration{
-			Transfers:  []Transfer{{Unit: 3, To: "n6", Sources: []Source{{"n2", Range{0, 2}, 4e8}, {Node: "n5", Shards: Range{2, 3}}}, Bytes: 3 << 20}},
+			Transfers: []Transfer{{Unit: 3, To: "n6",
+				Sources: []Source{{"n2", Range{0, 2}, 4e8}, {Node: "n5", Shards: Range{2, 3}}}, Bytes: 3 << 20}},
 			ShardBytes: 1 << 20,
 		},
 		Data:              Data{GlobalBatch: 64, MicroBatch: 4, ConsumedSamples: 76864},
@@ -139,7 +140,8 @@ func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
 }
 
 func TestTheRowsOfAJobTakeAllOfItsBytes(t *testing.T) {
-	job := Job{OptimizerPartitions: 3, Layers: []LayerProfile{{ParameterBytes: 10, OptimizerBytes: 20}, {ParameterBytes: 30, OptimizerBytes: 61}}}
+	job := Job{OptimizerPartitions: 3, Layers: []LayerProfile{{ParameterBytes: 10, OptimizerBytes: 20},
+		{ParameterBytes: 30, OptimizerBytes: 61}}}
 	if got := job.UnitBytes(); !slices.Equal(got, []int64{10, 30, 6, 20, 7, 20, 7, 21}) {
 		t.Errorf("rows of %v bytes", got)
 	}

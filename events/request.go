@@ -192,7 +192,8 @@ func (r *RestorationRequest) Validate() error {
 	if c.err == nil {
 		rows, layers := r.Proposal.Plan.UnitCount(), r.Proposal.Plan.LayerCount()
 		c.that(len(r.Units) == rows, "units", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Units))
-		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients", fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
+		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients",
+			fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
 	for i, bytes := range r.Units {
 		c.atLeast(fmt.Sprintf("units[%d]", i), bytes, 0)

@@ -51,11 +51,13 @@ func (j *Job) GradientBytes() []int64 {
 
 func (j *Job) validatePartitions() error {
 	var c check
-	c.that(j.OptimizerPartitions >= 0 && j.OptimizerPartitions <= MostPartitions, "optimizerPartitions", fmt.Sprintf("0 to %d", MostPartitions), j.OptimizerPartitions)
+	c.that(j.OptimizerPartitions >= 0 && j.OptimizerPartitions <= MostPartitions, "optimizerPartitions",
+		fmt.Sprintf("0 to %d", MostPartitions), j.OptimizerPartitions)
 	if c.err != nil || j.OptimizerPartitions == 0 {
 		return c.err
 	}
-	c.that(j.Units() <= MostUnits, "optimizerPartitions", fmt.Sprintf("at most %d layers and partitions of layers", MostUnits), j.Units())
+	c.that(j.Units() <= MostUnits, "optimizerPartitions",
+		fmt.Sprintf("at most %d layers and partitions of layers", MostUnits), j.Units())
 	c.each(len(j.Layers), "layers", func(i int) error {
 		var c check
 		c.atLeast("parameterBytes", j.Layers[i].ParameterBytes, 1)
@@ -130,7 +132,8 @@ func (p *Plan) validatePartitions(members map[string]bool) error {
 		next := 0
 		for _, partition := range pipeline.Partitions {
 			if partition < next || partition >= MostPartitions {
-				return fmt.Errorf("[%d].partitions: expected numbers from 0 to %d, ascending, got %v", i, MostPartitions-1, pipeline.Partitions)
+				return fmt.Errorf("[%d].partitions: expected numbers from 0 to %d, ascending, got %v", i, MostPartitions-1,
+					pipeline.Partitions)
 			}
 			next = partition + 1
 		}

@@ -112,7 +112,8 @@ func replicas(generation uint64, parent string, members []events.Member, nodes .
 		Data: events.Data{GlobalBatch: len(nodes), MicroBatch: 1},
 	}
 	for _, node := range nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
+		plan.Pipelines = append(plan.Pipelines,
+			events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
 	}
 	return plan
 }
@@ -130,7 +131,8 @@ func (h *hub) startJoin(layer []byte, joiner *replica, alter ...func([]events.Me
 	first := replicas(1, "", members, "n1", "n2")
 	h.say(events.PlanCommitted, "1", &first)
 	for i := range 2 {
-		h.trainOn(h.sessions[i], &replica{shelfOf: shelfOf{layer: slices.Clone(layer)}, alike: joiner.alike, large: joiner.large})
+		h.trainOn(h.sessions[i], &replica{shelfOf: shelfOf{layer: slices.Clone(layer)}, alike: joiner.alike,
+			large: joiner.large})
 	}
 	if !h.late {
 		h.trainOn(h.sessions[2], joiner)
@@ -226,7 +228,8 @@ func TestALayerThatCameOutOtherwiseWhileItWasPreCopiedIsFetched(t *testing.T) {
 func TestAReceiverThatCannotPreCopySaysWhyAndTakesItsLayersWhereAllArePaused(t *testing.T) {
 	h := newHub(t)
 	layer, joiner := h.content()[:4<<20], &replica{}
-	stop, said, receipt := h.scaleOut(layer, joiner, func(members []events.Member) { members[0].ShardAddress = "127.0.0.1:1" })
+	stop, said, receipt := h.scaleOut(layer, joiner,
+		func(members []events.Member) { members[0].ShardAddress = "127.0.0.1:1" })
 	if said.Reason != "the store of n1 is out of reach" || !joiner.has(new(replica).at(layer, stop)) {
 		t.Fatalf("it says %+v; right bytes: %t", said, joiner.has(new(replica).at(layer, stop)))
 	}

@@ -69,7 +69,8 @@ func TestASessionTellsOfABrokenStepAndItsBoundaryWaitsForThePlanThatFollows(t *t
 	h, member, _ := inStep(t, state)
 	h.sessions[0].Broken("all-reduce timed out")
 	broken := await[events.BrokenStep](h, events.StepBroken)
-	if broken.Generation != 1 || broken.Step != 0 || broken.Incarnation != member.Incarnation || broken.Reason != "all-reduce timed out" {
+	if broken.Generation != 1 || broken.Step != 0 || broken.Incarnation != member.Incarnation ||
+		broken.Reason != "all-reduce timed out" {
 		t.Errorf("said %+v", broken)
 	}
 	again := make(chan Orders, 1)
@@ -111,7 +112,8 @@ func TestTheParentOfATrainerTellsOfItsEndAndHeartbeatsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	exit := await[events.Exit](h, events.NodeExited)
-	if exit.Incarnation != member.Incarnation || exit.Generation != 1 || exit.ExitCode == nil || *exit.ExitCode != 1 || exit.Expected {
+	if exit.Incarnation != member.Incarnation || exit.Generation != 1 || exit.ExitCode == nil || *exit.ExitCode != 1 ||
+		exit.Expected {
 		t.Errorf("said %+v", exit)
 	}
 	if _, err := h.sessions[0].Boundary(t.Context(), 0, &kernel{}); err == nil || errors.Is(err, ErrLeft) {

@@ -61,7 +61,8 @@ func newHub(t *testing.T) *hub {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	h := &hub{t: t, url: server.URL(), said: make(chan events.Event, 64), speaker: events.Speaker{Source: "/negotiator", Cluster: "c"}, stepTime: 100 * time.Millisecond}
+	h := &hub{t: t, url: server.URL(), said: make(chan events.Event, 64),
+		speaker: events.Speaker{Source: "/negotiator", Cluster: "c"}, stepTime: 100 * time.Millisecond}
 	if h.bus, err = bus.Connect(t.Context(), bus.Config{URL: h.url, Name: "test", Cluster: "c"}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func newHub(t *testing.T) *hub {
 	if err := h.bus.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stop, err := h.bus.Follow(t.Context(), events.EventStream, []string{"reknit.event.c.>"}, bus.New, func(event events.Event) { h.said <- event })
+	stop, err := h.bus.Follow(t.Context(), events.EventStream, []string{"reknit.event.c.>"}, bus.New,
+		func(event events.Event) { h.said <- event })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,8 @@ func (h *hub) move(negotiation string, members []events.Member, bytes int64, rel
 	h.t.Helper()
 	plan := events.Plan{
 		Cluster: "c", Generation: 1, Nodes: members, Relays: relays, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n2", Layers: events.Range{First: 0, End: 1}}}}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1,
+			Stages: []events.Stage{{Node: "n2", Layers: events.Range{First: 0, End: 1}}}}},
 		Migration: events.Migration{ShardBytes: 1 << 20, Transfers: []events.Transfer{{Unit: 0, To: "n2", Bytes: bytes, Sources: []events.Source{
 			{Node: "n1", Shards: events.Range{First: 0, End: int(bytes >> 20)}},
 		}}}},

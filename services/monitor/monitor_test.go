@@ -48,7 +48,8 @@ func start(t *testing.T, ctx context.Context, url, name string) *node {
 		if err := json.Unmarshal(message.Data, &probe); err != nil {
 			answer.Error = err.Error()
 		} else if probe.Target != "" {
-			answer.Measured = &events.Measurement{From: name, To: probe.Target, RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1e9}
+			answer.Measured = &events.Measurement{From: name, To: probe.Target, RoundTripSeconds: 0.001,
+				BandwidthBytesPerSecond: 1e9}
 		}
 		data, _ := json.Marshal(answer)
 		_ = message.Respond(data)
@@ -161,8 +162,10 @@ func run(t *testing.T, ctx context.Context, url string) {
 
 func join(t *testing.T, ctx context.Context, nodes []*node) {
 	t.Helper()
-	job := events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1, MicroBatch: 1}
-	opening := &events.Opening{Negotiation: "g1", Generation: 1, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n0"}}}
+	job := events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1,
+		MicroBatch: 1}
+	opening := &events.Opening{Negotiation: "g1", Generation: 1,
+		Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n0"}}}
 	for _, n := range nodes {
 		address := n.name + ":1"
 		publish(t, ctx, n.bus, events.NodeSource(n.name), events.JoinRequested, n.name,
@@ -171,7 +174,8 @@ func join(t *testing.T, ctx context.Context, nodes []*node) {
 	}
 	b := nodes[0].bus
 	publish(t, ctx, b, "/negotiator", events.NegotiationOpened, "g1", opening)
-	publish(t, ctx, b, "/negotiator", events.Committed, "g1", &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+	publish(t, ctx, b, "/negotiator", events.Committed, "g1",
+		&events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
 }
 
 // wait returns the next event, or none in time.

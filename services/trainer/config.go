@@ -66,7 +66,8 @@ func (c Config) validate() error {
 		"REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
 	expect(c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
 		"an address that others reach, where REKNIT_TRAINER_LISTEN names no host", `""`)
-	expect(c.OptimizerPartitions >= 0 && c.OptimizerPartitions <= events.MostPartitions, "REKNIT_TRAINER_OPTIMIZER_PARTITIONS",
+	expect(c.OptimizerPartitions >= 0 && c.OptimizerPartitions <= events.MostPartitions,
+		"REKNIT_TRAINER_OPTIMIZER_PARTITIONS",
 		fmt.Sprintf("0 to %d", events.MostPartitions), c.OptimizerPartitions)
 	expect(c.MemoryBytes > 0, "REKNIT_TRAINER_MEMORY_BYTES", "at least 1", c.MemoryBytes)
 	return errors.Join(faults...)

@@ -107,7 +107,8 @@ func TestTheJobsDigestCoversWhatDeterminesTheResult(t *testing.T) {
 }
 
 func TestTheJobIsOneThatAClusterTakes(t *testing.T) {
-	config := configured(t, textFile(t, "a poem of light. "), "REKNIT_TRAINER_PIPELINES", "2", "REKNIT_TRAINER_MICRO_BATCH", "3")
+	config := configured(t, textFile(t, "a poem of light. "), "REKNIT_TRAINER_PIPELINES", "2",
+		"REKNIT_TRAINER_MICRO_BATCH", "3")
 	join := events.Join{Node: "n1", Incarnation: "1", Address: "127.0.0.1:1", MemoryBytes: 1, Job: jobOf(t, config)}
 	if err := join.Validate(); err != nil {
 		t.Fatal(err)

@@ -85,15 +85,17 @@ func consume(t *testing.T, ctx context.Context, b *bus.Bus) *bus.Consumer {
 }
 
 func lost(node, reason string) events.Event {
-	return monitor.First(time.Unix(1000, 0), "inc.1", events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "inc", Reason: reason})
+	return monitor.First(time.Unix(1000, 0), "inc.1", events.NodeLost, node,
+		&events.NodeState{Node: node, Incarnation: "inc", Reason: reason})
 }
 
 func committed(generation uint64, policy string) events.Event {
 	plan := &events.Plan{
 		Cluster: cluster, Generation: generation, Parent: "sha256:parent", Policy: policy,
-		Nodes:     []events.Member{{Node: "n1"}},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}}},
-		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Nodes: []events.Member{{Node: "n1"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1,
+			Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}}},
+		Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
 	}
 	return negotiator.First(time.Unix(1000, 0), "decision", events.PlanCommitted, fmt.Sprint(generation), plan)
 }
@@ -133,9 +135,11 @@ func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
 
 	again := next(t, ctx, consume(t, ctx, b)) // at once, not after the acknowledgement's deadline
 	if again.Event.Sequence != cause.Sequence || !again.Redelivered {
-		t.Fatalf("expected sequence %d again, got %d, redelivered %v", cause.Sequence, again.Event.Sequence, again.Redelivered)
+		t.Fatalf("expected sequence %d again, got %d, redelivered %v", cause.Sequence, again.Event.Sequence,
+			again.Redelivered)
 	}
-	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1", &events.Abort{Negotiation: "g1", Generation: 1}))
+	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1",
+		&events.Abort{Negotiation: "g1", Generation: 1}))
 	if !repeat.Duplicate || repeat.Sequence != said.Sequence {
 		t.Errorf("expected a duplicate of %d, got %+v", said.Sequence, repeat)
 	}
@@ -181,7 +185,8 @@ func TestAPublisherWhoseLeaseIsTakenIsRefused(t *testing.T) {
 	}
 	_, young := connect(t, server.URL(), cluster)
 	for instance, b := range []*bus.Bus{old, young} {
-		lease := monitor.First(time.Now(), fmt.Sprint(instance), events.LeaseTaken, "monitor", &events.Lease{Service: "monitor", Instance: fmt.Sprint(instance)})
+		lease := monitor.First(time.Now(), fmt.Sprint(instance), events.LeaseTaken, "monitor",
+			&events.Lease{Service: "monitor", Instance: fmt.Sprint(instance)})
 		b.Fence(lease.SubjectName(), publish(t, ctx, b, lease).Sequence)
 	}
 	if _, err := old.Publish(ctx, lost("n1", "silent")); !errors.Is(err, bus.ErrFenced) {
@@ -194,7 +199,8 @@ func TestALargePayloadGoesThroughTheObjectStore(t *testing.T) {
 	ctx, b := newBus(t)
 	digests := &events.Digests{Node: "n1"}
 	for layer := range 2000 {
-		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: events.Digest([]byte{byte(layer), byte(layer >> 8)})})
+		digests.Units = append(digests.Units,
+			events.UnitDigest{Unit: layer, Digest: events.Digest([]byte{byte(layer), byte(layer >> 8)})})
 	}
 	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
 	said := node.First(time.Now(), "step 1", events.TrainingDigested, "n1", digests)

@@ -68,11 +68,13 @@ func (b *Bus) follow(ctx context.Context, message jetstream.Msg, handle func(eve
 	if err != nil || ctx.Err() != nil {
 		return
 	}
-	event, refusal, err := b.open(ctx, stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp})
+	event, refusal, err := b.open(ctx, stored{message.Subject(), message.Data(), metadata.Sequence.Stream,
+		metadata.Timestamp})
 	switch {
 	case err != nil: // ctx ended while data was fetched
 	case refusal != nil:
-		slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
+		slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail,
+			"subject", refusal.Subject)
 	default:
 		handle(event)
 	}

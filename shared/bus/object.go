@@ -25,7 +25,8 @@ const (
 // ErrTooLarge, or ErrFull where the bucket has no room.
 func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
-		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data), events.MaxPayloadBytes)
+		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data),
+			events.MaxPayloadBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()

@@ -77,8 +77,9 @@ func TestANodeSpeaksOnlyForItself(t *testing.T) {
 		"another's leave":  n1.First(time.Now(), "x", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}),
 		"another's data":   n1.First(time.Now(), "x", events.LeaveRequested, "n1", &events.Leave{Node: "n2"}),
 		"another's answer": n1.First(time.Now(), "x", events.Consented, "g1", &events.Consent{Negotiation: "g1", Node: "n2"}),
-		"others' link":     n1.First(time.Now(), "x", events.DisconnectRequested, "l", &events.LinkRequest{From: "n2", To: "n3"}),
-		"a verdict":        n1.First(time.Now(), "x", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "a"}),
+		"others' link": n1.First(time.Now(), "x", events.DisconnectRequested, "l",
+			&events.LinkRequest{From: "n2", To: "n3"}),
+		"a verdict": n1.First(time.Now(), "x", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "a"}),
 	} {
 		if _, err := b.Publish(ctx, event); !bus.IsRefusal(err) || !strings.Contains(err.Error(), bus.WrongSource) {
 			t.Errorf("%s: expected %s, got %v", name, bus.WrongSource, err)

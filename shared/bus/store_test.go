@@ -18,7 +18,8 @@ import (
 func large(name string) events.Event {
 	digests := &events.Digests{Node: "n1"}
 	for layer := range 900 {
-		digests.Units = append(digests.Units, events.UnitDigest{Unit: layer, Digest: events.Digest(fmt.Append(nil, name, layer))})
+		digests.Units = append(digests.Units,
+			events.UnitDigest{Unit: layer, Digest: events.Digest(fmt.Append(nil, name, layer))})
 	}
 	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
 	return node.First(time.Now(), name, events.TrainingDigested, "n1", digests)
@@ -178,7 +179,8 @@ func TestAPayloadOutlivesEveryEventThatNamesIt(t *testing.T) {
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		age, known := ages[stream.Payloads]
 		if outlives := age == 0 || stream.MaxAge > 0 && age > stream.MaxAge+events.FreshAge; !known || !outlives {
-			t.Errorf("%s drops what is older than %v, its payloads in %q go after %v", stream.Name, stream.MaxAge, stream.Payloads, age)
+			t.Errorf("%s drops what is older than %v, its payloads in %q go after %v", stream.Name, stream.MaxAge,
+				stream.Payloads, age)
 		}
 	}
 }

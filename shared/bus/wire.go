@@ -131,7 +131,8 @@ func check(event *events.Event, cluster, subject string) error {
 	case event.Cluster != cluster:
 		return refuse(WrongCluster, "cluster: expected %q, got %.100q", cluster, event.Cluster)
 	case !events.Token(event.ID) || !events.Token(event.Subject):
-		return refuse(Malformed, "id and subject: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.100q and %.100q", event.ID, event.Subject)
+		return refuse(Malformed, "id and subject: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.100q and %.100q",
+			event.ID, event.Subject)
 	case event.SubjectName() != subject:
 		return refuse(Malformed, "subject: expected to hear it on %s, got %.200s", event.SubjectName(), subject)
 	case !row.Authorised(event.Source):

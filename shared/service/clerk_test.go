@@ -59,7 +59,8 @@ func (c *clerk) Handle(event events.Event) ([]events.Event, error) {
 
 func (c *clerk) abort(cause events.Event, negotiation string) events.Event {
 	speaker := events.Speaker{Source: "/negotiator", Cluster: cluster}
-	return speaker.Say(cause, events.Aborted, negotiation, &events.Abort{Negotiation: negotiation, Generation: uint64(c.Count)})
+	return speaker.Say(cause, events.Aborted, negotiation,
+		&events.Abort{Negotiation: negotiation, Generation: uint64(c.Count)})
 }
 
 func (c *clerk) Tick(time.Time) []events.Event {

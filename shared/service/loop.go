@@ -122,7 +122,8 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		}
 		if ack.Duplicate && !delivery.Redelivered && delivery.Refusal == nil {
 			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
-			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject, "id", output.ID)
+			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject,
+				"id", output.ID)
 		}
 	}
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
@@ -157,7 +158,8 @@ func (r *runner) attempt(ctx context.Context, event events.Event, redelivered bo
 
 func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, error) {
 	r.metrics.heard.add(ctx, "kind", string(event.Kind))
-	slog.DebugContext(ctx, "heard", "event", event.Kind, "subject", event.Subject, "source", event.Source, "id", event.ID, "sequence", event.Sequence)
+	slog.DebugContext(ctx, "heard", "event", event.Kind, "subject", event.Subject, "source", event.Source, "id", event.ID,
+		"sequence", event.Sequence)
 	return r.guard(ctx, func() []events.Event {
 		outputs, err := r.Machine.Handle(event)
 		if err != nil {
@@ -242,7 +244,8 @@ func (r *runner) publish(ctx context.Context, event events.Event) (bus.Ack, erro
 		return bus.Ack{}, fmt.Errorf("say %s of %s: %w", event.Kind, event.Subject, err)
 	}
 	r.metrics.said.add(ctx, "kind", string(event.Kind))
-	slog.InfoContext(ctx, "said", "event", event.Kind, "subject", event.Subject, "id", event.ID, "cause", event.Cause, "sequence", ack.Sequence)
+	slog.InfoContext(ctx, "said", "event", event.Kind, "subject", event.Subject, "id", event.ID, "cause", event.Cause,
+		"sequence", ack.Sequence)
 	return ack, nil
 }
 

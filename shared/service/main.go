@@ -93,7 +93,8 @@ func read[C any](config *C) error {
 		}
 		if field, known := reflect.TypeFor[C]().FieldByName(unread.Name); known {
 			name := field.Tag.Get("env")
-			all.Errors[i] = fmt.Errorf("%s: expected %s, such as %s, got %.80q", name, field.Tag.Get("unit"), field.Tag.Get("envDefault"), os.Getenv(name))
+			all.Errors[i] = fmt.Errorf("%s: expected %s, such as %s, got %.80q", name, field.Tag.Get("unit"),
+				field.Tag.Get("envDefault"), os.Getenv(name))
 		}
 	}
 	return errors.Join(all.Errors...)

@@ -91,7 +91,8 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	defer consumer.Stop()
 	r.health.consumer.Store(consumer)
-	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence, "backlog", r.backlog)
+	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence,
+		"backlog", r.backlog)
 	return r.loop(ctx, consumer)
 }
 

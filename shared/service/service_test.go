@@ -209,7 +209,8 @@ func TestEachKindOfRefusalIsCountedAndQuarantinedOnce(t *testing.T) {
 		}
 		event := f.expect(refused, fmt.Sprint(ack.Sequence))
 		kept, err := events.Open[events.Quarantine](event)
-		if err != nil || kept.Reason != reason || kept.Bytes != len(message) || string(kept.Excerpt) != message[:min(len(message), events.QuarantineBytes)] {
+		if err != nil || kept.Reason != reason || kept.Bytes != len(message) ||
+			string(kept.Excerpt) != message[:min(len(message), events.QuarantineBytes)] {
 			t.Errorf("%s: %v, kept %s: %s, %d bytes", reason, err, kept.Reason, kept.Detail, kept.Bytes)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 func chain() (first, second string) {
 	cause := events.Event{ID: "cause", Kind: events.NodeLost}
 	_, first, endFirst := Process(context.Background(), "negotiator", cause)
-	_, second, endSecond := Process(context.Background(), "planner", events.Event{ID: "answer", Kind: events.PlanRequested, Traceparent: first})
+	_, second, endSecond := Process(context.Background(), "planner",
+		events.Event{ID: "answer", Kind: events.PlanRequested, Traceparent: first})
 	endSecond()
 	endFirst()
 	return first, second
@@ -27,7 +28,8 @@ func chain() (first, second string) {
 func TestATraceparentIsAFunctionOfTheCauseWithOrWithoutAnExporter(t *testing.T) {
 	first, second := chain()
 	spans := tracetest.NewSpanRecorder()
-	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(derivedIDs{}), sdktrace.WithSpanProcessor(spans)))
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(derivedIDs{}),
+		sdktrace.WithSpanProcessor(spans)))
 	if again, answer := chain(); again != first || answer != second {
 		t.Errorf("%s and %s, with an exporter %s and %s", first, second, again, answer)
 	}
@@ -36,7 +38,8 @@ func TestATraceparentIsAFunctionOfTheCauseWithOrWithoutAnExporter(t *testing.T) 
 		t.Fatalf("expected two spans, got %d", len(ended))
 	}
 	answer, cause := ended[0], ended[1]
-	if answer.Parent().SpanID() != cause.SpanContext().SpanID() || answer.SpanContext().TraceID() != cause.SpanContext().TraceID() {
+	if answer.Parent().SpanID() != cause.SpanContext().SpanID() ||
+		answer.SpanContext().TraceID() != cause.SpanContext().TraceID() {
 		t.Errorf("the answer's span is not the child of its cause's: %+v", answer.Parent())
 	}
 	if !strings.Contains(second, answer.SpanContext().SpanID().String()) || cause.Name() != "process node.lost" {

@@ -48,14 +48,16 @@ func figures(outcomes []outcome, seeds int) []row {
 		name, kind, unit string
 		value            func(change) float64
 	}{
-		{"kill -9 of a trainer to the next completed step, median", "failure", "s", func(c change) float64 { return c.NextStepSeconds }},
+		{"kill -9 of a trainer to the next completed step, median", "failure", "s",
+			func(c change) float64 { return c.NextStepSeconds }},
 		{"stall of a kill -9 of a trainer, median", "failure", "s", func(c change) float64 { return c.StallSeconds }},
 		{"stall of a join, median", "join", "steps", func(c change) float64 { return c.StallSteps }},
 		{"stall of a leave, median", "leave", "steps", func(c change) float64 { return c.StallSteps }},
 		{"stall of a connected link, median", "connect-link", "steps", func(c change) float64 { return c.StallSteps }},
 		{"stall of a disconnected link, median", "disconnect-link", "steps", func(c change) float64 { return c.StallSteps }},
 	} {
-		rows = append(rows, row{Figure: figure.name, Unit: figure.unit, Ours: median(outcomes, figure.kind, figure.value), Holds: true})
+		rows = append(rows, row{Figure: figure.name, Unit: figure.unit, Ours: median(outcomes, figure.kind, figure.value),
+			Holds: true})
 	}
 	return rows
 }

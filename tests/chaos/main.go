@@ -19,7 +19,8 @@ func main() {
 	scriptOnly := flag.Bool("script-only", false, "print what the seeds do, and do nothing")
 	flag.Parse()
 	if *count < 1 || flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "chaos: -seeds: expected at least 1 and no further arguments, got %d and %q\n", *count, flag.Args())
+		fmt.Fprintf(os.Stderr, "chaos: -seeds: expected at least 1 and no further arguments, got %d and %q\n", *count,
+			flag.Args())
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

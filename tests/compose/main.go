@@ -66,6 +66,7 @@ func run(ctx context.Context, compose string) error {
 		return err
 	}
 	fmt.Printf("model digest  %s\noracle digest %s\n", verdict.Digest, verdict.Oracle)
-	fmt.Printf("%d events and %d plans, %d violations of an invariant\n", verdict.Events, verdict.Plans, len(verdict.Violations))
+	fmt.Printf("%d events and %d plans, %d violations of an invariant\n", verdict.Events, verdict.Plans,
+		len(verdict.Violations))
 	return verdict.Err()
 }

@@ -143,7 +143,8 @@ func mustRefuse(t *testing.T, faults []fault) {
 		if refusal == nil {
 			t.Errorf("%s: accepted, expected %s", fault.what, fault.reason)
 		} else if refusal.Reason != fault.reason || !strings.Contains(refusal.Detail, fault.names) {
-			t.Errorf("%s: refused as %s: %s, expected %s that names %q", fault.what, refusal.Reason, refusal.Detail, fault.reason, fault.names)
+			t.Errorf("%s: refused as %s: %s, expected %s that names %q", fault.what, refusal.Reason, refusal.Detail,
+				fault.reason, fault.names)
 		}
 	}
 }
@@ -154,10 +155,12 @@ func fieldFaults(t *testing.T, example example, whole any, at place) []fault {
 	var faults []fault
 	if at.required {
 		without := changed(whole, at.path, func(object map[string]any, field string) { delete(object, field) })
-		faults = append(faults, fault{example.name + ": without " + path, subject, []byte(asText(t, without)), bus.Invalid, at.field()})
+		faults = append(faults, fault{example.name + ": without " + path, subject, []byte(asText(t, without)), bus.Invalid,
+			at.field()})
 	}
 	wrong := changed(whole, at.path, func(object map[string]any, field string) { object[field] = wrongValue(at.schema) })
-	return append(faults, fault{example.name + ": wrong type at " + path, subject, []byte(asText(t, wrong)), bus.Invalid, at.field()})
+	return append(faults, fault{example.name + ": wrong type at " + path, subject, []byte(asText(t, wrong)), bus.Invalid,
+		at.field()})
 }
 
 // envelopeFaults are the wrong envelopes of an example. Whatever is wrong, the refusal names the attribute.
@@ -168,13 +171,15 @@ func envelopeFaults(t *testing.T, example example) []fault {
 		faults = append(faults, fault{example.name + ": " + what, subject, text, reason, names})
 	}
 	set := func(what, reason, field string, value any) {
-		add(what, reason, field, []byte(asText(t, changed(whole, []string{field}, func(object map[string]any, field string) { object[field] = value }))))
+		add(what, reason, field, []byte(asText(t,
+			changed(whole, []string{field}, func(object map[string]any, field string) { object[field] = value }))))
 	}
 	for field, reason := range map[string]string{
 		"specversion": bus.Malformed, "id": bus.Malformed, "type": bus.Malformed, "source": bus.Malformed,
 		"subject": bus.Malformed, "cluster": bus.WrongCluster, "data": bus.Invalid,
 	} {
-		add("without "+field, reason, field, []byte(asText(t, changed(whole, []string{field}, func(object map[string]any, field string) { delete(object, field) }))))
+		add("without "+field, reason, field, []byte(asText(t,
+			changed(whole, []string{field}, func(object map[string]any, field string) { delete(object, field) }))))
 	}
 	set("wrong cluster", bus.WrongCluster, "cluster", "principia")
 	set("another subject", bus.Malformed, "subject", "n99")
@@ -182,7 +187,8 @@ func envelopeFaults(t *testing.T, example example) []fault {
 	set("version 2", bus.UnknownVersion, "type", strings.TrimSuffix(example.row.Kind.Type(), "1")+"2")
 	set("unknown type", bus.Malformed, "type", "io.reknit.apple.fallen.v1")
 	add("a list as id", bus.Malformed, "CloudEvent", // the SDK names another attribute than the wrong one
-		[]byte(asText(t, changed(whole, []string{"id"}, func(object map[string]any, field string) { object[field] = []string{"a"} }))))
+		[]byte(asText(t, changed(whole, []string{"id"},
+			func(object map[string]any, field string) { object[field] = []string{"a"} }))))
 	set("data over the limit", bus.Oversized, "bytes", strings.Repeat("x", events.MaxEventBytes))
 	add("cut off", bus.Malformed, "JSON", example.text[:len(example.text)/2])
 	add("empty", bus.Malformed, "JSON", nil)
@@ -196,7 +202,8 @@ func TestANodeCannotSpeakForAnother(t *testing.T) {
 		if !strings.HasPrefix(event.Source, events.NodeSource("")) || !strings.Contains(string(event.Data), `"node"`) {
 			continue
 		}
-		whole := changed(anyJSON(t, example.text), []string{"source"}, func(object map[string]any, field string) { object[field] = events.NodeSource("n99") })
+		whole := changed(anyJSON(t, example.text), []string{"source"},
+			func(object map[string]any, field string) { object[field] = events.NodeSource("n99") })
 		faults = append(faults, fault{example.name, event.SubjectName(), []byte(asText(t, whole)), bus.WrongSource, "n99"})
 	}
 	if len(faults) == 0 {

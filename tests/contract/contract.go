@@ -24,13 +24,16 @@ type Message struct {
 
 // Messages lists those that a trainer or a policy plug-in in another language sends or answers.
 var Messages = []Message{
-	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, every half second or more often.", "node", events.Pulse{}},
-	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor", events.Probe{}},
+	{"pulse", events.PulseSubject("{cluster}", "{node}"), "A heartbeat of a node, every half second or more often.",
+		"node", events.Pulse{}},
+	{"probe", events.ProbeSubject("{cluster}", "{node}"), "A request to show life, or to measure a link.", "monitor",
+		events.Probe{}},
 	{"probe-answer", "", "The reply to a probe, on the request's own reply subject.", "node", events.ProbeAnswer{}},
 	{"via-hub", events.ShardSubject("{cluster}", "{node}"), "A request to put what a node gives into the hub's store too, from a receiver that cannot reach the node's own. The reply is empty.", "node", events.ViaHub{}},
 	{"precopy-request", events.PreCopySubject("{cluster}", "{node}"), "A request for the layers that a node is to give, or for what a step changed in them, while training goes on.", "node", events.PreCopyRequest{}},
 	{"precopy-reply", "", "The answer to that, on the request's own reply subject.", "node", events.PreCopyReply{}},
-	{"policy-request", events.PolicySubject("{cluster}", "{policy}"), "A request for a plan to a policy plug-in, beside the planner's own search.", "planner", events.PlanRequest{}},
+	{"policy-request", events.PolicySubject("{cluster}", "{policy}"),
+		"A request for a plan to a policy plug-in, beside the planner's own search.", "planner", events.PlanRequest{}},
 	{"policy-reply", "", "A plug-in's plan, on the request's own reply subject.", "plug-in", events.PolicyReply{}},
 }
 

@@ -19,7 +19,8 @@ import (
 func main() {
 	reknit := flag.String("reknit", "bin/reknit", "the command under test")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "drills [flags] [DRILL...]\n\nPlays all of %v, or those named.\n\nFlags:\n", names())
+		fmt.Fprintf(flag.CommandLine.Output(), "drills [flags] [DRILL...]\n\nPlays all of %v, or those named.\n\nFlags:\n",
+			names())
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -35,7 +35,8 @@ func (d drill) settings(text, directory string) map[string]string {
 		"REKNIT_TRAINER_LEAST_STAGES": strconv.Itoa(d.stages), "REKNIT_TRAINER_MOST_STAGES": strconv.Itoa(d.stages),
 	}
 	if d.snapshots {
-		settings["REKNIT_SNAPSHOT_BUCKET"] = "file://" + filepath.Join(directory, "bucket") + "?create_dir=true&no_tmp_dir=true"
+		settings["REKNIT_SNAPSHOT_BUCKET"] = "file://" + filepath.Join(directory, "bucket") +
+			"?create_dir=true&no_tmp_dir=true"
 		settings["REKNIT_SNAPSHOT_REMOTE_EVERY"] = strconv.Itoa(snapshotEvery)
 	}
 	return settings

@@ -9,7 +9,8 @@ var accepted = Invariant{"nothing is committed that a member did not accept", fu
 		for _, member := range change.opening.Members {
 			consent := change.consents[member.Node]
 			if consent == nil || !consent.Accepted || consent.Incarnation != member.Incarnation {
-				violations = append(violations, change.committed.violation("no consent of %s (%s)", member.Node, member.Incarnation))
+				violations = append(violations, change.committed.violation("no consent of %s (%s)", member.Node,
+					member.Incarnation))
 			}
 		}
 		for entry, promise := range said[*events.Promise](log, events.Promised) {

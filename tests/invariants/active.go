@@ -14,7 +14,8 @@ var active = Invariant{"a committed plan names active nodes only", func(log *Log
 		for _, member := range change.plan.Nodes {
 			joined, _ := log.joined(member.Node, member.Incarnation, change.opened.Sequence)
 			if joined == nil {
-				violations = append(violations, change.entry.violation("%s (%s) never asked to join", member.Node, member.Incarnation))
+				violations = append(violations, change.entry.violation("%s (%s) never asked to join", member.Node,
+					member.Incarnation))
 				continue
 			}
 			if gone, what := log.gone(member, joined.Sequence, change); gone != nil {
@@ -39,7 +40,8 @@ func (l *Log) gone(member events.Member, since uint64, c change) (*Entry, string
 		}
 	}
 	for entry, leave := range said[*events.Leave](l, events.LeaveRequested) {
-		if leave.Node == member.Node && within(entry, since, c.opened.Horizon) && !l.refusedSince(member.Node, entry, c.opened.Sequence) &&
+		if leave.Node == member.Node && within(entry, since, c.opened.Horizon) &&
+			!l.refusedSince(member.Node, entry, c.opened.Sequence) &&
 			!l.impossible(entry, c.opened.Sequence) {
 			return entry, "asked to leave"
 		}

@@ -77,7 +77,8 @@ func rerouted(entry *Entry, plan *events.Plan, pipeline events.Pipeline) []Viola
 			}
 		}
 		if taken != pipeline.MicroBatches {
-			violations = append(violations, entry.violation("%d of the %d micro-batches of %s are taken over", taken, pipeline.MicroBatches, stage.Node))
+			violations = append(violations, entry.violation("%d of the %d micro-batches of %s are taken over", taken,
+				pipeline.MicroBatches, stage.Node))
 		}
 	}
 	return violations

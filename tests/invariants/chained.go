@@ -17,10 +17,12 @@ var chained = Invariant{"the committed plans form one chain", func(log *Log) []V
 		}
 		generation := uint64(i + 1)
 		if plan.Generation != generation || entry.Subject != fmt.Sprint(plan.Generation) {
-			violations = append(violations, entry.violation("generation %d under the name %s, expected %d", plan.Generation, entry.Subject, generation))
+			violations = append(violations, entry.violation("generation %d under the name %s, expected %d", plan.Generation,
+				entry.Subject, generation))
 		}
 		if plan.Parent != digests[generation-1] {
-			violations = append(violations, entry.violation("parent %q, the plan before is %q", plan.Parent, digests[generation-1]))
+			violations = append(violations, entry.violation("parent %q, the plan before is %q", plan.Parent,
+				digests[generation-1]))
 		}
 		digests[generation] = events.Digest(entry.Data)
 	}
@@ -38,7 +40,8 @@ func (l *Log) commitments(digests map[uint64]string) []Violation {
 			violations = append(violations, entry.violation("commits generation %d, expected %d", commitment.Generation, seen))
 		}
 		if digest, there := digests[commitment.Generation]; there && digest != commitment.PlanDigest {
-			violations = append(violations, entry.violation("commits %s, the plan of generation %d is %s", commitment.PlanDigest, commitment.Generation, digest))
+			violations = append(violations, entry.violation("commits %s, the plan of generation %d is %s", commitment.PlanDigest,
+				commitment.Generation, digest))
 		}
 	}
 	plans := uint64(len(digests))

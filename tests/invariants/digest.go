@@ -21,7 +21,8 @@ var OneDigest = Invariant{"a layer at a step has one digest, and is received onl
 			for _, layer := range payload.Units {
 				violations = append(violations, states.agree(entry, layer.Unit, layer.Step, layer.Digest)...)
 				if !slices.Contains(offered[payload.Negotiation], layer.Unit) {
-					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node, log.rowName(layer.Unit), payload.Negotiation))
+					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node,
+						log.rowName(layer.Unit), payload.Negotiation))
 				}
 			}
 		case *events.Digests:
@@ -58,5 +59,6 @@ func (d digests) agree(entry *Entry, row int, step uint64, digest string) []Viol
 	if before.digest == digest {
 		return nil
 	}
-	return []Violation{entry.violation("%s at step %d is %s, at %d it was %s", d.log.rowName(row), step, digest, before.entry.Sequence, before.digest)}
+	return []Violation{entry.violation("%s at step %d is %s, at %d it was %s", d.log.rowName(row), step, digest,
+		before.entry.Sequence, before.digest)}
 }

@@ -8,7 +8,8 @@ var fitting = Invariant{"no plan needs more memory than a node has", func(log *L
 			peak := change.plan.Predicted.PeakBytes[member.Node]
 			_, join := log.joined(member.Node, member.Incarnation, change.opened.Sequence)
 			if join != nil && peak > join.MemoryBytes {
-				violations = append(violations, change.entry.violation("%s needs %d bytes and has %d", member.Node, peak, join.MemoryBytes))
+				violations = append(violations, change.entry.violation("%s needs %d bytes and has %d", member.Node, peak,
+					join.MemoryBytes))
 			}
 		}
 	}

@@ -19,7 +19,8 @@ var forward = Invariant{"a node activates committed plans in order", func(log *L
 	for entry, activation := range said[*events.Activation](log, events.PlanActivated) {
 		node, late := activation.Node, entry.Time.Before(when[activation.Node]) // what a node says may be stored in any order
 		if activation.Generation <= newest[node] && !late {
-			violations = append(violations, entry.violation("%s activates generation %d after %d", node, activation.Generation, newest[node]))
+			violations = append(violations, entry.violation("%s activates generation %d after %d", node, activation.Generation,
+				newest[node]))
 		}
 		if !late {
 			newest[node], when[node] = activation.Generation, entry.Time
@@ -31,14 +32,16 @@ var forward = Invariant{"a node activates committed plans in order", func(log *L
 
 func activated(entry *Entry, activation *events.Activation, committed *Entry) []Violation {
 	if committed == nil || committed.Logged.After(entry.Logged) {
-		return []Violation{entry.violation("%s activates generation %d, which is not committed", activation.Node, activation.Generation)}
+		return []Violation{entry.violation("%s activates generation %d, which is not committed", activation.Node,
+			activation.Generation)}
 	}
 	plan := committed.Payload.(*events.Plan)
 	if _, placed := plan.Holds(activation.Node); !placed {
 		return []Violation{entry.violation("%s has no place in generation %d", activation.Node, activation.Generation)}
 	}
 	if activation.Step <= plan.ResumeStep {
-		return []Violation{entry.violation("%s activates generation %d at step %d, it begins behind step %d", activation.Node, activation.Generation, activation.Step, plan.ResumeStep)}
+		return []Violation{entry.violation("%s activates generation %d at step %d, it begins behind step %d", activation.Node,
+			activation.Generation, activation.Step, plan.ResumeStep)}
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ var identified = Invariant{"no two events have one id and different data", func(
 			if before == nil {
 				first[entry.ID] = entry
 			} else if before.Kind != entry.Kind || !bytes.Equal(before.Data, entry.Data) {
-				violations = append(violations, entry.violation("id %s was said at %s %d with other words", entry.ID, before.Stream, before.Sequence))
+				violations = append(violations, entry.violation("id %s was said at %s %d with other words", entry.ID, before.Stream,
+					before.Sequence))
 			}
 		}
 	}

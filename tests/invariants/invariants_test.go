@@ -20,9 +20,11 @@ func goodStory(t *testing.T) *story {
 	for _, node := range []string{"n1", "n2", "n3"} {
 		s.consent("g1", node, cause, all, 0)
 	}
-	s.commit("g1", s.plan(1, 0, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n3", 0, 4)}), cause)
+	s.commit("g1", s.plan(1, 0, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n3", 0, 4)}),
+		cause)
 
-	lost := s.say("/monitor", events.NodeLost, "n3", &events.NodeState{Node: "n3", Incarnation: "n3-1", Reason: "silent"}, "")
+	lost := s.say("/monitor", events.NodeLost, "n3", &events.NodeState{Node: "n3", Incarnation: "n3-1", Reason: "silent"},
+		"")
 	cause = s.open("g2", 2, lost, events.Change{Kind: events.ChangeFailure, Node: "n3"}, "n1", "n2")
 	s.consent("g2", "n1", cause, front, 5, 4)
 	cause = s.consent("g2", "n2", cause, back, 4, 3)
@@ -30,7 +32,8 @@ func goodStory(t *testing.T) *story {
 
 	join := s.join("n4")
 	cause = s.open("g3", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
-	s.say("/negotiator", events.Aborted, "g3", &events.Abort{Negotiation: "g3", Generation: 3, Reason: "n2 was slow"}, cause)
+	s.say("/negotiator", events.Aborted, "g3", &events.Abort{Negotiation: "g3", Generation: 3, Reason: "n2 was slow"},
+		cause)
 	cause = s.open("g3b", 3, join, events.Change{Kind: events.ChangeJoin, Node: "n4"}, "n1", "n2", "n4")
 	s.consent("g3b", "n4", cause, all)
 	s.consent("g3b", "n1", cause, front, 9)
@@ -41,7 +44,8 @@ func goodStory(t *testing.T) *story {
 	for layer, from := range []string{"n1", "n1", "n2", "n2"} {
 		cause = s.move("g3b", layer, 9, from, "n4")
 	}
-	s.commit("g3b", s.plan(3, 9, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n4", 0, 4)}), cause)
+	s.commit("g3b", s.plan(3, 9, []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}, []events.Stage{stage("n4", 0, 4)}),
+		cause)
 
 	request := s.say("/user", events.DisconnectRequested, "n1", &events.LinkRequest{From: "n1", To: "n4"}, "")
 	leave := s.node("n2", events.LeaveRequested, "n2", &events.Leave{Node: "n2"}, "")
@@ -54,7 +58,8 @@ func goodStory(t *testing.T) *story {
 	s.move("g4b", 2, 12, "n2", "n1")
 	cause = s.move("g4b", 3, 12, "n4", "n1")
 	retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) {
-		opening.Changes = append(opening.Changes, events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4", Cause: request})
+		opening.Changes = append(opening.Changes,
+			events.Change{Kind: events.ChangeDisconnect, Node: "n1", Peer: "n4", Cause: request})
 	})
 	s.commit("g4b", s.plan(4, 12, []events.Stage{stage("n1", 0, 4)}, []events.Stage{stage("n4", 0, 4)}), cause)
 	s.digested("n1", 20, 0, 4)

@@ -72,7 +72,8 @@ func Read(reader io.Reader) (*Log, error) {
 			return nil, fmt.Errorf("log line %d: %w", number, err)
 		}
 		if message.Stream != events.EventStream.Name && message.Stream != events.PlanStream.Name {
-			return nil, fmt.Errorf("log line %d: stream: expected %s or %s, got %q", number, events.EventStream.Name, events.PlanStream.Name, message.Stream)
+			return nil, fmt.Errorf("log line %d: stream: expected %s or %s, got %q", number, events.EventStream.Name,
+				events.PlanStream.Name, message.Stream)
 		}
 		log.Messages[message.Stream] = append(log.Messages[message.Stream], decode(message))
 	}

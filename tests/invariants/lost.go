@@ -108,7 +108,8 @@ func (m moment) claims(consent *events.Consent, unit int) bool {
 		return false
 	}
 	return slices.ContainsFunc(consent.Claims, func(claim events.Claim) bool {
-		under := consent.Trained == m.plan.Generation || consent.Trained+1 == m.plan.Generation && claim.Step == m.plan.ResumeStep
+		under := consent.Trained == m.plan.Generation || consent.Trained+1 == m.plan.Generation &&
+			claim.Step == m.plan.ResumeStep
 		return claim.Unit == unit && under && m.near(claim.Step) && !m.contradicted(claim)
 	})
 }
@@ -124,5 +125,6 @@ func (m moment) contradicted(claim events.Claim) bool {
 // near reports whether all who train could be at a step: they are two steps apart at most when they are asked.
 func (m moment) near(step uint64) bool {
 	const apart = 2
-	return m.plan == nil || step >= m.plan.ResumeStep && (m.newest == 0 || m.newest <= step+apart && step <= m.oldest+apart)
+	return m.plan == nil || step >= m.plan.ResumeStep &&
+		(m.newest == 0 || m.newest <= step+apart && step <= m.oldest+apart)
 }

@@ -33,7 +33,8 @@ func partitioned(t *testing.T) *story {
 	}
 	s.commit("g2", s.keeping(2, 9, map[string][]int{"n1": {0}, "n2": {1}, "n3": {0, 1}}), cause)
 
-	lost := s.say("/monitor", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "n1-1", Reason: "silent"}, "")
+	lost := s.say("/monitor", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "n1-1", Reason: "silent"},
+		"")
 	cause = s.open("g3", 3, lost, events.Change{Kind: events.ChangeFailure, Node: "n1"}, "n2", "n3")
 	s.consentInParts("g3", "n2", cause, 14)
 	s.consent("g3", "n3", cause, events.Range{First: 0, End: 12}, 14)
@@ -66,7 +67,8 @@ func (s *story) keeping(generation, step uint64, partitions map[string][]int) *e
 func (s *story) consentInParts(id, node, cause string, step uint64) {
 	s.consent(id, node, cause, events.Range{First: 0, End: 4}, step)
 	retell(s, len(s.lines)-1, func(consent *events.Consent) {
-		consent.Holdings = append(consent.Holdings, events.Holding{Units: events.Range{First: 8, End: 12}, Steps: []uint64{step}})
+		consent.Holdings = append(consent.Holdings,
+			events.Holding{Units: events.Range{First: 8, End: 12}, Steps: []uint64{step}})
 	})
 }
 
@@ -78,12 +80,14 @@ func TestAGoodLogWithPartitionsPasses(t *testing.T) {
 
 // partitionFaults are planted one at a time in the log with partitions.
 var partitionFaults = map[string]fault{
-	"a partition is kept that was never received": {verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
+	"a partition is kept that was never received": {verified,
+		func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
 	"a partition is given to a node that keeps another": {verified, func(s *story) {
 		s.replan(2, func(p *events.Plan) { p.Pipelines[0].Partitions, p.Pipelines[1].Partitions = []int{1}, []int{0} })
 	}},
 	"a node claims a partition that it never had": {verified, func(s *story) {
-		retell(s, lastOf(s, events.NegotiationOpened)+1, func(consent *events.Consent) { consent.Holdings[1].Units.First = 7 })
+		retell(s, lastOf(s, events.NegotiationOpened)+1,
+			func(consent *events.Consent) { consent.Holdings[1].Units.First = 7 })
 	}},
 	"a partition has no holder": {sound, func(s *story) {
 		s.replan(2, func(p *events.Plan) { p.Pipelines[0].Partitions, p.Pipelines[2].Partitions = nil, []int{1} })

@@ -26,7 +26,8 @@ var sound = Invariant{"every committed plan is valid", func(log *Log) []Violatio
 			from, _ := plan.Holds(reroute.From)
 			to, _ := plan.Holds(reroute.To)
 			if from != to || from.Count() == 0 {
-				violations = append(violations, entry.violation("micro-batches of %s, layers %v, go to %s, which holds %v", reroute.From, from, reroute.To, to))
+				violations = append(violations, entry.violation("micro-batches of %s, layers %v, go to %s, which holds %v",
+					reroute.From, from, reroute.To, to))
 			}
 		}
 	}

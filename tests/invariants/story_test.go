@@ -35,7 +35,8 @@ func (s *story) say(source string, kind events.Kind, subject string, payload eve
 
 func (s *story) append(event events.Event) {
 	s.t.Helper()
-	message := line{Stream: events.EventStream.Name, Subject: event.SubjectName(), Logged: begin.Add(time.Duration(len(s.lines)) * time.Second)}
+	message := line{Stream: events.EventStream.Name, Subject: event.SubjectName(),
+		Logged: begin.Add(time.Duration(len(s.lines)) * time.Second)}
 	if event.Kind == events.PlanCommitted {
 		message.Stream = events.PlanStream.Name
 	}
@@ -130,7 +131,8 @@ func (s *story) commit(id string, plan *events.Plan, cause string) {
 	event := speaker.First(begin, cause, events.PlanCommitted, fmt.Sprint(plan.Generation), plan)
 	event.Cause = cause
 	s.chain = events.Digest(event.Data)
-	s.say("/negotiator", events.Committed, id, &events.Commitment{Negotiation: id, Generation: plan.Generation, PlanDigest: s.chain}, cause)
+	s.say("/negotiator", events.Committed, id,
+		&events.Commitment{Negotiation: id, Generation: plan.Generation, PlanDigest: s.chain}, cause)
 	s.append(event)
 	for _, member := range plan.Nodes {
 		if _, placed := plan.Holds(member.Node); placed {
@@ -147,7 +149,8 @@ func contentOf(layer int, step uint64) string {
 
 // start lets a layer move from one node to another while training goes on.
 func (s *story) start(id string, plan *events.Plan, from, to, cause string) string {
-	plan.Migration.Transfers = []events.Transfer{{To: to, Bytes: 300, Sources: []events.Source{{Node: from, Shards: events.Range{End: 1}}}}}
+	plan.Migration.Transfers = []events.Transfer{{To: to, Bytes: 300,
+		Sources: []events.Source{{Node: from, Shards: events.Range{End: 1}}}}}
 	return s.say("/negotiator", events.PreCopyStarted, id, &events.PreCopyStart{Negotiation: id, Plan: *plan}, cause)
 }
 
@@ -158,7 +161,8 @@ func (s *story) move(id string, layer int, step uint64, from, to string) string 
 		Parts: []events.Part{{Digest: contentOf(layer, step), First: 0, End: 300}},
 	}, "")
 	return s.node(to, events.ShardReceived, id, &events.Receipt{
-		Negotiation: id, Node: to, Units: []events.ReceivedUnit{{Unit: layer, Step: step, Digest: contentOf(layer, step), Bytes: 300}},
+		Negotiation: id, Node: to, Units: []events.ReceivedUnit{{Unit: layer, Step: step, Digest: contentOf(layer, step),
+			Bytes: 300}},
 	}, "")
 }
 

@@ -20,7 +20,8 @@ var superseded = Invariant{"an abort says whether another negotiation follows", 
 			return next.Source == entry.Source && next.Cause != "" && next.Cause != entry.Cause
 		})
 		if opens && !abort.Superseded || !opens && goesOn && abort.Superseded {
-			violations = append(violations, entry.violation("%s ends, superseded: %v; another follows: %v", abort.Negotiation, abort.Superseded, opens))
+			violations = append(violations, entry.violation("%s ends, superseded: %v; another follows: %v", abort.Negotiation,
+				abort.Superseded, opens))
 		}
 	}
 	return violations

@@ -53,7 +53,8 @@ func (l *Log) claims() []Violation {
 			}
 			for row := holding.Units.First; row < holding.Units.End; row++ {
 				if !l.explains(consent, row, entry.Sequence) {
-					violations = append(violations, entry.violation("%s (%s) claims %s, which it never got", consent.Node, consent.Incarnation, l.rowName(row)))
+					violations = append(violations, entry.violation("%s (%s) claims %s, which it never got", consent.Node,
+						consent.Incarnation, l.rowName(row)))
 				}
 			}
 		}
@@ -83,7 +84,8 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 		}
 		planned = true
 		member, _ := change.plan.Member(consent.Node)
-		given := slices.ContainsFunc(change.plan.UnitsOf(consent.Node), func(rows events.Range) bool { return rows.First <= row && row < rows.End })
+		given := slices.ContainsFunc(change.plan.UnitsOf(consent.Node),
+			func(rows events.Range) bool { return rows.First <= row && row < rows.End })
 		if given && member.Incarnation == consent.Incarnation {
 			return true
 		}

@@ -72,7 +72,8 @@ func playOnceOrTwice(script world.Script, once bool) world.Outcome {
 func playTwice(script world.Script) world.Outcome {
 	outcome := script.Play(false)
 	if again := script.Play(false); again.Trace != outcome.Trace {
-		outcome.Violations = append(outcome.Violations, "a second run of the seed did otherwise: something is not deterministic")
+		outcome.Violations = append(outcome.Violations,
+			"a second run of the seed did otherwise: something is not deterministic")
 	}
 	return outcome
 }

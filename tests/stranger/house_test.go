@@ -67,7 +67,8 @@ func build(t *testing.T, cluster string, startNodes int) *house {
 	if err := h.conn.Flush(); err != nil { // the server listens for us before the services speak
 		t.Fatal(err)
 	}
-	environment := map[string]string{"REKNIT_NATS_URL": h.url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(startNodes)}
+	environment := map[string]string{"REKNIT_NATS_URL": h.url, "REKNIT_CLUSTER": cluster,
+		"REKNIT_START_NODES": strconv.Itoa(startNodes)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var services sync.WaitGroup
 	services.Go(func() { serve(t, ctx, environment, monitor.Run) })
@@ -132,8 +133,9 @@ func (h *house) await(t *testing.T, kind string, fits func(heard) bool) heard {
 func job(mostPipelines int) map[string]any {
 	layer := map[string]any{"parameterBytes": 20_000, "optimizerBytes": 40_000, "gradientBytes": 40_000,
 		"activationBytes": 1000, "outputBytes": 1000, "forwardSeconds": 0.001, "backwardSeconds": 0.002}
-	return map[string]any{"digest": digest([]byte("job")), "layers": []map[string]any{layer, layer}, "globalBatch": 8, "microBatch": 1,
-		"pipelines": map[string]int{"min": 0, "max": mostPipelines}, "stages": map[string]int{"min": 0, "max": 0}}
+	return map[string]any{"digest": digest([]byte("job")), "layers": []map[string]any{layer, layer}, "globalBatch": 8,
+		"microBatch": 1,
+		"pipelines":  map[string]int{"min": 0, "max": mostPipelines}, "stages": map[string]int{"min": 0, "max": 0}}
 }
 
 // judge reads both streams as they are stored and checks the invariants on them.

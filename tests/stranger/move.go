@@ -108,7 +108,8 @@ func (s *Stranger) fetch(transfer transfer) ([]byte, error) {
 			return nil, nil
 		}
 		if offered.Digest != digest(want) || !slices.Contains(offered.Parts, s.cut(transfer.Layer, source.Shards)) {
-			return nil, fmt.Errorf("layer %d at step %d: expected an offer of %s, got %+v", transfer.Layer, s.schedule.StopStep, digest(want), offered)
+			return nil, fmt.Errorf("layer %d at step %d: expected an offer of %s, got %+v", transfer.Layer, s.schedule.StopStep,
+				digest(want), offered)
 		}
 		data, err := s.objects.GetBytes(s.cut(transfer.Layer, source.Shards).Digest)
 		if err != nil {
@@ -117,7 +118,8 @@ func (s *Stranger) fetch(transfer transfer) ([]byte, error) {
 		state = append(state, data...)
 	}
 	if !bytes.Equal(state, want) {
-		return nil, fmt.Errorf("layer %d at step %d: expected %s, received %s", transfer.Layer, s.schedule.StopStep, digest(want), digest(state))
+		return nil, fmt.Errorf("layer %d at step %d: expected %s, received %s", transfer.Layer, s.schedule.StopStep,
+			digest(want), digest(state))
 	}
 	return state, nil
 }

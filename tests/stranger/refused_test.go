@@ -15,7 +15,8 @@ func nonsense(cluster string) map[string][]string {
 	joins, _ := json.Marshal(map[string]any{
 		"specversion": "1.0", "id": "x1", "type": "io.reknit.membership.join-requested.v1", "source": "/node/eve", "subject": "eve",
 		"cluster": cluster, "datacontenttype": "application/json",
-		"data": map[string]any{"node": "eve", "incarnation": "1", "address": "10.0.0.1:7400", "memoryBytes": 1 << 30, "job": job(0)},
+		"data": map[string]any{"node": "eve", "incarnation": "1", "address": "10.0.0.1:7400", "memoryBytes": 1 << 30,
+			"job": job(0)},
 	})
 	but := func(old, new string) string {
 		if !strings.Contains(string(joins), old) {

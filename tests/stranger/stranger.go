@@ -78,7 +78,8 @@ func (s *Stranger) Run(ctx context.Context, url string, job map[string]any, leav
 			err = s.pulse()
 		case <-leave:
 			leave, s.leaving = nil, true
-			err = s.say("membership.leave-requested", s.Node, "", map[string]any{"node": s.Node, "reason": "tired", "deadlineSeconds": 0})
+			err = s.say("membership.leave-requested", s.Node, "",
+				map[string]any{"node": s.Node, "reason": "tired", "deadlineSeconds": 0})
 		}
 		if err == nil && s.leaving && s.plan == nil {
 			return nil

@@ -24,7 +24,8 @@ type guest struct {
 
 func invite(t *testing.T, h *house, cluster, node string, job map[string]any) *guest {
 	t.Helper()
-	g := &guest{adopted: make(chan [2]uint64, 64), left: make(chan struct{}), leave: make(chan struct{}), refused: make(chan string, 1), ended: make(chan error, 1)}
+	g := &guest{adopted: make(chan [2]uint64, 64), left: make(chan struct{}), leave: make(chan struct{}),
+		refused: make(chan string, 1), ended: make(chan error, 1)}
 	s := &Stranger{
 		Node: node, Cluster: cluster,
 		Adopted: func(generation, step uint64) { g.adopted <- [2]uint64{generation, step} },

@@ -190,8 +190,9 @@ func TestANodeThatWasGivenUpClaimsWhatItHolds(t *testing.T) {
 		astray  bool
 		expects []string
 	}{
-		"given up": {false, []string{"say negotiation.delayed g5: it digests what it claims", "tell claims", "say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3"}},
-		"astray":   {true, []string{"say negotiation.consented g5 true at 0: 0 holdings"}},
+		"given up": {false, []string{"say negotiation.delayed g5: it digests what it claims", "tell claims",
+			"say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3"}},
+		"astray": {true, []string{"say negotiation.consented g5 true at 0: 0 holdings"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 15)

@@ -45,8 +45,9 @@ func TestLinksAreMeasuredBeforeANodeConsents(t *testing.T) {
 		unreached map[string]string
 		expects   string
 	}{
-		"all open":                   {nil, "say negotiation.consented g4 true at 15: 1 holdings, 2 links"},
-		"one nobody asked for fails": {map[string]string{"n3": "refused"}, "say negotiation.consented g4 true at 15: 1 holdings, 1 links"},
+		"all open": {nil, "say negotiation.consented g4 true at 15: 1 holdings, 2 links"},
+		"one nobody asked for fails": {map[string]string{"n3": "refused"},
+			"say negotiation.consented g4 true at 15: 1 holdings, 1 links"},
 		"the one asked for fails": {map[string]string{"n2": "refused"},
 			"say negotiation.consented g4 false at 15: 1 holdings, 1 links: link to n2: refused"},
 	} {

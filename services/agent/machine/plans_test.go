@@ -98,7 +98,8 @@ func TestAnEventThatWaitedAndIsNotUnderstoodHoldsUpNoOther(t *testing.T) {
 		t.Error("nobody hears that an event was not understood")
 	}
 	n.do(actions)
-	n.expect("say negotiation.consented g5 true at 12: 1 holdings", "say negotiation.consented g5-again true at 12: 1 holdings")
+	n.expect("say negotiation.consented g5 true at 12: 1 holdings",
+		"say negotiation.consented g5-again true at 12: 1 holdings")
 }
 
 func TestAnEventThatIsNotWhatItsKindDemandsIsRefused(t *testing.T) {

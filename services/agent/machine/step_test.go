@@ -172,7 +172,8 @@ func TestAnExitTellsWhetherItWasToBeExpected(t *testing.T) {
 			n := trainingNode(t, 15, func(s *Settings) { s.TotalSteps = test.total })
 			test.before(n)
 			exit, err := events.Open[events.Exit](n.machine.Exited(now, strings.Repeat("x", 2000), 0)[0].(Say).Event)
-			if err != nil || exit.Expected != test.expected || exit.ExitCode == nil || *exit.ExitCode != 0 || exit.Generation != 3 {
+			if err != nil || exit.Expected != test.expected || exit.ExitCode == nil || *exit.ExitCode != 0 ||
+				exit.Generation != 3 {
 				t.Errorf("said %+v, %v", exit, err)
 			}
 		})

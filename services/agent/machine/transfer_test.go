@@ -72,7 +72,8 @@ func TestAGiverExportsWhereAllStandAndOffersWhatItExported(t *testing.T) {
 func TestAMoveThatCannotEndWellIsSaidOnce(t *testing.T) {
 	scheduledNode := func() *node {
 		n := joiningNode(t)
-		n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: giving(plan(4, 12, "n1", "n2"), 0, 1)})
+		n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12,
+			Plan: giving(plan(4, 12, "n1", "n2"), 0, 1)})
 		n.told = nil
 		return n
 	}

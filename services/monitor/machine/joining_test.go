@@ -66,7 +66,8 @@ func TestAJoiningNodeThatAnswersInBetweenHasNotVanished(t *testing.T) {
 func TestAJoiningNodeIsWatchedWhateverElseItIsRefused(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.join("n3", "third")
-	w.hear("/negotiator", events.MembershipRefused, "n3", &events.Refusal{Node: "n3", Refused: events.ChangeConnect, Reason: "a link of n3: expected two active nodes"})
+	w.hear("/negotiator", events.MembershipRefused, "n3",
+		&events.Refusal{Node: "n3", Refused: events.ChangeConnect, Reason: "a link of n3: expected two active nodes"})
 	w.nodes["n3"].dead = true
 	w.pass(5 * time.Second)
 	w.expect("node.lost n3")
@@ -78,7 +79,8 @@ func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
 	w.leave("n3")
 	w.nodes["n3"].dead = true
 	w.join("n4", "a")
-	w.hear("/negotiator", events.MembershipRefused, "n4", &events.Refusal{Node: "n4", Refused: events.ChangeJoin, Incarnation: w.nodes["n4"].incarnation, Reason: "another job"})
+	w.hear("/negotiator", events.MembershipRefused, "n4", &events.Refusal{Node: "n4", Refused: events.ChangeJoin,
+		Incarnation: w.nodes["n4"].incarnation, Reason: "another job"})
 	w.hear("/negotiator", events.MembershipRefused, "n1", &events.Refusal{Node: "n1", Refused: events.ChangeConnect, Reason: "no such link"}) // stays
 	w.nodes["n4"].dead, w.nodes["n1"].dead = true, true
 	w.pass(20 * time.Second)

@@ -129,7 +129,8 @@ func unmeasured(t *testing.T) *world {
 func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
 	w := unmeasured(t)
 	w.consent("a", "n2", "n3", "n9") // n9 is nobody
-	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" || w.said[0].ID == w.said[1].ID {
+	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" ||
+		w.said[0].ID == w.said[1].ID {
 		t.Errorf("said %+v", w.said)
 	}
 }
@@ -188,7 +189,8 @@ func TestWhatAReceiptProvedIsForgottenWithTheNode(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.pass(5 * time.Second)
 	w.said = nil
-	receipt := &events.Receipt{Negotiation: "g2", Node: "n1", Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 4e8}}}
+	receipt := &events.Receipt{Negotiation: "g2", Node: "n1",
+		Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 4e8}}}
 	w.hear("/node/n1", events.ShardReceived, "n1", receipt)
 	if said := w.bandwidths(); said["n2-n1"] != 4e8 {
 		t.Fatalf("said %v", said)

@@ -74,12 +74,15 @@ func (w *world) hear(source string, kind events.Kind, subject string, payload ev
 }
 
 func (w *world) commit(negotiation string, changes []events.Change, names ...string) {
-	opening := &events.Opening{Negotiation: negotiation, Generation: 2, Changes: append(changes, events.Change{Kind: events.ChangeJoin, Node: "x"})}
+	opening := &events.Opening{Negotiation: negotiation, Generation: 2,
+		Changes: append(changes, events.Change{Kind: events.ChangeJoin, Node: "x"})}
 	for _, name := range names {
-		opening.Members = append(opening.Members, events.Member{Node: name, Incarnation: w.nodes[name].incarnation, Address: name + ":1"})
+		opening.Members = append(opening.Members,
+			events.Member{Node: name, Incarnation: w.nodes[name].incarnation, Address: name + ":1"})
 	}
 	w.hear("/negotiator", events.NegotiationOpened, negotiation, opening)
-	w.hear("/negotiator", events.Committed, negotiation, &events.Commitment{Negotiation: negotiation, Generation: 2, PlanDigest: events.Digest(nil)})
+	w.hear("/negotiator", events.Committed, negotiation,
+		&events.Commitment{Negotiation: negotiation, Generation: 2, PlanDigest: events.Digest(nil)})
 }
 
 // note keeps what was said, lets the machine hear its own words, and answers its probes.
@@ -133,7 +136,8 @@ func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) 
 		answer.Error = "connection refused"
 		return answer, false
 	}
-	answer.Measured = &events.Measurement{From: ask.Node, To: ask.Target, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: w.band}
+	answer.Measured = &events.Measurement{From: ask.Node, To: ask.Target, RoundTripSeconds: 0.01,
+		BandwidthBytesPerSecond: w.band}
 	return answer, false
 }
 
@@ -152,7 +156,8 @@ func (w *world) pulse(name string, suspicions ...events.Suspicion) {
 func (w *world) leave(name string) {
 	node := w.nodes[name]
 	node.number++
-	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Left: true}, w.now))
+	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Left: true},
+		w.now))
 }
 
 // restart has another machine take over with the memory of the one before.

@@ -47,7 +47,8 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	}
 	way := &back{Lost: m.reached() - min(m.reached(), point.Step), Forgone: m.mayBring(missing)}
 	if lacks.awaits, lacks.seconds = way.Forgone, m.patience(way); lacks.seconds > 0 {
-		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost, point.Step)
+		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost,
+			point.Step)
 		return point, lacks
 	}
 	m.state.Negotiation.Back = way

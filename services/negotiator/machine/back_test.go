@@ -75,7 +75,8 @@ func TestWhoMayBringANewerStepIsWaitedForBeforeTrainingGoesBack(t *testing.T) {
 	w := allAreLost(t)
 	w.comeBack(map[string]events.Consent{"n1": older, "n2": {}})
 	held := w.held()
-	if held == nil || !slices.Equal(held.Awaits, []string{"n3"}) || !strings.Contains(held.Reason, "waiting for n3; in 30 s training goes back by about 3 steps, to step 39") {
+	if held == nil || !slices.Equal(held.Awaits, []string{"n3"}) ||
+		!strings.Contains(held.Reason, "waiting for n3; in 30 s training goes back by about 3 steps, to step 39") {
 		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
 	}
 	w.tick(29 * time.Second)
@@ -129,7 +130,8 @@ func TestWhoTrainedOnIsWaitedForBeforeTrainingGoesBackToWhereItWentOnFrom(t *tes
 	missed := map[string]events.Consent{"n1": {Trained: 1, Claims: claimed(42, "good", 0, 1, 2)}}
 	w.comeBack(missed)
 	held := w.held()
-	if held == nil || !slices.Equal(held.Awaits, []string{"n2", "n3"}) || !strings.Contains(held.Reason, "in 90 s training goes back by about 90 steps, to step 42") {
+	if held == nil || !slices.Equal(held.Awaits, []string{"n2", "n3"}) ||
+		!strings.Contains(held.Reason, "in 90 s training goes back by about 90 steps, to step 42") {
 		t.Fatalf("a step takes a second, plan 2 was trained for 90: held %+v after %d plans", held, len(w.plans()))
 	}
 	w.tick(91 * time.Second)
@@ -150,7 +152,8 @@ func TestANodeThatIsLostLaterIsWaitedForAnew(t *testing.T) {
 	w.lose("n1")
 	w.run()
 	for range 3 {
-		w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: w.opened.Negotiation, Reason: "too little memory"})
+		w.hear(events.PlanRefused, "/planner", "p",
+			&events.Failure{Negotiation: w.opened.Negotiation, Reason: "too little memory"})
 		w.run()
 		w.tick(3 * time.Minute)
 	}

@@ -173,7 +173,8 @@ func TestOneNodesWordTakesNobodyToAStepThatCannotBe(t *testing.T) {
 		w.lose("n5")
 		w.run()
 		for _, member := range w.opened.Members {
-			consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: 1010,
+			consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation,
+				Accepted: true, Step: 1010,
 				Holdings: []events.Holding{{Units: events.Range{First: 0, End: 3}, Steps: []uint64{1010, 1009}}}}
 			if member.Node == "n3" {
 				consent.Step, consent.Holdings[0].Steps = step, []uint64{step}
@@ -200,7 +201,8 @@ func TestAPromiseThatNobodyNearCanKeepIsNotWaitedFor(t *testing.T) {
 		if member.Node == "n3" {
 			stop = 1 << 62
 		}
-		w.hear(events.Promised, "/node/"+member.Node, member.Node, &events.Promise{Negotiation: w.opened.Negotiation, Node: member.Node, StopStep: stop})
+		w.hear(events.Promised, "/node/"+member.Node, member.Node,
+			&events.Promise{Negotiation: w.opened.Negotiation, Node: member.Node, StopStep: stop})
 	}
 	w.mute[events.Prepared] = false
 	w.run()
@@ -250,7 +252,8 @@ func TestAChangeThatCannotBeDoesNotTakeInnocentOnesWithIt(t *testing.T) {
 		if request.Nodes[0].Node == "n1" {
 			w.propose(request)
 		} else {
-			w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: request.Negotiation, Reason: "without n1 layer 3 does not fit anybody's memory"})
+			w.hear(events.PlanRefused, "/planner", "p",
+				&events.Failure{Negotiation: request.Negotiation, Reason: "without n1 layer 3 does not fit anybody's memory"})
 		}
 		w.run()
 	}
@@ -315,7 +318,8 @@ func TestWhatIsMeasuredOfLinksOfNobodyIsNotKept(t *testing.T) {
 	w.run()
 	empty, _ := w.machine.Snapshot()
 	for i := range 100 {
-		w.hear(events.LinkMeasured, "/monitor", "x", &events.Measurement{From: fmt.Sprint("g", i), To: "n2", BandwidthBytesPerSecond: 1})
+		w.hear(events.LinkMeasured, "/monitor", "x",
+			&events.Measurement{From: fmt.Sprint("g", i), To: "n2", BandwidthBytesPerSecond: 1})
 	}
 	w.run()
 	if snapshot, _ := w.machine.Snapshot(); len(snapshot) != len(empty) {

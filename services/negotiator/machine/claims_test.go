@@ -143,7 +143,8 @@ func TestWhoMissedTheCommitHasItsUnitsAtTheStepAtWhichAllStopped(t *testing.T) {
 			"n3": {Step: 43, Holdings: []events.Holding{{Units: events.Range{First: 2, End: 3}, Steps: []uint64{43, 42, 41}}}},
 		})
 		if stopped := w.plans()[1].ResumeStep; stopped != 42 || len(w.plans()) != plans {
-			t.Errorf("all stopped at step %d, and n1 claims step %d: expected %d plans, got %d", stopped, step, plans, len(w.plans()))
+			t.Errorf("all stopped at step %d, and n1 claims step %d: expected %d plans, got %d", stopped, step, plans,
+				len(w.plans()))
 		}
 	}
 }
@@ -181,7 +182,8 @@ func TestAClaimOnWhatAMemberHoldsIsNotNeeded(t *testing.T) {
 	w.join("n2")
 	w.run()
 	for _, member := range w.opened.Members {
-		consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: 40}
+		consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation,
+			Accepted: true, Step: 40}
 		if member.Node == "n1" {
 			consent.Holdings = []events.Holding{{Units: events.Range{First: 0, End: 3}, Steps: []uint64{40, 39}}}
 		} else {
@@ -260,7 +262,8 @@ func oneHolder(t *testing.T) *world {
 
 func TestWhoWentAstrayKeepsItsPlaceWhereItIsTheLastToHoldALayer(t *testing.T) {
 	w := oneHolder(t) // n1 holds the others alone
-	astray := &events.Divergence{Generation: 2, Step: 9, Unit: 1, Digest: events.Digest([]byte("a")), Minority: []string{"n3"},
+	astray := &events.Divergence{Generation: 2, Step: 9, Unit: 1, Digest: events.Digest([]byte("a")),
+		Minority: []string{"n3"},
 		Replicas: []events.Replica{
 			{Node: "n1", Digest: events.Digest([]byte("a"))}, {Node: "n2", Digest: events.Digest([]byte("a"))},
 			{Node: "n3", Digest: events.Digest([]byte("b"))},
@@ -293,7 +296,8 @@ func TestAMemberThatIsBusyWithItsStateIsNotSilent(t *testing.T) {
 	w.deaf["n2"] = true
 	w.join("n4")
 	w.run()
-	w.hear(events.ConsentDelayed, "/node/n2", "n2", &events.Delay{Negotiation: w.opened.Negotiation, Node: "n2", Incarnation: w.process["n2"], Reason: "adopting"})
+	w.hear(events.ConsentDelayed, "/node/n2", "n2",
+		&events.Delay{Negotiation: w.opened.Negotiation, Node: "n2", Incarnation: w.process["n2"], Reason: "adopting"})
 	w.tick(2 * time.Minute)
 	if len(w.refusals("n2")) > 0 {
 		t.Fatal("given up while it adopts its layers")

@@ -27,7 +27,8 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	}
 	generation := m.state.generation() + 1
 	under := &negotiation{
-		ID:    fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
+		ID: fmt.Sprintf("g%d-%.12s", generation,
+			strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
 		Phase: protocol.Consenting, Trace: cause.Traceparent,
 		Consents: map[string]events.Consent{}, Claims: claims{}, Delayed: map[string]float64{}, Promises: map[string]uint64{},
 	}
@@ -127,7 +128,8 @@ func (m *Machine) delayed(_ events.Event, delay events.Delay) []events.Event {
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
 	own := func(change events.Change) bool { return change.Node == consent.Node || change.Peer == consent.Node }
-	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), func(change events.Change) bool { return !objectionable[change.Kind] })
+	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes),
+		func(change events.Change) bool { return !objectionable[change.Kind] })
 	if slices.ContainsFunc(asked, own) {
 		asked = slices.DeleteFunc(asked, func(change events.Change) bool { return !own(change) })
 	}

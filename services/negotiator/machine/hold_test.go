@@ -36,7 +36,8 @@ func TestAClusterThatIsHeldIsTriedAgainAndAgain(t *testing.T) {
 		if w.opened == nil {
 			t.Fatal("it was not tried again")
 		}
-		w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: w.opened.Negotiation, Reason: "the store is away"})
+		w.hear(events.PlanRefused, "/planner", "p",
+			&events.Failure{Negotiation: w.opened.Negotiation, Reason: "the store is away"})
 		w.run()
 		w.tick(2 * time.Minute)
 	}
@@ -47,7 +48,8 @@ func TestAClusterThatIsHeldIsTriedAgain(t *testing.T) {
 	w.mute[events.PlanRequested] = true
 	w.lose("n1")
 	w.run()
-	w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: w.opened.Negotiation, Reason: "the store is away"})
+	w.hear(events.PlanRefused, "/planner", "p",
+		&events.Failure{Negotiation: w.opened.Negotiation, Reason: "the store is away"})
 	w.run()
 	if w.held() == nil {
 		t.Fatal("not held")
@@ -71,7 +73,8 @@ func afterADeferral(t *testing.T) *world {
 		t.Fatalf("the planner is not told when n1 is expected: %+v", asked[len(asked)-1])
 	}
 	w.mute[events.PlanRequested] = false
-	w.hear(events.PlanDeferred, "/planner", "p", &events.Deferral{Negotiation: w.opened.Negotiation, Reason: "n1 is soon back", Seconds: 14})
+	w.hear(events.PlanDeferred, "/planner", "p",
+		&events.Deferral{Negotiation: w.opened.Negotiation, Reason: "n1 is soon back", Seconds: 14})
 	w.run()
 	if last := w.said[len(w.said)-1]; last.Kind != events.ClusterHeld || len(w.plans()) != 1 {
 		t.Fatalf("last said %s, after %d plans", last.Kind, len(w.plans()))
@@ -100,7 +103,8 @@ func TestALostNodeIsWaitedForOnceAndNoLongerThanThePlannerSaid(t *testing.T) {
 	if w.nodes() != "n2 n3" || asked[len(asked)-1].SecondsUntilReturn != 0 {
 		t.Fatalf("nodes %q, last asked %+v", w.nodes(), asked[len(asked)-1])
 	}
-	w.hear(events.NodeLost, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: w.process["n2"], SecondsUntilReturn: 7})
+	w.hear(events.NodeLost, "/monitor", "n2",
+		&events.NodeState{Node: "n2", Incarnation: w.process["n2"], SecondsUntilReturn: 7})
 	w.run()
 	if asked := w.requests(); asked[len(asked)-1].SecondsUntilReturn != 7 {
 		t.Fatal("the next loss is never waited for")
@@ -112,7 +116,8 @@ func TestADeferralThatNobodyAskedForRefusesTheChange(t *testing.T) {
 	w.mute[events.PlanRequested] = true
 	w.join("n3")
 	w.run()
-	w.hear(events.PlanDeferred, "/planner", "p", &events.Deferral{Negotiation: w.opened.Negotiation, Reason: "wait", Seconds: 5})
+	w.hear(events.PlanDeferred, "/planner", "p",
+		&events.Deferral{Negotiation: w.opened.Negotiation, Reason: "wait", Seconds: 5})
 	w.run()
 	if w.held() != nil || len(w.refusals("n3")) != 1 {
 		t.Fatalf("held %v, refused %v", w.held(), w.refusals("n3"))

@@ -22,7 +22,8 @@ func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []e
 		return m.refuse(cause, refusalOf(events.ChangeDisconnect, request.From, reason))
 	}
 	m.state.Cut[pairKey(request.From, request.To)] = true
-	return m.pend(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To}, protocol.Patient)
+	return m.pend(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To},
+		protocol.Patient)
 }
 
 // cutsLimit bounds what users may cut; a cut is remembered while its nodes come and go.
@@ -71,7 +72,8 @@ func (m *Machine) linkRestored(cause events.Event, restored events.LinkState) []
 	if m.state.Members[restored.From] == nil || m.state.Members[restored.To] == nil || !m.markLost(restored, false) {
 		return nil
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To}, protocol.Patient)
+	return m.pend(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To},
+		protocol.Patient)
 }
 
 // markLost sets the state of a link and reports whether that is news.

@@ -21,7 +21,8 @@ func TestALinkThatDoesNotReallyReturnStaysLostAndIsNotCut(t *testing.T) {
 		t.Fatalf("links to be opened: %v", under.Connect)
 	}
 	w.deaf = map[string]bool{}
-	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: under.Negotiation, Node: "n1", Incarnation: under.Members[0].Incarnation, Reason: "no answer"})
+	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: under.Negotiation, Node: "n1",
+		Incarnation: under.Members[0].Incarnation, Reason: "no answer"})
 	w.run()
 	w.deaf = map[string]bool{}
 	w.join("n3")

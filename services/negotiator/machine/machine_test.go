@@ -132,7 +132,8 @@ func TestNobodyStandsStillForThePromiseOfANodeThatDoesNotTrainYet(t *testing.T) 
 	w.join("n3")
 	w.run()
 	for _, node := range []string{"n1", "n2"} {
-		w.hear(events.Promised, "/node/"+node, node, &events.Promise{Negotiation: w.opened.Negotiation, Node: node, StopStep: 3})
+		w.hear(events.Promised, "/node/"+node, node,
+			&events.Promise{Negotiation: w.opened.Negotiation, Node: node, StopStep: 3})
 	}
 	w.run()
 	if len(w.plans()) != 2 {
@@ -195,7 +196,8 @@ func TestWhoHoldsAnotherLayerThanMostIsGivenUpAndRestored(t *testing.T) {
 		if event.Kind == events.MembershipRefused {
 			refusal := must[events.Refusal](t, event)
 			refusals++
-			if refusal.Node != "n2" || refusal.Refused != events.RefusedMembership || refusal.Reason != "layer 1 at step 9 differs from that of most of its holders" {
+			if refusal.Node != "n2" || refusal.Refused != events.RefusedMembership ||
+				refusal.Reason != "layer 1 at step 9 differs from that of most of its holders" {
 				t.Fatalf("refused %+v", refusal)
 			}
 		}
@@ -278,7 +280,8 @@ func TestANewcomerIsTakenToBeAsFastAsTheOthers(t *testing.T) {
 func TestAJoinWithAnotherJobIsRefusedByName(t *testing.T) {
 	w := newWorld(t, 2)
 	join := &events.Join{Node: "n7", Incarnation: "x", Address: "a:1", MemoryBytes: 1,
-		Job: events.Job{Digest: events.Digest([]byte("another")), Layers: make([]events.LayerProfile, 3), GlobalBatch: 1, MicroBatch: 1}}
+		Job: events.Job{Digest: events.Digest([]byte("another")), Layers: make([]events.LayerProfile, 3), GlobalBatch: 1,
+			MicroBatch: 1}}
 	w.hear(events.JoinRequested, "/node/n7", "n7", join)
 	w.run()
 	last := w.said[len(w.said)-1]

@@ -145,7 +145,8 @@ func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []e
 	if divergence.Generation != m.state.generation() {
 		return nil
 	}
-	members := slices.DeleteFunc(slices.Clone(divergence.Minority), func(node string) bool { return m.state.Members[node] == nil })
+	members := slices.DeleteFunc(slices.Clone(divergence.Minority),
+		func(node string) bool { return m.state.Members[node] == nil })
 	astray, _ := protocol.Spare(m.state.placed(), members)
 	reason := fmt.Sprintf("%s at step %d differs from that of most of its holders",
 		events.UnitName(divergence.Unit, len(m.state.Job.Layers)), divergence.Step)

@@ -35,7 +35,8 @@ func TestAPartitionThatIsAStepBehindDecidesWhereTrainingGoesOn(t *testing.T) {
 func TestAPartitionNobodyHoldsHoldsTheClusterAndIsNamed(t *testing.T) {
 	w := survives(t, units(0, 7, 18))
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "holds partition 1 of layer 1, partition 1 of layer 2,") {
+	if last.Kind != events.ClusterHeld ||
+		!strings.Contains(must[events.Hold](t, last).Reason, "holds partition 1 of layer 1, partition 1 of layer 2,") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
@@ -43,7 +44,8 @@ func TestAPartitionNobodyHoldsHoldsTheClusterAndIsNamed(t *testing.T) {
 func TestHoldersThatHaveNoStepInCommonHoldTheCluster(t *testing.T) {
 	w := survives(t, units(0, 3, 18), units(3, 9, 17))
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "no step has a live holder of every layer") {
+	if last.Kind != events.ClusterHeld ||
+		!strings.Contains(must[events.Hold](t, last).Reason, "no step has a live holder of every layer") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
@@ -54,7 +56,8 @@ func TestAProposalWithoutTheJobsPartitionsIsNoPlan(t *testing.T) {
 	w.lose("n2")
 	w.run()
 	last := w.said[len(w.said)-1]
-	if last.Kind != events.ClusterHeld || !strings.Contains(must[events.Hold](t, last).Reason, "has 3 layers and partitions of layers: expected the job's 9") {
+	if last.Kind != events.ClusterHeld ||
+		!strings.Contains(must[events.Hold](t, last).Reason, "has 3 layers and partitions of layers: expected the job's 9") {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }

@@ -49,7 +49,8 @@ func (m *Machine) due(now time.Time) []events.Change {
 
 // urgent reports whether the plan in force cannot be trained any more after a change.
 func urgent(change events.Change) bool {
-	return change.Kind == events.ChangeFailure || change.Kind == events.ChangeLinkLost || change.Kind == events.ChangeBroken
+	return change.Kind == events.ChangeFailure || change.Kind == events.ChangeLinkLost ||
+		change.Kind == events.ChangeBroken
 }
 
 // refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.

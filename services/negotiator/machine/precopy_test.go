@@ -31,7 +31,8 @@ func whilePreCopying(t *testing.T, joiners ...string) *world {
 }
 
 func (w *world) hearCaughtUp(negotiation, node string) {
-	w.hear(events.PreCopyCaughtUp, "/node/"+node, node, &events.CaughtUp{Negotiation: negotiation, Node: node, Step: w.step})
+	w.hear(events.PreCopyCaughtUp, "/node/"+node, node,
+		&events.CaughtUp{Negotiation: negotiation, Node: node, Step: w.step})
 	w.run()
 }
 
@@ -164,7 +165,8 @@ func TestAReceiverThatNeverCatchesUpIsNotGivenUpAndGetsItsLayersWhileAllArePause
 
 func TestAMoveThatFailsWhileTrainingGoesOnIsMadeWhileAllArePaused(t *testing.T) {
 	w := whilePreCopying(t, "n3")
-	w.hear(events.RestorationFailed, "/node/n3", "n3", &events.Failure{Negotiation: w.opened.Negotiation, Node: "n3", Reason: "the store is away"})
+	w.hear(events.RestorationFailed, "/node/n3", "n3",
+		&events.Failure{Negotiation: w.opened.Negotiation, Node: "n3", Reason: "the store is away"})
 	w.run()
 	if w.nodes() != "n1 n2 n3" || slices.Contains(w.saidKinds(), events.Aborted) {
 		t.Fatalf("nodes %q, said %v", w.nodes(), w.saidKinds())

@@ -92,7 +92,8 @@ func (m *Machine) lost(missing, disputed []int) string {
 	name := func(unit int) string { return events.UnitName(unit, len(m.state.Job.Layers)) }
 	switch {
 	case len(disputed) > 0:
-		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right", named(disputed, name))
+		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right",
+			named(disputed, name))
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and there is no snapshot to go back to"
 	}

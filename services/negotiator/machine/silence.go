@@ -202,7 +202,8 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	if len(last) == 0 {
 		return nil
 	}
-	return []events.Event{m.sayHeld(cause, fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)}
+	return []events.Event{m.sayHeld(cause,
+		fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)}
 }
 
 // admit negotiates the join of a node that has waited for its turn.

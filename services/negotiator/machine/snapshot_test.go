@@ -58,7 +58,8 @@ func TestWhereAllHoldersOfALayerAreLostTrainingGoesBackToASnapshot(t *testing.T)
 	w.loseAll()
 	plan := w.plans()[len(w.plans())-1]
 	if plan.ResumeStep != 400 || plan.Snapshot != planOne {
-		t.Fatalf("plan %d goes on from step %d of snapshot %q; held %+v", plan.Generation, plan.ResumeStep, plan.Snapshot, w.held())
+		t.Fatalf("plan %d goes on from step %d of snapshot %q; held %+v", plan.Generation, plan.ResumeStep, plan.Snapshot,
+			w.held())
 	}
 	if want := uint64(400 * 12); plan.Data.ConsumedSamples != want {
 		t.Errorf("%d samples are consumed: expected %d, they go back with the step", plan.Data.ConsumedSamples, want)
@@ -147,11 +148,13 @@ func TestAHolderThatMayLiveIsWaitedForBeforeTrainingGoesBackToASnapshot(t *testi
 	w.lose("n3") // it was silent for too long, and may be cut off
 	w.run()
 	held := w.held()
-	if held == nil || !slices.Equal(held.Awaits, []string{"n3"}) || !strings.Contains(held.Reason, "goes back by about 37 steps, to step 400") {
+	if held == nil || !slices.Equal(held.Awaits, []string{"n3"}) ||
+		!strings.Contains(held.Reason, "goes back by about 37 steps, to step 400") {
 		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
 	}
 	w.tick(38 * time.Second)
 	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 || plan.Snapshot != planOne {
-		t.Errorf("goes on from step %d of snapshot %q after the lost steps could have been trained again", plan.ResumeStep, plan.Snapshot)
+		t.Errorf("goes on from step %d of snapshot %q after the lost steps could have been trained again", plan.ResumeStep,
+			plan.Snapshot)
 	}
 }

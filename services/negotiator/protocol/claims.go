@@ -43,7 +43,9 @@ func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) 
 			disputed = append(disputed, at.unit)
 		}
 	}
-	slices.SortFunc(count, func(a, b Held) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.First, b.First)) })
+	slices.SortFunc(count, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.First, b.First))
+	})
 	slices.Sort(disputed)
 	return count, slices.Compact(disputed)
 }

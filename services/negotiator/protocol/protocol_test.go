@@ -159,7 +159,8 @@ func TestClaimsCountWhereNobodyContradictsThem(t *testing.T) {
 		{"a", 2, 8, "x"},                                     // alone
 		{"a", 3, 9, "x"}, {"b", 3, 9, "x"}, {"c", 3, 9, "y"}, // two against one
 	}, held)
-	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"a", 3, 4, []uint64{9}}, {"b", 1, 2, []uint64{9}}, {"b", 3, 4, []uint64{9}}}
+	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"a", 3, 4, []uint64{9}}, {"b", 1, 2, []uint64{9}},
+		{"b", 3, 4, []uint64{9}}}
 	if !slices.EqualFunc(count, want, func(a, b Held) bool {
 		return a.Node == b.Node && a.First == b.First && a.End == b.End && slices.Equal(a.Steps, b.Steps)
 	}) || !slices.Equal(disputed, []int{2}) {

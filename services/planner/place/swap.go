@@ -57,7 +57,8 @@ func (s *swaps) improve(node int) bool {
 // gain returns what a swap adds to the cost of the pairs and to the bytes to fetch; not ok where memory forbids it.
 func (s *swaps) gain(a, b int) (cost float64, bytes int64, ok bool) {
 	seatA, seatB := s.seatOf[a], s.seatOf[b]
-	if seatA >= len(s.problem.Places) && seatB >= len(s.problem.Places) || !s.problem.fits(a, seatB) || !s.problem.fits(b, seatA) {
+	if seatA >= len(s.problem.Places) && seatB >= len(s.problem.Places) || !s.problem.fits(a, seatB) ||
+		!s.problem.fits(b, seatA) {
 		return 0, 0, false
 	}
 	cost = -s.cost(a, seatA) - s.cost(b, seatB)

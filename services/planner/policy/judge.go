@@ -80,7 +80,8 @@ func liveNodesOnce(s Situation, pipelines []Pipeline) error {
 	for p, pipeline := range pipelines {
 		for st, stage := range pipeline.Stages {
 			if !free[stage.Node] {
-				return fmt.Errorf("pipelines[%d].stages[%d].node: expected a node of the request that has no other place, got %q", p, st, stage.Node)
+				return fmt.Errorf("pipelines[%d].stages[%d].node: expected a node of the request that has no other place, got %q",
+					p, st, stage.Node)
 			}
 			free[stage.Node] = false
 		}

@@ -40,9 +40,11 @@ func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error 
 		}
 		switch {
 		case count > 0 && layer.ParameterBytes < 1:
-			return d.Fault(at+".parameters", "more than 0, where there are optimizerPartitions", tell.Bytes(layer.ParameterBytes))
+			return d.Fault(at+".parameters", "more than 0, where there are optimizerPartitions",
+				tell.Bytes(layer.ParameterBytes))
 		case layer.OptimizerBytes < int64(count):
-			return d.Fault(at+".optimizer", fmt.Sprintf("a byte at least for each of %d optimizerPartitions", count), tell.Bytes(layer.OptimizerBytes))
+			return d.Fault(at+".optimizer", fmt.Sprintf("a byte at least for each of %d optimizerPartitions", count),
+				tell.Bytes(layer.OptimizerBytes))
 		}
 	}
 	return nil

@@ -43,7 +43,8 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}
-	screen.println(fmt.Sprintf("NATS at %s; reknit plan --cluster %s --nats %[1]s tells what would happen", c.server.URL(), options.Cluster))
+	screen.println(fmt.Sprintf("NATS at %s; reknit plan --cluster %s --nats %[1]s tells what would happen", c.server.URL(),
+		options.Cluster))
 	if c.log, err = newRecorder(options.Log); err != nil {
 		return c, err
 	}

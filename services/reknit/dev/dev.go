@@ -25,7 +25,8 @@ const stuckAfter = 90 * time.Second
 func Run(ctx context.Context, options Options, out io.Writer, terminal bool) error {
 	story := newStory()
 	screen := newScreen(out, terminal, options.Steps)
-	screen.println(fmt.Sprintf("reknit dev: %d trainers, %d steps; logs in %s", options.Trainers, options.Steps, filepath.Join(options.Dir, "logs")))
+	screen.println(fmt.Sprintf("reknit dev: %d trainers, %d steps; logs in %s", options.Trainers, options.Steps,
+		filepath.Join(options.Dir, "logs")))
 	cluster, err := startCluster(ctx, options, story, screen)
 	if cluster != nil {
 		defer cluster.close()

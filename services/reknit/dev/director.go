@@ -113,6 +113,7 @@ func (d *director) act(ctx context.Context, action Action, names []string) error
 func (d *director) ask(ctx context.Context, change *Change, kind events.Kind, names []string) error {
 	speaker := events.Speaker{Source: "/user", Cluster: d.cluster.options.Cluster}
 	reason := fmt.Sprint(change.done.UnixNano())
-	_, err := d.cluster.bus.Publish(ctx, speaker.First(change.done, reason, kind, names[0], &events.LinkRequest{From: names[0], To: names[1]}))
+	_, err := d.cluster.bus.Publish(ctx, speaker.First(change.done, reason, kind, names[0],
+		&events.LinkRequest{From: names[0], To: names[1]}))
 	return err
 }

@@ -144,7 +144,8 @@ const waitAgain = 20 * time.Millisecond
 func (s *story) settled(names []string) []string {
 	var settled []string
 	for _, name := range names {
-		busy := slices.ContainsFunc(s.changes, func(c *Change) bool { return !c.Healed && (c.node == name || c.peer == name) })
+		busy := slices.ContainsFunc(s.changes,
+			func(c *Change) bool { return !c.Healed && (c.node == name || c.peer == name) })
 		if s.plan == nil || busy {
 			continue
 		}

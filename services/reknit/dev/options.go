@@ -45,7 +45,8 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
 	flags.StringVar(&o.Text, "text", "", "text file to train on (default: Newton's Opticks, from the Go distribution)")
-	flags.StringVar(&o.Script, "script", "", "what happens to the cluster; a file of lines such as \"at 30 kill n2\" (default: the demo)")
+	flags.StringVar(&o.Script, "script", "",
+		"what happens to the cluster; a file of lines such as \"at 30 kill n2\" (default: the demo)")
 	flags.StringVar(&o.Report, "report", "", "write the report to this JSON file")
 	flags.StringVar(&o.Log, "log", "", "write every event to this file, a line of JSON each")
 	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store (default: a temporary one, removed after a success)")

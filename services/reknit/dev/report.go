@@ -159,5 +159,6 @@ func (r *Report) lines() []string {
 	if r.Error != "" {
 		return lines
 	}
-	return append(lines, fmt.Sprintf("equal: %d changes, all healed, and the model is the one an undisturbed run trains", len(r.Changes)))
+	return append(lines, fmt.Sprintf("equal: %d changes, all healed, and the model is the one an undisturbed run trains",
+		len(r.Changes)))
 }

@@ -98,7 +98,8 @@ func (c Change) line() string {
 	case c.Generation == 0 && c.Kind != serviceRestart:
 		return "healed: the others work without it"
 	case c.Kind == serviceRestart:
-		return fmt.Sprintf("healed: back and acting after %s; longest stall of training %s", seconds(c.DetectedSeconds), stall(c.StallSeconds, c.StallSteps))
+		return fmt.Sprintf("healed: back and acting after %s; longest stall of training %s", seconds(c.DetectedSeconds),
+			stall(c.StallSeconds, c.StallSteps))
 	}
 	return fmt.Sprintf("healed: generation %d, %s (%s); every trainer at its next step after %s",
 		c.Generation, c.Shape, c.Policy, seconds(c.NextStepSeconds))

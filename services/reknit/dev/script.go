@@ -64,7 +64,8 @@ func ParseScript(reader io.Reader) ([]Action, error) {
 			return nil, fmt.Errorf("script line %d: %w", number, err)
 		}
 		if action.AtStep > 0 && action.AtStep < latest {
-			return nil, fmt.Errorf("script line %d: at: expected a step from %d on, as before, got %d", number, latest, action.AtStep)
+			return nil, fmt.Errorf("script line %d: at: expected a step from %d on, as before, got %d", number, latest,
+				action.AtStep)
 		}
 		action.Line, latest = number, max(latest, action.AtStep)
 		actions = append(actions, action)
@@ -74,7 +75,8 @@ func ParseScript(reader io.Reader) ([]Action, error) {
 
 func parseAction(words []string) (Action, error) {
 	if len(words) < 4 {
-		return Action{}, fmt.Errorf("expected \"at STEP VERB NAME\" or \"after DURATION VERB NAME\", got %q", strings.Join(words, " "))
+		return Action{}, fmt.Errorf("expected \"at STEP VERB NAME\" or \"after DURATION VERB NAME\", got %q",
+			strings.Join(words, " "))
 	}
 	action := Action{Verb: words[2], Names: words[3:]}
 	var err error

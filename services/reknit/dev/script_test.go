@@ -15,7 +15,8 @@ func TestTheDefaultScriptDoesEverythingOnce(t *testing.T) {
 	for _, action := range actions {
 		count[action.Verb]++
 	}
-	if count["kill"] != 5 || count["join"] != 1 || count["leave"] != 1 || count["connect"] != 1 || count["disconnect"] != 1 {
+	if count["kill"] != 5 || count["join"] != 1 || count["leave"] != 1 || count["connect"] != 1 ||
+		count["disconnect"] != 1 {
 		t.Fatalf("got %v", count)
 	}
 }

@@ -38,7 +38,8 @@ func (l *teller) say(kind events.Kind, source, subject string, payload events.Pa
 
 func twoByTwo(generation uint64) events.Plan {
 	span := func(first, end int) events.Range { return events.Range{First: first, End: end} }
-	plan := events.Plan{Cluster: "c", Generation: generation, Parent: "p", Data: events.Data{GlobalBatch: 2, MicroBatch: 1}}
+	plan := events.Plan{Cluster: "c", Generation: generation, Parent: "p",
+		Data: events.Data{GlobalBatch: 2, MicroBatch: 1}}
 	for _, name := range []string{"n1", "n2", "n3", "n4"} {
 		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "i", Address: "a"})
 	}
@@ -60,15 +61,19 @@ func (l *teller) act(verb string, names ...string) *Change {
 func (l *teller) commit(generation uint64, change events.Change) {
 	plan := twoByTwo(generation)
 	negotiation := fmt.Sprint("g", generation)
-	l.say(events.NegotiationOpened, "/negotiator", negotiation, &events.Opening{Negotiation: negotiation, Generation: generation, Changes: []events.Change{change}, Members: plan.Nodes})
-	l.say(events.RestorationPlanned, "/restorer", negotiation, &events.Restoration{Negotiation: negotiation, Plan: plan, BytesMoved: 5, NaiveBytes: 50})
-	l.say(events.Committed, "/negotiator", negotiation, &events.Commitment{Negotiation: negotiation, Generation: generation, PlanDigest: events.Digest(nil)})
+	l.say(events.NegotiationOpened, "/negotiator", negotiation, &events.Opening{Negotiation: negotiation,
+		Generation: generation, Changes: []events.Change{change}, Members: plan.Nodes})
+	l.say(events.RestorationPlanned, "/restorer", negotiation,
+		&events.Restoration{Negotiation: negotiation, Plan: plan, BytesMoved: 5, NaiveBytes: 50})
+	l.say(events.Committed, "/negotiator", negotiation,
+		&events.Commitment{Negotiation: negotiation, Generation: generation, PlanDigest: events.Digest(nil)})
 	l.say(events.PlanCommitted, "/negotiator", fmt.Sprint(generation), &plan)
 }
 
 func (l *teller) activate(generation uint64, stall float64, nodes ...string) {
 	for _, node := range nodes {
-		l.say(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: generation, Step: 9, StallSeconds: stall, StallSteps: 10 * stall})
+		l.say(events.PlanActivated, "/node/"+node, node,
+			&events.Activation{Node: node, Generation: generation, Step: 9, StallSeconds: stall, StallSteps: 10 * stall})
 	}
 }
 
@@ -85,7 +90,8 @@ func TestAChangeIsHealedWhenEveryTrainerOfItsPlanCompletedAStep(t *testing.T) {
 	if !change.Healed || change.StallSeconds != 0.3 || change.BytesMoved != 5 || change.Shape != "2+2" {
 		t.Fatalf("%+v", change)
 	}
-	if change.DetectedSeconds != 0.01 || change.PlannedSeconds != 0.03 || change.CommittedSeconds != 0.04 || change.NextStepSeconds != 0.09 {
+	if change.DetectedSeconds != 0.01 || change.PlannedSeconds != 0.03 || change.CommittedSeconds != 0.04 ||
+		change.NextStepSeconds != 0.09 {
 		t.Fatalf("phases: %+v", change)
 	}
 }
@@ -105,7 +111,8 @@ func TestAChangeIsHealedByALaterPlanToo(t *testing.T) {
 func TestARefusedRequestIsNotWaitedForAndFailsTheRun(t *testing.T) {
 	log := newTeller(t)
 	log.act("disconnect", "n1", "n9")
-	log.say(events.MembershipRefused, "/negotiator", "n1", &events.Refusal{Node: "n1", Refused: events.ChangeDisconnect, Reason: "expected two active nodes"})
+	log.say(events.MembershipRefused, "/negotiator", "n1",
+		&events.Refusal{Node: "n1", Refused: events.ChangeDisconnect, Reason: "expected two active nodes"})
 	if open := log.story.open(); len(open) > 0 {
 		t.Fatalf("waits for %v", open)
 	}
@@ -199,7 +206,8 @@ func TestTrainingIsCompleteWhenAllToldTheirDigestsUnderThePlanInForce(t *testing
 			t.Fatalf("complete without %s", node)
 		}
 		digests := []events.UnitDigest{{Unit: i % 2, Digest: events.Digest([]byte{byte(i % 2)})}}
-		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
+		log.say(events.TrainingDigested, "/node/"+node, node,
+			&events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
 	}
 	if !log.story.complete() {
 		t.Fatal("not complete")
@@ -218,7 +226,8 @@ func TestHoldersThatDisagreeAreAFaultWhateverTheOracleSays(t *testing.T) {
 	log := newTeller(t)
 	for i, node := range []string{"n1", "n3"} {
 		digests := []events.UnitDigest{{Unit: 0, Digest: events.Digest([]byte{byte(i)})}}
-		log.say(events.TrainingDigested, "/node/"+node, node, &events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
+		log.say(events.TrainingDigested, "/node/"+node, node,
+			&events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
 	}
 	report := log.story.report(Options{})
 	if err := report.verdict(); err == nil || report.Equal {

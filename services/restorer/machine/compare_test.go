@@ -16,10 +16,12 @@ import (
 func inForce(t *testing.T) *Machine { return inForceOf(t, 2) }
 
 func inForceOf(t *testing.T, layers int) *Machine {
-	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2", "n3"), Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2", "n3"),
+		Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
 	var holders []events.Holder
 	for _, node := range plan.Nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, layers)}})
+		plan.Pipelines = append(plan.Pipelines,
+			events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, layers)}})
 		holders = append(holders, held(node.Node, 0, layers))
 	}
 	m := New("c")
@@ -100,7 +102,8 @@ func TestWhereAllKeepAllPartitionsTheMinorityIsBlamed(t *testing.T) {
 	m := New("c")
 	hear(t, m, events.RestorationAsked, &request)
 	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
-	said := slices.Concat(tells(t, m, "n1", 2, 10, "right"), tells(t, m, "n2", 2, 10, "astray"), tells(t, m, "n4", 2, 10, "right"))
+	said := slices.Concat(tells(t, m, "n1", 2, 10, "right"), tells(t, m, "n2", 2, 10, "astray"),
+		tells(t, m, "n4", 2, 10, "right"))
 	if want := []string{"layer 0 at step 10: n2"}; !slices.Equal(said, want) {
 		t.Errorf("said %q: expected %q", said, want)
 	}

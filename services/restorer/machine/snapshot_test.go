@@ -11,7 +11,8 @@ func TestEachNodeReadsOfASnapshotWhatItCanAndFetchesTheRest(t *testing.T) {
 	request := lossOfOne()
 	plan := &request.Proposal.Plan
 	plan.Pipelines = []events.Pipeline{
-		{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 6)}}, {MicroBatches: 1, Stages: []events.Stage{stage("n3", 0, 6)}},
+		{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 6)}},
+		{MicroBatches: 1, Stages: []events.Stage{stage("n3", 0, 6)}},
 	}
 	plan.Nodes, plan.Data = members("n1", "n3"), events.Data{GlobalBatch: 2, MicroBatch: 1}
 	request.Proposal.Classes, request.Current = nil, nil

@@ -32,7 +32,8 @@ func TestALayerTrainedInRowsIsTheWholeOneBitByBit(t *testing.T) {
 				layers[i], units[i] = whole, inUnits(t, units[i], run.sums[i])
 				for r, want := range whole.Cut(partitions) {
 					if Digest(units[i][r]) != Digest(want) {
-						t.Fatalf("seed %d step %d: unit %d of layer %d of %d partitions is not that of the whole", seed, number, r, i, partitions)
+						t.Fatalf("seed %d step %d: unit %d of layer %d of %d partitions is not that of the whole", seed, number, r, i,
+							partitions)
 					}
 				}
 			}
@@ -48,7 +49,8 @@ func inUnits(t *testing.T, units []*Layer, sums *gradient.Accumulator) []*Layer 
 	next := []*Layer{allocate(shape, units[0].Index, units[0].Step+1)}
 	for _, unit := range units[1:] {
 		first, end := shape.moments(unit.Index)
-		trained, err := DefaultAdam().ApplyPart(unit, units[0].Parameters[first:end], next[0].Parameters[first:end], part(unit, sums), 1)
+		trained, err := DefaultAdam().ApplyPart(unit, units[0].Parameters[first:end], next[0].Parameters[first:end],
+			part(unit, sums), 1)
 		mustSucceed(t, err)
 		next = append(next, trained)
 	}
@@ -78,7 +80,8 @@ func TestTheRowsOfALayerHoldAllOfItOnce(t *testing.T) {
 				}
 			}
 			if parameters != len(layer.Parameters) || !slices.Equal(moments, layer.FirstMoment) {
-				t.Fatalf("%d partitions of layer %d hold %d parameters and %d moments", partitions, layer.Index, parameters, len(moments))
+				t.Fatalf("%d partitions of layer %d hold %d parameters and %d moments", partitions, layer.Index, parameters,
+					len(moments))
 			}
 		}
 	}

@@ -19,7 +19,8 @@ func opticks(tb testing.TB) []byte {
 	if err != nil {
 		tb.Skipf("no default text: go env GOROOT: %v", err)
 	}
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src", "testdata", "Isaac.Newton-Opticks.txt"))
+	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src", "testdata",
+		"Isaac.Newton-Opticks.txt"))
 	if err != nil {
 		tb.Skipf("no default text: %v", err)
 	}

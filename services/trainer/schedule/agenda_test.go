@@ -186,7 +186,8 @@ func TestEqualStagesRunInOneForwardOneBackward(t *testing.T) {
 			}
 			for i, stage := range s.routes[0] {
 				if bound := min(microBatches, stages-i); s.peak[stage.Node] != bound {
-					t.Errorf("%d stages, %d micro-batches: %d in flight on stage %d: expected %d", stages, microBatches, s.peak[stage.Node], i, bound)
+					t.Errorf("%d stages, %d micro-batches: %d in flight on stage %d: expected %d", stages, microBatches,
+						s.peak[stage.Node], i, bound)
 				}
 			}
 		}

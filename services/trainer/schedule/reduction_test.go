@@ -71,9 +71,11 @@ func TestASyncThatMissesAHolderIsRefused(t *testing.T) {
 	for name, rounds := range map[string][][]Group{
 		"no group for a shared layer": {{{0, 2, []string{"a0", "b0"}}}},
 		"a group without a holder":    {{{0, 3, []string{"a0", "b0"}}}},
-		"a layer in two groups":       {{{0, 2, []string{"a0", "b0"}}}, {{1, 2, []string{"a0", "b0"}}}, {{2, 3, []string{"a0", "b1"}}}},
-		"a group of no layers":        {{{2, 2, []string{"a0", "b0"}}}, {{0, 2, []string{"a0", "b0"}}}, {{2, 3, []string{"a0", "b1"}}}},
-		"a node twice in a group":     {{{0, 2, []string{"a0", "b0", "b0"}}}, {{2, 3, []string{"a0", "b1"}}}},
+		"a layer in two groups": {{{0, 2, []string{"a0", "b0"}}}, {{1, 2, []string{"a0", "b0"}}},
+			{{2, 3, []string{"a0", "b1"}}}},
+		"a group of no layers": {{{2, 2, []string{"a0", "b0"}}}, {{0, 2, []string{"a0", "b0"}}},
+			{{2, 3, []string{"a0", "b1"}}}},
+		"a node twice in a group": {{{0, 2, []string{"a0", "b0", "b0"}}}, {{2, 3, []string{"a0", "b1"}}}},
 	} {
 		if reductions, err := unequal().Reductions(rounds, "a0"); err == nil {
 			t.Errorf("%s: got %v: expected an error", name, reductions)
@@ -95,7 +97,8 @@ func TestSlicesTileTheVector(t *testing.T) {
 			for member := range members {
 				first, end := slice(length, members, member)
 				if first != next || end-first > length/members+1 {
-					t.Fatalf("member %d of %d has [%d, %d) of %d: expected an even part from %d on", member, members, first, end, length, next)
+					t.Fatalf("member %d of %d has [%d, %d) of %d: expected an even part from %d on", member, members, first, end,
+						length, next)
 				}
 				next = end
 			}
@@ -126,7 +129,8 @@ func TestThePiecesOfAPartitionTileItOverItsKeepers(t *testing.T) {
 				for i := piece.First; i < piece.End; i++ {
 					times[i]++
 					if z := i; length*piece.Partition/len(r.Keepers) > z || z >= length*(piece.Partition+1)/len(r.Keepers) {
-						t.Fatalf("seed %d: element %d of %d is not of partition %d of %d", seed, i, length, piece.Partition, len(r.Keepers))
+						t.Fatalf("seed %d: element %d of %d is not of partition %d of %d", seed, i, length, piece.Partition,
+							len(r.Keepers))
 					}
 				}
 			}

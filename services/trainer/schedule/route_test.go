@@ -126,7 +126,8 @@ func TestEveryRoutePassesEveryLayerOnceOnALiveHolder(t *testing.T) {
 			for hop, stop := range route {
 				for layer := stop.First; layer < stop.End; layer++ {
 					if layer != next || layout.lost(stop.Node) || !layout.holds(stop.Node, layer) {
-						t.Fatalf("seed %d: micro-batch %d runs layer %d on %q: expected layer %d on a live holder", seed, microBatch, layer, stop.Node, next)
+						t.Fatalf("seed %d: micro-batch %d runs layer %d on %q: expected layer %d on a live holder", seed, microBatch,
+							layer, stop.Node, next)
 					}
 					next++
 				}

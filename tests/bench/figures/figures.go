@@ -57,7 +57,8 @@ func (r *Report) Finish(file string) error {
 			skipped++
 		case !row.Holds:
 			failed++
-			fmt.Printf("does not hold: %s: %.6g %s, target %.6g, %s %.6g\n", row.Figure, row.Ours, row.Unit, row.Target, row.BaselineName, row.Baseline)
+			fmt.Printf("does not hold: %s: %.6g %s, target %.6g, %s %.6g\n", row.Figure, row.Ours, row.Unit, row.Target,
+				row.BaselineName, row.Baseline)
 		}
 	}
 	measured := len(r.Rows) - skipped

@@ -49,7 +49,8 @@ func (j join) print() {
 	fmt.Printf("  %.2f s from the request to the first step of all, %.1f MiB moved, a step %.2f s before and %.2f s after; %s\n",
 		j.FirstStepSeconds, mebibytes(j.MovedBytes), j.Before, j.After, strings.Join(j.Layers, ", "))
 	for _, f := range j.CaughtUp {
-		fmt.Printf("  %s had caught up to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds, mebibytes(f.Bytes), f.Behind, f.Reason)
+		fmt.Printf("  %s had caught up to step %d after %.2f s and %.1f MiB, %d behind %s\n", f.Node, f.Step, f.Seconds,
+			mebibytes(f.Bytes), f.Behind, f.Reason)
 	}
 	fmt.Printf("  seconds from the request:%s\n", j.Moments)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -59,7 +59,8 @@ func (s *story) join(preCopySteps string) (join, error) {
 	result := join{PreCopySteps: preCopySteps, CaughtUp: s.caughtUp}
 	at := slices.IndexFunc(s.plans, func(plan events.Plan) bool { return slices.Contains(trainersOf(plan), joiner) })
 	if at < 1 {
-		return result, fmt.Errorf("expected a plan that gives the node that joined something to train, the last is %s", layout(s.plan()))
+		return result, fmt.Errorf("expected a plan that gives the node that joined something to train, the last is %s",
+			layout(s.plan()))
 	}
 	plan := s.plans[at]
 	result.Generation = plan.Generation

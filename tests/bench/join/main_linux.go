@@ -74,7 +74,8 @@ func run(ctx context.Context, file string) (err error) {
 	}
 	for _, join := range joins {
 		if join.Digest != digest {
-			return fmt.Errorf("REKNIT_PRECOPY_STEPS=%s: digest %s: expected that of an undisturbed process, %s", join.PreCopySteps, join.Digest, digest)
+			return fmt.Errorf("REKNIT_PRECOPY_STEPS=%s: digest %s: expected that of an undisturbed process, %s",
+				join.PreCopySteps, join.Digest, digest)
 		}
 	}
 	fmt.Println("both digests are that of an undisturbed process:", digest)

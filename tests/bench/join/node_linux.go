@@ -40,7 +40,8 @@ const hubPort = 4222
 
 // Govern runs NATS and the services, which are configured by an environment.
 func (n *node) Govern(environment map[string]string, _ *struct{}) error {
-	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(filesDir, "nats"), Host: "0.0.0.0", Port: hubPort})
+	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(filesDir, "nats"), Host: "0.0.0.0",
+		Port: hubPort})
 	if err != nil {
 		return err
 	}

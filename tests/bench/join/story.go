@@ -162,7 +162,8 @@ func trainersOf(plan events.Plan) (nodes []string) {
 
 // complete reports whether all who train told the digests of the last step.
 func (s *story) complete() bool {
-	return len(s.plans) > 0 && !slices.ContainsFunc(trainersOf(s.plan()), func(node string) bool { return s.final[node] != s.plan().Generation })
+	return len(s.plans) > 0 && !slices.ContainsFunc(trainersOf(s.plan()),
+		func(node string) bool { return s.final[node] != s.plan().Generation })
 }
 
 // newest returns the completed steps of each node.

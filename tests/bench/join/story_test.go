@@ -32,7 +32,8 @@ func (s scripted) say(kind events.Kind, seconds float64, payload any) {
 func planOf(generation uint64, nodes ...string) events.Plan {
 	plan := events.Plan{Generation: generation}
 	for _, node := range nodes {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
+		plan.Pipelines = append(plan.Pipelines,
+			events.Pipeline{Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
 	}
 	return plan
 }
@@ -56,7 +57,8 @@ func told(t *testing.T, stands float64, alter func(*story)) (join, error) {
 			}
 			if number == stops+1 { // n2 was behind: both go on at one time
 				at[node] = stops + ahead + stands
-				s.say(events.PlanActivated, at[node], events.Activation{Node: node, Generation: 2, Step: number, StallSeconds: 1 + stands})
+				s.say(events.PlanActivated, at[node],
+					events.Activation{Node: node, Generation: 2, Step: number, StallSeconds: 1 + stands})
 			}
 			at[node] += took
 			s.say("", at[node]+float64(number%3/2)*0.4, events.Pulse{Node: node, Step: number, StepSeconds: took})
@@ -67,12 +69,15 @@ func told(t *testing.T, stands float64, alter func(*story)) (join, error) {
 		if number == stops {
 			s.say(events.PlanCommitted, stops, planOf(2, "n1", "n2", joiner))
 			s.say(events.Committed, stops, events.Commitment{Negotiation: "g2", Generation: 2})
-			s.say(events.ShardReceived, stops, events.Receipt{Negotiation: "g2", Node: joiner, Sources: []events.Received{{Bytes: 7}, {Bytes: 8}}})
-			s.say(events.ShardReceived, stops, events.Receipt{Negotiation: "g1", Node: joiner, Sources: []events.Received{{Bytes: 100}}})
+			s.say(events.ShardReceived, stops, events.Receipt{Negotiation: "g2", Node: joiner,
+				Sources: []events.Received{{Bytes: 7}, {Bytes: 8}}})
+			s.say(events.ShardReceived, stops, events.Receipt{Negotiation: "g1", Node: joiner,
+				Sources: []events.Received{{Bytes: 100}}})
 		}
 	}
 	for _, node := range []string{"n1", "n2"} {
-		s.say(events.TrainingDigested, 100, events.Digests{Node: node, Final: true, Generation: 2, Units: []events.UnitDigest{{Unit: 0, Digest: "same"}}})
+		s.say(events.TrainingDigested, 100, events.Digests{Node: node, Final: true, Generation: 2,
+			Units: []events.UnitDigest{{Unit: 0, Digest: "same"}}})
 	}
 	if alter != nil {
 		alter(s.story)

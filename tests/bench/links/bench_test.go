@@ -18,7 +18,8 @@ func TestADrawIsInThePapersRangesAndTheSameEveryTime(t *testing.T) {
 			t.Errorf("seed %d: %d relays of %d neighbours, drawn again: %s", seed, len(s.Relays), len(s.Neighbours), draw(seed))
 		}
 		for _, shape := range append(append(s.Neighbours, s.Relays...), s.Store) {
-			if shape.MegabitsPerSecond < 100 || shape.MegabitsPerSecond > 1000 || shape.Delay < 10*time.Millisecond || shape.Delay > 20*time.Millisecond {
+			if shape.MegabitsPerSecond < 100 || shape.MegabitsPerSecond > 1000 || shape.Delay < 10*time.Millisecond ||
+				shape.Delay > 20*time.Millisecond {
 				t.Errorf("seed %d: %+v", seed, shape)
 			}
 		}
@@ -108,7 +109,8 @@ func TestFixedSharesAreThoseOfTheGreedyOfChaos(t *testing.T) {
 func TestPlannedPartsComeFromTheirShareAndHaveAllSources(t *testing.T) {
 	sources := []source{{Bucket: "a"}, {Bucket: "b"}, {Bucket: "c"}}
 	whole := planned(fixed(sources, []int64{2, 0, 1}), sources)
-	if len(whole) != 1 || !slices.Equal(whole[0].Sources, sources) || !slices.Equal(whole[0].Parts, []int{0, 1, 2}) || !slices.Equal(whole[0].Givers, []int{0, 0, 2}) {
+	if len(whole) != 1 || !slices.Equal(whole[0].Sources, sources) || !slices.Equal(whole[0].Parts, []int{0, 1, 2}) ||
+		!slices.Equal(whole[0].Givers, []int{0, 0, 2}) {
 		t.Errorf("%+v", whole)
 	}
 }
@@ -134,7 +136,8 @@ func sample(ours, single, others float64) outcome {
 	for range 4 {
 		s.Neighbours = append(s.Neighbours, links.Shape{MegabitsPerSecond: 200})
 	}
-	o := outcome{scenario: s, Bytes: 100e6, Policies: []passage{{Policy: policyOurs, Seconds: ours}, {Policy: policySingle, Seconds: single}}}
+	o := outcome{scenario: s, Bytes: 100e6,
+		Policies: []passage{{Policy: policyOurs, Seconds: ours}, {Policy: policySingle, Seconds: single}}}
 	for _, policy := range []string{policyEven, policyRelays, policyCheckpoint} {
 		o.Policies = append(o.Policies, passage{Policy: policy, Seconds: others})
 	}
@@ -165,7 +168,8 @@ func TestAFigureHoldsWhereItReachesItsTarget(t *testing.T) {
 }
 
 func TestOnlyUnevenLinksThatAllowItAskForTwiceTheFastest(t *testing.T) {
-	one := scenario{Neighbours: []links.Shape{{MegabitsPerSecond: 900}, {MegabitsPerSecond: 100}, {MegabitsPerSecond: 100}, {MegabitsPerSecond: 100}}}
+	one := scenario{Neighbours: []links.Shape{{MegabitsPerSecond: 900}, {MegabitsPerSecond: 100}, {MegabitsPerSecond: 100},
+		{MegabitsPerSecond: 100}}}
 	if uneven(one) {
 		t.Error("one link has three quarters of the rate, and nobody is twice as fast as it")
 	}

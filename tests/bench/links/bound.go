@@ -11,7 +11,8 @@ import (
 // to which the links fill, each from a round trip on, in which
 // it is asked and the first byte comes, less its burst. O(n log n).
 func boundSeconds(bytes float64, neighbours []links.Shape) float64 {
-	nearest := slices.SortedFunc(slices.Values(neighbours), func(a, b links.Shape) int { return cmp.Compare(a.Delay, b.Delay) })
+	nearest := slices.SortedFunc(slices.Values(neighbours),
+		func(a, b links.Shape) int { return cmp.Compare(a.Delay, b.Delay) })
 	level, rate := 0.0, 0.0
 	for i, shape := range nearest {
 		start := (2*shape.Delay - links.Burst).Seconds()

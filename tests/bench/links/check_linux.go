@@ -29,8 +29,10 @@ func checkLink(ctx context.Context) ([]row, error) {
 	fmt.Printf("a link of %.0f Mbit/s and %s: round trip %.1f ms, a plain TCP stream has %.1f %% of the rate (%s)\n",
 		checkedLink.MegabitsPerSecond, checkedLink.Delay, roundTrip*1e3, fill*100, load())
 	return []row{
-		{Figure: "a link's round trip", Unit: "s", Ours: roundTrip, Target: least, Holds: roundTrip >= least && roundTrip < 1.2*least},
-		{Figure: "a plain TCP stream's share of a link", Unit: "of 1", Ours: fill, Target: leastOfTCP, Holds: fill >= leastOfTCP && fill <= mostOfTCP},
+		{Figure: "a link's round trip", Unit: "s", Ours: roundTrip, Target: least,
+			Holds: roundTrip >= least && roundTrip < 1.2*least},
+		{Figure: "a plain TCP stream's share of a link", Unit: "of 1", Ours: fill, Target: leastOfTCP,
+			Holds: fill >= leastOfTCP && fill <= mostOfTCP},
 	}, nil
 }
 

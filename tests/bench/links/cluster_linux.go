@@ -44,7 +44,8 @@ func (c *cluster) connect(s scenario) error {
 		if err := c.join(s.Neighbours[i], c.joiner, neighbour, 1, i); err != nil {
 			return err
 		}
-		c.direct = append(c.direct, source{Bucket: bucket(i), Address: address(1, i, 2), BytesPerSecond: s.Neighbours[i].BytesPerSecond()})
+		c.direct = append(c.direct, source{Bucket: bucket(i), Address: address(1, i, 2),
+			BytesPerSecond: s.Neighbours[i].BytesPerSecond()})
 	}
 	for i, neighbour := range c.neighbours {
 		next := (i + 1) % len(c.neighbours)

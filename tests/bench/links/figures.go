@@ -61,7 +61,8 @@ func (o outcome) figures() []row {
 	ours := o.Policies[0]
 	name := func(figure string) string { return fmt.Sprintf("%s, %d MiB, seed %d", figure, o.Bytes>>20, o.Seed) }
 	rows := []row{
-		{Figure: name("share of the links' rates"), Unit: "of 1", Ours: o.fill(ours), Target: leastFill, Holds: o.fill(ours) >= leastFill},
+		{Figure: name("share of the links' rates"), Unit: "of 1", Ours: o.fill(ours), Target: leastFill,
+			Holds: o.fill(ours) >= leastFill},
 		{
 			Figure: name("scale-out"), Unit: "s", Ours: ours.Seconds, Baseline: o.bound(), BaselineName: "bound",
 			Ratio: o.bound() / ours.Seconds, Target: mostOfBound * o.bound(), Holds: ours.Seconds <= mostOfBound*o.bound(),
@@ -82,7 +83,8 @@ func (o outcome) figures() []row {
 	}
 	return append(rows,
 		row{Figure: name("sent twice"), Unit: "bytes", Ours: float64(ours.Twice), Holds: true},
-		row{Figure: name("idle time of the other trainers"), Unit: "s", Ours: ours.IdleSeconds, Target: mostIdle, Holds: ours.IdleSeconds <= mostIdle})
+		row{Figure: name("idle time of the other trainers"), Unit: "s", Ours: ours.IdleSeconds, Target: mostIdle,
+			Holds: ours.IdleSeconds <= mostIdle})
 }
 
 // print shows every policy of an outcome.
@@ -92,7 +94,8 @@ func (o outcome) print() {
 	defer table.Flush()
 	fmt.Fprintln(table, "policy\tseconds\tof bound\tof rates\tto ours\ttwice MiB\tidle s\tbusy\t")
 	for _, p := range o.Policies {
-		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.3f\t%.2f\t%.1f\t%.2f\t%.2f\t\n", p.Policy, p.Seconds, p.Seconds/o.bound(), o.fill(p),
+		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.3f\t%.2f\t%.1f\t%.2f\t%.2f\t\n", p.Policy, p.Seconds, p.Seconds/o.bound(),
+			o.fill(p),
 			p.Seconds/o.Policies[0].Seconds, float64(p.Twice)/(1<<20), p.IdleSeconds, p.Busy)
 	}
 }

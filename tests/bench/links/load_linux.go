@@ -39,5 +39,6 @@ func (p processors) busySince(before processors) float64 {
 func load() string {
 	average, _ := os.ReadFile("/proc/loadavg")
 	control, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	return fmt.Sprintf("load %s, %s", strings.Join(strings.Fields(string(average))[:1], ""), strings.TrimSpace(string(control)))
+	return fmt.Sprintf("load %s, %s", strings.Join(strings.Fields(string(average))[:1], ""),
+		strings.TrimSpace(string(control)))
 }

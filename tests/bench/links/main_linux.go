@@ -114,7 +114,8 @@ func judge(rows []row) error {
 	for _, figure := range rows {
 		if !figure.Holds {
 			failed++
-			fmt.Printf("does not hold: %s: %.4g %s, target %.4g %s\n", figure.Figure, figure.Ours, figure.Unit, figure.Target, figure.BaselineName)
+			fmt.Printf("does not hold: %s: %.4g %s, target %.4g %s\n", figure.Figure, figure.Ours, figure.Unit, figure.Target,
+				figure.BaselineName)
 		}
 	}
 	fmt.Printf("%d of %d figures hold\n", len(rows)-failed, len(rows))

@@ -44,7 +44,8 @@ func draw(seed uint64) scenario {
 func (s scenario) String() string {
 	var neighbours []string
 	for _, shape := range s.Neighbours {
-		neighbours = append(neighbours, fmt.Sprintf("%.0f Mbit/s %.0f ms", shape.MegabitsPerSecond, shape.Delay.Seconds()*1e3))
+		neighbours = append(neighbours, fmt.Sprintf("%.0f Mbit/s %.0f ms", shape.MegabitsPerSecond,
+			shape.Delay.Seconds()*1e3))
 	}
 	return fmt.Sprintf("seed %d: %s; store %.0f Mbit/s", s.Seed, strings.Join(neighbours, ", "), s.Store.MegabitsPerSecond)
 }

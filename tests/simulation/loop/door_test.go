@@ -39,7 +39,8 @@ func openDoor(t *testing.T, target string, at int, reaches, closes bool, cut fun
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	d := &door{listener: listener, target: target, at: at, reaches: reaches, closes: closes, cut: cut, wrote: make(chan struct{}, 1)}
+	d := &door{listener: listener, target: target, at: at, reaches: reaches, closes: closes, cut: cut,
+		wrote: make(chan struct{}, 1)}
 	go d.accept()
 	return d
 }

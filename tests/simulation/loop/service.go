@@ -181,7 +181,8 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 		s.end(err)
 		return wait
 	case s.publication.Ack.Duplicate && s.delivery != nil && !s.redelivered() && s.outputs[0].Kind != events.EventRefused:
-		s.complaints = append(s.complaints, fmt.Errorf("%w: %s of %s", ErrSaidBefore, s.outputs[0].Kind, s.outputs[0].Subject))
+		s.complaints = append(s.complaints, fmt.Errorf("%w: %s of %s", ErrSaidBefore, s.outputs[0].Kind,
+			s.outputs[0].Subject))
 	}
 	s.outputs = s.outputs[1:]
 	s.nextOutput()

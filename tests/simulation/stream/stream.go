@@ -63,7 +63,8 @@ func newStream(server *Server, config events.Stream) *Stream {
 
 // Errors of the server, with its own codes. The code decides whether shared/bus repeats.
 func wrongLast() error {
-	return &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence, Description: "wrong last sequence"}
+	return &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence,
+		Description: "wrong last sequence"}
 }
 
 func wrongLastInProcess() error {

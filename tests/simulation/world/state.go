@@ -22,7 +22,8 @@ type state struct {
 
 func newState(j *job) *state {
 	units := j.Units()
-	return &state{job: j, fresh: true, trained: make([]bool, units), kept: make([][]version, units), aside: make([]*version, units)}
+	return &state{job: j, fresh: true, trained: make([]bool, units), kept: make([][]version, units),
+		aside: make([]*version, units)}
 }
 
 // holdings are the units and versions that can be given.

@@ -82,7 +82,8 @@ func TestSharesOfAChangeCoverItAsThoseOfTheUnitDo(t *testing.T) {
 		shardBytes, first, second := 1+random.Int64N(9), 1+random.IntN(9), 1+random.IntN(9)
 		unit := shardBytes*int64(first+second) + random.Int64N(5)
 		moved := events.Transfer{Sources: []events.Source{
-			{Node: "n1", Shards: events.Range{End: first}}, {Node: "n2", Shards: events.Range{First: first, End: first + second}},
+			{Node: "n1", Shards: events.Range{End: first}},
+			{Node: "n2", Shards: events.Range{First: first, End: first + second}},
 		}}
 		change, next := 1+random.Int64N(2*unit), int64(0)
 		for _, source := range moved.Sources {

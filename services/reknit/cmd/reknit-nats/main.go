@@ -28,7 +28,8 @@ func main() {
 // serve runs the server that the arguments configure, as nats-server does, until a signal ends it.
 func serve() error {
 	flags := flag.NewFlagSet("reknit-nats", flag.ContinueOnError)
-	options, err := server.ConfigureOptions(flags, os.Args[1:], server.PrintServerAndExit, flags.Usage, server.PrintTLSHelpAndDie)
+	options, err := server.ConfigureOptions(flags, os.Args[1:], server.PrintServerAndExit, flags.Usage,
+		server.PrintTLSHelpAndDie)
 	if err != nil || options == nil {
 		return err
 	}

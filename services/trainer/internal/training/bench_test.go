@@ -38,7 +38,8 @@ func opticks(b *testing.B) Config {
 	if err != nil {
 		b.Skipf("no default text: go env GOROOT: %v", err)
 	}
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src", "testdata", "Isaac.Newton-Opticks.txt"))
+	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src", "testdata",
+		"Isaac.Newton-Opticks.txt"))
 	if err != nil {
 		b.Skipf("no default text: %v", err)
 	}

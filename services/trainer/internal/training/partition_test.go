@@ -93,7 +93,8 @@ func TestLosingTrainersThatKeepPartitionsAtRandomMoments(t *testing.T) {
 				uses := 1 + random.IntN(100)
 				c.start(sixNodes[victim], mortally(func(use) bool { uses--; return uses == 0 }))
 			}
-			c.begin(planOf(config, chain{3, "a b", []int{3, 6}}, chain{3, "c d", []int{3, 6}}, chain{2, "e f", []int{3, 6}}), sixNodes...)
+			c.begin(planOf(config, chain{3, "a b", []int{3, 6}}, chain{3, "c d", []int{3, 6}}, chain{2, "e f", []int{3, 6}}),
+				sixNodes...)
 			c.expectOracle()
 		})
 	}

@@ -58,7 +58,8 @@ func TestAMessageBeyondTheBoundIsKeptWhereNothingElseIs(t *testing.T) {
 }
 
 func TestFramesSurviveTheWire(t *testing.T) {
-	want := frame{kind: data, position: position{1 << 40, 1 << 41}, phase: 1 << 30, item: 1 << 60, total: 7, offset: 3, piece: []byte("abcd")}
+	want := frame{kind: data, position: position{1 << 40, 1 << 41}, phase: 1 << 30, item: 1 << 60, total: 7, offset: 3,
+		piece: []byte("abcd")}
 	var wire bytes.Buffer
 	if err := writeFrame(&wire, want); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,8 @@ func TestFramesSurviveTheWire(t *testing.T) {
 	if err != nil || !bytes.Equal(got.piece, want.piece) {
 		t.Fatalf("read %+v, %v: expected %+v", got, err, want)
 	}
-	if got.kind != want.kind || got.position != want.position || got.phase != want.phase || got.item != want.item || got.total != want.total || got.offset != want.offset {
+	if got.kind != want.kind || got.position != want.position || got.phase != want.phase || got.item != want.item ||
+		got.total != want.total || got.offset != want.offset {
 		t.Errorf("read %+v: expected %+v", got, want)
 	}
 }
