@@ -1,0 +1,192 @@
+"""What reknit_torch.py promises, without an agent; tests/torch shows it in a cluster."""
+
+import os
+import tempfile
+import threading
+import unittest
+
+try:
+    import torch
+    import torch.distributed as dist
+
+    import reknit_torch
+except ImportError as missing:
+    raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
+
+STEPS = 5
+BATCH = 4
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+
+
+def replica(seed=1):
+    """Returns a model and its optimizer."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def loss_of(model, samples):
+    """Returns the mean loss of samples, which are functions of their numbers."""
+    numbers = torch.tensor(samples, dtype=torch.float32)
+    return (model(torch.stack([numbers.sin(), numbers.cos(), numbers % 3], 1)) - numbers[:, None].cos()).pow(2).mean()
+
+
+def plain(model, optimizer):
+    """Trains as a script without Reknit does."""
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, range(step * BATCH, (step + 1) * BATCH)).backward()
+        optimizer.step()
+
+
+def elastic(model, optimizer, micro_batch=BATCH):
+    """Trains with reknit_torch, and returns the losses."""
+    losses = []
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=micro_batch, steps=STEPS)
+    for step in job.steps():
+        for samples in step.micro_batches:
+            step.backward(loss_of(model, samples))
+        if step.commit():
+            losses.append(step.loss)
+    return losses
+
+
+class TrainingAlone(unittest.TestCase):
+    def test_without_an_agent_a_script_trains_as_without_reknit(self):
+        expected, got = replica(), replica()
+        plain(*expected)
+        losses = elastic(*got)
+        self.assertEqual(STEPS, len(losses))
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_micro_batches_add_up_to_the_batch(self):
+        whole, parts = replica(), replica()
+        for one, other in zip(elastic(*whole), elastic(*parts, micro_batch=1)):
+            self.assertAlmostEqual(one, other, places=5)
+
+    def test_gradients_that_were_set_to_none_count(self):
+        expected, got = replica(), replica()
+        plain(*expected)
+        job = reknit_torch.join(*got, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+        for step in job.steps():
+            got[1].zero_grad(set_to_none=True)
+            for samples in step.micro_batches:
+                step.backward(loss_of(got[0], samples))
+            step.commit()
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_gradients_may_be_clipped_between_reduce_and_commit(self):
+        model, optimizer = replica()
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=1)
+        for step in job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(model, samples))
+            step.reduce()
+            for parameter in model.parameters():
+                parameter.grad.zero_()
+            step.commit()
+        decay = 1 - optimizer.defaults["lr"] * optimizer.defaults["weight_decay"]
+        for one, other in zip(before, model.parameters()):
+            self.assertTrue(torch.allclose(one * decay, other))
+
+
+class State(unittest.TestCase):
+    def test_the_state_lies_in_the_units(self):
+        model, optimizer = replica()
+        state = reknit_torch.State(model, optimizer)
+        memories = [bytearray(size) for size in state.sizes]
+        state.move_in(memories)
+        before = bytes(memories[0])
+        with torch.no_grad():
+            model[0].weight.add_(1)
+        self.assertNotEqual(before, bytes(memories[0]))
+        memories[0][:] = before
+        self.assertTrue(torch.equal(replica()[0][0].weight, model[0].weight))
+
+    def test_a_state_that_another_gave_trains_on_as_its_own(self):
+        giver, taker = replica(), replica(seed=2)
+        states = [reknit_torch.State(*giver), reknit_torch.State(*taker)]
+        memories = [[bytearray(size) for size in state.sizes] for state in states]
+        for state, memory in zip(states, memories):
+            state.move_in(memory)
+        plain(*giver)
+        for given, taken in zip(*memories):
+            taken[:] = given
+        plain(*giver)
+        plain(*taker)
+        for one, other in zip(giver[0].parameters(), taker[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_the_digest_tells_models_apart_that_do_not_begin_alike(self):
+        digest = reknit_torch.State(*replica()).digest("text")
+        self.assertEqual(digest, reknit_torch.State(*replica()).digest("text"))
+        self.assertNotEqual(digest, reknit_torch.State(*replica(seed=2)).digest("text"))
+        self.assertNotEqual(digest, reknit_torch.State(*replica()).digest("another text"))
+
+    def test_an_optimizer_whose_state_does_not_begin_at_zero_is_refused(self):
+        model, _ = replica()
+        with self.assertRaisesRegex(TypeError, "optimizer: expected one of SGD"):
+            reknit_torch.State(model, torch.optim.Rprop(model.parameters()))
+
+
+class Groups(unittest.TestCase):
+    def groups(self, world, ranks):
+        """Returns groups of this process: they connect as those of several processes do."""
+        path = os.path.join(tempfile.mkdtemp(), "store")
+        return [reknit_torch.Group("gloo", dist.FileStore(path, world), rank, world) for rank in ranks]
+
+    def sum(self, group, results):
+        """Sums on a thread, and puts what comes of it into results."""
+        def run():
+            tensor = torch.ones(10)
+            try:
+                group.sum(tensor)
+                results.append(tensor[0].item())
+            except RuntimeError as error:
+                results.append(error)
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def test_a_group_sums_over_its_processes(self):
+        results = []
+        groups = self.groups(2, [0, 1])
+        for thread in [self.sum(group, results) for group in groups]:
+            thread.join()
+        self.assertEqual([2, 2], results)
+        for group in groups:
+            group.leave()
+
+    def test_an_abort_ends_a_sum_that_a_lost_process_keeps_waiting(self):
+        results = []
+        groups = self.groups(2, [0, 1])
+        for thread in [self.sum(group, results) for group in groups]:
+            thread.join()
+        waiting = self.sum(groups[0], results)  # the other one never comes
+        groups[0].abort()
+        waiting.join(10)
+        self.assertIsInstance(results[-1], RuntimeError)
+        for group in groups:
+            group.leave()
+
+    def test_an_abort_ends_the_wait_for_a_process_that_never_connects(self):
+        results = []
+        group, = self.groups(2, [0])
+        waiting = self.sum(group, results)
+        group.abort()
+        waiting.join(10)
+        self.assertIsInstance(results[0], RuntimeError)
+
+    def test_a_group_that_was_aborted_sums_no_more(self):
+        results = []
+        group, = self.groups(2, [0])
+        group.abort()
+        self.sum(group, results).join(10)
+        self.assertRegex(str(results[0]), "given up")
+
+
+if __name__ == "__main__":
+    unittest.main()
