@@ -71,6 +71,14 @@ bench-links: ## measure a join over uneven links beside other policies (root; AR
 bench-join: ## measure what a join costs the others, layers moving while training goes on and while all are paused (root; JSON= file for the rows)
 	go run ./tests/bench/join -json "$(JSON)"
 
+.PHONY: demo-pytorch
+demo-pytorch: build ## train a small GPT with PyTorch on four processes, break things, compare with an undisturbed run
+	go run ./tests/torch/demo
+
+.PHONY: bench-recovery
+bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)
+	go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)"
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up

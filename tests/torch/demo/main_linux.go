@@ -1,0 +1,74 @@
+// Command demo trains a small GPT with PyTorch on four processes, breaks things, and shows that training goes on.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/reknit/reknit/tests/torch"
+)
+
+func main() {
+	picture := flag.String("picture", filepath.Join(".reknit", "pytorch.svg"), "write the picture to this file")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "demo-pytorch: expected no arguments, got %q\n", flag.Args())
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := torch.Install(ctx); err != nil {
+		fmt.Println("demo-pytorch: skipped:", err)
+		return
+	}
+	if err := run(ctx, *picture); err != nil {
+		fmt.Fprintln(os.Stderr, "demo-pytorch:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the scenes on one job, trains the same undisturbed, and shows both.
+func run(ctx context.Context, picture string) error {
+	place, err := torch.Here()
+	if err != nil {
+		return err
+	}
+	directory, err := os.MkdirTemp("", "reknit-demo-pytorch-")
+	if err != nil {
+		return err
+	}
+	job, err := torch.NewReknit(place, directory, workers, torch.Endless)
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	acts, err := play(ctx, job)
+	if err != nil {
+		return fmt.Errorf("%w; logs are in %s", err, directory)
+	}
+	job.Close()
+	healed, err := torch.Losses(job.Course.Steps())
+	if err != nil {
+		return fmt.Errorf("%w; logs are in %s", err, directory)
+	}
+	fmt.Printf("\ntraining the same %d steps in one undisturbed process ...\n", len(healed))
+	steps, err := torch.Undisturbed(ctx, place, directory, uint64(len(healed)))
+	if err != nil {
+		return err
+	}
+	undisturbed, err := torch.Losses(steps)
+	if err != nil {
+		return err
+	}
+	if err := draw(picture, job.Course.Steps(), acts, undisturbed); err != nil {
+		return err
+	}
+	printLosses(healed, undisturbed)
+	fmt.Printf("\npicture: %s\n", picture)
+	return os.RemoveAll(directory)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/tests/torch"
+)
+
+var workers = []string{"w1", "w2", "w3", "w4"}
+
+// newcomer joins the four.
+const newcomer = "w5"
+
+// limit is for how long healing is waited for. On a machine where a step takes seconds, so does everything.
+const limit = 60 * time.Second
+
+// act is something that happened, and what it cost.
+type act struct {
+	what string
+	at   time.Time
+	torch.Healing
+}
+
+// stage is where the acts are played.
+type stage struct {
+	ctx  context.Context
+	job  *torch.Job
+	acts []act
+	err  error // the first; nothing is played after it
+}
+
+// play plays everything once. The scenes leave four workers to the next.
+func play(ctx context.Context, job *torch.Job) ([]act, error) {
+	s := &stage{ctx: ctx, job: job}
+	fmt.Println("four processes train; each begins with the import of PyTorch")
+	s.settle(len(workers))
+	fmt.Printf("\n%-44s %18s %16s %11s %9s\n", "", "next step of all", "stall of others", "usual step", "repeated")
+	s.hit(torch.KillTrainer, "w2") // its agent starts it again
+	s.settle(len(workers))
+	s.hit(torch.KillNode, "w3")
+	s.join("it is started again", "w3")
+	s.hit(torch.Freeze, "w4")
+	s.thaw("w4")
+	s.hit(torch.Break, "w2")
+	s.settle(len(workers))
+	s.join("a fifth node joins", newcomer)
+	s.settle(len(workers) + 1)
+	s.hit(torch.Leave, newcomer)
+	s.settle(len(workers))
+	s.hit(torch.KillAgent, "w3")
+	s.join("it is started again", "w3")
+	for _, service := range dev.Services {
+		s.settle(len(workers))
+		s.perform("kill -9 of the "+service, func() (torch.Healing, error) {
+			return job.Watch(ctx, limit, func() error { return job.KillService(service) })
+		})
+	}
+	return s.acts, s.err
+}
+
+// perform plays an act, unless one before it failed, prints it and remembers it.
+func (s *stage) perform(what string, play func() (torch.Healing, error)) {
+	if s.err != nil {
+		return
+	}
+	at := time.Now()
+	healing, err := play()
+	if err != nil {
+		s.err = fmt.Errorf("%s: %w", what, err)
+		return
+	}
+	fmt.Printf("%-44s %16.2f s %14.2f s %9.2f s %9d\n", what, healing.Next, healing.Stall, healing.Usual, healing.Repeated)
+	s.acts = append(s.acts, act{what, at, healing})
+}
+
+// settle waits until so many workers train calmly.
+func (s *stage) settle(world int) {
+	if s.err == nil {
+		s.err = s.job.Settle(s.ctx, limit, world)
+	}
+}
+
+func (s *stage) hit(fault torch.Fault, worker string) {
+	s.perform(fault.Name, func() (torch.Healing, error) { return s.job.Hit(s.ctx, limit, fault, worker) })
+}
+
+// join starts a worker. One that was there before has ended first.
+func (s *stage) join(what, worker string) {
+	if s.err == nil && s.job.Worker(worker) != nil {
+		s.settle(len(workers) - 1)
+		s.err = errors.Join(s.err, s.job.Await(worker, limit))
+	}
+	s.perform(what, func() (torch.Healing, error) { return s.job.Join(s.ctx, limit, worker) })
+	if worker != newcomer {
+		s.settle(len(workers))
+	}
+}
+
+// thaw lets a worker go on that froze, was given up, and comes back.
+func (s *stage) thaw(worker string) {
+	s.settle(len(workers) - 1)
+	s.perform("it thaws, and comes back", func() (torch.Healing, error) { return s.job.Thaw(s.ctx, limit, worker) })
+	s.settle(len(workers))
+}

@@ -1,0 +1,64 @@
+package torch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Python is the interpreter that Debian's PyTorch belongs to.
+const Python = "/usr/bin/python3"
+
+// Place says where things lie in the checkout.
+type Place struct {
+	Reknit   string // the command
+	Examples string // the training scripts
+	SDK      string // reknit.py and reknit_torch.py
+	Tests    string // this package
+	Text     string // to train on; it comes with every Go distribution
+}
+
+// Here returns the place of the checkout in the working directory.
+func Here() (Place, error) {
+	top, err := os.Getwd()
+	if err != nil {
+		return Place{}, err
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return Place{}, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	return Place{
+		Reknit:   filepath.Join(top, "bin", "reknit"),
+		Examples: filepath.Join(top, "services", "agent", "examples", "pytorch"),
+		SDK:      filepath.Join(top, "services", "agent", "python"),
+		Tests:    filepath.Join(top, "tests", "torch"),
+		Text:     filepath.Join(strings.TrimSpace(string(root)), "src", "testdata", "Isaac.Newton-Opticks.txt"),
+	}, nil
+}
+
+// environment is that of every training script: one core each, and collectives over loopback.
+func (p Place) environment() []string {
+	return []string{"OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK, "PYTHONDONTWRITEBYTECODE=1"}
+}
+
+// Install has PyTorch where it is missing: as root from Debian. An error says why there is none.
+func Install(ctx context.Context) error {
+	if exec.CommandContext(ctx, Python, "-c", "import torch").Run() == nil {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("PyTorch is not installed (apt-get install python3-torch), and installing it needs root")
+	}
+	fmt.Println("installing Debian's PyTorch ...")
+	install := exec.CommandContext(ctx, "apt-get", "install", "-y", "-q", "--no-install-recommends", "python3-torch")
+	if output, err := install.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("PyTorch is not installed, and apt-get install python3-torch failed: %s", lines[len(lines)-1])
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package torch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/services/reknit/processes"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+const cluster = "torch"
+
+// plane is NATS in this process, and the four services as processes of their own.
+type plane struct {
+	server   *embedded.Server
+	services *processes.Supervisor
+}
+
+// NewReknit starts elastic.py under Reknit: NATS, the services, and an agent for each worker. Training ends after so
+// many steps.
+func NewReknit(place Place, directory string, workers []string, steps int) (*Job, error) {
+	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(directory, "nats")})
+	if err != nil {
+		return nil, err
+	}
+	plane := &plane{server: server}
+	plane.services = processes.New(place.Reknit, directory, func(name string, err error) {
+		fmt.Printf("%s ended by itself, %v: see %s\n", name, err, directory)
+	})
+	settings := map[string]string{
+		"REKNIT_NATS_URL": server.URL(), "REKNIT_CLUSTER": cluster, "REKNIT_LOG_LEVEL": "INFO",
+		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
+	}
+	job := newJob(directory, func(worker string) *exec.Cmd { return agent(place, server.URL(), worker, steps) })
+	job.plane = plane
+	for _, service := range dev.Services {
+		if err == nil {
+			err = plane.services.Start(service, service, settings, true)
+		}
+	}
+	for _, worker := range workers {
+		if err == nil {
+			err = job.Start(worker)
+		}
+	}
+	if err != nil {
+		job.Close()
+	}
+	return job, err
+}
+
+// agent is the command of an agent and its training script.
+func agent(place Place, url, worker string, steps int) *exec.Cmd {
+	command := exec.Command(place.Reknit, "agent", "run", "--", Python, filepath.Join(place.Examples, elasticScript),
+		"--text", place.Text, "--steps", fmt.Sprint(steps))
+	command.Env = append(os.Environ(), place.environment()...)
+	command.Env = append(command.Env, "REKNIT_NATS_URL="+url, "REKNIT_CLUSTER="+cluster, "REKNIT_AGENT_NODE="+worker)
+	return command
+}
+
+// KillService ends one of the services with SIGKILL; it is started again.
+func (j *Job) KillService(name string) error { return j.plane.services.Kill(name) }
+
+func (p *plane) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	p.services.Close(ctx)
+	p.server.Shutdown()
+}
