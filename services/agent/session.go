@@ -126,8 +126,11 @@ func (s *Session) Profiled(step uint64, speedFactor float64) {
 }
 
 // Digested tells the digests of the units held at a step, so that replicas are compared. Final ones are told before it
-// returns; others in the background.
+// returns; others in the background, and not at all where replicas are only alike.
 func (s *Session) Digested(ctx context.Context, step uint64, final bool, units []events.UnitDigest) error {
+	if !final && s.config.Job.Replicas == events.AlikeReplicas {
+		return nil
+	}
 	s.mutex.Lock()
 	digested := s.machine.Digested(time.Now(), step, final, units)
 	if !final {

@@ -51,6 +51,9 @@ type digests struct {
 
 // agree notes a row's digest, or tells that another was told before.
 func (d digests) agree(entry *Entry, row int, step uint64, digest string) []Violation {
+	if job := d.log.job(); job != nil && job.Replicas == events.AlikeReplicas {
+		return nil // nobody compares them
+	}
 	before, known := d.known[version{row, step}]
 	if !known {
 		d.known[version{row, step}] = content{digest, entry}

@@ -109,6 +109,17 @@ func TestAUnitAboutWhichClaimsDifferMayBeLost(t *testing.T) {
 	}
 }
 
+func TestReplicasThatAreOnlyAlikeMayDiffer(t *testing.T) {
+	s := goodStory(t)
+	faults["replicas disagree"].plant(s)
+	for _, at := range positions(s, events.JoinRequested) {
+		retell(s, at, func(join *events.Join) { join.Job.Replicas = events.AlikeReplicas })
+	}
+	for _, violation := range OneDigest.Check(s.read()) {
+		t.Error(violation)
+	}
+}
+
 func TestWhatIsQuarantinedHasNoOtherEffect(t *testing.T) {
 	s := goodStory(t)
 	s.wish("n1")

@@ -50,6 +50,9 @@ func (c claims) within(window protocol.Window) []protocol.Claim {
 
 // noteClaims keeps what a node claims, and returns what of it was trained under the plan in force.
 func (m *Machine) noteClaims(consent events.Consent) []events.Claim {
+	if m.state.Job.Replicas == events.AlikeReplicas {
+		consent.Claims = undigested(consent.Claims)
+	}
 	under, claimed := m.state.Negotiation, m.claimable(consent)
 	under.Claims.note(consent.Node, claimed)
 	if consent.Trained >= m.state.generation() || len(consent.Claims) == 0 {
@@ -65,6 +68,15 @@ func (m *Machine) noteClaims(consent events.Consent) []events.Claim {
 	}
 	older.note(consent.Node, consent.Claims)
 	return claimed
+}
+
+// undigested returns claims of units that are only alike: nobody compares them, one holder is as good as another.
+func undigested(claims []events.Claim) []events.Claim {
+	claims = slices.Clone(claims)
+	for i := range claims {
+		claims[i].Digest = ""
+	}
+	return claims
 }
 
 // claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained

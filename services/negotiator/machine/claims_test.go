@@ -22,7 +22,10 @@ func claimed(step uint64, word string, units ...int) []events.Claim {
 // afterBothWereLost is a cluster of three pipelines of one node, at step 40, of which n2 alone lives; n1 and n3 were
 // taken for lost and have asked to join again. What they say they hold is up to the test.
 func afterBothWereLost(t *testing.T, consent func(node string) events.Consent) *world {
-	w := newWorld(t, 3)
+	return newWorld(t, 3).afterBothWereLost(consent)
+}
+
+func (w *world) afterBothWereLost(consent func(node string) events.Consent) *world {
 	w.step = 40
 	w.mute[events.NegotiationOpened] = true
 	for _, node := range []string{"n1", "n2", "n3"} {
@@ -71,6 +74,18 @@ func TestClaimsThatContradictEachOtherHoldTheClusterAndSayOfWhat(t *testing.T) {
 	})
 	if held := w.held(); held == nil || !strings.Contains(held.Reason, "hold different bytes of layer 1,") {
 		t.Fatalf("held %+v, %d plans", held, len(w.plans()))
+	}
+}
+
+func TestClaimsOfUnitsThatAreOnlyAlikeContradictNobody(t *testing.T) {
+	w := newEmptyWorld(t, 3, 0)
+	w.replicas = events.AlikeReplicas
+	w.begin(3)
+	w.afterBothWereLost(func(node string) events.Consent {
+		return events.Consent{Trained: 1, Claims: claimed(40, node, 0, 1, 2)}
+	})
+	if plans := w.plans(); len(plans) != 2 || plans[1].ResumeStep != 40 {
+		t.Fatalf("%d plans, held %+v", len(w.plans()), w.held())
 	}
 }
 

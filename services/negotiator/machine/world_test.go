@@ -40,6 +40,7 @@ type world struct {
 
 	partitions int // of the optimizer state; every pipeline keeps all
 	batchRule  *events.BatchRule
+	replicas   string
 
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
@@ -150,7 +151,7 @@ func (w *world) join(node string) {
 		Snapshots: w.tiers,
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
-			MicroBatch: 1, OptimizerPartitions: w.partitions, BatchRule: w.batchRule,
+			MicroBatch: 1, OptimizerPartitions: w.partitions, BatchRule: w.batchRule, Replicas: w.replicas,
 		},
 	})
 }

@@ -32,8 +32,11 @@ type said struct {
 // what others said.
 const mostSteps = 4
 
-// newComparison is that of a plan that came into force.
+// newComparison is that of a plan that came into force; nil where replicas are only alike.
 func newComparison(plan *events.Plan) *comparison {
+	if plan.Replicas == events.AlikeReplicas {
+		return nil
+	}
 	c := &comparison{Generation: plan.Generation, Holders: make([][]string, plan.UnitCount())}
 	all := plan.Partitions()
 	keepsSome := func(pipeline events.Pipeline) bool { return len(pipeline.Partitions) < all }

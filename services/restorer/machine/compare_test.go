@@ -60,6 +60,21 @@ func TestTheMinorityOfALayersReplicasIsNamedOnceAllHaveSpoken(t *testing.T) {
 	}
 }
 
+func TestReplicasThatAreOnlyAlikeAreNotCompared(t *testing.T) {
+	m := New("c")
+	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1"), Replicas: events.AlikeReplicas,
+		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 1)}}}}
+	hear(t, m, events.RestorationAsked, &events.RestorationRequest{
+		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan},
+		Holders: []events.Holder{held("n1", 0, 1)}, Units: []int64{9000},
+	})
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+	if said := tells(t, m, "n1", 1, 10, "a"); len(said) > 0 || m.state.Compare != nil {
+		t.Errorf("said %q, and remembers %+v", said, m.state.Compare)
+	}
+}
+
 func TestWhereEveryReplicaDiffersNobodyIsBlamed(t *testing.T) {
 	m := inForce(t)
 	tells(t, m, "n1", 1, 10, "a", "b")

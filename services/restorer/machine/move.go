@@ -32,7 +32,11 @@ func (r *restoration) move() error {
 	}
 	r.rates(&fetch, names)
 	r.spareTheHub(&fetch, names)
-	fetched, err := replicate.PlanFetch(fetch)
+	divide := replicate.PlanFetch
+	if r.plan.Replicas == events.AlikeReplicas {
+		divide = replicate.PlanWhole
+	}
+	fetched, err := divide(fetch)
 	if err != nil {
 		return fmt.Errorf("what comes from whom: %w", err)
 	}

@@ -238,6 +238,34 @@ func TestWhereGradientsAreNotToldTheStateWeighsInstead(t *testing.T) {
 	expectTheOuterLayersInARound(t, request)
 }
 
+func TestEachUnitComesFromOneHolderWhereHoldersAreOnlyAlike(t *testing.T) {
+	request := lossOfOne()
+	plan := &request.Proposal.Plan
+	plan.Nodes = append(plan.Nodes, members("n7")...)
+	plan.Pipelines[0] = events.Pipeline{
+		MicroBatches: 3, Stages: []events.Stage{stage("n1", 0, 2), stage("n7", 2, 4), stage("n3", 4, 6)},
+	}
+	request.Holders = append(request.Holders, held("n2", 2, 4)) // about to leave, and still a source
+	for replicas, most := range map[string]int{"": 2, events.AlikeReplicas: 1} {
+		plan.Replicas = replicas
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, sources := map[string]bool{}, 0
+		for _, transfer := range restoration.Plan.Migration.Transfers {
+			sources = max(sources, len(transfer.Sources))
+			for _, source := range transfer.Sources {
+				from[source.Node] = true
+			}
+		}
+		if sources > most || len(from) != 2 {
+			t.Errorf("replicas %q: a unit from %d holders, all from %v: expected at most %d, and both at work",
+				replicas, sources, from, most)
+		}
+	}
+}
+
 func TestATransferTellsWhatItsLinkWasMeasuredToCarry(t *testing.T) {
 	request := lossOfOne()
 	for i, to := range []string{"n1", "n3", "n4", "n6"} {

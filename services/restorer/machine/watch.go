@@ -11,10 +11,11 @@ import (
 // watch is a transfer under way: who must receive what of whom, and what its givers say it is.
 type watch struct {
 	Negotiation string                   `json:"negotiation"`
-	StopStep    uint64                   `json:"stopStep"` // at which units are given
-	Givers      map[int][]string         `json:"givers"`   // by unit
-	Expected    map[string][]int         `json:"expected"` // by receiver: units it has not verified yet
-	Offers      map[int]map[string]offer `json:"offers"`   // by unit and giver
+	StopStep    uint64                   `json:"stopStep"`        // at which units are given
+	Givers      map[int][]string         `json:"givers"`          // by unit
+	Expected    map[string][]int         `json:"expected"`        // by receiver: units it has not verified yet
+	Offers      map[int]map[string]offer `json:"offers"`          // by unit and giver
+	Alike       bool                     `json:"alike,omitempty"` // givers' bytes may differ: a unit has one giver
 	Bytes       int64                    `json:"bytes"`
 	Seconds     float64                  `json:"seconds"`
 }
@@ -39,6 +40,7 @@ func blaming(node, format string, values ...any) *blame {
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
 	w := &watch{
 		Negotiation: schedule.Negotiation, StopStep: schedule.StopStep,
+		Alike:  schedule.Plan.Replicas == events.AlikeReplicas,
 		Givers: map[int][]string{}, Expected: map[string][]int{}, Offers: map[int]map[string]offer{},
 	}
 	for _, transfer := range schedule.Plan.Migration.Transfers {
@@ -80,7 +82,7 @@ func (w *watch) note(said events.Offer) *blame {
 			said.Unit, before.Digest, said.Digest)
 	}
 	offers[said.Node] = told
-	if len(offers) < len(w.Givers[said.Unit]) {
+	if w.Alike || len(offers) < len(w.Givers[said.Unit]) {
 		return nil
 	}
 	return w.disagreement(said)

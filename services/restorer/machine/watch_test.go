@@ -127,6 +127,16 @@ func TestOfTwoGiversThatDifferTheLastToOfferIsBlamed(t *testing.T) {
 	transfer.expect(transfer.offer("n4", 2, stopStep, "b"), "failed by n4")
 }
 
+func TestGiversThatAreOnlyAlikeAreNotCompared(t *testing.T) {
+	transfer := start(t)
+	transfer.machine.state.Watch.Alike = true
+	transfer.expect(transfer.offer("n5", 2, stopStep, "2"), "")
+	transfer.expect(transfer.offer("n4", 2, stopStep, "nearly 2"), "")
+	transfer.expect(transfer.offer("n5", 3, stopStep, "3"), "")
+	transfer.expect(transfer.receive("n3", stopStep, 3), "")
+	transfer.expect(transfer.receive("n1", stopStep, 2), "done, 18000 bytes in 3 s")
+}
+
 func TestAGiverThatContradictsItselfIsBlamed(t *testing.T) {
 	transfer := start(t)
 	transfer.expect(transfer.offer("n5", 3, stopStep, "a"), "")

@@ -40,6 +40,27 @@ func checkFetched(t *testing.T, fetch replicate.Fetch, fetched replicate.Fetched
 	}
 }
 
+func TestWhereEachNeedHasOneSourceAllHoldersShareTheWork(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	for range 500 {
+		fetch := randomFetch(random, 2+random.IntN(6), 1000)
+		fetched, err := replicate.PlanWhole(fetch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkFetched(t, fetch, fetched)
+		for k, sources := range fetched.Sources {
+			if empty := fetch.LayerBytes[fetch.Needs[k].Layer] == 0; len(sources) != 1 && !empty {
+				t.Fatalf("need %d comes from %v", k, sources)
+			}
+		}
+		least, err := replicate.PlanFetch(fetch)
+		if err != nil || fetched.Seconds < least.Seconds*(1-1e-9) {
+			t.Fatalf("%v s, less than the least possible, %v s (%v)", fetched.Seconds, least.Seconds, err)
+		}
+	}
+}
+
 // seconds is how long the busiest node or link takes for so many bytes.
 func seconds(fetch replicate.Fetch, sent, received, link []float64) float64 {
 	worst := 0.0
