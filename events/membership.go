@@ -9,7 +9,7 @@ type Join struct {
 	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
 	ShardAddress string `json:"shardAddress,omitempty"`
 	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
-	Snapshots    bool   `json:"snapshots,omitempty"` // it may be able to read snapshots, and says which when an opening asks
+	Snapshots    bool   `json:"snapshots,omitempty"` // it may read some, and says which when an opening asks
 	MemoryBytes  int64  `json:"memoryBytes"`         // what training may use
 	Job          Job    `json:"job"`                 // what it came to train; must equal the cluster's
 }

@@ -67,7 +67,7 @@ type Holding struct {
 // Snapshot is units of an older step that a node can read from where they were written.
 type Snapshot struct {
 	Step  uint64  `json:"step"` // completed steps
-	Plan  string  `json:"plan"` // digest of the plan under which the step was trained: what one step and plan have fits together
+	Plan  string  `json:"plan"` // digest of the plan under which the step was trained: only what has both alike fits together
 	Units []Range `json:"units"`
 }
 

@@ -70,13 +70,14 @@ type Proposal struct {
 type RestorationRequest struct {
 	Negotiation string   `json:"negotiation"`
 	Proposal    Proposal `json:"proposal"`
-	Holders     []Holder `json:"holders"`             // of the version that the plan takes over
-	Snapshot    bool     `json:"snapshot,omitempty"`  // the holders have that version in a snapshot, and must read what they need themselves, too
-	Units       []int64  `json:"units"`               // bytes of each
-	Gradients   []int64  `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
-	Links       []Link   `json:"links"`
-	Unreachable []Pair   `json:"unreachable,omitempty"`
-	Current     *Plan    `json:"current,omitempty"`
+	Holders     []Holder `json:"holders"` // of the version that the plan takes over
+	// Snapshot tells that the holders have that version in a snapshot: they read what they need themselves, too.
+	Snapshot    bool    `json:"snapshot,omitempty"`
+	Units       []int64 `json:"units"`               // bytes of each
+	Gradients   []int64 `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
+	Links       []Link  `json:"links"`
+	Unreachable []Pair  `json:"unreachable,omitempty"`
+	Current     *Plan   `json:"current,omitempty"`
 }
 
 // Holder is a node and the layers it can give.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
 // Config is what an agent must know that serves trainers.
@@ -28,6 +29,7 @@ type Config struct {
 	ShardPort int    // where others fetch units from; 0 takes a free one
 	ShardDir  string // keeps what is given in files; empty: in memory
 	StateDir  string // of the trainers' files; empty: in shared memory
+	Snapshots snapshots.Settings
 }
 
 func (c Config) listenHost() string {

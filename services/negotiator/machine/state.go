@@ -29,9 +29,9 @@ type state struct {
 	Committed   time.Time              `json:"committed"` // the plan in force, by the log's clock
 	Stopped     time.Time              `json:"stopped"`   // its training, by the log's clock; zero: it goes on
 	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
-	Ask         bool                   `json:"ask"`       // members for snapshots, until the next commit: living nodes did not have all units
+	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
-	Gone        map[string]string      `json:"gone"`      // incarnations that are proven to be gone since the last commit, by node
+	Gone        map[string]string      `json:"gone"`      // incarnations proven to be gone, by node
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
@@ -94,7 +94,7 @@ type negotiation struct {
 	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
 	StopStep uint64                    `json:"stopStep"`
-	Snapshot string                    `json:"snapshot,omitempty"` // to go back to: digest of the plan under which it was captured
+	Snapshot string                    `json:"snapshot,omitempty"` // to go back to, by the plan that trained it
 	Grace    float64                   `json:"grace,omitempty"`    // seconds that units may move before a leaver's deadline; zero: none
 }
 

@@ -16,11 +16,13 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/local"
+	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
 // Config is the environment of an agent.
 type Config struct {
+	snapshots.Settings
 	URL       string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
 	Cluster   string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
 	LogLevel  slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has a line for each plan and each step that was given up"`
@@ -71,7 +73,7 @@ func hostNode() string {
 func (c Config) local() local.Config {
 	return local.Config{
 		URL: c.URL, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise,
-		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir,
+		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings,
 	}
 }
 
