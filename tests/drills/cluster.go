@@ -29,6 +29,7 @@ type cluster struct {
 	bus       *bus.Bus
 	processes *processes.Supervisor
 	observer  *observer.Observer
+	snapshots *store                   // nil: trainers write them to a folder, or none
 	proxies   map[string]*proxy        // by trainer
 	settings  map[string]string        // of every trainer
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
@@ -155,6 +156,9 @@ func (c *cluster) close() {
 	defer cancel()
 	if c.processes != nil {
 		c.processes.Close(ctx)
+	}
+	if c.snapshots != nil {
+		c.snapshots.close()
 	}
 	if c.bus != nil {
 		c.bus.Close()

@@ -20,7 +20,8 @@ type drill struct {
 	stages    int
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
 	restarts  bool                     // whoever is killed is started again
-	snapshots bool                     // trainers write some to a bucket that all read
+	snapshots bool                     // trainers write some to a folder that all read
+	storeDies int                      // they write them to an S3 server that dies when so many objects were put; zero: none
 	strike    func(context.Context, *cluster) error
 	members   int                        // nodes of the plan in the end
 	backOff   float64                    // seconds for which the negotiator has a node wait besides
@@ -56,6 +57,10 @@ var drills = []drill{
 	{
 		name: "all-killed", trainers: 4, pipelines: 2, stages: 2, restarts: true, snapshots: true,
 		strike: killAll, members: 4, shown: wentBack,
+	},
+	{
+		name: "store-killed", trainers: 4, pipelines: 2, stages: 2, restarts: true, snapshots: true, storeDies: 25,
+		strike: killAllAfterStore, members: 4, shown: wentBackOnce,
 	},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }
@@ -163,6 +168,25 @@ func killAll(_ context.Context, c *cluster) error {
 		failed = errors.Join(failed, c.processes.Kill(node.Node))
 	}
 	return failed
+}
+
+// killAllAfterStore waits until the store has died in the middle of a snapshot, starts it again and kills all who train:
+// they go on from what it had acknowledged.
+func killAllAfterStore(ctx context.Context, c *cluster) error {
+	select {
+	case <-c.snapshots.ended:
+	case <-time.After(waitLimit):
+		return fmt.Errorf("expected the store to die within %v", waitLimit)
+	}
+	return errors.Join(c.snapshots.start(0), killAll(ctx, c))
+}
+
+// wentBackOnce expects that training went back; how far depends on how long the store was away.
+func wentBackOnce(s observer.Scene) error {
+	if len(s.WentBack) != 1 {
+		return fmt.Errorf("training went back by %v steps: expected once", s.WentBack)
+	}
+	return nil
 }
 
 // wentBack expects that training once went back, not further than by a snapshot and one that was still being written.

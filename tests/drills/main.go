@@ -18,12 +18,19 @@ import (
 
 func main() {
 	reknit := flag.String("reknit", "bin/reknit", "the command under test")
+	directory := flag.String("store", "", "serve S3 from this directory, and play nothing: what a drill starts")
+	address := flag.String("listen", "127.0.0.1:0", "where -store listens")
+	dies := flag.Int("dies", 0, "die in the middle of the object that is put to -store as this one; 0: never")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "drills [flags] [DRILL...]\n\nPlays all of %v, or those named.\n\nFlags:\n",
 			names())
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	if *directory != "" {
+		fmt.Fprintln(os.Stderr, "drills:", serveStore(*directory, *address, *dies))
+		os.Exit(1)
+	}
 	slog.SetLogLoggerLevel(slog.LevelError)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,10 +65,26 @@ func (d drill) play(ctx context.Context, reknit, text, directory string) (result
 		return result, err
 	}
 	c.settings, c.delays = d.settings(text, directory), d.delays
-	err = d.run(ctx, c, &result)
+	if err = d.serve(c, directory); err == nil {
+		err = d.run(ctx, c, &result)
+	}
 	result.elapsed = time.Since(began)
 	written := os.WriteFile(filepath.Join(directory, "log.jsonl"), c.observer.Log(), 0o644)
 	return result, errors.Join(err, c.losses(), written)
+}
+
+// serve starts the S3 server that trainers write snapshots to, if there is one.
+func (d drill) serve(c *cluster, directory string) error {
+	if d.storeDies == 0 {
+		return nil
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	c.snapshots = &store{directory: directory, address: fmt.Sprint("127.0.0.1:", port)}
+	maps.Copy(c.settings, c.snapshots.settings())
+	return c.snapshots.start(d.storeDies)
 }
 
 // run has the cluster train, strikes, waits until all train again, and judges what they have trained by then.
