@@ -8,9 +8,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// answered finds a request that was acknowledged and forgotten. The log may end before an answer: while a negotiation
-// is open, or before the negotiator had heard of the request.
-var answered = Invariant{"every request has an answer", func(log *Log) []Violation {
+// Answered finds, at the end of a log, a request that was acknowledged and forgotten. The log may end before an answer:
+// while a negotiation is open, or before the negotiator had heard of the request.
+var Answered = Invariant{"every request has an answer", func(log *Log) []Violation {
 	if log.negotiating() {
 		return nil
 	}
@@ -111,7 +111,8 @@ func (l *Log) negotiating() bool {
 
 // planned reports whether the plan of a generation is in the log.
 func (l *Log) planned(generation uint64) bool {
-	return slices.ContainsFunc(l.Plans, func(entry *Entry) bool { return entry.Subject == strconv.FormatUint(generation, 10) })
+	subject := strconv.FormatUint(generation, 10)
+	return slices.ContainsFunc(l.Plans, func(entry *Entry) bool { return entry.Subject == subject })
 }
 
 // settled reports whether a committed plan did what a request of a node asked.

@@ -132,9 +132,9 @@ var faults = map[string]fault{
 	"a node trains a step again": {forward, func(s *story) {
 		retell(s, lastOf(s, events.PlanActivated), func(a *events.Activation) { a.Step = 12 })
 	}},
-	"a join is forgotten":  {answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.join("n9") }) }},
-	"a leave is forgotten": {answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.wish("n1") }) }},
-	"a link is forgotten": {answered, func(s *story) {
+	"a join is forgotten":  {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.join("n9") }) }},
+	"a leave is forgotten": {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.wish("n1") }) }},
+	"a link is forgotten": {Answered, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Changes = opening.Changes[:1] })
 	}},
 }

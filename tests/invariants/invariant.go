@@ -27,7 +27,7 @@ var All = []Invariant{
 	gapless, spoken, identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
 	ended, superseded, accepted, followed, verified, lost, OneDigest,
-	forward, answered, traced,
+	forward, Answered, traced,
 }
 
 // Check judges the log by every invariant.

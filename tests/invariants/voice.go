@@ -1,9 +1,11 @@
 package invariants
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
+
+	"github.com/reknit/reknit/events"
 )
 
 // ownVoice finds a node that speaks for another, and anybody who says what only others may say.
@@ -36,11 +38,18 @@ func foreignVoice(entry *Entry) string {
 	if about && entry.Subject != node {
 		return fmt.Sprintf("%s speaks of %s", node, entry.Subject)
 	}
-	var payload struct {
-		Node *string `json:"node"`
+	if as := speaksAs(entry.Payload); as != "" && as != node {
+		return fmt.Sprintf("%s speaks as %s", node, as)
 	}
-	if err := json.Unmarshal(entry.Data, &payload); err == nil && payload.Node != nil && *payload.Node != node {
-		return fmt.Sprintf("%s speaks as %s", node, *payload.Node)
+	return ""
+}
+
+// speaksAs returns the node that a payload says it is of, or nothing.
+func speaksAs(payload events.Payload) string {
+	if said := reflect.ValueOf(payload); said.Kind() == reflect.Pointer && !said.IsNil() {
+		if node := said.Elem().FieldByName("Node"); node.IsValid() && node.Kind() == reflect.String {
+			return node.String()
+		}
 	}
 	return ""
 }

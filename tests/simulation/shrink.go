@@ -8,6 +8,12 @@ import (
 
 // shrink leaves out faults, first half of them at a time and then one by one, as long as something still goes wrong.
 func shrink(script world.Script) world.Script {
+	if mended := script; script.Stays != "" {
+		mended.Stays = ""
+		if len(playTwice(mended).Violations) > 0 {
+			script = mended
+		}
+	}
 	for size := max(len(script.Faults)/2, 1); ; {
 		smaller, found := without(script, size)
 		switch {

@@ -39,7 +39,8 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	lacks := &lack{reason: m.lost(missing, disputed), awaits: m.holdersOf(missing)}
 	if ok { // those who missed the commit have the step from which the plan in force went on
 		missing = slices.Collect(events.Each([]events.Range{{First: 0, End: units}}))
-		lacks.reason = fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation()) + m.waitingFor(missing)
+		trained := fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation())
+		lacks.reason = trained + m.waitingFor(missing)
 	}
 	point, ok = m.wayBack(point, ok)
 	if !ok || m.mayAsk() {

@@ -37,7 +37,8 @@ func (w *World) checkBack(plan *events.Plan) {
 		return named && member.Incarnation == p.incarnation
 	})
 	if whole && newest > plan.ResumeStep {
-		w.violation("generation %d goes back to step %d, and its nodes have all of step %d", plan.Generation, plan.ResumeStep, newest)
+		w.violation("generation %d goes back to step %d, and its nodes have all of step %d",
+			plan.Generation, plan.ResumeStep, newest)
 	}
 }
 
@@ -62,7 +63,7 @@ func (p *process) discarding(what string, do func()) {
 	}
 	do()
 	for unit, had := range before {
-		if had && !p.spoiled && !p.World.healthy(unit) {
+		if had && len(p.stains) == 0 && !p.World.healthy(unit) {
 			p.violation("%s %s, and no living process holds a healthy copy of unit %d any more", p.node.name, what, unit)
 		}
 	}

@@ -223,8 +223,17 @@ func (w *World) hubIsBack() {
 
 // black ends one direction of a node's way to the hub.
 func black(w *World, hole map[string]bool, a args) {
-	hole[a["NODE"]] = true
-	a.after(w, func() { delete(hole, a["NODE"]) })
+	n := a["NODE"]
+	hole[n] = true
+	w.after(staleAfter, func() {
+		if w.mute[n] || w.deaf[n] {
+			w.stale[n] = true
+		}
+	})
+	a.after(w, func() {
+		delete(hole, n)
+		delete(w.stale, n)
+	})
 }
 
 func (w *World) odds(a args, fate stream.Fate) {
@@ -278,8 +287,9 @@ func (w *World) spoil(n *node) {
 	}
 	for unit, trained := range n.process.state.trained {
 		if trained {
-			n.process.state.kept[unit][0].value ^= 1 << 17
-			w.spoiled = true
+			copied := &n.process.state.kept[unit][0]
+			copied.value ^= 1 << 17
+			w.stains[unit] = append(w.stains[unit], *copied)
 			return
 		}
 	}

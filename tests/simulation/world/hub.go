@@ -82,11 +82,13 @@ func (w *World) look() {
 		for _, event := range fresh {
 			w.stored(event)
 			w.hub.log[s] = append(w.hub.log[s], event)
+			w.unjudged++
 		}
 		if len(fresh) > 0 {
 			w.wake()
 		}
 	}
+	w.judgeOften()
 }
 
 // wake has everybody look for messages.

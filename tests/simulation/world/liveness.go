@@ -2,10 +2,10 @@ package world
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/tests/invariants"
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
@@ -43,7 +43,7 @@ func (w *World) goOn() (held bool) {
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
-		if w.whatIsMissing(from+3) == "" {
+		if w.whatIsMissing(from+3, nil) == "" {
 			return false
 		}
 		if w.now > end-patience+time.Minute && !w.recoverable() {
@@ -53,12 +53,61 @@ func (w *World) goOn() (held bool) {
 	if !w.recoverable() {
 		return true
 	}
-	w.violation("training does not go on %v after the last fault, though all state is there: %s", patience, w.whatIsMissing(from+3))
+	w.violation("training does not go on %v after the last fault, though all state is there: %s", patience, w.whatIsMissing(from+3, nil))
 	return false
 }
 
-// whatIsMissing says why not everybody who lives trains under the newest plan, beyond a step; empty where all do.
-func (w *World) whatIsMissing(beyond uint64) string {
+// othersGoOn lets time pass with one node at fault until all others train, unless only that node has what they need.
+func (w *World) othersGoOn(fault string) {
+	node := w.stays(fault)
+	from := w.newest
+	for end := w.now + patience; w.now < end; {
+		w.Run(time.Second)
+		if w.whatIsMissing(from+3, node) == "" {
+			return
+		}
+	}
+	all, _ := w.wholeStep(func(*process) bool { return true })
+	others, whole := w.wholeStep(func(p *process) bool { return p.node != node })
+	if whole && others+apart >= all {
+		w.violation("%v after %s all others still stand: %s", patience, fault, w.whatIsMissing(from+3, node))
+	}
+}
+
+// apart is how many steps those can be apart who trained together.
+const apart = 2
+
+// stays does what is to stay, and returns the node that it is done to.
+func (w *World) stays(fault string) *node {
+	if err := w.Do(fault); err != nil {
+		panic(err) // scripts are drawn from the same table
+	}
+	for _, word := range strings.Fields(fault) {
+		if n := w.byName(word); n != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// compare lets time pass, where a copy was spoiled, until replicas were compared and all train on.
+func (w *World) compare() {
+	if len(w.stains) == 0 {
+		return
+	}
+	from := w.newest
+	for end := w.now + patience; w.now < end; {
+		w.Run(time.Second)
+		if w.whatIsMissing(from+2*compareEvery, nil) == "" {
+			w.judgeStains()
+			return
+		}
+	}
+}
+
+// whatIsMissing says why not everybody who lives, or all but one, trains under the newest plan beyond a step; empty
+// where all do.
+func (w *World) whatIsMissing(beyond uint64, but *node) string {
 	plans := w.hub.plans()
 	if len(plans) == 0 {
 		return "there is no plan"
@@ -72,6 +121,8 @@ func (w *World) whatIsMissing(beyond uint64) string {
 		member, named := plan.Member(n.name)
 		p := n.process
 		switch {
+		case n == but:
+			continue
 		case p == nil && named:
 			return n.name + " is dead, and the plan names it"
 		case p == nil:
@@ -121,22 +172,3 @@ func (w *World) newestPlan() *events.Plan {
 }
 
 func (w *World) generation() uint64 { return uint64(len(w.hub.plans())) }
-
-// judge compares all that is trained with the oracle, and the log with what must never happen, at the end of a run.
-func (w *World) judge() {
-	for _, n := range w.nodes {
-		if n.process == nil {
-			continue
-		}
-		for unit, trained := range n.process.state.trained {
-			if newest := n.process.state.kept[unit]; trained && newest[0].value != w.job.value(unit, newest[0].step) && !w.spoiled {
-				w.violation("%s has unit %d at step %d other than undisturbed training", n.name, unit, newest[0].step)
-			}
-		}
-	}
-	for _, violation := range invariants.Of(w.hub.log[w.hub.Events], w.hub.log[w.hub.Plans]).Check() {
-		if !w.spoiled || violation.Invariant != invariants.OneDigest.Says { // which is what a spoiled copy breaks
-			w.violation("%s", violation)
-		}
-	}
-}

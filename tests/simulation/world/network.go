@@ -13,6 +13,7 @@ type network struct {
 	noHub   map[string]bool // node: its way to the hub is cut
 	mute    map[string]bool // node: what it says to the hub is lost
 	deaf    map[string]bool // node: what the hub says to it is lost
+	stale   map[string]bool // node: it has noticed that nothing comes from the hub, and finds no way to it
 	noPeers map[string]bool // node: its ways to all other nodes are cut
 	cut     map[events.Pair]bool
 	slow    map[events.Pair]float64 // of the usual bandwidth
@@ -25,7 +26,8 @@ const (
 
 func newNetwork() network {
 	return network{
-		noHub: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
+		noHub: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{},
+		stale: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
 	}
 }
 
@@ -39,7 +41,12 @@ func (w *World) isHeard(node string) bool { return w.online(node) && !w.mute[nod
 func (w *World) hears(node string) bool { return w.online(node) && !w.deaf[node] }
 
 // online reports whether a node believes that it is connected to the hub: a black hole of one direction shows late.
-func (w *World) online(node string) bool { return !w.hub.away() && !w.noHub[node] }
+func (w *World) online(node string) bool {
+	return !w.hub.away() && !w.noHub[node] && !w.stale[node]
+}
+
+// staleAfter is after how long a client gives up a connection on which its pings have no answer, as in shared/bus.
+const staleAfter = 8 * time.Second
 
 // fate draws what becomes of a node's request to the hub.
 func (w *World) fate(node string) stream.Fate {

@@ -32,6 +32,9 @@ func (w *World) count(kind events.Kind) int {
 func (w *World) Settle() string {
 	w.heal()
 	held := w.goOn()
+	if !held {
+		w.compare()
+	}
 	w.judge()
 	switch {
 	case len(w.Violations) > 0:

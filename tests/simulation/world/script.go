@@ -12,6 +12,7 @@ import (
 type Script struct {
 	Cluster
 	Faults []Fault
+	Stays  string // a fault of one node that is not mended before all others have gone on; empty: none
 }
 
 // String tells a script as a person would write it.
@@ -19,6 +20,9 @@ func (s Script) String() string {
 	lines := []string{fmt.Sprintf("seed %d: world nodes=%d layers=%d partitions=%d stages=%d", s.Seed, s.Nodes, s.Layers, s.Partitions, s.Stages)}
 	for _, fault := range s.Faults {
 		lines = append(lines, fault.String())
+	}
+	if s.Stays != "" {
+		lines = append(lines, "then all is mended, but for "+s.Stays)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -44,8 +48,14 @@ func NewScript(seed uint64) Script {
 		s.Faults = append(s.Faults, Fault{At: at.Truncate(time.Millisecond), Words: s.draw(r)})
 	}
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	if r.IntN(4) == 0 {
+		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
+	}
 	return s
 }
+
+// staying are the faults of one node without which the others must go on.
+var staying = []string{"pause %s", "cut %s from hub", "mute %s", "deafen %s"}
 
 // drawn are the faults that a seed draws from, with how often each.
 var drawn = []struct {
@@ -133,7 +143,13 @@ func (s Script) play(verbose bool) (w *World, held bool) {
 	}
 	w.Run(time.Second)
 	w.heal()
-	held = w.goOn()
+	if s.Stays != "" {
+		w.othersGoOn(s.Stays)
+		w.heal()
+	}
+	if held = w.goOn(); !held {
+		w.compare()
+	}
 	w.judge()
 	return w, held
 }

@@ -36,8 +36,10 @@ type World struct {
 	resumed     uint64 // step from which the newest plan goes on
 	wentBack    bool   // the newest plan, to a step that an older one trained
 	faults      int
-	requests    int  // of users
-	spoiled     bool // a unit was, somewhere
+	requests    int               // of users
+	stains      map[int][]version // by unit: copies that the script spoiled
+	unjudged    int               // events since the log was judged
+	misled      bool              // the log was found wrong
 }
 
 type collectiveName struct {
@@ -61,7 +63,8 @@ type Cluster struct {
 func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c.Seed, c.Layers, c.Partitions, c.Stages),
-		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, verbose: verbose,
+		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{},
+		stains: map[int][]version{}, verbose: verbose,
 	}
 	fresh := map[string]func() shared.Machine{
 		"monitor":    func() shared.Machine { return monitor.New(monitorSettings()) },

@@ -1,0 +1,89 @@
+package world
+
+import (
+	"github.com/reknit/reknit/tests/invariants"
+)
+
+// judgeEvery is after how many events the log is judged while a run goes on.
+const judgeEvery = 8
+
+// judge compares all that is trained with the oracle, and the log with what must never happen, at the end of a run.
+func (w *World) judge() {
+	for _, n := range w.nodes {
+		if n.process == nil {
+			continue
+		}
+		for unit, trained := range n.process.state.trained {
+			if newest := n.process.state.kept[unit]; trained && !w.explains(unit, newest[0]) {
+				w.violation("%s has unit %d at step %d other than undisturbed training", n.name, unit, newest[0].step)
+			}
+		}
+	}
+	w.judgeLog(true)
+}
+
+// explains reports whether a version is what undisturbed training makes, or what comes of a copy that the script
+// spoiled.
+func (w *World) explains(unit int, v version) bool {
+	if v.value == w.job.value(unit, v.step) {
+		return true
+	}
+	for _, stain := range w.stains[unit] {
+		for ; stain.step < v.step; stain.step++ {
+			stain.value = w.job.next(stain.value, stain.step)
+		}
+		if stain == v {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeOften judges the log as it grows, where the negotiator has said all that follows from what it heard.
+func (w *World) judgeOften() {
+	negotiator := w.services["negotiator"].last()
+	if w.unjudged < judgeEvery || negotiator == nil || !negotiator.life.CaughtUp() {
+		return
+	}
+	w.judgeLog(false)
+}
+
+// judgeLog tells what is wrong with the log, until something is. A request may wait for its answer until the run ends.
+func (w *World) judgeLog(ended bool) {
+	w.unjudged = 0
+	if w.misled {
+		return
+	}
+	for _, violation := range invariants.Of(w.hub.log[w.hub.Events], w.hub.log[w.hub.Plans]).Check() {
+		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
+		if broken || !ended && violation.Invariant == invariants.Answered.Says {
+			continue
+		}
+		w.misled = true
+		w.violation("%s", violation)
+	}
+}
+
+// judgeStains finds a copy that the script spoiled and that trains on beside a majority of right ones. Of parameters
+// whose optimizer state is partitioned nobody can tell who is right: the majority may have copied what is wrong.
+func (w *World) judgeStains() {
+	for unit := range w.stains {
+		if w.job.OptimizerPartitions > 0 && unit < len(w.job.Layers) {
+			continue
+		}
+		right, wrong := 0, []string{}
+		for _, n := range w.nodes {
+			if n.process == nil || !n.process.state.trained[unit] {
+				continue
+			}
+			if newest := n.process.state.kept[unit][0]; newest.value == w.job.value(unit, newest.step) {
+				right++
+			} else {
+				wrong = append(wrong, n.name)
+			}
+		}
+		if len(wrong) > 0 && right > len(wrong) {
+			w.violation("%v train unit %d on as it was spoiled, and %d others have it right", wrong, unit, right)
+		}
+	}
+}
