@@ -32,7 +32,8 @@ func (p plugins) validate() error {
 	for i, name := range p.names {
 		_, err := policy.Named(name)
 		if !events.Token(name) || err == nil || slices.Contains(p.names[:i], name) {
-			return fmt.Errorf("REKNIT_POLICY_PLUGINS: expected names of A-Z a-z 0-9 - _, each once, none of a policy of ours, got %q", name)
+			return fmt.Errorf("REKNIT_POLICY_PLUGINS: expected names of A-Z a-z 0-9 - _, each once, none of a policy of ours, "+
+				"got %q", name)
 		}
 	}
 	if p.deadline <= 0 || p.deadline > mostDeadline {

@@ -97,7 +97,9 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 	if err := shape.Validate(); err != nil {
 		return oracle.Training{}, nil, err
 	}
-	return oracle.Training{Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps)}, samples, nil
+	return oracle.Training{
+		Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps),
+	}, samples, nil
 }
 
 // dataPlaneVersion is that of what trainers say to each other in a step, and of the order of samples. Those of another

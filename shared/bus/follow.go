@@ -31,7 +31,9 @@ func AfterSequence(sequence uint64) Position {
 
 // Follow calls handle for each event, in the stream's order, each once, on one goroutine, until stop is called or ctx
 // ends. Nothing is acknowledged and nothing stays on the server. Refused messages are logged and skipped.
-func (b *Bus) Follow(ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event)) (stop func(), err error) {
+func (b *Bus) Follow(
+	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
+) (stop func(), err error) {
 	if from == New {
 		if from, err = b.behindLast(ctx, stream); err != nil {
 			return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
@@ -82,7 +84,9 @@ func (b *Bus) follow(ctx context.Context, message jetstream.Msg, handle func(eve
 
 // LastEvent returns the last event on a subject, which may hold wildcards; found is false where there is none. The
 // answer comes from the stream's leader, never from a replica that lags.
-func (b *Bus) LastEvent(ctx context.Context, stream events.Stream, subject string) (event events.Event, found bool, err error) {
+func (b *Bus) LastEvent(
+	ctx context.Context, stream events.Stream, subject string,
+) (event events.Event, found bool, err error) {
 	message, found, err := b.last(ctx, stream, subject)
 	if err != nil || !found {
 		return events.Event{}, false, err

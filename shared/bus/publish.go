@@ -122,7 +122,9 @@ func (b *Bus) fenced(ctx context.Context, fence *fence, refusal error) error {
 }
 
 // compareTaken tells, after a refusal by a write-once stream, whether the subject is taken, and by whom.
-func (b *Bus) compareTaken(ctx context.Context, stream events.Stream, event events.Event, message *nats.Msg, refusal error) (Ack, error) {
+func (b *Bus) compareTaken(
+	ctx context.Context, stream events.Stream, event events.Event, message *nats.Msg, refusal error,
+) (Ack, error) {
 	last, found, err := b.last(ctx, stream, message.Subject)
 	switch {
 	case err != nil:
@@ -134,7 +136,9 @@ func (b *Bus) compareTaken(ctx context.Context, stream events.Stream, event even
 }
 
 // compare reads back what the stream holds in an event's place: the same words, or others.
-func (b *Bus) compare(ctx context.Context, stream events.Stream, sequence uint64, event events.Event, message []byte) (Ack, error) {
+func (b *Bus) compare(
+	ctx context.Context, stream events.Stream, sequence uint64, event events.Event, message []byte,
+) (Ack, error) {
 	held, err := b.leader(ctx, stream)
 	if err != nil {
 		return Ack{}, err

@@ -57,7 +57,8 @@ func Start(config Config) (*Server, error) {
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) {
 		s.Shutdown()
-		return nil, fmt.Errorf("embedded NATS server on %s:%d: expected it to accept connections within %v (is the port taken?)", config.Host, config.Port, startTimeout)
+		return nil, fmt.Errorf("embedded NATS server on %s:%d: expected it to accept connections within %v (is the port taken?)",
+			config.Host, config.Port, startTimeout)
 	}
 	return &Server{s}, nil
 }

@@ -108,7 +108,8 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		ctx, event.Traceparent, end = telemetry.Process(ctx, r.Name, event)
 		defer end()
 		var err error
-		if outputs, err = r.attempt(ctx, event, delivery.Redelivered); errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
+		outputs, err = r.attempt(ctx, event, delivery.Redelivered)
+		if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
 			poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
 			outputs = []events.Event{r.quarantine(ctx, r.speaker, event, poison)}
 		} else if err != nil {

@@ -79,7 +79,9 @@ func (f fault) play(ctx context.Context, d *deployment) error {
 }
 
 // await waits for a sign and returns how long it took from start.
-func (f fault) await(ctx context.Context, d *deployment, expected sign, before observer.Scene, start time.Time) (seconds float64, err error) {
+func (f fault) await(
+	ctx context.Context, d *deployment, expected sign, before observer.Scene, start time.Time,
+) (seconds float64, err error) {
 	err = d.observer.Wait(ctx, waitLimit, expected.what,
 		func(now observer.Scene) bool { return expected.shown(f.service, before, now) })
 	return time.Since(start).Seconds(), err

@@ -18,7 +18,9 @@ var sound = Invariant{"every committed plan is valid", func(log *Log) []Violatio
 		if plan.Cluster != entry.Cluster {
 			violations = append(violations, entry.violation("a plan of cluster %s in %s", plan.Cluster, entry.Cluster))
 		}
-		if job := log.job(); job != nil && entry.Fault == "" && (plan.LayerCount() != len(job.Layers) || plan.Partitions() != job.OptimizerPartitions) {
+		job := log.job()
+		known := job != nil && entry.Fault == ""
+		if known && (plan.LayerCount() != len(job.Layers) || plan.Partitions() != job.OptimizerPartitions) {
 			violations = append(violations, entry.violation("%d layers, optimizer state in %d partitions; the job has %d and %d",
 				plan.LayerCount(), plan.Partitions(), len(job.Layers), job.OptimizerPartitions))
 		}

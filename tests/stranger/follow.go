@@ -229,7 +229,8 @@ func (s *Stranger) train() error {
 	if s.fresh {
 		s.fresh = false
 		if err := s.say("plan.activated", s.Node, "", map[string]any{
-			"node": s.Node, "generation": s.plan.Generation, "step": s.step, "stallSeconds": 0, "stallSteps": 0, "stepSeconds": stepTime.Seconds(),
+			"node": s.Node, "generation": s.plan.Generation, "step": s.step,
+			"stallSeconds": 0, "stallSteps": 0, "stepSeconds": stepTime.Seconds(),
 		}); err != nil {
 			return err
 		}

@@ -161,7 +161,8 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil
 	}
-	verdict, reason := detect.Verdict{Node: exit.Node, Evidence: true}, fmt.Sprintf("its trainer is gone: %.900s", exit.Reason)
+	verdict := detect.Verdict{Node: exit.Node, Evidence: true}
+	reason := fmt.Sprintf("its trainer is gone: %.900s", exit.Reason)
 	if exit.Expected {
 		return m.sayLost(cause.Logged, verdict, reason)
 	}

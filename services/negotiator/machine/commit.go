@@ -9,7 +9,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// rememberedLeavers is for how many generations a node that left is remembered: so many committed plans may wait for their steps.
+// rememberedLeavers is for how many generations a node that left is remembered: so many committed plans may wait for
+// their steps.
 const rememberedLeavers = 4
 
 // commit writes the plan of the negotiation under way and makes it the plan in force.
@@ -22,7 +23,8 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
 		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest, LostSteps: under.lostSteps(),
 	}), committed}
-	maps.DeleteFunc(m.state.Leavers, func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })
+	maps.DeleteFunc(m.state.Leavers,
+		func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
@@ -81,8 +83,8 @@ func (m *Machine) warmUp(plan *events.Plan) *events.WarmUp {
 	return before.WarmUp
 }
 
-// nodesOf returns the members after the negotiation: those it opened with, less who leaves. A node that asked to join since is
-// not among them; its change is still pending.
+// nodesOf returns the members after the negotiation: those it opened with, less who leaves. A node that asked to join
+// since is not among them; its change is still pending.
 func (m *Machine) nodesOf(under *negotiation) []events.Member {
 	var nodes []events.Member
 	for _, member := range under.Opening.Members {
@@ -93,8 +95,8 @@ func (m *Machine) nodesOf(under *negotiation) []events.Member {
 	return nodes
 }
 
-// abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending. Trainers
-// that promised to stop are free again, unless another negotiation follows at once.
+// abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending.
+// Trainers that promised to stop are free again, unless another negotiation follows at once.
 func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
 	under := m.state.Negotiation
 	m.state.Negotiation = nil
@@ -105,7 +107,8 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	return append([]events.Event{aborted}, followed...)
 }
 
-// hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from time to time.
+// hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from
+// time to time.
 func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}

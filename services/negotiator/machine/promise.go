@@ -28,7 +28,8 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 	}
 	stop, impossible := protocol.StopStep(under.Promises)
 	if len(impossible) > 0 {
-		return m.giveUp(cause, impossible, fmt.Sprintf("promised to stop at a step that nobody near can reach: %v", under.Promises[impossible[0]]), false)
+		return m.giveUp(cause, impossible,
+			fmt.Sprintf("promised to stop at a step that nobody near can reach: %v", under.Promises[impossible[0]]), false)
 	}
 	under.StopStep = stop
 	return m.transfer(cause)

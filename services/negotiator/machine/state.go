@@ -135,8 +135,8 @@ func (s *state) known(node string) *member {
 	return s.Joiners[node]
 }
 
-// trusted reports whether what a node says it holds needs no proof: the plan in force names this very process, so that its
-// replicas are compared with others'. Before the first plan nobody holds anything that training made.
+// trusted reports whether what a node says it holds needs no proof: the plan in force names this very process, so that
+// its replicas are compared with others'. Before the first plan nobody holds anything that training made.
 func (s *state) trusted(node, incarnation string) bool {
 	if s.Plan == nil {
 		return true
@@ -145,8 +145,8 @@ func (s *state) trusted(node, incarnation string) bool {
 	return there && member.Incarnation == incarnation
 }
 
-// participants returns who takes part in a negotiation of changes, in the order of their names: active nodes, and the joiners
-// among the changes.
+// participants returns who takes part in a negotiation of changes, in the order of their names: active nodes, and the
+// joiners among the changes.
 func (s *state) participants(changes []events.Change) []*member {
 	all := maps.Clone(s.Members)
 	for _, change := range changes {

@@ -193,7 +193,8 @@ func deferral(request events.PlanRequest, considered []events.Candidate) events.
 	names := strings.Join(lost[:min(len(lost), 8)], ", ")
 	return events.Deferral{
 		Negotiation: request.Negotiation, Seconds: patience * request.SecondsUntilReturn, Considered: considered,
-		Reason: fmt.Sprintf("waiting for %s, expected back in %.3g s, trains more until the next failure than any plan without", names, request.SecondsUntilReturn),
+		Reason: fmt.Sprintf("waiting for %s, expected back in %.3g s, trains more until the next failure than any plan without",
+			names, request.SecondsUntilReturn),
 	}
 }
 

@@ -41,7 +41,8 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.SetOutput(io.Discard)
 	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, 2 to 64")
 	flags.IntVar(&o.Pipelines, "pipelines", 2, "data-parallel pipelines; 0 lets the planner choose")
-	flags.IntVar(&o.OptimizerPartitions, "optimizer-partitions", 0, "parts that each layer's optimizer state is cut into (ZeRO), of which a pipeline keeps some where there are three or more; 0: whole")
+	flags.IntVar(&o.OptimizerPartitions, "optimizer-partitions", 0, "parts that each layer's optimizer state is cut into "+
+		"(ZeRO), of which a pipeline keeps some where there are three or more; 0: whole")
 	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
 	flags.StringVar(&o.Text, "text", "", "text file to train on (default: Newton's Opticks, from the Go distribution)")
@@ -49,7 +50,8 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 		"what happens to the cluster; a file of lines such as \"at 30 kill n2\" (default: the demo)")
 	flags.StringVar(&o.Report, "report", "", "write the report to this JSON file")
 	flags.StringVar(&o.Log, "log", "", "write every event to this file, a line of JSON each")
-	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store (default: a temporary one, removed after a success)")
+	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store "+
+		"(default: a temporary one, removed after a success)")
 	flags.StringVar(&o.Cluster, "cluster", "dev", "id of the cluster")
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

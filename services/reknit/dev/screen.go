@@ -27,7 +27,8 @@ func newScreen(out io.Writer, terminal bool, steps uint64) *screen {
 	s := &screen{out: out}
 	if terminal {
 		s.bar = progressbar.NewOptions64(int64(steps), progressbar.OptionSetWriter(out), progressbar.OptionSetWidth(30),
-			progressbar.OptionShowCount(), progressbar.OptionSetDescription("starting"), progressbar.OptionThrottle(50*time.Millisecond))
+			progressbar.OptionShowCount(), progressbar.OptionSetDescription("starting"),
+			progressbar.OptionThrottle(50*time.Millisecond))
 	}
 	return s
 }
@@ -111,7 +112,8 @@ func (c Change) table() string {
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "            detected after\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\ta restart would move")
 	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
-		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(), bytes(c.NaiveBytes))
+		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(),
+		bytes(c.NaiveBytes))
 	table.Flush()
 	return string(text[:len(text)-1])
 }

@@ -35,7 +35,8 @@ type planned struct {
 
 func newStory() *story {
 	return &story{
-		began: time.Now(), lastStep: time.Now(), news: make(chan struct{}, 1), logged: map[string]time.Time{}, planned: map[string]planned{},
+		began: time.Now(), lastStep: time.Now(), news: make(chan struct{}, 1),
+		logged: map[string]time.Time{}, planned: map[string]planned{},
 		activated: map[uint64]map[string]bool{}, nodes: map[string]events.Pulse{},
 		digests: map[int]map[string]bool{}, final: map[string]uint64{},
 	}

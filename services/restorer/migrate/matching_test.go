@@ -85,23 +85,33 @@ func ownLinks(random *rand.Rand, problem *migrate.Problem) [][]int64 {
 	return times
 }
 
+// solve returns a sound migration, or false where the problem has none and was refused for it.
+func solve(t *testing.T, seed uint64, problem migrate.Problem, fewest int64) (migrate.Migration, bool) {
+	t.Helper()
+	m, err := migrate.LeastTotal(problem)
+	if fewest == migrate.Forbidden {
+		if !errors.Is(err, migrate.ErrNoMatching) {
+			t.Fatalf("seed %d: no matching is allowed, got %v", seed, err)
+		}
+		return m, false
+	}
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	checkMigration(t, problem, m)
+	return m, true
+}
+
 func TestOverLinksOfTheirOwnBytesAndTimeAreThoseOfTheBestOfAllMatchings(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		problem := randomProblem(random)
 		cost, times := costMatrix(problem), ownLinks(random, &problem)
 		fewest, thenLongest := fewestThenShortest(cost, times)
-		m, err := migrate.LeastTotal(problem)
-		if fewest == migrate.Forbidden {
-			if !errors.Is(err, migrate.ErrNoMatching) {
-				t.Fatalf("seed %d: no matching is allowed, got %v", seed, err)
-			}
+		m, possible := solve(t, seed, problem, fewest)
+		if !possible {
 			continue
 		}
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		checkMigration(t, problem, m)
 		if m.Bytes != fewest || m.Nanoseconds != thenLongest {
 			t.Fatalf("seed %d: %d bytes in %d ns, best %d in %d", seed, m.Bytes, m.Nanoseconds, fewest, thenLongest)
 		}
@@ -113,17 +123,10 @@ func TestAMigrationFetchesAsLittleAsTheBestOfAllMatchings(t *testing.T) {
 		problem := randomProblem(rand.New(rand.NewPCG(seed, 5)))
 		cost := costMatrix(problem)
 		fewest, thenLargest := fewestThenShortest(cost, cost)
-		m, err := migrate.LeastTotal(problem)
-		if fewest == migrate.Forbidden {
-			if !errors.Is(err, migrate.ErrNoMatching) {
-				t.Fatalf("seed %d: no matching is allowed, got %v", seed, err)
-			}
+		m, possible := solve(t, seed, problem, fewest)
+		if !possible {
 			continue
 		}
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		checkMigration(t, problem, m)
 		if m.Bytes != fewest || m.LargestBytes != thenLargest {
 			t.Fatalf("seed %d: %d bytes, %d at most, best %d and %d", seed, m.Bytes, m.LargestBytes, fewest,
 				thenLargest)

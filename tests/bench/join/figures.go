@@ -23,14 +23,16 @@ func judge(report *figures.Report, preCopied, stopped join) {
 		Baseline: stopped.idle(), BaselineName: stands, LeastRatio: leastGain,
 	})
 	report.Add(figures.Row{
-		Figure: "their steps meanwhile took longer by", Unit: "s", Ours: preCopied.slower(), Baseline: max(0, stopped.slower()), BaselineName: stands,
+		Figure: "their steps meanwhile took longer by", Unit: "s", Ours: preCopied.slower(),
+		Baseline: max(0, stopped.slower()), BaselineName: stands,
 	})
 	report.Add(figures.Row{
 		Figure: "join request to everybody's first step", Unit: "s", Ours: preCopied.FirstStepSeconds,
 		Baseline: stopped.FirstStepSeconds, BaselineName: stands,
 	})
 	report.Add(figures.Row{
-		Figure: "bytes moved", Unit: "MiB", Ours: mebibytes(preCopied.MovedBytes), Baseline: mebibytes(stopped.MovedBytes), BaselineName: stands,
+		Figure: "bytes moved", Unit: "MiB", Ours: mebibytes(preCopied.MovedBytes),
+		Baseline: mebibytes(stopped.MovedBytes), BaselineName: stands,
 	})
 	for i, now := range preCopied.Stood {
 		row := figures.Row{Figure: "stall of " + now.Node + " as told", Unit: "s", Ours: now.Told, BaselineName: stands}

@@ -64,7 +64,9 @@ func (s *story) join(preCopySteps string) (join, error) {
 	}
 	plan := s.plans[at]
 	result.Generation = plan.Generation
-	result.Before, result.After = s.usual(nodeName(0), 0, s.before[nodeName(0)]), s.usual(nodeName(0), s.began[nodeName(0)][plan.Generation].Step, steps)
+	first := nodeName(0)
+	result.Before = s.usual(first, 0, s.before[first])
+	result.After = s.usual(first, s.began[first][plan.Generation].Step, steps)
 	result.FirstStepSeconds = s.firstStep[plan.Generation].Sub(s.requested).Seconds()
 	result.Layouts = [2]string{layout(s.plans[at-1]), layout(plan)}
 	var err error

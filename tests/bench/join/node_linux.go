@@ -64,7 +64,9 @@ func (n *node) Govern(environment map[string]string, _ *struct{}) error {
 }
 
 // configured is a service, or a trainer, that reads an environment.
-func configured[C any](ctx context.Context, environment map[string]string, run func(context.Context, C) error) func() error {
+func configured[C any](
+	ctx context.Context, environment map[string]string, run func(context.Context, C) error,
+) func() error {
 	return func() error {
 		var config C
 		if err := env.ParseWithOptions(&config, env.Options{Environment: environment}); err != nil {

@@ -62,7 +62,9 @@ func (s *story) hear(line Line) error {
 	if entity == "negotiation" {
 		s.changed = line.At
 	}
-	if last := len(s.moments) - 1; slices.Contains(telling, entity) && !s.requested.IsZero() && (last < 0 || s.moments[last].kind != events.PlanActivated) {
+	last := len(s.moments) - 1
+	over := last >= 0 && s.moments[last].kind == events.PlanActivated
+	if slices.Contains(telling, entity) && !s.requested.IsZero() && !over {
 		s.moments = append(s.moments, moment{line.Kind, line.At})
 	}
 	switch line.Kind {
