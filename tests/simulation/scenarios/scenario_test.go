@@ -84,8 +84,7 @@ func command(w **world.World, line string) (string, error) {
 		return "", fmt.Errorf("expected \"%s %s\"", words[0], needs)
 	}
 	if words[0] == "world" {
-		c := world.Cluster{Seed: 1}
-		_, err := fmt.Sscanf(line, "world nodes=%d layers=%d partitions=%d stages=%d", &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
+		c, err := world.ReadCluster(line)
 		if err != nil {
 			return "", err
 		}

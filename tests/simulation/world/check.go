@@ -21,6 +21,7 @@ func (w *World) checkStored(event events.Event) {
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
+	w.checkKind(&plan)
 	if plan.ResumeStep > w.newest+4 {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}

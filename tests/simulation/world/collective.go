@@ -79,6 +79,9 @@ func (c *collective) endPass(pipeline int) {
 		return
 	}
 	c.passed[pipeline] = true
+	for _, node := range c.crew(pipeline) {
+		c.in[node].note(pipeline)
+	}
 	c.push()
 	for _, node := range c.crew(pipeline) {
 		c.endFor(node)

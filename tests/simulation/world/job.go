@@ -15,13 +15,16 @@ type job struct {
 	chains [][]uint64 // by unit: its value after 0, 1, 2, ... steps, as far as they were asked for
 }
 
-func newJob(seed uint64, layers, partitions, stages int) *job {
-	j := &job{seed: seed, chains: make([][]uint64, layers*(1+partitions))}
+func newJob(c Cluster) *job {
+	j := &job{seed: c.Seed, chains: make([][]uint64, c.Layers*(1+c.Partitions))}
 	j.Job = events.Job{
-		Digest: events.Digest(fmt.Append(nil, "job ", seed)), GlobalBatch: 8, MicroBatch: 1,
-		OptimizerPartitions: partitions, Stages: events.Bounds{Min: stages},
+		Digest: events.Digest(fmt.Append(nil, "job ", c.Seed)), Kind: c.Kind, GlobalBatch: 8, MicroBatch: 1,
+		OptimizerPartitions: c.Partitions, Stages: events.Bounds{Min: c.Stages},
 	}
-	for layer := range layers {
+	if c.SamplesPerNode > 0 {
+		j.BatchRule = &events.BatchRule{SamplesPerNode: c.SamplesPerNode, LearningRate: "linear", WarmUpSteps: 5}
+	}
+	for layer := range c.Layers {
 		bytes := int64(1+layer%2) << 20
 		j.Layers = append(j.Layers, events.LayerProfile{
 			ParameterBytes: bytes, OptimizerBytes: 2 * bytes, GradientBytes: bytes, ActivationBytes: 1 << 10,
@@ -29,7 +32,7 @@ func newJob(seed uint64, layers, partitions, stages int) *job {
 		})
 	}
 	for unit := range j.chains {
-		j.chains[unit] = []uint64{mix(seed, uint64(unit))}
+		j.chains[unit] = []uint64{mix(c.Seed, uint64(unit))}
 	}
 	return j
 }

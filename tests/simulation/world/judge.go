@@ -19,6 +19,7 @@ func (w *World) judge() {
 			}
 		}
 	}
+	w.checkSamples()
 	w.judgeLog(true)
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reknit/reknit/events"
 )
 
 // Script is a run: who there is, and what is done to them.
@@ -17,7 +19,7 @@ type Script struct {
 
 // String tells a script as a person would write it.
 func (s Script) String() string {
-	lines := []string{fmt.Sprintf("seed %d: world nodes=%d layers=%d partitions=%d stages=%d", s.Seed, s.Nodes, s.Layers, s.Partitions, s.Stages)}
+	lines := []string{fmt.Sprintf("seed %d: %v", s.Seed, s.Cluster)}
 	for _, fault := range s.Faults {
 		lines = append(lines, fault.String())
 	}
@@ -51,11 +53,25 @@ func NewScript(seed uint64) Script {
 	if r.IntN(4) == 0 {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
 	}
+	s.drawKind(r)
 	return s
 }
 
 // staying are the faults of one node without which the others must go on.
 var staying = []string{"pause %s", "cut %s from hub", "mute %s", "deafen %s"}
+
+// drawKind makes some jobs data-parallel or sharded, and lets the batch of some follow the nodes.
+func (s *Script) drawKind(r *rand.Rand) {
+	switch kind := r.IntN(6); {
+	case kind == 0:
+		s.Kind, s.Stages = events.DataParallel, 0
+	case kind == 1 && s.Partitions == 0:
+		s.Kind = events.Sharded
+	}
+	if r.IntN(4) == 0 {
+		s.SamplesPerNode = 2
+	}
+}
 
 // drawn are the faults that a seed draws from, with how often each.
 var drawn = []struct {

@@ -3,8 +3,10 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -13,6 +15,7 @@ import (
 	negotiator "github.com/reknit/reknit/services/negotiator/machine"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	restorer "github.com/reknit/reknit/services/restorer/machine"
+	"github.com/reknit/reknit/shared/ledger"
 	shared "github.com/reknit/reknit/shared/service"
 )
 
@@ -40,6 +43,7 @@ type World struct {
 	stains      map[int][]version // by unit: copies that the script spoiled
 	unjudged    int               // events since the log was judged
 	misled      bool              // the log was found wrong
+	trained     []ledger.Entry
 }
 
 type collectiveName struct {
@@ -57,12 +61,35 @@ type Cluster struct {
 	Layers     int
 	Partitions int // of the optimizer state; zero: it stays whole
 	Stages     int // that a pipeline has at least
+	// Kind is the job's, and SamplesPerNode its rule for the batch. Zero: pipelines, and a batch that stays.
+	Kind           string
+	SamplesPerNode int
+}
+
+// String tells a cluster as a scenario does.
+func (c Cluster) String() string {
+	words := fmt.Sprintf("world nodes=%d layers=%d partitions=%d stages=%d", c.Nodes, c.Layers, c.Partitions, c.Stages)
+	if c.Kind != "" || c.SamplesPerNode > 0 {
+		words += fmt.Sprintf(" kind=%s samples=%d", cmp.Or(c.Kind, events.Pipelined), c.SamplesPerNode)
+	}
+	return words
+}
+
+// ReadCluster reads what String tells.
+func ReadCluster(line string) (Cluster, error) {
+	c := Cluster{Seed: 1}
+	first, rest, isMore := strings.Cut(line, " kind=")
+	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d", &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
+	if err == nil && isMore {
+		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)
+	}
+	return c, err
 }
 
 // New returns a world with its services and nodes.
 func New(c Cluster, verbose bool) *World {
 	w := &World{
-		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c.Seed, c.Layers, c.Partitions, c.Stages),
+		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{},
 		stains: map[int][]version{}, verbose: verbose,
 	}

@@ -1,0 +1,60 @@
+package world
+
+import (
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/ledger"
+)
+
+// note writes into the ledger which positions of the data a process trained in a pipeline of the step under way: by the
+// plan that it was handed, and by the steps that it has completed. Who holds the first layer speaks for its pipeline.
+func (p *process) note(pipeline int) {
+	if layers, placed := p.plan.Holds(p.node.name); !placed || layers.First > 0 {
+		return
+	}
+	of := p.plan.Dealt().Pipelines[pipeline].Samples
+	for _, samples := range p.plan.SamplesOf(p.node.name) {
+		first, end := max(samples.First, of.First), min(samples.End, of.End)
+		if first < end {
+			position := p.plan.SamplesAt(p.done)
+			p.trained = append(p.trained, ledger.Entry{
+				Generation: p.plan.Generation, Step: p.done, First: position + uint64(first), End: position + uint64(end),
+			})
+		}
+	}
+}
+
+// checkSamples finds samples that were skipped or trained twice in the steps that count.
+func (w *World) checkSamples() {
+	var plans []ledger.Plan
+	for _, event := range w.hub.plans() {
+		plan, err := events.Open[events.Plan](event)
+		if err != nil {
+			return // see checkStored
+		}
+		plans = append(plans, ledger.Plan{
+			Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
+			GlobalBatch: uint64(plan.Data.GlobalBatch),
+		})
+	}
+	steps := w.resumed
+	for _, n := range w.nodes {
+		if p := n.process; p != nil && p.generation == w.generation() {
+			steps = max(steps, p.done)
+		}
+	}
+	if err := ledger.Check(plans, w.trained, steps); err != nil {
+		w.violation("%v", err)
+	}
+}
+
+// checkKind finds a node that a data-parallel plan makes a spare.
+func (w *World) checkKind(plan *events.Plan) {
+	if plan.Kind != events.DataParallel || len(plan.Nodes) > plan.Data.GlobalBatch/plan.Data.MicroBatch {
+		return
+	}
+	for _, member := range plan.Nodes {
+		if _, placed := plan.Holds(member.Node); !placed {
+			w.violation("generation %d makes %s a spare", plan.Generation, member.Node)
+		}
+	}
+}
