@@ -17,7 +17,8 @@ func (p *process) note(pipeline int) {
 		if first < end {
 			position := p.plan.SamplesAt(p.done)
 			p.trained = append(p.trained, ledger.Entry{
-				Generation: p.plan.Generation, Step: p.done, First: position + uint64(first), End: position + uint64(end),
+				Generation: p.plan.Generation, Step: p.done,
+				First: position + uint64(first), End: position + uint64(end),
 			})
 		}
 	}

@@ -79,7 +79,8 @@ func (c Cluster) String() string {
 func ReadCluster(line string) (Cluster, error) {
 	c := Cluster{Seed: 1}
 	first, rest, isMore := strings.Cut(line, " kind=")
-	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d", &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
+	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
+		&c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
 	if err == nil && isMore {
 		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)
 	}
