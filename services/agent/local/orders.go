@@ -82,12 +82,15 @@ type Training struct {
 func trainingOf(plan *events.Plan, node string, index uint64, switched bool) *Training {
 	training := &Training{
 		Index: index, Generation: plan.Generation, Switched: switched, Resume: plan.ResumeStep, Rank: -1,
-		Batch: plan.Data.GlobalBatch, MicroBatch: plan.Data.MicroBatch, LearningRateScale: plan.LearningRateScale,
-		Consumed: plan.Data.ConsumedSamples + (index-plan.ResumeStep)*uint64(plan.Data.GlobalBatch),
+		Batch: plan.Data.GlobalBatch, MicroBatch: plan.Data.MicroBatch, LearningRateScale: plan.ScaleAt(index),
+		Consumed: plan.SamplesAt(index),
 		Samples:  samplesOf(plan, node),
 	}
 	for _, pipeline := range plan.Pipelines {
 		for _, stage := range pipeline.Stages {
+			if _, lives := plan.Member(stage.Node); !lives {
+				continue // others stand in for it
+			}
 			if stage.Node == node {
 				training.Rank = len(training.Nodes)
 			}
@@ -101,32 +104,13 @@ func trainingOf(plan *events.Plan, node string, index uint64, switched bool) *Tr
 	return training
 }
 
-// samplesOf returns which samples of a step's global batch a node trains. Pipelines take theirs in turn, then reroutes.
+// samplesOf returns which samples of a step's global batch a node trains.
 func samplesOf(plan *events.Plan, node string) [][2]int {
-	samples, next := [][2]int{}, 0
-	deal := func(microBatches int, mine bool) {
-		end := next + microBatches*plan.Data.MicroBatch
-		if mine && end > next {
-			samples = append(samples, [2]int{next, end})
-		}
-		next = end
-	}
-	for _, pipeline := range plan.Pipelines {
-		deal(pipeline.MicroBatches, placed(pipeline, node))
-	}
-	for _, reroute := range plan.Reroutes {
-		deal(reroute.MicroBatches, reroute.To == node)
+	samples := [][2]int{}
+	for _, run := range plan.SamplesOf(node) {
+		samples = append(samples, [2]int{run.First, run.End})
 	}
 	return samples
-}
-
-func placed(pipeline events.Pipeline, node string) bool {
-	for _, stage := range pipeline.Stages {
-		if stage.Node == node {
-			return true
-		}
-	}
-	return false
 }
 
 const (
