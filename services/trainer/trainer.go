@@ -5,6 +5,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -69,9 +70,21 @@ func Run(ctx context.Context, config Config) error {
 	}, session, network)
 	defer context.AfterFunc(asked, func() { leave(ctx, session, loop.Complete(), end) })()
 	if err := loop.Run(ctx); err != nil && !finished(ctx, loop) {
+		exited(session, err)
 		return err
 	}
 	return nil
+}
+
+// lastWords is how long a trainer that fails tries to say so. Its peers notice anyway, though later.
+const lastWords = 2 * time.Second
+
+func exited(session *agent.Session, why error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if err := session.Exited(ctx, why.Error(), 1); err != nil {
+		slog.Warn("end not told", "error", err)
+	}
 }
 
 // finished reports whether the loop was ended after its last step.

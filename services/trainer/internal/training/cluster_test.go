@@ -349,6 +349,19 @@ func (n *node) Report(step uint64, stepSeconds, loss float64) {
 	})
 }
 
+// Broken has everybody give the step up. The same nodes go on.
+func (n *node) Broken(string) {
+	c, first := n.cluster, false
+	c.change(func() {
+		first, c.recovers = !c.recovers, true
+		c.stop = 0
+		c.cancel()
+	})
+	if first {
+		go c.recover()
+	}
+}
+
 func (n *node) Profiled(uint64, float64) {}
 
 func (n *node) Digested(_ context.Context, step uint64, final bool, layers []events.UnitDigest) error {

@@ -125,6 +125,33 @@ func TestLosingATrainerInAnyPhaseOfAStep(t *testing.T) {
 	}
 }
 
+// garbled is a network that cuts short one message.
+type garbled struct {
+	Network
+	left int // messages until then
+}
+
+func (g *garbled) Receive(ctx context.Context, phase uint32) (transport.Message, error) {
+	message, err := g.Network.Receive(ctx, phase)
+	if g.left--; err == nil && g.left == 0 {
+		message.Payload = message.Payload[:len(message.Payload)/2]
+	}
+	return message, err
+}
+
+func TestAStepThatBreaksWhileEverybodyLivesIsTrainedAgainByTheSameTrainers(t *testing.T) {
+	for _, message := range []int{1, 9, 30} {
+		c := newCluster(t, testConfig(t))
+		c.replan = func([]string) *events.Plan { return twoByThree(c.config) }
+		c.start("b", func(_ *node, network Network) Network { return &garbled{network, message} })
+		c.begin(twoByThree(c.config), sixNodes...)
+		c.expectOracle()
+		if c.plan.Generation != 2 || len(c.alive()) != len(sixNodes) {
+			t.Errorf("message %d: training ended in generation %d with %d trainers", message, c.plan.Generation, len(c.alive()))
+		}
+	}
+}
+
 func TestTheMicroBatchesOfALostTrainerAreRerouted(t *testing.T) {
 	for victim, taker := range map[string]string{"a": "d", "b": "e", "c": "f"} {
 		t.Run(victim, func(t *testing.T) {

@@ -39,6 +39,7 @@ type Config struct {
 type Session interface {
 	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
 	Report(step uint64, stepSeconds, loss float64)
+	Broken(reason string)
 	Profiled(step uint64, speedFactor float64)
 	Digested(ctx context.Context, step uint64, final bool, layers []events.UnitDigest) error
 }
@@ -144,11 +145,13 @@ func (t *Trainer) train(ctx, step context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if step.Err() != nil {
-			slog.Info("step given up", "node", t.config.Node, "step", t.done)
+		if step.Err() == nil {
+			slog.Warn("step broke", "node", t.config.Node, "step", t.done, "error", err)
+			t.session.Broken(err.Error())
 			return nil
 		}
-		return fmt.Errorf("step %d: %w", t.done, err)
+		slog.Info("step given up", "node", t.config.Node, "step", t.done)
+		return nil
 	}
 	t.done++
 	t.state.Completed(t.done)
