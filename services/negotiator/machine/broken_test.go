@@ -35,7 +35,9 @@ func (w *world) count(kind events.Kind) int {
 func TestABrokenStepIsGivenUpByAllAndTheSameNodesGoOn(t *testing.T) {
 	w := newWorld(t, 3)
 	w.step = 7
-	w.breaks("n2")
+	for _, node := range []string{"n2", "n1", "n3"} {
+		w.breaks(node)
+	}
 	w.run()
 	plans := w.plans()
 	if len(plans) != 2 || w.nodes() != "n1 n2 n3" || plans[1].ResumeStep != 7 || w.openings() != 2 {
