@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ type Entry struct {
 // Log is what the two streams of a cluster hold, each in the stream's order.
 type Log struct {
 	Messages map[string][]*Entry // by stream: all, whether they are events or not
-	Events   []*Entry            // of the event stream, without what was quarantined
+	Events   []*Entry            // of the event stream, without what was quarantined and what was said before
 	Plans    []*Entry            // of the plan stream
 	changes  []change
 	byID     map[string]*Entry
@@ -143,7 +144,7 @@ func (l *Log) index() {
 	}
 	horizon := uint64(0)
 	for _, entry := range all {
-		if l.refused[entry.Sequence] != nil {
+		if l.refused[entry.Sequence] != nil || l.repeats(entry) {
 			continue
 		}
 		l.Events = append(l.Events, entry)
@@ -157,6 +158,12 @@ func (l *Log) index() {
 	}
 	l.Plans = l.Messages[events.PlanStream.Name]
 	l.changes = l.findChanges()
+}
+
+// repeats reports whether an entry says again what stands before it. It must have no effect; identified finds other words.
+func (l *Log) repeats(entry *Entry) bool {
+	before := l.byID[entry.ID]
+	return before != nil && before.Source == entry.Source && bytes.Equal(before.Data, entry.Data)
 }
 
 // said returns the entries of the event stream of one kind, with their payloads.

@@ -77,6 +77,9 @@ func (s *story) again(at int) {
 	repeat := s.lines[at]
 	last := s.lines[lastOfStream(s, repeat.Stream)]
 	repeat.Sequence, repeat.Logged = last.Sequence+1, last.Logged
+	wire := wireAt(s, at)
+	wire.ID += "-again" // a repeat with the same id has no effect
+	repeat.Event = s.encode(wire)
 	s.lines = append(s.lines, repeat)
 }
 

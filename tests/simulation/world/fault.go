@@ -45,12 +45,12 @@ var verbs = []verb{
 	}},
 	{"state of NODE takes SECONDS", func(w *World, a args) {
 		n := a.node(w)
-		n.storing = time.Duration(a.number("SECONDS") * float64(time.Second))
+		n.storing = a.seconds()
 		a.after(w, func() { n.storing = 0 })
 	}},
 	{"kernel of NODE takes SECONDS", func(w *World, a args) {
 		n := a.node(w)
-		n.kernel = time.Duration(a.number("SECONDS") * float64(time.Second))
+		n.kernel = a.seconds()
 		a.after(w, func() { n.kernel = 0 })
 	}},
 	{"break NODE", func(w *World, a args) {
@@ -61,7 +61,8 @@ var verbs = []verb{
 	}},
 	{"exit NODE", func(w *World, a args) { w.exit(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
-	{"leave NODE", func(w *World, a args) { w.leave(a.node(w)) }},
+	{"leave NODE", func(w *World, a args) { w.leave(a.node(w), 0) }},
+	{"leave NODE within SECONDS", func(w *World, a args) { w.leave(a.node(w), a.seconds()) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},
 	{"cut NODE from hub", func(w *World, a args) {
 		n := a["NODE"]
@@ -90,6 +91,7 @@ var verbs = []verb{
 		w.slow[pair] = a.number("FACTOR")
 		a.after(w, func() { delete(w.slow, pair) })
 	}},
+	{"again KIND", func(w *World, a args) { w.again(events.Kind(a["KIND"])) }},
 	{"disconnect NODE PEER", func(w *World, a args) { w.askLink(events.DisconnectRequested, a["NODE"], a["PEER"]) }},
 	{"connect NODE PEER", func(w *World, a args) { w.askLink(events.ConnectRequested, a["NODE"], a["PEER"]) }},
 	{"hub away", func(w *World, a args) { w.hubIs(stream.Down); a.after(w, w.hubIsBack) }},
@@ -104,7 +106,7 @@ var verbs = []verb{
 		a.after(w, func() { bound(0) })
 	}},
 	{"clock jumps SECONDS", func(w *World, a args) {
-		w.hub.skew += time.Duration(a.number("SECONDS") * float64(time.Second))
+		w.hub.skew += a.seconds()
 	}},
 	{"crash SERVICE", func(w *World, a args) {
 		if i := w.services[a["SERVICE"]].last(); i != nil {
@@ -143,6 +145,10 @@ func (a args) number(name string) float64 {
 		panic(err) // see parse
 	}
 	return number
+}
+
+func (a args) seconds() time.Duration {
+	return time.Duration(a.number("SECONDS") * float64(time.Second))
 }
 
 // after has the fault ended when its time is over, if it has one.
@@ -274,9 +280,9 @@ func (w *World) crashLoop(n *node, times int) {
 	}
 }
 
-func (w *World) leave(n *node) {
+func (w *World) leave(n *node, deadline time.Duration) {
 	if n.process != nil && !n.process.paused {
-		n.process.do(n.process.agent.Leave(w.time(), "asked by the script", 0))
+		n.process.do(n.process.agent.Leave(w.time(), "asked by the script", deadline))
 	}
 }
 
@@ -292,6 +298,23 @@ func (w *World) spoil(n *node) {
 			w.stains[unit] = append(w.stains[unit], *copied)
 			return
 		}
+	}
+}
+
+// again stores the first event of a kind once more, as an operator does who plays a log back.
+func (w *World) again(kind events.Kind) {
+	for _, event := range w.hub.log[w.hub.Events] {
+		if event.Kind != kind {
+			continue
+		}
+		stored, err := w.hub.Events.Get(event.Sequence, stream.Answered)
+		if err != nil {
+			return
+		}
+		stored.ID = ""                                                         // it is no repeat to the hub
+		_, _ = w.hub.Events.Publish(w.hubTime(), stored, nil, stream.Answered) // a hub that is away stores nothing
+		w.look()
+		return
 	}
 }
 

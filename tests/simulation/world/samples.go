@@ -37,7 +37,7 @@ func (w *World) checkSamples() {
 			GlobalBatch: uint64(plan.Data.GlobalBatch),
 		})
 	}
-	steps := w.resumed
+	steps := min(w.resumed, w.newest) // all may be gone before they come to the step of the newest plan
 	for _, n := range w.nodes {
 		if p := n.process; p != nil && p.generation == w.generation() {
 			steps = max(steps, p.done)
