@@ -152,14 +152,15 @@ func (s *Server) join(request *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	go t.attend(callerOf(request.Context()))
 	time.AfterFunc(openTimeout, func() {
 		select {
 		case <-t.heard:
 		default:
-			t.end(fmt.Errorf("%w: it never opened its session", errGone))
+			t.end(exit{"it never opened its session", -1})
 		}
 	})
-	return Joined{Session: session, Node: t.node, Dir: t.files.dir}, nil
+	return Joined{Session: session, Node: t.node, Dir: t.dir}, nil
 }
 
 func (t *trainer) callNext(request *http.Request) (any, error) {
@@ -177,11 +178,11 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 		write(response, http.StatusNotFound, errNoSession)
 		return
 	}
-	if !t.attend() {
+	if !t.open() {
 		write(response, http.StatusConflict, failure{What: "the session is open already", Fix: "open it once"})
 		return
 	}
-	defer t.end(fmt.Errorf("%w: its session ended", errGone))
+	defer s.hungUp(t)
 	controller := http.NewResponseController(response)
 	lines := json.NewEncoder(response)
 	say := func(line any) bool { return lines.Encode(line) == nil && controller.Flush() == nil }
@@ -197,8 +198,8 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// attend reports whether nobody has opened the session before.
-func (t *trainer) attend() bool {
+// open reports whether nobody has opened the session before.
+func (t *trainer) open() bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.attended {
@@ -233,12 +234,9 @@ type Standing struct {
 func (t *trainer) callState(*http.Request) (any, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	standing := Standing{Node: t.node}
+	standing := Standing{Node: t.node, Step: t.state.step()}
 	if t.plan != nil {
 		standing.Generation, standing.Replicas = t.plan.Generation, replicas(t.plan, t.node)
-	}
-	if t.files != nil {
-		standing.Step = t.files.word(wordCompleted)
 	}
 	standing.Safe = standing.Replicas > 1
 	return standing, nil

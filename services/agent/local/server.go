@@ -30,6 +30,7 @@ type Config struct {
 	ShardDir  string // keeps what is given in files; empty: in memory
 	StateDir  string // of the trainers' files; empty: in shared memory
 	Snapshots snapshots.Settings
+	Parent    bool // whoever serves is the trainers' parent, and tells by Gone how they ended
 }
 
 func (c Config) listenHost() string {
@@ -74,7 +75,12 @@ func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
 		trainers: map[string]*trainer{}, joining: map[string]bool{},
 	}
 	s.context, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: readHeaderTimeout}
+	s.http = &http.Server{
+		Handler: s.routes(), ReadHeaderTimeout: readHeaderTimeout,
+		ConnContext: func(ctx context.Context, connection net.Conn) context.Context {
+			return context.WithValue(ctx, callerKey{}, processOf(connection))
+		},
+	}
 	go func() { s.served <- s.http.Serve(listener) }()
 	return s, nil
 }
@@ -127,10 +133,25 @@ func (s *Server) Idle() <-chan struct{} {
 	return idle
 }
 
-// Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have.
-func (s *Server) Gone(reason string) {
+// parentTime is for a parent to tell how a process ended whose session has just ended.
+const parentTime = 100 * time.Millisecond
+
+// hungUp ends a trainer whose session stream has ended.
+func (s *Server) hungUp(t *trainer) {
+	if s.config.Parent {
+		select {
+		case <-t.ended.Done():
+		case <-time.After(parentTime):
+		}
+	}
+	t.end(exit{"its session ended", -1})
+}
+
+// Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have. The code is that
+// of os.ProcessState.
+func (s *Server) Gone(how string, code int) {
 	for _, t := range s.all() {
-		t.end(fmt.Errorf("%w: %s", errGone, reason))
+		t.end(exit{how, code})
 		<-t.over
 	}
 }
@@ -180,7 +201,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
 	}()
-	slog.Info("a trainer joins", "node", t.node, "dir", t.files.dir, "units", len(joining.Units))
+	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))
 	return session, t, nil
 }
 

@@ -23,6 +23,9 @@ type state struct {
 	ask    asks
 
 	mutex   sync.Mutex
+	closed  bool             // nothing is mapped any more
+	order   uint64           // of the step under way; zero for none
+	index   uint64           // completed steps before it
 	fresh   bool             // nothing was adopted yet
 	held    map[int]uint64   // by unit: its step, of what the trainer has
 	trained map[int]bool     // the units of the plan in force
@@ -47,6 +50,62 @@ func newState(files *files, copied bool, ask asks) *state {
 		s.held[unit] = 0
 	}
 	return s
+}
+
+// begin notes that the trainer was told to train a step.
+func (s *state) begin(order, index uint64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.order, s.index = order, index
+}
+
+// end notes that the trainer has reported on its step.
+func (s *state) end() { s.begin(0, 0) }
+
+// abort writes on the control page that a step is to be given up.
+func (s *state) abort(order uint64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !s.closed {
+		s.files.setWord(wordAbort, order)
+	}
+}
+
+// The phases of a trainer, as it writes them on the control page.
+const phaseInStep = 1
+
+// Freeze answers for a trainer that is in its step: once the abort is written it does not begin to apply its sums, for it looks
+// there after it has said that it does.
+func (s *state) Freeze() ([]events.Holding, bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed || s.order == 0 {
+		return nil, false
+	}
+	s.files.setWord(wordAbort, s.order)
+	if s.files.word(wordPhase) != phaseInStep || s.files.word(wordCompleted) != s.index {
+		return nil, false
+	}
+	s.ready = s.files.word(wordReady) == s.index+1
+	return s.holdings(), true
+}
+
+// step returns how many steps the trainer says that it has completed.
+func (s *state) step() uint64 {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed {
+		return 0
+	}
+	return s.files.word(wordCompleted)
+}
+
+// close gives the memory back.
+func (s *state) close() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.closed = true
+	s.files.remove()
 }
 
 // completed notes that the trainer has completed a step. What it does not train is needed no more.
@@ -78,6 +137,10 @@ func (s *state) givenUp(ready bool) {
 func (s *state) Holdings() []events.Holding {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	return s.holdings()
+}
+
+func (s *state) holdings() []events.Holding {
 	var holdings []events.Holding
 	for unit := range s.files.units {
 		steps := s.steps(unit)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ type trainer struct {
 	total   uint64 // steps; zero is no end
 	session *agent.Session
 	watch   *links.Watch
-	files   *files
+	dir     string
 	state   *state
 	turns   *turns
 	ended   context.Context
@@ -43,11 +44,15 @@ type Abort struct {
 	Reason string `json:"reason"`
 }
 
-// The ends of a trainer that are no failure of its agent.
-var (
-	errGone  = errors.New("the trainer's process is gone")
-	errClose = errors.New("the agent ends")
-)
+// exit says how a trainer's process ended.
+type exit struct {
+	how  string
+	code int // -1 where it is not known, or a signal ended it
+}
+
+func (e exit) Error() string { return "the trainer is gone: " + e.how }
+
+var errClose = errors.New("the agent ends")
 
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
 func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
@@ -56,12 +61,13 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
 	t := &trainer{
-		node: joining.Node, total: joining.TotalSteps, files: files,
+		node: joining.Node, total: joining.TotalSteps,
 		over: make(chan struct{}), heard: make(chan struct{}), aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.turns = newTurns(t.ended)
 	t.state = newState(files, joining.State == stateCopied, t.turns.do)
+	t.dir = files.dir
 	if err := t.join(ctx, config, joining, job); err != nil {
 		t.end(err)
 		t.close()
@@ -104,6 +110,10 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 func (t *trainer) run() {
 	defer t.close()
 	err := t.loop()
+	var gone exit
+	if errors.As(err, &gone) {
+		t.exited(gone)
+	}
 	if errors.Is(err, agent.ErrLeft) {
 		t.watch.Close() // its peers need not suspect it
 		if _, err := t.turns.give(Order{Order: orderLeft, Reason: err.Error()}); err == nil {
@@ -190,14 +200,18 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	t.state.begin(id, done)
 	defer context.AfterFunc(orders.Step, func() { t.abort(id) })()
 	report, err := t.turns.report()
+	t.state.end()
 	switch {
 	case err != nil:
 	case report.Done == done:
 		t.state.givenUp(report.Ready)
 		slog.Info("step given up", "node", t.node, "step", done, "ready", report.Ready, "broken", report.Broken)
-		err = t.await(orders.Step)
+		if orders.Step.Err() == nil {
+			t.session.Broken(cmp.Or(report.Broken, "the trainer gave it up"))
+		}
 	default:
 		t.state.completed(report.Done)
 		t.session.Report(report.Done, report.Seconds, report.Loss)
@@ -208,24 +222,22 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	return report, err
 }
 
-// await waits until the cluster has given the step up, too: it does so once it hears of what broke it.
-func (t *trainer) await(step context.Context) error {
-	select {
-	case <-step.Done():
-		return nil
-	case <-t.ended.Done():
-		return context.Cause(t.ended)
+const tellTimeout = 2 * time.Second // while the hub is away, the trainer's silence tells the same later
+
+// exited tells the cluster that the trainer is gone.
+func (t *trainer) exited(how exit) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
+	defer cancel()
+	if err := t.session.Exited(ctx, how.how, how.code); err != nil {
+		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
 	}
 }
 
 // abort tells the trainer, on both ways, that a step is to be given up.
 func (t *trainer) abort(id uint64) {
+	t.state.abort(id)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if t.files == nil {
-		return
-	}
-	t.files.setWord(wordAbort, id)
 	select {
 	case <-t.aborts: // of an older step
 	default:
@@ -241,9 +253,6 @@ func (t *trainer) close() {
 	if t.watch != nil {
 		t.watch.Close()
 	}
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.files.remove()
-	t.files = nil
+	t.state.close()
 	close(t.over)
 }

@@ -218,7 +218,9 @@ class Step:
         """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on."""
         if self.given_up:
             raise StepAborted(f"step {self.index} is given up: {self.given_up}")
-        self._agent.set(_PHASE, _APPLYING)  # before looking: what the agent reads stays true
+        self._agent.set(_PHASE, _APPLYING)
+        with self._agent.lock:  # a barrier: the agent sees the phase before this looks whether the step is given up
+            pass
         if self.aborted:
             self._agent.set(_PHASE, _IN_STEP)
             raise StepAborted(f"step {self.index} is given up")
@@ -287,6 +289,7 @@ class _Alone:
         self.batch, self.micro_batch, self.total = batch, micro_batch, total_steps
         self.order = 0
         self.values = {}
+        self.lock = threading.Lock()
 
     def next(self, report, wait=True):
         if report.get("broken"):

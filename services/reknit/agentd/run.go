@@ -39,7 +39,7 @@ type parent struct {
 // Run runs a command as the trainer of this agent, and again where it fails, restarts times at most. It returns the status of the
 // last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
 func Run(ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal) (status int, err error) {
-	server, end, err := config.serve(ctx)
+	server, end, err := config.serve(ctx, true)
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func (p *parent) once() (status int, err error) {
 		case err := <-ended:
 			state := p.child.ProcessState
 			slog.Info("the trainer has ended", "how", state.String())
-			p.server.Gone(state.String())
+			p.server.Gone(state.String(), state.ExitCode())
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {
 				return 0, fmt.Errorf("wait for the trainer: %w", err)

@@ -1,0 +1,60 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// callerKey is where a request's context has the id of the process that calls; zero where it is not known.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) int {
+	pid, _ := ctx.Value(callerKey{}).(int)
+	return pid
+}
+
+const (
+	lookEvery   = 500 * time.Millisecond // at whether a process still runs
+	mostStopped = 2 * time.Second        // by a signal or a debugger; then the others go on without it
+)
+
+// attend ends a trainer whose process has ended though somebody holds its session open, a child of its say, or is stopped.
+// Where the system does not tell of processes, the session's end must do.
+func (t *trainer) attend(pid int) {
+	if pid == 0 || processState(pid) == 0 {
+		return
+	}
+	var stopped time.Duration
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-t.ended.Done():
+			return
+		case <-ticks.C:
+		}
+		switch processState(pid) {
+		case 0, 'Z', 'X':
+			t.end(exit{"its process ended", -1})
+		case 'T', 't':
+			if stopped += lookEvery; stopped >= mostStopped {
+				t.end(exit{fmt.Sprintf("its process has been stopped for %v", stopped), -1})
+			}
+		default:
+			stopped = 0
+		}
+	}
+}
+
+// processState returns the letter that Linux has for what a process does; zero where there is none.
+func processState(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	name := bytes.LastIndexByte(stat, ')') // which may contain anything
+	if err != nil || name < 0 || name+2 >= len(stat) {
+		return 0
+	}
+	return stat[name+2]
+}
