@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/reknit/reknit/events"
@@ -120,6 +121,9 @@ const (
 
 // complete fills in what was left out, and names the field that is not as expected.
 func (j *Joining) complete() (events.Job, error) {
+	if len(j.Units) == 0 {
+		return events.Job{}, errors.New("units: expected the bytes of one at least")
+	}
 	var bytes int64
 	for i, unit := range j.Units {
 		if unit < 1 {

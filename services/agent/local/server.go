@@ -47,7 +47,7 @@ type Server struct {
 	context context.Context // of all trainers
 	end     context.CancelFunc
 	http    *http.Server
-	served  chan error
+	served  chan struct{} // closed when nobody can connect any more
 
 	mutex    sync.Mutex
 	trainers map[string]*trainer // by session
@@ -71,7 +71,7 @@ func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
 		return nil, fmt.Errorf("REKNIT_AGENT_SOCKET: %w", err)
 	}
 	s := &Server{
-		config: config, served: make(chan error, 1),
+		config: config, served: make(chan struct{}),
 		trainers: map[string]*trainer{}, joining: map[string]bool{},
 	}
 	s.context, s.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -81,7 +81,10 @@ func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
 			return context.WithValue(ctx, callerKey{}, processOf(connection))
 		},
 	}
-	go func() { s.served <- s.http.Serve(listener) }()
+	go func() {
+		defer close(s.served)
+		s.http.Serve(listener)
+	}()
 	return s, nil
 }
 
@@ -179,6 +182,13 @@ func (s *Server) Close() {
 
 // add makes a trainer of a join, and forgets it when it is over.
 func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (session string, t *trainer, err error) {
+	for before := s.ending(joining.Node); before != nil; before = s.ending(joining.Node) {
+		select {
+		case <-before.over:
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		}
+	}
 	if err := s.reserve(joining.Node); err != nil {
 		return "", nil, err
 	}
@@ -194,15 +204,29 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	if s.leaving != nil {
 		t.session.Leave(s.leaving.Reason, seconds(s.leaving.DeadlineSeconds))
 	}
-	context.AfterFunc(s.context, func() { t.end(errClose) })
+	stop := context.AfterFunc(s.context, func() { t.end(errClose) })
 	go func() {
-		<-t.over
+		defer close(t.over)
+		t.run()
+		stop()
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
 	}()
 	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))
 	return session, t, nil
+}
+
+// ending returns the trainer of a node whose session is just ending.
+func (s *Server) ending(node string) *trainer {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, t := range s.trainers {
+		if t.node == node && t.ended.Err() != nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // reserve keeps two trainers from being one node.

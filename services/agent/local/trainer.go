@@ -26,7 +26,7 @@ type trainer struct {
 	turns   *turns
 	ended   context.Context
 	end     context.CancelCauseFunc
-	over    chan struct{} // closed when nothing is left of it
+	over    chan struct{} // closed when nothing is left of it, here and with its server
 	heard   chan struct{} // closed when its session stream is open
 	aborts  chan Abort    // the last that was not told yet
 	waiting chan struct{} // a token for each call that waits for a value
@@ -73,7 +73,6 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		t.close()
 		return nil, err
 	}
-	go t.run()
 	return t, nil
 }
 
@@ -254,5 +253,4 @@ func (t *trainer) close() {
 		t.watch.Close()
 	}
 	t.state.close()
-	close(t.over)
 }

@@ -1,0 +1,202 @@
+package local
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+)
+
+func TestATrainerTrainsStepAfterStepUntilTheLast(t *testing.T) {
+	r := newRig(t)
+	c := r.join(strings.Replace(usualJoin, "{", `{"totalSteps":2,`, 1))
+	r.commit(0, c.member)
+	adopt := c.next(orderAdopt, Report{})
+	first := c.next(orderStep, Report{Order: adopt.ID})
+	if first.Index != 0 || first.Rank != 0 || first.World != 1 || !first.Switched || first.Plan == nil ||
+		first.Samples[0] != [2]int{0, 8} {
+		t.Errorf("first step: %+v", first.Training)
+	}
+	second := c.next(orderStep, Report{Order: first.ID, Done: 1, Seconds: 0.1, Loss: 2})
+	if second.Index != 1 || second.Consumed != 8 || second.Switched || second.Plan != nil {
+		t.Errorf("second step: %+v", second.Training)
+	}
+	c.next(orderFinished, Report{Order: second.ID, Done: 2})
+	var standing Standing
+	c.expect(http.StatusOK, &standing, "GET", "/v1/state", "")
+	if standing.Node != "n1" || standing.Generation != 1 || standing.Replicas != 1 || standing.Safe {
+		t.Errorf("it stands at %+v", standing)
+	}
+}
+
+func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	large := strings.Repeat("x", mostBodyBytes+1)
+	for _, test := range []struct {
+		status             int
+		method, path, body string
+		says               string
+	}{
+		{400, "POST", "/v1/join", `{`, "body"},
+		{400, "POST", "/v1/join", `{"unit":[1]}`, "unit"},
+		{400, "POST", "/v1/join", `{"units":[0],"batch":1,"microBatch":1}`, "units[0]"},
+		{400, "POST", "/v1/join", `{"units":[],"batch":1,"microBatch":1}`, "units"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":0,"microBatch":1}`, "globalBatch"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":3,"microBatch":2}`, "microBatch"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"state":"gone"}`, "state"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"node":"a b"}`, "node"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"job":{"layers":[{},{}]}}`, "units"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"job":7}`, "job"},
+		{413, "POST", "/v1/join", `{"digest":"` + large + `"}`, "bytes"},
+		{409, "POST", "/v1/join", usualJoin, "joined here already"},
+		{400, "POST", "/v1/next", `{"order":"one"}`, "body"},
+		{400, "POST", "/v1/next", ``, "body"},
+		{413, "POST", "/v1/next", `{"broken":"` + large + `"}`, "bytes"},
+		{400, "POST", "/v1/leave", `{"deadlineSeconds":-1}`, "deadlineSeconds"},
+		{404, "POST", "/v1/nothing", `{}`, "no call"},
+		{404, "PUT", "/v1/next", `{}`, "no call"},
+		{409, "GET", "/v1/session", ``, "open already"},
+		{400, "PUT", "/v1/store/one/key", `v`, "store"},
+		{400, "PUT", "/v1/store/1/" + strings.Repeat("k", 257), `v`, "store"},
+		{413, "PUT", "/v1/store/1/key", large, "bytes"},
+		{413, "PUT", "/v1/store/1/key", large[:agent.MostRendezvousBytes+1], "bytes"},
+		{400, "GET", "/v1/store/1/key?wait=long", ``, "wait"},
+		{400, "POST", "/v1/store/1/key?add=one", ``, "add"},
+	} {
+		var failed failure
+		c.expect(test.status, &failed, test.method, test.path, test.body)
+		if !strings.Contains(failed.What+failed.Fix, test.says) || failed.Fix == "" {
+			t.Errorf("%s %s %.80s: expected words of %q and what to do, got %+v",
+				test.method, test.path, test.body, test.says, failed)
+		}
+	}
+	stranger := &client{rig: r, http: r.dial(), session: "nobody"}
+	stranger.expect(http.StatusNotFound, nil, "POST", "/v1/next", `{}`)
+	stranger.expect(http.StatusNotFound, nil, "GET", "/v1/session", ``)
+}
+
+func TestAReportOutOfOrderIsToldWhichOneIsExpected(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	for body, says := range map[string]string{
+		`{"order":9,"done":0}`:                         "order 2",
+		`{"order":2,"done":7}`:                         "done 1 where the step was completed, else 0",
+		`{"order":2,"done":1,"ready":true}`:            "only where the step was given up",
+		`{"order":2,"done":1,"broken":"a collective"}`: "only where the step was given up",
+	} {
+		var failed failure
+		c.expect(http.StatusConflict, &failed, "POST", "/v1/next", body)
+		if !strings.Contains(failed.Fix, says) {
+			t.Errorf("%s: expected to be told of %q, got %+v", body, says, failed)
+		}
+	}
+	c.next(orderStep, Report{Order: step.ID, Done: 1}) // and nothing is lost by it
+}
+
+func TestAnOrderWhoseCallBrokeOffIsGivenAgain(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	again := c.next(orderStep, Report{Order: step.ID - 1})
+	if again.ID != step.ID || again.Index != step.Index {
+		t.Errorf("expected %+v again, got %+v", step, again)
+	}
+}
+
+func TestOneOfManyCallsAtATimeIsLetIn(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin) // there is no plan: whoever is let in waits
+	statuses := make(chan int)
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			status, _ := r.call(c.http, "POST", c.path("/v1/next"), []byte(`{}`))
+			statuses <- status
+		})
+	}
+	for range 7 {
+		if status := <-statuses; status != http.StatusConflict {
+			t.Errorf("expected a conflict, got %d", status)
+		}
+	}
+	r.commit(0, c.member)
+	if status := <-statuses; status != http.StatusOK {
+		t.Errorf("expected the order, got %d", status)
+	}
+	calls.Wait()
+}
+
+func TestTheStateOutlivesTheAgent(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	trainer, err := (&files{dir: c.dir}).mapped(unitName(0), 4096) // as the trainer maps it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unmap(trainer)
+	copy(trainer, "what was trained")
+	r.server.Close()
+	if c.lines.Scan() {
+		t.Errorf("expected the session to end, got %s", c.lines.Text())
+	}
+	if _, err := os.Stat(c.dir); err == nil {
+		t.Errorf("%s is left", c.dir)
+	}
+	if string(trainer[:16]) != "what was trained" {
+		t.Errorf("the trainer's state is %q", trainer[:16])
+	}
+}
+
+func TestFilesOfAgentsThatAreGoneAreSwept(t *testing.T) {
+	r := newRig(t)
+	left := filepath.Join(r.state, dirPrefix+"2147483646-x") // no process has this id
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := r.join(usualJoin)
+	if _, err := os.Stat(left); err == nil {
+		t.Error("they are left")
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "control")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASocketThatIsServedIsNotTaken(t *testing.T) {
+	r := newRig(t)
+	if _, err := Serve(t.Context(), Config{}, r.socket); err == nil || !strings.Contains(err.Error(), "REKNIT_AGENT_SOCKET") {
+		t.Errorf("expected an error that names the variable, got %v", err)
+	}
+	r.server.Close()
+	another, err := Serve(t.Context(), Config{}, r.socket)
+	if err != nil {
+		t.Fatalf("expected the place of an agent that ended: %v", err)
+	}
+	another.Close()
+}
+
+func TestWhatATrainerHoldsIsSafeWhereAnotherHoldsIt(t *testing.T) {
+	plan := &events.Plan{
+		Nodes: []events.Member{{Node: "n1"}, {Node: "n2"}, {Node: "n3"}},
+		Pipelines: []events.Pipeline{
+			{Stages: []events.Stage{{Node: "n1", Layers: events.Range{First: 0, End: 2}}}},
+			{Stages: []events.Stage{
+				{Node: "n2", Layers: events.Range{First: 0, End: 1}}, {Node: "n3", Layers: events.Range{First: 1, End: 2}},
+			}},
+		},
+	}
+	for node, expected := range map[string]int{"n1": 2, "n2": 2, "n3": 2, "n4": 0} {
+		if got := replicas(plan, node); got != expected {
+			t.Errorf("what %s holds: expected %d replicas, got %d", node, expected, got)
+		}
+	}
+	plan.Pipelines = plan.Pipelines[:1]
+	if got := replicas(plan, "n1"); got != 1 {
+		t.Errorf("alone: expected 1, got %d", got)
+	}
+}

@@ -1,0 +1,213 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// word returns a word of the control page.
+func (c *client) word(place int) uint64 {
+	c.Helper()
+	page, err := os.ReadFile(filepath.Join(c.dir, "control"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(page[8*place:])
+}
+
+func (c *client) setWord(place int, value uint64) {
+	c.Helper()
+	page, err := os.OpenFile(filepath.Join(c.dir, "control"), os.O_RDWR, 0)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer page.Close()
+	if _, err := page.WriteAt(binary.NativeEndian.AppendUint64(nil, value), int64(8*place)); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func TestAStepThatIsToBeGivenUpIsToldOnBothWays(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	r.abandon(c.member)
+	if said := c.line(); said["abort"] != float64(step.ID) {
+		t.Errorf("expected that %d is aborted, got %v", step.ID, said)
+	}
+	if word := c.word(wordAbort); word != step.ID {
+		t.Errorf("the control page says %d", word)
+	}
+}
+
+func TestWhoIsReadyCanMakeTheNextStepAndIsAskedToWhereItIsNeeded(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	r.abandon(c.member)
+	c.line()
+	answer := make(chan Order)
+	go func() { answer <- c.next(orderApply, Report{Order: step.ID, Ready: true}) }()
+	consent := await[events.Consent](r, events.Consented)
+	if len(consent.Holdings) != 1 || len(consent.Holdings[0].Steps) != 2 || consent.Holdings[0].Steps[0] != 1 {
+		t.Errorf("it says that it holds %+v: expected steps 1 and 0", consent.Holdings)
+	}
+	r.commit(1, c.member)
+	apply := <-answer
+	if apply.Step != 1 {
+		t.Errorf("it is to apply %d", apply.Step)
+	}
+	adopt := c.next(orderAdopt, Report{Order: apply.ID, Done: 1})
+	if next := c.next(orderStep, Report{Order: adopt.ID, Done: 1}); next.Index != 1 {
+		t.Errorf("it goes on with step %d", next.Index)
+	}
+}
+
+func TestWhoWasNotReadyGoesOnFromTheStepBefore(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	r.abandon(c.member)
+	c.line()
+	answer := make(chan Order)
+	go func() { answer <- c.next(orderAdopt, Report{Order: step.ID}) }()
+	if consent := await[events.Consent](r, events.Consented); len(consent.Holdings[0].Steps) != 1 {
+		t.Errorf("it says that it holds %+v: expected step 0", consent.Holdings)
+	}
+	r.commit(0, c.member)
+	adopt := <-answer
+	if next := c.next(orderStep, Report{Order: adopt.ID}); next.Index != 0 || next.Generation != 2 {
+		t.Errorf("it goes on with %+v", next.Training)
+	}
+}
+
+func TestTheAgentAnswersForATrainerInALongStep(t *testing.T) {
+	for name, test := range map[string]struct {
+		ready uint64
+		steps int
+	}{"before its sums are complete": {0, 1}, "ready": {1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c, _ := r.train()
+			c.setWord(wordReady, test.ready)
+			c.setWord(wordPhase, phaseInStep)
+			r.abandon(c.member)
+			if consent := await[events.Consent](r, events.Consented); len(consent.Holdings[0].Steps) != test.steps {
+				t.Errorf("it says that it holds %+v: expected %d steps", consent.Holdings, test.steps)
+			}
+		})
+	}
+}
+
+func TestABrokenStepIsTold(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	c.start(t.Context(), "POST", "/v1/next", `{"order":2,"broken":"connection reset by peer"}`)
+	broken := await[events.BrokenStep](r, events.StepBroken)
+	if broken.Node != "n1" || broken.Reason != "connection reset by peer" || broken.Step != 0 {
+		t.Errorf("it says %+v", broken)
+	}
+}
+
+func TestATrainerThatDiesInTheMiddleOfACallIsToldAsGone(t *testing.T) {
+	for name, in := range map[string]func(ctx context.Context, c *client){
+		"between calls": func(context.Context, *client) {},
+		"next":          func(ctx context.Context, c *client) { c.start(ctx, "POST", "/v1/next", `{"order":2,"done":1}`) },
+		"a wait for a value": func(ctx context.Context, c *client) {
+			c.start(ctx, "GET", "/v1/store/1/key?wait=60", "")
+		},
+		"half a body": func(ctx context.Context, c *client) { c.start(ctx, "POST", "/v1/next", `{"order":`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c, _ := r.train()
+			ctx, die := context.WithCancel(t.Context())
+			in(ctx, c)
+			die()
+			c.stream.Close() // as the kernel does
+			exited := await[events.Exit](r, events.NodeExited)
+			if exited.Node != "n1" || exited.Incarnation != c.member.Incarnation {
+				t.Errorf("it says %+v", exited)
+			}
+			r.join(usualJoin) // another process takes its place
+		})
+	}
+}
+
+// start begins a call that ends with ctx.
+func (c *client) start(ctx context.Context, method, path, body string) {
+	c.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+c.path(path), strings.NewReader(body))
+	if err != nil {
+		c.Fatal(err)
+	}
+	go func() {
+		if response, err := c.http.Do(request); err == nil {
+			response.Body.Close()
+		}
+	}()
+}
+
+func TestATrainerThatDiesWhileItJoinsLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	ctx, die := context.WithCancel(t.Context())
+	c := &client{rig: r, http: r.dial()}
+	c.start(ctx, "POST", "/v1/join", usualJoin)
+	await[events.Join](r, events.JoinRequested)
+	die()
+	c.http.CloseIdleConnections()
+	// The session was never opened. Whoever starts it again need not wait for that: it is another node here.
+	r.join(strings.Replace(usualJoin, "{", `{"node":"n2",`, 1))
+}
+
+func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	process := exec.Command("sleep", "60")
+	if err := process.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer process.Wait()
+	defer process.Process.Kill()
+	if processState(process.Process.Pid) == 0 {
+		t.Skip("the system does not tell of processes")
+	}
+	go r.server.trainer(c.session).attend(process.Process.Pid)
+	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if exited := await[events.Exit](r, events.NodeExited); !strings.Contains(exited.Reason, "stopped") {
+		t.Errorf("it says %+v", exited)
+	}
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{"order":2,"done":1}`)
+}
+
+func TestWhoAskedToLeaveIsTrainedWithUntilAPlanDoesWithout(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	r.server.Leave("maintenance", time.Minute)
+	if leave := await[events.Leave](r, events.LeaveRequested); leave.Reason != "maintenance" {
+		t.Errorf("it says %+v", leave)
+	}
+	step = c.next(orderStep, Report{Order: step.ID, Done: 1})
+	other := events.Member{Node: "n2", Incarnation: "a", Address: "127.0.0.1:1"}
+	opening := events.Opening{
+		Negotiation: "leaving", Generation: 2, Members: []events.Member{c.member, other},
+		Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}},
+	}
+	if _, err := r.bus.Publish(t.Context(),
+		r.speaker.First(time.Now(), "test", events.NegotiationOpened, "leaving", &opening)); err != nil {
+		t.Fatal(err)
+	}
+	await[events.Consent](r, events.Consented)
+	r.commit(2, other)
+	c.next(orderLeft, Report{Order: step.ID, Done: 2})
+}
