@@ -119,7 +119,7 @@ func New(c Cluster, verbose bool) *World {
 	return w
 }
 
-func (n *node) launcher(w *World) func() { return func() { n.launch(w) } }
+func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
