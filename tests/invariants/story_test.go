@@ -154,6 +154,13 @@ func (s *story) start(id string, plan *events.Plan, from, to, cause string) stri
 	return s.say("/negotiator", events.PreCopyStarted, id, &events.PreCopyStart{Negotiation: id, Plan: *plan}, cause)
 }
 
+// breaks has a node tell that its step under the plan of a generation cannot end.
+func (s *story) breaks(node string, generation uint64) {
+	s.node(node, events.StepBroken, node, &events.BrokenStep{
+		Node: node, Incarnation: node + "-1", Generation: generation, Step: 10, Reason: "timed out",
+	}, "")
+}
+
 // move gives a layer from one node to another.
 func (s *story) move(id string, layer int, step uint64, from, to string) string {
 	s.node(from, events.ShardOffered, fmt.Sprintf("unit-%d", layer), &events.Offer{
