@@ -109,7 +109,9 @@ func TestWhoComesBackWhileUnitsOfTheOlderStepMoveEndsThat(t *testing.T) {
 		t.Fatalf("held %+v, expected a transfer", w.held())
 	}
 	w.transfer = false
-	w.comeBack(map[string]events.Consent{"n1": older, "n3": {Trained: 2, Claims: claimed(60, "good", 0, 1, 2)}})
+	w.join("n3")
+	w.run()
+	w.say(map[string]events.Consent{"n1": older, "n3": {Trained: 2, Claims: claimed(60, "good", 0, 1, 2)}})
 	if plans := w.plans(); len(plans) != 3 || plans[2].ResumeStep != 60 {
 		t.Fatalf("%d plans, the last from step %d", len(plans), plans[len(plans)-1].ResumeStep)
 	}
