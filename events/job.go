@@ -91,7 +91,8 @@ type LayerProfile struct {
 // StateBytes returns what moves when the layer moves: parameters and optimizer state.
 func (l LayerProfile) StateBytes() int64 { return l.ParameterBytes + l.OptimizerBytes }
 
-func (j *Job) validate() error {
+// Validate names the first field that is wrong and what was expected.
+func (j *Job) Validate() error {
 	var c check
 	c.digest("digest", j.Digest)
 	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostUnits, "layers", fmt.Sprintf("1 to %d layers", MostUnits),
@@ -117,7 +118,7 @@ func (j *Job) validate() error {
 	c.oneOf("replicas", j.Replicas, "", EqualReplicas, AlikeReplicas)
 	c.tied(j.Tied, len(j.Layers))
 	if j.BatchRule != nil && c.err == nil {
-		c.nested("batchRule", j.BatchRule.validate(j.MicroBatch))
+		c.err = j.BatchRule.validate(j.MicroBatch)
 	}
 	return c.err
 }
@@ -135,10 +136,12 @@ func (c *check) tied(runs []Range, layers int) {
 func (r *BatchRule) validate(microBatch int) error {
 	const most = 1 << 30 // so that no batch overflows
 	var c check
-	c.that(r.SamplesPerNode >= 1 && r.SamplesPerNode <= most && r.SamplesPerNode%microBatch == 0, "samplesPerNode",
-		fmt.Sprintf("a multiple of microBatch %d, at most %d", microBatch, most), r.SamplesPerNode)
-	c.oneOf("learningRate", r.LearningRate, linear, sqrt)
-	c.that(r.WarmUpSteps >= 0 && r.WarmUpSteps <= most, "warmUpSteps", fmt.Sprintf("0 to %d", most), r.WarmUpSteps)
+	c.that(r.SamplesPerNode >= 1 && r.SamplesPerNode <= most && r.SamplesPerNode%microBatch == 0,
+		"batchRule.samplesPerNode", fmt.Sprintf("a multiple of microBatch %d, at most %d", microBatch, most),
+		r.SamplesPerNode)
+	c.oneOf("batchRule.learningRate", r.LearningRate, linear, sqrt)
+	c.that(r.WarmUpSteps >= 0 && r.WarmUpSteps <= most, "batchRule.warmUpSteps", fmt.Sprintf("0 to %d", most),
+		r.WarmUpSteps)
 	return c.err
 }
 

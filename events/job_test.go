@@ -23,7 +23,7 @@ func TestASoundJobOfEachKindIsAccepted(t *testing.T) {
 	} {
 		j := job()
 		change(j)
-		if err := j.validate(); err != nil {
+		if err := j.Validate(); err != nil {
 			t.Errorf("%+v: %v", j, err)
 		}
 	}
@@ -44,13 +44,13 @@ func TestAJobThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"tied[0]", func(j *Job) { j.Tied = []Range{{0, 5}} }},
 		{"tied[0]", func(j *Job) { j.Tied = []Range{{1, 2}} }},
 		{"tied[1]", func(j *Job) { j.Tied = []Range{{0, 2}, {1, 3}} }},
-		{"batchRule: field \"samplesPerNode\"", func(j *Job) { j.BatchRule = &BatchRule{6, linear, 0} }},
-		{"batchRule: field \"learningRate\"", func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 4} }},
-		{"batchRule: field \"warmUpSteps\"", func(j *Job) { j.BatchRule = &BatchRule{4, sqrt, -1} }},
+		{"batchRule.samplesPerNode", func(j *Job) { j.BatchRule = &BatchRule{6, linear, 0} }},
+		{"batchRule.learningRate", func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 4} }},
+		{"batchRule.warmUpSteps", func(j *Job) { j.BatchRule = &BatchRule{4, sqrt, -1} }},
 	} {
 		j := job()
 		test.spoil(j)
-		if err := j.validate(); err == nil || !strings.Contains(err.Error(), test.names) {
+		if err := j.Validate(); err == nil || !strings.Contains(err.Error(), test.names) {
 			t.Errorf("%+v: error %v, expected one that names %s", j, err, test.names)
 		}
 	}

@@ -42,7 +42,7 @@ func (j *Join) Validate() error {
 	c.that(j.Address != "" && len(j.Address) <= 256, "address", "host:port", j.Address)
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
-	c.nested("job", j.Job.validate())
+	c.nested("job", j.Job.Validate())
 	return c.err
 }
 

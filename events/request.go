@@ -161,7 +161,7 @@ func (r *PlanRequest) Validate() error {
 		c.atLeast("memoryBytes", r.Nodes[i].MemoryBytes, 1)
 		return c.err
 	})
-	c.nested("job", r.Job.validate())
+	c.nested("job", r.Job.Validate())
 	c.each(len(r.Links), "links", func(i int) error { return r.Links[i].Measurement.Validate() })
 	if r.Current != nil {
 		c.nested("current", r.Current.Validate())

@@ -8,6 +8,10 @@ type File struct {
 	Model               Model      `key:"model"`
 	GlobalBatch         int        `key:"globalBatch"`
 	MicroBatch          int        `key:"microBatch"`
+	Kind                string     `key:"kind,optional"`
+	Replicas            string     `key:"replicas,optional"`
+	Tied                []Range    `key:"tied,optional"`
+	BatchRule           *BatchRule `key:"batchRule,optional"`
 	Pipelines           Bounds     `key:"pipelines,optional"`
 	Stages              Bounds     `key:"stages,optional"`
 	TimeBetweenFailures Span       `key:"timeBetweenFailures"`      // of any node
@@ -18,6 +22,13 @@ type File struct {
 	Failed              []string   `key:"failed,optional"`
 	Leaving             []string   `key:"leaving,optional"`
 	Joining             []string   `key:"joining,optional"`
+}
+
+// BatchRule lets the batch follow the nodes.
+type BatchRule struct {
+	SamplesPerNode int    `key:"samplesPerNode"`
+	LearningRate   string `key:"learningRate"`
+	WarmUpSteps    int    `key:"warmUpSteps,optional"`
 }
 
 // Node is a machine that trains.
@@ -64,8 +75,8 @@ type Profile struct {
 	Gradients   Size `key:"gradients"`
 	Activations Size `key:"activations"`
 	Output      Size `key:"output"`
-	Forward     Span `key:"forward"`
-	Backward    Span `key:"backward"`
+	Forward     Span `key:"forward,optional"`
+	Backward    Span `key:"backward,optional"`
 }
 
 // Bounds are open where 0.

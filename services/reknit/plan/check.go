@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,7 +58,14 @@ func (f *file) job(d *cluster.Document, data []byte) (events.Job, error) {
 	job := events.Job{
 		Digest: events.Digest(data), GlobalBatch: f.GlobalBatch, MicroBatch: f.MicroBatch,
 		Pipelines: events.Bounds(f.Pipelines), Stages: events.Bounds(f.Stages),
-		OptimizerPartitions: f.Model.OptimizerPartitions,
+		OptimizerPartitions: f.Model.OptimizerPartitions, Kind: f.Kind, Replicas: f.Replicas,
+	}
+	for _, run := range f.Tied {
+		job.Tied = append(job.Tied, events.Range(run))
+	}
+	if f.BatchRule != nil {
+		rule := events.BatchRule(*f.BatchRule)
+		job.BatchRule = &rule
 	}
 	layers, err := f.Model.EveryLayer(d)
 	if err != nil {
@@ -73,7 +81,14 @@ func (f *file) job(d *cluster.Document, data []byte) (events.Job, error) {
 	if err := check(f.Pipelines, d, "pipelines"); err != nil {
 		return job, err
 	}
-	return job, check(f.Stages, d, "stages")
+	if err := check(f.Stages, d, "stages"); err != nil {
+		return job, err
+	}
+	var wrong *events.FieldError
+	if errors.As(job.Validate(), &wrong) {
+		return job, d.Fault(wrong.Field, wrong.Expected, wrong.Got)
+	}
+	return job, nil
 }
 
 func check(b cluster.Bounds, d *cluster.Document, field string) error {
@@ -114,6 +129,7 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 		}
 		plan.Pipelines = append(plan.Pipelines, converted)
 	}
+	plan.Data.GlobalBatch, plan.LearningRateScale = q.Request.Job.BatchOf(len(plan.Nodes))
 	if err := plan.Validate(); err != nil {
 		return nil, d.Fault("current", "a plan", err)
 	}

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the expected outputs anew; look at what changed before you commit it")
 
 // examples are the files of testdata; what they print stands beside them.
-var examples = []string{"opticks", "failure", "uneven", "partitioned"}
+var examples = []string{"opticks", "failure", "uneven", "partitioned", "replicas"}
 
 func example(name string) string { return filepath.Join("testdata", name+".yaml") }
 

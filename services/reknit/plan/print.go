@@ -59,6 +59,10 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), gap(predicted))
 	fmt.Fprintf(table, "throughput\t%.4g samples/s\tof %d samples a step, %d a micro-batch\n",
 		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
+	if scale := plan.LearningRateScale; scale != 1 {
+		fmt.Fprintf(table, "learning rate\tx %.4g\tof what the job says for %d samples a step\n", scale,
+			q.Request.Job.GlobalBatch)
+	}
 	fmt.Fprintf(table, "transition\t%s\tmoves %s; a restart would load %s\n",
 		tell.Seconds(predicted.TransitionSeconds), tell.Bytes(answer.BytesMoved), tell.Bytes(answer.NaiveBytes))
 	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n",
