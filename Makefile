@@ -6,6 +6,7 @@ MODULES := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 COMMANDS := $(dir $(wildcard services/*/cmd/*/main.go))
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+PYTHON ?= python3
 SEEDS ?= 20
 FIRST ?= 1
 
@@ -30,6 +31,10 @@ test: ## run every fast test of every module
 .PHONY: race
 race: ## run the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 15m work
+
+.PHONY: test-python
+test-python: ## run the tests of the Python files (PYTHON= which one, else python3; those of PyTorch need it, and are skipped else)
+	cd services/agent/python && $(PYTHON) -W ignore::ResourceWarning -m unittest
 
 .PHONY: chaos
 chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)

@@ -1,0 +1,351 @@
+"""What reknit.py promises, with a stand-in for the agent; tests/workers shows it in a cluster."""
+
+import http.server
+import json
+import mmap
+import os
+import queue
+import socket
+import socketserver
+import tempfile
+import threading
+import unittest
+import urllib.parse
+
+import reknit
+
+PATIENCE = 20.0  # seconds; nothing takes that long
+ABORT, COMPLETED, READY, PHASE, BEAT = range(5)
+
+
+class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Gives the orders that a test puts, and keeps what the trainer reports."""
+
+    daemon_threads = True
+
+    def __init__(self, units=(8,)):
+        self.folder = tempfile.TemporaryDirectory(prefix="rk-")
+        for name, size in [("control", 4096)] + [(f"unit-{n}", size) for n, size in enumerate(units)]:
+            with open(os.path.join(self.folder.name, name), "wb") as file:
+                file.truncate(size)
+        with open(os.path.join(self.folder.name, "control"), "r+b") as file:
+            self.page = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+        self.orders, self.reports, self.lines = queue.Queue(), queue.Queue(), queue.Queue()
+        self.joined, self.values = [], {}
+        self.refusal = None  # status and words for the next call
+        self.hung_up = threading.Event()
+        self.id = 0
+        self.socket_path = os.path.join(self.folder.name, "agent.sock")
+        super().__init__(self.socket_path, Handler)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        """A trainer that is gone does not take its answer."""
+
+    def order(self, kind, **fields):
+        self.id += 1
+        self.orders.put(dict(fields, order=kind, id=self.id))
+
+    def step(self, index, **fields):
+        self.order("step", **dict(dict(
+            index=index, generation=1, switched=False, resume=0, rank=0, world=2, nodes=["a", "b"], samples=[[0, 2], [5, 6]],
+            batch=6, microBatch=1, consumed=6 * index, learningRateScale=1), **fields))
+
+    def abort(self, step=None):
+        self.page[ABORT] = step or self.id
+        self.lines.put({"abort": step or self.id})
+
+    def report(self):
+        return self.reports.get(timeout=PATIENCE)
+
+    def end(self):
+        """Ends as a process does that is killed."""
+        self.shutdown()
+        self.server_close()
+        self.lines.put(None)
+        self.orders.put(None)
+
+    def close(self):
+        self.end()
+        self.folder.cleanup()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def address_string(self):
+        return "trainer"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, what):
+        body = what if isinstance(what, bytes) else json.dumps(what).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/octet-stream" if isinstance(what, bytes) else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        agent, body = self.server, self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = urllib.parse.urlsplit(self.path).path
+        if agent.refusal:
+            (status, words), agent.refusal = agent.refusal, None
+            return self.answer(status, {"error": words, "fix": "mend it"})
+        if path == "/v1/join":
+            agent.joined.append(json.loads(body))
+            return self.answer(200, {"session": "s", "node": "a", "dir": agent.folder.name})
+        if path == "/v1/next":
+            agent.reports.put(json.loads(body))
+            order = agent.orders.get()
+            if order is None:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return None
+            return self.answer(200, order)
+        return self.answer(200, {})
+
+    def do_PUT(self):
+        self.server.values[self.path.partition("?")[0]] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200, {})
+
+    def do_GET(self):
+        agent = self.server
+        if not self.path.startswith("/v1/session"):
+            value = agent.values.get(self.path.partition("?")[0])
+            return self.answer(404, {"error": "nobody has set it", "fix": "set it"}) if value is None else self.answer(200, value)
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"session": "s"}).encode() + b"\n")
+        threading.Thread(target=self.hear_the_end, daemon=True).start()
+        while (line := agent.lines.get()) is not None:
+            self.wfile.write(json.dumps(line).encode() + b"\n")
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)  # or its reader would keep it open
+        return None
+
+    def hear_the_end(self):
+        try:
+            self.rfile.read(1)
+        except OSError:
+            pass
+        self.server.hung_up.set()
+
+
+class State:
+    """Notes what it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def adopt(self, step, took):
+        self.asked.append(("adopt", step, took))
+
+    def apply(self, step):
+        self.asked.append(("apply", step))
+
+    def give(self, units, step):
+        self.asked.append(("give", units, step))
+
+
+class Alone(unittest.TestCase):
+    def setUp(self):
+        os.environ.pop("REKNIT_AGENT", None)
+
+    def test_without_an_agent_a_script_trains_all_samples_by_itself(self):
+        job = reknit.join(units=[8], batch=4, micro_batch=2, total_steps=3)
+        trained = []
+        for step in job.steps():
+            with step.abortable():
+                for samples in step.micro_batches:
+                    trained.extend(samples)
+                step.ready()
+                step.commit()
+        self.assertEqual(list(range(12)), trained)
+        self.assertTrue(job.finished)
+
+    def test_a_step_that_is_neither_committed_nor_given_up_is_an_error(self):
+        job = reknit.join(units=[8], batch=4, total_steps=3)
+        with self.assertRaisesRegex(reknit.WrongOrder, "step 0 ended: call step.commit"):
+            for _ in job.steps():
+                pass
+
+    def test_a_mistake_of_the_script_is_not_hidden(self):
+        job = reknit.join(units=[8], batch=4)
+        with self.assertRaises(ValueError):
+            for step in job.steps():
+                with step.abortable():
+                    raise ValueError("a mistake")
+
+    def test_values_are_kept_as_an_agent_would(self):
+        job = reknit.join(units=[8], batch=4)
+        job.set(1, "key", b"value")
+        self.assertEqual(b"value", job.get(1, "key"))
+        self.assertEqual([2, 4], [job.add(1, "count", 2) for _ in range(2)])
+
+
+class WithAnAgent(unittest.TestCase):
+    def setUp(self):
+        self.agent = Agent()
+        self.addCleanup(self.agent.close)
+        os.environ["REKNIT_AGENT"] = self.agent.socket_path
+        self.addCleanup(os.environ.pop, "REKNIT_AGENT")
+
+    def join(self):
+        return reknit.join(units=[8], batch=6, digest="test")
+
+    def test_a_trainer_does_what_it_is_told_and_says_so(self):
+        self.agent.order("adopt", step=4, took=[0])
+        self.agent.order("give", step=4, units=[0])
+        self.agent.step(4)
+        self.agent.order("apply", step=6)
+        self.agent.order("finished")
+        state, samples = State(), []
+        for step in self.join().steps(state):
+            samples = [sample for micro_batch in step.micro_batches for sample in micro_batch]
+            step.commit(loss=2.5, seconds=0.5)
+        self.assertEqual([("adopt", 4, [0]), ("give", [0], 4), ("apply", 6)], state.asked)
+        self.assertEqual([24, 25, 29], samples)
+        expected = [
+            {"order": 0, "done": 0}, {"order": 1, "done": 4}, {"order": 2, "done": 4},
+            {"order": 3, "done": 5, "seconds": 0.5, "loss": 2.5}, {"order": 4, "done": 6}]
+        self.assertEqual(expected, [self.agent.report() for _ in expected])
+
+    def test_the_state_lives_in_the_files_that_the_agent_made(self):
+        job = self.join()
+        job.units[0][:5] = b"state"
+        with open(os.path.join(self.agent.folder.name, "unit-0"), "rb") as file:
+            self.assertEqual(b"state", file.read(5))
+
+    def test_a_step_that_the_cluster_gives_up_ends_its_collective_and_comes_again(self):
+        self.agent.step(0)
+        self.agent.step(0, generation=2)
+        self.agent.order("finished")
+        aborted = threading.Event()
+        generations = []
+        for step in self.join().steps(State()):
+            with step.abortable(aborted.set):
+                if step.generation == 1:
+                    self.agent.abort(1)
+                    self.assertTrue(aborted.wait(PATIENCE))
+                    raise ConnectionResetError("as a collective that is ended")
+                step.commit()
+                generations.append(step.generation)
+        self.assertEqual([2], generations)
+        self.agent.report()
+        self.assertEqual({"order": 1, "done": 0, "ready": False}, self.agent.report())
+
+    def test_a_collective_that_breaks_by_itself_is_told_and_who_was_ready_says_so(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        for step in self.join().steps(State()):
+            with step.abortable():
+                step.ready()
+                self.assertEqual(1, self.agent.page[READY])
+                raise RuntimeError("connection closed by peer")
+        self.agent.report()
+        self.assertEqual({"order": 1, "done": 0, "ready": True, "broken": "connection closed by peer"}, self.agent.report())
+
+    def test_a_step_that_breaks_again_and_again_is_the_scripts_own_mistake(self):
+        for _ in range(3):
+            self.agent.step(0)
+        with self.assertRaisesRegex(reknit.Error, "broke 3 times") as raised:
+            for step in self.join().steps():
+                with step.abortable():
+                    raise RuntimeError("shapes do not fit")
+        self.assertEqual("shapes do not fit", str(raised.exception.__cause__))
+
+    def test_nothing_is_applied_once_the_step_is_given_up(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        applied = []
+        for step in self.join().steps(State()):
+            with step.abortable():
+                step.ready()
+                self.agent.abort(1)
+                step.commit(lambda: applied.append(True))
+        self.assertEqual([], applied)
+        self.assertEqual([0, 0], [self.agent.page[COMPLETED], self.agent.page[PHASE]])
+
+    def test_while_sums_are_applied_the_agent_reads_so(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        phases = []
+        for step in self.join().steps():
+            phases.append(self.agent.page[PHASE])
+            step.commit(lambda: phases.append(self.agent.page[PHASE]))
+        self.assertEqual([1, 2, 0, 1], phases + [self.agent.page[PHASE], self.agent.page[COMPLETED]])
+
+    def test_a_state_that_was_applied_in_part_ends_the_script(self):
+        self.agent.step(0)
+        with self.assertRaisesRegex(reknit.Error, "applied in part"):
+            for step in self.join().steps():
+                with step.abortable():
+                    step.commit(lambda: 1 / 0)
+
+    def test_what_a_state_cannot_do_is_told_before_the_script_ends(self):
+        self.agent.order("apply", step=1)
+        self.agent.order("finished")
+        with self.assertRaisesRegex(reknit.WrongOrder, "a method apply"):
+            for _ in self.join().steps():
+                pass
+        self.agent.report()
+        self.assertIn("a method apply", self.agent.report()["error"])
+
+    def test_the_end_of_the_agent_ends_collectives_and_keeps_the_state(self):
+        self.agent.step(0)
+        aborted = threading.Event()
+        job = self.join()
+        with self.assertRaisesRegex(reknit.AgentLost, "start it with"):
+            for step in job.steps():
+                with step.abortable(aborted.set):
+                    job.units[0][:5] = b"state"
+                    self.agent.end()
+                    self.assertTrue(aborted.wait(PATIENCE))
+                    raise ConnectionResetError("as a collective that is ended")
+        self.assertEqual(b"state", bytes(job.units[0][:5]))
+
+    def test_where_no_agent_is_the_text_says_what_to_do(self):
+        os.environ["REKNIT_AGENT"] = "/nowhere/agent.sock"
+        with self.assertRaisesRegex(reknit.AgentLost, "/nowhere/agent.sock.*reknit agent run"):
+            self.join()
+
+    def test_refusals_are_raised_in_words(self):
+        for status, kind in [(400, reknit.Refused), (503, reknit.Refused), (409, reknit.WrongOrder), (410, reknit.Left)]:
+            self.agent.refusal = (status, "units[0]: expected at least 1")
+            with self.assertRaises(kind) as raised:
+                self.join()
+            if status != 410:
+                self.assertIn("units[0]: expected at least 1: mend it", str(raised.exception))
+
+    def test_who_has_left_ends_with_status_0_where_nobody_catches_it(self):
+        self.agent.order("left", reason="the node has left the cluster")
+        with self.assertRaises(SystemExit) as raised:
+            list(self.join().steps())
+        self.assertEqual(0, raised.exception.code)
+
+    def test_a_child_process_does_not_keep_the_session_open(self):
+        job = self.join()
+        told, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.read(told, 1)  # until the parent has seen the session's end
+            os._exit(0)
+        try:
+            job._agent.stream.close()  # as the kernel does at the parent's end
+            self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        finally:
+            os.write(tell, b"x")
+            os.waitpid(child, 0)
+            os.close(told)
+            os.close(tell)
+
+    def test_values_are_exchanged_and_what_is_not_there_is_a_key_error(self):
+        job = self.join()
+        job.set(1, "a/key", b"value")
+        self.assertEqual(b"value", job.get(1, "a/key"))
+        with self.assertRaises(KeyError):
+            job.get(1, "another", wait=0)
+
+
+if __name__ == "__main__":
+    unittest.main()
