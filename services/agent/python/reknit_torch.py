@@ -67,12 +67,15 @@ class Job:
 
     def steps(self):
         """Yields each step to train, until training is complete. reknit.Left ends the script of whoever has left."""
-        while turn := self._turn():
-            if turn.switched or self._group is None:
-                self._regroup(turn)
-            with contextlib.suppress(reknit.StepAborted), turn.abortable(self._group.abort):
-                yield Step(self, turn)
-        self._group.leave()
+        try:
+            while turn := self._turn():
+                if turn.switched or self._group is None:
+                    self._regroup(turn)
+                with contextlib.suppress(reknit.StepAborted), turn.abortable(self._group.abort):
+                    yield Step(self, turn)
+        finally:
+            if self._group is not None:
+                self._group.leave()
 
     def _turn(self):
         turn, self._next = self._next or next(self._turns, None), None
@@ -98,12 +101,13 @@ class Step:
         self.loss = None  # mean of the batch, once the gradients are summed
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
+        self._untrained = sum(1 for _ in turn.micro_batches)
         self._reduced = False
         job.state.learning_rate_scale = turn.learning_rate_scale
 
     @property
     def micro_batches(self):
-        """The numbers of this process's samples, a micro-batch at a time. It ends early where the step is given up."""
+        """The numbers of this process's samples, a micro-batch at a time. They end early where the step is given up."""
         return itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches)
 
     def backward(self, loss):
@@ -111,6 +115,7 @@ class Step:
         loss = loss * self._job.share
         loss.backward()
         self._gradients.loss.add_(loss.detach())
+        self._untrained -= 1
 
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.
@@ -122,6 +127,11 @@ class Step:
             self._tried(self._sum)
 
     def _sum(self):
+        if self._untrained:  # a part of the gradients must not become a part of anybody's sums
+            if self._turn.aborted:
+                raise reknit.StepAborted(f"step {self.index} is given up")
+            raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
+                                    f"step.micro_batches, {self._untrained} times more")
         self._gradients.gather()
         self._job._group.sum(self._gradients.sums)
         self.loss = self._gradients.loss.item()
@@ -174,6 +184,9 @@ class Gradients:
 
     def __init__(self, parameters):
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        kinds = {(parameter.dtype, parameter.device) for parameter in self.parameters}
+        if len(kinds) != 1:
+            raise TypeError(f"model: expected trained parameters of one type on one device, got {kinds or 'none'}")
         first = self.parameters[0]
         self.sums = torch.zeros(1 + sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
         self.views, at = [], 1

@@ -9,6 +9,7 @@ try:
     import torch
     import torch.distributed as dist
 
+    import reknit
     import reknit_torch
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
@@ -91,6 +92,42 @@ class TrainingAlone(unittest.TestCase):
         decay = 1 - optimizer.defaults["lr"] * optimizer.defaults["weight_decay"]
         for one, other in zip(before, model.parameters()):
             self.assertTrue(torch.allclose(one * decay, other))
+
+
+    def test_a_step_that_is_given_up_while_it_computes_is_not_summed_and_comes_again(self):
+        expected, got = replica(), replica()
+        plain(*expected)
+        job = reknit_torch.join(*got, batch=BATCH, micro_batch=1, steps=STEPS)
+        words = job.plane._agent.get
+        trained, given_up = [], []
+        for step in job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(got[0], samples))
+                if step.index == 2 and not given_up:
+                    given_up.append(step)
+                    job.plane._agent.get = lambda word: 1 << 62  # as the agent tells it
+            if step.index == 2 and len(given_up) == 1:
+                self.assertFalse(step.commit())
+                self.assertIsNone(step.loss)
+                given_up.append("once")
+                job.plane._agent.get = words
+            elif step.commit():
+                trained.append(step.index)
+        self.assertEqual(list(range(STEPS)), trained)
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.allclose(one, other, atol=1e-5))
+
+    def test_a_micro_batch_that_was_left_out_is_told(self):
+        job = reknit_torch.join(*replica(), batch=BATCH, micro_batch=1, steps=STEPS)
+        step = next(job.steps())
+        with self.assertRaisesRegex(reknit.WrongOrder, "step.micro_batches, 4 times more"):
+            step.commit()
+
+    def test_a_model_of_two_types_is_refused(self):
+        model, _ = replica()
+        model[0].half()
+        with self.assertRaisesRegex(TypeError, "model: expected trained parameters of one type"):
+            reknit_torch.State(model, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 class State(unittest.TestCase):
