@@ -85,10 +85,12 @@ func (j *Job) come(ctx context.Context, limit time.Duration, name string, bring 
 // watchedSteps are completed by all after something that changes no plan.
 const watchedSteps = 20
 
-// Watch does something that changes no plan, and returns what it cost in the steps that follow.
+// Watch does something that changes no plan, and returns how long its workers stood in the steps that follow.
 func (j *Job) Watch(ctx context.Context, limit time.Duration, strike func() error) (Healing, error) {
 	some := func(before, step Step) bool { return step.Number >= before.Number+watchedSteps }
-	return watch{j.Course, j.training(), nil, some}.cost(ctx, limit, strike)
+	healing, err := watch{j.Course, j.training(), nil, some}.cost(ctx, limit, strike)
+	healing.Next = 0
+	return healing, err
 }
 
 // training returns the workers that trained the last step.

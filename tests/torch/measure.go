@@ -9,7 +9,7 @@ import (
 
 // Healing is what a fault cost those who train on.
 type Healing struct {
-	Next     float64 // seconds until the last of them, and of those who join, completed a step after it
+	Next     float64 // seconds until the last of them, and of those who join, completed a step after it; 0: no other plan
 	Stall    float64 // longest time between two steps of one of them, less a usual step
 	Usual    float64 // seconds of a step before
 	Repeated int     // steps that were trained again

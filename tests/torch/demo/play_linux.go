@@ -73,7 +73,11 @@ func (s *stage) perform(what string, play func() (torch.Healing, error)) {
 		s.err = fmt.Errorf("%s: %w", what, err)
 		return
 	}
-	fmt.Printf("%-44s %16.2f s %14.2f s %9.2f s %9d\n", what, healing.Next, healing.Stall, healing.Usual, healing.Repeated)
+	next := fmt.Sprintf("%.2f s", healing.Next)
+	if healing.Next == 0 {
+		next = "no other plan"
+	}
+	fmt.Printf("%-44s %18s %14.2f s %9.2f s %9d\n", what, next, healing.Stall, healing.Usual, healing.Repeated)
 	s.acts = append(s.acts, act{what, at, healing})
 }
 
