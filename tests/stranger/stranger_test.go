@@ -110,6 +110,64 @@ func TestAStrangerJoinsReceivesItsLayersAndIsMissedWhenItVanishes(t *testing.T) 
 	h.judge(t)
 }
 
+// says puts an event of a node into the log, as its agent would say it.
+func (h *house) says(t *testing.T, node, kind string, data map[string]any) {
+	t.Helper()
+	data["node"] = node
+	event, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": strings.ReplaceAll(kind, ".", "-") + "-of-" + node, "source": "/node/" + node,
+		"type": "io.reknit." + kind + ".v1", "subject": node, "cluster": "guests", "datacontenttype": "application/json",
+		"data": data,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.put(t, "reknit.event.guests."+kind+"."+node, string(event))
+}
+
+func TestStrangersWhoseStepBreaksTrainItAgainTogether(t *testing.T) {
+	h := build(t, "guests", 2)
+	guests, incarnations := map[string]*guest{}, map[string]any{}
+	for _, node := range []string{"ada", "ben"} {
+		guests[node] = invite(t, h, "guests", node, job(1))
+		joined := h.await(t, "membership.join-requested", func(event heard) bool { return event.Subject == node })
+		incarnations[node] = joined.Data["incarnation"]
+	}
+	for _, guest := range guests {
+		guest.follows(t, 1)
+	}
+	h.works(t, "ben", 1)
+	for node := range guests {
+		h.says(t, node, "step.broken", map[string]any{
+			"incarnation": incarnations[node], "generation": 1, "step": 1, "reason": "all-reduce timed out",
+		})
+	}
+	for _, guest := range guests {
+		guest.follows(t, 2)
+	}
+	h.works(t, "ben", 2)
+	h.judge(t) // that all told of the same step opened one negotiation
+}
+
+func TestAStrangerWhoseAgentTellsThatItIsGoneIsMissedAtOnce(t *testing.T) {
+	h := build(t, "guests", 2)
+	ada, ben := invite(t, h, "guests", "ada", job(2)), invite(t, h, "guests", "ben", job(2))
+	joined := h.await(t, "membership.join-requested", func(event heard) bool { return event.Subject == "ben" })
+	ada.follows(t, 1)
+	h.works(t, "ben", 1)
+	ben.quit()
+	h.says(t, "ben", "node.exited", map[string]any{
+		"incarnation": joined.Data["incarnation"], "generation": 1, "reason": "exit status 1", "exitCode": 1,
+	})
+	lost := h.await(t, "node.lost", func(heard) bool { return true })
+	if reason := lost.Data["reason"]; lost.Subject != "ben" || reason != "its trainer is gone: exit status 1" {
+		t.Errorf("lost is %s: %v", lost.Subject, reason)
+	}
+	ada.follows(t, 2)
+	h.works(t, "ada", 2)
+	h.judge(t)
+}
+
 // The monitor is wrong: ben lives, and has a layer that nobody else has.
 func TestAStrangerThatWasGivenUpWhileItLivedClaimsItsLayersAndTrainingGoesOn(t *testing.T) {
 	h := build(t, "guests", 2)
