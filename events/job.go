@@ -70,6 +70,19 @@ func (j *Job) BatchOf(nodes int) (globalBatch int, learningRateScale float64) {
 	return globalBatch, learningRateScale
 }
 
+// MicroBatchSeconds returns how long a micro-batch is said to take on one node that has all layers: a second where the job
+// says nothing.
+func (j *Job) MicroBatchSeconds() float64 {
+	seconds := 0.0
+	for _, layer := range j.Layers {
+		seconds += layer.ForwardSeconds + layer.BackwardSeconds
+	}
+	if seconds == 0 {
+		return 1
+	}
+	return seconds
+}
+
 // Bounds is an inclusive range; a zero end is open.
 type Bounds struct {
 	Min int `json:"min"`

@@ -34,6 +34,20 @@ func TestATrainerTrainsStepAfterStepUntilTheLast(t *testing.T) {
 	}
 }
 
+func TestATrainersSpeedIsToldAsTheMicroBatchesThatItTrainsASecond(t *testing.T) {
+	r := newRig(t)
+	c := r.join(strings.Replace(usualJoin, "{", `{"job":{"kind":"data-parallel"},`, 1))
+	r.commit(0, c.member)
+	order := c.next(orderStep, Report{Order: c.next(orderAdopt, Report{}).ID})
+	for done := range uint64(20) {
+		report := Report{Order: order.ID, Done: done + 1, MicroBatches: 8, ComputeSeconds: 2}
+		order = c.next(orderStep, report)
+	}
+	if profile := await[events.Profile](r, events.NodeProfiled); profile.SpeedFactor != 4 {
+		t.Errorf("its speed is %v: expected 8 micro-batches in 2 s", profile.SpeedFactor)
+	}
+}
+
 func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
 	r := newRig(t)
 	c, _ := r.train()

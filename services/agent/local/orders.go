@@ -37,6 +37,10 @@ type Report struct {
 	Seconds float64 `json:"seconds"`
 	Loss    float64 `json:"loss"`
 	Error   string  `json:"error"`
+
+	// MicroBatches were passed forward and backward in the step, in so many ComputeSeconds without waiting for others.
+	MicroBatches   int     `json:"microBatches"`
+	ComputeSeconds float64 `json:"computeSeconds"`
 }
 
 // Order is what a trainer does next. Which fields are set follows from its kind.
@@ -153,10 +157,14 @@ func (j *Joining) job() (events.Job, error) {
 	}
 	job.Digest, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.Batch, j.MicroBatch
 	if len(job.Layers) == 0 {
+		seconds := guessedSeconds
+		if job.Kind == events.DataParallel || job.Kind == events.Sharded {
+			seconds = 0 // nobody has to guess
+		}
 		for _, unit := range j.Units {
 			job.Layers = append(job.Layers, events.LayerProfile{
 				ParameterBytes: unit - 2*(unit/3), OptimizerBytes: 2 * (unit / 3), GradientBytes: unit / 3, // Adam's
-				ForwardSeconds: guessedSeconds, BackwardSeconds: 2 * guessedSeconds,
+				ForwardSeconds: seconds, BackwardSeconds: 2 * seconds,
 			})
 		}
 	}

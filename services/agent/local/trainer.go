@@ -13,6 +13,7 @@ import (
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/links"
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/services/agent/speed"
 )
 
 // trainer is a process that trains and the session in its name.
@@ -30,6 +31,9 @@ type trainer struct {
 	heard   chan struct{} // closed when its session stream is open
 	aborts  chan Abort    // the last that was not told yet
 	waiting chan struct{} // a token for each call that waits for a value
+
+	speed             speed.Meter
+	microBatchSeconds float64 // that the job declares
 
 	mutex      sync.Mutex
 	plan       *events.Plan // in force
@@ -61,7 +65,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
 	t := &trainer{
-		node: joining.Node, total: joining.TotalSteps,
+		node: joining.Node, total: joining.TotalSteps, microBatchSeconds: job.MicroBatchSeconds(),
 		over: make(chan struct{}), heard: make(chan struct{}), aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -214,6 +218,12 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	default:
 		t.state.completed(report.Done)
 		t.session.Report(report.Done, report.Seconds, report.Loss)
+		if report.MicroBatches > 0 && report.ComputeSeconds > 0 {
+			t.speed.Pass(float64(report.MicroBatches)*t.microBatchSeconds, report.ComputeSeconds)
+		}
+		if factor, news := t.speed.Step(); news {
+			t.session.Profiled(report.Done, factor)
+		}
 		if t.complete(report.Done) {
 			_, err = t.turns.give(Order{Order: orderFinished}) // what it holds may still be needed: the session goes on
 		}

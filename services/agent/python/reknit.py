@@ -189,14 +189,19 @@ class Step:
         self._why = None
         self._ready = self._committed = False
         self._seconds, self._loss, self._began = 0.0, 0.0, time.monotonic()
+        self._passed, self._computing = 0, 0.0
         agent.set(_PHASE, _IN_STEP)
 
     @property
     def micro_batches(self):
-        """The numbers of this trainer's samples since training began, a micro-batch at a time."""
+        """The numbers of this trainer's samples since training began, a micro-batch at a time.
+
+        What each takes until the next is asked for is measured: trainers get micro-batches by their speed."""
         for first, end in self.samples:
             for at in range(first, end, self.micro_batch):
+                began = time.monotonic()
                 yield range(self.consumed + at, self.consumed + min(at + self.micro_batch, end))
+                self._passed, self._computing = self._passed + 1, self._computing + time.monotonic() - began
 
     @property
     def aborted(self):
@@ -242,7 +247,10 @@ class Step:
     def _report(self):
         self._agent.set(_PHASE, _BETWEEN)
         if self._committed:
-            return {"done": self.index + 1, "seconds": self._seconds, "loss": self._loss}
+            report = {"done": self.index + 1, "seconds": self._seconds, "loss": self._loss}
+            if self._passed:
+                report.update(microBatches=self._passed, computeSeconds=self._computing)
+            return report
         if not self.given_up:
             if not self.aborted:
                 raise WrongOrder(f"step {self.index} ended: call step.commit() or step.give_up(why) before the next one")

@@ -94,7 +94,7 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	}
 	route, start := p.worker.part.routes[task.MicroBatch], time.Now()
 	output, err := pass(ctx, task)
-	p.worker.speed.pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start))
+	p.worker.speed.Pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start).Seconds())
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}

@@ -157,7 +157,7 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.state.Completed(t.done)
 	seconds := time.Since(start).Seconds()
 	t.network.SetHungerLimit(t.pace.hungerLimit(seconds))
-	if factor, news := t.worker.speed.step(); news {
+	if factor, news := t.worker.speed.Step(); news {
 		t.session.Profiled(t.done, factor)
 	}
 	t.session.Report(t.done, seconds, loss)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/reknit/reknit/services/agent/speed"
 	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/model"
@@ -19,7 +20,7 @@ type worker struct {
 	part    assignment
 
 	adam    model.Adam // of the last step begun
-	speed   speed
+	speed   speed.Meter
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
 	summed  uint64                        // completed steps, the last of which the sums are of; 0: they are of no step

@@ -1,16 +1,13 @@
-package training
+package speed
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 func TestOnlyASpeedThatChangedByHalfIsNews(t *testing.T) {
-	var s speed
+	var m Meter
 	measure := func(factor float64) (told float64, news bool) {
-		for range speedSteps {
-			s.pass(1, time.Duration(float64(time.Second)/factor))
-			told, news = s.step()
+		for range measuredSteps {
+			m.Pass(1, 1/factor)
+			told, news = m.Step()
 		}
 		return told, news
 	}
