@@ -91,7 +91,7 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	if i < 0 || explained || changes[i].Cause == known.Counted {
 		return "", false
 	}
-	if resume > known.Step || known.By == nil {
+	if resume != known.Step || known.By == nil { // training got on since, or had to go back
 		*known = breaks{Step: resume, By: map[string]int{}, Reason: known.Reason}
 	}
 	known.Counted = changes[i].Cause
