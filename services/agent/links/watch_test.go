@@ -1,0 +1,201 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen; nothing takes that long.
+const patience = 20 * time.Second
+
+type suspicion struct {
+	by, node string
+	refused  bool
+}
+
+// station is a watch and the end of its process.
+type station struct {
+	*Watch
+	kill context.CancelFunc
+}
+
+// stations returns the watches of some nodes of one plan, and whom they suspect.
+func stations(t *testing.T, names ...string) (map[string]*station, <-chan suspicion) {
+	t.Helper()
+	all, suspected := map[string]*station{}, make(chan suspicion, 1024)
+	for _, name := range names {
+		ctx, kill := context.WithCancel(t.Context())
+		watch, err := Listen(ctx, Config{
+			Cluster: "test", Node: name, Listen: "127.0.0.1:0",
+			Suspect: func(node string, refused bool, _ string) { suspected <- suspicion{name, node, refused} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kill(); watch.Close() })
+		all[name] = &station{watch, kill}
+	}
+	for name, station := range all {
+		station.Switch("1", peersOf(all, name))
+	}
+	for _, station := range all {
+		station.untilWatched(t, min(2*watched, len(names)-1))
+	}
+	return all, suspected
+}
+
+func peersOf(all map[string]*station, self string) []Peer {
+	var peers []Peer
+	for name, station := range all {
+		if name != self {
+			peers = append(peers, Peer{Node: name, Incarnation: "1", Address: station.Address()})
+		}
+	}
+	return peers
+}
+
+// untilWatched waits for connections: at least so many.
+func (s *station) untilWatched(t *testing.T, connections int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		s.mutex.Lock()
+		open := len(s.open)
+		s.mutex.Unlock()
+		if open >= connections {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections after %v: expected %d", open, patience, connections)
+		}
+	}
+}
+
+func TestAPeerWhoseProcessIsGoneIsSuspectedByAllWhoWatchIt(t *testing.T) {
+	all, suspected := stations(t, "a", "b", "c")
+	all["b"].kill()
+	told := map[string]bool{}
+	for deadline := time.After(patience); len(told) < 2; {
+		select {
+		case found := <-suspected:
+			if found.node != "b" || !found.refused {
+				t.Fatalf("suspected: %+v", found)
+			}
+			told[found.by] = true
+		case <-deadline:
+			t.Fatalf("only %v suspect it", told)
+		}
+	}
+}
+
+func TestWhoGoesOnPurposeIsNotSuspected(t *testing.T) {
+	all, suspected := stations(t, "a", "b", "c")
+	all["b"].Close()
+	all["c"].kill()
+	for found := range suspected {
+		if found.node == "b" && found.by == "a" {
+			t.Fatalf("suspected: %+v", found)
+		}
+		if found.node == "c" && found.by == "a" {
+			return // and what was said of b before would have come first
+		}
+	}
+}
+
+func TestAPlanThatIsOverSuspectsNobody(t *testing.T) {
+	all, suspected := stations(t, "a", "b", "c")
+	all["a"].Switch("1", []Peer{{Node: "c", Incarnation: "1", Address: all["c"].Address()}})
+	all["b"].kill()
+	all["c"].kill()
+	for found := range suspected {
+		if found.by == "a" && found.node == "b" {
+			t.Fatalf("suspected: %+v", found)
+		}
+		if found.by == "a" && found.node == "c" {
+			return
+		}
+	}
+}
+
+func TestANodeWatchesTheNextThreeOfTheRingAndNoneThatMustNotBeReached(t *testing.T) {
+	peers := func(names ...string) (peers []Peer) {
+		for _, name := range names {
+			peers = append(peers, Peer{Node: name[:1], Relayed: len(name) > 1})
+		}
+		return peers
+	}
+	for _, test := range []struct {
+		node     string
+		peers    []Peer
+		expected string
+	}{
+		{"c", peers("a", "b", "d", "e", "f"), "def"},
+		{"e", peers("d", "f", "c", "b", "a"), "fab"},
+		{"f", peers("a", "b", "c", "d", "e"), "abc"},
+		{"a", peers("b"), "b"},
+		{"a", nil, ""},
+		{"a", peers("b!", "c", "d", "e"), "cde"},
+	} {
+		got := ""
+		for _, peer := range next(test.node, test.peers) {
+			got += peer.Node
+		}
+		if got != test.expected {
+			t.Errorf("%s among %v: expected %q, got %q", test.node, test.peers, test.expected, got)
+		}
+	}
+}
+
+func TestEachNodeIsWatchedBySixOthersHoweverManyThereAre(t *testing.T) {
+	var all []Peer
+	for i := range 50 {
+		all = append(all, Peer{Node: fmt.Sprintf("n%02d", i)})
+	}
+	watchers := map[string]int{}
+	for i, self := range all {
+		for _, peer := range next(self.Node, slices.Delete(slices.Clone(all), i, i+1)) {
+			watchers[peer.Node]++ // the other end of a connection listens, too
+			watchers[self.Node]++
+		}
+	}
+	for node, count := range watchers {
+		if count != 2*watched {
+			t.Errorf("%s is watched by %d", node, count)
+		}
+	}
+}
+
+func TestALinkIsMeasured(t *testing.T) {
+	all, _ := stations(t, "a", "b")
+	roundTrip, bandwidth, err := all["a"].Measure(t.Context(), all["b"].Address(), 1<<20)
+	if err != nil || roundTrip <= 0 || bandwidth <= 0 {
+		t.Errorf("%g s, %g bytes/s, %v", roundTrip, bandwidth, err)
+	}
+	if _, bandwidth, err := all["a"].Measure(t.Context(), all["b"].Address(), 0); err != nil || bandwidth != 0 {
+		t.Errorf("without bytes: %g bytes/s, %v", bandwidth, err)
+	}
+	if _, _, err := all["a"].Measure(t.Context(), all["b"].Address(), -1); err == nil {
+		t.Error("a probe of -1 bytes was made")
+	}
+}
+
+func TestASpeakerOfAnotherClusterIsNotListenedTo(t *testing.T) {
+	all, _ := stations(t, "a", "b")
+	if _, _, err := Measure(t.Context(), "other", "b", all["a"].Address(), 0); err == nil {
+		t.Error("its probe was answered")
+	}
+	connection, err := net.Dial("tcp", all["a"].Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := connection.Write([]byte{255, 255, '{'}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Read(make([]byte, 1)); err == nil {
+		t.Error("a hello of 65,535 bytes was answered")
+	}
+}

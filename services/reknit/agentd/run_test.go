@@ -1,0 +1,123 @@
+package agentd
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	os.Exit(m.Run())
+}
+
+// ran is a trainer that takes no part in a cluster: a script that says what it finds into a file.
+type ran struct {
+	*testing.T
+	said    string
+	signals chan os.Signal
+}
+
+func newRan(t *testing.T) *ran {
+	return &ran{T: t, said: filepath.Join(t.TempDir(), "said"), signals: make(chan os.Signal, 4)}
+}
+
+// run runs a script whose $1 is the file; its agent reaches no NATS.
+func (r *ran) run(script string, restarts int) (status int) {
+	r.Helper()
+	config := Config{URL: "nats://127.0.0.1:1", Cluster: "test", Listen: "127.0.0.1:0"}
+	status, err := Run(r.Context(), config, []string{"sh", "-c", script, "sh", r.said}, restarts, r.signals)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return status
+}
+
+func (r *ran) lines() []string {
+	r.Helper()
+	said, err := os.ReadFile(r.said)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(said)), "\n")
+}
+
+func TestAScriptThatKnowsNothingOfTheAgentRunsUnderIt(t *testing.T) {
+	r := newRan(t)
+	if status := r.run(`test -S "$REKNIT_AGENT" && echo "$RANK of $WORLD_SIZE at $MASTER_ADDR" > "$1"`, 0); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	if lines := r.lines(); !slices.Equal(lines, []string{"0 of 1 at 127.0.0.1"}) {
+		t.Errorf("it says %q", lines)
+	}
+}
+
+func TestTheStatusIsThatOfTheTrainer(t *testing.T) {
+	for script, expected := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9} {
+		if status := newRan(t).run(script, 0); status != expected {
+			t.Errorf("%s: expected status %d, got %d", script, expected, status)
+		}
+	}
+}
+
+func TestATrainerThatFailsIsStartedAgainSoOftenAndNoOftener(t *testing.T) {
+	r := newRan(t)
+	began := time.Now()
+	if status := r.run(`echo "$TORCHELASTIC_RESTART_COUNT" >> "$1"; exit 3`, 1); status != 3 {
+		t.Errorf("status %d", status)
+	}
+	if lines := r.lines(); !slices.Equal(lines, []string{"0", "1"}) {
+		t.Errorf("it ran as %q: expected twice", lines)
+	}
+	if took := time.Since(began); took < firstPause {
+		t.Errorf("it was started again after %v: expected a pause of %v", took, firstPause)
+	}
+}
+
+func TestATrainerThatTakesNoPartHearsTheSignalItself(t *testing.T) {
+	r := newRan(t)
+	go func() {
+		for { // until the script listens
+			if _, err := os.Stat(r.said); err == nil {
+				r.signals <- syscall.SIGTERM
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if status := r.run(`trap 'exit 5' TERM; touch "$1"; while :; do sleep 0.05; done`, 3); status != 5 {
+		t.Errorf("status %d: expected that it ended upon the signal, and was not started again", status)
+	}
+}
+
+func TestWhatIsNotAsExpectedIsNamedByItsVariable(t *testing.T) {
+	for variable, config := range map[string]Config{
+		"REKNIT_CLUSTER":         {Cluster: "a b", Listen: "127.0.0.1:0"},
+		"REKNIT_AGENT_NODE":      {Cluster: "c", Node: "a b", Listen: "127.0.0.1:0"},
+		"REKNIT_AGENT_LISTEN":    {Cluster: "c", Listen: "127.0.0.1"},
+		"REKNIT_AGENT_ADVERTISE": {Cluster: "c", Listen: ":0"},
+	} {
+		_, err := Run(t.Context(), config, []string{"true"}, 0, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), variable+": expected") {
+			t.Errorf("expected an error of %s, got %v", variable, err)
+		}
+	}
+}
+
+func TestArgumentsAreACommandAndTheNumberOfRestarts(t *testing.T) {
+	restarts, command, err := parse([]string{"--restarts", "5", "--", "python", "train.py", "--restarts", "1"})
+	if err != nil || restarts != 5 || !slices.Equal(command, []string{"python", "train.py", "--restarts", "1"}) {
+		t.Errorf("%d %q %v", restarts, command, err)
+	}
+	for _, arguments := range [][]string{{}, {"--restarts", "-1", "true"}, {"--port", "1", "true"}} {
+		if _, _, err := parse(arguments); err == nil {
+			t.Errorf("%q was taken", arguments)
+		}
+	}
+}
