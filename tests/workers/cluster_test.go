@@ -130,10 +130,17 @@ type said struct {
 // start starts a worker under an agent that is called with arguments.
 func (c *cluster) start(node string, arguments ...string) *worker {
 	c.Helper()
+	return c.startWith(node, nil, arguments...)
+}
+
+// startWith starts a worker with settings of its own.
+func (c *cluster) startWith(node string, settings []string, arguments ...string) *worker {
+	c.Helper()
 	arguments = append(append([]string{"agent", "run"}, arguments...), "--", "python3", "worker.py")
 	w := &worker{cluster: c, node: node, agent: exec.Command(program, arguments...), lines: make(chan said, 1<<16)}
 	w.agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
 		"WORKER_STEP_SECONDS=0.01", "WORKER_STEPS="+itoa(c.steps))
+	w.agent.Env = append(w.agent.Env, settings...)
 	if os.Getenv("REKNIT_TEST_LOG") != "" {
 		w.agent.Stderr = os.Stderr
 	}
@@ -186,6 +193,22 @@ func (w *worker) await(what string, fits func(said) bool) said {
 		case <-deadline:
 			w.Fatalf("%s: no %s within %v", w.node, what, patience)
 		}
+	}
+}
+
+// untilWorld waits for a step that is completed with so many nodes, and returns how long that took.
+func (w *worker) untilWorld(nodes int) time.Duration {
+	w.Helper()
+	began := time.Now()
+	w.await("a step with "+itoa(nodes), func(line said) bool { return line.World == nodes && line.GivenUp == "" })
+	return time.Since(began)
+}
+
+// signal sends a signal to a process of the worker.
+func (w *worker) signal(pid int, signal syscall.Signal) {
+	w.Helper()
+	if err := syscall.Kill(pid, signal); err != nil {
+		w.Fatal(err)
 	}
 }
 

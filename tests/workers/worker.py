@@ -12,6 +12,7 @@ import reknit  # noqa: E402
 NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
+BREAKS_AT = int(os.environ.get("WORKER_BREAKS_AT", "-1"))  # the step in which a collective breaks, once
 
 
 def say(**what):
@@ -56,9 +57,13 @@ def main():
                       total_steps=STEPS)
     state = State(job)
     say(node=job.node, pid=os.getpid())
+    broken = False
     for step in job.steps(state):
         with step.abortable():
             time.sleep(STEP_SECONDS)
+            if step.index == BREAKS_AT and not broken:
+                broken = True
+                raise ConnectionResetError("a collective broke, though everybody lives")
             state.sums = all_reduce(job, step, "sums", sums_of(step.micro_batches))
             step.ready()
             all_reduce(job, step, "gate", [1])

@@ -3,33 +3,63 @@ package workers
 import (
 	"syscall"
 	"testing"
-	"time"
 )
 
 func TestTheOthersGoOnWhenATrainerIsKilledAndANewOneTakesTheStateFromThem(t *testing.T) {
 	c := newCluster(t, "3", 300)
-	first, second, third := c.start("n1", "--restarts", "0"), c.start("n2", "--restarts", "0"), c.start("n3", "--restarts", "0")
-	all := func(line said) bool { return line.Done >= 20 && line.World == 3 }
+	once := []string{"--restarts", "0"}
+	first, second, third := c.start("n1", once...), c.start("n2", once...), c.start("n3", once...)
 	for _, w := range []*worker{first, second, third} {
-		w.await("a step with all three", all)
+		w.untilWorld(3)
 	}
-	killed := time.Now()
-	if err := syscall.Kill(second.pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	second.signal(second.pid, syscall.SIGKILL)
 	for _, w := range []*worker{first, third} {
-		w.await("a step with two", func(line said) bool { return line.World == 2 && line.GivenUp == "" })
+		t.Logf("%s: a step with two after %v", w.node, w.untilWorld(2))
 	}
-	t.Logf("from the kill to a step of both others: %v", time.Since(killed))
-
-	fourth := c.start("n4")
-	if took := fourth.await("the state", func(line said) bool { return line.Adopted != nil }); len(took.Took) != 2 || *took.Adopted == 0 {
+	fourth := c.start("n4", once...)
+	took := fourth.await("the state", func(line said) bool { return line.Adopted != nil })
+	if len(took.Took) != 2 || *took.Adopted == 0 {
 		t.Errorf("expected two units of a step that the others completed, got %+v", took)
 	}
+	c.expectTheStateOfTrainingAlone(first, third, fourth)
+}
+
+func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
+	c := newCluster(t, "4", 600)
+	stays := c.startWith("n1", []string{"WORKER_BREAKS_AT=20"})
+	leaves, stops, orphan := c.start("n2"), c.start("n3"), c.start("n4")
+	all := []*worker{stays, leaves, stops, orphan}
+
+	broken := func(line said) bool { return line.GivenUp != "" && line.World == 4 }
+	for _, w := range all {
+		w.await("the step that breaks", broken)
+		t.Logf("%s: that step is made %v later", w.node, w.untilWorld(4))
+	}
+
+	leaves.signal(leaves.agent.Process.Pid, syscall.SIGTERM)
+	if err := leaves.agent.Wait(); err != nil {
+		t.Errorf("who left ended with %v", err)
+	}
+	t.Logf("after a leave: a step with three after %v", stays.untilWorld(3))
+
+	stops.signal(stops.pid, syscall.SIGSTOP)
+	t.Logf("after SIGSTOP: a step with two after %v", stays.untilWorld(2))
+
+	orphan.signal(orphan.agent.Process.Pid, syscall.SIGKILL)
+	t.Logf("after SIGKILL of an agent: a step alone after %v", stays.untilWorld(1))
+
+	stops.signal(stops.pid, syscall.SIGKILL) // its agent starts it again, and it takes the state
+	t.Logf("after a restart: a step with two after %v", stays.untilWorld(2))
+	c.expectTheStateOfTrainingAlone(stays, stops)
+}
+
+// expectTheStateOfTrainingAlone waits for workers' last step.
+func (c *cluster) expectTheStateOfTrainingAlone(workers ...*worker) {
+	c.Helper()
 	alone := c.alone()
-	for _, w := range []*worker{first, third, fourth} {
+	for _, w := range workers {
 		if digest := w.finish(); digest != alone {
-			t.Errorf("%s ended with %s: expected %s, as training alone does", w.node, digest, alone)
+			c.Errorf("%s ended with %s: expected %s, as training alone does", w.node, digest, alone)
 		}
 	}
 }

@@ -33,7 +33,8 @@ type trainer struct {
 	waiting chan struct{} // a token for each call that waits for a value
 
 	speed             speed.Meter
-	microBatchSeconds float64 // that the job declares
+	microBatchSeconds float64             // that the job declares
+	past              []*agent.Rendezvous // of plans before, the oldest first; the loop's own
 
 	mutex      sync.Mutex
 	plan       *events.Plan // in force
@@ -156,7 +157,9 @@ func (t *trainer) takeUp(orders agent.Orders) {
 		return
 	}
 	t.mutex.Lock()
-	before := t.rendezvous
+	if t.rendezvous != nil {
+		t.past = append(t.past, t.rendezvous)
+	}
 	t.plan, t.rendezvous = orders.Plan, nil
 	t.mutex.Unlock()
 	self, _ := orders.Plan.Member(t.node)
@@ -170,9 +173,7 @@ func (t *trainer) takeUp(orders agent.Orders) {
 		}
 	}
 	t.watch.Switch(self.Incarnation, peers)
-	if before != nil {
-		go t.sweep(before)
-	}
+	t.sweep(mostPast)
 }
 
 func relayed(plan *events.Plan, a, b string) bool {
@@ -184,14 +185,28 @@ func relayed(plan *events.Plan, a, b string) bool {
 	return false
 }
 
-const sweepTimeout = 10 * time.Second
+const (
+	sweepTimeout = 10 * time.Second
+	mostPast     = 8 // plans under which no step was completed, of which values are kept
+)
 
-func (t *trainer) sweep(rendezvous *agent.Rendezvous) {
-	ctx, cancel := context.WithTimeout(t.ended, sweepTimeout)
-	defer cancel()
-	if err := rendezvous.Sweep(ctx); err != nil {
-		slog.Debug("a generation's rendezvous is left to its age", "error", err)
+// sweep drops the values of all past plans but the last few. One at least is kept: when a step is completed, somebody
+// that leaves may still be in the last step of the plan before.
+func (t *trainer) sweep(kept int) {
+	over := max(0, len(t.past)-kept)
+	for _, past := range t.past[:over] {
+		if t.plan.Pipelines[0].Stages[0].Node != t.node {
+			break // one of all trainers does it
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(t.ended, sweepTimeout)
+			defer cancel()
+			if err := past.Sweep(ctx); err != nil {
+				slog.Debug("a generation's values are left to their age", "error", err)
+			}
+		}()
 	}
+	t.past = t.past[over:]
 }
 
 // step has the trainer train a step, and tells it when that is to be given up.
@@ -224,6 +239,7 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		if factor, news := t.speed.Step(); news {
 			t.session.Profiled(report.Done, factor)
 		}
+		t.sweep(1)
 		if t.complete(report.Done) {
 			_, err = t.turns.give(Order{Order: orderFinished}) // what it holds may still be needed: the session goes on
 		}
