@@ -269,10 +269,8 @@ class _Abortable:
 
     def __enter__(self):
         self.step._agent.watch(self.step.id, self.abort)
-        if self.step.aborted:
-            self.step._agent.watch(0, None)
-            self.step.give_up("the cluster gave it up")
-            raise StepAborted(f"step {self.step.index} is given up")
+        if self.step.aborted:  # before it was watched. An error from here would not be this `with`'s to let pass
+            self.step._agent._give_up(self.step.id)
         return self.step
 
     def __exit__(self, kind, error, trace):

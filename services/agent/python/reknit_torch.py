@@ -71,7 +71,7 @@ class Job:
             while turn := self._turn():
                 if turn.switched or self._group is None:
                     self._regroup(turn)
-                with contextlib.suppress(reknit.StepAborted), turn.abortable(self._group.abort):
+                with turn.abortable(self._group.abort):
                     yield Step(self, turn)
         finally:
             if self._group is not None:

@@ -236,6 +236,18 @@ class WithAnAgent(unittest.TestCase):
         self.agent.report()
         self.assertEqual({"order": 1, "done": 0, "ready": False}, self.agent.report())
 
+    def test_a_step_that_is_given_up_before_it_is_watched_ends_its_collectives_too(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        aborted = []
+        for step in self.join().steps(State()):
+            self.agent.abort(1)
+            with step.abortable(lambda: aborted.append(step.id)):
+                step.ready()
+        self.assertEqual([1], aborted)
+        self.agent.report()
+        self.assertEqual({"order": 1, "done": 0, "ready": False}, self.agent.report())
+
     def test_a_collective_that_breaks_by_itself_is_told_and_who_was_ready_says_so(self):
         self.agent.step(0)
         self.agent.order("finished")
