@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"html"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,7 @@ func (p *picture) act(a act, bottom float64) {
 	fmt.Fprintf(p, `<line x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f" stroke="#c00000" stroke-width="0.7"/>`+"\n",
 		x, top-4, x, bottom)
 	fmt.Fprintf(p, `<text transform="translate(%.1f %.0f) rotate(-35)">%s: %.2f s</text>`+"\n",
-		x, top-8, a.what, max(0, a.Stall))
+		x, top-8, html.EscapeString(a.what), max(0, a.Stall))
 }
 
 // lane draws a worker's steps, each from the step before it; what lies between is white where it waits.
