@@ -126,6 +126,15 @@ var faults = map[string]fault{
 	"a node claims what it never had": {verified, func(s *story) {
 		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
+	"nobody can read what a plan goes back to": {stored, func(s *story) {
+		s.replan(3, func(p *events.Plan) { p.Snapshot = events.Digest(nil) })
+	}},
+	"a newer snapshot can be read": {stored, func(s *story) {
+		s.replan(3, func(p *events.Plan) {
+			p.Snapshot = events.Digest(nil)
+			s.store(p.ResumeStep, p.ResumeStep+1)
+		})
+	}},
 	"a unit is lost that a member holds": {lost, func(s *story) {
 		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
 		s.insert(firstOf(s, events.Aborted), func(s *story) { s.consent("g3", "n2", "", events.Range{First: 2, End: 4}, 9) })

@@ -26,7 +26,7 @@ type Invariant struct {
 var All = []Invariant{
 	gapless, spoken, identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
-	ended, broken, superseded, accepted, followed, verified, lost, OneDigest,
+	ended, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
 	forward, Answered, traced,
 }
 

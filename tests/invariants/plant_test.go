@@ -139,3 +139,15 @@ func (s *story) claim(node, incarnation, digest string) {
 		Claims: []events.Claim{{Unit: 2, Step: 9, Digest: digest}},
 	}, "")
 }
+
+// store has every consent name snapshots of all four layers at these steps.
+func (s *story) store(steps ...uint64) {
+	for _, at := range positions(s, events.Consented) {
+		retell(s, at, func(consent *events.Consent) {
+			for _, step := range steps {
+				consent.Snapshots = append(consent.Snapshots,
+					events.Snapshot{Step: step, Plan: events.Digest(nil), Units: []events.Range{{First: 0, End: 4}}})
+			}
+		})
+	}
+}

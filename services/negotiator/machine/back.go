@@ -36,24 +36,24 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	case ok && len(m.steps()) > 0:
 		return point, nil // who trained it is here, and nobody is far ahead of that
 	}
-	lacks := &lack{reason: m.lost(missing, disputed), awaits: m.holdersOf(missing)}
+	older, found := m.wayBack(point, ok)
+	lacks := &lack{reason: m.lost(missing, disputed, found), awaits: m.holdersOf(missing)}
 	if ok { // those who missed the commit have the step from which the plan in force went on
 		missing = slices.Collect(events.Each([]events.Range{{First: 0, End: units}}))
 		trained := fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation())
 		lacks.reason = trained + m.waitingFor(missing)
 	}
-	point, ok = m.wayBack(point, ok)
-	if !ok || m.mayAsk() {
-		return point, lacks
+	if !found || m.mayAsk() {
+		return older, lacks
 	}
-	way := &back{Lost: m.reached() - min(m.reached(), point.Step), Forgone: m.mayBring(missing)}
+	way := &back{Lost: m.reached() - min(m.reached(), older.Step), Forgone: m.mayBring(missing)}
 	if lacks.awaits, lacks.seconds = way.Forgone, m.patience(way); lacks.seconds > 0 {
 		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost,
-			point.Step)
-		return point, lacks
+			older.Step)
+		return older, lacks
 	}
 	m.state.Negotiation.Back = way
-	return point, nil
+	return older, nil
 }
 
 // wayBack returns the newest of what is older than what was trained last: the point from which the plan in force went
@@ -62,7 +62,7 @@ func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool
 	if !ok {
 		point, ok = m.olderPoint()
 	}
-	snapshot, plan, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored(), m.window().Last)
+	snapshot, plan, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored())
 	if found && (!ok || snapshot.Step > point.Step) {
 		m.state.Negotiation.Snapshot = plan
 		return snapshot, true

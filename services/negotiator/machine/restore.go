@@ -26,7 +26,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		switch {
 		case lacks != nil && m.mayAsk():
 			m.state.Ask = true
-			return m.abort(cause, lacks.reason+"; members are asked for snapshots", m.openNext)
+			return m.abort(cause, lacks.reason, m.openNext)
 		case lacks != nil:
 			return m.abort(cause, lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
 		}
@@ -88,16 +88,27 @@ const mostNames = 8
 
 // lost says why there is no step to go on from: units that nobody holds, or about which claims differ, the first few by
 // name.
-func (m *Machine) lost(missing, disputed []int) string {
+func (m *Machine) lost(missing, disputed []int, older bool) string {
 	name := func(unit int) string { return events.UnitName(unit, len(m.state.Job.Layers)) }
 	switch {
 	case len(disputed) > 0:
 		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right",
 			named(disputed, name))
 	case len(missing) == 0:
-		return "no step has a live holder of every layer, and there is no snapshot to go back to"
+		return "no step has a live holder of every layer, and " + m.instead(older)
 	}
-	return fmt.Sprintf("no live node holds %s, and there is no snapshot to take it from", named(missing, name)) + m.waitingFor(missing)
+	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + m.waitingFor(missing)
+}
+
+// instead says what there is where the living do not have all units of a step.
+func (m *Machine) instead(older bool) string {
+	switch {
+	case m.mayAsk():
+		return "members are asked for snapshots"
+	case older:
+		return "only an older step can be had as a whole"
+	}
+	return "there is no snapshot to go back to"
 }
 
 // waitingFor names who can bring units back; it is empty where nobody can.

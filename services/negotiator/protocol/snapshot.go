@@ -11,14 +11,12 @@ type Stored struct {
 	Plan string // digest of the plan under which the snapshot was captured
 }
 
-// SnapshotPoint returns the newest step, and not one beyond the last that is possible, of which nodes can together read
-// all units of one snapshot: what was captured under two plans does not fit together. Holders are who can read what.
-// O(stored x units).
-func SnapshotPoint(units int, stored []Stored, last uint64) (resume Resume, plan string, ok bool) {
+// SnapshotPoint returns the newest step of which nodes can together read all units of one snapshot: what was captured
+// under two plans does not fit together. Holders are who can read what. Whoever speaks of a step that nobody reached
+// fails to read it, and that before anybody goes there. O(stored x units).
+func SnapshotPoint(units int, stored []Stored) (resume Resume, plan string, ok bool) {
 	byPlan := map[string][]Held{}
-	possible := Window{Last: last}
 	for _, s := range stored {
-		s.Steps = possible.Within(s.Steps)
 		byPlan[s.Plan] = append(byPlan[s.Plan], s.Held)
 	}
 	for _, of := range slices.Sorted(maps.Keys(byPlan)) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // exchange is the units that a process gives and takes in a negotiation.
@@ -36,6 +37,9 @@ func (p *process) close(negotiation string) {
 // export gives a unit to who is to have it.
 func (p *process) export(a agent.Export) agent.Result {
 	found, ok := p.state.find(a.Unit, a.Step)
+	if a.Snapshot != "" {
+		found, ok = p.node.readable(p.bucket)[retention.ID{Step: a.Step, Plan: a.Snapshot}][a.Unit]
+	}
 	if !ok {
 		return agent.Failed{Task: a.Task, Reason: "it does not hold the unit at that step"}
 	}

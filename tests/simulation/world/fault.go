@@ -36,6 +36,11 @@ func (f Fault) Verb() string {
 var verbs = []verb{
 	{"start NODE", func(w *World, a args) { w.launch(a.node(w)) }},
 	{"kill NODE", func(w *World, a args) { w.kill(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
+	{"kill holders of UNIT", func(w *World, a args) { w.killHolders(int(a.number("UNIT"))) }},
+	{"bucket away", func(w *World, a args) {
+		w.bucket.away = true
+		a.after(w, func() { w.bucket.away = false })
+	}},
 	{"pause NODE", func(w *World, a args) { w.pause(a.node(w)); a.after(w, func() { w.resume(a.node(w)) }) }},
 	{"hang NODE", func(w *World, a args) { w.hang(a.node(w)); a.after(w, func() { w.unhang(a.node(w)) }) }},
 	{"slow NODE FACTOR", func(w *World, a args) {
@@ -122,7 +127,7 @@ var verbs = []verb{
 }
 
 // numbers are the arguments that are numbers.
-var numbers = []string{"FACTOR", "TIMES", "SHARE", "SECONDS", "COUNT"}
+var numbers = []string{"UNIT", "FACTOR", "TIMES", "SHARE", "SECONDS", "COUNT"}
 
 type verb struct {
 	form string

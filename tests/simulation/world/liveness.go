@@ -30,6 +30,7 @@ func (w *World) heal() {
 		}
 	}
 	clear(w.hub.odds)
+	w.bucket.away = false
 	for _, bound := range w.hub.stores() {
 		bound(0)
 	}

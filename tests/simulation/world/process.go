@@ -22,6 +22,7 @@ type node struct {
 	breaks   bool          // all its steps break
 	freezes  bool          // its agent can tell what its trainer holds while that gives up a step
 	left     bool          // and did
+	disk     *tier         // outlives its processes
 }
 
 // process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
@@ -33,9 +34,10 @@ type process struct {
 	incarnation  string
 	incarnations int
 	state        *state
-	done         uint64      // completed steps
-	collective   *collective // the step under way
-	reducedIn    []bool      // by layer: it was updated in this step
+	done         uint64          // completed steps
+	collective   *collective     // the step under way
+	writing      map[string]bool // by tier: a snapshot
+	reducedIn    []bool          // by layer: it was updated in this step
 	atBoundary   bool
 	working      bool           // the trainer does something at the boundary
 	work         []agent.Action // to be done at the boundary
@@ -58,7 +60,7 @@ func (n *node) launch(w *World) {
 	n.started++
 	p := &process{
 		World: w, node: n, state: newState(w.job),
-		reducedIn: make([]bool, len(w.job.Layers)), atBoundary: true,
+		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
 		agent: agent.New(w.agentSettings(n.name)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
 	}
 	n.process = p
@@ -169,6 +171,8 @@ func (p *process) stateWork(action agent.Action) {
 	case agent.Forget:
 		p.state.forget()
 		p.workOn()
+	case agent.Capture:
+		p.capture(a)
 	case agent.Tell:
 		p.do(p.agent.Done(p.told(a)))
 	case agent.Export:
@@ -182,6 +186,9 @@ func (p *process) stateWork(action agent.Action) {
 
 func (p *process) told(tell agent.Tell) agent.Result {
 	told := agent.Told{Task: tell.Task}
+	if tell.Snapshots {
+		told.Snapshots = p.node.listed(p.bucket)
+	}
 	if !tell.Claims {
 		told.Holdings = p.state.holdings()
 		return told

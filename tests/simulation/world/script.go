@@ -49,6 +49,7 @@ func NewScript(seed uint64) Script {
 		}
 		s.Faults = append(s.Faults, Fault{At: at.Truncate(time.Millisecond), Words: s.draw(r)})
 	}
+	s.Snapshots, s.Faults = withSnapshots(seed, s.Layers, s.Faults)
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	if r.IntN(4) == 0 {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
@@ -71,6 +72,26 @@ func (s *Script) drawKind(r *rand.Rand) {
 	if r.IntN(4) == 0 {
 		s.SamplesPerNode = 2
 	}
+}
+
+// withSnapshots has every third seed take snapshots, and all holders of a layer die. It draws by itself, so that what
+// else a seed does is the same without.
+func withSnapshots(seed uint64, layers int, faults []Fault) (every uint64, with []Fault) {
+	r := rand.New(rand.NewPCG(seed, 13))
+	if r.IntN(3) > 0 {
+		return 0, faults
+	}
+	at := func() time.Duration {
+		return (firstFault + time.Duration(r.Int64N(int64(lastFault-firstFault)))).Truncate(time.Millisecond)
+	}
+	faults = append(faults, Fault{At: at(), Words: fmt.Sprintf("kill holders of %d", r.IntN(layers))})
+	if r.IntN(3) == 0 {
+		faults = append(faults, Fault{At: at(), Words: fmt.Sprintf("bucket away for %ds", 1+r.IntN(30))})
+	}
+	for range r.IntN(3) {
+		faults = append(faults, Fault{At: at(), Words: fmt.Sprintf("start n%d", 1+r.IntN(8))})
+	}
+	return 4 + r.Uint64N(20), faults
 }
 
 // drawn are the faults that a seed draws from, with how often each.

@@ -102,7 +102,11 @@ var tellers = map[events.Kind]func(events.Event) string{
 	}),
 	events.Aborted: teller(func(a events.Abort) string { return a.Negotiation + ": " + a.Reason }),
 	events.PlanCommitted: teller(func(p events.Plan) string {
-		return fmt.Sprintf("generation %d, %s from step %d: %s", p.Generation, p.Policy, p.ResumeStep, layout(&p))
+		from := fmt.Sprint("step ", p.ResumeStep)
+		if p.Snapshot != "" {
+			from += " of a snapshot"
+		}
+		return fmt.Sprintf("generation %d, %s from %s: %s", p.Generation, p.Policy, from, layout(&p))
 	}),
 	events.Committed: teller(func(c events.Commitment) string {
 		if c.LostSteps == 0 {

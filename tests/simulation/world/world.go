@@ -44,6 +44,8 @@ type World struct {
 	unjudged    int               // events since the log was judged
 	misled      bool              // the log was found wrong
 	trained     []ledger.Entry
+	snapshots   uint64 // steps between two, on each disk; zero: none are taken
+	bucket      *tier  // of snapshots that all read
 }
 
 type collectiveName struct {
@@ -64,6 +66,7 @@ type Cluster struct {
 	// Kind is the job's, and SamplesPerNode its rule for the batch. Zero: pipelines, and a batch that stays.
 	Kind           string
 	SamplesPerNode int
+	Snapshots      uint64 // steps between two, on each disk; zero: none are taken
 }
 
 // String tells a cluster as a scenario does.
@@ -72,17 +75,24 @@ func (c Cluster) String() string {
 	if c.Kind != "" || c.SamplesPerNode > 0 {
 		words += fmt.Sprintf(" kind=%s samples=%d", cmp.Or(c.Kind, events.Pipelined), c.SamplesPerNode)
 	}
+	if c.Snapshots > 0 {
+		words += fmt.Sprintf(" snapshots=%d", c.Snapshots)
+	}
 	return words
 }
 
 // ReadCluster reads what String tells.
 func ReadCluster(line string) (Cluster, error) {
 	c := Cluster{Seed: 1}
+	line, every, keeps := strings.Cut(line, " snapshots=")
 	first, rest, isMore := strings.Cut(line, " kind=")
 	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
 		&c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
 	if err == nil && isMore {
 		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)
+	}
+	if err == nil && keeps {
+		_, err = fmt.Sscan(every, &c.Snapshots)
 	}
 	return c, err
 }
@@ -92,8 +102,9 @@ func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{},
-		stains: map[int][]version{}, verbose: verbose,
+		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots,
 	}
+	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
 		"monitor":    func() shared.Machine { return monitor.New(monitorSettings()) },
 		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(c.Nodes)) },
@@ -123,7 +134,7 @@ func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
-	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), slowness: 1, freezes: len(w.nodes)%2 == 0}
+	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, freezes: len(w.nodes)%2 == 0}
 	w.nodes = append(w.nodes, n)
 	return n
 }
@@ -147,7 +158,7 @@ func negotiatorSettings(nodes int) negotiator.Settings {
 func (w *World) agentSettings(node string) agent.Settings {
 	return agent.Settings{
 		Cluster: cluster, Node: node, Address: node + ":7001", ShardAddress: node + ":7002", MemoryBytes: 1 << 30,
-		Job: w.job.Job, PreCopies: true,
+		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(),
 	}
 }
 

@@ -1,0 +1,56 @@
+package invariants
+
+import "github.com/reknit/reknit/events"
+
+// stored finds a plan that goes back to a snapshot which its members cannot read as a whole, or not to the newest.
+var stored = Invariant{"training goes back to the newest snapshot that members can read", func(log *Log) []Violation {
+	var violations []Violation
+	for _, change := range log.changes {
+		if change.plan.Snapshot == "" {
+			continue
+		}
+		whole := change.snapshots()
+		chosen := events.Snapshot{Step: change.plan.ResumeStep, Plan: change.plan.Snapshot}
+		if !whole[key(chosen)] {
+			violations = append(violations, change.entry.violation("nobody can read all of the snapshot of step %d under %s",
+				chosen.Step, chosen.Plan))
+		}
+		for other := range whole {
+			if other.step > chosen.Step {
+				violations = append(violations, change.entry.violation("goes back to step %d, and members can read step %d",
+					chosen.Step, other.step))
+			}
+		}
+	}
+	return violations
+}}
+
+// snapshot names one: what has its step and its plan fits together.
+type snapshot struct {
+	step uint64
+	plan string
+}
+
+func key(s events.Snapshot) snapshot { return snapshot{s.Step, s.Plan} }
+
+// snapshots are those of which members can together read all units.
+func (c change) snapshots() map[snapshot]bool {
+	units, whole := map[snapshot]map[int]bool{}, map[snapshot]bool{}
+	for _, consent := range c.consents {
+		for _, s := range consent.Snapshots {
+			if units[key(s)] == nil {
+				units[key(s)] = map[int]bool{}
+			}
+			for unit := range events.Each(s.Units) {
+				units[key(s)][unit] = true
+			}
+			whole[key(s)] = len(units[key(s)]) == c.plan.UnitCount()
+		}
+	}
+	for s, is := range whole {
+		if !is {
+			delete(whole, s)
+		}
+	}
+	return whole
+}

@@ -1,0 +1,160 @@
+package world
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	agent "github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// tier is a place for snapshots: a host's disk, or the bucket that all read.
+type tier struct {
+	units int // of a complete snapshot; zero: each node's part is one
+	parts []*part
+	away  bool // nothing is written or read
+}
+
+// part is what one node wrote of a snapshot.
+type part struct {
+	retention.Part
+	versions map[int]version // by unit
+}
+
+// keptSnapshots is how many complete snapshots a tier keeps.
+const keptSnapshots = 2
+
+// tiers are those that an agent knows. A disk takes a snapshot more often than the bucket.
+func (w *World) tiers() []agent.Tier {
+	if w.snapshots == 0 {
+		return nil
+	}
+	return []agent.Tier{{Name: agent.DiskTier, Every: w.snapshots}, {Name: agent.RemoteTier, Every: 2 * w.snapshots}}
+}
+
+// tierOf returns a tier that a process writes to.
+func (p *process) tierOf(name string) *tier {
+	if name == agent.RemoteTier {
+		return p.bucket
+	}
+	return p.node.disk
+}
+
+// capture copies units and begins to write them. A tier that is still being written is left out.
+func (p *process) capture(a agent.Capture) {
+	for _, share := range a.Shares {
+		t := p.tierOf(share.Tier)
+		if p.writing[share.Tier] || t.away {
+			continue
+		}
+		next := &part{
+			Part:     retention.Part{ID: retention.ID{Step: a.Step, Plan: a.Digest}, Node: p.node.name},
+			versions: map[int]version{},
+		}
+		for unit := range events.Each(share.Units) {
+			next.versions[unit], _ = p.state.find(unit, a.Step)
+			next.Units = append(next.Units, unit)
+		}
+		t.parts = append(t.parts, next)
+		p.writing[share.Tier] = true
+		p.later(50*time.Millisecond+p.jitter(time.Second), func() {
+			p.writing[share.Tier] = false
+			next.Whole = !t.away
+			t.retire(p.node.name, a.Plan)
+		})
+	}
+	p.workOn()
+}
+
+// retire removes the obsolete parts of a node, and by the plan's first node those of the dead.
+func (t *tier) retire(node string, plan *events.Plan) {
+	var all []retention.Part
+	for _, p := range t.parts {
+		all = append(all, p.Part)
+	}
+	obsolete := retention.Obsolete(all, t.units, keptSnapshots)
+	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
+		_, named := plan.Member(p.Node)
+		mine := p.Node == node || plan.Nodes[0].Node == node && !named
+		return mine && slices.ContainsFunc(obsolete, func(o retention.Part) bool { return o.ID == p.ID && o.Node == p.Node })
+	})
+}
+
+// readable returns the units of whole parts that can be read on a node, by snapshot.
+func (n *node) readable(bucket *tier) map[retention.ID]map[int]version {
+	units := map[retention.ID]map[int]version{}
+	for _, t := range []*tier{bucket, n.disk} { // what the disk has is read there
+		for _, p := range t.parts {
+			for unit, v := range p.versions {
+				if !p.Whole || t.away {
+					continue
+				}
+				if units[p.ID] == nil {
+					units[p.ID] = map[int]version{}
+				}
+				units[p.ID][unit] = v
+			}
+		}
+	}
+	return units
+}
+
+// listed tells what a node can read, the newest first.
+func (n *node) listed(bucket *tier) []events.Snapshot {
+	var list []events.Snapshot
+	for id, units := range n.readable(bucket) {
+		snapshot := events.Snapshot{Step: id.Step, Plan: id.Plan}
+		for unit := range units {
+			snapshot.Units = append(snapshot.Units, events.Range{First: unit, End: unit + 1})
+		}
+		slices.SortFunc(snapshot.Units, func(a, b events.Range) int { return cmp.Compare(a.First, b.First) })
+		list = append(list, snapshot)
+	}
+	slices.SortFunc(list, func(a, b events.Snapshot) int {
+		return retention.Newer(retention.ID{Step: a.Step, Plan: a.Plan}, retention.ID{Step: b.Step, Plan: b.Plan})
+	})
+	return list[:min(len(list), events.MostSnapshots)]
+}
+
+// hasSnapshot reports whether those who live can read a snapshot as a whole, and are enough to train it.
+func (w *World) hasSnapshot() bool {
+	if w.living() < w.job.Stages.Min {
+		return false
+	}
+	together := map[retention.ID]map[int]bool{}
+	for _, n := range w.nodes {
+		if n.process == nil {
+			continue
+		}
+		for id, units := range n.readable(w.bucket) {
+			for unit := range units {
+				if together[id] == nil {
+					together[id] = map[int]bool{}
+				}
+				together[id][unit] = true
+			}
+		}
+	}
+	for _, units := range together {
+		if len(units) == w.job.Units() {
+			return true
+		}
+	}
+	return false
+}
+
+// killHolders kills all who hold a unit under the newest plan, at once.
+func (w *World) killHolders(unit int) {
+	plan := w.newestPlan()
+	if plan == nil {
+		return
+	}
+	for _, n := range w.nodes {
+		holds := func(units events.Range) bool { return units.First <= unit && unit < units.End }
+		if slices.ContainsFunc(plan.UnitsOf(n.name), holds) {
+			w.kill(n)
+		}
+	}
+}
