@@ -70,7 +70,8 @@ func (p *process) discarding(what string, do func()) {
 	}
 }
 
-// healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet.
+// healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet. That it could
+// make step 0 counts before the first plan only.
 func (p *process) healthy(unit int) bool {
 	if aside := p.state.aside[unit]; aside != nil && aside.value == p.job.value(unit, aside.step) {
 		return true
@@ -80,7 +81,7 @@ func (p *process) healthy(unit int) bool {
 			return true
 		}
 	}
-	return p.state.fresh
+	return p.state.fresh && p.World.generation() == 0
 }
 
 // healthy reports whether any living process does.
