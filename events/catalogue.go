@@ -77,6 +77,9 @@ func ShardSubject(cluster, node string) string { return "reknit.shard." + cluste
 // what each step changes in them, while training goes on.
 func PreCopySubject(cluster, node string) string { return "reknit.precopy." + cluster + "." + node }
 
+// KeepSubject returns the core NATS request subject on which a node is asked to keep a part of a snapshot in its memory.
+func KeepSubject(cluster, node string) string { return "reknit.keep." + cluster + "." + node }
+
 // LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster
 // answers as long as it works.
 func LeaseSubject(cluster, service string) string { return "reknit.lease." + cluster + "." + service }

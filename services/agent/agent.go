@@ -114,7 +114,8 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	session := newSession(ctx, config, connection)
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
 	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
-		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job}
+		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job,
+			MemoryBytes: config.MemoryBytes, Lend: session.lend}
 		session.snapshots, err = snapshots.Open(session.context, config.Snapshots, owner)
 	}
 	if err == nil {

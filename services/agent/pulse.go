@@ -80,12 +80,15 @@ func (s *Session) sendPulse() {
 }
 
 // answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies
-// units, and takes relayed frames.
+// units, keeps parts of snapshots, and takes relayed frames.
 func (s *Session) answerRequests() error {
 	cluster, node := s.config.Cluster, s.config.Node
 	answers := map[string]nats.MsgHandler{
 		events.ProbeSubject(cluster, node): func(message *nats.Msg) { go s.answerProbe(message) },
 		events.ShardSubject(cluster, node): s.answerViaHub,
+	}
+	if s.config.Snapshots.MemoryEvery > 0 {
+		answers[events.KeepSubject(cluster, node)] = func(message *nats.Msg) { go s.answerKeep(message) }
 	}
 	if s.config.PreCopies {
 		answers[events.PreCopySubject(cluster, node)] = func(message *nats.Msg) { go s.answerPreCopy(message) }

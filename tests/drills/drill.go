@@ -21,6 +21,7 @@ type drill struct {
 	delays    map[string]time.Duration // by trainer: of what it says to NATS
 	restarts  bool                     // whoever is killed is started again
 	snapshots bool                     // trainers write some to a folder that all read
+	inMemory  bool                     // they keep them in their own memory and in a neighbour's
 	storeDies int                      // they write them to an S3 server that dies when so many objects were put; zero: none
 	strike    func(context.Context, *cluster) error
 	members   int                        // nodes of the plan in the end
@@ -52,6 +53,10 @@ var drills = []drill{
 	},
 	{
 		name: "holders-killed", trainers: 6, stages: 3, snapshots: true,
+		strike: killHolders, members: 4, shown: wentBack,
+	},
+	{
+		name: "holders-killed-memory", trainers: 6, stages: 3, inMemory: true,
 		strike: killHolders, members: 4, shown: wentBack,
 	},
 	{

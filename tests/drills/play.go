@@ -35,6 +35,9 @@ func (d drill) settings(text, directory string) map[string]string {
 		"REKNIT_TRAINER_PIPELINES":    strconv.Itoa(d.pipelines),
 		"REKNIT_TRAINER_LEAST_STAGES": strconv.Itoa(d.stages), "REKNIT_TRAINER_MOST_STAGES": strconv.Itoa(d.stages),
 	}
+	if d.inMemory {
+		settings["REKNIT_SNAPSHOT_MEMORY_EVERY"] = strconv.Itoa(snapshotEvery)
+	}
 	if d.snapshots {
 		settings["REKNIT_SNAPSHOT_BUCKET"] = "file://" + filepath.Join(directory, "bucket") +
 			"?create_dir=true&no_tmp_dir=true"

@@ -2,10 +2,12 @@ package machine
 
 import (
 	"github.com/reknit/reknit/events"
+	"slices"
 )
 
 // The tiers that snapshots go to.
 const (
+	MemoryTier = "memory" // this node's, and a neighbour's: read by either
 	DiskTier   = "disk"   // read by this node only
 	RemoteTier = "remote" // read by all nodes
 )
@@ -20,6 +22,7 @@ type Tier struct {
 type Share struct {
 	Tier  string
 	Units []events.Range
+	To    string // a neighbour that keeps them, too; empty for none
 }
 
 // captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is
@@ -31,7 +34,11 @@ func (m *Machine) captureDue() {
 	var shares []Share
 	for _, tier := range m.settings.Tiers {
 		if units := m.shareOf(tier); m.done%tier.Every == 0 && len(units) > 0 {
-			shares = append(shares, Share{tier.Name, units})
+			share := Share{Tier: tier.Name, Units: units}
+			if tier.Name == MemoryTier {
+				share.To = m.neighbour()
+			}
+			shares = append(shares, share)
 		}
 	}
 	if len(shares) > 0 {
@@ -60,6 +67,30 @@ func (m *Machine) shareOf(tier Tier) []events.Range {
 		}
 	}
 	return dealt
+}
+
+// neighbour returns who keeps a copy of this node's units: of those who hold none of them, for all who do may die at
+// once, each in turn. Where all hold some it is the next node; a node alone has none.
+func (m *Machine) neighbour() string {
+	plan, node := m.plan.plan, m.settings.Node
+	own := slices.Collect(events.Each(plan.UnitsOf(node)))
+	var alike, others []string
+	for _, member := range plan.Nodes {
+		units := slices.Collect(events.Each(plan.UnitsOf(member.Node)))
+		if slices.ContainsFunc(units, func(unit int) bool { return slices.Contains(own, unit) }) {
+			alike = append(alike, member.Node)
+		} else {
+			others = append(others, member.Node)
+		}
+	}
+	turn := slices.Index(alike, node)
+	switch {
+	case len(others) > 0:
+		return others[turn%len(others)]
+	case len(alike) > 1:
+		return alike[(turn+1)%len(alike)]
+	}
+	return ""
 }
 
 // readsSnapshots reports whether an opening asks this node for the snapshots it can read, and it may have some.

@@ -54,6 +54,45 @@ func TestOfEachUnitOneHolderWritesToTheTierThatAllRead(t *testing.T) {
 	}
 }
 
+// placed is a plan of two pipelines: n1 and n3 hold layer 0, n2 and n4 layer 1.
+func placed() events.Plan {
+	p := plan(1, 0, "n1", "n2", "n3", "n4")
+	p.Pipelines = nil
+	for _, names := range [][]string{{"n1", "n2"}, {"n3", "n4"}} {
+		pipeline := events.Pipeline{MicroBatches: 2}
+		for layer, name := range names {
+			pipeline.Stages = append(pipeline.Stages,
+				events.Stage{Node: name, Layers: events.Range{First: layer, End: layer + 1}})
+		}
+		p.Pipelines = append(p.Pipelines, pipeline)
+	}
+	return p
+}
+
+func TestCopiesInMemoryAreWithNodesThatHoldNoneOfTheUnitsEachWithAnother(t *testing.T) {
+	apart, alike := placed(), plan(1, 0, "n1", "n2", "n3")
+	for _, c := range []struct {
+		plan *events.Plan
+		want map[string]string
+	}{
+		{&apart, map[string]string{"n1": "n2", "n3": "n4", "n2": "n1", "n4": "n3"}},
+		{&alike, map[string]string{"n1": "n2", "n2": "n3", "n3": "n1"}},
+	} {
+		for node, want := range c.want {
+			m := New(Settings{Node: node})
+			m.plan = &committed{plan: c.plan}
+			if got := m.neighbour(); got != want {
+				t.Errorf("%s is copied to %q: expected %s", node, got, want)
+			}
+		}
+	}
+	alone := plan(1, 0, "n1")
+	m := New(Settings{Node: "n1"})
+	if m.plan = (&committed{plan: &alone}); m.neighbour() != "" {
+		t.Error("a node alone has a neighbour")
+	}
+}
+
 func TestAMemberThatIsAskedTellsWhatItCanReadOfSnapshots(t *testing.T) {
 	n := trainingNode(t, 11, keepsSnapshots)
 	asks := opening("g4", 4, true, "n1", "n2")

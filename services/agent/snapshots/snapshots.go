@@ -1,8 +1,8 @@
 // Package snapshots keeps what a node trained some steps ago, should all who hold a unit of it die at once.
 //
-// There are tiers, the nearest first: a folder on the node's own disk, and a bucket that all nodes read. To the folder
-// a node writes all that it trains; to the bucket one holder of each unit writes it. Training waits while bytes are
-// copied, never while they are written.
+// There are tiers, the nearest first: memory, a folder on the node's own disk, and a bucket that all nodes read. A node
+// keeps all that it trains in its memory and in that of a neighbour, and in its folder; to the bucket one holder of each
+// unit writes it. Training waits while bytes are copied, never while they are written.
 package snapshots
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob/memblob"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -26,6 +27,7 @@ import (
 // Settings say where snapshots go and how often. A process that wants to open the bucket of a provider imports its
 // driver, as gocloud.dev/blob/s3blob.
 type Settings struct {
+	MemoryEvery uint64 `env:"REKNIT_SNAPSHOT_MEMORY_EVERY" envDefault:"0" unit:"steps" reason:"off by default: in its own memory and in a neighbour's a node's state takes room three times more"`
 	Folder      string `env:"REKNIT_SNAPSHOT_FOLDER" unit:"path" reason:"off by default; a folder on the node's own disk, for snapshots that outlive its process"`
 	DiskEvery   uint64 `env:"REKNIT_SNAPSHOT_DISK_EVERY" envDefault:"100" unit:"steps" reason:"that are lost at most when all holders of a layer die at once; 0: off"`
 	Bucket      string `env:"REKNIT_SNAPSHOT_BUCKET" unit:"URL" reason:"off by default; a bucket that all nodes read, as s3://name?region=eu-central-1 or file:///shared/folder"`
@@ -39,6 +41,10 @@ type Owner struct {
 	Cluster string
 	Node    string
 	Job     events.Job
+	// MemoryBytes bounds what is kept in memory.
+	MemoryBytes int64
+	// Lend has a neighbour keep a part of a snapshot in its memory.
+	Lend func(ctx context.Context, to string, id retention.ID, units []Unit) error
 }
 
 // Snapshots is a node's tiers. Its methods may be called by several goroutines.
@@ -48,6 +54,7 @@ type Snapshots struct {
 	context context.Context
 	cancel  context.CancelFunc
 	writing sync.WaitGroup
+	keeping sync.Mutex // one neighbour's part at a time
 
 	mutex      sync.Mutex
 	readable   map[unitOf][]place // by the last List, the nearest first
@@ -71,9 +78,14 @@ type place struct {
 func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, error) {
 	s := &Snapshots{owner: owner, readable: map[unitOf][]place{}, unreadable: map[place]bool{}}
 	s.context, s.cancel = context.WithCancel(ctx)
-	on := settings.Folder != "" && settings.DiskEvery > 0 || settings.Bucket != "" && settings.RemoteEvery > 0
+	on := settings.MemoryEvery > 0 || settings.Folder != "" && settings.DiskEvery > 0 || settings.Bucket != "" && settings.RemoteEvery > 0
 	if on && settings.Keep < 1 {
 		return nil, fmt.Errorf("REKNIT_SNAPSHOT_KEEP: expected at least 1, got %d", settings.Keep)
+	}
+	if settings.MemoryEvery > 0 {
+		bounded := settings
+		bounded.MaxBytes = min(settings.MaxBytes, owner.MemoryBytes)
+		s.add(bounded, machine.MemoryTier, settings.MemoryEvery, memblob.OpenBucket(nil), 0)
 	}
 	if settings.Folder != "" && settings.DiskEvery > 0 {
 		bucket, err := fileblob.OpenBucket(settings.Folder, &fileblob.Options{
@@ -142,7 +154,7 @@ func (s *Snapshots) Capture(task machine.Capture, export func(unit int, step uin
 		}
 		s.writing.Go(func() {
 			defer func() { <-t.busy }()
-			s.write(t, task, units)
+			s.write(t, task, share.To, units)
 		})
 	}
 }
@@ -180,25 +192,49 @@ func (s *Snapshots) copied(
 	return units, nil
 }
 
-// write writes a part and removes what it makes obsolete: parts of this node and, if it is the plan's first, parts of
-// those whom the plan does not name.
-func (s *Snapshots) write(t *tier, task machine.Capture, units []Unit) {
+// write writes a part, here and to a neighbour, and removes what it makes obsolete: where all nodes write, parts of this
+// node and, if it is the plan's first, parts of those whom the plan does not name.
+func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit) {
 	began := time.Now()
 	id := retention.ID{Step: task.Step, Plan: task.Digest}
-	if err := t.write(s.context, id, s.owner.Node, units); err != nil {
+	err := t.write(s.context, id, s.owner.Node, units)
+	if err == nil && to != "" {
+		err = s.owner.Lend(s.context, to, id, units)
+	}
+	if err != nil {
 		s.warn("snapshot not written", t, task.Step, err)
 		return
 	}
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
 		"seconds", time.Since(began).Seconds())
 	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
-	err := t.retire(s.context, func(part retention.Part) bool {
+	err = t.retire(s.context, func(part retention.Part) bool {
 		_, lives := task.Plan.Member(part.Node)
-		return part.Node == s.owner.Node || sweeps && !lives
+		return t.units == 0 || part.Node == s.owner.Node || sweeps && !lives
 	})
 	if err != nil {
 		s.warn("obsolete snapshots not removed", t, task.Step, err)
 	}
+}
+
+// Keep keeps a neighbour's part of a snapshot in memory, once it is this one's turn to be fetched.
+func (s *Snapshots) Keep(ctx context.Context, id retention.ID, node string, fetch func() ([]Unit, error)) error {
+	for _, t := range s.tiers {
+		if t.name != machine.MemoryTier {
+			continue
+		}
+		s.keeping.Lock()
+		defer s.keeping.Unlock()
+		units, err := fetch()
+		if err == nil {
+			err = t.write(ctx, id, node, units)
+		}
+		if err == nil {
+			err = t.retire(ctx, func(retention.Part) bool { return true })
+		}
+		return err
+	}
+	return errors.New("snapshots in memory are off")
 }
 
 func (s *Snapshots) warn(what string, t *tier, step uint64, err error) {

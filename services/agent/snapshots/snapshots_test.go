@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // scene is nodes that hold three units of 1,000 bytes, and take snapshots to a bucket that all read and to folders of
@@ -19,11 +21,12 @@ type scene struct {
 	t      *testing.T
 	shared string
 	own    map[string]string
+	opened map[string]*Snapshots // processes, by node
 	plan   events.Plan
 }
 
 func newScene(t *testing.T) *scene {
-	return &scene{t: t, shared: t.TempDir(), own: map[string]string{}, plan: events.Plan{Generation: 1}}
+	return &scene{t: t, shared: t.TempDir(), own: map[string]string{}, opened: map[string]*Snapshots{}, plan: events.Plan{Generation: 1}}
 }
 
 // open starts a node's process; the folder is that of the process before.
@@ -41,10 +44,15 @@ func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
 		alter(&settings)
 	}
 	job := events.Job{Digest: events.Digest([]byte("job")), Layers: make([]events.LayerProfile, 3)}
-	opened, err := Open(s.t.Context(), settings, Owner{Cluster: "c", Node: node, Job: job})
+	owner := Owner{Cluster: "c", Node: node, Job: job, MemoryBytes: 1 << 20}
+	owner.Lend = func(ctx context.Context, to string, id retention.ID, units []Unit) error {
+		return s.opened[to].Keep(ctx, id, node, func() ([]Unit, error) { return units, nil })
+	}
+	opened, err := Open(s.t.Context(), settings, owner)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.opened[node] = opened
 	s.t.Cleanup(opened.Close)
 	return opened
 }
@@ -125,6 +133,26 @@ func TestAFolderOutlivesItsNodesProcessAndNobodyElseReadsIt(t *testing.T) {
 	a.Close()
 	s.expectReadable(s.open("a"), "8: 0-2")
 	s.expectReadable(s.open("b"))
+}
+
+// inMemory has a node keep snapshots in memory only.
+func inMemory(settings *Settings) { *settings = Settings{MemoryEvery: 1, Keep: 2, MaxBytes: 1 << 20} }
+
+func TestANeighbourKeepsWhatANodeHadInMemory(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a", inMemory), s.open("b", inMemory)
+	share := machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 2}}, To: "b"}
+	for step := uint64(8); step <= 32; step += 8 {
+		a.Capture(s.task(step, share), export)
+		a.writing.Wait()
+	}
+	s.expectReadable(a, "32: 0-2", "24: 0-2")
+	a.Close()
+	s.expectReadable(b, "32: 0-2", "24: 0-2")
+	if data, err := b.Read(t.Context(), 32, planDigest, 1); err != nil || !bytes.Equal(data, content(1, 32)) {
+		t.Errorf("the neighbour does not have what a dead node held: %v", err)
+	}
+	s.expectReadable(s.open("a", inMemory))
 }
 
 func TestAPartWithoutItsManifestIsNoSnapshot(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -25,7 +26,8 @@ type tier struct {
 	units  int // that a complete snapshot has; zero where this node reads its own parts only
 	keep   int // complete snapshots
 	bytes  int64
-	busy   chan struct{} // one token: a part is being written
+	busy   chan struct{} // one token: a part of this node is being written
+	writes sync.Mutex    // one part at a time, of whomever
 }
 
 // Unit is a unit's canonical bytes.
@@ -59,6 +61,8 @@ var errNoRoom = errors.New("no room")
 
 // write writes a node's part of a snapshot, within the bound on its bytes.
 func (t *tier) write(ctx context.Context, id retention.ID, node string, units []Unit) error {
+	t.writes.Lock()
+	defer t.writes.Unlock()
 	if err := t.makeRoom(ctx, node, units); err != nil {
 		return err
 	}

@@ -1,0 +1,55 @@
+package events
+
+import "fmt"
+
+// Keeping is a request on KeepSubject: a node asks another one to keep its part of a snapshot in memory, and to fetch
+// it from the shard store of who asks.
+type Keeping struct {
+	Node         string     `json:"node"` // who asks
+	Step         uint64     `json:"step"` // completed steps
+	Plan         string     `json:"plan"` // digest of the plan under which the step was trained
+	ShardAddress string     `json:"shardAddress"`
+	Bytes        int64      `json:"bytes"` // to fetch: the units, one after the other, behind some that mean nothing
+	Parts        []Part     `json:"parts"` // of these bytes
+	Units        []KeptUnit `json:"units"`
+}
+
+// KeptUnit is a unit of a part of a snapshot.
+type KeptUnit struct {
+	Unit  int   `json:"unit"`
+	Bytes int64 `json:"bytes"`
+}
+
+// KeepReply is the answer to Keeping.
+type KeepReply struct {
+	Reason string `json:"reason,omitempty"` // why the part is not kept; empty where it is
+}
+
+// UnitBytes returns how many of the bytes are units.
+func (k *Keeping) UnitBytes() int64 {
+	bytes := int64(0)
+	for _, unit := range k.Units {
+		bytes += unit.Bytes
+	}
+	return bytes
+}
+
+func (k *Keeping) Validate() error {
+	var c check
+	c.token("node", k.Node)
+	c.digest("plan", k.Plan)
+	c.that(k.ShardAddress != "" && len(k.ShardAddress) <= 256, "shardAddress", "host:port", k.ShardAddress)
+	c.that(len(k.Units) >= 1 && len(k.Units) <= MostUnits, "units", fmt.Sprintf("1 to %d", MostUnits), len(k.Units))
+	c.each(len(k.Units), "units", func(i int) error {
+		var c check
+		c.unit(k.Units[i].Unit)
+		c.atLeast("bytes", k.Units[i].Bytes, 1)
+		c.layerBytes("bytes", k.Units[i].Bytes)
+		return c.err
+	})
+	if c.err == nil {
+		c.that(k.Bytes >= k.UnitBytes(), "bytes", fmt.Sprintf("at least %d, for the units", k.UnitBytes()), k.Bytes)
+		c.parts(k.Parts, k.Bytes)
+	}
+	return c.err
+}

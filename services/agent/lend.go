@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/internal/transfer"
+	"github.com/reknit/reknit/services/agent/retention"
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/services/agent/snapshots"
+)
+
+// keepTime is how long a neighbour may take to fetch a part of a snapshot.
+const keepTime = 5 * time.Minute
+
+// lend has a neighbour keep this node's part of a snapshot in its memory. It fetches the part from this node's store.
+func (s *Session) lend(ctx context.Context, to string, id retention.ID, units []snapshots.Unit) error {
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	request, data := s.lent(id, units)
+	for _, part := range request.Parts {
+		defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, part.Digest)
+		if err := s.store.PutAs(ctx, part.Digest, data[part.First:part.End]); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	answer, err := s.bus.Conn().RequestWithContext(ctx, events.KeepSubject(s.config.Cluster, to), text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", to, err)
+	}
+	var reply events.KeepReply
+	if err := json.Unmarshal(answer.Data, &reply); err != nil {
+		return fmt.Errorf("%s: %w", to, err)
+	}
+	if reply.Reason != "" {
+		return fmt.Errorf("%s: %s", to, reply.Reason)
+	}
+	return nil
+}
+
+// lent returns a part of a snapshot as a neighbour fetches it: behind words of its own, so that the store does not take
+// it for what an exchange gives, which is retired at another time.
+func (s *Session) lent(id retention.ID, units []snapshots.Unit) (events.Keeping, []byte) {
+	request := events.Keeping{Node: s.config.Node, Step: id.Step, Plan: id.Plan, ShardAddress: s.shardAddress()}
+	data := fmt.Appendf(nil, "lent by %s at step %d under %s ", s.config.Node, id.Step, id.Plan)
+	for _, unit := range units {
+		request.Units = append(request.Units, events.KeptUnit{Unit: unit.Unit, Bytes: int64(len(unit.Data))})
+		data = append(data, unit.Data...)
+	}
+	request.Bytes = int64(len(data))
+	for first := int64(0); first < request.Bytes; first += transfer.PartBytes {
+		end := min(first+transfer.PartBytes, request.Bytes)
+		request.Parts = append(request.Parts,
+			events.Part{Digest: events.Digest(data[first:end]), First: first, End: end})
+	}
+	return request, data
+}
+
+// answerKeep answers a neighbour that asks this node to keep its part of a snapshot.
+func (s *Session) answerKeep(message *nats.Msg) {
+	var reply events.KeepReply
+	if err := s.keep(message.Data); err != nil {
+		slog.Warn("a neighbour's part of a snapshot is not kept", "node", s.config.Node, "error", err)
+		reply.Reason = err.Error()
+	}
+	respond(message, reply)
+}
+
+func (s *Session) keep(text []byte) error {
+	var request events.Keeping
+	if err := json.Unmarshal(text, &request); err != nil {
+		return err
+	}
+	if err := request.Validate(); err != nil {
+		return err
+	}
+	if most := s.config.MemoryBytes; request.Bytes > most {
+		return fmt.Errorf("bytes: expected at most the node's memory, %d, got %d", most, request.Bytes)
+	}
+	ctx, cancel := context.WithTimeout(s.context, keepTime)
+	defer cancel()
+	return s.snapshots.Keep(ctx, retention.ID{Step: request.Step, Plan: request.Plan}, request.Node,
+		func() ([]snapshots.Unit, error) { return s.borrow(ctx, request) })
+}
+
+// borrow fetches a neighbour's part of a snapshot from its store.
+func (s *Session) borrow(ctx context.Context, request events.Keeping) ([]snapshots.Unit, error) {
+	fetch, err := shards.NewTransfer([]shards.Source{{
+		Name: request.Node, URL: "nats://" + request.ShardAddress, Bucket: events.ShardBucketOf(request.Node),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, request.Bytes)
+	var parts []shards.Part
+	for _, part := range request.Parts {
+		parts = append(parts, shards.Part{Digest: part.Digest, First: part.First, End: part.End})
+	}
+	if err := fetch.Add(shards.Layer{Into: data, Parts: parts}); err != nil {
+		return nil, err
+	}
+	fetch.Seal()
+	if err := fetch.Run(ctx); err != nil {
+		return nil, err
+	}
+	var units []snapshots.Unit
+	rest := data[request.Bytes-request.UnitBytes():]
+	for _, unit := range request.Units {
+		units = append(units, snapshots.Unit{Unit: unit.Unit, Data: rest[:unit.Bytes]})
+		rest = rest[unit.Bytes:]
+	}
+	return units, nil
+}
