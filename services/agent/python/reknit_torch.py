@@ -101,7 +101,7 @@ class Step:
         self.loss = None  # mean of the batch, once the gradients are summed
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
-        self._untrained = sum(1 for _ in turn.micro_batches)
+        self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
         self._reduced = False
         job.state.learning_rate_scale = turn.learning_rate_scale
 
