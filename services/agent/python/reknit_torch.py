@@ -33,7 +33,7 @@ import reknit
 
 UNIT_BYTES = 16 << 20  # of state in a unit, about: units are counted, and what moves is a unit
 ALIGNMENT = 64  # bytes, of a tensor in its unit
-TIMEOUT_SECONDS = 60  # of a collective: the last resort, for an abort comes long before
+TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 CONNECT = {"gloo": dist.ProcessGroupGloo, "nccl": getattr(dist, "ProcessGroupNCCL", None)}
 
@@ -53,14 +53,14 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend="gloo", *
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
                         digest=state.digest(data), state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
-    return Job(plane, state, micro_batch / batch, backend)
+    return Job(plane, state, backend)
 
 
 class Job:
     """A process's part in a training."""
 
-    def __init__(self, plane, state, share, backend):
-        self.plane, self.state, self.share, self.backend = plane, state, share, backend
+    def __init__(self, plane, state, backend):
+        self.plane, self.state, self.backend = plane, state, backend
         self._turns = plane.steps(state)
         self._next = None  # step of the plane that was asked for already
         self._group = None
@@ -112,7 +112,7 @@ class Step:
 
     def backward(self, loss):
         """Adds the gradients of a micro-batch, of which this is the mean loss."""
-        loss = loss * self._job.share
+        loss = loss * (self._turn.micro_batch / self._turn.batch)
         loss.backward()
         self._gradients.loss.add_(loss.detach())
         self._untrained -= 1
@@ -216,11 +216,11 @@ class Gradients:
 class State:
     """The tensors of a model and its optimizer, and the units in which they lie.
 
-    On the CPU the tensors are views of the units' memory, so that nothing is copied. Tensors elsewhere are copied when
-    a unit is given or taken.
+    On the CPU the tensors are views of the units' memory, so that nothing is copied. Where some are elsewhere, all are
+    copied when a unit is given or taken.
     """
 
-    def __init__(self, model, optimizer):
+    def __init__(self, model, optimizer, mapped=None):
         begin(optimizer)
         self.optimizer = optimizer
         self.gradients = Gradients(model.parameters())
@@ -232,7 +232,8 @@ class State:
                 self.sizes.append(0)
             self.units[-1].append((tensor, self.sizes[-1]))
             self.sizes[-1] += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-        self.mapped = all(tensor.device.type == "cpu" for unit in self.units for tensor, _ in unit)
+        on_cpu = all(tensor.device.type == "cpu" for unit in self.units for tensor, _ in unit)
+        self.mapped = on_cpu if mapped is None else mapped
         self.copies = []  # by unit: pairs of a tensor and its copy in the unit's memory
 
     def digest(self, data):
@@ -261,9 +262,9 @@ class State:
             pairs = self.views(unit, memory)
             for tensor, view in pairs:
                 view.copy_(tensor.detach())
-                if tensor.device == view.device:
+                if self.mapped:
                     tensor.data = view
-            self.copies.append([(tensor, view) for tensor, view in pairs if tensor.device != view.device])
+            self.copies.append([] if self.mapped else pairs)
 
     def give(self, units, step):
         """Copies units into their memory, where they lie elsewhere."""

@@ -157,6 +157,23 @@ class State(unittest.TestCase):
         for one, other in zip(giver[0].parameters(), taker[0].parameters()):
             self.assertTrue(torch.equal(one, other))
 
+    def test_a_state_that_lives_elsewhere_is_copied_when_it_is_given_and_taken(self):
+        giver, taker = replica(), replica(seed=2)
+        states = [reknit_torch.State(*one, mapped=False) for one in (giver, taker)]
+        memories = [[bytearray(size) for size in state.sizes] for state in states]
+        for state, memory in zip(states, memories):
+            state.move_in(memory)
+        before = bytes(memories[0][0])
+        plain(*giver)
+        self.assertEqual(before, bytes(memories[0][0]))
+        states[0].give([0], STEPS)
+        memories[1][0][:] = memories[0][0]
+        states[1].adopt(STEPS, [0])
+        plain(*giver)
+        plain(*taker)
+        for one, other in zip(giver[0].parameters(), taker[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
     def test_the_digest_tells_models_apart_that_do_not_begin_alike(self):
         digest = reknit_torch.State(*replica()).digest("text")
         self.assertEqual(digest, reknit_torch.State(*replica()).digest("text"))
