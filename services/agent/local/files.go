@@ -28,8 +28,7 @@ type files struct {
 	control []byte
 }
 
-// makeFiles makes a directory below parent, by default in shared memory, and removes those that killed agents left
-// there.
+// makeFiles makes them in a new directory below parent, by default in shared memory.
 func makeFiles(parent string, units []int64) (*files, error) {
 	if parent == "" {
 		parent = sharedMemory
@@ -37,8 +36,7 @@ func makeFiles(parent string, units []int64) (*files, error) {
 			parent = os.TempDir()
 		}
 	}
-	sweep(parent)
-	dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
+	dir, err := makeDir(parent)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +54,12 @@ func makeFiles(parent string, units []int64) (*files, error) {
 		f.units = append(f.units, unit)
 	}
 	return f, nil
+}
+
+// makeDir makes a directory, and removes those that killed agents left beside it.
+func makeDir(parent string) (string, error) {
+	sweep(parent)
+	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
 }
 
 // sweep removes the directories of agents that are no more. A trainer that outlived its agent keeps what it has mapped.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ type Config struct {
 	Listen    string // host:port where other nodes measure and watch the link to this one; port 0 takes a free one
 	Advertise string // where they reach it; empty: where it listens
 	ShardPort int    // where others fetch units from; 0 takes a free one
-	ShardDir  string // keeps what is given in files; empty: in memory
+	ShardDir  string // of what is given, meanwhile; empty: the temporary directory
 	StateDir  string // of the trainers' files; empty: in shared memory
 	Snapshots snapshots.Settings
 	Parent    bool // whoever serves is the trainers' parent, and tells by Gone how they ended
@@ -201,6 +202,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	}
 	session = rand.Text()
 	s.trainers[session] = t
+	s.limit()
 	if s.leaving != nil {
 		t.session.Leave(s.leaving.Reason, seconds(s.leaving.DeadlineSeconds))
 	}
@@ -212,9 +214,29 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
+		s.limit()
 	}()
 	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))
 	return session, t, nil
+}
+
+// The process may use so much beside the state that it maps: what it sends and receives is garbage soon. It is collected
+// before it is as much as the state.
+const (
+	leastMemory = 32 << 20
+	memoryShare = 10 // one part in ten of the state
+)
+
+// limit bounds the memory of the process, unless whoever started it did. Called with the mutex held.
+func (s *Server) limit() {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	limit := int64(leastMemory)
+	for _, t := range s.trainers {
+		limit += t.bytes / memoryShare
+	}
+	debug.SetMemoryLimit(limit)
 }
 
 // ending returns the trainer of a node whose session is just ending.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -22,7 +23,9 @@ type trainer struct {
 	total   uint64 // steps; zero is no end
 	session *agent.Session
 	watch   *links.Watch
-	dir     string
+	dir     string // of the files that it maps
+	given   string // directory of what it gives
+	bytes   int64  // of its state
 	state   *state
 	turns   *turns
 	ended   context.Context
@@ -73,6 +76,13 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t.turns = newTurns(t.ended)
 	t.state = newState(files, joining.State == stateCopied, t.turns.do)
 	t.dir = files.dir
+	for _, unit := range joining.Units {
+		t.bytes += unit
+	}
+	if t.given, err = makeDir(cmp.Or(config.ShardDir, os.TempDir())); err != nil {
+		t.close()
+		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
+	}
 	if err := t.join(ctx, config, joining, job); err != nil {
 		t.end(err)
 		t.close()
@@ -102,7 +112,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address,
 		MemoryBytes: joining.MemoryBytes, Job: job, TotalSteps: t.total, Measure: t.watch.Measure,
 		Snapshots: config.Snapshots,
-		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
+		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: t.given},
 	})
 	if err == nil {
 		session <- t.session
@@ -279,4 +289,5 @@ func (t *trainer) close() {
 		t.watch.Close()
 	}
 	t.state.close()
+	_ = os.RemoveAll(t.given) // or the next agent sweeps it
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Listen    string     `env:"REKNIT_AGENT_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"where other nodes measure and watch the link to this one: those of this host only; port 0 takes a free one"`
 	Advertise string     `env:"REKNIT_AGENT_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
 	ShardPort int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
-	ShardDir  string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"units that are given lie in memory meanwhile; a directory of this node alone keeps them in files"`
+	ShardDir  string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of units that are given, meanwhile; by default the temporary directory, so that they need no memory beside the state"`
 	StateDir  string     `env:"REKNIT_AGENT_STATE_DIR" unit:"path" reason:"of the files that trainer and agent both map; by default /dev/shm, or the temporary directory where there is none"`
 }
 
