@@ -24,8 +24,12 @@ func (s *Session) lend(ctx context.Context, to string, id retention.ID, units []
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	request, data := s.lent(id, units)
+	var digests []string
 	for _, part := range request.Parts {
-		defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, part.Digest)
+		digests = append(digests, part.Digest)
+	}
+	defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, digests...)
+	for _, part := range request.Parts {
 		if err := s.store.PutAs(ctx, part.Digest, data[part.First:part.End]); err != nil {
 			return err
 		}

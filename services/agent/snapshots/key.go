@@ -21,7 +21,13 @@ func unitKey(id retention.ID, node string, unit int) string {
 
 const digestPrefix = "sha256:"
 
-// parseKey tells what an object is. The unit is -1 for a manifest. Ok is false for what a tier did not write.
+// What an object of a part is that is no unit.
+const (
+	isManifest = -1 - iota
+	isLeftOver // of a write that was killed, in a folder
+)
+
+// parseKey tells what an object is: a unit, or what it is instead. Ok is false for what lies in no part.
 func parseKey(key string) (id retention.ID, node string, unit int, ok bool) {
 	path := strings.Split(key, "/")
 	if len(path) != 3 {
@@ -29,9 +35,17 @@ func parseKey(key string) (id retention.ID, node string, unit int, ok bool) {
 	}
 	step, plan, dashed := strings.Cut(path[0], "-")
 	number, err := strconv.ParseUint(step, 10, 64)
-	id, node, unit = retention.ID{Step: number, Plan: digestPrefix + plan}, path[1], -1
-	if err == nil && path[2] != manifestName {
-		unit, err = strconv.Atoi(strings.TrimPrefix(path[2], "unit-"))
+	id, node = retention.ID{Step: number, Plan: digestPrefix + plan}, path[1]
+	return id, node, parseName(path[2]), err == nil && dashed && folder(id, node)+path[2] == key
+}
+
+func parseName(name string) int {
+	if name == manifestName {
+		return isManifest
 	}
-	return id, node, unit, err == nil && dashed && folder(id, node)+path[2] == key
+	unit, err := strconv.Atoi(strings.TrimPrefix(name, "unit-"))
+	if err != nil || unit < 0 {
+		return isLeftOver
+	}
+	return unit
 }

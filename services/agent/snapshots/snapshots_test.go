@@ -26,7 +26,10 @@ type scene struct {
 }
 
 func newScene(t *testing.T) *scene {
-	return &scene{t: t, shared: t.TempDir(), own: map[string]string{}, opened: map[string]*Snapshots{}, plan: events.Plan{Generation: 1}}
+	return &scene{
+		t: t, shared: t.TempDir(), own: map[string]string{}, opened: map[string]*Snapshots{},
+		plan: events.Plan{Generation: 1},
+	}
 }
 
 // open starts a node's process; the folder is that of the process before.
@@ -211,6 +214,24 @@ func TestTheNewestCompleteSnapshotsAreKept(t *testing.T) {
 	if files := len(s.files(s.shared)); files != 3+5+5 {
 		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part", files)
 	}
+}
+
+func TestWhatAKilledWriteLeftIsRemovedWithItsPart(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.DiskTier, 8, 0, 3)
+	manifest := s.files(s.own["a"])[0]
+	left := filepath.Join(filepath.Dir(manifest), "fileblob123")
+	if err := os.WriteFile(left, content(0, 8), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for step := uint64(16); step <= 24; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 3)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("half a unit of a snapshot that was removed is left: %v", err)
+	}
+	s.expectReadable(a, "24: 0-3", "16: 0-3")
 }
 
 func TestTheFirstNodeRemovesWhatTheDeadWrote(t *testing.T) {

@@ -129,9 +129,11 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 			found[owner{id, node}] = part
 		}
 		part.Bytes += object.Size
-		if unit < 0 {
+		switch unit {
+		case isManifest:
 			part.Whole = true
-		} else {
+		case isLeftOver:
+		default:
 			part.Units = append(part.Units, unit)
 		}
 	}
@@ -152,23 +154,32 @@ func (t *tier) retire(ctx context.Context, match func(retention.Part) bool) erro
 	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part) }))
 }
 
-// remove removes parts, the manifest of each first: what is left of one that is removed half-way is not whole.
+// remove removes parts with all that lies in them, the manifest of each first: what is left of one that is removed
+// half-way is not whole.
 func (t *tier) remove(ctx context.Context, parts []retention.Part) error {
 	var failed error
 	for _, part := range parts {
-		keys := []string{folder(part.ID, part.Node) + manifestName}
-		for _, unit := range part.Units {
-			keys = append(keys, unitKey(part.ID, part.Node, unit))
-		}
-		for _, key := range keys {
-			err := t.bucket.Delete(ctx, key)
-			if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-				failed = errors.Join(failed, err)
-				break
+		within := folder(part.ID, part.Node)
+		err := t.delete(ctx, within+manifestName)
+		for objects := t.bucket.List(&blob.ListOptions{Prefix: within}); err == nil; {
+			var object *blob.ListObject
+			if object, err = objects.Next(ctx); err == nil {
+				err = t.delete(ctx, object.Key)
 			}
+		}
+		if !errors.Is(err, io.EOF) {
+			failed = errors.Join(failed, err)
 		}
 	}
 	return failed
+}
+
+// delete deletes an object, which may be gone already.
+func (t *tier) delete(ctx context.Context, key string) error {
+	if err := t.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return err
+	}
+	return nil
 }
 
 // read returns the bytes of a unit that a node wrote, if they are what its manifest says.

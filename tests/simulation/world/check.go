@@ -64,7 +64,7 @@ func (p *process) discarding(what string, do func()) {
 	}
 	do()
 	for unit, had := range before {
-		if had && len(p.stains) == 0 && !p.World.healthy(unit) {
+		if had && len(p.stains) == 0 && !p.World.healthy(unit) && !p.hasSnapshot() {
 			p.violation("%s %s, and no living process holds a healthy copy of unit %d any more", p.node.name, what, unit)
 		}
 	}

@@ -23,7 +23,7 @@ func (w *World) recoverable() bool {
 		return true
 	}
 	_, whole := w.wholeStep(func(*process) bool { return true })
-	return whole || w.hasSnapshot()
+	return whole || w.living() >= w.job.Stages.Min && w.hasSnapshot()
 }
 
 // wholeStep returns the newest step of which some of the living processes hold all units.

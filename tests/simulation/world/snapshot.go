@@ -118,11 +118,8 @@ func (n *node) listed(bucket *tier) []events.Snapshot {
 	return list[:min(len(list), events.MostSnapshots)]
 }
 
-// hasSnapshot reports whether those who live can read a snapshot as a whole, and are enough to train it.
+// hasSnapshot reports whether those who live can read a snapshot as a whole.
 func (w *World) hasSnapshot() bool {
-	if w.living() < w.job.Stages.Min {
-		return false
-	}
 	together := map[retention.ID]map[int]bool{}
 	for _, n := range w.nodes {
 		if n.process == nil {

@@ -1,0 +1,130 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// Capture copies the units of each share and writes them behind the caller's back. A tier that is still writing the
+// snapshot before is left out: nothing queues.
+func (s *Snapshots) Capture(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) {
+	copies := map[int][]byte{}
+	for _, share := range task.Shares {
+		t := s.idle(share.Tier)
+		if t == nil {
+			slog.Warn("snapshot skipped: the one before is still being written",
+				"node", s.owner.Node, "tier", share.Tier, "step", task.Step)
+			continue
+		}
+		units, err := s.copied(copies, share.Units, task.Step, export)
+		if err != nil {
+			<-t.busy
+			slog.Warn("snapshot not captured", "node", s.owner.Node, "step", task.Step, "error", err)
+			continue
+		}
+		s.writing.Go(func() {
+			defer func() { <-t.busy }()
+			s.write(t, task, share.To, units)
+		})
+	}
+}
+
+// idle takes the token of a tier; nil where it is taken.
+func (s *Snapshots) idle(name string) *tier {
+	for _, t := range s.tiers {
+		if t.name != name {
+			continue
+		}
+		select {
+		case t.busy <- struct{}{}:
+			return t
+		default:
+		}
+	}
+	return nil
+}
+
+// copied returns copies of units: what a trainer exports may be the memory that it trains on. Tiers share them.
+func (s *Snapshots) copied(
+	copies map[int][]byte, ranges []events.Range, step uint64, export func(int, uint64) ([]byte, error),
+) ([]Unit, error) {
+	var units []Unit
+	for unit := range events.Each(ranges) {
+		if copies[unit] == nil {
+			data, err := export(unit, step)
+			if err != nil {
+				return nil, err
+			}
+			copies[unit] = slices.Clone(data)
+		}
+		units = append(units, Unit{unit, copies[unit]})
+	}
+	return units, nil
+}
+
+// writeTime is how long a part may be written: then it is given up, and the next one is due.
+const writeTime = time.Hour
+
+// write writes a part, here and to a neighbour, and removes what it makes obsolete: where all nodes write, parts of
+// this node and, if it is the plan's first, parts of those whom the plan does not name.
+func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit) {
+	ctx, cancel := context.WithTimeout(s.context, writeTime)
+	defer cancel()
+	began := time.Now()
+	id := retention.ID{Step: task.Step, Plan: task.Digest}
+	err := t.write(ctx, id, s.owner.Node, units)
+	if err == nil && to != "" {
+		err = s.owner.Lend(ctx, to, id, units)
+	}
+	if err != nil {
+		s.warn("snapshot not written", t, task.Step, err)
+		return
+	}
+	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
+		"seconds", time.Since(began).Seconds())
+	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
+	err = t.retire(ctx, func(part retention.Part) bool {
+		_, lives := task.Plan.Member(part.Node)
+		return t.units == 0 || part.Node == s.owner.Node || sweeps && !lives
+	})
+	if err != nil {
+		s.warn("obsolete snapshots not removed", t, task.Step, err)
+	}
+}
+
+// Keep keeps a neighbour's part of a snapshot in memory, once it is this one's turn to be fetched.
+func (s *Snapshots) Keep(ctx context.Context, id retention.ID, node string, fetch func() ([]Unit, error)) error {
+	for _, t := range s.tiers {
+		if t.name != machine.MemoryTier {
+			continue
+		}
+		select {
+		case s.keeping <- struct{}{}:
+			defer func() { <-s.keeping }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		units, err := fetch()
+		if err == nil {
+			err = t.write(ctx, id, node, units)
+		}
+		if err == nil {
+			err = t.retire(ctx, func(retention.Part) bool { return true })
+		}
+		return err
+	}
+	return errors.New("snapshots in memory are off")
+}
+
+func (s *Snapshots) warn(what string, t *tier, step uint64, err error) {
+	if s.context.Err() == nil {
+		slog.Warn(what, "node", s.owner.Node, "tier", t.name, "step", step, "error", err)
+	}
+}

@@ -1,0 +1,98 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// List returns what can be read of whole parts, the newest first and at most as much as a consent may hold. A tier
+// that does not answer counts for nothing.
+func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
+	readable := map[unitOf][]place{}
+	for _, t := range s.tiers {
+		parts, err := t.list(ctx)
+		if err != nil {
+			slog.Warn("snapshot tier not listed", "node", s.owner.Node, "tier", t.name, "error", err)
+		}
+		for _, part := range parts {
+			for _, unit := range part.Units {
+				at := unitOf{part.ID, unit}
+				if part.Whole && unit < s.owner.Job.Units() {
+					readable[at] = append(readable[at], place{at, t, part.Node})
+				}
+			}
+		}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.readable = readable
+	maps.DeleteFunc(s.unreadable, func(p place, _ bool) bool { return !slices.Contains(readable[p.unitOf], p) })
+	units := map[retention.ID][]int{}
+	for at, places := range readable {
+		readable[at] = slices.DeleteFunc(places, func(p place) bool { return s.unreadable[p] })
+		if len(readable[at]) > 0 {
+			units[at.ID] = append(units[at.ID], at.unit)
+		}
+	}
+	return told(units)
+}
+
+// told writes snapshots down, the newest first.
+func told(units map[retention.ID][]int) []events.Snapshot {
+	var list []events.Snapshot
+	for id, held := range units {
+		list = append(list, events.Snapshot{Step: id.Step, Plan: id.Plan, Units: rangesOf(held)})
+	}
+	slices.SortFunc(list, func(a, b events.Snapshot) int {
+		return retention.Newer(retention.ID{Step: a.Step, Plan: a.Plan}, retention.ID{Step: b.Step, Plan: b.Plan})
+	})
+	return list[:min(len(list), events.MostSnapshots)]
+}
+
+func rangesOf(units []int) []events.Range {
+	var ranges []events.Range
+	for _, unit := range slices.Sorted(slices.Values(units)) {
+		if last := len(ranges) - 1; last >= 0 && ranges[last].End == unit {
+			ranges[last].End++
+			continue
+		}
+		ranges = append(ranges, events.Range{First: unit, End: unit + 1})
+	}
+	return ranges
+}
+
+// readTries is how often a tier that does not answer is asked for a unit.
+const readTries = 3
+
+// Read returns a unit that List named, verified, from the nearest tier that has it. What is not what it should be List
+// does not name any more.
+func (s *Snapshots) Read(ctx context.Context, step uint64, plan string, unit int) ([]byte, error) {
+	at := unitOf{retention.ID{Step: step, Plan: plan}, unit}
+	s.mutex.Lock()
+	places := slices.Clone(s.readable[at])
+	s.mutex.Unlock()
+	failed := fmt.Errorf("no snapshot of unit %d at step %d can be read", unit, step)
+	for _, from := range places {
+		for range readTries {
+			data, err := from.tier.read(ctx, at.ID, from.node, unit)
+			if err == nil {
+				return data, nil
+			}
+			failed = fmt.Errorf("tier %s: %w", from.tier.name, err)
+			if errors.Is(err, errUnreadable) {
+				s.mutex.Lock()
+				s.unreadable[from] = true
+				s.mutex.Unlock()
+				break
+			}
+		}
+	}
+	return nil, failed
+}
