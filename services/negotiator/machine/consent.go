@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,11 +49,24 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 // lastOnes answers when nobody would be left. Who wants to leave may not: the state would be lost.
 func (m *Machine) lastOnes(cause events.Event) []events.Event {
 	if len(m.state.Members) == 0 {
-		return m.hold("no node is left", m.holdersOf(nil)...)(cause)
+		return append(m.callBack(cause), m.hold("no node is left", m.holdersOf(nil)...)(cause)...)
 	}
 	return m.refuseChanges("no node would be left to hold the layers", func(change events.Change) bool {
 		return change.Kind == events.ChangeLeave
 	})(cause)
+}
+
+// callBack has those who are on their way out ask for a place again, and claim what they hold: nobody is left to go on
+// without them. Those who have left do not hear it.
+func (m *Machine) callBack(cause events.Event) []events.Event {
+	var said []events.Event
+	for _, node := range slices.Sorted(maps.Keys(m.state.Leavers)) {
+		refusal := refusalOf(events.RefusedMembership, node, "no node is left that goes on without it")
+		refusal.Incarnation = m.state.Leavers[node].Incarnation
+		said = append(said, m.refuse(cause, refusal)...)
+	}
+	clear(m.state.Leavers)
+	return said
 }
 
 // mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step

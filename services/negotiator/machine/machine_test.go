@@ -361,3 +361,20 @@ func TestARestartAtAnyMomentChangesNoWord(t *testing.T) {
 		t.Fatal("the story does not follow")
 	}
 }
+
+// The only node that was to go on without the leaver dies. The leaver has all there is.
+func TestWhoIsOnItsWayOutIsCalledBackWhereNobodyIsLeft(t *testing.T) {
+	w := newWorld(t, 2)
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1"})
+	w.run()
+	w.lose("n2")
+	w.run()
+	refused := w.refusals("n1")
+	if len(refused) != 1 || refused[0].Refused != events.RefusedMembership || refused[0].Incarnation != w.process["n1"] {
+		t.Fatalf("refused %+v", refused)
+	}
+	w.tick(time.Hour)
+	if len(w.refusals("n1")) != 1 {
+		t.Error("it is called back again and again")
+	}
+}

@@ -56,9 +56,6 @@ func (w *World) note(all map[lineage][]copies, p *process, unit int, v version) 
 		member, named = plan.Member(p.node.name)
 		named = named && member.Incarnation == p.incarnation
 	}
-	if !named && p.agent.Snapshot().Membership == "leaving" {
-		return // it takes its last steps, and claims nothing
-	}
 	if !named {
 		at.generation = p.countsFor(plan, unit, v.step)
 	}
