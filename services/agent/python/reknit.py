@@ -18,12 +18,14 @@ A step that is given up ends at the end of `with`, and the loop goes on with the
 
 import http.client
 import json
+import math
 import mmap
 import os
 import select
 import socket
 import threading
 import time
+import traceback
 import urllib.parse
 import weakref
 
@@ -214,18 +216,18 @@ class Step:
 
     def ready(self):
         """The sums are complete: this trainer can make the next step, whoever else is lost."""
-        if self.aborted:
-            raise StepAborted(f"step {self.index} is given up")
         self._ready = True
         self._agent.set(_READY, self.index + 1)
+        self._agent.fence()  # an agent that answered before it saw this has given the step up: nobody passes the gate then
+        if self.aborted:
+            raise StepAborted(f"step {self.index} is given up")
 
     def commit(self, apply=None, loss=0.0, seconds=None):
         """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on."""
         if self.given_up:
             raise StepAborted(f"step {self.index} is given up: {self.given_up}")
         self._agent.set(_PHASE, _APPLYING)
-        with self._agent.lock:  # a barrier: the agent sees the phase before this looks whether the step is given up
-            pass
+        self._agent.fence()
         if self.aborted:
             self._agent.set(_PHASE, _IN_STEP)
             raise StepAborted(f"step {self.index} is given up")
@@ -247,7 +249,9 @@ class Step:
     def _report(self):
         self._agent.set(_PHASE, _BETWEEN)
         if self._committed:
-            report = {"done": self.index + 1, "seconds": self._seconds, "loss": self._loss}
+            report = {"done": self.index + 1, "seconds": self._seconds}
+            if math.isfinite(self._loss):  # JSON has no others
+                report["loss"] = self._loss
             if self._passed:
                 report.update(microBatches=self._passed, computeSeconds=self._computing)
             return report
@@ -295,7 +299,6 @@ class _Alone:
         self.batch, self.micro_batch, self.total = batch, micro_batch, total_steps
         self.order = 0
         self.values = {}
-        self.lock = threading.Lock()
 
     def next(self, report, wait=True):
         if report.get("broken"):
@@ -314,6 +317,9 @@ class _Alone:
         return 0
 
     def set(self, word, value):
+        pass
+
+    def fence(self):
         pass
 
     def watch(self, step, abort):
@@ -365,6 +371,11 @@ class _Agent:
 
     def set(self, word, value):
         self.page[word] = value
+
+    def fence(self):
+        """Has the agent see the words that were set before those that are read afterwards."""
+        with self.lock:
+            pass
 
     def watch(self, step, abort):
         """Has abort called when the step is given up."""
@@ -433,7 +444,10 @@ class _Agent:
             if due:
                 self.watched, self.abort = 0, None
         if abort is not None:
-            abort()
+            try:
+                abort()
+            except Exception:  # the script's: later steps are to be given up all the same
+                traceback.print_exc()
 
 
 class _Connection(http.client.HTTPConnection):

@@ -10,6 +10,7 @@ import socketserver
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import urllib.parse
 
 import reknit
@@ -246,7 +247,53 @@ class WithAnAgent(unittest.TestCase):
                 step.ready()
         self.assertEqual([1], aborted)
         self.agent.report()
-        self.assertEqual({"order": 1, "done": 0, "ready": False}, self.agent.report())
+        self.assertEqual({"order": 1, "done": 0, "ready": True}, self.agent.report())
+
+    def test_who_was_not_ready_when_the_agent_answered_for_it_does_not_go_to_the_gate(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        job = self.join()
+        write, gates = job._agent.set, []
+
+        def answered_just_before(word, value):
+            if word == READY:
+                self.agent.page[ABORT] = 1
+            write(word, value)
+
+        job._agent.set = answered_just_before
+        for step in job.steps(State()):
+            with step.abortable():
+                step.ready()
+                gates.append(step.index)
+        self.assertEqual([], gates)
+        self.agent.report()
+        self.assertEqual({"order": 1, "done": 0, "ready": True}, self.agent.report())
+
+    def test_a_loss_that_is_no_number_ends_nothing(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        for step in self.join().steps(State()):
+            step.commit(loss=float("nan"), seconds=0.5)
+        self.agent.report()
+        self.assertEqual({"order": 1, "done": 1, "seconds": 0.5}, self.agent.report())
+
+    @unittest.mock.patch("traceback.print_exc")
+    def test_an_abort_that_fails_does_not_keep_later_steps_from_being_given_up(self, _):
+        self.agent.step(0)
+        self.agent.step(0)
+        self.agent.order("finished")
+        called, heard = threading.Semaphore(0), []
+
+        def abort():
+            called.release()
+            raise ValueError("a mistake of the script")
+
+        for step in self.join().steps(State()):
+            with step.abortable(abort):
+                self.agent.abort(step.id)
+                heard.append(called.acquire(timeout=PATIENCE))
+                raise ConnectionResetError("as a collective that is ended")
+        self.assertEqual([True, True], heard)
 
     def test_a_collective_that_breaks_by_itself_is_told_and_who_was_ready_says_so(self):
         self.agent.step(0)
