@@ -36,25 +36,27 @@ class Order:
             raise ValueError(f"samples: expected at least 1, got {samples}")
         self.samples, self.seed = samples, seed & _64
         self._half = ((samples - 1).bit_length() + 1) // 2
-        self._epoch, self._key = -1, 0
+        self._last = -1, 0  # epoch and its key, at once: several threads may ask
 
     def __getitem__(self, position):
         """The sample at a position of the endless run."""
         if position < 0:
             raise IndexError(f"position: expected at least 0, got {position}")
         epoch, at = divmod(position, self.samples)
-        if epoch != self._epoch:
-            self._epoch, self._key = epoch, _scramble(self.seed ^ _scramble(epoch))
+        known, key = self._last
+        if epoch != known:
+            key = _scramble(self.seed ^ _scramble(epoch))
+            self._last = epoch, key
         while True:
-            at = self._encipher(at)
+            at = self._encipher(at, key)
             if at < self.samples:
                 return at
 
-    def _encipher(self, at):
+    def _encipher(self, at, key):
         mask = (1 << self._half) - 1
         left, right = at >> self._half, at & mask
         for number in range(self._ROUNDS):
-            left, right = right, left ^ (_scramble((self._key + (number << 32) + right) & _64) & mask)
+            left, right = right, left ^ (_scramble((key + (number << 32) + right) & _64) & mask)
         return left << self._half | right
 
 
