@@ -50,6 +50,8 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend="gloo", *
     else must be equal. Further arguments go to reknit.join.
     """
     state = State(model, optimizer)
+    if any(getattr(module, "track_running_stats", False) for module in model.modules()):
+        job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
                         digest=state.digest(data), state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
@@ -183,7 +185,9 @@ class Gradients:
     """The gradients of all parameters, and the loss, side by side: they are summed at once."""
 
     def __init__(self, parameters):
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        every = list(parameters)
+        self.parameters = [parameter for parameter in every if parameter.requires_grad]
+        self.frozen = [parameter for parameter in every if not parameter.requires_grad]
         kinds = {(parameter.dtype, parameter.device) for parameter in self.parameters}
         if len(kinds) != 1:
             raise TypeError(f"model: expected trained parameters of one type on one device, got {kinds or 'none'}")
@@ -207,6 +211,8 @@ class Gradients:
 
     def gather(self):
         """Takes in gradients that the backward pass put elsewhere, because they had been set to None."""
+        if any(parameter.requires_grad for parameter in self.frozen):
+            raise TypeError("model: expected no parameter to be trained that was frozen when the process joined")
         for parameter, view in zip(self.parameters, self.views):
             if parameter.grad is not None and parameter.grad is not view:
                 view.copy_(parameter.grad)
@@ -221,6 +227,10 @@ class State:
     """
 
     def __init__(self, model, optimizer, mapped=None):
+        own = {id(parameter) for parameter in model.parameters()}
+        others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
+        if others:
+            raise TypeError(f"optimizer: expected parameters of the model only, got {others} others: put all into one module")
         begin(optimizer)
         self.optimizer = optimizer
         self.gradients = Gradients(model.parameters())

@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -122,6 +123,31 @@ class TrainingAlone(unittest.TestCase):
         step = next(job.steps())
         with self.assertRaisesRegex(reknit.WrongOrder, "step.micro_batches, 4 times more"):
             step.commit()
+
+    def test_a_parameter_that_is_unfrozen_later_is_refused_for_nobody_would_sum_its_gradients(self):
+        model, optimizer = replica()
+        model[0].requires_grad_(False)
+        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+        with self.assertRaisesRegex(TypeError, "frozen when the process joined"):
+            for step in job.steps():
+                model[0].requires_grad_(step.index > 0)
+                for samples in step.micro_batches:
+                    step.backward(loss_of(model, samples))
+                step.commit()
+        self.assertEqual(1, job.plane.done)
+
+    def test_an_optimizer_of_more_than_the_model_is_refused(self):
+        model, _ = replica()
+        optimizer = torch.optim.SGD([*model.parameters(), torch.nn.Parameter(torch.ones(1))], lr=0.1)
+        with self.assertRaisesRegex(TypeError, "parameters of the model only, got 1 others"):
+            reknit_torch.State(model, optimizer)
+
+    def test_replicas_of_a_model_that_keeps_statistics_are_only_alike(self):
+        for model, expected in [(torch.nn.Linear(2, 2), None), (torch.nn.BatchNorm1d(2), "alike")]:
+            with unittest.mock.patch("reknit.join") as join:
+                join.return_value.units = [bytearray(4096)]
+                reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=0.1), batch=1, micro_batch=1, steps=1)
+            self.assertEqual(expected, join.call_args.kwargs.get("replicas"))
 
     def test_a_model_of_two_types_is_refused(self):
         model, _ = replica()
