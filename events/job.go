@@ -27,6 +27,9 @@ type Job struct {
 	// Replicas tells what holders of one unit have at one step: equal bytes, or bytes that are only alike, as on
 	// mixed hardware. Left out: equal. Alike ones are never compared, and a unit moves from one holder.
 	Replicas string `json:"replicas,omitempty"`
+	// Data tells whose samples a node trains: those of the data that all share, at the plan's positions, or its local
+	// ones, which stay with it. Left out: shared.
+	Data string `json:"data,omitempty"`
 }
 
 const (
@@ -43,6 +46,11 @@ const (
 	EqualReplicas = "equal"
 	// AlikeReplicas differ as much as hardware rounds.
 	AlikeReplicas = "alike"
+
+	// SharedData can be read by every node.
+	SharedData = "shared"
+	// LocalData stays with its node, joins and leaves with it, and counts by how many samples there are.
+	LocalData = "local"
 )
 
 // BatchRule lets the global batch follow the nodes, and the learning rate the batch.
@@ -129,6 +137,8 @@ func (j *Job) Validate() error {
 	c.that(j.Kind != Sharded || j.OptimizerPartitions == 0, "optimizerPartitions",
 		"none of a sharded job: stages are its shards", j.OptimizerPartitions)
 	c.oneOf("replicas", j.Replicas, "", EqualReplicas, AlikeReplicas)
+	c.oneOf("data", j.Data, "", SharedData, LocalData)
+	c.that(j.Data != LocalData || j.Kind == DataParallel, "data", "local of a data-parallel job only", j.Data)
 	c.tied(j.Tied, len(j.Layers))
 	if j.BatchRule != nil && c.err == nil {
 		c.err = j.BatchRule.validate(j.MicroBatch)

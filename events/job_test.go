@@ -18,6 +18,7 @@ func TestASoundJobOfEachKindIsAccepted(t *testing.T) {
 		func(j *Job) { j.Kind, j.Pipelines.Min, j.Stages.Max = DataParallel, 2, 1 },
 		func(j *Job) { j.Kind, j.Stages.Min = Sharded, 2 },
 		func(j *Job) { j.Replicas = AlikeReplicas },
+		func(j *Job) { j.Kind, j.Data = DataParallel, LocalData },
 		func(j *Job) { j.Tied = []Range{{0, 2}, {2, 4}} },
 		func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 8, LearningRate: linear} },
 	} {
@@ -36,6 +37,8 @@ func TestAJobThatBreaksARuleIsRefusedByName(t *testing.T) {
 	}{
 		{"kind", func(j *Job) { j.Kind = "ddp" }},
 		{"replicas", func(j *Job) { j.Replicas = "similar" }},
+		{"data", func(j *Job) { j.Data = "private" }},
+		{"data", func(j *Job) { j.Data = LocalData }},
 		{"stages", func(j *Job) { j.Kind, j.Stages.Min = DataParallel, 2 }},
 		{"pipelines", func(j *Job) { j.Kind, j.Pipelines.Max = DataParallel, 2 }},
 		{"optimizerPartitions", func(j *Job) {

@@ -11,6 +11,7 @@ type Join struct {
 	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
 	Snapshots    bool   `json:"snapshots,omitempty"` // it may read some, and says which when an opening asks
 	MemoryBytes  int64  `json:"memoryBytes"`         // what training may use
+	Samples      int64  `json:"samples,omitempty"`   // of its local data, where the job's data is local
 	Job          Job    `json:"job"`                 // what it came to train; must equal the cluster's
 }
 
@@ -43,6 +44,9 @@ func (j *Join) Validate() error {
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
 	c.nested("job", j.Job.Validate())
+	if j.Job.Data == LocalData {
+		c.atLeast("samples", j.Samples, 1)
+	}
 	return c.err
 }
 

@@ -76,6 +76,7 @@ func PairOf(a, b string) Pair {
 type Pipeline struct {
 	MicroBatches int     `json:"microBatches"`
 	Samples      Range   `json:"samples,omitzero"` // of the step's global batch, in the order of the pipelines
+	Weight       float64 `json:"weight,omitempty"` // of its mean gradient; left out: its share of the samples
 	Stages       []Stage `json:"stages"`
 	Partitions   []int   `json:"partitions,omitempty"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
 }
@@ -206,6 +207,9 @@ func (p *Plan) Validate() error {
 	c.nested("reroutes", p.validateReroutes(members))
 	if c.err == nil {
 		c.err = p.validateSamples()
+	}
+	if c.err == nil {
+		c.err = p.validateWeights()
 	}
 	c.oneOf("kind", p.Kind, "", Pipelined, DataParallel, Sharded)
 	c.oneOf("replicas", p.Replicas, "", EqualReplicas, AlikeReplicas)

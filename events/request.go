@@ -48,7 +48,8 @@ type Deferral struct {
 type Device struct {
 	Member
 	MemoryBytes int64   `json:"memoryBytes"`
-	SpeedFactor float64 `json:"speedFactor"` // relative to the job's layer profile; 1 where nothing was measured
+	SpeedFactor float64 `json:"speedFactor"`       // relative to the job's layer profile; 1 where nothing was measured
+	Samples     int64   `json:"samples,omitempty"` // of its local data
 }
 
 // Link is a link between two nodes in one direction.

@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -53,6 +54,42 @@ func (p *Plan) SamplesOf(node string) []Range {
 		}
 	}
 	return samples
+}
+
+// WeightOf returns what the mean gradient of the samples that a node trains counts for in the step's.
+func (p *Plan) WeightOf(node string) float64 {
+	for _, pipeline := range p.Pipelines {
+		isHere := func(stage Stage) bool { return stage.Node == node }
+		if pipeline.Weight > 0 && slices.ContainsFunc(pipeline.Stages, isHere) {
+			return pipeline.Weight
+		}
+	}
+	count := 0
+	for _, samples := range p.SamplesOf(node) {
+		count += samples.Count()
+	}
+	return float64(count) / float64(p.Data.GlobalBatch)
+}
+
+// validateWeights checks that the weights, where there are any, are parts of the whole.
+func (p *Plan) validateWeights() error {
+	const rounding = 1e-9
+	total, said := 0.0, 0
+	for i, pipeline := range p.Pipelines {
+		var c check
+		c.amount("weight", pipeline.Weight)
+		if c.err != nil {
+			return fmt.Errorf("pipelines[%d]: %w", i, c.err)
+		}
+		total += pipeline.Weight
+		if pipeline.Weight > 0 {
+			said++
+		}
+	}
+	if said > 0 && (said < len(p.Pipelines) || math.Abs(total-1) > rounding) {
+		return fmt.Errorf("pipelines: expected a weight of each and 1 in all, got %d and %v", said, total)
+	}
+	return nil
 }
 
 // validateSamples checks that the pipelines train each sample of the global batch once, and that the nodes that

@@ -56,6 +56,23 @@ func TestAPlanThatSkipsSamplesOrTrainsThemTwiceIsRefused(t *testing.T) {
 	}
 }
 
+func TestWeightsArePartsOfTheWhole(t *testing.T) {
+	plan := sound()
+	if got := plan.WeightOf("n5"); got != 24.0/64 {
+		t.Errorf("n5 weighs %v: expected its share of the samples", got)
+	}
+	plan.Pipelines[0].Weight, plan.Pipelines[1].Weight = 0.25, 0.75
+	if err := plan.Validate(); err != nil || plan.WeightOf("n5") != 0.75 {
+		t.Errorf("n5 weighs %v, %v", plan.WeightOf("n5"), err)
+	}
+	for _, weights := range [][2]float64{{0.25, 0}, {0.5, 0.6}, {-1, 2}} {
+		plan.Pipelines[0].Weight, plan.Pipelines[1].Weight = weights[0], weights[1]
+		if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "weight") {
+			t.Errorf("weights of %v: %v", weights, err)
+		}
+	}
+}
+
 func TestThePositionInTheDataFollowsFromThePlan(t *testing.T) {
 	plan := sound()
 	if got := plan.SamplesAt(plan.ResumeStep + 3); got != 76864+3*64 {

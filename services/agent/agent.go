@@ -33,6 +33,7 @@ type Config struct {
 	Node        string        // id of this node
 	Address     string        // host:port where other trainers reach its data plane
 	MemoryBytes int64         // what training may use
+	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
@@ -148,7 +149,8 @@ func (c *Config) complete() error {
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, ShardAddress: s.shardAddress(),
-		MemoryBytes: s.config.MemoryBytes, Job: s.config.Job, TotalSteps: s.config.TotalSteps, PreCopies: s.config.PreCopies,
+		MemoryBytes: s.config.MemoryBytes, Samples: s.config.Samples, Job: s.config.Job,
+		TotalSteps: s.config.TotalSteps, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(),
 	})
 	if err := s.bus.Provision(ctx); err != nil {

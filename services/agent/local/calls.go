@@ -142,7 +142,8 @@ func (s *Server) join(request *http.Request) (any, error) {
 	job, err := joining.complete()
 	if err == nil {
 		err = (&events.Join{
-			Node: joining.Node, Incarnation: "any", Address: "any", MemoryBytes: joining.MemoryBytes, Job: job,
+			Node: joining.Node, Incarnation: "any", Address: "any", MemoryBytes: joining.MemoryBytes,
+			Samples: joining.Samples, Job: job,
 		}).Validate()
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ type Joining struct {
 	State       string          `json:"state"`
 	TotalSteps  uint64          `json:"totalSteps"`
 	MemoryBytes int64           `json:"memoryBytes"`
+	Samples     int64           `json:"samples"`
 	Node        string          `json:"node"`
 	Job         json.RawMessage `json:"job"`
 }
@@ -80,6 +81,7 @@ type Training struct {
 	MicroBatch        int          `json:"microBatch"`
 	Consumed          uint64       `json:"consumed"`
 	LearningRateScale float64      `json:"learningRateScale"`
+	Weight            float64      `json:"weight"`
 	Plan              *events.Plan `json:"plan,omitempty"`
 }
 
@@ -89,7 +91,7 @@ func trainingOf(plan *events.Plan, node string, index uint64, switched bool) *Tr
 		Index: index, Generation: plan.Generation, Switched: switched, Resume: plan.ResumeStep, Rank: -1,
 		Batch: plan.Data.GlobalBatch, MicroBatch: plan.Data.MicroBatch, LearningRateScale: plan.ScaleAt(index),
 		Consumed: plan.SamplesAt(index),
-		Samples:  samplesOf(plan, node),
+		Samples:  samplesOf(plan, node), Weight: plan.WeightOf(node),
 	}
 	for _, pipeline := range plan.Pipelines {
 		for _, stage := range pipeline.Stages {

@@ -21,6 +21,7 @@ type Settings struct {
 	Address      string // host:port of the trainer's data plane
 	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
 	MemoryBytes  int64  // what training may use
+	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
 	TotalSteps   uint64 // training ends there; zero is never
 	PreCopies    bool   // units may move while training goes on

@@ -35,7 +35,7 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 		Node: m.settings.Node, Incarnation: incarnation,
 		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
 		Snapshots:   len(m.settings.Tiers) > 0,
-		MemoryBytes: m.settings.MemoryBytes, Job: m.settings.Job,
+		MemoryBytes: m.settings.MemoryBytes, Samples: m.settings.Samples, Job: m.settings.Job,
 	})})
 	return m.act()
 }

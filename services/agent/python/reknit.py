@@ -67,8 +67,10 @@ class Left(SystemExit):
 
 
 def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="mapped", total_steps=0, memory_bytes=0,
-         node=None, **job):
-    """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job."""
+         node=None, samples=0, **job):
+    """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job.
+
+    With data="local", samples is how many this trainer has of its own, and its gradients count by them."""
     if batch % micro_batch:
         raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
     path = os.environ.get("REKNIT_AGENT")
@@ -79,7 +81,7 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
         job.setdefault("stages", {"min": 1, "max": 1})
     return Job(_Agent(path, {
         "units": list(units), "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
-        "totalSteps": total_steps, "memoryBytes": memory_bytes, "job": job,
+        "totalSteps": total_steps, "memoryBytes": memory_bytes, "samples": samples, "job": job,
         "node": node or os.environ.get("REKNIT_NODE", ""),
     }), total_steps)
 
@@ -186,6 +188,7 @@ class Step:
         self.samples, self.consumed = order["samples"], order["consumed"]
         self.batch, self.micro_batch = order["batch"], order["microBatch"]
         self.learning_rate_scale = order.get("learningRateScale") or 1.0
+        self.weight = order.get("weight", 1.0)  # of the mean gradient of this trainer's samples in the step's
         self.plan = order.get("plan")
         self.given_up = ""
         self._why = None

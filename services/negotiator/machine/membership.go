@@ -36,7 +36,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
 			ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
-		MemoryBytes: join.MemoryBytes,
+		MemoryBytes: join.MemoryBytes, Samples: join.Samples,
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
 		NotBefore:   m.notBefore(join.Node, cause.Logged),

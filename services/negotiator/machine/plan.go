@@ -18,6 +18,7 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	for _, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
 			Member: node.Member, MemoryBytes: node.MemoryBytes, SpeedFactor: node.SpeedFactor,
+			Samples: node.Samples,
 		})
 	}
 	rate := m.state.Failures

@@ -50,6 +50,7 @@ type state struct {
 type member struct {
 	events.Member
 	MemoryBytes int64     `json:"memoryBytes"`
+	Samples     int64     `json:"samples,omitempty"` // of its local data
 	SpeedFactor float64   `json:"speedFactor"`
 	Snapshots   bool      `json:"snapshots"` // it may be able to read some
 	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait

@@ -174,8 +174,25 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		})
 	}
 	plan.Deal()
+	weigh(&plan, request.Nodes)
 	plan.Considered = considered
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
+}
+
+// weigh has each replica count as much as the local data of its node, where nodes tell how much they have.
+func weigh(plan *events.Plan, nodes []events.Device) {
+	samples, total := map[string]int64{}, int64(0)
+	for _, node := range nodes {
+		samples[node.Node] = node.Samples
+	}
+	for _, pipeline := range plan.Pipelines {
+		total += samples[pipeline.Stages[0].Node]
+	}
+	for p := range plan.Pipelines {
+		if pipeline := &plan.Pipelines[p]; total > 0 {
+			pipeline.Weight = float64(samples[pipeline.Stages[0].Node]) / float64(total)
+		}
+	}
 }
 
 // patience is for how many times the expected time lost nodes are waited for: where they come back at random, six of
