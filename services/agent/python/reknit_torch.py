@@ -104,6 +104,7 @@ class Step:
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
+        self._share = turn.weight / max(1, self._untrained)  # of a micro-batch in the step's gradient
         self._reduced = False
         job.state.learning_rate_scale = turn.learning_rate_scale
 
@@ -114,7 +115,7 @@ class Step:
 
     def backward(self, loss):
         """Adds the gradients of a micro-batch, of which this is the mean loss."""
-        loss = loss * (self._turn.micro_batch / self._turn.batch)
+        loss = loss * self._share
         loss.backward()
         self._gradients.loss.add_(loss.detach())
         self._untrained -= 1

@@ -124,6 +124,17 @@ class TrainingAlone(unittest.TestCase):
         with self.assertRaisesRegex(reknit.WrongOrder, "step.micro_batches, 4 times more"):
             step.commit()
 
+    def test_gradients_count_by_the_weight_that_the_plan_says(self):
+        model, optimizer = replica()
+        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=1, steps=STEPS)
+        turn = next(job.plane.steps(job.state))
+        turn.weight = 0.25  # of all local data
+        step, losses = reknit_torch.Step(job, turn), []
+        for samples in step.micro_batches:
+            losses.append(loss_of(model, samples).item())
+            step.backward(loss_of(model, samples))
+        self.assertAlmostEqual(0.25 * sum(losses) / BATCH, job.state.gradients.loss.item(), places=6)
+
     def test_a_parameter_that_is_unfrozen_later_is_refused_for_nobody_would_sum_its_gradients(self):
         model, optimizer = replica()
         model[0].requires_grad_(False)
