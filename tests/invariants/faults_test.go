@@ -131,8 +131,8 @@ var faults = map[string]fault{
 	}},
 	"a newer snapshot can be read": {stored, func(s *story) {
 		s.replan(3, func(p *events.Plan) {
-			p.Snapshot = events.Digest(nil)
-			s.store(p.ResumeStep, p.ResumeStep+1)
+			p.Snapshot = p.Parent
+			s.store(p.Parent, p.ResumeStep, p.ResumeStep+1)
 		})
 	}},
 	"a unit is lost that a member holds": {lost, func(s *story) {

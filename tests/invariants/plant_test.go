@@ -140,13 +140,13 @@ func (s *story) claim(node, incarnation, digest string) {
 	}, "")
 }
 
-// store has every consent name snapshots of all four layers at these steps.
-func (s *story) store(steps ...uint64) {
+// store has every consent name snapshots of all four layers that a plan trained at these steps.
+func (s *story) store(plan string, steps ...uint64) {
 	for _, at := range positions(s, events.Consented) {
 		retell(s, at, func(consent *events.Consent) {
 			for _, step := range steps {
 				consent.Snapshots = append(consent.Snapshots,
-					events.Snapshot{Step: step, Plan: events.Digest(nil), Units: []events.Range{{First: 0, End: 4}}})
+					events.Snapshot{Step: step, Plan: plan, Units: []events.Range{{First: 0, End: 4}}})
 			}
 		})
 	}

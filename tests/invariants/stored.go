@@ -1,15 +1,22 @@
 package invariants
 
-import "github.com/reknit/reknit/events"
+import (
+	"maps"
+
+	"github.com/reknit/reknit/events"
+)
 
 // stored finds a plan that goes back to a snapshot which its members cannot read as a whole, or not to the newest.
 var stored = Invariant{"training goes back to the newest snapshot that members can read", func(log *Log) []Violation {
 	var violations []Violation
-	for _, change := range log.changes {
+	for i, change := range log.changes {
 		if change.plan.Snapshot == "" {
 			continue
 		}
 		whole := change.snapshots()
+		if i > 0 {
+			whole = counted(whole, change.plan.Parent, log.changes[i-1].plan.ResumeStep)
+		}
 		chosen := events.Snapshot{Step: change.plan.ResumeStep, Plan: change.plan.Snapshot}
 		if !whole[key(chosen)] {
 			violations = append(violations, change.entry.violation("nobody can read all of the snapshot of step %d under %s",
@@ -33,6 +40,12 @@ type snapshot struct {
 
 func key(s events.Snapshot) snapshot { return snapshot{s.Step, s.Plan} }
 
+// counted are those that were not undone: of the plan before, or not beyond the step from which it went on.
+func counted(whole map[snapshot]bool, before string, resumed uint64) map[snapshot]bool {
+	maps.DeleteFunc(whole, func(s snapshot, _ bool) bool { return s.plan != before && s.step > resumed })
+	return whole
+}
+
 // snapshots are those of which members can together read all units.
 func (c change) snapshots() map[snapshot]bool {
 	units, whole := map[snapshot]map[int]bool{}, map[snapshot]bool{}
@@ -47,10 +60,6 @@ func (c change) snapshots() map[snapshot]bool {
 			whole[key(s)] = len(units[key(s)]) == c.plan.UnitCount()
 		}
 	}
-	for s, is := range whole {
-		if !is {
-			delete(whole, s)
-		}
-	}
+	maps.DeleteFunc(whole, func(_ snapshot, is bool) bool { return !is })
 	return whole
 }

@@ -49,14 +49,21 @@ func Complete(parts []Part, units int) []ID {
 	return complete
 }
 
-// Obsolete returns the parts that nobody needs once so many complete snapshots are kept: those of older ones, and
-// those of incomplete ones older than the newest that is complete, for they were given up.
-func Obsolete(parts []Part, units, keep int) []Part {
-	complete := Complete(parts, units)
+// Obsolete returns the parts that nobody needs once so many complete snapshots are kept: those of older ones, those of
+// incomplete ones older than the newest that is complete, for they were given up, and those of a history that was left.
+func Obsolete(parts []Part, units, keep int, left func(Part) bool) []Part {
+	count := slices.DeleteFunc(slices.Clone(parts), left)
+	complete := Complete(count, units)
 	kept := complete[:min(keep, len(complete))]
 	return slices.DeleteFunc(slices.Clone(parts), func(part Part) bool {
-		return len(kept) == 0 || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
+		needed := len(kept) == 0 || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
+		return needed && !left(part)
 	})
+}
+
+// Beyond tells the parts of a node that lie beyond a step which it has just trained: training went back since.
+func Beyond(step uint64, node string) func(Part) bool {
+	return func(part Part) bool { return part.Step > step && part.Node == node }
 }
 
 // Room returns which of a node's parts make room for so many bytes more within a bound, the oldest first. Its newest

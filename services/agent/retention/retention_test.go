@@ -55,13 +55,26 @@ func TestWhatIsOlderThanTheNewestCompleteOnesIsObsolete(t *testing.T) {
 		part(24, "newest", 0, 1),
 		torn(part(32, "being written", 0)),
 	}
-	if got := names(Obsolete(parts, 2, 2)); !slices.Equal(got, []string{"oldest", "given up"}) {
+	if got := names(Obsolete(parts, 2, 2, none)); !slices.Equal(got, []string{"oldest", "given up"}) {
 		t.Errorf("obsolete are %v", got)
 	}
 }
 
+func none(Part) bool { return false }
+
+func TestWhatLiesBeyondAStepThatIsTrainedAgainKeepsNothingElseOut(t *testing.T) {
+	parts := []Part{part(24, "n", 0), part(30, "n", 0), part(48, "n", 0), part(54, "n", 0), part(54, "other", 1)}
+	got := Obsolete(parts[:4], 0, 2, Beyond(30, "n"))
+	if want := parts[2:4]; !slices.EqualFunc(got, want, func(a, b Part) bool { return a.ID == b.ID }) {
+		t.Errorf("obsolete are %v: expected %v, for training is at step 30 again", got, want)
+	}
+	if got := Obsolete(parts[4:], 0, 2, Beyond(30, "n")); len(got) > 0 {
+		t.Errorf("obsolete are %v of a node that may be ahead", got)
+	}
+}
+
 func TestNothingIsObsoleteBeforeASnapshotIsComplete(t *testing.T) {
-	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, 2, 1); len(got) > 0 {
+	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, 2, 1, none); len(got) > 0 {
 		t.Errorf("obsolete are %v: expected none", names(got))
 	}
 }

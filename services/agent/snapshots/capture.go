@@ -90,9 +90,9 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
 		"seconds", time.Since(began).Seconds())
 	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
-	err = t.retire(ctx, func(part retention.Part) bool {
-		_, lives := task.Plan.Member(part.Node)
-		return t.units == 0 || part.Node == s.owner.Node || sweeps && !lives
+	err = t.retire(ctx, id, s.owner.Node, func(node string) bool {
+		_, lives := task.Plan.Member(node)
+		return t.units == 0 || node == s.owner.Node || sweeps && !lives
 	})
 	if err != nil {
 		s.warn("obsolete snapshots not removed", t, task.Step, err)
@@ -116,7 +116,7 @@ func (s *Snapshots) Keep(ctx context.Context, id retention.ID, node string, fetc
 			err = t.write(ctx, id, node, units)
 		}
 		if err == nil {
-			err = t.retire(ctx, func(retention.Part) bool { return true })
+			err = t.retire(ctx, id, node, func(string) bool { return true })
 		}
 		return err
 	}

@@ -63,7 +63,7 @@ var errNoRoom = errors.New("no room")
 func (t *tier) write(ctx context.Context, id retention.ID, node string, units []Unit) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()
-	if err := t.makeRoom(ctx, node, units); err != nil {
+	if err := t.makeRoom(ctx, id, node, units); err != nil {
 		return err
 	}
 	written := manifest{Step: id.Step, Plan: id.Plan, Node: node, Units: make([]unitEntry, len(units))}
@@ -85,7 +85,7 @@ func (t *tier) write(ctx context.Context, id retention.ID, node string, units []
 	return t.bucket.WriteAll(ctx, folder(id, node)+manifestName, data, nil)
 }
 
-func (t *tier) makeRoom(ctx context.Context, node string, units []Unit) error {
+func (t *tier) makeRoom(ctx context.Context, id retention.ID, node string, units []Unit) error {
 	own, err := t.list(ctx)
 	if err != nil {
 		return err
@@ -93,6 +93,9 @@ func (t *tier) makeRoom(ctx context.Context, node string, units []Unit) error {
 	if t.units > 0 { // other nodes' parts are theirs to retire
 		own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.Node != node })
 	}
+	left := retention.Beyond(id.Step, node)
+	gone := slices.DeleteFunc(slices.Clone(own), func(part retention.Part) bool { return !left(part) })
+	own = slices.DeleteFunc(own, left)
 	more := int64(0)
 	for _, unit := range units {
 		more += int64(len(unit.Data))
@@ -101,7 +104,7 @@ func (t *tier) makeRoom(ctx context.Context, node string, units []Unit) error {
 	if !ok {
 		return fmt.Errorf("%w for %d bytes within %d beside the newest snapshot", errNoRoom, more, t.bytes)
 	}
-	return t.remove(ctx, retire)
+	return t.remove(ctx, append(gone, retire...))
 }
 
 // list returns all parts, those that are still being written among them.
@@ -144,14 +147,14 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 	return parts, nil
 }
 
-// retire removes the obsolete parts that match.
-func (t *tier) retire(ctx context.Context, match func(retention.Part) bool) error {
+// retire removes the obsolete parts of nodes that match, once a node has written its part of a snapshot.
+func (t *tier) retire(ctx context.Context, id retention.ID, node string, match func(node string) bool) error {
 	parts, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
-	obsolete := retention.Obsolete(parts, t.units, t.keep)
-	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part) }))
+	obsolete := retention.Obsolete(parts, t.units, t.keep, retention.Beyond(id.Step, node))
+	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) }))
 }
 
 // remove removes parts with all that lies in them, the manifest of each first: what is left of one that is removed

@@ -20,6 +20,13 @@ func (m *Machine) mayAsk() bool {
 	return !opening.Snapshots && m.readers(opening.Changes)
 }
 
+// counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from which
+// the plan in force went on was undone: it would have samples trained twice, and others never.
+func (m *Machine) counts(snapshot events.Snapshot) bool {
+	plan := m.state.Plan
+	return plan == nil || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
+}
+
 // stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there
 // may say so.
 func (m *Machine) stored() []protocol.Stored {
@@ -27,6 +34,9 @@ func (m *Machine) stored() []protocol.Stored {
 	consents := m.state.Negotiation.Consents
 	for _, node := range slices.Sorted(maps.Keys(consents)) {
 		for _, snapshot := range consents[node].Snapshots {
+			if !m.counts(snapshot) {
+				continue
+			}
 			for _, units := range snapshot.Units {
 				held := protocol.Held{Node: node, First: units.First, End: units.End, Steps: []uint64{snapshot.Step}}
 				stored = append(stored, protocol.Stored{Held: held, Plan: snapshot.Plan})

@@ -53,6 +53,7 @@ func (w *world) asked() (asking int) {
 
 func TestWhereAllHoldersOfALayerAreLostTrainingGoesBackToASnapshot(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 2), snapshotOf(300, planOne, 0, 3)}
 	w.reads["n5"] = []events.Snapshot{snapshotOf(400, planOne, 2, 3)}
 	w.loseAll()
@@ -73,6 +74,7 @@ func TestWhereAllHoldersOfALayerAreLostTrainingGoesBackToASnapshot(t *testing.T)
 
 func TestAPlanTellsHowManyStepsAreLost(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.reads["n1"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
 	w.lacks = 1 // n3 alone had layer 0
 	w.dies("n3")
@@ -83,8 +85,20 @@ func TestAPlanTellsHowManyStepsAreLost(t *testing.T) {
 	}
 }
 
+func TestWhatWasUndoneIsNotGoneBackTo(t *testing.T) {
+	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
+	undone := events.Digest([]byte("a plan before"))
+	w.reads["n4"] = []events.Snapshot{snapshotOf(430, undone, 0, 3), snapshotOf(400, planOne, 0, 3)}
+	w.loseAll()
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 {
+		t.Errorf("goes on from step %d: the plan in force went on from step 0, so that step 430 of another was undone", plan.ResumeStep)
+	}
+}
+
 func TestLivingStateIsPreferredToAnySnapshot(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.reads["n1"] = []events.Snapshot{snapshotOf(500, planOne, 0, 3), snapshotOf(400, planOne, 0, 3)}
 	w.lose("n3")
 	w.run()
@@ -107,6 +121,7 @@ func TestAClusterThatStartsAnewGoesOnFromTheNewestSnapshot(t *testing.T) {
 
 func TestWithoutACompleteSnapshotTheClusterHoldsAndNamesWhatIsMissing(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 2)}
 	w.reads["n5"] = []events.Snapshot{snapshotOf(400, events.Digest([]byte("plan 2")), 2, 3)}
 	w.loseAll()
@@ -132,6 +147,7 @@ func TestWhereNobodyHasTiersNobodyIsAskedForSnapshots(t *testing.T) {
 
 func TestANegotiatorThatRestartsStillAsksForSnapshots(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.loseAll()
 	w.restart()
 	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
@@ -143,6 +159,7 @@ func TestANegotiatorThatRestartsStillAsksForSnapshots(t *testing.T) {
 
 func TestAHolderThatMayLiveIsWaitedForBeforeTrainingGoesBackToASnapshot(t *testing.T) {
 	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
 	w.reads["n1"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
 	w.lacks = 1
 	w.lose("n3") // it was silent for too long, and may be cut off

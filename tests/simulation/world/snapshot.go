@@ -62,19 +62,20 @@ func (p *process) capture(a agent.Capture) {
 		p.later(50*time.Millisecond+p.jitter(time.Second), func() {
 			p.writing[share.Tier] = false
 			next.Whole = !t.away
-			t.retire(p.node.name, a.Plan)
+			t.retire(p.node.name, a)
 		})
 	}
 	p.workOn()
 }
 
 // retire removes the obsolete parts of a node, and by the plan's first node those of the dead.
-func (t *tier) retire(node string, plan *events.Plan) {
+func (t *tier) retire(node string, captured agent.Capture) {
 	var all []retention.Part
 	for _, p := range t.parts {
 		all = append(all, p.Part)
 	}
-	obsolete := retention.Obsolete(all, t.units, keptSnapshots)
+	plan, left := captured.Plan, retention.Beyond(captured.Step, node)
+	obsolete := retention.Obsolete(all, t.units, keptSnapshots, left)
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
 		_, named := plan.Member(p.Node)
 		mine := p.Node == node || plan.Nodes[0].Node == node && !named
@@ -118,6 +119,13 @@ func (n *node) listed(bucket *tier) []events.Snapshot {
 	return list[:min(len(list), events.MostSnapshots)]
 }
 
+// counts reports whether a snapshot is of the history that counts: what older plans trained beyond the step from which
+// the newest went on was undone.
+func (w *World) counts(id retention.ID) bool {
+	plans, plan := w.hub.plans(), w.newestPlan()
+	return plan == nil || id.Step <= plan.ResumeStep || id.Plan == events.Digest(plans[len(plans)-1].Data)
+}
+
 // hasSnapshot reports whether those who live can read a snapshot as a whole.
 func (w *World) hasSnapshot() bool {
 	together := map[retention.ID]map[int]bool{}
@@ -127,6 +135,9 @@ func (w *World) hasSnapshot() bool {
 		}
 		for id, units := range n.readable(w.bucket) {
 			for unit := range units {
+				if !w.counts(id) {
+					continue
+				}
 				if together[id] == nil {
 					together[id] = map[int]bool{}
 				}
