@@ -1,0 +1,208 @@
+package local
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// desk is a state and the trainer that does what it asks for.
+type desk struct {
+	*testing.T
+	*state
+	asked []Order
+	fails error
+}
+
+func newDesk(t *testing.T, copied bool, units ...int64) *desk {
+	t.Helper()
+	files, err := makeFiles(t.TempDir(), units)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{T: t}
+	d.state = newState(files, copied, func(order Order) error {
+		d.asked = append(d.asked, order)
+		if d.fails == nil && order.Order == orderGive {
+			for _, unit := range order.Units {
+				copy(files.units[unit], "from elsewhere")
+			}
+		}
+		return d.fails
+	})
+	t.Cleanup(d.state.close)
+	return d
+}
+
+// adopt adopts all units at a step.
+func (d *desk) adopt(step uint64) {
+	d.Helper()
+	if err := d.Adopt([]events.Range{{First: 0, End: len(d.files.units)}}, step); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// take fetches a unit at a step.
+func (d *desk) take(unit int, step uint64, content string) []byte {
+	d.Helper()
+	memory, err := d.Lend(unit, int64(len(d.files.units[unit])))
+	if err != nil {
+		d.Fatal(err)
+	}
+	copy(memory, content)
+	if err := d.Import(unit, step, memory); err != nil {
+		d.Fatal(err)
+	}
+	return memory
+}
+
+// expectSteps compares what is held of a unit.
+func (d *desk) expectSteps(unit int, expected ...uint64) {
+	d.Helper()
+	var held []uint64
+	for _, holding := range d.Holdings() {
+		if holding.Units.First <= unit && unit < holding.Units.End {
+			held = holding.Steps
+		}
+	}
+	if !slices.Equal(held, expected) {
+		d.Errorf("unit %d is held at %v: expected %v", unit, held, expected)
+	}
+}
+
+func (d *desk) expectContent(unit int, step uint64, expected string) {
+	d.Helper()
+	data, err := d.Export(unit, step)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if string(data[:len(expected)]) != expected {
+		d.Errorf("unit %d at step %d is %q: expected %q", unit, step, data[:len(expected)], expected)
+	}
+}
+
+func TestANewcomersUnitsAreFetchedStraightIntoTheirFiles(t *testing.T) {
+	d := newDesk(t, false, 4096, 4096)
+	if memory := d.take(0, 7, "seven"); &memory[0] != &d.files.units[0][0] {
+		t.Error("the unit came beside its file, though a newcomer's own state is of no worth")
+	}
+	d.take(1, 7, "seven")
+	d.adopt(7)
+	if took := d.asked[0].Took; !slices.Equal(took, []int{0, 1}) {
+		t.Errorf("the trainer is told that %v are new", took)
+	}
+	d.expectContent(1, 7, "seven")
+}
+
+func TestWhatIsHeldIsNotOverwrittenBeforeTheUnitThatReplacesItIsAdopted(t *testing.T) {
+	d := newDesk(t, false, 4096)
+	d.adopt(0)
+	copy(d.files.units[0], "mine")
+	d.completed(1)
+	d.take(0, 2, "theirs")
+	d.expectSteps(0, 2, 1)
+	d.expectContent(0, 1, "mine")
+	d.adopt(2)
+	d.expectSteps(0, 2)
+	if string(d.files.units[0][:6]) != "theirs" || len(d.files.news) > 0 {
+		t.Errorf("the file is %q, and %d others are left", d.files.units[0][:6], len(d.files.news))
+	}
+}
+
+func TestAnImportOutlastsAFetchOfAnotherStepThatFails(t *testing.T) {
+	d := newDesk(t, false, 4096)
+	d.adopt(0)
+	copy(d.files.units[0], "mine")
+	d.completed(1)
+	d.take(0, 2, "two")
+	memory, err := d.Lend(0, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(memory, "half of three")
+	d.expectContent(0, 2, "two")
+	d.expectContent(0, 1, "mine")
+	if err := d.Import(0, 3, memory); err != nil {
+		t.Fatal(err)
+	}
+	d.expectSteps(0, 3, 1)
+	d.adopt(3)
+	d.expectContent(0, 3, "half of three")
+}
+
+func TestWhoIsReadyMakesItsStepOnceAndOnlyWhereItIsWanted(t *testing.T) {
+	d := newDesk(t, false, 4096, 4096)
+	d.adopt(0)
+	d.givenUp(true)
+	d.expectSteps(0, 1, 0)
+	d.expectContent(0, 0, "")
+	if len(d.asked) != 1 {
+		t.Fatalf("it was asked for %+v", d.asked)
+	}
+	d.expectContent(1, 1, "")
+	d.expectSteps(0, 1)
+	d.adopt(1)
+	if len(d.asked) != 3 || d.asked[1].Order != orderApply || d.asked[2].Order != orderAdopt {
+		t.Errorf("it was asked for %+v", d.asked)
+	}
+}
+
+func TestWhoIsNotReadyCannotGoOnWithoutTheUnits(t *testing.T) {
+	d := newDesk(t, false, 4096)
+	d.adopt(0)
+	d.givenUp(false)
+	if err := d.Adopt([]events.Range{{First: 0, End: 1}}, 1); !errors.Is(err, errNoVersion) {
+		t.Errorf("expected that the version is missing, got %v", err)
+	}
+	if _, err := d.Export(0, 1); err == nil {
+		t.Error("a version was given that nobody has")
+	}
+}
+
+func TestStateThatLivesElsewhereIsCopiedOnceWhenItIsGiven(t *testing.T) {
+	d := newDesk(t, true, 4096)
+	d.adopt(0)
+	d.completed(1)
+	d.expectContent(0, 1, "from elsewhere")
+	d.expectContent(0, 1, "from elsewhere")
+	if len(d.asked) != 2 || d.asked[1].Order != orderGive {
+		t.Errorf("it was asked for %+v", d.asked)
+	}
+	d.completed(2)
+	d.expectContent(0, 2, "from elsewhere")
+	if len(d.asked) != 3 {
+		t.Errorf("the next step is another one: it was asked for %+v", d.asked)
+	}
+}
+
+func TestWhatIsNotTrainedAnyMoreIsKeptUntilAStepIsCompletedWithoutIt(t *testing.T) {
+	d := newDesk(t, false, 4096, 4096)
+	d.adopt(0)
+	d.completed(1)
+	if err := d.Adopt([]events.Range{{First: 0, End: 1}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	d.expectSteps(1, 1)
+	d.completed(2)
+	d.expectSteps(0, 2)
+	d.expectSteps(1)
+}
+
+func TestWhoWentAstrayHoldsNothing(t *testing.T) {
+	d := newDesk(t, false, 4096)
+	d.adopt(0)
+	d.take(0, 3, "three")
+	d.Forget()
+	d.expectSteps(0)
+}
+
+func TestAUnitOfAnotherSizeIsRefused(t *testing.T) {
+	d := newDesk(t, false, 4096)
+	for _, unit := range []int{-1, 0, 1} {
+		if _, err := d.Lend(unit, 4095); err == nil {
+			t.Errorf("unit %d of 4,095 bytes was taken", unit)
+		}
+	}
+}
