@@ -204,6 +204,21 @@ func (w *worker) untilWorld(nodes int) time.Duration {
 	return time.Since(began)
 }
 
+// untilItsEnd waits for the end of the script.
+func (w *worker) untilItsEnd() {
+	w.Helper()
+	for deadline := time.After(patience); ; {
+		select {
+		case _, open := <-w.lines:
+			if !open {
+				return
+			}
+		case <-deadline:
+			w.Fatalf("%s runs on after %v", w.node, patience)
+		}
+	}
+}
+
 // signal sends a signal to a process of the worker.
 func (w *worker) signal(pid int, signal syscall.Signal) {
 	w.Helper()

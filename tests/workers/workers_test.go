@@ -47,6 +47,7 @@ func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
 
 	orphan.signal(orphan.agent.Process.Pid, syscall.SIGKILL)
 	t.Logf("after SIGKILL of an agent: a step alone after %v", stays.untilWorld(1))
+	orphan.untilItsEnd()
 
 	stops.signal(stops.pid, syscall.SIGKILL) // its agent starts it again, and it takes the state
 	t.Logf("after a restart: a step with two after %v", stays.untilWorld(2))
