@@ -166,7 +166,7 @@ var Catalogue = []Row{
 	{LinkRestored, "A lost link works again.", []string{"monitor"}, func() Payload { return new(LinkState) }, false},
 	{NodeSuspected, "A node may have failed; nothing is done yet.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{NodeCleared, "A suspected node is well.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
-	{NodeExited, "The process that a node trains with is gone, as the agent beside it saw.", []string{"node"}, func() Payload { return new(Exit) }, false},
+	{NodeExited, "The process that a node trains with is gone or hangs, as the agent beside it saw.", []string{"node"}, func() Payload { return new(Exit) }, false},
 	{NodeLost, "A node has failed.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},

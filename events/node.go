@@ -35,8 +35,8 @@ type NodeState struct {
 	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
 }
 
-// Exit says that the process which a node trains with is gone. The agent that was its parent, or held its socket, lives
-// on to say so: that is proof, and no peer has to miss the node.
+// Exit says that the process which a node trains with is gone, or hangs. The agent that was its parent, or held its
+// socket, lives on to say so: that is proof, and no peer has to miss the node.
 type Exit struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
@@ -45,6 +45,9 @@ type Exit struct {
 	ExitCode    *int   `json:"exitCode,omitempty"` // left out where the process did not end by itself
 	// Expected says that the node had asked to leave, or training was complete: its end is no failure.
 	Expected bool `json:"expected,omitempty"`
+	// Hangs tells that the process lives, though its step does not end: the others go on without it, and it may still
+	// bring back what it holds.
+	Hangs bool `json:"hangs,omitempty"`
 }
 
 // Profile is what a node measured while training.

@@ -78,7 +78,7 @@ func (m *Machine) Late() []Action {
 func (m *Machine) Hung(now time.Time) []Action {
 	if m.inStep() && m.membership != givenUp && m.membership != over {
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
-		m.sayExited(now, events.Exit{Reason: reason})
+		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
 		m.giveUp(reason)
 	}
 	return m.act()

@@ -117,7 +117,11 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 	n := trainingNode(t, 15)
 	n.claims = []events.Claim{{Unit: 0, Step: 15, Digest: events.Digest(nil)}}
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
-	n.do(n.machine.Hung(now))
+	hung := n.machine.Hung(now)
+	if exit, err := events.Open[events.Exit](hung[0].(Say).Event); err != nil || !exit.Hangs {
+		t.Fatalf("its process lives: said %+v, %v", exit, err)
+	}
+	n.do(hung)
 	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s")
 	n.do(n.machine.Hung(now))
 	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))

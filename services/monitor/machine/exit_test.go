@@ -32,6 +32,21 @@ func TestATrainerWhoseAgentSaysThatItIsGoneIsLostAtOnceWithoutAPeer(t *testing.T
 	w.expect() // once an incarnation, though its agent answers probes
 }
 
+// What it holds may come back, so that nobody goes back to an older step for it at once.
+func TestATrainerThatHangsIsLostThoughNothingProvesThatItsStateIs(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.exits("n2", "a", false)
+	w.hear("/node/n3", events.NodeExited, "n3",
+		&events.Exit{Node: "n3", Incarnation: "a", Generation: 2, Reason: "no boundary for 30s", Hangs: true})
+	said := w.said
+	w.expect("node.lost n2", "node.lost n3")
+	for i, proven := range []bool{true, false} {
+		if lost, err := events.Open[events.NodeState](said[i]); err != nil || lost.Proven != proven {
+			t.Errorf("expected proven %v, got %+v, %v", proven, lost, err)
+		}
+	}
+}
+
 func TestTheExitOfAnOlderProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.join("n3", "b")

@@ -154,15 +154,19 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	return said
 }
 
-// exited takes the word of the agent that was beside a trainer: its process is gone. No silence, peer or probe has to
-// prove it. A node that nobody watches any more is gone already, or runs another process.
+// exited takes the word of the agent that was beside a trainer: its process is gone, or hangs. No silence, peer or
+// probe has to prove it. A node that nobody watches any more is gone already, or runs another process.
 func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	known := m.state.Nodes[exit.Node]
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil
 	}
-	verdict := detect.Verdict{Node: exit.Node, Evidence: true}
-	reason := fmt.Sprintf("its trainer is gone: %.900s", exit.Reason)
+	verdict := detect.Verdict{Node: exit.Node, Evidence: !exit.Hangs}
+	state := "is gone"
+	if exit.Hangs {
+		state = "hangs"
+	}
+	reason := fmt.Sprintf("its trainer %s: %.900s", state, exit.Reason)
 	if exit.Expected {
 		return m.sayLost(cause.Logged, verdict, reason)
 	}
