@@ -24,6 +24,20 @@ func TestARepeatedCauseSaysTheSameEvent(t *testing.T) {
 	}
 }
 
+// Each who tells it on writes before it who said it.
+func TestAReasonIsCutToWhatMayTravel(t *testing.T) {
+	for reason, bytes := range map[string]int{
+		strings.Repeat("x", 1100): 1024, strings.Repeat("日", 400): 1023, "\xff\xfe, not a text": 19, "silent": 12,
+	} {
+		state := *n4Lost
+		state.Reason = "lost: " + reason
+		read, err := Open[NodeState](monitor.First(time.Unix(100, 0), "reason", NodeLost, "n4", &state))
+		if err != nil || len(read.Reason) != bytes || !strings.HasPrefix(read.Reason, "lost: ") {
+			t.Errorf("expected %d bytes of %.20q, got %d, %v", bytes, reason, len(read.Reason), err)
+		}
+	}
+}
+
 func TestEventsThatDifferInAnyPartHaveDifferentIds(t *testing.T) {
 	at := time.Unix(100, 0)
 	said := []Event{

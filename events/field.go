@@ -58,9 +58,12 @@ func (c *check) token(field, id string) {
 	}
 }
 
+// mostReason is how many bytes of a reason may travel.
+const mostReason = 1024
+
 func (c *check) reason(text string) {
-	if len(text) > 1024 {
-		c.that(false, "reason", "at most 1024 bytes", fmt.Sprintf("%d bytes", len(text)))
+	if len(text) > mostReason {
+		c.that(false, "reason", fmt.Sprintf("at most %d bytes", mostReason), fmt.Sprintf("%d bytes", len(text)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // missing reports the first required field that data lacks; data is the JSON of a value of type t. Every field is
@@ -99,7 +100,8 @@ func fieldsOf(t reflect.Type) []field {
 }
 
 // fill makes nil lists and maps empty ones, so that they are written as [] and {}: null is no list to a trainer in
-// another language.
+// another language. It cuts reasons, which grow with everyone who tells what another said: an event whose reason is too
+// long may not travel, and what it says would be heard by nobody.
 func fill(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Pointer:
@@ -109,6 +111,9 @@ func fill(value reflect.Value) {
 	case reflect.Struct:
 		for i := range value.NumField() {
 			fill(value.Field(i))
+			if field := value.Field(i); value.Type().Field(i).Name == "Reason" {
+				field.SetString(brief(field.String()))
+			}
 		}
 	case reflect.Map:
 		if value.IsNil() {
@@ -122,4 +127,14 @@ func fill(value reflect.Value) {
 			fill(value.Index(i))
 		}
 	}
+}
+
+// brief cuts a reason to what may travel, behind a whole character.
+func brief(reason string) string {
+	reason = strings.ToValidUTF8(reason, "?")
+	end := min(len(reason), mostReason)
+	for end < len(reason) && !utf8.RuneStart(reason[end]) {
+		end--
+	}
+	return reason[:end]
 }

@@ -14,7 +14,6 @@ const (
 	patientSteps  = 3
 	leastPatience = 30 * time.Second // a step may write a checkpoint
 	firstPatience = 10 * time.Minute // a first step may compile
-	mostReason    = 900              // bytes of a reason that travel
 )
 
 // Broken tells that the step under way cannot end, though the trainer was not told to give it up. Boundary follows,
@@ -27,7 +26,7 @@ func (m *Machine) Broken(now time.Time, reason string) []Action {
 	m.stuck = true
 	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d-%d", m.incarnation, m.generation(), m.done), events.StepBroken,
 		m.settings.Node, &events.BrokenStep{
-			Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: m.done, Reason: brief(reason),
+			Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: m.done, Reason: reason,
 		})})
 	return m.act()
 }
@@ -90,7 +89,7 @@ func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
 	if m.membership == over {
 		return nil
 	}
-	exit := events.Exit{Reason: brief(reason), Expected: m.membership == leaving || m.finished()}
+	exit := events.Exit{Reason: reason, Expected: m.membership == leaving || m.finished()}
 	if exitCode >= 0 {
 		exit.ExitCode = &exitCode
 	}
@@ -110,5 +109,3 @@ func (m *Machine) sayExited(now time.Time, exit events.Exit) {
 func (m *Machine) finished() bool {
 	return m.settings.TotalSteps > 0 && m.done >= m.settings.TotalSteps
 }
-
-func brief(reason string) string { return reason[:min(len(reason), mostReason)] }

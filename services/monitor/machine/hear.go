@@ -166,7 +166,7 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	if exit.Hangs {
 		state = "hangs"
 	}
-	reason := fmt.Sprintf("its trainer %s: %.900s", state, exit.Reason)
+	reason := fmt.Sprintf("its trainer %s: %s", state, exit.Reason)
 	if exit.Expected {
 		return m.sayLost(cause.Logged, verdict, reason)
 	}

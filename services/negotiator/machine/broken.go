@@ -65,7 +65,7 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	}
 	known := &m.state.Breaks
 	if spare, _ := protocol.Spare(m.state.placed(), []string{node}); known.By[node] >= mostBreaks && len(spare) > 0 {
-		reason := fmt.Sprintf("its steps broke %d times and training did not get on, the last: %.512s",
+		reason := fmt.Sprintf("its steps broke %d times and training did not get on, the last: %s",
 			known.By[node], known.Reason)
 		delete(known.By, node)
 		m.state.Restarts[node] = restart{Count: m.state.Restarts[node].Count + mostBreaks, Last: cause.Logged}
@@ -74,7 +74,7 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	if known.InARow < mostRetries {
 		return nil
 	}
-	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %.512s",
+	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
 	seconds := protocol.Grown(m.settings.HoldTime.Seconds(), known.InARow-mostRetries)
 	return m.abort(cause, reason, m.holdFor(seconds, reason))

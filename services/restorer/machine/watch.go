@@ -29,12 +29,8 @@ type offer struct {
 // blame says why a transfer cannot end well, and whose fault that is.
 type blame struct{ node, reason string }
 
-// mostReason is how long a reason may be on the wire, in bytes.
-const mostReason = 1024
-
 func blaming(node, format string, values ...any) *blame {
-	reason := fmt.Sprintf(format, values...)
-	return &blame{node, reason[:min(len(reason), mostReason)]}
+	return &blame{node, fmt.Sprintf(format, values...)}
 }
 
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {

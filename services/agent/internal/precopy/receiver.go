@@ -161,7 +161,7 @@ func (r *Receiver) say(why error) {
 	r.tell.Do(func() {
 		progress := Progress{Step: r.step, Behind: r.behind, Bytes: r.bytes, Seconds: time.Since(r.began).Seconds()}
 		if why != nil {
-			progress.Reason = fmt.Sprintf("%.1000s", why)
+			progress.Reason = why.Error()
 		} else {
 			slog.Info("units are pre-copied", "node", r.exchange.Node().Name, "step", progress.Step,
 				"behind", progress.Behind, "bytes", progress.Bytes, "seconds", progress.Seconds)
