@@ -71,18 +71,26 @@ func rows() []string {
 // print shows a row for each fault and system that was played.
 func print(all []system, table map[string]map[string]*costs) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "\nmedian (least to most)\tsystem\truns\tuntil the next step\tstall of the others\tsteps repeated")
+	fmt.Fprintln(out, "\nmedian (least to most)\tsystem\truns\tuntil the next step\tx reknit\tstall of the others\trepeated")
 	for _, fault := range rows() {
 		for _, s := range all {
 			c := table[s.name][fault]
 			if c == nil {
 				continue
 			}
-			fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%.3g\n", fault, s.name, len(c.next)+c.unhealed,
-				c.spread(c.next), c.spread(c.stall), torch.Median(c.repeated))
+			fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s\t%.3g\n", fault, s.name, len(c.next)+c.unhealed,
+				c.spread(c.next), c.times(table[reknit][fault]), c.spread(c.stall), torch.Median(c.repeated))
 		}
 	}
 	out.Flush()
+}
+
+// times says how many times as long as with others the next step took.
+func (c *costs) times(others *costs) string {
+	if others == nil || len(others.next) == 0 || len(c.next) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", torch.Median(c.next)/torch.Median(others.next))
 }
 
 func (c *costs) spread(seconds []float64) string {
