@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 )
 
 // Undisturbed trains so many steps of the same model on the same samples in one process, and returns them. Its sums
@@ -21,7 +20,6 @@ func Undisturbed(ctx context.Context, place Place, directory string, steps uint6
 	command := exec.CommandContext(ctx, Python, filepath.Join(place.Examples, elasticScript),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
 	command.Env = append(os.Environ(), place.environment()...)
-	command.Env = append(command.Env, fmt.Sprintf("OMP_NUM_THREADS=%d", runtime.NumCPU()))
 	command.Stdout, command.Stderr = &listener{course: course, log: log}, log
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("undisturbed training: %w; see %s", err, log.Name())

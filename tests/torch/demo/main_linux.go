@@ -56,7 +56,7 @@ func run(ctx context.Context, picture string) error {
 	if err != nil {
 		return fmt.Errorf("%w; logs are in %s", err, directory)
 	}
-	fmt.Printf("\ntraining the same %d steps in one undisturbed process ...\n", len(healed))
+	fmt.Printf("\ntraining the same %d steps in one undisturbed process, on one core ...\n", len(healed))
 	steps, err := torch.Undisturbed(ctx, place, directory, uint64(len(healed)))
 	if err != nil {
 		return err
