@@ -378,6 +378,7 @@ class Group:
         try:
             work = processes.allreduce([tensor])
             work.wait()
+            tensor[0].item()  # on a GPU it is only this that waits for the sum: the gate must not be passed before
         finally:
             processes = work = None  # the error's traceback must not keep them
 
