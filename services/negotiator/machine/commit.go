@@ -51,6 +51,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
 	clear(m.state.Gone)
+	clear(m.state.Misread)
 	return append(said, m.openNext(cause)...)
 }
 
@@ -111,6 +112,7 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 // time to time.
 func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
+		clear(m.state.Misread)
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
 		return []events.Event{m.sayHeld(cause, reason, awaits)}
 	}

@@ -20,8 +20,19 @@ func (m *Machine) mayAsk() bool {
 	return !opening.Snapshots && m.readers(opening.Changes)
 }
 
-// counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from which
-// the plan in force went on was undone: it would have samples trained twice, and others never.
+// noteMisread has the next attempt do without what nodes can read that spoilt this one: what they read is nothing, or
+// not what others have.
+func (m *Machine) noteMisread(nodes []string) {
+	if m.state.Negotiation.Snapshot == "" {
+		return
+	}
+	for _, node := range nodes {
+		m.state.Misread[node] = true
+	}
+}
+
+// counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from
+// which the plan in force went on was undone: it would have samples trained twice, and others never.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
 	plan := m.state.Plan
 	return plan == nil || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
@@ -33,6 +44,9 @@ func (m *Machine) stored() []protocol.Stored {
 	var stored []protocol.Stored
 	consents := m.state.Negotiation.Consents
 	for _, node := range slices.Sorted(maps.Keys(consents)) {
+		if m.state.Misread[node] {
+			continue
+		}
 		for _, snapshot := range consents[node].Snapshots {
 			if !m.counts(snapshot) {
 				continue

@@ -92,7 +92,8 @@ func TestWhatWasUndoneIsNotGoneBackTo(t *testing.T) {
 	w.reads["n4"] = []events.Snapshot{snapshotOf(430, undone, 0, 3), snapshotOf(400, planOne, 0, 3)}
 	w.loseAll()
 	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 {
-		t.Errorf("goes on from step %d: the plan in force went on from step 0, so that step 430 of another was undone", plan.ResumeStep)
+		t.Errorf("goes on from step %d: the plan in force went on from step 0, so that step 430 of another was undone",
+			plan.ResumeStep)
 	}
 }
 
@@ -173,5 +174,21 @@ func TestAHolderThatMayLiveIsWaitedForBeforeTrainingGoesBackToASnapshot(t *testi
 	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 400 || plan.Snapshot != planOne {
 		t.Errorf("goes on from step %d of snapshot %q after the lost steps could have been trained again", plan.ResumeStep,
 			plan.Snapshot)
+	}
+}
+
+func TestTheNextAttemptDoesWithoutWhatANodeCouldNotRead(t *testing.T) {
+	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3), snapshotOf(300, planOne, 0, 3)}
+	w.reads["n5"] = []events.Snapshot{snapshotOf(300, planOne, 0, 3)}
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.loseAll()
+	w.mute[events.Scheduled] = false
+	w.hear(events.RestorationFailed, "/restorer", "r",
+		&events.Failure{Negotiation: w.opened.Negotiation, Node: "n4", Reason: "unit 0: unreadable"})
+	w.run()
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 300 {
+		t.Errorf("goes on from step %d, held %+v: expected what n5 can read, 300", plan.ResumeStep, w.held())
 	}
 }

@@ -31,6 +31,7 @@ type state struct {
 	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
 	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
+	Misread     map[string]bool        `json:"misread"`   // nodes that failed to read a snapshot since the last commit or hold
 	Gone        map[string]string      `json:"gone"`      // incarnations proven to be gone, by node
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
@@ -102,7 +103,8 @@ type negotiation struct {
 func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
-		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{}, Paces: map[string]float64{},
+		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
+		Misread: map[string]bool{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }

@@ -44,6 +44,7 @@ func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []e
 // retry plans a transfer anew. Nobody is to blame where the hub is. Who was to blame again and again is given up, where
 // the others can do without what it holds; otherwise the cluster holds after a bounded number of attempts.
 func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
+	m.noteMisread(blamed)
 	spare, _ := protocol.Spare(m.state.placed(),
 		slices.DeleteFunc(blamed, func(node string) bool { return m.state.known(node) == nil }))
 	var tired []string
