@@ -31,7 +31,7 @@ type state struct {
 	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
 	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
-	Misread     map[string]bool        `json:"misread"`   // nodes that failed to read a snapshot since the last commit or hold
+	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately
 	Gone        map[string]string      `json:"gone"`      // incarnations proven to be gone, by node
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
