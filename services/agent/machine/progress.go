@@ -14,6 +14,7 @@ const medianSteps = 20 // a usual step is the median of so many
 type pace struct {
 	seconds   []float64 // of the last steps
 	completed time.Time // the last step
+	longest   float64   // seconds between the ends of two steps of one plan, so far
 	pending   uint64    // generation whose first step is awaited; zero for none
 }
 
@@ -55,7 +56,9 @@ func (p *pace) note(now time.Time, seconds float64) (stall, usual float64, first
 	if !p.completed.IsZero() {
 		stall = max(0, now.Sub(p.completed).Seconds()-usual)
 	}
-	first = p.pending != 0
+	if first = p.pending != 0; !first && !p.completed.IsZero() {
+		p.longest = max(p.longest, now.Sub(p.completed).Seconds())
+	}
 	p.completed, p.pending = now, 0
 	p.seconds = append(p.seconds, seconds)
 	p.seconds = p.seconds[max(0, len(p.seconds)-medianSteps):]

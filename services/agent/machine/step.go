@@ -9,10 +9,11 @@ import (
 
 // A step that cannot end is given up: because the trainer tells that it broke, or because the cluster says so. A
 // trainer may be in a step that it cannot interrupt. How long that is waited for follows from how long its steps
-// usually take.
+// take.
 const (
 	patientSteps  = 3
-	leastPatience = 30 * time.Second // a step may write a checkpoint
+	patientPauses = 2                // of the longest so far: every so many steps a trainer may evaluate or write a file
+	leastPatience = 30 * time.Second // before any such pause was seen
 	firstPatience = 10 * time.Minute // a first step may compile
 )
 
@@ -37,7 +38,8 @@ func (m *Machine) patience() time.Duration {
 	if usual == 0 {
 		return firstPatience
 	}
-	return max(leastPatience, time.Duration(patientSteps*usual*float64(time.Second)))
+	seconds := max(patientSteps*usual, patientPauses*m.pace.longest)
+	return max(leastPatience, time.Duration(seconds*float64(time.Second)))
 }
 
 // Frozen tells what the trainer holds until it comes to its boundary, while it gives up its step: it completes none

@@ -3,6 +3,7 @@ package machine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -111,6 +112,21 @@ func TestAnAgentWhoseTrainerIsInAStepThatItCannotInterruptSaysForHowLong(t *test
 	n.expect("say negotiation.delayed g4-again: it gives up its step") // at once now
 	n.stands(15)
 	n.expect("tell holdings", "say negotiation.consented g4-again true at 15: 0 holdings")
+}
+
+// Every thousandth step is followed by an evaluation, say. The stall before the first step of a plan is no such pause.
+func TestATrainerThatPausedForLongBeforeMayDoSoAgain(t *testing.T) {
+	n := newNode(t)
+	n.commits(plan(3, 10, "n1", "n2"))
+	n.stands(0)
+	for i, after := range []time.Duration{time.Hour, time.Hour + time.Second, time.Hour + 5*time.Minute} {
+		n.machine.Completed(now.Add(after), uint64(11+i), 1)
+		n.stands(uint64(11 + i))
+	}
+	actions, err := n.machine.Handle(n.event(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2")))
+	if abandon, is := actions[0].(Abandon); err != nil || !is || abandon.Within != 598*time.Second {
+		t.Errorf("%+v, %v", actions, err)
+	}
 }
 
 func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeBack(t *testing.T) {
