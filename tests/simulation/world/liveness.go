@@ -91,7 +91,7 @@ func (w *World) stays(fault string) *node {
 	return nil
 }
 
-// compare lets time pass, where a copy was spoiled, until replicas were compared and all train on.
+// compare lets time pass, where a copy was spoiled, until the replicas of the newest plan were compared and all train on.
 func (w *World) compare() {
 	if len(w.stains) == 0 {
 		return
@@ -99,7 +99,7 @@ func (w *World) compare() {
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
-		if w.whatIsMissing(from+2*compareEvery, nil) == "" {
+		if w.whatIsMissing(max(from, w.resumed)+2*compareEvery, nil) == "" {
 			w.judgeStains()
 			return
 		}
