@@ -117,7 +117,9 @@ func (s *Server) inSession(call func(*trainer, *http.Request) (any, error)) func
 	}
 }
 
-var errNoSession = failure{http.StatusNotFound, "no such session", "join, and name the session that it returned: ?session=…"}
+var errNoSession = failure{
+	http.StatusNotFound, "no such session", "join, and name the session that it returned: ?session=…",
+}
 
 // read reads a body, whose fields must all be known.
 func read(request *http.Request, into any) error {
@@ -265,7 +267,8 @@ func (t *trainer) key(request *http.Request) (rendezvous *agent.Rendezvous, key 
 	key = request.PathValue("key")
 	generation, err := strconv.ParseUint(request.PathValue("generation"), 10, 64)
 	if err != nil || key == "" || len(key) > mostKeyBytes {
-		return nil, "", failure{http.StatusBadRequest, "expected /v1/store/<generation>/<key of 1 to 256 bytes>", "mend the path"}
+		return nil, "", failure{http.StatusBadRequest, "expected /v1/store/<generation>/<key of 1 to 256 bytes>",
+			"mend the path"}
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -274,7 +277,8 @@ func (t *trainer) key(request *http.Request) (rendezvous *agent.Rendezvous, key 
 		return nil, "", errOrder{fmt.Sprintf("generation %d is not in force here", generation),
 			"use the generation of the step under way"}
 	case generation < t.plan.Generation:
-		return nil, "", failure{http.StatusGone, fmt.Sprintf("generation %d is over", generation), "call next: there is a newer plan"}
+		return nil, "", failure{http.StatusGone, fmt.Sprintf("generation %d is over", generation),
+			"call next: there is a newer plan"}
 	case t.rendezvous == nil:
 		t.rendezvous, err = t.session.Rendezvous(request.Context(), generation)
 	}
@@ -325,7 +329,8 @@ func (t *trainer) callGet(request *http.Request) (any, error) {
 	case t.waiting <- struct{}{}:
 		defer func() { <-t.waiting }()
 	default:
-		return nil, failure{http.StatusServiceUnavailable, fmt.Sprintf("%d calls wait already", mostWaiting), "wait for fewer keys at a time"}
+		return nil, failure{http.StatusServiceUnavailable, fmt.Sprintf("%d calls wait already", mostWaiting),
+			"wait for fewer keys at a time"}
 	}
 	return t.awaitKey(request.Context(), rendezvous, key, seconds(wait))
 }

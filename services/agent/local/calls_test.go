@@ -183,7 +183,8 @@ func TestFilesOfAgentsThatAreGoneAreSwept(t *testing.T) {
 
 func TestASocketThatIsServedIsNotTaken(t *testing.T) {
 	r := newRig(t)
-	if _, err := Serve(t.Context(), Config{}, r.socket); err == nil || !strings.Contains(err.Error(), "REKNIT_AGENT_SOCKET") {
+	_, err := Serve(t.Context(), Config{}, r.socket)
+	if err == nil || !strings.Contains(err.Error(), "REKNIT_AGENT_SOCKET") {
 		t.Errorf("expected an error that names the variable, got %v", err)
 	}
 	r.server.Close()

@@ -21,8 +21,8 @@ const (
 	mostStopped = 2 * time.Second        // by a signal or a debugger; then the others go on without it
 )
 
-// attend ends a trainer whose process has ended though somebody holds its session open, a child of its say, or is stopped.
-// Where the system does not tell of processes, the session's end must do.
+// attend ends a trainer whose process is stopped, or has ended though somebody holds its session open, a child of its
+// say. Where the system does not tell of processes, the session's end must do.
 func (t *trainer) attend(pid int) {
 	if pid == 0 || processState(pid) == 0 {
 		return

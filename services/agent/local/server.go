@@ -151,8 +151,8 @@ func (s *Server) hungUp(t *trainer) {
 	t.end(exit{"its session ended", -1})
 }
 
-// Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have. The code is that
-// of os.ProcessState.
+// Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have. The code
+// is that of os.ProcessState.
 func (s *Server) Gone(how string, code int) {
 	for _, t := range s.all() {
 		t.end(exit{how, code})
@@ -220,8 +220,8 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	return session, t, nil
 }
 
-// The process may use so much beside the state that it maps: what it sends and receives is garbage soon. It is collected
-// before it is as much as the state.
+// The process may use so much beside the state that it maps: what it sends and receives is garbage soon. It is
+// collected before it is as much as the state.
 const (
 	leastMemory = 32 << 20
 	memoryShare = 10 // one part in ten of the state

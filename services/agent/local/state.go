@@ -74,8 +74,8 @@ func (s *state) abort(order uint64) {
 // The phases of a trainer, as it writes them on the control page.
 const phaseInStep = 1
 
-// Freeze answers for a trainer that is in its step: once the abort is written it does not begin to apply its sums, for it looks
-// there after it has said that it does.
+// Freeze answers for a trainer that is in its step: once the abort is written it does not begin to apply its sums, for
+// it looks there after it has said that it does.
 func (s *state) Freeze() ([]events.Holding, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

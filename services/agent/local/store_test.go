@@ -18,9 +18,10 @@ func TestTrainersOfAGenerationExchangeValues(t *testing.T) {
 	})
 	c.expect(http.StatusOK, nil, "PUT", "/v1/store/1/a%2Fkey", "here")
 	waiting.Wait()
-	for expected := range 3 {
-		if _, sum := r.call(c.http, "POST", c.path("/v1/store/1/count?add=2"), nil); string(sum) != itoa(uint64(2*expected+2)) {
-			t.Errorf("expected %d, got %s", 2*expected+2, sum)
+	for number := range 3 {
+		expected := itoa(uint64(2*number + 2))
+		if _, sum := r.call(c.http, "POST", c.path("/v1/store/1/count?add=2"), nil); string(sum) != expected {
+			t.Errorf("expected %s, got %s", expected, sum)
 		}
 	}
 	c.expect(http.StatusNotFound, nil, "GET", "/v1/store/1/never?wait=0.01", "")

@@ -70,7 +70,8 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	}
 	t := &trainer{
 		node: joining.Node, total: joining.TotalSteps, microBatchSeconds: job.MicroBatchSeconds(),
-		over: make(chan struct{}), heard: make(chan struct{}), aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
+		over: make(chan struct{}), heard: make(chan struct{}),
+		aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.turns = newTurns(t.ended)
