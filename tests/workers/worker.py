@@ -1,4 +1,4 @@
-"""Trains numbers with whoever is there: what each step adds depends on all samples of its batch, and on nothing else."""
+"""Trains numbers with whoever is there: what a step adds depends on all samples of its batch, and on nothing else."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.environ.get("REKNIT_PYTHON", os.path.join(os.path.dirname(__file__), "../../services/agent/python")))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../services/agent/python"))
 import reknit  # noqa: E402
 
 NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1

@@ -42,7 +42,8 @@ class Error(Exception):
 
 
 class AgentLost(Error):
-    """The agent is gone. The state in job.units is as it was: save it, or end; the others go on without this trainer."""
+    """The agent is gone. The state in job.units is as it was: save it, or end. The others go on without this trainer.
+    """
 
 
 class Refused(Error):
@@ -156,7 +157,10 @@ class Job:
         self._agent.call("PUT", _key(generation, key), value)
 
     def get(self, generation, key, wait=60.0):
-        """Returns the value of a shared key once it is set. KeyError after the wait, StepAborted where the step is given up."""
+        """Returns the value of a shared key once it is set.
+
+        It raises KeyError after the wait, and StepAborted where the step is given up.
+        """
         return self._agent.call("GET", f"{_key(generation, key)}?wait={wait}")
 
     def add(self, generation, key, number):
@@ -214,14 +218,14 @@ class Step:
         return self._agent.get(_ABORT) >= self.id or self._agent.lost
 
     def abortable(self, abort=None):
-        """Around what may fail with another trainer: abort() is called from another thread when the step is given up."""
+        """Stands around what may fail with another trainer: a step that is given up calls abort(), on another thread."""
         return _Abortable(self, abort)
 
     def ready(self):
         """The sums are complete: this trainer can make the next step, whoever else is lost."""
         self._ready = True
         self._agent.set(_READY, self.index + 1)
-        self._agent.fence()  # an agent that answered before it saw this has given the step up: nobody passes the gate then
+        self._agent.fence()  # an agent that answered before it saw this has given the step up: nobody passes the gate
         if self.aborted:
             raise StepAborted(f"step {self.index} is given up")
 
@@ -260,7 +264,7 @@ class Step:
             return report
         if not self.given_up:
             if not self.aborted:
-                raise WrongOrder(f"step {self.index} ended: call step.commit() or step.give_up(why) before the next one")
+                raise WrongOrder(f"step {self.index} ended: call step.commit() or step.give_up(why) before the next")
             self.give_up("the cluster gave it up")
         report = {"done": self.index, "ready": self._ready}
         if not self.aborted:
@@ -285,8 +289,10 @@ class _Abortable:
         step._agent.watch(0, None)
         if error is None or step._committed:
             return False
-        passes = isinstance(error, (StepAborted, RuntimeError, OSError)) or step.aborted and isinstance(error, Exception)
-        if not passes or isinstance(error, Error) and not isinstance(error, StepAborted):
+        if isinstance(error, Error) and not isinstance(error, StepAborted):
+            return False
+        passes = Exception if step.aborted else (StepAborted, RuntimeError, OSError)
+        if not isinstance(error, passes):
             return False
         step.give_up(error)
         return True
@@ -351,7 +357,8 @@ class _Agent:
         joined = self.call("POST", "join", joining)
         self.session, self.node = joined["session"], joined["node"]
         self.page = memoryview(_mapped(os.path.join(joined["dir"], "control"))).cast("Q")  # a word is written at once
-        self.units = [memoryview(_mapped(os.path.join(joined["dir"], f"unit-{n}"))) for n in range(len(joining["units"]))]
+        paths = (os.path.join(joined["dir"], f"unit-{n}") for n in range(len(joining["units"])))
+        self.units = [memoryview(_mapped(path)) for path in paths]
         self.lock = threading.Lock()
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
         self.stream = self._open()

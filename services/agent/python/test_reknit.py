@@ -49,8 +49,8 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def step(self, index, **fields):
         self.order("step", **dict(dict(
-            index=index, generation=1, switched=False, resume=0, rank=0, world=2, nodes=["a", "b"], samples=[[0, 2], [5, 6]],
-            batch=6, microBatch=1, consumed=6 * index, learningRateScale=1), **fields))
+            index=index, generation=1, switched=False, resume=0, rank=0, world=2, nodes=["a", "b"],
+            samples=[[0, 2], [5, 6]], batch=6, microBatch=1, consumed=6 * index, learningRateScale=1), **fields))
 
     def abort(self, step=None):
         self.page[ABORT] = step or self.id
@@ -115,7 +115,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         agent = self.server
         if not self.path.startswith("/v1/session"):
             value = agent.values.get(self.path.partition("?")[0])
-            return self.answer(404, {"error": "nobody has set it", "fix": "set it"}) if value is None else self.answer(200, value)
+            if value is None:
+                return self.answer(404, {"error": "nobody has set it", "fix": "set it"})
+            return self.answer(200, value)
         self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"session": "s"}).encode() + b"\n")
         threading.Thread(target=self.hear_the_end, daemon=True).start()
         while (line := agent.lines.get()) is not None:
@@ -304,7 +306,8 @@ class WithAnAgent(unittest.TestCase):
                 self.assertEqual(1, self.agent.page[READY])
                 raise RuntimeError("connection closed by peer")
         self.agent.report()
-        self.assertEqual({"order": 1, "done": 0, "ready": True, "broken": "connection closed by peer"}, self.agent.report())
+        expected = {"order": 1, "done": 0, "ready": True, "broken": "connection closed by peer"}
+        self.assertEqual(expected, self.agent.report())
 
     def test_a_step_that_breaks_again_and_again_is_the_scripts_own_mistake(self):
         for _ in range(3):
@@ -371,7 +374,8 @@ class WithAnAgent(unittest.TestCase):
             self.join()
 
     def test_refusals_are_raised_in_words(self):
-        for status, kind in [(400, reknit.Refused), (503, reknit.Refused), (409, reknit.WrongOrder), (410, reknit.Left)]:
+        kinds = {400: reknit.Refused, 503: reknit.Refused, 409: reknit.WrongOrder, 410: reknit.Left}
+        for status, kind in kinds.items():
             self.agent.refusal = (status, "units[0]: expected at least 1")
             with self.assertRaises(kind) as raised:
                 self.join()

@@ -1,5 +1,5 @@
-// Package agentd runs the agent as a process of its own: as the parent of one trainer (reknit agent run), or as a daemon for
-// those that others start (reknit agent serve).
+// Package agentd runs the agent as a process of its own: as the parent of one trainer (reknit agent run), or as a
+// daemon for those that others start (reknit agent serve).
 package agentd
 
 import (

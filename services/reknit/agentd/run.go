@@ -36,9 +36,11 @@ type parent struct {
 	child    *exec.Cmd        // under way
 }
 
-// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most. It returns the status of the
-// last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
-func Run(ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal) (status int, err error) {
+// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most. It returns the
+// status of the last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
+func Run(
+	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
+) (status int, err error) {
 	server, end, err := config.serve(ctx, true)
 	if err != nil {
 		return 0, err
@@ -104,7 +106,8 @@ func statusOf(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself.
+// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal
+// itself.
 func (p *parent) ask(signal os.Signal) {
 	if !p.asked && p.server.Trainers() > 0 {
 		p.asked = true
