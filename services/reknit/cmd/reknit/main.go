@@ -21,6 +21,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/services/reknit/up"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/service"
@@ -34,6 +35,7 @@ type command struct {
 
 var commands = []command{
 	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
+	{"up", "run NATS and the services here, for trainers that you start", runUp},
 	{"plan", "plan for a file or a live cluster, change nothing, and show why", runPlan},
 	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
 	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
@@ -94,6 +96,12 @@ func runDev(arguments []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return dev.Run(ctx, options, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+}
+
+func runUp(arguments []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return up.Run(ctx, arguments, os.Stdout)
 }
 
 func runPlan(arguments []string) error { return plan.Run(arguments, os.Stdout) }

@@ -1,0 +1,115 @@
+// Package up runs NATS and the four services on one machine, for trainers that others start.
+package up
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/processes"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+const help = `reknit up runs NATS and the four services here, until it is interrupted. Trainers join it with
+reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was.
+
+Flags:
+`
+
+// services run as processes of their own; one that dies is started again.
+var services = []string{"monitor", "negotiator", "planner", "restorer"}
+
+// closeTimeout bounds the wait for the services' end.
+const closeTimeout = 5 * time.Second
+
+// options are the flags.
+type options struct {
+	dir, cluster, host string
+	port, startNodes   int
+}
+
+// Run returns when ctx is done.
+func Run(ctx context.Context, arguments []string, out io.Writer) error {
+	o, err := parse(arguments, out)
+	if err != nil {
+		return err
+	}
+	logs := filepath.Join(o.dir, "logs")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port})
+	if err != nil {
+		return err
+	}
+	defer server.Shutdown()
+	stop, err := o.start(server.URL(), logs, out)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "NATS at %s, cluster %s, logs in %s; reknit agent run -- COMMAND starts a trainer\n", server.URL(), o.cluster, logs)
+	<-ctx.Done()
+	return nil
+}
+
+func parse(arguments []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("reknit up", flag.ContinueOnError)
+	flags.StringVar(&o.dir, "dir", "reknit-data", "directory of NATS' store and the logs")
+	flags.StringVar(&o.cluster, "cluster", "default", "id of the cluster")
+	flags.StringVar(&o.host, "host", "127.0.0.1", "address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
+	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
+	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
+	return o, tell.Parse(flags, arguments, out, help, "", func() error { return o.check() })
+}
+
+func (o options) check() error {
+	switch {
+	case o.dir == "":
+		return errors.New("--dir: expected a directory")
+	case !events.Token(o.cluster):
+		return fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, o.cluster)
+	case net.ParseIP(o.host) == nil:
+		return fmt.Errorf("--host: expected an IP address, got %q", o.host)
+	case o.port < 0 || o.port > 65535:
+		return fmt.Errorf("--port: expected 0 to 65535, got %d", o.port)
+	case o.startNodes < 1:
+		return fmt.Errorf("--start-nodes: expected at least 1, got %d", o.startNodes)
+	}
+	return nil
+}
+
+// start starts the services; stop ends those that were started.
+func (o options) start(url, logs string, out io.Writer) (stop func(), err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return func() {}, err
+	}
+	running := processes.New(program, logs, func(name string, err error) {
+		fmt.Fprintf(out, "%s ended by itself, %v, and is started again: see %s\n", name, err, filepath.Join(logs, name+".log"))
+	})
+	stop = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		running.Close(ctx)
+	}
+	for _, name := range services {
+		env := map[string]string{
+			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": o.cluster, "REKNIT_START_NODES": fmt.Sprint(o.startNodes),
+		}
+		if err := running.Start(name, name, env, true); err != nil {
+			return stop, err
+		}
+	}
+	return stop, nil
+}

@@ -1,0 +1,74 @@
+package up
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// TestMain is also each of the services that the test starts: it says where it is told to connect, and lives until it is killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && slices.Contains(services, os.Args[1]) {
+		fmt.Printf("%s of %s starts with %s\n", os.Args[1], os.Getenv("REKNIT_CLUSTER"), os.Getenv("REKNIT_START_NODES"))
+		if os.Args[1] == "planner" {
+			os.Exit(1) // what dies is started again, and said
+		}
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
+	dir := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	said, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := Run(ctx, []string{"--dir", dir, "--port", "0", "--cluster", "c", "--start-nodes", "3"}, out)
+		out.Close()
+		ended <- err
+	}()
+	var lines []string
+	for scan := bufio.NewScanner(said); scan.Scan(); {
+		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
+			interrupt()
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, expected := range []string{"NATS at nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again"} {
+		if !strings.Contains(strings.Join(lines, "\n"), expected) {
+			t.Errorf("said %q, expected %q", lines, expected)
+		}
+	}
+	for _, service := range services {
+		log, err := os.ReadFile(filepath.Join(dir, "logs", service+".log"))
+		if err != nil {
+			t.Error(err)
+		}
+		if expected := "planner of c starts with 3\n"; service == "planner" && !strings.HasPrefix(string(log), expected) {
+			t.Errorf("the planner logs %q: expected %q", log, expected)
+		}
+	}
+}
+
+func TestAFlagThatIsNotAsExpectedIsNamed(t *testing.T) {
+	for flag, value := range map[string]string{
+		"--dir": "", "--cluster": "a b", "--host": "localhost", "--port": "70000", "--start-nodes": "0",
+	} {
+		err := Run(t.Context(), []string{flag, value}, io.Discard)
+		if _, use := err.(tell.UsageError); !use || !strings.HasPrefix(err.Error(), flag+": expected") {
+			t.Errorf("%s %q: got %v", flag, value, err)
+		}
+	}
+}
