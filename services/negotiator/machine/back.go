@@ -103,12 +103,16 @@ func (m *Machine) olderPoint() (protocol.Resume, bool) {
 // mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring
 // some of them.
 func (m *Machine) mayBring(missing []int) []string {
-	for _, unit := range missing {
-		if len(m.livingOf([]int{unit})) == 0 {
-			return nil
+	living, brought := m.livingOf(missing), map[int]bool{}
+	for _, node := range living {
+		for unit := range events.Each(m.state.Plan.UnitsOf(node)) {
+			brought[unit] = true
 		}
 	}
-	return m.livingOf(missing)
+	if slices.ContainsFunc(missing, func(unit int) bool { return !brought[unit] }) {
+		return nil
+	}
+	return living
 }
 
 // livingOf returns those of holdersOf that may live.

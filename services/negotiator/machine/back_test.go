@@ -190,3 +190,16 @@ func TestUnitsOfOneStepThatTwoPlansTrainedDoNotGoTogether(t *testing.T) {
 		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
 	}
 }
+
+// A cluster may be held for weeks, while processes under ever new names start and die.
+func TestOfProcessesThatNoPlanNamesNobodyRemembersThatTheyAreGone(t *testing.T) {
+	w := allAreLost(t)
+	w.join("fresh")
+	w.hear(events.NodeLost, "/monitor", "fresh",
+		&events.NodeState{Node: "fresh", Incarnation: w.process["fresh"], Proven: true})
+	w.run()
+	memory, err := w.machine.Snapshot()
+	if err != nil || !strings.Contains(string(memory), `"gone":{}`) {
+		t.Errorf("remembered %s, %v", memory, err)
+	}
+}

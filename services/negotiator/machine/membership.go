@@ -122,7 +122,7 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
 	}
-	if lost.Proven {
+	if lost.Proven && m.state.Plan != nil && m.state.trusted(lost.Node, lost.Incarnation) {
 		m.state.Gone[lost.Node] = lost.Incarnation
 	}
 	urgency := m.concerns(lost.Node)

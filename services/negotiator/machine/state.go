@@ -32,7 +32,7 @@ type state struct {
 	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
 	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately
-	Gone        map[string]string      `json:"gone"`      // incarnations proven to be gone, by node
+	Gone        map[string]string      `json:"gone"`      // incarnations of Plan that are proven to be gone, by node
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
