@@ -20,7 +20,7 @@ const (
 	mostBodyBytes = 1 << 20
 	mostKeyBytes  = 256
 	mostWaiting   = 64               // calls of a trainer for values that are not there yet
-	openTimeout   = 10 * time.Second // for a trainer that joined to open its session stream
+	openTimeout   = 5 * time.Second // for a trainer that joined to open its session stream
 )
 
 // failure is an answer that is no success.
@@ -155,6 +155,7 @@ func (s *Server) join(request *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(request.Context(), func() { t.end(exit{"it ended while it joined", -1}) })()
 	go t.attend(callerOf(request.Context()))
 	time.AfterFunc(openTimeout, func() {
 		select {

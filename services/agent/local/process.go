@@ -24,7 +24,7 @@ const (
 // attend ends a trainer whose process is stopped, or has ended though somebody holds its session open, a child of its
 // say. Where the system does not tell of processes, the session's end must do.
 func (t *trainer) attend(pid int) {
-	if pid == 0 || processState(pid) == 0 {
+	if pid == 0 || processState(os.Getpid()) == 0 {
 		return
 	}
 	var stopped time.Duration

@@ -1,0 +1,39 @@
+package agentd
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestADaemonSaysWhereItIsAndEndsWhenItIsAskedTo(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	output, say := io.Pipe()
+	served := make(chan error, 1)
+	config := Config{URL: "nats://127.0.0.1:1", Cluster: "test", Listen: "127.0.0.1:0"}
+	go func() { served <- Serve(ctx, t.Context(), config, say) }()
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, says := strings.CutPrefix(strings.TrimSpace(line), "export REKNIT_AGENT=")
+	if !says || !filepath.IsAbs(socket) {
+		t.Errorf("it says %q: expected what a shell takes", line)
+	}
+	connection, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Close()
+	end()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("unix", socket); err == nil {
+		t.Error("its socket still answers")
+	}
+}
