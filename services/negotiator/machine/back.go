@@ -79,13 +79,13 @@ func (m *Machine) patience(way *back) float64 {
 	if m.state.Lacking.IsZero() || now.Before(m.state.Lacking) {
 		m.state.Lacking = now
 	}
-	return max(0, protocol.Patience(way.Lost, m.state.Plan.Predicted.StepSeconds)-now.Sub(m.state.Lacking).Seconds())
+	return max(0, protocol.Patience(way.Lost, m.stepSeconds())-now.Sub(m.state.Lacking).Seconds())
 }
 
 // reached returns how far training had come before it stopped.
 func (m *Machine) reached() uint64 {
 	plan, trained := m.state.Plan, m.state.Stopped.Sub(m.state.Committed)
-	return protocol.Reached(m.steps(), plan.ResumeStep, trained.Seconds(), plan.Predicted.StepSeconds)
+	return protocol.Reached(m.steps(), plan.ResumeStep, trained.Seconds(), m.stepSeconds())
 }
 
 // olderPoint returns the newest step that those who take part have whole from a plan before the one in force.
