@@ -107,6 +107,20 @@ func TestAWrongPayloadIsNamedWhenOpened(t *testing.T) {
 	}
 }
 
+// No plan could be made with them: one node would stop all others by its word.
+func TestASpeedOrALinkThatCannotBeIsRefused(t *testing.T) {
+	for _, payload := range []Payload{
+		&Profile{Node: "n1", SpeedFactor: 5e-324}, &Profile{Node: "n1", SpeedFactor: 1e300}, &Profile{Node: "n1"},
+		&Measurement{From: "n1", To: "n2", RoundTripSeconds: 1e308, BandwidthBytesPerSecond: 1e9},
+		&Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.1, BandwidthBytesPerSecond: 5e-324},
+		&Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.1, BandwidthBytesPerSecond: 1e300},
+	} {
+		if payload.Validate() == nil {
+			t.Errorf("accepted %+v", payload)
+		}
+	}
+}
+
 func TestAnErrorOfAFieldSaysWhatWasExpected(t *testing.T) {
 	err := (&Measurement{From: "n1", To: "n1"}).Validate()
 	var wrong *FieldError

@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // LinkRequest asks that a link be used, or no longer be used. Links have two ends and no direction here.
 type LinkRequest struct {
 	From string `json:"from"`
@@ -37,8 +39,11 @@ func (r *LinkRequest) Validate() error {
 func (m *Measurement) Validate() error {
 	var c check
 	c.pair(m.From, m.To)
-	c.amount("roundTripSeconds", m.RoundTripSeconds)
-	c.amount("bandwidthBytesPerSecond", m.BandwidthBytesPerSecond)
+	const longest, most = 3600, 1e18 // with what no link is, one node's word would leave all without a plan
+	c.that(m.RoundTripSeconds >= 0 && m.RoundTripSeconds <= longest, "roundTripSeconds",
+		fmt.Sprintf("0 to %d", longest), m.RoundTripSeconds)
+	c.that(m.BandwidthBytesPerSecond == 0 || m.BandwidthBytesPerSecond >= 1 && m.BandwidthBytesPerSecond <= most,
+		"bandwidthBytesPerSecond", fmt.Sprintf("1 to %g, or 0", most), m.BandwidthBytesPerSecond)
 	return c.err
 }
 

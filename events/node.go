@@ -111,7 +111,6 @@ func (e *Exit) Validate() error {
 func (p *Profile) Validate() error {
 	var c check
 	c.token("node", p.Node)
-	c.amount("speedFactor", p.SpeedFactor)
-	c.that(p.SpeedFactor > 0 || c.err != nil, "speedFactor", "above 0", p.SpeedFactor)
+	c.that(p.SpeedFactor >= 1e-9 && p.SpeedFactor <= 1e9, "speedFactor", "1e-9 to 1e9", p.SpeedFactor)
 	return c.err
 }

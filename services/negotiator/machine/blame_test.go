@@ -285,6 +285,17 @@ func TestANodeIsNotNeededAfterItsDeadlineUnlessItIsTheLastHolder(t *testing.T) {
 	}
 }
 
+func TestADeadlineBeyondAllTimeHasNotPassed(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3", DeadlineSeconds: 1e18})
+	w.run()
+	w.tick(time.Second)
+	if given := w.refusals("n3"); len(given) > 0 {
+		t.Fatalf("given up: %+v", given)
+	}
+}
+
 func TestLayersAreCopiedWhileTrainingGoesOnForHalfTheTimeThatALeaverHas(t *testing.T) {
 	w := newWorld(t, 2)
 	w.transfer, w.seconds, w.mute[events.PreCopyStarted] = true, 5, true

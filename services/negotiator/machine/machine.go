@@ -105,4 +105,7 @@ func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Paylo
 	return m.speaker.Say(cause, kind, m.state.Negotiation.ID, payload)
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// farAway is in seconds: what lies beyond it, as a deadline that a user calls never, a time could not tell.
+const farAway = 1e9
+
+func seconds(s float64) time.Duration { return time.Duration(min(s, farAway) * float64(time.Second)) }
