@@ -3,7 +3,6 @@ package local
 import (
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -148,7 +147,7 @@ func TestOneOfManyCallsAtATimeIsLetIn(t *testing.T) {
 func TestTheStateOutlivesTheAgent(t *testing.T) {
 	r := newRig(t)
 	c, _ := r.train()
-	trainer, err := (&files{dir: c.dir}).mapped(unitName(0), 4096) // as the trainer maps it
+	trainer, err := (&files{dir: &folder{path: c.dir}}).mapped(unitName(0), 4096) // as the trainer maps it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,18 +165,43 @@ func TestTheStateOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-func TestFilesOfAgentsThatAreGoneAreSwept(t *testing.T) {
-	r := newRig(t)
-	left := filepath.Join(r.state, dirPrefix+"2147483646-x") // no process has this id
-	if err := os.Mkdir(left, 0o700); err != nil {
+func TestFilesOfAgentsThatAreGoneAreSweptAndThoseOfTheLivingKept(t *testing.T) {
+	parent := t.TempDir()
+	killed, err := makeFolder(parent)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c := r.join(usualJoin)
-	if _, err := os.Stat(left); err == nil {
-		t.Error("they are left")
+	living, err := makeFolder(parent) // of a process that has another number, or none, where it is looked at
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(c.dir, "control")); err != nil {
-		t.Error(err)
+	defer living.remove()
+	killed.lock.Close() // as the kernel does
+	next, err := makeFolder(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.remove()
+	if _, err := os.Stat(killed.path); err == nil {
+		t.Error("the files of one that was killed are left")
+	}
+	for _, folder := range []*folder{living, next} {
+		if _, err := os.Stat(folder.path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAStateForWhichThereIsNoRoomIsRefused(t *testing.T) {
+	r := newRig(t)
+	c := &client{rig: r, http: r.dial()}
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/join", `{"units":[4096,16000000000000],"batch":1,"microBatch":1}`)
+	if !strings.Contains(failed.What, "reserve 16000000000000 bytes") || !strings.Contains(failed.Fix, "REKNIT_AGENT_STATE_DIR") {
+		t.Errorf("it is told %+v", failed)
+	}
+	if left, _ := os.ReadDir(r.state); len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }
 

@@ -1,13 +1,11 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -15,14 +13,13 @@ import (
 
 const (
 	sharedMemory = "/dev/shm" // a file system in memory, on Linux
-	dirPrefix    = "reknit-state-"
 	controlBytes = 4 << 10
 	newSuffix    = ".new"
 )
 
 // files are what a trainer and its agent both map: the units of the state and the control page.
 type files struct {
-	dir     string
+	dir     *folder
 	units   [][]byte
 	news    map[int][]byte // by unit: another version of it
 	control []byte
@@ -36,7 +33,7 @@ func makeFiles(parent string, units []int64) (*files, error) {
 			parent = os.TempDir()
 		}
 	}
-	dir, err := makeDir(parent)
+	dir, err := makeFolder(parent)
 	if err != nil {
 		return nil, err
 	}
@@ -56,39 +53,20 @@ func makeFiles(parent string, units []int64) (*files, error) {
 	return f, nil
 }
 
-// makeDir makes a directory, and removes those that killed agents left beside it.
-func makeDir(parent string) (string, error) {
-	sweep(parent)
-	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
-}
-
-// sweep removes the directories of agents that are no more. A trainer that outlived its agent keeps what it has mapped.
-func sweep(parent string) {
-	left, _ := filepath.Glob(filepath.Join(parent, dirPrefix+"*-*")) // the pattern is sound
-	for _, dir := range left {
-		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
-		pid, err := strconv.Atoi(owner)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		process, err := os.FindProcess(pid)
-		if err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
-			_ = os.RemoveAll(dir) // the next one tries again
-		}
-	}
-}
-
 func unitName(unit int) string { return "unit-" + strconv.Itoa(unit) }
 
-// mapped makes a file of so many bytes and maps it. Its memory is taken page by page, as it is written.
+// mapped makes a file of so many bytes and maps it.
 func (f *files) mapped(name string, bytes int64) ([]byte, error) {
-	file, err := os.OpenFile(filepath.Join(f.dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(f.dir.path, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	if err := file.Truncate(bytes); err != nil {
 		return nil, err
+	}
+	if err := reserve(file, bytes); err != nil {
+		return nil, fmt.Errorf("%s: reserve %d bytes: %w", file.Name(), bytes, err)
 	}
 	memory, err := syscall.Mmap(int(file.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
@@ -116,16 +94,14 @@ func (f *files) drop(unit int) {
 	}
 	unmap(f.news[unit])
 	delete(f.news, unit)
-	if err := os.Remove(filepath.Join(f.dir, unitName(unit)+newSuffix)); err != nil {
+	if err := os.Remove(filepath.Join(f.dir.path, unitName(unit)+newSuffix)); err != nil {
 		slog.Warn("a unit's file is left", "error", err)
 	}
 }
 
 // remove gives back everything. A trainer that still runs keeps what it has mapped.
 func (f *files) remove() {
-	if err := os.RemoveAll(f.dir); err != nil {
-		slog.Warn("a trainer's files are left", "error", err)
-	}
+	f.dir.remove()
 	for _, memory := range f.units {
 		unmap(memory)
 	}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -23,9 +25,9 @@ type trainer struct {
 	total   uint64 // steps; zero is no end
 	session *agent.Session
 	watch   *links.Watch
-	dir     string // of the files that it maps
-	given   string // directory of what it gives
-	bytes   int64  // of its state
+	dir     string  // of the files that it maps
+	given   *folder // of what it gives
+	bytes   int64   // of its state
 	state   *state
 	turns   *turns
 	ended   context.Context
@@ -65,6 +67,10 @@ var errClose = errors.New("the agent ends")
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
 func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
 	files, err := makeFiles(config.StateDir, joining.Units)
+	if errors.Is(err, syscall.ENOSPC) {
+		return nil, failure{http.StatusServiceUnavailable, err.Error(),
+			"give it more room (--shm-size of a container), or set REKNIT_AGENT_STATE_DIR to another place"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
@@ -76,11 +82,11 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.turns = newTurns(t.ended)
 	t.state = newState(files, joining.State == stateCopied, t.turns.do)
-	t.dir = files.dir
+	t.dir = files.dir.path
 	for _, unit := range joining.Units {
 		t.bytes += unit
 	}
-	if t.given, err = makeDir(cmp.Or(config.ShardDir, os.TempDir())); err != nil {
+	if t.given, err = makeFolder(cmp.Or(config.ShardDir, os.TempDir())); err != nil {
 		t.close()
 		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
@@ -114,7 +120,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		TotalSteps: t.total, Measure: t.watch.Measure,
 		Snapshots: config.Snapshots,
-		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: t.given},
+		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path},
 	})
 	if err == nil {
 		session <- t.session
@@ -291,5 +297,7 @@ func (t *trainer) close() {
 		t.watch.Close()
 	}
 	t.state.close()
-	_ = os.RemoveAll(t.given) // or the next agent sweeps it
+	if t.given != nil {
+		t.given.remove()
+	}
 }
