@@ -156,7 +156,6 @@ func (s *Server) join(request *http.Request) (any, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(request.Context(), func() { t.end(exit{"it ended while it joined", -1}) })()
-	go t.attend(callerOf(request.Context()))
 	time.AfterFunc(openTimeout, func() {
 		select {
 		case <-t.heard:
@@ -187,6 +186,7 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 		return
 	}
 	defer s.hungUp(t)
+	go t.attend(callerOf(request.Context()))
 	controller := http.NewResponseController(response)
 	lines := json.NewEncoder(response)
 	say := func(line any) bool { return lines.Encode(line) == nil && controller.Flush() == nil }

@@ -172,6 +172,23 @@ func TestATrainerThatDiesWhileItJoinsLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestAProcessMayJoinForAnotherAndOneThatEndedMeanwhileMakesWay(t *testing.T) {
+	r := newRig(t)
+	join := func() []byte {
+		answer, err := exec.Command("curl", "--silent", "--unix-socket", r.socket, "http://agent/v1/join", "-d", usualJoin).Output()
+		if err != nil {
+			t.Skip("curl: ", err)
+		}
+		return answer
+	}
+	join()
+	await[events.Join](r, events.JoinRequested)
+	c := r.open(r.dial(), join())
+	time.Sleep(2 * lookEvery) // nothing happens, which has no event
+	r.commit(0, c.member)
+	c.next(orderAdopt, Report{})
+}
+
 func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	c, _ := r.train()

@@ -49,6 +49,20 @@ func (t *trainer) attend(pid int) {
 	}
 }
 
+// abandoned reports whether the process that joined has ended before anybody opened the session.
+func (t *trainer) abandoned() bool {
+	select {
+	case <-t.heard:
+		return false
+	default:
+	}
+	switch processState(t.caller) {
+	case 0, 'Z', 'X':
+		return t.caller != 0
+	}
+	return false
+}
+
 // processState returns the letter that Linux has for what a process does; zero where there is none.
 func processState(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

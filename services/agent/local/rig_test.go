@@ -182,10 +182,22 @@ const usualJoin = `{"units":[4096,4096],"batch":8,"microBatch":1,"digest":"test"
 // join joins and opens the session.
 func (r *rig) join(body string) *client {
 	r.Helper()
-	c := &client{rig: r, http: r.dial()}
+	client := r.dial()
+	status, answer := r.call(client, "POST", "/v1/join", []byte(body))
+	if status != http.StatusOK {
+		r.Fatalf("join %s: got %d %s", body, status, answer)
+	}
+	return r.open(client, answer)
+}
+
+// open opens the session that a join was answered with.
+func (r *rig) open(dialled *http.Client, answer []byte) *client {
+	r.Helper()
 	var joined Joined
-	c.expect(http.StatusOK, &joined, "POST", "/v1/join", body)
-	c.session, c.dir = joined.Session, joined.Dir
+	if err := json.Unmarshal(answer, &joined); err != nil {
+		r.Fatal(err)
+	}
+	c := &client{rig: r, http: dialled, session: joined.Session, dir: joined.Dir}
 	join := await[events.Join](r, events.JoinRequested)
 	c.member = events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address}
 	response, err := c.http.Get("http://agent" + c.path("/v1/session"))

@@ -239,11 +239,14 @@ func (s *Server) limit() {
 	debug.SetMemoryLimit(limit)
 }
 
-// ending returns the trainer of a node whose session is just ending.
+// ending returns the trainer of a node whose session is just ending, or ends here because nobody will open it.
 func (s *Server) ending(node string) *trainer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, t := range s.trainers {
+		if t.node == node && t.abandoned() {
+			t.end(exit{"its process ended", -1})
+		}
 		if t.node == node && t.ended.Err() != nil {
 			return t
 		}

@@ -23,6 +23,7 @@ import (
 type trainer struct {
 	node    string
 	total   uint64 // steps; zero is no end
+	caller  int    // id of the process that joined; zero where it is not known
 	session *agent.Session
 	watch   *links.Watch
 	dir     string  // of the files that it maps
@@ -75,8 +76,9 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
 	t := &trainer{
-		node: joining.Node, total: joining.TotalSteps, microBatchSeconds: job.MicroBatchSeconds(),
-		over: make(chan struct{}), heard: make(chan struct{}),
+		node: joining.Node, total: joining.TotalSteps, caller: callerOf(ctx),
+		microBatchSeconds: job.MicroBatchSeconds(),
+		over:              make(chan struct{}), heard: make(chan struct{}),
 		aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
