@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -71,6 +72,33 @@ func TestHeartbeatsProbesAndAnswersGoOnWhileTheStateAdopts(t *testing.T) {
 	close(state.done)
 	if err := <-ended; err != nil {
 		t.Errorf("Boundary: %v", err)
+	}
+}
+
+func TestHeartbeatsGoOnWhereTheLossIsNoNumber(t *testing.T) {
+	h := newHub(t)
+	h.join("n1")
+	pulses := make(chan *nats.Msg, 64)
+	if _, err := h.bus.Conn().ChanSubscribe(events.PulseSubject("c", "n1"), pulses); err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range []float64{math.NaN(), math.Inf(1)} {
+		h.sessions[0].Report(7, 1, loss)
+		h.sessions[0].sendPulse()
+	}
+	for deadline := time.After(patience); ; {
+		var pulse events.Pulse
+		select {
+		case message := <-pulses:
+			if err := json.Unmarshal(message.Data, &pulse); err != nil {
+				t.Fatal(err)
+			}
+		case <-deadline:
+			t.Fatal("no heartbeat of the step")
+		}
+		if pulse.Step == 7 {
+			return
+		}
 	}
 }
 

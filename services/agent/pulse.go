@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +27,9 @@ type pulses struct {
 // Report tells that a step was completed, how long it took and its loss (zero where the node does not know it). It
 // is called before Boundary.
 func (s *Session) Report(step uint64, stepSeconds, loss float64) {
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		loss = 0 // training that diverges is no reason to fall silent: JSON has no such number
+	}
 	s.tell(func() []machine.Action {
 		s.loop.done = step
 		s.pulses.next.Step, s.pulses.next.StepSeconds, s.pulses.next.Loss = step, stepSeconds, loss
