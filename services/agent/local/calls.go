@@ -19,7 +19,8 @@ import (
 const (
 	mostBodyBytes = 1 << 20
 	mostKeyBytes  = 256
-	mostWaiting   = 64               // calls of a trainer for values that are not there yet
+	mostWaiting   = 64              // calls of a trainer for values that are not there yet
+	mostWait      = time.Hour       // for a value: no longer than it lives
 	openTimeout   = 5 * time.Second // for a trainer that joined to open its session stream
 )
 
@@ -272,18 +273,33 @@ func (t *trainer) key(request *http.Request) (rendezvous *agent.Rendezvous, key 
 			"mend the path"}
 	}
 	t.mutex.Lock()
-	defer t.mutex.Unlock()
+	plan, rendezvous := t.plan, t.rendezvous
+	t.mutex.Unlock()
 	switch {
-	case t.plan == nil || generation > t.plan.Generation:
+	case plan == nil || generation > plan.Generation:
 		return nil, "", errOrder{fmt.Sprintf("generation %d is not in force here", generation),
 			"use the generation of the step under way"}
-	case generation < t.plan.Generation:
+	case generation < plan.Generation:
 		return nil, "", failure{http.StatusGone, fmt.Sprintf("generation %d is over", generation),
 			"call next: there is a newer plan"}
-	case t.rendezvous == nil:
-		t.rendezvous, err = t.session.Rendezvous(request.Context(), generation)
+	case rendezvous == nil:
+		rendezvous, err = t.meet(request.Context(), generation)
 	}
-	return t.rendezvous, key, err
+	return rendezvous, key, err
+}
+
+// meet opens the rendezvous of a generation. The hub may take its time: an abort does not wait for it.
+func (t *trainer) meet(ctx context.Context, generation uint64) (*agent.Rendezvous, error) {
+	rendezvous, err := t.session.Rendezvous(ctx, generation)
+	if err != nil {
+		return nil, err
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.plan.Generation == generation {
+		t.rendezvous = rendezvous
+	}
+	return rendezvous, nil
 }
 
 func (t *trainer) callSet(request *http.Request) (any, error) {
@@ -320,8 +336,9 @@ func (t *trainer) callGet(request *http.Request) (any, error) {
 		return nil, err
 	}
 	wait, err := strconv.ParseFloat(cmp.Or(request.URL.Query().Get("wait"), "0"), 64)
-	if err != nil || wait < 0 {
-		return nil, failure{http.StatusBadRequest, "wait: expected seconds", "for example wait=60"}
+	if err != nil || !(wait >= 0 && wait <= mostWait.Seconds()) {
+		return nil, failure{http.StatusBadRequest, fmt.Sprintf("wait: expected 0 to %v seconds", mostWait.Seconds()),
+			"for example wait=60"}
 	}
 	if wait == 0 {
 		return rendezvous.Get(request.Context(), key)

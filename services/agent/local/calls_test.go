@@ -3,6 +3,7 @@ package local
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,7 @@ func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
 		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"node":"a b"}`, "node"},
 		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"job":{"layers":[{},{}]}}`, "units"},
 		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"job":7}`, "job"},
+		{400, "POST", "/v1/join", `{"units":[8],"batch":1,"microBatch":1,"job":{"replica":"alike"}}`, "replica"},
 		{413, "POST", "/v1/join", `{"digest":"` + large + `"}`, "bytes"},
 		{409, "POST", "/v1/join", usualJoin, "joined here already"},
 		{400, "POST", "/v1/next", `{"order":"one"}`, "body"},
@@ -80,6 +82,8 @@ func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
 		{413, "PUT", "/v1/store/1/key", large, "bytes"},
 		{413, "PUT", "/v1/store/1/key", large[:agent.MostRendezvousBytes+1], "bytes"},
 		{400, "GET", "/v1/store/1/key?wait=long", ``, "wait"},
+		{400, "GET", "/v1/store/1/key?wait=NaN", ``, "wait"},
+		{400, "GET", "/v1/store/1/key?wait=1e300", ``, "wait"},
 		{400, "POST", "/v1/store/1/key?add=one", ``, "add"},
 	} {
 		var failed failure
@@ -196,8 +200,10 @@ func TestAStateForWhichThereIsNoRoomIsRefused(t *testing.T) {
 	r := newRig(t)
 	c := &client{rig: r, http: r.dial()}
 	var failed failure
-	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/join", `{"units":[4096,16000000000000],"batch":1,"microBatch":1}`)
-	if !strings.Contains(failed.What, "reserve 16000000000000 bytes") || !strings.Contains(failed.Fix, "REKNIT_AGENT_STATE_DIR") {
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/join",
+		`{"units":[4096,16000000000000],"batch":1,"microBatch":1}`)
+	said := failed.What + failed.Fix
+	if !strings.Contains(said, "reserve 16000000000000 bytes") || !strings.Contains(said, "REKNIT_AGENT_STATE_DIR") {
 		t.Errorf("it is told %+v", failed)
 	}
 	if left, _ := os.ReadDir(r.state); len(left) > 0 {
@@ -217,6 +223,19 @@ func TestASocketThatIsServedIsNotTaken(t *testing.T) {
 		t.Fatalf("expected the place of an agent that ended: %v", err)
 	}
 	another.Close()
+}
+
+func TestAFileThatIsNoSocketIsNotReplaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(t.Context(), Config{}, file); err == nil || !strings.Contains(err.Error(), "expected a socket") {
+		t.Errorf("expected an error that says so, got %v", err)
+	}
+	if data, _ := os.ReadFile(file); string(data) != "dear" {
+		t.Errorf("the file is %q", data)
+	}
 }
 
 func TestWhatATrainerHoldsIsSafeWhereAnotherHoldsIt(t *testing.T) {

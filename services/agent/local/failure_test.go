@@ -175,7 +175,8 @@ func TestATrainerThatDiesWhileItJoinsLeavesNothing(t *testing.T) {
 func TestAProcessMayJoinForAnotherAndOneThatEndedMeanwhileMakesWay(t *testing.T) {
 	r := newRig(t)
 	join := func() []byte {
-		answer, err := exec.Command("curl", "--silent", "--unix-socket", r.socket, "http://agent/v1/join", "-d", usualJoin).Output()
+		curl := exec.Command("curl", "--silent", "--unix-socket", r.socket, "http://agent/v1/join", "-d", usualJoin)
+		answer, err := curl.Output()
 		if err != nil {
 			t.Skip("curl: ", err)
 		}

@@ -13,8 +13,8 @@ const (
 	newPrefix    = "reknit-new-" // not locked yet: left alone
 )
 
-// folder is a directory of this process, which holds a lock on it for as long as it lives. The lock tells agents in other
-// containers, too, that share the memory but not the numbers of processes.
+// folder is a directory of this process, which holds a lock on it for as long as it lives. The lock tells agents in
+// other containers, too, that share the memory but not the numbers of processes.
 type folder struct {
 	path string
 	lock *os.File

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,7 +154,9 @@ func (j *Joining) complete() (events.Job, error) {
 func (j *Joining) job() (events.Job, error) {
 	var job events.Job
 	if len(j.Job) > 0 {
-		if err := json.Unmarshal(j.Job, &job); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(j.Job))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&job); err != nil {
 			return job, fmt.Errorf("job: %w", err)
 		}
 	}

@@ -98,6 +98,9 @@ func listen(socket string) (net.Listener, error) {
 		connection.Close()
 		return nil, fmt.Errorf("%s: expected no other agent there", socket)
 	}
+	if about, err := os.Lstat(socket); err == nil && about.Mode()&os.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s: expected a socket or nothing there", socket)
+	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -227,9 +230,10 @@ const (
 	memoryShare = 10 // one part in ten of the state
 )
 
-// limit bounds the memory of the process, unless whoever started it did. Called with the mutex held.
+// limit bounds the memory of the process, unless whoever started it did, or snapshots are copies of the state: no
+// collection would bring those below it. Called with the mutex held.
 func (s *Server) limit() {
-	if os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOMEMLIMIT") != "" || s.config.Snapshots.On() {
 		return
 	}
 	limit := int64(leastMemory)
@@ -278,4 +282,8 @@ func (s *Server) trainer(session string) *trainer {
 	return s.trainers[session]
 }
 
-func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }
+const mostSeconds = 1e9 // more would be no Duration
+
+func seconds(number float64) time.Duration {
+	return time.Duration(min(number, mostSeconds) * float64(time.Second))
+}

@@ -82,6 +82,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	t.stepping = t.ended // before the first step, too, a value may be waited for
 	t.turns = newTurns(t.ended)
 	t.state = newState(files, joining.State == stateCopied, t.turns.do)
 	t.dir = files.dir.path

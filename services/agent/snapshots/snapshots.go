@@ -71,8 +71,8 @@ type place struct {
 	node string // that wrote it
 }
 
-// on reports whether there is any tier.
-func (s Settings) on() bool {
+// On reports whether there is any tier.
+func (s Settings) On() bool {
 	return s.MemoryEvery > 0 || s.Folder != "" && s.DiskEvery > 0 || s.Bucket != "" && s.RemoteEvery > 0
 }
 
@@ -83,7 +83,7 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 		readable: map[unitOf][]place{}, unreadable: map[place]bool{},
 	}
 	s.context, s.cancel = context.WithCancel(ctx)
-	if settings.on() && settings.Keep < 1 {
+	if settings.On() && settings.Keep < 1 {
 		return nil, fmt.Errorf("REKNIT_SNAPSHOT_KEEP: expected at least 1, got %d", settings.Keep)
 	}
 	if settings.MemoryEvery > 0 {
