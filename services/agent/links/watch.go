@@ -199,6 +199,7 @@ func (w *Watch) accept() {
 
 func (w *Watch) serve(connection net.Conn) {
 	defer connection.Close()
+	defer context.AfterFunc(w.context, func() { connection.Close() })() // who says nothing does not hold up the end
 	reader := bufio.NewReaderSize(connection, 64<<10)
 	connection.SetReadDeadline(time.Now().Add(helloTimeout))
 	hello, err := ReadHello(reader, w.config.Cluster)
@@ -208,7 +209,6 @@ func (w *Watch) serve(connection net.Conn) {
 	}
 	connection.SetReadDeadline(time.Time{})
 	if hello.Probe {
-		defer context.AfterFunc(w.context, func() { connection.Close() })()
 		AnswerProbes(connection, reader)
 		return
 	}

@@ -199,3 +199,20 @@ func TestASpeakerOfAnotherClusterIsNotListenedTo(t *testing.T) {
 		t.Error("a hello of 65,535 bytes was answered")
 	}
 }
+
+func TestAConnectionThatSaysNothingDoesNotHoldUpTheEnd(t *testing.T) {
+	all, _ := stations(t, "a")
+	silent, err := net.Dial("tcp", all["a"].Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, _, err := Measure(t.Context(), "test", "b", all["a"].Address(), 0); err != nil { // accepted after it
+		t.Fatal(err)
+	}
+	began := time.Now()
+	all["a"].Close()
+	if took := time.Since(began); took > helloTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+}
