@@ -231,6 +231,15 @@ func TestWhoAskedToLeaveIsTrainedWithUntilAPlanDoesWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	await[events.Consent](r, events.Consented)
-	r.commit(2, other)
-	c.next(orderLeft, Report{Order: step.ID, Done: 2})
+	preparation := events.Preparation{Negotiation: "leaving", Generation: 2}
+	if _, err := r.bus.Publish(t.Context(),
+		r.speaker.First(time.Now(), "test", events.Prepared, "leaving", &preparation)); err != nil {
+		t.Fatal(err)
+	}
+	stop := await[events.Promise](r, events.Promised).StopStep
+	r.commit(stop, other)
+	for done := step.Index + 1; done < stop; done++ {
+		step = c.next(orderStep, Report{Order: step.ID, Done: done})
+	}
+	c.next(orderLeft, Report{Order: step.ID, Done: stop})
 }
