@@ -36,7 +36,11 @@ func NewReknit(place Place, directory string, workers []string, steps int) (*Job
 		"REKNIT_NATS_URL": server.URL(), "REKNIT_CLUSTER": cluster, "REKNIT_LOG_LEVEL": "INFO",
 		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
 	}
-	job := newJob(directory, func(worker string) *exec.Cmd { return agent(place, server.URL(), worker, steps) })
+	job := newJob(directory, func(worker string) *exec.Cmd {
+		command := agent(place, server.URL(), worker, steps)
+		command.Env = append(command.Env, "TMPDIR="+directory) // which takes along what killed agents leave
+		return command
+	})
 	job.plane = plane
 	for _, service := range dev.Services {
 		if err == nil {
