@@ -177,5 +177,7 @@ func (l LayerProfile) validate() error {
 	c.layerBytes("outputBytes", l.OutputBytes)
 	c.amount("forwardSeconds", l.ForwardSeconds)
 	c.amount("backwardSeconds", l.BackwardSeconds)
+	c.that(l.StateBytes() >= 1, "parameterBytes", "state to move, 1 byte at least: a layer without belongs to its neighbour",
+		l.ParameterBytes)
 	return c.err
 }

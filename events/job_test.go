@@ -2,13 +2,14 @@ package events
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // job is a sound one of four layers.
 func job() *Job {
-	return &Job{Digest: Digest(nil), Layers: make([]LayerProfile, 4), GlobalBatch: 64, MicroBatch: 4}
+	return &Job{Digest: Digest(nil), Layers: slices.Repeat([]LayerProfile{{ParameterBytes: 1}}, 4), GlobalBatch: 64, MicroBatch: 4}
 }
 
 func TestASoundJobOfEachKindIsAccepted(t *testing.T) {
@@ -36,6 +37,7 @@ func TestAJobThatBreaksARuleIsRefusedByName(t *testing.T) {
 		spoil func(*Job)
 	}{
 		{"kind", func(j *Job) { j.Kind = "ddp" }},
+		{"layers[2]", func(j *Job) { j.Layers[2].ParameterBytes = 0 }}, // it could not be moved
 		{"replicas", func(j *Job) { j.Replicas = "similar" }},
 		{"data", func(j *Job) { j.Data = "private" }},
 		{"data", func(j *Job) { j.Data = LocalData }},

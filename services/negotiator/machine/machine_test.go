@@ -280,8 +280,8 @@ func TestANewcomerIsTakenToBeAsFastAsTheOthers(t *testing.T) {
 func TestAJoinWithAnotherJobIsRefusedByName(t *testing.T) {
 	w := newWorld(t, 2)
 	join := &events.Join{Node: "n7", Incarnation: "x", Address: "a:1", MemoryBytes: 1,
-		Job: events.Job{Digest: events.Digest([]byte("another")), Layers: make([]events.LayerProfile, 3), GlobalBatch: 1,
-			MicroBatch: 1}}
+		Job: events.Job{Digest: events.Digest([]byte("another")), GlobalBatch: 1, MicroBatch: 1,
+			Layers: slices.Repeat([]events.LayerProfile{{ParameterBytes: 1}}, 3)}}
 	w.hear(events.JoinRequested, "/node/n7", "n7", join)
 	w.run()
 	last := w.said[len(w.said)-1]
