@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -68,7 +69,6 @@ func run(ctx context.Context, picture string) error {
 	if err := draw(picture, job.Course.Steps(), acts, undisturbed); err != nil {
 		return err
 	}
-	printLosses(healed, undisturbed)
 	fmt.Printf("\npicture: %s\n", picture)
-	return os.RemoveAll(directory)
+	return errors.Join(compareLosses(healed, undisturbed), os.RemoveAll(directory))
 }

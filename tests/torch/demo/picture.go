@@ -16,6 +16,7 @@ import (
 const (
 	width   = 1200.0
 	left    = 40.0
+	right   = 200.0 // room for what is said of the last act
 	lane    = 22.0
 	top     = 150.0 // room for what happened
 	curve   = 120.0 // height of the losses
@@ -43,7 +44,7 @@ func draw(file string, steps []torch.Step, acts []act, undisturbed []float64) er
 	}
 	slices.Sort(p.workers)
 	bottom := top + lane*float64(len(p.workers)) + between
-	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" `, width, bottom+curve+between)
+	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" `, width+right, bottom+curve+between)
 	p.WriteString(`font-family="sans-serif" font-size="11">` + "\n")
 	fmt.Fprintf(p, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for _, act := range acts {

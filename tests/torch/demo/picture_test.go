@@ -36,7 +36,9 @@ func TestThePictureHasEachWorkerEachStepAndEachAct(t *testing.T) {
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("the picture is no XML: %v", err)
 	}
-	for text, count := range map[string]int{"<rect ": 1 + len(steps), ">w1<": 1, ">w2<": 1, "kill -9 of": 1, "<polyline ": 2} {
+	for text, count := range map[string]int{
+		"<rect ": 1 + len(steps), ">w1<": 1, ">w2<": 1, "kill -9 of": 1, "<polyline ": 2,
+	} {
 		if got := strings.Count(string(picture), text); got != count {
 			t.Errorf("%q: expected %d times, got %d", text, count, got)
 		}
