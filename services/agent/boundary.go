@@ -28,6 +28,8 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		s.loop.state, s.loop.context, s.loop.done, s.loop.orders = state, ctx, done, nil
 		return s.machine.Boundary(done)
 	})
+	slow := time.NewTicker(planSlow)
+	defer slow.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
 			return Orders{}, err
@@ -48,7 +50,22 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		select {
 		case <-ctx.Done():
 		case <-s.news:
+		case <-slow.C:
+			s.sayThatNothingComes()
 		}
+	}
+}
+
+// planSlow is after how long a trainer without a plan says so, and says so again.
+const planSlow = 10 * time.Second
+
+// sayThatNothingComes tells who reads the log why a trainer that asked for a place may stand still.
+func (s *Session) sayThatNothingComes() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.machine.Snapshot().Generation == 0 {
+		slog.Warn("no plan yet: the services do not serve this cluster, wait for more nodes, or hold (cluster.held in the log tells why)",
+			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected())
 	}
 }
 

@@ -23,6 +23,7 @@ import mmap
 import os
 import select
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -76,6 +77,7 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
         raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
     path = os.environ.get("REKNIT_AGENT")
     if not path:
+        print("reknit: no agent (REKNIT_AGENT is not set): this process trains alone", file=sys.stderr)
         return Job(_Alone(units, batch, micro_batch, total_steps), total_steps)
     job.setdefault("kind", kind)
     if kind == "data-parallel":

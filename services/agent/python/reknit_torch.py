@@ -53,7 +53,8 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend="gloo", *
     if any(getattr(module, "track_running_stats", False) for module in model.modules()):
         job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
-                        digest=state.digest(data), state="mapped" if state.mapped else "copied", **job)
+                        digest=state.digest(f"{data} {batch} {micro_batch} {steps}"),
+                        state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
     return Job(plane, state, backend)
 
@@ -99,7 +100,8 @@ class Step:
     """A step of the training, and this process's part in it."""
 
     def __init__(self, job, turn):
-        self.index, self.generation, self.world = turn.index, turn.generation, turn.world
+        self.index, self.generation = turn.index, turn.generation
+        self.rank, self.world = turn.rank, turn.world
         self.loss = None  # mean of the batch, once the gradients are summed
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -47,6 +48,11 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return fmt.Errorf("--dir: %w", err)
 	}
+	lock, err := lock(o.dir)
+	if err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	defer lock.Close()
 	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port})
 	if err != nil {
 		return err
@@ -60,6 +66,19 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	fmt.Fprintf(out, "NATS at %s, cluster %s, logs in %s; reknit agent run -- COMMAND starts a trainer\n", server.URL(), o.cluster, logs)
 	<-ctx.Done()
 	return nil
+}
+
+// lock keeps two servers from writing one store. It ends with the file that it returns.
+func lock(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("expected one that no other reknit up uses, got %s: %w", dir, err)
+	}
+	return file, nil
 }
 
 func parse(arguments []string, out io.Writer) (options, error) {

@@ -40,6 +40,9 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	var lines []string
 	for scan := bufio.NewScanner(said); scan.Scan(); {
 		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
+			if err := Run(ctx, []string{"--dir", dir, "--port", "0"}, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--dir: expected") {
+				t.Errorf("a second one there: %v", err)
+			}
 			interrupt()
 		}
 	}
