@@ -90,8 +90,8 @@ func (s *Session) Close() {
 		<-last.retired // those before it, too; all of it ends with the session's context
 	}
 	for _, fetch := range fetches {
-		fetch.Lock() // whoever held it has ended
-		fetch.Unlock()
+		fetch.Lock()   // whoever held it has ended
+		fetch.Unlock() //nolint:staticcheck // the lock is what is waited for
 	}
 	s.bus.Close()
 	if s.snapshots != nil {

@@ -22,7 +22,7 @@ type store struct {
 	directory string
 	address   string
 	process   *exec.Cmd
-	ended     <-chan error // the process did
+	ended     chan struct{} // closed when the process has
 }
 
 const bucket = "snapshots"
@@ -40,9 +40,12 @@ func (s *store) start(dies int) error {
 		return err
 	}
 	line, err := bufio.NewReader(says).ReadString('\n') // ends with the process, if not before
-	ended := make(chan error, 1)
+	process, ended := s.process, make(chan struct{})
 	s.ended = ended
-	go func() { ended <- s.process.Wait() }()
+	go func() {
+		_ = process.Wait() // it is killed in the end, by itself or by this drill
+		close(ended)
+	}()
 	if err != nil || line != listening {
 		return fmt.Errorf("store: expected it to listen on %s, got %q: %w", s.address, line, err)
 	}

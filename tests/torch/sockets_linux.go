@@ -21,7 +21,7 @@ func (w *Worker) BreakCollective() error {
 	if err != nil {
 		return fmt.Errorf("%s: open process %d: %w", w.Name, pid, err)
 	}
-	defer unix.Close(process)
+	defer func() { _ = unix.Close(process) }() // nothing was written
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func shutConnection(process, number int, spared []int) (shut bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(file)
+	defer func() { _ = unix.Close(file) }() // a copy of what the other process has
 	peer, err := unix.Getpeername(file)
 	if err != nil {
 		return false, nil // no socket, or not connected

@@ -64,7 +64,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	dir, err := os.MkdirTemp("", "rig-") // a socket's path must be short
+	dir, err := os.MkdirTemp("", "rig-") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}

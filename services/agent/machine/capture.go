@@ -1,8 +1,9 @@
 package machine
 
 import (
-	"github.com/reknit/reknit/events"
 	"slices"
+
+	"github.com/reknit/reknit/events"
 )
 
 // The tiers that snapshots go to.

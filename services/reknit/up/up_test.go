@@ -3,6 +3,7 @@ package up
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -70,7 +71,7 @@ func TestAFlagThatIsNotAsExpectedIsNamed(t *testing.T) {
 		"--dir": "", "--cluster": "a b", "--host": "localhost", "--port": "70000", "--start-nodes": "0",
 	} {
 		err := Run(t.Context(), []string{flag, value}, io.Discard)
-		if _, use := err.(tell.UsageError); !use || !strings.HasPrefix(err.Error(), flag+": expected") {
+		if use := (tell.UsageError{}); !errors.As(err, &use) || !strings.HasPrefix(err.Error(), flag+": expected") {
 			t.Errorf("%s %q: got %v", flag, value, err)
 		}
 	}
