@@ -109,10 +109,11 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 }
 
 // hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from
-// time to time.
+// time to time, with all that is asked for: who joins may bring what is missing.
 func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []events.Event {
 	return func(cause events.Event) []events.Event {
 		clear(m.state.Misread)
+		m.state.Together = 0
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
 		return []events.Event{m.sayHeld(cause, reason, awaits)}
 	}
