@@ -8,11 +8,14 @@ import (
 
 // forward finds a node that goes back to an older plan, trains one nobody committed, or one in which it has no place.
 var forward = Invariant{"a node activates committed plans in order", func(log *Log) []Violation {
-	plans := map[uint64]*Entry{}
+	plans, committed := map[uint64]*events.Plan{}, map[uint64]uint64{} // by generation: the plan, and where its commitment stands
 	for _, entry := range log.Plans {
 		if plan, ok := entry.Payload.(*events.Plan); ok {
-			plans[plan.Generation] = entry
+			plans[plan.Generation] = plan
 		}
+	}
+	for entry, commitment := range said[*events.Commitment](log, events.Committed) {
+		committed[commitment.Generation] = entry.Sequence
 	}
 	var violations []Violation
 	newest, when := map[string]uint64{}, map[string]time.Time{}
@@ -25,17 +28,19 @@ var forward = Invariant{"a node activates committed plans in order", func(log *L
 		if !late {
 			newest[node], when[node] = activation.Generation, entry.Time
 		}
-		violations = append(violations, activated(entry, activation, plans[activation.Generation])...)
+		if at, known := committed[activation.Generation]; !known || at > entry.Sequence {
+			violations = append(violations, entry.violation("%s activates generation %d, which is not committed", node,
+				activation.Generation))
+			continue
+		}
+		if plan := plans[activation.Generation]; plan != nil { // who listens on core NATS may hear it before it is stored
+			violations = append(violations, activated(entry, activation, plan)...)
+		}
 	}
 	return violations
 }}
 
-func activated(entry *Entry, activation *events.Activation, committed *Entry) []Violation {
-	if committed == nil || committed.Logged.After(entry.Logged) {
-		return []Violation{entry.violation("%s activates generation %d, which is not committed", activation.Node,
-			activation.Generation)}
-	}
-	plan := committed.Payload.(*events.Plan)
+func activated(entry *Entry, activation *events.Activation, plan *events.Plan) []Violation {
 	if _, placed := plan.Holds(activation.Node); !placed {
 		return []Violation{entry.violation("%s has no place in generation %d", activation.Node, activation.Generation)}
 	}
