@@ -7,26 +7,30 @@ import (
 
 // checkStored finds, in the log as it grows, a plan that could not go on from its step, or that is not the next.
 func (w *World) checkStored(event events.Event) {
-	if commitment, err := events.Open[events.Commitment](event); event.Kind == events.Committed && err == nil {
-		w.wentBack = commitment.LostSteps > 0
-	}
-	if event.Kind != events.PlanCommitted {
-		return
-	}
-	plan, err := events.Open[events.Plan](event)
+	payload, err := event.Read()
 	if err != nil {
-		w.violation("a committed plan is not valid: %v", err)
+		w.violation("%s is not valid: %v", event.Kind, err)
 		return
 	}
+	switch payload := payload.(type) {
+	case *events.Commitment:
+		w.wentBack = payload.LostSteps > 0
+	case *events.Plan:
+		w.checkPlan(payload)
+	}
+}
+
+// checkPlan looks at a plan that is committed.
+func (w *World) checkPlan(plan *events.Plan) {
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
-	w.checkKind(&plan)
+	w.checkKind(plan)
 	if plan.ResumeStep > w.newest+4 {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}
 	if plan.ResumeStep+4 < w.resumed {
-		w.checkBack(&plan)
+		w.checkBack(plan)
 	}
 	w.resumed = plan.ResumeStep
 }

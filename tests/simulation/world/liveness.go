@@ -109,13 +109,9 @@ func (w *World) compare() {
 // whatIsMissing says why not everybody who lives, or all but one, trains under the newest plan beyond a step; empty
 // where all do.
 func (w *World) whatIsMissing(beyond uint64, but *node) string {
-	plans := w.hub.plans()
-	if len(plans) == 0 {
+	plan := w.newestPlan()
+	if plan == nil {
 		return "there is no plan"
-	}
-	plan, err := events.Open[events.Plan](plans[len(plans)-1])
-	if err != nil {
-		return err.Error()
 	}
 	placed := 0
 	for _, n := range w.nodes {
