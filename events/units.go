@@ -160,3 +160,20 @@ func (p *Plan) validatePartitions(members map[string]bool) error {
 	}
 	return nil
 }
+
+// HoldingsOf returns what is held of units 0 to count, where steps tells the versions of each, newest first. Units side
+// by side that are held at the same steps are one holding. O(count) calls of steps.
+func HoldingsOf(count int, steps func(unit int) []uint64) []Holding {
+	var holdings []Holding
+	for unit := range count {
+		held, last := steps(unit), len(holdings)-1
+		switch {
+		case len(held) == 0:
+		case last >= 0 && holdings[last].Units.End == unit && slices.Equal(holdings[last].Steps, held):
+			holdings[last].Units.End++
+		default:
+			holdings = append(holdings, Holding{Units: Range{First: unit, End: unit + 1}, Steps: held})
+		}
+	}
+	return holdings
+}

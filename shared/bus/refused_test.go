@@ -56,7 +56,8 @@ func TestWhatIsNoEventIsRefusedWithItsReasonAndNeverComesAgain(t *testing.T) {
 			delivery := next(t, ctx, consumer)
 			if delivery.Refusal == nil {
 				t.Errorf("%s (%s): was let in", reason, name)
-			} else if r := delivery.Refusal; r.Reason != reason || r.Subject != subject || r.Bytes != len(message) || !strings.HasPrefix(message, string(r.Excerpt)) || r.Validate() != nil {
+			} else if r := delivery.Refusal; r.Reason != reason || r.Subject != subject ||
+				r.Bytes != len(message) || !strings.HasPrefix(message, string(r.Excerpt)) || r.Validate() != nil {
 				t.Errorf("%s (%s): got %s: %s", reason, name, r.Reason, r.Detail)
 			}
 			if err := delivery.Ack(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/services/reknit/processes"
 )
 
 const seeds = 2000
@@ -45,7 +46,7 @@ func TestThreeTrainersAlwaysStay(t *testing.T) {
 			switch {
 			case action.Verb == "join":
 				alive++
-			case action.Verb == "leave", action.Verb == "kill" && !slices.Contains(dev.Services, action.Names[0]):
+			case action.Verb == "leave", action.Verb == "kill" && !slices.Contains(processes.Services, action.Names[0]):
 				alive--
 			}
 			if alive < leastTrainers || alive > mostTrainers {
@@ -141,7 +142,7 @@ func TestTheSameSeedIsTheSameScriptAndAllSeedsTogetherDoEverything(t *testing.T)
 			done[fmt.Sprint(action.Verb, " ", name, " in the middle: ", action.AtStep == 0)] = true
 		}
 	}
-	if want := 2 * (len(dev.Services) + 1 + 4); len(done) != want {
+	if want := 2 * (len(processes.Services) + 1 + 4); len(done) != want {
 		t.Fatalf("expected %d things to be done, got %v", want, done)
 	}
 }
@@ -172,7 +173,7 @@ func TestABurstHasATrainerForEachOfItsActions(t *testing.T) {
 			if action.AtStep != 0 {
 				free = alive
 			}
-			if slices.Contains(dev.Services, action.Names[0]) {
+			if slices.Contains(processes.Services, action.Names[0]) {
 				continue
 			}
 			free -= uses[action.Verb]

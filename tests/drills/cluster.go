@@ -13,7 +13,6 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/bus"
@@ -61,7 +60,7 @@ func newCluster(ctx context.Context, reknit, directory string, trainers int) (*c
 		return c, err
 	}
 	c.processes = processes.New(reknit, directory, c.ended)
-	for _, service := range dev.Services {
+	for _, service := range processes.Services {
 		environment := c.environment(map[string]string{"REKNIT_START_NODES": fmt.Sprint(trainers)})
 		if err := c.processes.Start(service, service, environment, true); err != nil {
 			return c, err
@@ -89,7 +88,7 @@ func (c *cluster) environment(more ...map[string]string) map[string]string {
 
 // ended hears of a process that ended by itself. A service is started again; a trainer is missing from then on.
 func (c *cluster) ended(name string, err error) {
-	if slices.Contains(dev.Services, name) {
+	if slices.Contains(processes.Services, name) {
 		return
 	}
 	c.mutex.Lock()

@@ -1,7 +1,6 @@
 package stranger
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"go/parser"
@@ -10,22 +9,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats.go"
 
-	"github.com/reknit/reknit/services/monitor"
-	"github.com/reknit/reknit/services/negotiator"
-	"github.com/reknit/reknit/services/planner"
-	"github.com/reknit/reknit/services/restorer"
-	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/invariants"
+	"github.com/reknit/reknit/tests/services"
 )
 
 // house is Reknit as a stranger finds it: a NATS server and the four services.
@@ -54,7 +46,7 @@ func build(t *testing.T, cluster string, startNodes int) *house {
 	}
 	t.Cleanup(server.Shutdown)
 	h := &house{url: server.URL(), inbox: make(chan *nats.Msg, 1<<16)}
-	provision(t, h.url, cluster)
+	services.Provision(t, h.url, cluster)
 	if h.conn, err = nats.Connect(h.url); err != nil {
 		t.Fatal(err)
 	}
@@ -67,43 +59,11 @@ func build(t *testing.T, cluster string, startNodes int) *house {
 	if err := h.conn.Flush(); err != nil { // the server listens for us before the services speak
 		t.Fatal(err)
 	}
-	environment := map[string]string{"REKNIT_NATS_URL": h.url, "REKNIT_CLUSTER": cluster,
-		"REKNIT_START_NODES": strconv.Itoa(startNodes)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var services sync.WaitGroup
-	services.Go(func() { serve(t, ctx, environment, monitor.Run) })
-	services.Go(func() { serve(t, ctx, environment, negotiator.Run) })
-	services.Go(func() { serve(t, ctx, environment, planner.Run) })
-	services.Go(func() { serve(t, ctx, environment, restorer.Run) })
-	t.Cleanup(func() { cancel(); services.Wait() })
+	services.Run(t, h.url, cluster, startNodes)
 	for range 4 {
 		h.await(t, "lease.taken", func(heard) bool { return true })
 	}
 	return h
-}
-
-func provision(t *testing.T, url, cluster string) {
-	t.Helper()
-	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test", Cluster: cluster})
-	if err == nil {
-		defer b.Close()
-		err = b.Provision(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// serve runs a service with the defaults of its environment; it must live until the test ends.
-func serve[C any](t *testing.T, ctx context.Context, environment map[string]string, run func(context.Context, C) error) {
-	var config C
-	if err := env.ParseWithOptions(&config, env.Options{Environment: environment}); err != nil {
-		t.Error(err)
-		return
-	}
-	if err := run(ctx, config); err != nil || ctx.Err() == nil {
-		t.Errorf("a service ended: %v", err)
-	}
 }
 
 // heard is an event as a stranger reads it.

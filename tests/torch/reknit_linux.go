@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -42,7 +41,7 @@ func NewReknit(place Place, directory string, workers []string, steps int) (*Job
 		return command
 	})
 	job.plane = plane
-	for _, service := range dev.Services {
+	for _, service := range processes.Services {
 		if err == nil {
 			err = plane.services.Start(service, service, settings, true)
 		}

@@ -2,7 +2,6 @@ package workers
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -10,19 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/caarlos0/env/v11"
-
-	"github.com/reknit/reknit/services/monitor"
-	"github.com/reknit/reknit/services/negotiator"
-	"github.com/reknit/reknit/services/planner"
-	"github.com/reknit/reknit/services/restorer"
-	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/tests/services"
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
@@ -65,7 +57,7 @@ type cluster struct {
 }
 
 // newCluster starts the server and the services. The first plan waits for so many nodes.
-func newCluster(t *testing.T, startNodes string, steps int) *cluster {
+func newCluster(t *testing.T, startNodes, steps int) *cluster {
 	if program == "" {
 		t.Skip("python3 is not installed")
 	}
@@ -75,34 +67,9 @@ func newCluster(t *testing.T, startNodes string, steps int) *cluster {
 	}
 	t.Cleanup(server.Shutdown)
 	c := &cluster{T: t, url: server.URL(), steps: steps}
-	b, err := bus.Connect(t.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
-	if err == nil {
-		defer b.Close()
-		err = b.Provision(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings := map[string]string{"REKNIT_NATS_URL": c.url, "REKNIT_CLUSTER": "workers", "REKNIT_START_NODES": startNodes}
-	ctx, cancel := context.WithCancel(context.Background())
-	var services sync.WaitGroup
-	services.Go(func() { serve(t, ctx, settings, monitor.Run) })
-	services.Go(func() { serve(t, ctx, settings, negotiator.Run) })
-	services.Go(func() { serve(t, ctx, settings, planner.Run) })
-	services.Go(func() { serve(t, ctx, settings, restorer.Run) })
-	t.Cleanup(func() { cancel(); services.Wait() })
+	services.Provision(t, c.url, "workers")
+	services.Run(t, c.url, "workers", startNodes)
 	return c
-}
-
-func serve[C any](t *testing.T, ctx context.Context, settings map[string]string, run func(context.Context, C) error) {
-	var config C
-	if err := env.ParseWithOptions(&config, env.Options{Environment: settings}); err != nil {
-		t.Error(err)
-		return
-	}
-	if err := run(ctx, config); err != nil || ctx.Err() == nil {
-		t.Errorf("a service ended: %v", err)
-	}
 }
 
 // worker is worker.py under its agent.

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTheOthersGoOnWhenATrainerIsKilledAndANewOneTakesTheStateFromThem(t *testing.T) {
-	c := newCluster(t, "3", 300)
+	c := newCluster(t, 3, 300)
 	once := []string{"--restarts", "0"}
 	first, second, third := c.start("n1", once...), c.start("n2", once...), c.start("n3", once...)
 	for _, w := range []*worker{first, second, third} {
@@ -25,7 +25,7 @@ func TestTheOthersGoOnWhenATrainerIsKilledAndANewOneTakesTheStateFromThem(t *tes
 }
 
 func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
-	c := newCluster(t, "4", 600)
+	c := newCluster(t, 4, 600)
 	stays := c.startWith("n1", []string{"WORKER_BREAKS_AT=20"})
 	leaves, stops, orphan := c.start("n2"), c.start("n3"), c.start("n4")
 	all := []*worker{stays, leaves, stops, orphan}

@@ -125,7 +125,6 @@ const (
 	wordCompleted
 	wordReady
 	wordPhase
-	wordBeat
 )
 
 // word returns a word of the control page, which both sides write.

@@ -140,22 +140,7 @@ func (s *state) Holdings() []events.Holding {
 	return s.holdings()
 }
 
-func (s *state) holdings() []events.Holding {
-	var holdings []events.Holding
-	for unit := range s.files.units {
-		steps := s.steps(unit)
-		if len(steps) == 0 {
-			continue
-		}
-		last := len(holdings) - 1
-		if last >= 0 && holdings[last].Units.End == unit && slices.Equal(holdings[last].Steps, steps) {
-			holdings[last].Units.End++
-			continue
-		}
-		holdings = append(holdings, events.Holding{Units: events.Range{First: unit, End: unit + 1}, Steps: steps})
-	}
-	return holdings
-}
+func (s *state) holdings() []events.Holding { return events.HoldingsOf(len(s.files.units), s.steps) }
 
 func (s *state) steps(unit int) []uint64 {
 	var steps []uint64

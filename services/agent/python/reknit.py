@@ -32,9 +32,8 @@ import weakref
 
 __all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
 
-_ABORT, _COMPLETED, _READY, _PHASE, _BEAT = range(5)  # words of the control page
+_ABORT, _COMPLETED, _READY, _PHASE = range(4)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
-_BEAT_SECONDS = 0.25
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
 
@@ -433,10 +432,7 @@ class _Agent:
         """Hears of steps that are to be given up, and of the agent's end."""
         rest = b""
         while True:
-            self.set(_BEAT, self.get(_BEAT) + 1)
             try:
-                if not select.select([self.stream], [], [], _BEAT_SECONDS)[0]:
-                    continue
                 data = self.stream.recv(1 << 16)
             except (OSError, ValueError):
                 data = b""

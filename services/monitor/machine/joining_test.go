@@ -81,7 +81,9 @@ func TestANodeThatLeftOrWasRefusedIsIgnored(t *testing.T) {
 	w.join("n4", "a")
 	w.hear("/negotiator", events.MembershipRefused, "n4", &events.Refusal{Node: "n4", Refused: events.ChangeJoin,
 		Incarnation: w.nodes["n4"].incarnation, Reason: "another job"})
-	w.hear("/negotiator", events.MembershipRefused, "n1", &events.Refusal{Node: "n1", Refused: events.ChangeConnect, Reason: "no such link"}) // stays
+	w.hear("/negotiator", events.MembershipRefused, "n1", &events.Refusal{ // stays
+		Node: "n1", Refused: events.ChangeConnect, Reason: "no such link",
+	})
 	w.nodes["n4"].dead, w.nodes["n1"].dead = true, true
 	w.pass(20 * time.Second)
 	w.expect("node.suspected n1", "node.lost n1")

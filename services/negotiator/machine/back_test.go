@@ -40,7 +40,8 @@ func (w *world) comeBack(consents map[string]events.Consent) {
 func (w *world) say(consents map[string]events.Consent) {
 	for _, member := range w.opened.Members {
 		consent := consents[member.Node]
-		consent.Negotiation, consent.Node, consent.Incarnation, consent.Accepted = w.opened.Negotiation, member.Node, member.Incarnation, true
+		consent.Negotiation, consent.Accepted = w.opened.Negotiation, true
+		consent.Node, consent.Incarnation = member.Node, member.Incarnation
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, &consent)
 	}
 	w.run()

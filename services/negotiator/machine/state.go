@@ -28,7 +28,7 @@ type state struct {
 	WentBack    bool                   `json:"wentBack"`  // the plan in force: to an older step than the one before had reached
 	Committed   time.Time              `json:"committed"` // the plan in force, by the log's clock
 	Stopped     time.Time              `json:"stopped"`   // its training, by the log's clock; zero: it goes on
-	Lacking     time.Time              `json:"lacking"`   // since when nodes are waited for that alone may have the last steps; zero: none is
+	Lacking     time.Time              `json:"lacking"`   // since when who alone may have the last steps is waited for; zero: nobody
 	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
 	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately

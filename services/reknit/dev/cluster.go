@@ -84,7 +84,7 @@ func (c *cluster) listen(ctx context.Context, story *story) error {
 }
 
 func (c *cluster) startProcesses() error {
-	for _, name := range Services {
+	for _, name := range processes.Services {
 		env := c.environment(map[string]string{"REKNIT_START_NODES": fmt.Sprint(c.options.Trainers)})
 		if err := c.processes.Start(name, name, env, true); err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reknit/reknit/services/reknit/processes"
 )
 
 // Action is one thing a script does to the cluster.
@@ -24,9 +26,6 @@ func (a Action) String() string { return a.Verb + " " + strings.Join(a.Names, " 
 
 // Any stands for a trainer that dev chooses: one whose loss leaves every layer a live holder.
 const Any = "any"
-
-// Services are the names that kill takes besides trainers.
-var Services = []string{"monitor", "negotiator", "planner", "restorer"}
 
 // verbs says how many names each verb takes.
 var verbs = map[string]int{"kill": 1, "join": 1, "leave": 1, "connect": 2, "disconnect": 2}
@@ -121,7 +120,7 @@ func orServices(verb string) string {
 	if verb != "kill" {
 		return ""
 	}
-	return ", or one of " + strings.Join(Services, ", ")
+	return ", or one of " + strings.Join(processes.Services, ", ")
 }
 
-func isService(name string) bool { return slices.Contains(Services, name) }
+func isService(name string) bool { return slices.Contains(processes.Services, name) }

@@ -38,6 +38,9 @@ type process struct {
 	told    bool // that it failed
 }
 
+// Services are the roles that steer a cluster.
+var Services = []string{"monitor", "negotiator", "planner", "restorer"}
+
 // Trainer is the role of a trainer, whose processes give way to all others.
 const Trainer = "trainer"
 

@@ -26,9 +26,6 @@ reknit agent run -- COMMAND. Started again with the same --dir it goes on where 
 Flags:
 `
 
-// services run as processes of their own; one that dies is started again.
-var services = []string{"monitor", "negotiator", "planner", "restorer"}
-
 // closeTimeout bounds the wait for the services' end.
 const closeTimeout = 5 * time.Second
 
@@ -86,7 +83,8 @@ func parse(arguments []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("reknit up", flag.ContinueOnError)
 	flags.StringVar(&o.dir, "dir", "reknit-data", "directory of NATS' store and the logs")
 	flags.StringVar(&o.cluster, "cluster", "default", "id of the cluster")
-	flags.StringVar(&o.host, "host", "127.0.0.1", "address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
+	flags.StringVar(&o.host, "host", "127.0.0.1",
+		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
 	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
 	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
 	return o, tell.Parse(flags, arguments, out, help, "", func() error { return o.check() })
@@ -122,7 +120,7 @@ func (o options) start(url, logs string, out io.Writer) (stop func(), err error)
 		defer cancel()
 		running.Close(ctx)
 	}
-	for _, name := range services {
+	for _, name := range processes.Services {
 		env := map[string]string{
 			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": o.cluster, "REKNIT_START_NODES": fmt.Sprint(o.startNodes),
 		}

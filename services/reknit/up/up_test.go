@@ -12,12 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // TestMain is also each of the services that the test starts: it says where it is told to connect, and lives until it is killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && slices.Contains(services, os.Args[1]) {
+	if len(os.Args) == 2 && slices.Contains(processes.Services, os.Args[1]) {
 		fmt.Printf("%s of %s starts with %s\n", os.Args[1], os.Getenv("REKNIT_CLUSTER"), os.Getenv("REKNIT_START_NODES"))
 		if os.Args[1] == "planner" {
 			os.Exit(1) // what dies is started again, and said
@@ -41,7 +42,8 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	var lines []string
 	for scan := bufio.NewScanner(said); scan.Scan(); {
 		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
-			if err := Run(ctx, []string{"--dir", dir, "--port", "0"}, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--dir: expected") {
+			err := Run(ctx, []string{"--dir", dir, "--port", "0"}, io.Discard)
+			if err == nil || !strings.HasPrefix(err.Error(), "--dir: expected") {
 				t.Errorf("a second one there: %v", err)
 			}
 			interrupt()
@@ -55,7 +57,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 			t.Errorf("said %q, expected %q", lines, expected)
 		}
 	}
-	for _, service := range services {
+	for _, service := range processes.Services {
 		log, err := os.ReadFile(filepath.Join(dir, "logs", service+".log"))
 		if err != nil {
 			t.Error(err)

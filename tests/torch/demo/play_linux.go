@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/tests/torch"
 )
 
@@ -53,7 +53,7 @@ func play(ctx context.Context, job *torch.Job) ([]act, error) {
 	s.settle(len(workers))
 	s.hit(torch.KillAgent, "w3")
 	s.join("it is started again", "w3")
-	for _, service := range dev.Services {
+	for _, service := range processes.Services {
 		s.settle(len(workers))
 		s.perform("kill -9 of the "+service, func() (torch.Healing, error) {
 			return job.Watch(ctx, limit, func() error { return job.KillService(service) })

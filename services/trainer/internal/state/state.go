@@ -38,26 +38,15 @@ func New(shape model.Shape, seed uint64) *State {
 // What was imported and not adopted is among them: should the attempt that asked for it fail, the next one need not
 // fetch it again.
 func (s *State) Holdings() []events.Holding {
-	var holdings []events.Holding
-	for unit := range s.shape.Units() {
-		var steps []uint64
+	return events.HoldingsOf(s.shape.Units(), func(unit int) (steps []uint64) {
 		for _, version := range s.versions(unit) {
 			steps = append(steps, uint64(version.Step))
 		}
 		if s.fresh && !slices.Contains(steps, 0) {
 			steps = append(steps, 0)
 		}
-		if len(steps) == 0 {
-			continue
-		}
-		last := len(holdings) - 1
-		if last >= 0 && holdings[last].Units.End == unit && slices.Equal(holdings[last].Steps, steps) {
-			holdings[last].Units.End++
-			continue
-		}
-		holdings = append(holdings, events.Holding{Units: events.Range{First: unit, End: unit + 1}, Steps: steps})
-	}
-	return holdings
+		return steps
+	})
 }
 
 // versions returns what is held of a unit, newest first. An import was verified: it stands for what was held at its
