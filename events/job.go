@@ -78,11 +78,14 @@ func (j *Job) BatchOf(nodes int) (globalBatch int, learningRateScale float64) {
 	return globalBatch, learningRateScale
 }
 
-// MicroBatchSeconds returns how long a micro-batch is said to take on one node that has all layers: a second where the job
-// says nothing.
-func (j *Job) MicroBatchSeconds() float64 {
+// MicroBatchSeconds returns how long a micro-batch is said to take on a node that trains some layers under a plan: those of
+// its stage or, where the job is no pipeline, all. It is a second where the job says nothing.
+func (j *Job) MicroBatchSeconds(stage Range) float64 {
+	if j.Kind == DataParallel || j.Kind == Sharded {
+		stage = Range{First: 0, End: len(j.Layers)}
+	}
 	seconds := 0.0
-	for _, layer := range j.Layers {
+	for _, layer := range j.Layers[stage.First:stage.End] {
 		seconds += layer.ForwardSeconds + layer.BackwardSeconds
 	}
 	if seconds == 0 {

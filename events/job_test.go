@@ -75,3 +75,25 @@ func TestTheBatchStaysUnlessTheJobLetsItFollowTheNodes(t *testing.T) {
 		t.Errorf("2 nodes train %d samples at a scale of %v", batch, scale)
 	}
 }
+
+func TestAMicroBatchTakesWhatTheLayersOfItsStageTake(t *testing.T) {
+	layers := []LayerProfile{{ForwardSeconds: 1, BackwardSeconds: 2}, {ForwardSeconds: 10, BackwardSeconds: 20}}
+	pipelined, replicated := Job{Layers: layers}, Job{Kind: DataParallel, Layers: layers}
+	sharded := Job{Kind: Sharded, Layers: layers}
+	unmeasured := Job{Kind: DataParallel, Layers: make([]LayerProfile, 2)}
+	for _, test := range []struct {
+		what    string
+		seconds float64
+		want    float64
+	}{
+		{"the second stage of a pipeline", pipelined.MicroBatchSeconds(Range{1, 2}), 30},
+		{"both stages", pipelined.MicroBatchSeconds(Range{0, 2}), 33},
+		{"a replica", replicated.MicroBatchSeconds(Range{0, 2}), 33},
+		{"a shard, which trains all layers with its group", sharded.MicroBatchSeconds(Range{1, 2}), 33},
+		{"a job that does not say", unmeasured.MicroBatchSeconds(Range{0, 2}), 1},
+	} {
+		if test.seconds != test.want {
+			t.Errorf("%s takes %v s: expected %v", test.what, test.seconds, test.want)
+		}
+	}
+}

@@ -38,9 +38,9 @@ type trainer struct {
 	aborts  chan Abort    // the last that was not told yet
 	waiting chan struct{} // a token for each call that waits for a value
 
-	speed             speed.Meter
-	microBatchSeconds float64             // that the job declares
-	past              []*agent.Rendezvous // of plans before, the oldest first; the loop's own
+	speed speed.Meter
+	job   events.Job
+	past  []*agent.Rendezvous // of plans before, the oldest first; the loop's own
 
 	mutex      sync.Mutex
 	plan       *events.Plan // in force
@@ -67,7 +67,7 @@ var errClose = errors.New("the agent ends")
 
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
 func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
-	files, err := makeFiles(config.StateDir, joining.Units)
+	files, err := makeFiles(config.StateDir, joining.Units, !joining.Lazy)
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, failure{http.StatusServiceUnavailable, err.Error(),
 			"give it more room (--shm-size of a container), or set REKNIT_AGENT_STATE_DIR to another place"}
@@ -77,14 +77,13 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	}
 	t := &trainer{
 		node: joining.Node, total: joining.TotalSteps, caller: callerOf(ctx),
-		microBatchSeconds: job.MicroBatchSeconds(),
-		over:              make(chan struct{}), heard: make(chan struct{}),
+		job: job, over: make(chan struct{}), heard: make(chan struct{}),
 		aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
 	t.turns = newTurns(t.ended)
-	t.state = newState(files, joining.State == stateCopied, t.turns.do)
+	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do)
 	t.dir = files.dir.path
 	for _, unit := range joining.Units {
 		t.bytes += unit
@@ -255,7 +254,8 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		t.state.completed(report.Done)
 		t.session.Report(report.Done, report.Seconds, report.Loss)
 		if report.MicroBatches > 0 && report.ComputeSeconds > 0 {
-			t.speed.Pass(float64(report.MicroBatches)*t.microBatchSeconds, report.ComputeSeconds)
+			stage, _ := orders.Plan.Holds(t.node)
+			t.speed.Pass(float64(report.MicroBatches)*t.job.MicroBatchSeconds(stage), report.ComputeSeconds)
 		}
 		if factor, news := t.speed.Step(); news {
 			t.session.Profiled(report.Done, factor)
