@@ -21,12 +21,14 @@ const (
 type files struct {
 	dir     *folder
 	units   [][]byte
+	room    []bool         // by unit: its memory is taken
 	news    map[int][]byte // by unit: another version of it
 	control []byte
 }
 
-// makeFiles makes them in a new directory below parent, by default in shared memory.
-func makeFiles(parent string, units []int64) (*files, error) {
+// makeFiles makes them in a new directory below parent, by default in shared memory. The room of all units is taken at
+// once, or of none.
+func makeFiles(parent string, units []int64, room bool) (*files, error) {
 	if parent == "" {
 		parent = sharedMemory
 		if _, err := os.Stat(parent); err != nil {
@@ -38,17 +40,25 @@ func makeFiles(parent string, units []int64) (*files, error) {
 		return nil, err
 	}
 	f := &files{dir: dir, news: map[int][]byte{}}
-	if f.control, err = f.mapped("control", controlBytes); err != nil {
+	if f.control, err = f.mapped("control", controlBytes); err == nil {
+		err = f.resize("control", controlBytes, reserve)
+	}
+	if err != nil {
 		f.remove()
 		return nil, err
 	}
 	for i, bytes := range units {
 		unit, err := f.mapped(unitName(i), bytes)
+		if err == nil {
+			f.units, f.room = append(f.units, unit), append(f.room, false)
+		}
+		if err == nil && room {
+			err = f.take(i)
+		}
 		if err != nil {
 			f.remove()
 			return nil, err
 		}
-		f.units = append(f.units, unit)
 	}
 	return f, nil
 }
@@ -65,9 +75,6 @@ func (f *files) mapped(name string, bytes int64) ([]byte, error) {
 	if err := file.Truncate(bytes); err != nil {
 		return nil, err
 	}
-	if err := reserve(file, bytes); err != nil {
-		return nil, fmt.Errorf("%s: reserve %d bytes: %w", file.Name(), bytes, err)
-	}
 	memory, err := syscall.Mmap(int(file.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %d bytes: %w", file.Name(), bytes, err)
@@ -75,16 +82,56 @@ func (f *files) mapped(name string, bytes int64) ([]byte, error) {
 	return memory, nil
 }
 
+// take takes the room of a unit, whose file has none before. What is written where there is no room ends the process.
+func (f *files) take(unit int) error {
+	if f.room[unit] {
+		return nil
+	}
+	err := f.resize(unitName(unit), len(f.units[unit]), reserve)
+	f.room[unit] = err == nil
+	return err
+}
+
+// release gives the room of a unit back, and its bytes with it.
+func (f *files) release(unit int) {
+	if !f.room[unit] {
+		return
+	}
+	if err := f.resize(unitName(unit), len(f.units[unit]), release); err != nil {
+		slog.Warn("a unit that is not needed keeps its memory", "unit", unit, "error", err)
+		return
+	}
+	f.room[unit] = false
+}
+
+func (f *files) resize(name string, bytes int, change func(*os.File, int64) error) error {
+	file, err := os.OpenFile(filepath.Join(f.dir.path, name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := change(file, int64(bytes)); err != nil {
+		return fmt.Errorf("%s: reserve %d bytes: %w", file.Name(), bytes, err)
+	}
+	return nil
+}
+
 // another returns memory for another version of a unit.
 func (f *files) another(unit int) ([]byte, error) {
 	if f.news[unit] != nil {
 		return f.news[unit], nil
 	}
-	memory, err := f.mapped(unitName(unit)+newSuffix, int64(len(f.units[unit])))
-	if err == nil {
-		f.news[unit] = memory
+	name, bytes := unitName(unit)+newSuffix, len(f.units[unit])
+	memory, err := f.mapped(name, int64(bytes))
+	if err != nil {
+		return nil, err
 	}
-	return memory, err
+	f.news[unit] = memory
+	if err := f.resize(name, bytes, reserve); err != nil {
+		f.drop(unit)
+		return nil, err
+	}
+	return memory, nil
 }
 
 // drop gives back the memory for another version of a unit.

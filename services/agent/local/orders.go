@@ -16,6 +16,7 @@ type Joining struct {
 	Batch       int             `json:"batch"`
 	MicroBatch  int             `json:"microBatch"`
 	State       string          `json:"state"`
+	Lazy        bool            `json:"lazy"`
 	TotalSteps  uint64          `json:"totalSteps"`
 	MemoryBytes int64           `json:"memoryBytes"`
 	Samples     int64           `json:"samples"`

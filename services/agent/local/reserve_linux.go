@@ -24,3 +24,15 @@ func reserve(file *os.File, bytes int64) error {
 		}
 	}
 }
+
+// Modes of fallocate(2): a hole, which leaves the file's length as it is.
+const punchHole = 0x2 | 0x1
+
+// release gives the room of a file back. Who has mapped it sees zeros. A file system that cannot keeps it.
+func release(file *os.File, bytes int64) error {
+	err := syscall.Fallocate(int(file.Fd()), punchHole, 0, bytes)
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		return nil
+	}
+	return err
+}

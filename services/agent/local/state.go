@@ -16,7 +16,8 @@ type asks func(Order) error
 // agent.State, and lends the memory into which units are fetched.
 //
 // Of each unit there is one version, and beside it at most one that was imported. A trainer that is ready can make one
-// step more of all that it trains, once.
+// step more of all that it trains, once. A lazy one makes the first state of a unit when that is asked for, and a unit
+// that it does not hold has no memory.
 type state struct {
 	files  *files
 	copied bool // the trainer's state is elsewhere, and in the files what was given or taken
@@ -32,6 +33,7 @@ type state struct {
 	ready   bool             // the trainer can make the next step of what it trains
 	aside   map[int]imported // by unit: what was imported and not adopted
 	written map[int]uint64   // by unit, of copied state: the step that its file has
+	unmade  map[int]bool     // units of lazy mapped state whose first one is not in their file yet
 }
 
 // imported is a unit that was fetched and verified.
@@ -40,14 +42,16 @@ type imported struct {
 	memory []byte
 }
 
-// newState returns the state of a trainer that has just made its first one.
-func newState(files *files, copied bool, ask asks) *state {
+// newState returns the state of a trainer that has just made its first one, or will when it is asked to.
+func newState(files *files, copied, lazy bool, ask asks) *state {
 	s := &state{
 		files: files, copied: copied, ask: ask, fresh: true,
 		held: map[int]uint64{}, trained: map[int]bool{}, aside: map[int]imported{}, written: map[int]uint64{},
+		unmade: map[int]bool{},
 	}
 	for unit := range files.units {
 		s.held[unit] = 0
+		s.unmade[unit] = lazy && !copied
 	}
 	return s
 }
@@ -108,7 +112,7 @@ func (s *state) close() {
 	s.files.remove()
 }
 
-// completed notes that the trainer has completed a step. What it does not train is needed no more.
+// completed notes that the trainer has completed a step. What it does not train is needed no more, nor is its memory.
 func (s *state) completed(step uint64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -123,7 +127,16 @@ func (s *state) completed(step uint64) {
 		if kept, ok := s.aside[unit]; ok && kept.step+1 < step {
 			s.forget(unit)
 		}
+		if !s.trained[unit] && !s.inOwn(unit) {
+			s.files.release(unit)
+		}
 	}
+}
+
+// inOwn reports whether what was imported of a unit lies in its own file. Called with the mutex held.
+func (s *state) inOwn(unit int) bool {
+	kept, isAside := s.aside[unit]
+	return isAside && &kept.memory[0] == &s.files.units[unit][0]
 }
 
 // givenUp notes that a step was given up, and whether the trainer is ready to make it.
@@ -183,12 +196,16 @@ func (s *state) Export(unit int, step uint64) ([]byte, error) {
 	return s.give(unit, step)
 }
 
-// reach has a trainer that is ready make the step where it is the one asked for.
+// reach has a trainer that is ready make the step where it is the one asked for, and a lazy one the first state.
 func (s *state) reach(unit int, step uint64) error {
 	s.mutex.Lock()
 	held, isHeld := s.held[unit]
+	first := s.unmade[unit] && isHeld && held == step
 	due := s.ready && s.trained[unit] && isHeld && held+1 == step
 	s.mutex.Unlock()
+	if first {
+		return s.makeFirst(unit)
+	}
 	if !due {
 		return nil
 	}
@@ -219,6 +236,23 @@ func (s *state) give(unit int, step uint64) ([]byte, error) {
 	return memory, nil
 }
 
+// makeFirst has a lazy trainer write the first state of a unit into its file.
+func (s *state) makeFirst(unit int) error {
+	s.mutex.Lock()
+	err := s.files.take(unit)
+	s.mutex.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := s.ask(Order{Order: orderGive, Units: []int{unit}}); err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.unmade, unit)
+	return nil
+}
+
 // Lend returns the unit's own file where nothing of worth is in it.
 func (s *state) Lend(unit int, bytes int64) ([]byte, error) {
 	if unit < 0 || unit >= len(s.files.units) || bytes != int64(len(s.files.units[unit])) {
@@ -238,8 +272,8 @@ func (s *state) spare(unit int) ([]byte, error) {
 	own := s.files.units[unit]
 	_, isHeld := s.held[unit]
 	kept, isAside := s.aside[unit]
-	if (!isHeld || s.copied) && (!isAside || &kept.memory[0] != &own[0]) {
-		return own, nil
+	if (!isHeld || s.copied) && !s.inOwn(unit) {
+		return own, s.files.take(unit)
 	}
 	other, err := s.files.another(unit)
 	if err != nil || !isAside || &kept.memory[0] != &other[0] {
@@ -314,10 +348,14 @@ func (s *state) take(units []events.Range, step uint64) (took []int, err error) 
 		held, isHeld := s.held[unit]
 		switch {
 		case isAside && kept.step == step:
-			if own := s.files.units[unit]; &kept.memory[0] != &own[0] {
-				copy(own, kept.memory)
+			if !s.inOwn(unit) {
+				if err := s.files.take(unit); err != nil {
+					return nil, err
+				}
+				copy(s.files.units[unit], kept.memory)
 			}
 			took = append(took, unit)
+			delete(s.unmade, unit)
 			s.held[unit] = step
 		case !isHeld || held != step:
 			return nil, fmt.Errorf("adoption of unit %d at step %d: %w, got %v", unit, step, errNoVersion, s.steps(unit))

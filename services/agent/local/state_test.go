@@ -2,7 +2,9 @@ package local
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -18,12 +20,22 @@ type desk struct {
 
 func newDesk(t *testing.T, copied bool, units ...int64) *desk {
 	t.Helper()
-	files, err := makeFiles(t.TempDir(), units)
+	return newDeskOf(t, copied, false, units...)
+}
+
+func newLazyDesk(t *testing.T, units ...int64) *desk {
+	t.Helper()
+	return newDeskOf(t, false, true, units...)
+}
+
+func newDeskOf(t *testing.T, copied, lazy bool, units ...int64) *desk {
+	t.Helper()
+	files, err := makeFiles(t.TempDir(), units, !lazy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &desk{T: t}
-	d.state = newState(files, copied, func(order Order) error {
+	d.state = newState(files, copied, lazy, func(order Order) error {
 		d.asked = append(d.asked, order)
 		if d.fails == nil && order.Order == orderGive {
 			for _, unit := range order.Units {
@@ -80,6 +92,22 @@ func (d *desk) expectContent(unit int, step uint64, expected string) {
 	}
 	if string(data[:len(expected)]) != expected {
 		d.Errorf("unit %d at step %d is %q: expected %q", unit, step, data[:len(expected)], expected)
+	}
+}
+
+const unitOfPages = 1 << 16
+
+// expectRoom compares whose memory is taken, by unit.
+func (d *desk) expectRoom(expected ...bool) {
+	d.Helper()
+	for unit, taken := range expected {
+		var file syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(d.files.dir.path, unitName(unit)), &file); err != nil {
+			d.Fatal(err)
+		}
+		if got := file.Blocks > 0; got != taken {
+			d.Errorf("unit %d has %d blocks: expected any, %v", unit, file.Blocks, taken)
+		}
 	}
 }
 
@@ -196,6 +224,70 @@ func TestWhoWentAstrayHoldsNothing(t *testing.T) {
 	d.take(0, 3, "three")
 	d.Forget()
 	d.expectSteps(0)
+}
+
+func TestWhatIsNotHeldAnyMoreHasNoMemory(t *testing.T) {
+	d := newDesk(t, false, unitOfPages, unitOfPages)
+	d.expectRoom(true, true)
+	d.adopt(0)
+	copy(d.files.units[1], "not needed")
+	if err := d.Adopt([]events.Range{{First: 0, End: 1}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.expectRoom(true, true) // a step without the unit is not completed yet
+	d.completed(1)
+	d.expectRoom(true, false)
+	d.take(1, 1, "needed again")
+	d.expectRoom(true, true)
+	d.completed(2)
+	d.expectRoom(true, true) // what was imported may still be adopted
+	d.completed(3)
+	d.expectRoom(true, false)
+}
+
+func TestALazyTrainerMakesTheFirstStateOfWhatItIsToTrainOrToGive(t *testing.T) {
+	d := newLazyDesk(t, unitOfPages, unitOfPages, unitOfPages)
+	d.expectRoom(false, false, false)
+	d.expectSteps(2, 0)
+	if err := d.Adopt([]events.Range{{First: 1, End: 2}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.expectRoom(false, true, false)
+	d.expectContent(1, 0, "from elsewhere")
+	d.expectContent(0, 0, "from elsewhere")
+	d.expectRoom(true, true, false)
+	var given []int
+	for _, order := range d.asked {
+		given = append(given, order.Units...)
+	}
+	if !slices.Equal(given, []int{1, 0}) {
+		t.Errorf("the first states of %v were asked for: expected each once, when it is needed", given)
+	}
+	d.completed(1)
+	d.expectRoom(false, true, false)
+}
+
+func TestALazyTrainerTakesTheStateOfARunningJobWithoutMakingItsOwn(t *testing.T) {
+	d := newLazyDesk(t, unitOfPages, unitOfPages)
+	d.take(1, 7, "seven")
+	if err := d.Adopt([]events.Range{{First: 1, End: 2}}, 7); err != nil {
+		t.Fatal(err)
+	}
+	d.expectRoom(false, true)
+	d.expectContent(1, 7, "seven")
+	if len(d.asked) != 1 || d.asked[0].Order != orderAdopt {
+		t.Errorf("it was asked for %+v", d.asked)
+	}
+}
+
+func TestAFirstStateThatCannotBeMadeIsNotGiven(t *testing.T) {
+	d := newLazyDesk(t, unitOfPages)
+	d.fails = errors.New("out of memory")
+	if _, err := d.Export(0, 0); !errors.Is(err, d.fails) {
+		t.Errorf("expected the trainer's error, got %v", err)
+	}
+	d.fails = nil
+	d.expectContent(0, 0, "from elsewhere")
 }
 
 func TestAUnitOfAnotherSizeIsRefused(t *testing.T) {
