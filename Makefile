@@ -64,6 +64,10 @@ bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file
 bench-restorer: ## measure the restorer beside scipy and the papers' greedy algorithms (JSON= file for the rows, CASES= folder of fetch.json)
 	go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
 
+.PHONY: bench-negotiator
+bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change)
+	go run ./tests/bench/negotiator $(if $(NODES),-nodes $(NODES)) $(if $(TRIALS),-trials $(TRIALS))
+
 .PHONY: bench-bytes
 bench-bytes: ## put and fetch parts beside plain TCP and the client library (JSON= file for the rows)
 	go run ./tests/bench/bytes -json "$(JSON)"

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const (
+	connections = 8 // of all trainers together
+	pulseEvery  = 500 * time.Millisecond
+)
+
+// fleet is all trainers of a cluster in one process. What all of them hear is read once.
+type fleet struct {
+	ctx   context.Context
+	nodes int // for which the job is made
+	buses []*bus.Bus
+	plans chan committed
+
+	mutex    sync.Mutex
+	trainers map[string]*trainer
+	born     int
+	plan     *events.Plan
+	step     uint64 // completed by all
+	offers   *exchange
+}
+
+// committed is a plan, and when it was heard.
+type committed struct {
+	plan *events.Plan
+	at   time.Time
+}
+
+// exchange is what is still to be offered before receivers have all they take.
+type exchange struct {
+	cause    events.Event
+	schedule events.Schedule
+	missing  map[string]map[string]bool // by receiver: unit and giver
+}
+
+func newFleet(ctx context.Context, url string, nodes int) (*fleet, error) {
+	f := &fleet{ctx: ctx, nodes: nodes, trainers: map[string]*trainer{}, plans: make(chan committed, 64)}
+	for i := range connections {
+		b, err := bus.Connect(ctx, bus.Config{URL: url, Name: fmt.Sprintf("trainers-%d", i), Cluster: cluster})
+		if err != nil {
+			return nil, err
+		}
+		f.buses = append(f.buses, b)
+	}
+	return f, f.listen()
+}
+
+func (f *fleet) listen() error {
+	first := f.buses[0]
+	if err := first.Provision(f.ctx); err != nil {
+		return err
+	}
+	var subjects []string
+	for kind := range f.handlers() {
+		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
+	}
+	if _, err := first.Follow(f.ctx, events.EventStream, subjects, bus.New, f.hear); err != nil {
+		return err
+	}
+	plans := []string{events.PlanSubject(cluster, "*")}
+	if _, err := f.buses[1].Follow(f.ctx, events.PlanStream, plans, bus.New, f.hear); err != nil {
+		return err
+	}
+	if _, err := first.Conn().Subscribe(events.ProbeSubject(cluster, "*"), f.probed); err != nil {
+		return err
+	}
+	go f.beat()
+	return nil
+}
+
+// close ends what the fleet says and hears.
+func (f *fleet) close() {
+	for _, b := range f.buses {
+		b.Close()
+	}
+}
+
+// create returns a new trainer, which lives but has not asked for a place.
+func (f *fleet) create() *trainer {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.born++
+	name := fmt.Sprintf("n%d", f.born)
+	t := &trainer{
+		name: name, incarnation: strings.ToLower(rand.Text()[:12]), bus: f.buses[f.born%connections],
+		speaker: events.Speaker{Source: events.NodeSource(name), Cluster: cluster},
+	}
+	f.trainers[name] = t
+	return t
+}
+
+// remove has a trainer fall silent.
+func (f *fleet) remove(t *trainer) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	delete(f.trainers, t.name)
+}
+
+// placed returns the trainers that have a place in the plan in force, in the order of their names.
+func (f *fleet) placed() []*trainer {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	var placed []*trainer
+	for _, name := range slices.Sorted(maps.Keys(f.trainers)) {
+		if _, has := f.plan.Holds(name); has {
+			placed = append(placed, f.trainers[name])
+		}
+	}
+	return placed
+}
+
+func (f *fleet) handlers() map[events.Kind]func(events.Event) []saying {
+	return map[events.Kind]func(events.Event) []saying{
+		events.NegotiationOpened: f.opened, events.Prepared: f.prepared, events.Scheduled: f.scheduled,
+		events.ShardOffered: f.offered, events.PlanCommitted: f.committed,
+	}
+}
+
+// saying is what a trainer says.
+type saying struct {
+	by    *trainer
+	event events.Event
+}
+
+func (f *fleet) hear(event events.Event) {
+	f.mutex.Lock()
+	said := f.handlers()[event.Kind](event)
+	f.mutex.Unlock()
+	f.say(said)
+}
+
+// say publishes without waiting for one answer before the next, as trainers on machines of their own do.
+func (f *fleet) say(said []saying) {
+	for _, s := range said {
+		go func() {
+			if _, err := s.by.bus.Publish(f.ctx, s.event); err != nil && f.ctx.Err() == nil {
+				slog.Error("not said", "event", s.event.Kind, "by", s.by.name, "error", err)
+			}
+		}()
+	}
+}
+
+func (f *fleet) opened(event events.Event) []saying {
+	opening, err := events.Open[events.Opening](event)
+	if err != nil {
+		return nil
+	}
+	var said []saying
+	for _, member := range opening.Members {
+		if t := f.trainers[member.Node]; t != nil && t.incarnation == member.Incarnation {
+			said = append(said, saying{t, t.consent(event, opening, f.plan, f.step)})
+		}
+	}
+	return said
+}
+
+func (f *fleet) prepared(event events.Event) []saying {
+	preparation, err := events.Open[events.Preparation](event)
+	if err != nil {
+		return nil
+	}
+	var said []saying
+	for _, t := range f.trainers {
+		if t.named(f.plan.Nodes) {
+			said = append(said, saying{t, t.promise(event, preparation.Negotiation, f.step)})
+		}
+	}
+	return said
+}
+
+func (f *fleet) scheduled(event events.Event) []saying {
+	schedule, err := events.Open[events.Schedule](event)
+	if err != nil {
+		return nil
+	}
+	f.offers = &exchange{cause: event, schedule: schedule, missing: map[string]map[string]bool{}}
+	givers := map[string]bool{}
+	for _, transfer := range schedule.Plan.Migration.Transfers {
+		missing := f.offers.missing[transfer.To]
+		if missing == nil {
+			missing = map[string]bool{}
+			f.offers.missing[transfer.To] = missing
+		}
+		for _, source := range transfer.Sources {
+			missing[fmt.Sprint(transfer.Unit, source.Node)], givers[source.Node] = true, true
+		}
+	}
+	var said []saying
+	for giver := range givers {
+		if t := f.trainers[giver]; t != nil {
+			for _, offer := range t.offers(event, schedule) {
+				said = append(said, saying{t, offer})
+			}
+		}
+	}
+	return said
+}
+
+func (f *fleet) offered(event events.Event) []saying {
+	offer, err := events.Open[events.Offer](event)
+	if err != nil || f.offers == nil || f.offers.schedule.Negotiation != offer.Negotiation {
+		return nil
+	}
+	var said []saying
+	for receiver, missing := range f.offers.missing {
+		delete(missing, fmt.Sprint(offer.Unit, offer.Node))
+		t := f.trainers[receiver]
+		if len(missing) > 0 || t == nil {
+			continue
+		}
+		delete(f.offers.missing, receiver)
+		if receipt, takes := t.receipt(f.offers.cause, f.offers.schedule); takes {
+			said = append(said, saying{t, receipt})
+		}
+	}
+	return said
+}
+
+// committed has all go over to a plan and complete a step under it.
+func (f *fleet) committed(event events.Event) []saying {
+	plan, err := events.Open[events.Plan](event)
+	if err != nil {
+		return nil
+	}
+	f.plans <- committed{&plan, time.Now()}
+	f.plan, f.step, f.offers = &plan, plan.ResumeStep+1, nil
+	var said []saying
+	for _, member := range plan.Nodes {
+		if t := f.trainers[member.Node]; t != nil {
+			said = append(said, saying{t, t.activated(event, &plan)})
+		}
+	}
+	return said
+}
+
+// beat sends everybody's heartbeats, spread over the time between two.
+func (f *fleet) beat() {
+	for f.ctx.Err() == nil {
+		f.mutex.Lock()
+		trainers := slices.Collect(maps.Values(f.trainers))
+		f.mutex.Unlock()
+		began := time.Now()
+		for i, t := range trainers {
+			time.Sleep(time.Until(began.Add(pulseEvery * time.Duration(i) / time.Duration(len(trainers)))))
+			f.pulse(t)
+		}
+		time.Sleep(time.Until(began.Add(pulseEvery)))
+	}
+}
+
+func (f *fleet) pulse(t *trainer) {
+	f.mutex.Lock()
+	generation := uint64(0)
+	if f.plan != nil && t.named(f.plan.Nodes) {
+		generation = f.plan.Generation
+	}
+	pulse, there := t.pulse(generation, f.step), f.trainers[t.name] == t
+	f.mutex.Unlock()
+	data, err := json.Marshal(pulse)
+	if err == nil && there {
+		err = t.bus.Conn().Publish(events.PulseSubject(cluster, t.name), data)
+	}
+	if err != nil && f.ctx.Err() == nil {
+		slog.Error("no heartbeat", "of", t.name, "error", err)
+	}
+}
+
+// probed answers for a trainer that is asked for a sign of life, or for a link.
+func (f *fleet) probed(message *nats.Msg) {
+	var probe events.Probe
+	if json.Unmarshal(message.Data, &probe) != nil {
+		return
+	}
+	f.mutex.Lock()
+	t := f.trainers[message.Subject[strings.LastIndexByte(message.Subject, '.')+1:]]
+	f.mutex.Unlock()
+	if t == nil {
+		return
+	}
+	answer := events.ProbeAnswer{Node: t.name, Incarnation: t.incarnation}
+	if probe.Target != "" {
+		measured := t.measured(probe.Target)
+		answer.Measured = &measured
+	}
+	if data, err := json.Marshal(answer); err == nil {
+		_ = message.Respond(data)
+	}
+}
