@@ -83,9 +83,7 @@ func transient(err error) bool {
 	if errors.As(err, &api) {
 		return api.Code >= 500 || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
 	}
-	for _, final := range []error{
-		ErrTaken, ErrFenced, ErrOtherWords, ErrTooLarge, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload,
-	} {
+	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {
 			return false
 		}

@@ -43,7 +43,7 @@ func refuse(reason, format string, args ...any) error {
 // IsRefusal reports whether a Publish failed because the event may not travel at all.
 func IsRefusal(err error) bool {
 	var why *refused
-	return errors.As(err, &why)
+	return errors.As(err, &why) || errors.Is(err, ErrTooLarge)
 }
 
 // CloudEvents extension attributes (lower-case letters and digits only).

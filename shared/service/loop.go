@@ -111,13 +111,13 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		outputs, err = r.attempt(ctx, event, delivery.Redelivered)
 		if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
 			poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
-			outputs = []events.Event{r.quarantine(ctx, r.speaker, event, poison)}
+			outputs = append(r.speaker.NoAnswer(event, err), r.quarantine(ctx, r.speaker, event, poison))
 		} else if err != nil {
 			return err
 		}
 	}
 	for _, output := range outputs {
-		ack, err := r.publish(ctx, output)
+		ack, err := r.publish(ctx, event, output)
 		if err != nil {
 			return err
 		}
@@ -225,20 +225,23 @@ func (r *runner) admit(ctx context.Context, input func(time.Time) []events.Event
 		return err
 	}
 	for _, output := range outputs {
-		if _, err := r.publish(ctx, output); err != nil {
+		if _, err := r.publish(ctx, events.Event{}, output); err != nil {
 			return err
 		}
 	}
 	return r.memory.remember(ctx, r.Machine, r.memory.Sequence, r.memory.ID)
 }
 
-// publish says one event. An event that may not be said, or was said with other words, is a fault of the machine: it
-// is logged and counted, what was said first stands, and the service goes on. What forbids going on is an error.
-func (r *runner) publish(ctx context.Context, event events.Event) (bus.Ack, error) {
+// publish says one event. One that was said with other words, or may not be said, is a fault of the machine: it is
+// logged and counted. What was said first stands; who asked hears why there is no answer. What forbids going on is an error.
+func (r *runner) publish(ctx context.Context, question, event events.Event) (bus.Ack, error) {
 	ack, err := r.insist(ctx, event)
 	if errors.Is(err, bus.ErrOtherWords) || bus.IsRefusal(err) {
 		r.metrics.unsaid.add(ctx, "kind", string(event.Kind))
 		slog.ErrorContext(ctx, "event was not said", "event", event.Kind, "subject", event.Subject, "error", err)
+		if refusal := r.speaker.NoAnswer(question, err); bus.IsRefusal(err) && refusal != nil {
+			return r.publish(ctx, events.Event{}, refusal[0])
+		}
 		return bus.Ack{}, nil
 	}
 	if err != nil {
