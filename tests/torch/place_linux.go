@@ -17,7 +17,7 @@ const Python = "/usr/bin/python3"
 type Place struct {
 	Reknit   string // the command
 	Examples string // the training scripts
-	SDK      string // reknit.py and reknit_torch.py
+	SDK      string // where reknit.py and reknit_torch.py are
 	Tests    string // this package
 	Text     string // to train on; it comes with every Go distribution
 }

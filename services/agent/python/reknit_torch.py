@@ -12,30 +12,22 @@ sums the gradients over all processes, shows by a second sum that everybody has 
 the model. So all processes hold one and the same step, whatever breaks, and none keeps a second copy of the state.
 Without an agent (REKNIT_AGENT is not set) the same script trains alone.
 
-It needs reknit.py beside it, Linux, and PyTorch 1.13 or newer. gloo is tested. NCCL is not: what differs is in CONNECT
-and Group.abort.
+It needs reknit.py and reknit_group.py beside it, Linux, and PyTorch 1.13 or newer.
 """
 
-import atexit
 import contextlib
-import datetime
 import hashlib
 import itertools
-import os
-import socket
 import threading
-import time
 
 import torch
-import torch.distributed as dist
 
 import reknit
+from reknit_group import Group, Store
 
 UNIT_BYTES = 16 << 20  # of state in a unit, about: units are counted, and what moves is a unit
+BUCKET_BYTES = 25 << 20  # of gradients that are summed at once, about: as DistributedDataParallel has it
 ALIGNMENT = 64  # bytes, of a tensor in its unit
-TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
-EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
-CONNECT = {"gloo": dist.ProcessGroupGloo, "nccl": getattr(dist, "ProcessGroupNCCL", None)}
 
 # Their state begins at zero, so that it can be made before the first step.
 KNOWN_OPTIMIZERS = (
@@ -117,10 +109,10 @@ class Step:
 
     def backward(self, loss):
         """Adds the gradients of a micro-batch, of which this is the mean loss."""
-        loss = loss * self._share
-        loss.backward()
-        self._gradients.loss.add_(loss.detach())
+        if not self._untrained:
+            raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of step.micro_batches, got one more")
         self._untrained -= 1
+        self._gradients.backward(loss * self._share, None if self._untrained else self._job._group)
 
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.
@@ -137,8 +129,7 @@ class Step:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
                                     f"step.micro_batches, {self._untrained} times more")
-        self._gradients.gather()
-        self._job._group.sum(self._gradients.sums)
+        self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
 
     def commit(self):
@@ -150,7 +141,7 @@ class Step:
 
     def _pass_gate(self):
         self._turn.ready()
-        self._job._group.sum(torch.zeros_like(self._gradients.sums[:1]))
+        self._job._group.sum(torch.zeros_like(self._gradients.loss))
         self._turn.commit(self._job.state.apply, self.loss)
 
     def _tried(self, part):
@@ -163,63 +154,146 @@ class Step:
         return True
 
 
-class Store(dist.Store):
-    """What the processes of a group tell each other while they connect, through their agents."""
+class Bucket:
+    """Gradients side by side, which are summed at once."""
 
-    def __init__(self, plane, generation):
-        super().__init__()
-        self.plane, self.generation = plane, generation
+    def __init__(self, parameters, sums):
+        self.parameters, self.sums = parameters, sums
+        self.views, end = [], 0
+        for parameter in parameters:
+            first, end = end, end + parameter.numel()
+            self.views.append(sums[first:end].view_as(parameter))
+        self.missing = set()  # indexes of gradients that the backward pass is still to make
+        self.sum = None  # that was begun
 
-    def set(self, key, value):
-        self.plane.set(self.generation, key, value.encode() if isinstance(value, str) else bytes(value))
 
-    def get(self, key):
-        return self.plane.get(self.generation, key, TIMEOUT_SECONDS)
-
-    def add(self, key, number):
-        return self.plane.add(self.generation, key, number)
-
-    def wait(self, keys, timeout=None):
-        for key in keys:
-            self.get(key)
+def buckets_of(parameters):
+    """Returns buckets of one type and device each, in the order in which a backward pass completes them."""
+    found, filling = [], {}  # indexes of parameters by bucket, and by kind in the bucket that has room
+    for index in reversed(range(len(parameters))):
+        kind = parameters[index].dtype, parameters[index].device
+        if kind not in filling:
+            filling[kind] = []
+            found.append(filling[kind])
+        filling[kind].append(index)
+        if sum(parameters[each].numel() for each in filling[kind]) * parameters[index].element_size() >= BUCKET_BYTES:
+            del filling[kind]
+    buckets = []
+    for indexes in sorted(found, key=min, reverse=True):
+        own = [parameters[index] for index in indexes]
+        sums = torch.zeros(sum(parameter.numel() for parameter in own), dtype=own[0].dtype, device=own[0].device)
+        buckets.append(Bucket(own, sums))
+    return buckets
 
 
 class Gradients:
-    """The gradients of all parameters, and the loss, side by side: they are summed at once."""
+    """The gradients of all parameters, and the loss, in buckets: the last parameters first, as a backward pass makes them.
+
+    Each gradient moves into its bucket when it is made. In the last backward pass of a step the sum of a bucket over
+    the processes begins when its gradients are complete, in one order everywhere, while the pass goes on.
+    """
 
     def __init__(self, parameters):
         every = list(parameters)
         self.parameters = [parameter for parameter in every if parameter.requires_grad]
         self.frozen = [parameter for parameter in every if not parameter.requires_grad]
-        kinds = {(parameter.dtype, parameter.device) for parameter in self.parameters}
-        if len(kinds) != 1:
-            raise TypeError(f"model: expected trained parameters of one type on one device, got {kinds or 'none'}")
-        first = self.parameters[0]
-        self.sums = torch.zeros(1 + sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
-        self.views, at = [], 1
-        for parameter in self.parameters:
-            self.views.append(self.sums[at:at + parameter.numel()].view_as(parameter))
-            at += parameter.numel()
+        if not self.parameters:
+            raise TypeError("model: expected parameters that are trained, got none")
+        self.loss = torch.zeros(1, device=self.parameters[0].device)
+        self.buckets = [Bucket([], self.loss), *buckets_of(self.parameters)]
+        self._failed = None  # why a sum could not begin or end
+        self._group = None  # of the last backward pass of a step
+        self._in_step = self._in_backward = False
+        self._lock = threading.Lock()  # a backward pass has a thread for each device
+        self._hooked = [self._hook(bucket, at) for bucket in self.buckets for at in range(len(bucket.parameters))]
 
-    @property
-    def loss(self):
-        """The first of the numbers."""
-        return self.sums[0]
+    def _hook(self, bucket, at):
+        """Has _take called when a gradient was made, for as long as what is returned is kept."""
+        with torch.enable_grad():
+            parameter = bucket.parameters[at]
+            accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        accumulator.register_hook(lambda *_: self._take(bucket, at))
+        return accumulator
 
     def clear(self):
-        """Begins a step: the backward pass adds to zeros."""
-        self.sums.zero_()
-        for parameter, view in zip(self.parameters, self.views):
-            parameter.grad = view
+        """Begins a step."""
+        self._end_sums()  # of a step that was given up, and its group with it: they write into the buckets until they end
+        self._failed, self._group, self._in_step = None, None, True
+        for bucket in self.buckets:
+            bucket.sums.zero_()
+        self._set([None] * len(bucket.views) for bucket in self.buckets)
 
-    def gather(self):
-        """Takes in gradients that the backward pass put elsewhere, because they had been set to None."""
+    def backward(self, loss, group=None):
+        """Adds a loss and its gradients. With a group they are the last of this process, and their sums begin."""
+        self.loss.add_(loss.detach())
+        for bucket in self.buckets:
+            bucket.missing = set(range(len(bucket.parameters)))
+        self._group, self._in_backward = group, True
+        try:
+            loss.backward()
+        finally:
+            self._in_backward = False
+
+    def _take(self, bucket, at):
+        """Moves a gradient into its bucket."""
+        if not self._in_step:
+            return  # the script's own
+        if not self._in_backward:
+            raise reknit.WrongOrder("loss.backward(): expected step.backward(loss), which counts it by its share of the step")
+        with self._lock:
+            if bucket.sum is not None:
+                raise reknit.WrongOrder("step.backward(loss): expected one gradient of each parameter, got another one: "
+                                        "call checkpoint(…, use_reentrant=False)")
+            parameter = bucket.parameters[at]
+            bucket.views[at].add_(parameter.grad.detach())
+            parameter.grad = None
+            bucket.missing.discard(at)
+            if self._group is not None and self._group.connected:
+                self._begin_sums()
+
+    def _begin_sums(self):
+        """Begins the sums of buckets that are complete, none before those that stand before it."""
+        for bucket in self.buckets:
+            if bucket.missing or self._failed:
+                return
+            if bucket.sum is None:
+                try:
+                    bucket.sum = self._group.begin(bucket.sums)
+                except RuntimeError as error:
+                    self._failed = error
+
+    def _end_sums(self):
+        for bucket in self.buckets:
+            try:
+                if bucket.sum is not None:
+                    bucket.sum.wait()
+            except RuntimeError as error:
+                self._failed = self._failed or error
+                self._group.abort()  # or the other sums end much later
+            bucket.sum = None
+
+    def sum(self, group):
+        """Ends the sums over all processes, and puts them into the parameters. RuntimeError: it cannot be done."""
         if any(parameter.requires_grad for parameter in self.frozen):
             raise TypeError("model: expected no parameter to be trained that was frozen when the process joined")
-        for parameter, view in zip(self.parameters, self.views):
-            if parameter.grad is not None and parameter.grad is not view:
-                view.copy_(parameter.grad)
-            parameter.grad = view
+        self._group = group
+        for bucket in self.buckets:
+            bucket.missing.clear()  # the pass is over: the others had no gradient
+        self._begin_sums()
+        self._end_sums()
+        if self._failed:
+            raise self._failed
+        self._set(bucket.views for bucket in self.buckets)
+
+    def release(self):
+        """Ends a step. Its gradients were applied, and must not be once more."""
+        self._in_step = False
+        self._set([None] * len(bucket.views) for bucket in self.buckets)
+
+    def _set(self, gradients):
+        for bucket, own in zip(self.buckets, gradients):
+            for parameter, gradient in zip(bucket.parameters, own):
+                parameter.grad = gradient
 
 
 class State:
@@ -299,6 +373,7 @@ class State:
         self.optimizer.step()
         for group, rate in zip(self.optimizer.param_groups, rates):
             group["lr"] = rate
+        self.gradients.release()
 
 
 def begin(optimizer):
@@ -333,110 +408,3 @@ def tensors_of(model, optimizer):
                 raise TypeError(f"optimizer: expected tensors in its state, got {name} = {kept!r}")
     found += model.buffers()
     return [tensor for tensor in found if tensor.numel() > 0]
-
-
-class Group:
-    """The processes of one plan, connected. Built once, it is left for good when it breaks or another plan comes.
-
-    gloo has no abort: what ends its collectives is the end of their connections, which are the sockets that appeared
-    while the group was built.
-    """
-
-    def __init__(self, backend, store, rank, world):
-        self.store = store  # C++ keeps no reference to what Python knows of it
-        self._lock = threading.Lock()
-        self._decided = threading.Event()  # built, failed or aborted
-        self._error, self._processes, self._over = "", None, False
-        self._alone = world == 1
-        self._before = connections()
-        self._sockets = None  # of the group, once it is built
-        if not self._alone:
-            beside(self._build, CONNECT[backend], rank, world)
-
-    def _build(self, connect, rank, world):
-        processes, error = None, ""
-        try:
-            processes = connect(self.store, rank, world, datetime.timedelta(seconds=TIMEOUT_SECONDS))
-        except Exception as failure:  # of whatever kind the store or the backend raises
-            error = f"connect to the other processes: {failure}"
-        with self._lock:
-            if not self._over:
-                self._processes, self._error = processes, error
-                self._sockets = self._appeared()
-            self._decided.set()
-
-    def _appeared(self):
-        return connections().items() - self._before.items()
-
-    def sum(self, tensor):
-        """Adds up a tensor over all processes, in place. RuntimeError: it cannot be done with this group any more."""
-        if self._alone:
-            return
-        self._decided.wait()  # _build ends within the timeout, an abort at once
-        with self._lock:
-            processes = self._processes
-        if processes is None:
-            raise RuntimeError(self._error)
-        try:
-            work = processes.allreduce([tensor])
-            work.wait()
-            tensor[0].item()  # on a GPU it is only this that waits for the sum: the gate must not be passed before
-        finally:
-            processes = work = None  # the error's traceback must not keep them
-
-    def abort(self):
-        """Ends a sum that is under way, and all later ones. It may be called from any thread."""
-        with self._lock:
-            if self._over:
-                return
-            self._over, self._error = True, self._error or "the step was given up"
-            sockets = self._appeared() if self._sockets is None else self._sockets & connections().items()
-            for file, _ in sockets:
-                shut(file)
-            if hasattr(self._processes, "abort"):  # NCCL, and gloo of some later PyTorch
-                self._processes.abort()
-            self._decided.set()
-
-    def leave(self):
-        """Lets go of the group. Its destructor waits for what is under way: it runs on a thread of its own."""
-        self.abort()
-        with self._lock:
-            kept, self._processes = [self._processes], None
-        beside(kept.clear)
-
-
-_threads = []  # that may be inside of a process group
-
-
-def beside(work, *arguments):
-    """Runs something that may take as long as a collective on a thread of its own."""
-    _threads[:] = [thread for thread in _threads if thread.is_alive()]
-    _threads.append(threading.Thread(target=work, args=arguments, daemon=True))
-    _threads[-1].start()
-
-
-@atexit.register
-def _await():
-    """Waits a while for these threads: one that leaves C++ while Python ends takes the process down with SIGABRT."""
-    until = time.monotonic() + EXIT_SECONDS
-    for thread in _threads:
-        thread.join(max(0, until - time.monotonic()))
-
-
-def connections():
-    """Returns the open sockets of this process: by file, what the kernel calls it."""
-    found = {}
-    for file in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            name = os.readlink(f"/proc/self/fd/{file}")
-            if name.startswith("socket:"):
-                found[int(file)] = name
-    return found
-
-
-def shut(file):
-    """Shuts a connection over the network, for both of its ends. Other sockets are left."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(file)) as connection:
-        listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if connection.family in (socket.AF_INET, socket.AF_INET6) and not listens:
-            connection.shutdown(socket.SHUT_RDWR)

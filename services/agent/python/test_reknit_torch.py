@@ -5,10 +5,12 @@ import tempfile
 import threading
 import unittest
 import unittest.mock
+from concurrent import futures
 
 try:
     import torch
     import torch.distributed as dist
+    from torch.utils import checkpoint
 
     import reknit
     import reknit_torch
@@ -20,11 +22,52 @@ BATCH = 4
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
 
-def replica(seed=1):
+def replica(seed=1, sizes=(3, 5, 2)):
     """Returns a model and its optimizer."""
     torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    model = torch.nn.Sequential(torch.nn.Linear(*sizes[:2]), torch.nn.Tanh(), torch.nn.Linear(*sizes[1:]))
     return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+class Wide(torch.nn.Module):
+    """A layer that computes in another type."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer.double()
+
+    def forward(self, x):
+        return self.layer(x.double()).float()
+
+
+def mixed():
+    """Returns a model of two types and its optimizer."""
+    model, _ = replica()
+    model[2] = Wide(model[2])
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+class Plane:
+    """The values that processes share, without agents."""
+
+    def __init__(self):
+        self.values, self.changed = {}, threading.Condition()
+
+    def set(self, generation, key, value):
+        with self.changed:
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def get(self, generation, key, wait):
+        with self.changed:
+            if not self.changed.wait_for(lambda: key in self.values, wait):
+                raise KeyError(key)
+            return self.values[key]
+
+    def add(self, generation, key, number):
+        with self.changed:
+            self.values[key] = b"%d" % (int(self.values.get(key, b"0")) + number)
+            return int(self.values[key])
 
 
 def loss_of(model, samples):
@@ -160,11 +203,155 @@ class TrainingAlone(unittest.TestCase):
                 reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=0.1), batch=1, micro_batch=1, steps=1)
             self.assertEqual(expected, join.call_args.kwargs.get("replicas"))
 
-    def test_a_model_of_two_types_is_refused(self):
+    def test_a_model_of_two_types_trains(self):
+        expected, got = mixed(), mixed()
+        plain(*expected)
+        elastic(*got)
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+
+class WrongUse(unittest.TestCase):
+    """What a script that was made for DistributedDataParallel may still have in it."""
+
+    def setUp(self):
+        self.model, self.optimizer = replica()
+        self.job = reknit_torch.join(self.model, self.optimizer, batch=BATCH, micro_batch=1, steps=STEPS)
+
+    def train(self, before=lambda: None, after=lambda: None):
+        """Trains, with calls before each micro-batch and after each step."""
+        for step in self.job.steps():
+            for samples in step.micro_batches:
+                before()
+                step.backward(loss_of(self.model, samples))
+            step.commit()
+            after()
+
+    def same(self):
+        """Checks that the model is that of a script that makes no such calls."""
+        expected = replica()
+        elastic(*expected, micro_batch=1)
+        for one, other in zip(expected[0].parameters(), self.model.parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_gradients_set_to_zero_between_micro_batches_are_not_lost(self):
+        self.train(before=self.optimizer.zero_grad)
+        self.same()
+
+    def test_gradients_set_to_none_between_micro_batches_are_not_lost(self):
+        self.train(before=lambda: self.optimizer.zero_grad(set_to_none=True))
+        self.same()
+
+    def test_an_optimizer_that_steps_by_itself_as_well_has_nothing_to_apply(self):
+        self.train(before=self.optimizer.step, after=self.optimizer.step)
+        self.same()
+
+    def test_a_backward_pass_of_the_scripts_own_is_told(self):
+        step = next(self.job.steps())
+        with self.assertRaisesRegex(reknit.WrongOrder, "expected step.backward"):
+            loss_of(self.model, next(iter(step.micro_batches))).backward()
+
+    def test_a_backward_pass_between_two_steps_counts_for_nothing(self):
+        self.train(after=lambda: loss_of(self.model, [0]).backward())
+        self.same()
+
+    def test_a_loss_that_is_counted_twice_is_told(self):
+        step = next(self.job.steps())
+        for samples in step.micro_batches:
+            step.backward(loss_of(self.model, samples))
+        with self.assertRaisesRegex(reknit.WrongOrder, "got one more"):
+            step.backward(loss_of(self.model, samples))
+
+    def test_a_gradient_that_comes_when_its_sum_has_begun_is_told(self):
+        def twice(x):
+            return checkpoint.checkpoint(self.model, checkpoint.checkpoint(self.model, x))
+        self.model, self.optimizer = replica(sizes=(3, 3, 3))
+        self.job = reknit_torch.join(self.model, self.optimizer, batch=1, micro_batch=1, steps=STEPS)
+        step = next(self.job.steps())
+        with self.assertRaisesRegex(reknit.WrongOrder, "use_reentrant=False"):
+            step.backward(twice(torch.ones(1, 3, requires_grad=True)).sum())
+
+
+class Overlap(unittest.TestCase):
+    """Two processes, as threads of this one, which sum gradients in buckets of 40 bytes."""
+
+    def setUp(self):
+        patch = unittest.mock.patch.object(reknit_torch, "BUCKET_BYTES", 40)
+        patch.start()
+        self.addCleanup(patch.stop)
+        plane = Plane()
+        self.groups = [reknit_torch.Group("gloo", reknit_torch.Store(plane, 1), rank, 2) for rank in range(2)]
+        self.models = [replica()[0] for _ in self.groups]
+        self.gradients = [reknit_torch.Gradients(model.parameters()) for model in self.models]
+        for gradients in self.gradients:
+            gradients.clear()
+
+    def tearDown(self):
+        for group in self.groups:
+            group.leave()
+
+    def both(self, work):
+        """Runs what each process does, with its rank, and returns what comes of it."""
+        with futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(work, range(2)))
+
+    def connect(self):
+        self.both(lambda rank: self.groups[rank].sum(torch.zeros(1)))
+
+    def loss(self, rank):
+        return loss_of(self.models[rank], [rank])
+
+    def sums(self):
+        return [[bucket.sums for bucket in gradients.buckets] for gradients in self.gradients]
+
+    def test_sums_begin_while_the_backward_pass_goes_on(self):
+        self.connect()
+        begun = []
+        begin = self.groups[0].begin
+        self.groups[0].begin = lambda sums: (begun.append(sums), begin(sums))[1]
+        inside = []
+        self.models[0][1].register_full_backward_hook(lambda *_: inside.append(len(begun)))
+        self.both(lambda rank: self.gradients[rank].backward(self.loss(rank), self.groups[rank]))
+        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
+        self.assertEqual([2], inside)  # the loss, and the last layer
+        self.assertEqual(len(self.gradients[0].buckets), len(begun))
+
+    def test_sums_are_equal_to_the_bit_and_those_of_all_samples(self):
+        self.connect()
+        for last in (False, True):
+            self.both(lambda rank: self.gradients[rank].backward(self.loss(rank), self.groups[rank] if last else None))
+        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
+        for one, other in zip(*self.sums()):
+            self.assertTrue(torch.equal(one, other))
         model, _ = replica()
-        model[0].half()
-        with self.assertRaisesRegex(TypeError, "model: expected trained parameters of one type"):
-            reknit_torch.State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        (4 * loss_of(model, [0, 1])).backward()
+        for one, other in zip(model.parameters(), self.models[0].parameters()):
+            self.assertTrue(torch.allclose(one.grad, other.grad, atol=1e-6))
+
+    def test_processes_that_make_other_gradients_or_none_sum_the_same_buckets(self):
+        self.connect()
+        self.gradients[0].backward(self.models[0][0](torch.ones(1, 3)).sum(), self.groups[0])  # nothing of the last layer
+        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
+        for one, other in zip(*self.sums()):
+            self.assertTrue(torch.equal(one, other))
+        self.assertEqual(5, self.models[1][0].bias.grad.sum())
+        self.assertEqual(0, self.models[1][2].bias.grad.sum())
+
+    def test_an_abort_ends_all_sums_that_have_begun(self):
+        self.connect()
+        self.gradients[0].backward(self.loss(0), self.groups[0])  # the other one never comes
+        threading.Timer(0.1, self.groups[0].abort).start()
+        with self.assertRaises(RuntimeError):
+            self.gradients[0].sum(self.groups[0])
+        self.gradients[0].clear()
+        self.assertEqual(0, self.gradients[0].loss)
+
+    def test_a_group_that_breaks_within_a_backward_pass_is_told_by_the_sum(self):
+        self.connect()
+        self.groups[0].abort()
+        self.gradients[0].backward(self.loss(0), self.groups[0])
+        with self.assertRaises(RuntimeError):
+            self.gradients[0].sum(self.groups[0])
 
 
 class State(unittest.TestCase):
