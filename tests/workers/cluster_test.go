@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,8 +53,9 @@ func run(m *testing.M) int {
 // cluster is a NATS server, the four services and workers.
 type cluster struct {
 	*testing.T
-	url   string
-	steps int
+	url    string
+	steps  int
+	script []string // and what runs it
 }
 
 // newCluster starts the server and the services. The first plan waits for so many nodes.
@@ -66,13 +68,13 @@ func newCluster(t *testing.T, startNodes, steps int) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	c := &cluster{T: t, url: server.URL(), steps: steps}
+	c := &cluster{T: t, url: server.URL(), steps: steps, script: []string{"python3", "worker.py"}}
 	services.Provision(t, c.url, "workers")
 	services.Run(t, c.url, "workers", startNodes)
 	return c
 }
 
-// worker is worker.py under its agent.
+// worker is a script under its agent.
 type worker struct {
 	*cluster
 	node  string
@@ -103,7 +105,7 @@ func (c *cluster) start(node string, arguments ...string) *worker {
 // startWith starts a worker with settings of its own.
 func (c *cluster) startWith(node string, settings []string, arguments ...string) *worker {
 	c.Helper()
-	arguments = append(append([]string{"agent", "run"}, arguments...), "--", "python3", "worker.py")
+	arguments = slices.Concat([]string{"agent", "run"}, arguments, []string{"--"}, c.script)
 	w := &worker{cluster: c, node: node, agent: exec.Command(program, arguments...), lines: make(chan said, 1<<16)}
 	w.agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
 		"WORKER_STEP_SECONDS=0.01", "WORKER_STEPS="+itoa(c.steps))
@@ -203,7 +205,7 @@ func (w *worker) finish() string {
 // alone returns the digest of a worker that trains without an agent.
 func (c *cluster) alone() string {
 	c.Helper()
-	script := exec.Command("python3", "worker.py")
+	script := exec.Command(c.script[0], c.script[1:]...)
 	script.Env = append(os.Environ(), "WORKER_STEPS="+itoa(c.steps))
 	output, err := script.Output()
 	if err != nil {
