@@ -121,10 +121,10 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	if len(under.Consents) < len(under.Opening.Members) {
 		return nil
 	}
-	if under.Opening.Abandon {
+	under.enter(protocol.Planning)
+	if under.Opening.Abandon { // the planner was asked at once
 		return m.restore(cause)
 	}
-	under.Phase = protocol.Planning
 	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
 }
 

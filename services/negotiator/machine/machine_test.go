@@ -253,17 +253,6 @@ func TestATransferGoesOnWhenANodeIsLostThatHasNoPartInIt(t *testing.T) {
 	}
 }
 
-func TestAPlannerThatIsAwayIsWaitedForAndNobodyIsGivenUp(t *testing.T) {
-	w := newWorld(t, 3)
-	w.mute[events.PlanRequested] = true
-	w.join("n4")
-	w.run()
-	w.tick(time.Hour)
-	if phase := w.phase(); phase != protocol.Planning {
-		t.Fatalf("phase %q", phase)
-	}
-}
-
 func TestANewcomerIsTakenToBeAsFastAsTheOthers(t *testing.T) {
 	w := newWorld(t, 3)
 	for i, node := range []string{"n1", "n2", "n3"} {

@@ -38,7 +38,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	} else {
 		request.Holders = holders(m.current())
 	}
-	under.Phase = protocol.Restoring
+	under.enter(protocol.Restoring)
 	return []events.Event{m.say(cause, events.RestorationAsked, request)}
 }
 

@@ -29,8 +29,7 @@ type waiting struct {
 }
 
 // Tick says when somebody was waited for too long, and when something is to be done that had to wait. It decides
-// nothing: an answer that is in the log already, though not heard yet, must count. Services are waited for without end,
-// for one that was killed resumes from the log.
+// nothing: an answer that is in the log already, though not heard yet, must count.
 func (m *Machine) Tick(now time.Time) []events.Event {
 	passed := min(max(now.Sub(m.ticked), 0), longestTick)
 	if m.ticked.IsZero() {
@@ -105,6 +104,8 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 	switch wait := protocol.Waits[under.Phase]; {
 	case wait.Members:
 		return wanted, seconds(protocol.Grown(m.answerSeconds(), under.Round))
+	case wait.Service != "":
+		return wanted, seconds(protocol.ServiceSeconds(m.state.Unanswered))
 	case wait.Shards:
 		return wanted, seconds(m.transferSeconds())
 	}
@@ -175,9 +176,22 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	case under.Phase == protocol.PreCopying:
 		return m.prepare(cause)
 	case under.Phase == protocol.Transferring:
-		return nil // the restorer hears it too, and says whose part is missing
+		return m.lateTransfer(cause)
+	case protocol.Waits[under.Phase].Service != "":
+		m.state.Unanswered++
+		return m.abort(cause, fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)
 	}
 	return m.silence(cause)
+}
+
+// lateTransfer waits once more as long for the restorer, which hears the same fact and says whose part is missing. One
+// that does not say it has lost sight of the transfer.
+func (m *Machine) lateTransfer(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if under.Round++; under.Round == 1 {
+		return nil
+	}
+	return m.retry(cause, "the transfer did not end in time, and the restorer does not say who holds it up")
 }
 
 // silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it

@@ -39,12 +39,13 @@ type state struct {
 	Together    int                    `json:"together"` // that are negotiated at a time; zero: all
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
-	Deferred    bool                   `json:"deferred"` // lost nodes were waited for since the last commit: once is enough
-	Attempts    int                    `json:"attempts"` // negotiations in a row that failed on a transfer
-	Blamed      map[string]int         `json:"blamed"`   // failed transfers since the last commit, by the node that is to blame
-	Paces       map[string]float64     `json:"paces"`    // seconds of a usual step, by the node that measured it
-	Failures    float64                `json:"failures"` // per node and second, as the monitor last said
-	Returns     float64                `json:"returns"`  // seconds a lost node stays away, as the monitor last said; zero: not known
+	Deferred    bool                   `json:"deferred"`   // lost nodes were waited for since the last commit: once is enough
+	Attempts    int                    `json:"attempts"`   // negotiations in a row that failed on a transfer
+	Unanswered  int                    `json:"unanswered"` // questions in a row that the planner or the restorer did not answer
+	Blamed      map[string]int         `json:"blamed"`     // failed transfers since the last commit, by the node that is to blame
+	Paces       map[string]float64     `json:"paces"`      // seconds of a usual step, by the node that measured it
+	Failures    float64                `json:"failures"`   // per node and second, as the monitor last said
+	Returns     float64                `json:"returns"`    // seconds a lost node stays away, as the monitor last said; zero: not known
 }
 
 // member is a node that is active or wants to be.

@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ type world struct {
 	rigid    map[string]bool // who joins and cannot follow
 	refusal  string          // why receivers do not follow
 	behind   string          // who holds up transfers that do not end in time, as the restorer says
+	blind    bool            // the restorer has lost sight of the transfer
 	split    bool            // every plan gives layer 2 of the last pipeline to the newest node alone
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
@@ -172,7 +172,7 @@ func (w *world) answer(event events.Event) {
 		w.sequence++
 		event.Logged, event.Sequence = w.now.Add(w.skew), w.sequence
 		w.queue = append(w.queue, event)
-		if w.phase() == protocol.Transferring {
+		if w.phase() == protocol.Transferring && !w.blind {
 			w.hear(events.RestorationFailed, "/restorer", "r",
 				&events.Failure{Negotiation: event.Subject, Node: w.behind, Reason: "unit 1: not offered in time"})
 		}
@@ -315,100 +315,4 @@ func (w *world) listen() {
 		}
 	}
 	w.run()
-}
-
-// phase returns how far the negotiation under way has come, as its last fact tells; empty where there is none.
-func (w *world) phase() protocol.Phase {
-	under, phase := w.opened, protocol.Phase("")
-	if under == nil {
-		return phase
-	}
-	for _, event := range w.said {
-		next, tells := map[events.Kind]protocol.Phase{
-			events.NegotiationOpened: protocol.Consenting, events.PlanRequested: protocol.Planning,
-			events.RestorationAsked: protocol.Restoring, events.PreCopyStarted: protocol.PreCopying,
-			events.Prepared: protocol.Promising, events.Scheduled: protocol.Transferring,
-		}[event.Kind]
-		if tells && event.Subject == under.Negotiation {
-			phase = next
-		}
-	}
-	return phase
-}
-
-// trains reports whether the plan in force names this very process.
-func (w *world) trains(member events.Member) bool {
-	if w.plan == nil {
-		return false
-	}
-	named, there := w.plan.Member(member.Node)
-	return there && named.Incarnation == member.Incarnation
-}
-
-// held returns for how long and for whom the cluster said last that it holds; nil where a negotiation was opened since.
-func (w *world) held() *events.Hold {
-	var held *events.Hold
-	for _, event := range w.said {
-		switch event.Kind {
-		case events.NegotiationOpened:
-			held = nil
-		case events.ClusterHeld:
-			hold := must[events.Hold](w.t, event)
-			held = &hold
-		}
-	}
-	return held
-}
-
-// refusals returns what was refused to a node, in order.
-func (w *world) refusals(node string) []events.Refusal {
-	var refusals []events.Refusal
-	for _, event := range w.said {
-		if event.Kind == events.MembershipRefused && event.Subject == node {
-			refusals = append(refusals, must[events.Refusal](w.t, event))
-		}
-	}
-	return refusals
-}
-
-// plans returns the committed plans in order.
-func (w *world) plans() []events.Plan {
-	var plans []events.Plan
-	for _, event := range w.said {
-		if event.Kind == events.PlanCommitted {
-			plans = append(plans, must[events.Plan](w.t, event))
-		}
-	}
-	return plans
-}
-
-// requests returns what the planner was asked, in order.
-func (w *world) requests() []events.PlanRequest {
-	var requests []events.PlanRequest
-	for _, event := range w.said {
-		if event.Kind == events.PlanRequested {
-			requests = append(requests, must[events.PlanRequest](w.t, event))
-		}
-	}
-	return requests
-}
-
-func (w *world) nodes() string {
-	plans := w.plans()
-	if len(plans) == 0 {
-		return ""
-	}
-	var nodes []string
-	for _, member := range plans[len(plans)-1].Nodes {
-		nodes = append(nodes, member.Node)
-	}
-	return strings.Join(nodes, " ")
-}
-
-func (w *world) saidKinds() []events.Kind {
-	var kinds []events.Kind
-	for _, event := range w.said {
-		kinds = append(kinds, event.Kind)
-	}
-	return kinds
 }

@@ -28,6 +28,10 @@ func UsualStep(predicted float64, measured []float64) float64 {
 	return min(predicted, longestStep)
 }
 
+// ServiceSeconds is how long a service may take to answer that left so many questions before unanswered: five minutes at
+// first, far longer than a restart or any search takes.
+func ServiceSeconds(unanswered int) float64 { return Grown(300, unanswered) }
+
 // AnswerSeconds is how long a member may take to answer.
 func AnswerSeconds(least, step float64) float64 { return max(least, patientSteps*step) }
 

@@ -12,15 +12,18 @@ const (
 	Transferring Phase = "transferring" // all stop at one step, shards move
 )
 
-// Wait is for whom a phase waits: members are given up after a deadline, services are not, because a
-// service that was killed resumes from the log and answers then.
-type Wait struct{ Members, Shards bool }
+// Wait is for whom a phase waits: members are given up after a deadline, and shards moved anew. A service that was killed
+// resumes from the log and answers then; one whose answer never comes is asked anew.
+type Wait struct {
+	Members, Shards bool
+	Service         string
+}
 
 // Waits says for whom each phase waits.
 var Waits = map[Phase]Wait{
 	Consenting:   {Members: true},
-	Planning:     {},
-	Restoring:    {},
+	Planning:     {Service: "planner"},
+	Restoring:    {Service: "restorer"},
 	PreCopying:   {Shards: true},
 	Promising:    {Members: true},
 	Transferring: {Shards: true},
