@@ -47,8 +47,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Abandoned = plan.Generation
 	}
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, false, 0, 0
-	m.state.Unanswered = 0
-	m.state.Hold.InARow, m.state.WentBack = 0, under.Back != nil
+	m.state.Hold.InARow, m.state.Unanswered, m.state.WentBack = 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
 	clear(m.state.Gone)
