@@ -36,6 +36,7 @@ type Config struct {
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
+	Trained     uint64        // generation of the plan under which the first Boundary's state was trained, which is claimed; zero: none
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
 	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
@@ -150,7 +151,7 @@ func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, ShardAddress: s.shardAddress(),
 		MemoryBytes: s.config.MemoryBytes, Samples: s.config.Samples, Job: s.config.Job,
-		TotalSteps: s.config.TotalSteps, PreCopies: s.config.PreCopies,
+		TotalSteps: s.config.TotalSteps, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(),
 	})
 	if err := s.bus.Provision(ctx); err != nil {

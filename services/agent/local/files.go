@@ -13,6 +13,7 @@ import (
 
 const (
 	sharedMemory = "/dev/shm" // a file system in memory, on Linux
+	controlName  = "control"
 	controlBytes = 4 << 10
 	newSuffix    = ".new"
 )
@@ -26,41 +27,50 @@ type files struct {
 	control []byte
 }
 
-// makeFiles makes them in a new directory below parent, by default in shared memory. The room of all units is taken at
-// once, or of none.
+// makeFiles makes them in a new directory below parent. The room of all units is taken at once, or of none.
 func makeFiles(parent string, units []int64, room bool) (*files, error) {
-	if parent == "" {
-		parent = sharedMemory
-		if _, err := os.Stat(parent); err != nil {
-			parent = os.TempDir()
-		}
-	}
-	dir, err := makeFolder(parent)
+	dir, err := makeFolder(stateParent(parent))
 	if err != nil {
 		return nil, err
 	}
 	f := &files{dir: dir, news: map[int][]byte{}}
-	if f.control, err = f.mapped("control", controlBytes); err == nil {
-		err = f.resize("control", controlBytes, reserve)
+	if err = f.mapAll(units); err == nil {
+		err = f.resize(controlName, controlBytes, reserve)
+	}
+	for i := 0; err == nil && room && i < len(units); i++ {
+		err = f.take(i)
 	}
 	if err != nil {
 		f.remove()
 		return nil, err
 	}
+	return f, nil
+}
+
+// mapAll maps the control page and the units.
+func (f *files) mapAll(units []int64) (err error) {
+	if f.control, err = f.mapped(controlName, controlBytes); err != nil {
+		return err
+	}
 	for i, bytes := range units {
 		unit, err := f.mapped(unitName(i), bytes)
-		if err == nil {
-			f.units, f.room = append(f.units, unit), append(f.room, false)
-		}
-		if err == nil && room {
-			err = f.take(i)
-		}
 		if err != nil {
-			f.remove()
-			return nil, err
+			return err
 		}
+		f.units, f.room = append(f.units, unit), append(f.room, false)
 	}
-	return f, nil
+	return nil
+}
+
+// stateParent is where folders of files are: by default in shared memory.
+func stateParent(parent string) string {
+	if parent != "" {
+		return parent
+	}
+	if _, err := os.Stat(sharedMemory); err != nil {
+		return os.TempDir()
+	}
+	return sharedMemory
 }
 
 func unitName(unit int) string { return "unit-" + strconv.Itoa(unit) }
@@ -149,6 +159,16 @@ func (f *files) drop(unit int) {
 // remove gives back everything. A trainer that still runs keeps what it has mapped.
 func (f *files) remove() {
 	f.dir.remove()
+	f.unmapAll()
+}
+
+// leave leaves them to the next agent.
+func (f *files) leave() {
+	f.dir.leave()
+	f.unmapAll()
+}
+
+func (f *files) unmapAll() {
 	for _, memory := range f.units {
 		unmap(memory)
 	}

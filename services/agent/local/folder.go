@@ -1,7 +1,10 @@
 package local
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,13 +54,51 @@ func locked(path string) *os.File {
 	return file
 }
 
-// sweep removes the folders of agents that are no more. A trainer that outlived its agent keeps what it has mapped.
+// sweep removes the folders of agents that are no more, but of trainers that outlived theirs.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, folderPrefix+"*")) // the pattern is sound
 	for _, path := range left {
 		if lock := locked(path); lock != nil {
-			(&folder{path, lock}).remove()
+			left := &folder{path, lock}
+			if left.inUse() {
+				left.leave()
+			} else {
+				left.remove()
+			}
 		}
+	}
+}
+
+// inUse reports whether a trainer lives that has these files mapped: it holds a lock on the control page.
+func (f *folder) inUse() bool {
+	control, err := os.Open(filepath.Join(f.path, controlName))
+	if err != nil {
+		return false
+	}
+	defer control.Close()
+	return errors.Is(syscall.Flock(int(control.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
+// takeFolder takes over a folder of an agent that is no more.
+func takeFolder(parent, path string) (*folder, error) {
+	if filepath.Dir(path) != filepath.Clean(parent) || !strings.HasPrefix(filepath.Base(path), folderPrefix) {
+		return nil, failure{http.StatusBadRequest, fmt.Sprintf("dir: expected a folder below %s, got %.200q", parent, path),
+			"name the dir that the join before was answered with; REKNIT_AGENT_STATE_DIR must be the same"}
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, failure{http.StatusNotFound, "dir: " + err.Error(), "save what you hold, and join without it"}
+	}
+	lock := locked(path)
+	if lock == nil {
+		return nil, errOrder{"dir: its agent has not ended", "try again when it has"}
+	}
+	return &folder{path, lock}, nil
+}
+
+// leave leaves a folder as it is, for another agent.
+func (f *folder) leave() {
+	if f.lock != nil {
+		f.lock.Close()
 	}
 }
 
@@ -66,7 +107,5 @@ func (f *folder) remove() {
 	if err := os.RemoveAll(f.path); err != nil {
 		slog.Warn("a folder is left; the next agent removes it", "error", err)
 	}
-	if f.lock != nil {
-		f.lock.Close()
-	}
+	f.leave()
 }

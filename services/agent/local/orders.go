@@ -22,6 +22,7 @@ type Joining struct {
 	Samples     int64           `json:"samples"`
 	Node        string          `json:"node"`
 	Job         json.RawMessage `json:"job"`
+	Dir         string          `json:"dir"`
 }
 
 // Joined answers a join.

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 // rig is an agent, and a cluster of which the test plays the negotiator.
 type rig struct {
 	*testing.T
+	config  Config
 	server  *Server
 	socket  string
 	state   string // where the files are
@@ -70,14 +71,18 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r.socket = filepath.Join(dir, "agent.sock")
-	r.server, err = Serve(t.Context(), Config{
-		URL: hub.URL(), Cluster: "c", Node: "n1", Listen: "127.0.0.1:0", StateDir: r.state,
-	}, r.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.server.Close)
+	r.config = Config{URL: hub.URL(), Cluster: "c", Node: "n1", Listen: "127.0.0.1:0", StateDir: r.state}
+	r.serve()
+	t.Cleanup(func() { r.server.Close() })
 	return r
+}
+
+func (r *rig) serve() {
+	r.Helper()
+	var err error
+	if r.server, err = Serve(r.Context(), r.config, r.socket); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // await returns the payload of the next event of a kind.

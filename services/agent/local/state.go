@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -42,16 +41,21 @@ type imported struct {
 	memory []byte
 }
 
-// newState returns the state of a trainer that has just made its first one, or will when it is asked to.
-func newState(files *files, copied, lazy bool, ask asks) *state {
+// newState returns the state of a trainer that has units as a record says; a lazy one makes the first state of a unit
+// when it is asked to.
+func newState(files *files, copied, lazy bool, ask asks, kept record) *state {
 	s := &state{
-		files: files, copied: copied, ask: ask, fresh: true,
+		files: files, copied: copied, ask: ask, fresh: kept.Generation == 0,
 		held: map[int]uint64{}, trained: map[int]bool{}, aside: map[int]imported{}, written: map[int]uint64{},
 		unmade: map[int]bool{},
 	}
-	for unit := range files.units {
-		s.held[unit] = 0
-		s.unmade[unit] = lazy && !copied
+	for unit := range events.Each(kept.Units) {
+		s.held[unit] = files.word(wordCompleted)
+		if s.fresh {
+			s.unmade[unit] = lazy && !copied
+		} else {
+			s.trained[unit] = true
+		}
 	}
 	return s
 }
@@ -104,12 +108,16 @@ func (s *state) step() uint64 {
 	return s.files.word(wordCompleted)
 }
 
-// close gives the memory back.
+// close gives the memory back. The files of a trainer that lives are left for it to join again with.
 func (s *state) close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closed = true
-	s.files.remove()
+	if s.files.dir.inUse() {
+		s.files.leave()
+	} else {
+		s.files.remove()
+	}
 }
 
 // completed notes that the trainer has completed a step. What it does not train is needed no more, nor is its memory.
@@ -260,7 +268,8 @@ func (s *state) Lend(unit int, bytes int64) ([]byte, error) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.fresh { // a cluster that has units to give is past what a newcomer makes by itself
+	if s.fresh && len(s.held) > 0 { // a cluster that has units to give is past what a newcomer makes by itself
+		s.files.unnote()
 		clear(s.held)
 	}
 	delete(s.written, unit)
@@ -304,77 +313,4 @@ func (s *state) inAnother(unit int, data []byte) bool {
 func (s *state) forget(unit int) {
 	delete(s.aside, unit)
 	s.files.drop(unit)
-}
-
-// errNoVersion says that a plan was made with what this trainer does not have.
-var errNoVersion = errors.New("expected it held or imported")
-
-// Adopt brings each unit to the step, and has the trainer go on from there.
-func (s *state) Adopt(units []events.Range, step uint64) error {
-	for unit := range events.Each(units) {
-		s.mutex.Lock()
-		kept, isAside := s.aside[unit]
-		s.mutex.Unlock()
-		if isAside && kept.step == step {
-			continue
-		}
-		if err := s.reach(unit, step); err != nil {
-			return err
-		}
-	}
-	took, err := s.take(units, step)
-	if err != nil {
-		return err
-	}
-	if err := s.ask(Order{Order: orderAdopt, Step: step, Took: took}); err != nil {
-		return err
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.fresh, s.ready = false, false
-	clear(s.trained)
-	for unit := range events.Each(units) {
-		s.trained[unit], s.held[unit] = true, step
-	}
-	return nil
-}
-
-// take makes imports of the step the state, in the units' files, and returns which they are.
-func (s *state) take(units []events.Range, step uint64) (took []int, err error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for unit := range events.Each(units) {
-		kept, isAside := s.aside[unit]
-		held, isHeld := s.held[unit]
-		switch {
-		case isAside && kept.step == step:
-			if !s.inOwn(unit) {
-				if err := s.files.take(unit); err != nil {
-					return nil, err
-				}
-				copy(s.files.units[unit], kept.memory)
-			}
-			took = append(took, unit)
-			delete(s.unmade, unit)
-			s.held[unit] = step
-		case !isHeld || held != step:
-			return nil, fmt.Errorf("adoption of unit %d at step %d: %w, got %v", unit, step, errNoVersion, s.steps(unit))
-		}
-	}
-	for unit := range s.files.units {
-		s.forget(unit)
-	}
-	return took, nil
-}
-
-// Forget drops all that is held.
-func (s *state) Forget() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	clear(s.held)
-	clear(s.written)
-	s.fresh, s.ready = false, false
-	for unit := range s.files.units {
-		s.forget(unit)
-	}
 }

@@ -43,7 +43,7 @@ func newDeskOf(t *testing.T, copied, lazy bool, units ...int64) *desk {
 			}
 		}
 		return d.fails
-	})
+	}, firstRecord(len(units)))
 	t.Cleanup(d.state.close)
 	return d
 }

@@ -67,7 +67,12 @@ var errClose = errors.New("the agent ends")
 
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
 func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
-	files, err := makeFiles(config.StateDir, joining.Units, !joining.Lazy)
+	files, kept, err := filesOf(config.StateDir, joining)
+	var told failure
+	var order errOrder
+	if errors.As(err, &told) || errors.As(err, &order) {
+		return nil, err
+	}
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, failure{http.StatusServiceUnavailable, err.Error(),
 			"give it more room (--shm-size of a container), or set REKNIT_AGENT_STATE_DIR to another place"}
@@ -83,7 +88,8 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
 	t.turns = newTurns(t.ended)
-	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do)
+	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, kept)
+	t.turns.done = t.state.step()
 	t.dir = files.dir.path
 	for _, unit := range joining.Units {
 		t.bytes += unit
@@ -92,7 +98,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		t.close()
 		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
-	if err := t.join(ctx, config, joining, job); err != nil {
+	if err := t.join(ctx, config, joining, job, kept.Generation); err != nil {
 		t.end(err)
 		t.close()
 		return nil, err
@@ -100,7 +106,21 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	return t, nil
 }
 
-func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job) (err error) {
+// filesOf makes the files of a trainer that joins, or takes over those of one whose agent has ended.
+func filesOf(parent string, joining Joining) (*files, record, error) {
+	if joining.Dir != "" {
+		return takeFiles(parent, joining.Dir, joining.Units)
+	}
+	first := firstRecord(len(joining.Units))
+	files, err := makeFiles(parent, joining.Units, !joining.Lazy)
+	if err == nil {
+		files.note(first)
+	}
+	return files, first, err
+}
+
+// join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing.
+func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job, kept uint64) (err error) {
 	session := make(chan *agent.Session, 1) // the watch suspects nobody before there is one
 	t.watch, err = links.Listen(t.ended, links.Config{
 		Cluster: config.Cluster, Node: t.node, Listen: config.Listen,
@@ -120,7 +140,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		TotalSteps: t.total, Measure: t.watch.Measure,
+		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept,
 		Snapshots: config.Snapshots,
 		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path},
 	})
@@ -150,6 +170,7 @@ func (t *trainer) run() {
 
 func (t *trainer) loop() error {
 	report, err := t.turns.report()
+	t.state.givenUp(report.Ready)
 	for err == nil {
 		var orders agent.Orders
 		if orders, err = t.session.Boundary(t.ended, report.Done, t.state); err != nil {
@@ -182,6 +203,7 @@ func (t *trainer) takeUp(orders agent.Orders) {
 	}
 	t.plan, t.rendezvous = orders.Plan, nil
 	t.mutex.Unlock()
+	t.state.note(orders.Plan.Generation, orders.Plan.UnitsOf(t.node))
 	self, _ := orders.Plan.Member(t.node)
 	var peers []links.Peer
 	for _, member := range orders.Plan.Nodes {

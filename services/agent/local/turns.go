@@ -13,6 +13,7 @@ import (
 type turns struct {
 	reports chan Report
 	ended   context.Context // when there are no more turns; its cause says why
+	done    uint64          // completed steps at the start
 	owed    bool            // a report on the last order, which the agent did not wait for; the agent's side alone
 
 	mutex   sync.Mutex
@@ -68,7 +69,7 @@ func (t *turns) enter(report Report) (given <-chan struct{}, err error) {
 		close(there)
 		return there, nil
 	}
-	if err := check(t.last, report); err != nil {
+	if err := check(t.last, report, t.done); err != nil {
 		return nil, err
 	}
 	t.calling = true
@@ -79,8 +80,8 @@ func (t *turns) enter(report Report) (given <-chan struct{}, err error) {
 	return t.given, nil
 }
 
-// check compares a report with the order that it is about.
-func check(order Order, report Report) error {
+// check compares a report with the order that it is about; before the first, with the steps completed at the start.
+func check(order Order, report Report, start uint64) error {
 	expected := func(call string) error {
 		return errOrder{fmt.Sprintf("next of order %d with done %d", report.Order, report.Done), "call next with " + call}
 	}
@@ -89,8 +90,8 @@ func check(order Order, report Report) error {
 	}
 	switch order.Order {
 	case "":
-		if report.Done != 0 {
-			return expected("done 0: nothing was trained in this session")
+		if report.Done != start {
+			return expected(fmt.Sprintf("done %d: nothing was trained in this session", start))
 		}
 	case orderStep:
 		completed := report.Done == order.Index+1

@@ -24,6 +24,7 @@ type Settings struct {
 	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
 	TotalSteps   uint64 // training ends there; zero is never
+	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
 }
@@ -68,9 +69,10 @@ type Machine struct {
 // New returns a machine whose node has not asked for a place.
 func New(settings Settings) *Machine {
 	return &Machine{
-		settings: settings,
-		speaker:  events.Speaker{Source: events.NodeSource(settings.Node), Cluster: settings.Cluster},
-		imported: map[int]imported{},
+		settings:  settings,
+		speaker:   events.Speaker{Source: events.NodeSource(settings.Node), Cluster: settings.Cluster},
+		imported:  map[int]imported{},
+		claimable: settings.Trained,
 	}
 }
 
