@@ -16,6 +16,7 @@ REKNIT_AGENT in the environment) the same script trains alone.
 A step that is given up ends at the end of `with`, and the loop goes on with the next order.
 """
 
+import fcntl
 import http.client
 import json
 import math
@@ -34,6 +35,7 @@ __all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder",
 
 _ABORT, _COMPLETED, _READY, _PHASE = range(4)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
+_WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
 
@@ -42,8 +44,8 @@ class Error(Exception):
 
 
 class AgentLost(Error):
-    """The agent is gone. The state in job.units is as it was: save it, or end. The others go on without this trainer.
-    """
+    """The agent is gone, and for a minute no other one came to its socket. The state in job.units is as it was: save it,
+    or end. The others go on without this trainer."""
 
 
 class Refused(Error):
@@ -354,20 +356,46 @@ class _Agent:
     def __init__(self, path, joining):
         self.path, self.lost = path, False
         self.connections = threading.local()
-        self.session = ""
-        joined = self.call("POST", "join", joining)
-        self.session, self.node = joined["session"], joined["node"]
-        self.page = memoryview(_mapped(os.path.join(joined["dir"], "control"))).cast("Q")  # a word is written at once
-        paths = (os.path.join(joined["dir"], f"unit-{n}") for n in range(len(joining["units"])))
-        self.units = [memoryview(_mapped(path)) for path in paths]
         self.lock = threading.Lock()
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
-        self.stream = self._open()
-        threading.Thread(target=self._attend, name="reknit session", daemon=True).start()
+        self.session = ""
+        self._join(joining)
+        page = _mapped(os.path.join(self.joining["dir"], "control"), locked=True)
+        self.page = memoryview(page).cast("Q")  # a word is written at once
+        paths = (os.path.join(self.joining["dir"], f"unit-{n}") for n in range(len(joining["units"])))
+        self.units = [memoryview(_mapped(path)) for path in paths]
         _forget_in_children(self)
 
+    def _join(self, joining):
+        """Joins and opens the session; to join again, `joining` says where the state lies."""
+        joined = self.call("POST", "join", joining)
+        self.session, self.node = joined["session"], joined["node"]
+        self.joining = dict(joining, node=self.node, dir=joined["dir"])
+        stream = self._open()
+        with self.lock:
+            self.stream, self.lost = stream, False
+        threading.Thread(target=self._attend, args=(stream,), name="reknit session", daemon=True).start()
+
+    def _join_again(self, lost):
+        """Joins the agent that comes in place of the one before, with the state that this trainer holds."""
+        print(f"reknit: {lost}; waiting {_WAIT_SECONDS:.0f} s for another agent there", file=sys.stderr)
+        until = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                return self._join(self.joining)
+            except Error as error:  # there is none yet, or the one before has not ended, or it finds no NATS server
+                if time.monotonic() >= until:
+                    raise AgentLost(f"{error}: the state in job.units is as it was: save it, or end") from lost
+            time.sleep(0.1)
+
     def next(self, report, wait=True):
-        return self.call("POST", "next", report) if wait else self._tell(report)
+        if not wait:
+            return self._tell(report)
+        try:
+            return self.call("POST", "next", report)
+        except AgentLost as lost:
+            self._join_again(lost)
+        return self.next({"order": 0, "done": report["done"], "ready": report.get("ready", False)})
 
     def _tell(self, report):
         """Hands in a report and does not wait for an order."""
@@ -407,6 +435,8 @@ class _Agent:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
+            if path.startswith("store/"):
+                raise StepAborted(f"no agent at {self.path}: {error or 'it ended'}") from error
             raise AgentLost(f"no agent at {self.path}: {error or 'it ended'}: start it with `reknit agent run -- …`, "
                             "or unset REKNIT_AGENT to train alone") from error
         if answer.status >= 300:
@@ -428,17 +458,20 @@ class _Agent:
         connection.sendall(f"GET /v1/session?session={self.session} HTTP/1.0\r\nHost: agent\r\n\r\n".encode())
         return connection
 
-    def _attend(self):
+    def _attend(self, stream):
         """Hears of steps that are to be given up, and of the agent's end."""
         rest = b""
         while True:
             try:
-                data = self.stream.recv(1 << 16)
+                data = stream.recv(1 << 16)
             except (OSError, ValueError):
                 data = b""
             if not data:
-                self.lost = True
-                self._give_up(None)
+                stream.close()
+                with self.lock:
+                    self.lost = self.lost or stream is self.stream  # else this trainer has joined another agent
+                if self.lost:
+                    self._give_up(None)
                 return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
@@ -469,8 +502,10 @@ class _Connection(http.client.HTTPConnection):
         self.sock = self.dial()
 
 
-def _mapped(path):
+def _mapped(path, locked=False):
     with open(path, "r+b") as file:
+        if locked:  # for as long as it is mapped: so agents know that a trainer lives
+            fcntl.flock(file, fcntl.LOCK_SH)
         return mmap.mmap(file.fileno(), 0)
 
 
@@ -482,7 +517,7 @@ def _failure(status, path, content):
         text = content.decode(errors="replace")
     if path.startswith("store/"):
         return {404: KeyError, 410: StepAborted, 409: WrongOrder}.get(status, Refused)(text)
-    return {409: WrongOrder, 410: Left}.get(status, Refused)(text)
+    return {404: AgentLost, 409: WrongOrder, 410: Left}.get(status, Refused)(text)  # 404: it knows of no such session
 
 
 def _forget_in_children(agent):

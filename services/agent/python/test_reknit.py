@@ -24,10 +24,10 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     daemon_threads = True
 
-    def __init__(self, units=(8,)):
-        self.folder = tempfile.TemporaryDirectory(prefix="rk-")
+    def __init__(self, units=(8,), folder=None):
+        self.folder = folder or tempfile.TemporaryDirectory(prefix="rk-")
         for name, size in [("control", 4096)] + [(f"unit-{n}", size) for n, size in enumerate(units)]:
-            with open(os.path.join(self.folder.name, name), "wb") as file:
+            with open(os.path.join(self.folder.name, name), "ab") as file:
                 file.truncate(size)
         with open(os.path.join(self.folder.name, "control"), "r+b") as file:
             self.page = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
@@ -58,6 +58,12 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def report(self):
         return self.reports.get(timeout=PATIENCE)
+
+    def restart(self):
+        """Ends, and returns the agent that comes in its place."""
+        self.end()
+        os.unlink(self.socket_path)
+        return Agent(folder=self.folder)
 
     def end(self):
         """Ends as a process does that is killed."""
@@ -359,7 +365,8 @@ class WithAnAgent(unittest.TestCase):
         self.agent.step(0)
         aborted = threading.Event()
         job = self.join()
-        with self.assertRaisesRegex(reknit.AgentLost, "start it with"):
+        with unittest.mock.patch("reknit._WAIT_SECONDS", 0.2), \
+                self.assertRaisesRegex(reknit.AgentLost, "start it with.*save it, or end"):
             for step in job.steps():
                 with step.abortable(aborted.set):
                     job.units[0][:5] = b"state"
@@ -367,6 +374,36 @@ class WithAnAgent(unittest.TestCase):
                     self.assertTrue(aborted.wait(PATIENCE))
                     raise ConnectionResetError("as a collective that is ended")
         self.assertEqual(b"state", bytes(job.units[0][:5]))
+
+    def test_a_trainer_goes_on_with_the_agent_that_comes_in_place_of_the_one_before(self):
+        for lost, ready, done in ("before the gate", False, 0), ("at the gate", True, 0), ("between steps", False, 1):
+            with self.subTest(lost=lost):
+                self.agent.close()
+                self.agent = Agent()
+                os.environ["REKNIT_AGENT"] = self.agent.socket_path
+                self.agent.step(0)
+                job, steps = self.join(), []
+                for step in job.steps():
+                    steps.append(step.index)
+                    if len(steps) == 2:
+                        self.assertFalse(step.aborted)
+                        step.commit()
+                        self.agent.order("finished")
+                        continue
+                    with step.abortable():
+                        job.units[0][:5] = b"state"
+                        if ready:
+                            step.ready()
+                        if done:
+                            step.commit()
+                        self.agent = self.agent.restart()
+                        self.agent.step(done)
+                        if not done:
+                            job.get(1, "a value that the agent before had")
+                self.assertEqual([0, done], steps)
+                self.assertEqual(b"state", bytes(job.units[0][:5]))
+                self.assertEqual((self.agent.folder.name, "a"), tuple(self.agent.joined[0][key] for key in ("dir", "node")))
+                self.assertEqual({"order": 0, "done": done, "ready": ready}, self.agent.report())
 
     def test_where_no_agent_is_the_text_says_what_to_do(self):
         os.environ["REKNIT_AGENT"] = "/nowhere/agent.sock"
