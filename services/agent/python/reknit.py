@@ -378,7 +378,7 @@ class _Agent:
 
     def _join_again(self, lost):
         """Joins the agent that comes in place of the one before, with the state that this trainer holds."""
-        print(f"reknit: {lost}; waiting {_WAIT_SECONDS:.0f} s for another agent there", file=sys.stderr)
+        print(f"reknit: the agent at {self.path} is gone: waiting {_WAIT_SECONDS:.0f} s for another one", file=sys.stderr)
         until = time.monotonic() + _WAIT_SECONDS
         while True:
             try:

@@ -426,18 +426,18 @@ class WithAnAgent(unittest.TestCase):
         self.assertEqual(0, raised.exception.code)
 
     def test_a_child_process_does_not_keep_the_session_open(self):
-        job = self.join()
         told, tell = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.read(told, 1)  # until the parent has seen the session's end
+        trainer = os.fork()
+        if trainer == 0:
+            self.join()
+            if os.fork() == 0:
+                os.read(told, 1)  # until the test has seen the session's end
             os._exit(0)
         try:
-            job._agent.stream.close()  # as the kernel does at the parent's end
+            os.waitpid(trainer, 0)
             self.assertTrue(self.agent.hung_up.wait(PATIENCE))
         finally:
             os.write(tell, b"x")
-            os.waitpid(child, 0)
             os.close(told)
             os.close(tell)
 
