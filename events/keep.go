@@ -5,9 +5,12 @@ import "fmt"
 // Keeping is a request on KeepSubject: a node asks another one to keep its part of a snapshot in memory, and to fetch
 // it from the shard store of who asks.
 type Keeping struct {
-	Node         string     `json:"node"` // who asks
-	Step         uint64     `json:"step"` // completed steps
-	Plan         string     `json:"plan"` // digest of the plan under which the step was trained
+	Node string `json:"node"` // who asks
+	Step uint64 `json:"step"` // completed steps
+	Plan string `json:"plan"` // digest of the plan under which the step was trained
+	// ConsumedSamples is the position in the data, after the step.
+	ConsumedSamples uint64 `json:"consumedSamples"`
+
 	ShardAddress string     `json:"shardAddress"`
 	Bytes        int64      `json:"bytes"` // to fetch: the units, one after the other, behind some that mean nothing
 	Parts        []Part     `json:"parts"` // of these bytes

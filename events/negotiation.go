@@ -66,9 +66,11 @@ type Holding struct {
 
 // Snapshot is units of an older step that a node can read from where they were written.
 type Snapshot struct {
-	Step  uint64  `json:"step"` // completed steps
-	Plan  string  `json:"plan"` // digest of the plan under which the step was trained: only what has both alike fits together
-	Units []Range `json:"units"`
+	Step uint64 `json:"step"` // completed steps
+	Plan string `json:"plan"` // digest of the plan under which the step was trained: only what has both alike fits together
+	// ConsumedSamples is the position in the data, after the step.
+	ConsumedSamples uint64  `json:"consumedSamples"`
+	Units           []Range `json:"units"`
 }
 
 // Claim is one unit of state that a node holds from a membership that has ended.

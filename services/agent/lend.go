@@ -20,10 +20,10 @@ import (
 const keepTime = 5 * time.Minute
 
 // lend has a neighbour keep this node's part of a snapshot in its memory. It fetches the part from this node's store.
-func (s *Session) lend(ctx context.Context, to string, id retention.ID, units []snapshots.Unit) error {
+func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) error {
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	request, data := s.lent(id, units)
+	request, data := s.lent(lent)
 	var digests []string
 	for _, part := range request.Parts {
 		digests = append(digests, part.Digest)
@@ -54,10 +54,11 @@ func (s *Session) lend(ctx context.Context, to string, id retention.ID, units []
 
 // lent returns a part of a snapshot as a neighbour fetches it: behind words of its own, so that the store does not take
 // it for what an exchange gives, which is retired at another time.
-func (s *Session) lent(id retention.ID, units []snapshots.Unit) (events.Keeping, []byte) {
-	request := events.Keeping{Node: s.config.Node, Step: id.Step, Plan: id.Plan, ShardAddress: s.shardAddress()}
-	data := fmt.Appendf(nil, "lent by %s at step %d under %s ", s.config.Node, id.Step, id.Plan)
-	for _, unit := range units {
+func (s *Session) lent(part snapshots.Part) (events.Keeping, []byte) {
+	request := events.Keeping{Node: s.config.Node, Step: part.Step, Plan: part.Plan,
+		ConsumedSamples: part.ConsumedSamples, ShardAddress: s.shardAddress()}
+	data := fmt.Appendf(nil, "lent by %s at step %d under %s ", s.config.Node, part.Step, part.Plan)
+	for _, unit := range part.Units {
 		request.Units = append(request.Units, events.KeptUnit{Unit: unit.Unit, Bytes: int64(len(unit.Data))})
 		data = append(data, unit.Data...)
 	}
@@ -93,17 +94,16 @@ func (s *Session) keep(text []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(s.context, keepTime)
 	defer cancel()
-	return s.snapshots.Keep(ctx, retention.ID{Step: request.Step, Plan: request.Plan}, request.Node,
-		func() ([]snapshots.Unit, error) { return s.borrow(ctx, request) })
+	return s.snapshots.Keep(ctx, request.Node, func() (snapshots.Part, error) { return s.borrow(ctx, request) })
 }
 
 // borrow fetches a neighbour's part of a snapshot from its store.
-func (s *Session) borrow(ctx context.Context, request events.Keeping) ([]snapshots.Unit, error) {
+func (s *Session) borrow(ctx context.Context, request events.Keeping) (part snapshots.Part, err error) {
 	fetch, err := shards.NewTransfer([]shards.Source{{
 		Name: request.Node, URL: "nats://" + request.ShardAddress, Bucket: events.ShardBucketOf(request.Node),
 	}})
 	if err != nil {
-		return nil, err
+		return part, err
 	}
 	data := make([]byte, request.Bytes)
 	var parts []shards.Part
@@ -111,17 +111,20 @@ func (s *Session) borrow(ctx context.Context, request events.Keeping) ([]snapsho
 		parts = append(parts, shards.Part{Digest: part.Digest, First: part.First, End: part.End})
 	}
 	if err := fetch.Add(shards.Layer{Into: data, Parts: parts}); err != nil {
-		return nil, err
+		return part, err
 	}
 	fetch.Seal()
 	if err := fetch.Run(ctx); err != nil {
-		return nil, err
+		return part, err
 	}
-	var units []snapshots.Unit
+	part = snapshots.Part{
+		ID:              retention.ID{Step: request.Step, Plan: request.Plan},
+		ConsumedSamples: request.ConsumedSamples,
+	}
 	rest := data[request.Bytes-request.UnitBytes():]
 	for _, unit := range request.Units {
-		units = append(units, snapshots.Unit{Unit: unit.Unit, Data: rest[:unit.Bytes]})
+		part.Units = append(part.Units, snapshots.Unit{Unit: unit.Unit, Data: rest[:unit.Bytes]})
 		rest = rest[unit.Bytes:]
 	}
-	return units, nil
+	return part, nil
 }

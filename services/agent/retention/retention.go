@@ -49,34 +49,41 @@ func Complete(parts []Part, units int) []ID {
 	return complete
 }
 
-// Obsolete returns the parts that nobody needs once so many complete snapshots are kept: those of older ones, those of
-// incomplete ones older than the newest that is complete, for they were given up, and those of a history that was left.
-func Obsolete(parts []Part, units, keep int, left func(Part) bool) []Part {
-	count := slices.DeleteFunc(slices.Clone(parts), left)
-	complete := Complete(count, units)
+// History is the one that counts: steps up to Resume, and beyond them what was trained under Plan.
+type History struct {
+	Resume uint64 // the step from which the plan in force went on
+	Plan   string // its digest
+}
+
+// left tells a part of a history that was left, because training went back.
+func (h History) left(part Part) bool { return part.Step > h.Resume && part.Plan != h.Plan }
+
+// Obsolete returns the parts that nobody needs once so many complete snapshots of a history are kept: those of older
+// ones, those of incomplete ones older than the newest that is complete, for they were given up, and those of histories
+// that were left. Until one is complete all are kept: a history that begins by mistake takes nothing away.
+func Obsolete(parts []Part, units, keep int, history History) []Part {
+	complete := Complete(slices.DeleteFunc(slices.Clone(parts), history.left), units)
 	kept := complete[:min(keep, len(complete))]
 	return slices.DeleteFunc(slices.Clone(parts), func(part Part) bool {
-		needed := len(kept) == 0 || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
-		return needed && !left(part)
+		recent := len(kept) > 0 && (slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0)
+		return len(kept) == 0 || recent && !history.left(part)
 	})
 }
 
-// Beyond tells the parts of a node that lie beyond a step which it has just trained: training went back since.
-func Beyond(step uint64, node string) func(Part) bool {
-	return func(part Part) bool { return part.Step > step && part.Node == node }
-}
-
-// Room returns which of a node's parts make room for so many bytes more within a bound, the oldest first. Its newest
-// whole part stays: until the next one is written there is no other. Ok is false where all the others do not suffice.
-func Room(own []Part, more, bound int64) (retire []Part, ok bool) {
+// Room returns which of a node's parts make room for so many bytes more within a bound: those of histories that were
+// left, and then the oldest. The newest whole part that counts stays: until the next one is written there is no other.
+// Ok is false where all the others do not suffice.
+func Room(own []Part, more, bound int64, history History) (retire []Part, ok bool) {
 	bytes := more
 	for _, part := range own {
 		bytes += part.Bytes
 	}
 	sorted := slices.SortedFunc(slices.Values(own), func(a, b Part) int { return Newer(b.ID, a.ID) })
+	counts := slices.DeleteFunc(slices.Clone(sorted), history.left)
+	sorted = append(slices.DeleteFunc(sorted, func(part Part) bool { return !history.left(part) }), counts...)
 	newest := -1
 	for i, part := range sorted {
-		if part.Whole {
+		if part.Whole && !history.left(part) {
 			newest = i
 		}
 	}

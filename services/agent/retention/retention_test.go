@@ -55,43 +55,62 @@ func TestWhatIsOlderThanTheNewestCompleteOnesIsObsolete(t *testing.T) {
 		part(24, "newest", 0, 1),
 		torn(part(32, "being written", 0)),
 	}
-	if got := names(Obsolete(parts, 2, 2, none)); !slices.Equal(got, []string{"oldest", "given up"}) {
+	if got := names(Obsolete(parts, 2, 2, trained)); !slices.Equal(got, []string{"oldest", "given up"}) {
 		t.Errorf("obsolete are %v", got)
 	}
 }
 
-func none(Part) bool { return false }
+// trained is the history of which all parts are.
+var trained = History{Plan: "p"}
 
-func TestWhatLiesBeyondAStepThatIsTrainedAgainKeepsNothingElseOut(t *testing.T) {
-	parts := []Part{part(24, "n", 0), part(30, "n", 0), part(48, "n", 0), part(54, "n", 0), part(54, "other", 1)}
-	got := Obsolete(parts[:4], 0, 2, Beyond(30, "n"))
-	if want := parts[2:4]; !slices.EqualFunc(got, want, func(a, b Part) bool { return a.ID == b.ID }) {
-		t.Errorf("obsolete are %v: expected %v, for training is at step 30 again", got, want)
+// again is a history that went on from a step of it.
+func again(step uint64) History { return History{Resume: step, Plan: "q"} }
+
+func anew(p Part) Part {
+	p.Plan = "q"
+	return p
+}
+
+func TestStepsThatAreTrainedAgainAreNotObsoleteBesideThoseThatWereLeft(t *testing.T) {
+	parts := []Part{part(24, "old"), part(48, "left"), part(54, "left, too"), anew(part(30, "new"))}
+	if got := names(Obsolete(parts, 0, 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
+		t.Errorf("obsolete are %v", got)
 	}
-	if got := Obsolete(parts[4:], 0, 2, Beyond(30, "n")); len(got) > 0 {
-		t.Errorf("obsolete are %v of a node that may be ahead", got)
+}
+
+func TestWhatWasLeftStaysUntilSomethingElseIsComplete(t *testing.T) {
+	parts := []Part{part(48, "a", 0, 1), anew(part(30, "a", 0)), anew(torn(part(30, "b", 1)))}
+	if got := Obsolete(parts, 2, 2, again(0)); len(got) > 0 {
+		t.Errorf("obsolete are %v", names(got))
+	}
+}
+
+func TestWhatWasLeftMakesRoomFirst(t *testing.T) {
+	own := []Part{part(8, "old"), part(48, "left"), part(54, "left, too")}
+	if retire, ok := Room(own, 10, 20, again(27)); !ok || !slices.Equal(names(retire), []string{"left", "left, too"}) {
+		t.Errorf("retire %v, %v", names(retire), ok)
 	}
 }
 
 func TestNothingIsObsoleteBeforeASnapshotIsComplete(t *testing.T) {
-	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, 2, 1, none); len(got) > 0 {
+	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, 2, 1, trained); len(got) > 0 {
 		t.Errorf("obsolete are %v: expected none", names(got))
 	}
 }
 
 func TestTheOldestPartsMakeRoom(t *testing.T) {
 	own := []Part{part(24, "newest", 0), part(8, "oldest", 0), part(16, "older", 0)}
-	if retire, ok := Room(own, 10, 35); !ok || !slices.Equal(names(retire), []string{"oldest"}) {
+	if retire, ok := Room(own, 10, 35, trained); !ok || !slices.Equal(names(retire), []string{"oldest"}) {
 		t.Errorf("for 10 bytes more than 30 within 35: retire %v, %v", names(retire), ok)
 	}
-	if retire, ok := Room(own, 10, 40); !ok || len(retire) > 0 {
+	if retire, ok := Room(own, 10, 40, trained); !ok || len(retire) > 0 {
 		t.Errorf("all fits: retire %v, %v", names(retire), ok)
 	}
 }
 
 func TestTheNewestWholePartMakesNoRoom(t *testing.T) {
 	own := []Part{part(8, "whole", 0), torn(part(16, "torn", 0))}
-	if retire, ok := Room(own, 10, 15); ok || !slices.Equal(names(retire), []string{"torn"}) {
+	if retire, ok := Room(own, 10, 15, trained); ok || !slices.Equal(names(retire), []string{"torn"}) {
 		t.Errorf("retire %v, %v: expected the torn one, and no room", names(retire), ok)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // Capture copies the units of each share and writes them behind the caller's back. A tier that is still writing the
 // snapshot before is left out: nothing queues.
 func (s *Snapshots) Capture(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) {
+	s.mutex.Lock()
+	s.newest = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}
+	s.mutex.Unlock()
 	copies := map[int][]byte{}
 	for _, share := range task.Shares {
 		t := s.idle(share.Tier)
@@ -78,10 +82,10 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	ctx, cancel := context.WithTimeout(s.context, writeTime)
 	defer cancel()
 	began := time.Now()
-	id := retention.ID{Step: task.Step, Plan: task.Digest}
-	err := t.write(ctx, id, s.owner.Node, units)
+	part := Part{retention.ID{Step: task.Step, Plan: task.Digest}, task.Plan.SamplesAt(task.Step), units}
+	err := t.write(ctx, part, s.owner.Node, s.counts())
 	if err == nil && to != "" {
-		err = s.owner.Lend(ctx, to, id, units)
+		err = s.owner.Lend(ctx, to, part)
 	}
 	if err != nil {
 		s.warn("snapshot not written", t, task.Step, err)
@@ -90,7 +94,7 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
 		"seconds", time.Since(began).Seconds())
 	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
-	err = t.retire(ctx, id, s.owner.Node, func(node string) bool {
+	err = t.retire(ctx, s.counts(), func(node string) bool {
 		_, lives := task.Plan.Member(node)
 		return t.units == 0 || node == s.owner.Node || sweeps && !lives
 	})
@@ -99,8 +103,24 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	}
 }
 
+// counts returns the history that counts, as of the last capture.
+func (s *Snapshots) counts() retention.History {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.newest
+}
+
+// countsBeside returns the history that counts when a neighbour writes under a plan. Under one that this node has not
+// captured anything of, nothing is known to be left.
+func (s *Snapshots) countsBeside(plan string) retention.History {
+	if history := s.counts(); history.Plan == plan {
+		return history
+	}
+	return retention.History{Resume: math.MaxUint64}
+}
+
 // Keep keeps a neighbour's part of a snapshot in memory, once it is this one's turn to be fetched.
-func (s *Snapshots) Keep(ctx context.Context, id retention.ID, node string, fetch func() ([]Unit, error)) error {
+func (s *Snapshots) Keep(ctx context.Context, node string, fetch func() (Part, error)) error {
 	for _, t := range s.tiers {
 		if t.name != machine.MemoryTier {
 			continue
@@ -111,12 +131,13 @@ func (s *Snapshots) Keep(ctx context.Context, id retention.ID, node string, fetc
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		units, err := fetch()
+		part, err := fetch()
+		history := s.countsBeside(part.Plan)
 		if err == nil {
-			err = t.write(ctx, id, node, units)
+			err = t.write(ctx, part, node, history)
 		}
 		if err == nil {
-			err = t.retire(ctx, id, node, func(string) bool { return true })
+			err = t.retire(ctx, history, func(string) bool { return true })
 		}
 		return err
 	}

@@ -30,6 +30,12 @@ func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
 			}
 		}
 	}
+	units := s.remember(readable)
+	return s.told(ctx, units)
+}
+
+// remember keeps what can be read where, and returns the units of each snapshot.
+func (s *Snapshots) remember(readable map[unitOf][]place) map[retention.ID][]int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.readable = readable
@@ -41,19 +47,45 @@ func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
 			units[at.ID] = append(units[at.ID], at.unit)
 		}
 	}
-	return told(units)
+	return units
 }
 
-// told writes snapshots down, the newest first.
-func told(units map[retention.ID][]int) []events.Snapshot {
+// told writes snapshots down, the newest first. Where training stood in its data one manifest of each tells.
+func (s *Snapshots) told(ctx context.Context, units map[retention.ID][]int) []events.Snapshot {
 	var list []events.Snapshot
-	for id, held := range units {
-		list = append(list, events.Snapshot{Step: id.Step, Plan: id.Plan, Units: rangesOf(held)})
+	for _, id := range slices.SortedFunc(maps.Keys(units), retention.Newer) {
+		if len(list) == events.MostSnapshots {
+			break
+		}
+		position, err := s.position(ctx, unitOf{id, units[id][0]})
+		if err != nil {
+			slog.Warn("snapshot not listed", "node", s.owner.Node, "step", id.Step, "error", err)
+			continue
+		}
+		list = append(list, events.Snapshot{
+			Step: id.Step, Plan: id.Plan, ConsumedSamples: position, Units: rangesOf(units[id]),
+		})
 	}
-	slices.SortFunc(list, func(a, b events.Snapshot) int {
-		return retention.Newer(retention.ID{Step: a.Step, Plan: a.Plan}, retention.ID{Step: b.Step, Plan: b.Plan})
-	})
-	return list[:min(len(list), events.MostSnapshots)]
+	return list
+}
+
+// position returns where training stood in its data, by a manifest that names a unit.
+func (s *Snapshots) position(ctx context.Context, at unitOf) (uint64, error) {
+	var failed error
+	for _, from := range s.placesOf(at) {
+		written, err := from.tier.manifest(ctx, at.ID, from.node)
+		if err == nil {
+			return written.ConsumedSamples, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return 0, failed
+}
+
+func (s *Snapshots) placesOf(at unitOf) []place {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return slices.Clone(s.readable[at])
 }
 
 func rangesOf(units []int) []events.Range {
@@ -75,11 +107,8 @@ const readTries = 3
 // does not name any more.
 func (s *Snapshots) Read(ctx context.Context, step uint64, plan string, unit int) ([]byte, error) {
 	at := unitOf{retention.ID{Step: step, Plan: plan}, unit}
-	s.mutex.Lock()
-	places := slices.Clone(s.readable[at])
-	s.mutex.Unlock()
 	failed := fmt.Errorf("no snapshot of unit %d at step %d can be read", unit, step)
-	for _, from := range places {
+	for _, from := range s.placesOf(at) {
 		for range readTries {
 			data, err := from.tier.read(ctx, at.ID, from.node, unit)
 			if err == nil {

@@ -41,7 +41,7 @@ type Owner struct {
 	// MemoryBytes bounds what is kept in memory.
 	MemoryBytes int64
 	// Lend has a neighbour keep a part of a snapshot in its memory.
-	Lend func(ctx context.Context, to string, id retention.ID, units []Unit) error
+	Lend func(ctx context.Context, to string, part Part) error
 }
 
 // Snapshots is a node's tiers. Its methods may be called by several goroutines.
@@ -54,6 +54,7 @@ type Snapshots struct {
 	keeping chan struct{} // one token: a neighbour's part is being fetched
 
 	mutex      sync.Mutex
+	newest     retention.History  // by the last Capture
 	readable   map[unitOf][]place // by the last List, the nearest first
 	unreadable map[place]bool     // units of places that are not what they should be
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
-	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // scene is nodes that hold three units of 1,000 bytes, and take snapshots to a bucket that all read and to folders of
@@ -48,8 +47,8 @@ func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
 	}
 	job := events.Job{Digest: events.Digest([]byte("job")), Layers: make([]events.LayerProfile, 3)}
 	owner := Owner{Cluster: "c", Node: node, Job: job, MemoryBytes: 1 << 20}
-	owner.Lend = func(ctx context.Context, to string, id retention.ID, units []Unit) error {
-		return s.opened[to].Keep(ctx, id, node, func() ([]Unit, error) { return units, nil })
+	owner.Lend = func(ctx context.Context, to string, part Part) error {
+		return s.opened[to].Keep(ctx, node, func() (Part, error) { return part, nil })
 	}
 	opened, err := Open(s.t.Context(), settings, owner)
 	if err != nil {
@@ -75,10 +74,18 @@ func (s *scene) captures(node *Snapshots, tier string, step uint64, first, end i
 }
 
 func (s *scene) task(step uint64, shares ...machine.Share) machine.Capture {
-	return machine.Capture{Step: step, Plan: &s.plan, Digest: planDigest, Shares: shares}
+	return machine.Capture{Step: step, Plan: &s.plan, Digest: s.digest(), Shares: shares}
 }
 
-var planDigest = events.Digest([]byte("plan"))
+// digest is that of the plan in force, which its generation tells.
+func (s *scene) digest() string { return events.Digest(fmt.Append(nil, s.plan.Generation)) }
+
+// goesBack has a plan go on from an older step.
+func (s *scene) goesBack(step uint64) {
+	s.plan = events.Plan{Generation: s.plan.Generation + 1, ResumeStep: step, Nodes: s.plan.Nodes}
+}
+
+var planDigest = events.Digest([]byte("1"))
 
 // lists tells what a node can read, as "step: first-end".
 func (s *scene) lists(node *Snapshots) []string {
@@ -213,6 +220,45 @@ func TestTheNewestCompleteSnapshotsAreKept(t *testing.T) {
 	s.expectReadable(a, "56: 0-2", "48: 0-3", "40: 0-3")
 	if files := len(s.files(s.shared)); files != 3+5+5 {
 		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part", files)
+	}
+}
+
+func TestWhatIsTrainedAgainIsKeptBesideWhatTheDeadHadTrainedBefore(t *testing.T) {
+	s := newScene(t)
+	a, dead := s.open("a", inMemory), s.open("dead", inMemory)
+	share := machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "a"}
+	for step := uint64(8); step <= 32; step += 8 {
+		dead.Capture(s.task(step, share), export)
+		dead.writing.Wait()
+	}
+	s.goesBack(16)
+	s.captures(a, machine.MemoryTier, 20, 0, 3)
+	s.expectReadable(a, "20: 0-3")
+}
+
+func TestAHistoryThatBeginsAnewTakesNothingAwayUntilItHasASnapshotOfItsOwn(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	s.captures(a, machine.RemoteTier, 16, 0, 3)
+	s.goesBack(0)
+	s.captures(a, machine.RemoteTier, 8, 0, 2)
+	s.expectReadable(a, "16: 0-3", "8: 0-2")
+	s.captures(b, machine.RemoteTier, 8, 2, 3)
+	s.captures(a, machine.RemoteTier, 9, 0, 2)
+	s.expectReadable(a, "9: 0-2", "8: 0-3")
+}
+
+func TestASnapshotTellsWhereTrainingStoodInItsData(t *testing.T) {
+	s := newScene(t)
+	s.plan.Data.GlobalBatch, s.plan.Data.ConsumedSamples = 24, 100
+	a := s.open("a", inMemory)
+	b := s.open("b", inMemory)
+	a.Capture(s.task(8, machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "b"}), export)
+	a.writing.Wait()
+	for _, node := range []*Snapshots{a, b} {
+		if list := node.List(t.Context()); len(list) != 1 || list[0].ConsumedSamples != 100+8*24 {
+			t.Errorf("%s can read %+v", node.owner.Node, list)
+		}
 	}
 }
 

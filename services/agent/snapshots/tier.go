@@ -30,6 +30,13 @@ type tier struct {
 	writes sync.Mutex    // one part at a time, of whomever
 }
 
+// Part is what one node writes of a snapshot.
+type Part struct {
+	retention.ID
+	ConsumedSamples uint64 // the position in the data, after the step
+	Units           []Unit
+}
+
 // Unit is a unit's canonical bytes.
 type Unit struct {
 	Unit int
@@ -38,10 +45,12 @@ type Unit struct {
 
 // manifest says what a part is. It is written last.
 type manifest struct {
-	Step  uint64      `json:"step"`
-	Plan  string      `json:"plan"`
-	Node  string      `json:"node"`
-	Units []unitEntry `json:"units"`
+	Step uint64 `json:"step"`
+	Plan string `json:"plan"`
+	Node string `json:"node"`
+	// ConsumedSamples is the position in the data, after the step.
+	ConsumedSamples uint64      `json:"consumedSamples"`
+	Units           []unitEntry `json:"units"`
 }
 
 type unitEntry struct {
@@ -60,19 +69,20 @@ var errUnreadable = errors.New("unreadable")
 var errNoRoom = errors.New("no room")
 
 // write writes a node's part of a snapshot, within the bound on its bytes.
-func (t *tier) write(ctx context.Context, id retention.ID, node string, units []Unit) error {
+func (t *tier) write(ctx context.Context, part Part, node string, history retention.History) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()
-	if err := t.makeRoom(ctx, id, node, units); err != nil {
+	if err := t.makeRoom(ctx, part, node, history); err != nil {
 		return err
 	}
-	written := manifest{Step: id.Step, Plan: id.Plan, Node: node, Units: make([]unitEntry, len(units))}
+	written := manifest{Step: part.Step, Plan: part.Plan, Node: node, ConsumedSamples: part.ConsumedSamples,
+		Units: make([]unitEntry, len(part.Units))}
 	writes, writing := errgroup.WithContext(ctx)
 	writes.SetLimit(atOnce)
-	for i, unit := range units {
+	for i, unit := range part.Units {
 		writes.Go(func() error {
 			written.Units[i] = unitEntry{Unit: unit.Unit, Digest: events.Digest(unit.Data), Bytes: int64(len(unit.Data))}
-			return t.bucket.WriteAll(writing, unitKey(id, node, unit.Unit), unit.Data, nil)
+			return t.bucket.WriteAll(writing, unitKey(part.ID, node, unit.Unit), unit.Data, nil)
 		})
 	}
 	if err := writes.Wait(); err != nil {
@@ -82,10 +92,10 @@ func (t *tier) write(ctx context.Context, id retention.ID, node string, units []
 	if err != nil {
 		return err
 	}
-	return t.bucket.WriteAll(ctx, folder(id, node)+manifestName, data, nil)
+	return t.bucket.WriteAll(ctx, folder(part.ID, node)+manifestName, data, nil)
 }
 
-func (t *tier) makeRoom(ctx context.Context, id retention.ID, node string, units []Unit) error {
+func (t *tier) makeRoom(ctx context.Context, part Part, node string, history retention.History) error {
 	own, err := t.list(ctx)
 	if err != nil {
 		return err
@@ -93,18 +103,15 @@ func (t *tier) makeRoom(ctx context.Context, id retention.ID, node string, units
 	if t.units > 0 { // other nodes' parts are theirs to retire
 		own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.Node != node })
 	}
-	left := retention.Beyond(id.Step, node)
-	gone := slices.DeleteFunc(slices.Clone(own), func(part retention.Part) bool { return !left(part) })
-	own = slices.DeleteFunc(own, left)
 	more := int64(0)
-	for _, unit := range units {
+	for _, unit := range part.Units {
 		more += int64(len(unit.Data))
 	}
-	retire, ok := retention.Room(own, more, t.bytes)
+	retire, ok := retention.Room(own, more, t.bytes, history)
 	if !ok {
 		return fmt.Errorf("%w for %d bytes within %d beside the newest snapshot", errNoRoom, more, t.bytes)
 	}
-	return t.remove(ctx, append(gone, retire...))
+	return t.remove(ctx, retire)
 }
 
 // list returns all parts, those that are still being written among them.
@@ -147,13 +154,13 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 	return parts, nil
 }
 
-// retire removes the obsolete parts of nodes that match, once a node has written its part of a snapshot.
-func (t *tier) retire(ctx context.Context, id retention.ID, node string, match func(node string) bool) error {
+// retire removes the obsolete parts of nodes that match, once a part of a snapshot is written.
+func (t *tier) retire(ctx context.Context, history retention.History, match func(node string) bool) error {
 	parts, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
-	obsolete := retention.Obsolete(parts, t.units, t.keep, retention.Beyond(id.Step, node))
+	obsolete := retention.Obsolete(parts, t.units, t.keep, history)
 	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) }))
 }
 
@@ -187,13 +194,9 @@ func (t *tier) delete(ctx context.Context, key string) error {
 
 // read returns the bytes of a unit that a node wrote, if they are what its manifest says.
 func (t *tier) read(ctx context.Context, id retention.ID, node string, unit int) ([]byte, error) {
-	text, err := t.object(ctx, folder(id, node)+manifestName)
+	written, err := t.manifest(ctx, id, node)
 	if err != nil {
 		return nil, err
-	}
-	var written manifest
-	if err := json.Unmarshal(text, &written); err != nil {
-		return nil, fmt.Errorf("%w: manifest of %s at step %d: %w", errUnreadable, node, id.Step, err)
 	}
 	at := slices.IndexFunc(written.Units, func(entry unitEntry) bool { return entry.Unit == unit })
 	if at < 0 {
@@ -208,6 +211,18 @@ func (t *tier) read(ctx context.Context, id retention.ID, node string, unit int)
 			errUnreadable, unit, node, id.Step, want, got)
 	}
 	return data, nil
+}
+
+// manifest returns that of the part that a node wrote.
+func (t *tier) manifest(ctx context.Context, id retention.ID, node string) (written manifest, err error) {
+	text, err := t.object(ctx, folder(id, node)+manifestName)
+	if err != nil {
+		return written, err
+	}
+	if err := json.Unmarshal(text, &written); err != nil {
+		return written, fmt.Errorf("%w: manifest of %s at step %d: %w", errUnreadable, node, id.Step, err)
+	}
+	return written, nil
 }
 
 func (t *tier) object(ctx context.Context, key string) ([]byte, error) {

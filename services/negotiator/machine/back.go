@@ -62,10 +62,10 @@ func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool
 	if !ok {
 		point, ok = m.olderPoint()
 	}
-	snapshot, plan, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored())
-	if found && (!ok || snapshot.Step > point.Step) {
-		m.state.Negotiation.Snapshot = plan
-		return snapshot, true
+	stored, snapshot, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored())
+	if found && (!ok || stored.Step > point.Step) {
+		m.state.Negotiation.Snapshot = snapshot
+		return stored, true
 	}
 	return point, ok
 }

@@ -42,7 +42,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		return slices.Contains(under.Opening.Changes, change)
 	})
 	m.state.Plan, m.state.PlanDigest, m.state.Negotiation = plan, digest, nil
-	m.state.Data = m.state.Data.From(plan.ResumeStep, plan.Data.GlobalBatch)
+	m.state.Data = m.state.Data.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	if under.Opening.Abandon {
 		m.state.Abandoned = plan.Generation
 	}
@@ -62,8 +62,11 @@ func (m *Machine) finalPlan() *events.Plan {
 	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.state.PlanDigest
 	plan.Nodes = m.nodesOf(under)
 	plan.Relays = m.state.relays(plan.Nodes)
-	plan.ResumeStep, plan.Snapshot = under.StopStep, under.Snapshot
+	plan.ResumeStep, plan.Snapshot = under.StopStep, under.Snapshot.Plan
 	plan.Data.ConsumedSamples = m.state.Data.Position(plan.ResumeStep, plan.Data.GlobalBatch)
+	if plan.Snapshot != "" { // which may be of a cluster whose steps nobody here remembers
+		plan.Data.ConsumedSamples = under.Snapshot.ConsumedSamples
+	}
 	plan.WarmUp = m.warmUp(&plan)
 	return &plan
 }

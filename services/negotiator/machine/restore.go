@@ -34,7 +34,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 			return rested
 		}
 		under.StopStep = point.Step
-		request.Holders, request.Snapshot = holders(point.Holders), under.Snapshot != ""
+		request.Holders, request.Snapshot = holders(point.Holders), under.Snapshot.Plan != ""
 	} else {
 		request.Holders = holders(m.current())
 	}

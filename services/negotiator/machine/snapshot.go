@@ -23,7 +23,7 @@ func (m *Machine) mayAsk() bool {
 // noteMisread has the next attempt do without what nodes can read that spoilt this one: what they read is nothing, or
 // not what others have.
 func (m *Machine) noteMisread(nodes []string) {
-	if m.state.Negotiation.Snapshot == "" {
+	if m.state.Negotiation.Snapshot.Plan == "" {
 		return
 	}
 	for _, node := range nodes {
@@ -51,9 +51,10 @@ func (m *Machine) stored() []protocol.Stored {
 			if !m.counts(snapshot) {
 				continue
 			}
+			of := protocol.Snapshot{Plan: snapshot.Plan, ConsumedSamples: snapshot.ConsumedSamples}
 			for _, units := range snapshot.Units {
 				held := protocol.Held{Node: node, First: units.First, End: units.End, Steps: []uint64{snapshot.Step}}
-				stored = append(stored, protocol.Stored{Held: held, Plan: snapshot.Plan})
+				stored = append(stored, protocol.Stored{Held: held, Snapshot: of})
 			}
 		}
 	}

@@ -13,7 +13,7 @@ var planOne = events.Digest([]byte("plan 1"))
 
 // snapshotOf is units of a step under a plan.
 func snapshotOf(step uint64, plan string, first, end int) events.Snapshot {
-	return events.Snapshot{Step: step, Plan: plan, Units: []events.Range{{First: first, End: end}}}
+	return events.Snapshot{Step: step, Plan: plan, ConsumedSamples: 12 * step, Units: []events.Range{{First: first, End: end}}}
 }
 
 // newSnapshotWorld is three nodes that train at step 437 and take snapshots.
@@ -117,6 +117,23 @@ func TestAClusterThatStartsAnewGoesOnFromTheNewestSnapshot(t *testing.T) {
 	w.begin(3)
 	if plan := w.plans()[0]; plan.ResumeStep != 400 || plan.Snapshot != planOne || w.commitment().LostSteps != 0 {
 		t.Errorf("the first plan goes on from step %d, snapshot %q", plan.ResumeStep, plan.Snapshot)
+	}
+}
+
+func TestTheDataGoesOnWhereASnapshotOfAnotherClusterStoodInIt(t *testing.T) {
+	w := newEmptyWorld(t, 3, 0)
+	w.batchRule = &events.BatchRule{SamplesPerNode: 6, LearningRate: "linear"}
+	captured := snapshotOf(400, planOne, 0, 3)
+	captured.ConsumedSamples = 5000 // by two nodes for a while, by more later
+	w.tiers, w.reads = true, map[string][]events.Snapshot{"n2": {captured}}
+	w.begin(3)
+	w.step = 410
+	w.lose("n3")
+	w.run()
+	for i, want := range []uint64{5000, 5000 + 10*18} {
+		if got := w.plans()[i].Data.ConsumedSamples; got != want {
+			t.Errorf("plan %d goes on at sample %d, expected %d", i+1, got, want)
+		}
 	}
 }
 

@@ -97,8 +97,8 @@ type negotiation struct {
 	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
 	StopStep uint64                    `json:"stopStep"`
-	Snapshot string                    `json:"snapshot,omitempty"` // to go back to, by the plan that trained it
-	Grace    float64                   `json:"grace,omitempty"`    // seconds that units may move before a leaver's deadline; zero: none
+	Snapshot protocol.Snapshot         `json:"snapshot,omitzero"` // to go back to; zero: none
+	Grace    float64                   `json:"grace,omitempty"`   // seconds that units may move before a leaver's deadline; zero: none
 }
 
 func newState() state {

@@ -18,8 +18,8 @@ type Stretch struct {
 const mostStretches = 1024
 
 // Position returns how many samples training has consumed after so many steps that count. Before the oldest stretch
-// that is remembered, steps are taken to be like its own. Where nothing is remembered, as in a cluster that begins with
-// the snapshot of another, they are taken to be like those to come.
+// that is remembered, steps are taken to be like its own. Where nothing is remembered they are taken to be like
+// those to come.
 func (d Data) Position(step uint64, globalBatch int) uint64 {
 	for i, stretch := range slices.Backward(d) {
 		if stretch.FirstStep <= step || i == 0 {
@@ -29,11 +29,12 @@ func (d Data) Position(step uint64, globalBatch int) uint64 {
 	return step * uint64(globalBatch)
 }
 
-// From returns the stretches where a plan trains so many samples a step from a step on.
-func (d Data) From(step uint64, globalBatch int) Data {
-	next := Stretch{FirstStep: step, Samples: d.Position(step, globalBatch), GlobalBatch: globalBatch}
+// From returns the stretches where a plan goes on at a position, and trains so many samples a step from there.
+func (d Data) From(step, samples uint64, globalBatch int) Data {
+	next := Stretch{FirstStep: step, Samples: samples, GlobalBatch: globalBatch}
 	left := slices.DeleteFunc(slices.Clone(d), func(s Stretch) bool { return s.FirstStep >= step })
-	if last := len(left) - 1; last >= 0 && left[last].GlobalBatch == globalBatch {
+	last := len(left) - 1
+	if last >= 0 && left[last].GlobalBatch == globalBatch && left.Position(step, globalBatch) == samples {
 		return left
 	}
 	left = append(left, next)

@@ -5,21 +5,35 @@ import (
 	"testing"
 )
 
+// from goes on where the stretches say that a step is.
+func from(d Data, step uint64, globalBatch int) Data {
+	return d.From(step, d.Position(step, globalBatch), globalBatch)
+}
+
+func TestWhatBeginsWithStepsOfAnotherClusterGoesOnAtTheirPosition(t *testing.T) {
+	data := from(Data{}.From(100, 1700, 24), 105, 12)
+	for step, want := range map[uint64]uint64{100: 1700, 104: 1700 + 4*24, 106: 1700 + 5*24 + 12} {
+		if got := data.Position(step, 0); got != want {
+			t.Errorf("position %d at step %d, expected %d", got, step, want)
+		}
+	}
+}
+
 func TestTheBatchThatStaysIsOneStretch(t *testing.T) {
-	data := Data{}.From(0, 12).From(40, 12).From(39, 12)
+	data := from(from(from(nil, 0, 12), 40, 12), 39, 12)
 	if len(data) != 1 || data.Position(42, 0) != 42*12 {
 		t.Errorf("%v, at step 42 position %d", data, data.Position(42, 0))
 	}
 }
 
 func TestAfterABatchThatChangedThePositionIsThatOfTheStepsThatCount(t *testing.T) {
-	data := Data{}.From(0, 10).From(5, 20).From(8, 30)
+	data := from(from(from(nil, 0, 10), 5, 20), 8, 30)
 	for step, want := range map[uint64]uint64{0: 0, 5: 50, 6: 70, 8: 110, 9: 140} {
 		if got := data.Position(step, 0); got != want {
 			t.Errorf("position %d at step %d, expected %d", got, step, want)
 		}
 	}
-	if back := data.From(4, 20); back.Position(6, 0) != 40+2*20 || len(back) != 2 {
+	if back := from(data, 4, 20); back.Position(6, 0) != 40+2*20 || len(back) != 2 {
 		t.Errorf("back at step 4: %v, at step 6 position %d", back, back.Position(6, 0))
 	}
 }
@@ -33,7 +47,7 @@ func TestPositionsAreTheSumsOfTheStepsThatCount(t *testing.T) {
 		for range 1 + random.IntN(12) {
 			step := random.IntN(len(batches) + 1)
 			batch := 4 * (1 + random.IntN(3))
-			data = data.From(uint64(step), batch)
+			data = from(data, uint64(step), batch)
 			batches = batches[:step]
 			for range 1 + random.IntN(6) {
 				batches = append(batches, batch)
@@ -52,7 +66,7 @@ func TestPositionsAreTheSumsOfTheStepsThatCount(t *testing.T) {
 func TestWhatIsRememberedOfBatchesIsBounded(t *testing.T) {
 	var data Data
 	for step := range uint64(3 * mostStretches) {
-		data = data.From(step, 1+int(step%2))
+		data = from(data, step, 1+int(step%2))
 	}
 	if len(data) != mostStretches || data.Position(3*mostStretches, 0) != 3*mostStretches*3/2 {
 		t.Errorf("%d stretches, position %d", len(data), data.Position(3*mostStretches, 0))

@@ -20,6 +20,7 @@ type tier struct {
 // part is what one node wrote of a snapshot.
 type part struct {
 	retention.Part
+	samples  uint64          // consumed by then
 	versions map[int]version // by unit
 }
 
@@ -51,6 +52,7 @@ func (p *process) capture(a agent.Capture) {
 		}
 		next := &part{
 			Part:     retention.Part{ID: retention.ID{Step: a.Step, Plan: a.Digest}, Node: p.node.name},
+			samples:  a.Plan.SamplesAt(a.Step),
 			versions: map[int]version{},
 		}
 		for unit := range events.Each(share.Units) {
@@ -74,8 +76,9 @@ func (t *tier) retire(node string, captured agent.Capture) {
 	for _, p := range t.parts {
 		all = append(all, p.Part)
 	}
-	plan, left := captured.Plan, retention.Beyond(captured.Step, node)
-	obsolete := retention.Obsolete(all, t.units, keptSnapshots, left)
+	plan := captured.Plan
+	counts := retention.History{Resume: plan.ResumeStep, Plan: captured.Digest}
+	obsolete := retention.Obsolete(all, t.units, keptSnapshots, counts)
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
 		_, named := plan.Member(p.Node)
 		mine := p.Node == node || plan.Nodes[0].Node == node && !named
@@ -106,7 +109,7 @@ func (n *node) readable(bucket *tier) map[retention.ID]map[int]version {
 func (n *node) listed(bucket *tier) []events.Snapshot {
 	var list []events.Snapshot
 	for id, units := range n.readable(bucket) {
-		snapshot := events.Snapshot{Step: id.Step, Plan: id.Plan}
+		snapshot := events.Snapshot{Step: id.Step, Plan: id.Plan, ConsumedSamples: n.samplesAt(id, bucket)}
 		for unit := range units {
 			snapshot.Units = append(snapshot.Units, events.Range{First: unit, End: unit + 1})
 		}
@@ -117,6 +120,12 @@ func (n *node) listed(bucket *tier) []events.Snapshot {
 		return retention.Newer(retention.ID{Step: a.Step, Plan: a.Plan}, retention.ID{Step: b.Step, Plan: b.Plan})
 	})
 	return list[:min(len(list), events.MostSnapshots)]
+}
+
+// samplesAt returns where training stood in its data when a snapshot was captured.
+func (n *node) samplesAt(id retention.ID, bucket *tier) uint64 {
+	all := append(slices.Clone(bucket.parts), n.disk.parts...)
+	return all[slices.IndexFunc(all, func(p *part) bool { return p.ID == id })].samples
 }
 
 // counts reports whether a snapshot is of the history that counts: what older plans trained beyond the step from which
