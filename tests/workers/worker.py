@@ -13,6 +13,7 @@ NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 BREAKS_AT = int(os.environ.get("WORKER_BREAKS_AT", "-1"))  # the step in which a collective breaks, once
+DRIFTS_AT = int(os.environ.get("WORKER_DRIFTS_AT", "-1"))  # the step after which a number is another one
 
 
 def say(**what):
@@ -68,6 +69,8 @@ def main():
             step.ready()
             all_reduce(job, step, "gate", [1])
             step.commit(lambda: state.apply(step.index + 1))
+            if step.index == DRIFTS_AT:
+                state.numbers[1][NUMBERS - 1] ^= 1
         say(done=job.done if step.given_up else step.index + 1, world=step.world, given_up=step.given_up)
     say(finished=job.done, digest=state.digest())
 

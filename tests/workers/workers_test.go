@@ -54,6 +54,15 @@ func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
 	c.expectTheStateOfTrainingAlone(stays, stops)
 }
 
+func TestATrainerThatDriftsIsFoundWhileTrainingGoesOnAndTakesTheStateOfTheOthers(t *testing.T) {
+	c := newCluster(t, 3, 300)
+	drifts := c.startWith("n1", []string{"WORKER_DRIFTS_AT=30"})
+	others := []*worker{c.start("n2"), c.start("n3")}
+	took := drifts.await("the state", func(line said) bool { return len(line.Took) == 2 })
+	t.Logf("it goes on from step %d", *took.Adopted)
+	c.expectTheStateOfTrainingAlone(append(others, drifts)...)
+}
+
 // expectTheStateOfTrainingAlone waits for workers' last step.
 func (c *cluster) expectTheStateOfTrainingAlone(workers ...*worker) {
 	c.Helper()

@@ -283,7 +283,8 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 			t.session.Profiled(report.Done, factor)
 		}
 		t.sweep(1)
-		if t.complete(report.Done) {
+		err = t.compare(report.Done)
+		if err == nil && t.complete(report.Done) {
 			_, err = t.turns.give(Order{Order: orderFinished}) // what it holds may still be needed: the session goes on
 		}
 	}
