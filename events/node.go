@@ -25,7 +25,7 @@ type NodeState struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
 	Reason      string `json:"reason"`
-	// Proven says that the process is gone for certain: what it held does not come back.
+	// Proven says that the process is gone for certain, as the agent beside it saw: what it held does not come back.
 	Proven bool `json:"proven,omitempty"`
 	// SilentSeconds is how long nothing had been heard from the node.
 	SilentSeconds float64 `json:"silentSeconds"`

@@ -9,9 +9,9 @@
 //     pause, the node is suspected, which costs nothing but a probe. (Akka's and Cassandra's phi detector is the same
 //     rule on a logarithmic scale: Sigmas 5.6 is phi 8.)
 //   - Evidence. When a process is killed, its kernel resets its connections at once: a peer on the data plane sees a
-//     reset, and the hub has no subscriber any more. The two paths have nothing in common but the process, so together
-//     they are proof and no timeout is waited for. Either alone is a link or a connection that broke, and proves
-//     nothing.
+//     reset, and the hub has no subscriber any more. The two paths have little in common but the process, so together
+//     no timeout is waited for. A router that starts anew looks alike: the node is done without, and what it holds may
+//     come back. Either alone is a link or a connection that broke, and tells nothing.
 //   - Correlated silence. When more than half of the nodes fall silent within one timeout, the likelier explanation is
 //     this detector or the hub (Kubernetes' rule for zones, at 55 %). Time then stands still for everybody, for as long
 //     as a hub needs to come back; after that the silence is taken for what it is.
@@ -71,7 +71,7 @@ type Verdict struct {
 	Node          string
 	State         State
 	SilentSeconds float64 // since the last heartbeat or answer
-	Evidence      bool    // proven, rather than silent for longer than the timeout
+	Evidence      bool    // a reset and nobody at the hub, rather than silent for longer than the timeout
 }
 
 // Signal is a heartbeat.
@@ -171,7 +171,7 @@ func (d *Detector) Reset(now float64, name string) {
 	}
 }
 
-// Gone takes the hub's word that nobody answers for the node any more. With a recent reset that proves the loss.
+// Gone takes the hub's word that nobody answers for the node any more. With a recent reset the node is lost.
 func (d *Detector) Gone(now float64, name string) (Verdict, bool) {
 	n := d.nodes[name]
 	if n == nil || !n.wasReset || now-n.reset > d.settings.ResetSeconds {

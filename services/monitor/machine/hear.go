@@ -161,8 +161,8 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil
 	}
-	verdict := detect.Verdict{Node: exit.Node, Evidence: !exit.Hangs}
-	state := "is gone"
+	verdict, state := detect.Verdict{Node: exit.Node}, "is gone"
+	known.ended = !exit.Hangs
 	if exit.Hangs {
 		state = "hangs"
 	}

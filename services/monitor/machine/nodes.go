@@ -135,7 +135,7 @@ func beat(known *node) string { return fmt.Sprintf("%s.%d", known.Incarnation, k
 func (m *Machine) nodeState(known *node, verdict detect.Verdict, reason string) *events.NodeState {
 	return &events.NodeState{
 		Node: verdict.Node, Incarnation: known.Incarnation, Reason: reason,
-		Proven: verdict.Evidence, SilentSeconds: verdict.SilentSeconds,
+		Proven: known.ended, SilentSeconds: verdict.SilentSeconds,
 		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(), SecondsUntilReturn: m.state.Returns.MeanSeconds(),
 	}
 }

@@ -74,6 +74,12 @@ var verbs = []verb{
 		w.noHub[n] = true
 		a.after(w, func() { delete(w.noHub, n) })
 	}},
+	{"reset NODE", func(w *World, a args) {
+		n := a.node(w)
+		w.noHub[n.name], w.dropped[n.name] = true, true
+		w.resetPeers(n)
+		a.after(w, func() { delete(w.noHub, n.name); delete(w.dropped, n.name) })
+	}},
 	{"mute NODE", func(w *World, a args) { black(w, w.mute, a) }},
 	{"deafen NODE", func(w *World, a args) { black(w, w.deaf, a) }},
 	{"herd TIMES", func(w *World, a args) {

@@ -11,6 +11,7 @@ import (
 // through and nobody is told.
 type network struct {
 	noHub   map[string]bool // node: its way to the hub is cut
+	dropped map[string]bool // node: the hub knows that its connection ended, as where a router on the way starts anew
 	mute    map[string]bool // node: what it says to the hub is lost
 	deaf    map[string]bool // node: what the hub says to it is lost
 	stale   map[string]bool // node: it has noticed that nothing comes from the hub, and finds no way to it
@@ -26,7 +27,7 @@ const (
 
 func newNetwork() network {
 	return network{
-		noHub: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{},
+		noHub: map[string]bool{}, dropped: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{},
 		stale: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
 	}
 }

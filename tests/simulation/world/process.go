@@ -331,14 +331,19 @@ func (p *process) reread(generation uint64) {
 // kill ends the process as kill -9 does: its connections are reset.
 func (p *process) kill() {
 	p.end()
-	for _, other := range p.nodes {
+	p.resetPeers(p.node)
+}
+
+// resetPeers has those who train with a node tell that their connections to it were reset.
+func (w *World) resetPeers(n *node) {
+	for _, other := range w.nodes {
 		peer := other.process
-		if peer == nil || peer.collective == nil || !p.direct(p.node.name, other.name) {
+		if other == n || peer == nil || peer.collective == nil || !w.direct(n.name, other.name) {
 			continue
 		}
-		if _, placed := peer.collective.plan.Holds(p.node.name); placed {
-			peer.later(p.latency(), func() {
-				peer.pulse(events.Suspicion{Node: p.node.name, Refused: true, Reason: "connection reset"})
+		if _, placed := peer.collective.plan.Holds(n.name); placed {
+			peer.later(w.latency(), func() {
+				peer.pulse(events.Suspicion{Node: n.name, Refused: true, Reason: "connection reset"})
 			})
 		}
 	}
