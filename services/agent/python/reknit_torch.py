@@ -129,6 +129,7 @@ class Step:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
                                     f"step.micro_batches, {self._untrained} times more")
+        self._job.state.check()
         self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
 
@@ -142,7 +143,7 @@ class Step:
     def _pass_gate(self):
         self._turn.ready()
         self._job._group.sum(torch.zeros_like(self._gradients.loss))
-        self._turn.commit(self._job.state.apply, self.loss)
+        self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):
         """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
@@ -308,8 +309,8 @@ class State:
         others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
         if others:
             raise TypeError(f"optimizer: expected parameters of the model only, got {others} others: put all into one module")
-        begin(optimizer)
-        self.optimizer = optimizer
+        self._began = begin(optimizer)
+        self.model, self.optimizer = model, optimizer
         self.gradients = Gradients(model.parameters())
         self.learning_rate_scale = 1.0  # of the plan
         self.units, self.sizes = [], []  # by unit: pairs of a tensor and its first byte; bytes
@@ -321,7 +322,7 @@ class State:
             self.sizes[-1] += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         on_cpu = all(tensor.device.type == "cpu" for unit in self.units for tensor, _ in unit)
         self.mapped = on_cpu if mapped is None else mapped
-        self.copies = []  # by unit: pairs of a tensor and its copy in the unit's memory
+        self.pairs = []  # by unit: pairs of a tensor and where it lies in the unit's memory, or its copy
 
     def digest(self, data):
         """Returns what is equal in all processes of a job, and in no others."""
@@ -351,53 +352,72 @@ class State:
                 view.copy_(tensor.detach())
                 if self.mapped:
                     tensor.data = view
-            self.copies.append([] if self.mapped else pairs)
+            self.pairs.append(pairs)
 
     def give(self, units, step):
-        """Copies units into their memory, where they lie elsewhere."""
+        """Copies units into their memory. It is asked for where they lie elsewhere."""
         for unit in units:
-            for tensor, view in self.copies[unit]:
+            for tensor, view in self.pairs[unit]:
                 view.copy_(tensor.detach())
 
     def adopt(self, step, took):
         """Goes on from a step, of which these units came from others."""
-        for unit in took:
-            for tensor, view in self.copies[unit]:
+        for unit in () if self.mapped else took:
+            for tensor, view in self.pairs[unit]:
                 tensor.data.copy_(view)
 
-    def apply(self, step=None):
-        """Makes the next step of the gradients that were summed."""
-        rates = [group["lr"] for group in self.optimizer.param_groups]
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            group["lr"] = rate * self.learning_rate_scale
+    def apply(self, step):
+        """Makes the step of this number, from 1, of the gradients that were summed."""
+        before = [dict(group) for group in self.optimizer.param_groups]
+        for group in self.optimizer.param_groups:
+            group["lr"] *= self.learning_rate_scale
+            if self._began and step == 1 and "dampening" in group:
+                group["dampening"] = 0  # SGD takes the first gradient whole, and has nothing before it
         self.optimizer.step()
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            group["lr"] = rate
+        for group, settings in zip(self.optimizer.param_groups, before):
+            group.update(settings)
         self.gradients.release()
 
+    def check(self):
+        """Raises TypeError where model and optimizer train other tensors than those that others are given."""
+        own = list(itertools.chain(*self.pairs))
+        now = tensors_of(self.model, self.optimizer)
+        if len(now) != len(own) or any(
+                tensor is not known or self.mapped and tensor.data_ptr() != view.data_ptr()
+                for tensor, (known, view) in zip(now, own)):
+            raise TypeError("model, optimizer: expected the tensors with which the process joined, got others: put values into "
+                            "them (copy_), and load checkpoints before reknit_torch.join")
 
 def begin(optimizer):
-    """Has the optimizer make what it keeps of each parameter, as it is before the first step."""
+    """Has the optimizer make what it keeps of each parameter, as it is before the first step; False: it had it."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if all(optimizer.state.get(parameter) for parameter in parameters):
-        return
-    if not isinstance(optimizer, KNOWN_OPTIMIZERS):
-        known = ", ".join(kind.__name__ for kind in KNOWN_OPTIMIZERS)
-        raise TypeError(f"optimizer: expected one of {known}, or one that has made its state; got {type(optimizer)}")
+        return False
+    known = [kind for kind in KNOWN_OPTIMIZERS if isinstance(optimizer, kind)]
+    if not known:
+        names = ", ".join(kind.__name__ for kind in KNOWN_OPTIMIZERS)
+        raise TypeError(f"optimizer: expected one of {names}, or one that has made its state; got {type(optimizer)}")
     before = [parameter.detach().clone() for parameter in parameters]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
+    known[0].step(optimizer)  # a subclass may do more
     for parameter, value in zip(parameters, before):
         parameter.data.copy_(value)
         parameter.grad = None
-        for kept in optimizer.state[parameter].values():
-            if torch.is_tensor(kept):
+        state = optimizer.state[parameter]
+        for name, kept in state.items():
+            if isinstance(kept, int):  # a number of steps, in PyTorch 1: it counts on as a tensor
+                state[name] = torch.zeros(())
+            elif torch.is_tensor(kept):
                 kept.zero_()
+    return True
 
 
 def tensors_of(model, optimizer):
-    """Returns all that training changes: each parameter and what the optimizer keeps of it, and the buffers."""
+    """Returns all that training changes: each parameter and what the optimizer keeps of it, and the buffers.
+
+    Buffers that are not persistent are made anew from the others, as where a checkpoint is loaded.
+    """
     found = []
     for parameter in model.parameters():
         found.append(parameter)
@@ -406,5 +426,6 @@ def tensors_of(model, optimizer):
                 found.append(kept)
             elif kept is not None:
                 raise TypeError(f"optimizer: expected tensors in its state, got {name} = {kept!r}")
-    found += model.buffers()
+    persistent = model.state_dict(keep_vars=True)
+    found += [buffer for name, buffer in model.named_buffers() if name in persistent]
     return [tensor for tensor in found if tensor.numel() > 0]

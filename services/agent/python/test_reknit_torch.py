@@ -29,6 +29,24 @@ def replica(seed=1, sizes=(3, 5, 2)):
     return model, torch.optim.AdamW(model.parameters(), lr=0.1)
 
 
+class Scaled(torch.optim.AdamW):
+    """As the README of the PyTorch example has it, but for the growth of the scale."""
+
+    def __init__(self, model, **settings):
+        super().__init__(model.parameters(), **settings)
+        self.model = model
+
+    def step(self):
+        gradients = [parameter.grad for parameter in self.model.parameters()]
+        finite = all(gradient.isfinite().all() for gradient in gradients)
+        if finite:
+            for gradient in gradients:
+                gradient.div_(self.model.loss_scale)
+            super().step()
+        else:
+            self.model.loss_scale.mul_(0.5)
+
+
 class Wide(torch.nn.Module):
     """A layer that computes in another type."""
 
@@ -103,6 +121,31 @@ class TrainingAlone(unittest.TestCase):
         losses = elastic(*got)
         self.assertEqual(STEPS, len(losses))
         for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_each_optimizer_takes_its_first_step_as_without_reknit(self):
+        for kind, settings in [(torch.optim.SGD, {"momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1}),
+                               (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}), (torch.optim.SGD, {}),
+                               (torch.optim.Adam, {"amsgrad": True}), (torch.optim.Adamax, {}), (torch.optim.Adadelta, {}),
+                               (torch.optim.RMSprop, {"centered": True, "momentum": 0.9})]:
+            (expected, _), (got, _) = replica(), replica()
+            plain(expected, kind(expected.parameters(), lr=0.1, **settings))
+            elastic(got, kind(got.parameters(), lr=0.1, **settings))
+            for one, other in zip(expected.parameters(), got.parameters()):
+                self.assertTrue(torch.equal(one, other), (kind, settings))
+
+    def test_a_loss_may_be_scaled_where_the_optimizer_undoes_it(self):
+        expected, (got, _) = replica(), replica()
+        plain(*expected)
+        got.register_buffer("loss_scale", torch.tensor(65536.0))
+        job = reknit_torch.join(got, Scaled(got, lr=0.1), batch=BATCH, micro_batch=BATCH, steps=STEPS + 1)
+        for step in job.steps():
+            for samples in step.micro_batches:
+                overflow = torch.inf if step.index == STEPS else 1
+                step.backward(loss_of(got, samples) * got.loss_scale * overflow)
+            step.commit()
+        self.assertEqual(32768, got.loss_scale)
+        for one, other in zip(expected[0].parameters(), got.parameters()):
             self.assertTrue(torch.equal(one, other))
 
     def test_micro_batches_add_up_to_the_batch(self):
@@ -270,6 +313,17 @@ class WrongUse(unittest.TestCase):
         step = next(self.job.steps())
         with self.assertRaisesRegex(reknit.WrongOrder, "use_reentrant=False"):
             step.backward(twice(torch.ones(1, 3, requires_grad=True)).sum())
+
+
+    def test_a_model_whose_parameters_are_replaced_is_told(self):
+        for replace in (
+                lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
+                lambda: setattr(self.model[0].weight, "data", torch.zeros(5, 3)),
+                lambda: self.optimizer.load_state_dict(self.optimizer.state_dict())):
+            self.setUp()
+            with self.assertRaisesRegex(TypeError, "expected the tensors with which the process joined"):
+                self.train(after=replace)
+            self.assertEqual(1, self.job.plane.done)
 
 
 class Overlap(unittest.TestCase):
