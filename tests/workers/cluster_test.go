@@ -81,6 +81,7 @@ type worker struct {
 	agent *exec.Cmd
 	pid   int // of the script
 	lines chan said
+	done  int // completed steps that it said
 }
 
 // said is a line that a worker says.
@@ -94,6 +95,11 @@ type said struct {
 	Took     []int
 	Finished *int
 	Digest   string
+
+	Incarnation string // of a worker without an agent
+	Generation  int
+	Resumes     int // completed steps with which a generation begins
+	Ended       string
 }
 
 // start starts a worker under an agent that is called with arguments.
@@ -106,23 +112,31 @@ func (c *cluster) start(node string, arguments ...string) *worker {
 func (c *cluster) startWith(node string, settings []string, arguments ...string) *worker {
 	c.Helper()
 	arguments = slices.Concat([]string{"agent", "run"}, arguments, []string{"--"}, c.script)
-	w := &worker{cluster: c, node: node, agent: exec.Command(program, arguments...), lines: make(chan said, 1<<16)}
-	w.agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
+	agent := exec.Command(program, arguments...)
+	agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
 		"WORKER_STEP_SECONDS=0.01", "WORKER_STEPS="+itoa(c.steps))
-	w.agent.Env = append(w.agent.Env, settings...)
+	agent.Env = append(agent.Env, settings...)
+	w := c.launch(node, agent)
+	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
+	return w
+}
+
+// launch starts a process that says lines.
+func (c *cluster) launch(node string, process *exec.Cmd) *worker {
+	c.Helper()
+	w := &worker{cluster: c, node: node, agent: process, lines: make(chan said, 1<<16)}
 	if os.Getenv("REKNIT_TEST_LOG") != "" {
-		w.agent.Stderr = os.Stderr
+		process.Stderr = os.Stderr
 	}
-	output, err := w.agent.StdoutPipe()
+	output, err := process.StdoutPipe()
 	if err == nil {
-		err = w.agent.Start()
+		err = process.Start()
 	}
 	if err != nil {
 		c.Fatal(err)
 	}
 	c.Cleanup(w.kill)
 	go w.read(output)
-	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
 	return w
 }
 
@@ -156,6 +170,7 @@ func (w *worker) await(what string, fits func(said) bool) said {
 			if !open {
 				w.Fatalf("%s ended before %s", w.node, what)
 			}
+			w.note(line)
 			if fits(line) {
 				return line
 			}
@@ -163,6 +178,15 @@ func (w *worker) await(what string, fits func(said) bool) said {
 			w.Fatalf("%s: no %s within %v", w.node, what, patience)
 		}
 	}
+}
+
+// note fails the test where a plan undoes a step that the worker completed.
+func (w *worker) note(line said) {
+	w.Helper()
+	if line.Generation > 0 && line.Resumes < w.done {
+		w.Errorf("%s: generation %d goes back from step %d to %d", w.node, line.Generation, w.done, line.Resumes)
+	}
+	w.done = max(w.done, line.Done)
 }
 
 // untilWorld waits for a step that is completed with so many nodes, and returns how long that took.

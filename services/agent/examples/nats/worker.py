@@ -1,0 +1,387 @@
+"""Trains a small network together with whoever is there: a node of Reknit, over NATS, with no code of Reknit.
+
+    python3 worker.py --node n1 --url nats://127.0.0.1:4222
+
+What a node owes, and in which order, is in events/README.md, "A node's part"; the methods come in that order. One queue
+takes all that is heard, from NATS and from peers. One thread takes it out, and nothing else changes a worker.
+"""
+
+import argparse
+import collections
+import json
+import math
+import queue
+import signal
+import statistics
+import sys
+import time
+import uuid
+
+import moving
+import peers
+import wire
+from perceptron import BATCH, MICRO_BATCH, Perceptron, digest
+from trainer import NO_PLAN, Trainer
+
+BEAT_SECONDS = 0.25
+MEASURE_SECONDS, MEASURE_BYTES = 1, 1 << 20
+LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
+
+
+def job():
+    """What all workers must have alike. Python is in its digest, for a sum of floats differs between versions."""
+    layers = [{"parameterBytes": len(unit) * 4, "optimizerBytes": len(unit) * 4, "gradientBytes": len(unit) * 4,
+               "activationBytes": 1024, "outputBytes": 1024} for unit in Perceptron().units]
+    return {"digest": digest(f"perceptron, Python {sys.version}".encode()), "kind": "data-parallel", "layers": layers,
+            "globalBatch": BATCH, "microBatch": MICRO_BATCH,
+            "pipelines": {"min": 0, "max": 0}, "stages": {"min": 0, "max": 0}}
+
+
+def report(**what):
+    print(json.dumps(what), flush=True)
+
+
+class Worker:
+    def __init__(self, options):
+        self.node, self.cluster, self.options = options.node, options.cluster, options
+        self.inbox, self.over = queue.SimpleQueue(), False
+        self.trainer = Trainer(self.node, self.send)
+        self.trained = NO_PLAN  # the plan before this worker was given up: it claims what it holds
+        self.pending = collections.deque()  # committed plans, each for a step to come
+        self.opening = None  # of the negotiation under way
+        self.early = None  # an opening that came before the plan it follows
+        self.schedule, self.given, self.offers = None, False, {}  # of the move under way
+        self.taken = {}  # units that came for the next plan
+        self.stop = math.inf  # not to be passed: a promise
+        self.hold = 0  # the step was given up: none begins before a plan of this generation
+        self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
+        self.heard = collections.deque(maxlen=1000)  # ids of events
+        self.beats, self.next_beat = 0, 0.0
+        self.fresh, self.completed_at, self.seconds = False, time.monotonic(), collections.deque([0.0], maxlen=20)
+
+    def run(self):
+        put = self.inbox.put
+        self.peers = peers.Peers(self.node, self.options.host, lambda peer, message: put((self.hear_peer, peer, message)))
+        self.hub = wire.Connection(self.options.url, lambda why: put((self.end, why)))
+        self.shards = wire.Objects(self.hub, "REKNIT_SHARDS")
+        event, me = f"reknit.event.{self.cluster}", self.node
+        for subject, hear in {
+            f"reknit.plan.{self.cluster}.*": self.hear, f"{event}.negotiation.*.*": self.hear,
+            f"{event}.shard.offered.*": self.hear, f"{event}.membership.refused.{me}": self.hear,
+            f"reknit.probe.{self.cluster}.{me}": self.answer_probe, f"reknit.relay.{self.cluster}.{me}": self.hear_relayed,
+        }.items():
+            self.hub.subscribe(subject, lambda message, hear=hear: put((hear, message)))
+        signal.signal(signal.SIGTERM, lambda *_: put((self.leave,)))
+        self.join()
+        while not self.over:
+            try:
+                act, *what = self.inbox.get(timeout=max(0.0, self.next_beat - time.monotonic()))
+                act(*what)
+            except queue.Empty:
+                self.beat()
+            self.adopt()
+            self.move()
+            self.train()
+
+    def end(self, why):
+        self.over = True
+        report(ended=why)
+
+    # Membership.
+
+    def join(self):
+        self.incarnation = uuid.uuid4().hex[:12]
+        report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
+        self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
+
+    def leave(self):
+        self.say("membership.leave-requested", reason="SIGTERM", deadlineSeconds=0)
+
+    def refused(self, _, refusal):
+        """Ends, or asks again where it was given up while it lived. A leave that is refused changes nothing."""
+        if refusal.get("incarnation") != self.incarnation:
+            return
+        if refusal["refused"] != "membership":
+            self.end(f"{refusal['refused']} refused: {refusal['reason']}")
+            return
+        if refusal.get("astray"):
+            self.trained = NO_PLAN
+        elif self.trainer.world:
+            self.trained = self.trainer.plan
+        self.trainer.follow(NO_PLAN)
+        self.opening, self.early, self.schedule, self.taken = None, None, None, {}
+        self.pending.clear()
+        self.stop, self.hold, self.suspicions, self.broken_at = math.inf, 0, {}, math.inf
+        self.join()
+
+    def say(self, kind, subject="", cause="", **data):
+        """Says an event, and returns when the log has it. The id of an answer follows from what caused it, so that a
+        repeat is no second answer."""
+        subject = subject or self.node
+        words = [self.node, self.incarnation, kind, subject, cause or uuid.uuid4().hex]
+        identity = digest(" ".join(words).encode())[-32:]
+        event = {"specversion": "1.0", "id": identity, "type": f"io.reknit.{kind}.v1", "source": f"/node/{self.node}",
+                 "subject": subject, "cluster": self.cluster, "datacontenttype": "application/json",
+                 "data": {"node": self.node, "incarnation": self.incarnation, **data}}
+        if cause:
+            event["cause"] = cause
+        self.hub.store(f"reknit.event.{self.cluster}.{kind}.{subject}", json.dumps(event).encode(), {"Nats-Msg-Id": identity})
+
+    def beat(self, left=False):
+        self.beats += 1
+        self.next_beat = time.monotonic() + BEAT_SECONDS
+        pulse = {"node": self.node, "incarnation": self.incarnation, "number": self.beats, "left": left,
+                 "generation": self.trainer.plan["generation"], "step": self.trainer.done,
+                 "stepSeconds": statistics.median(self.seconds), "loss": self.trainer.loss,
+                 "suspicions": list(self.suspicions.values())}
+        self.hub.publish(f"reknit.pulse.{self.cluster}.{self.node}", json.dumps(pulse).encode())
+
+    def answer_probe(self, message):
+        probe = json.loads(message.data)
+        answer = {"node": self.node, "incarnation": self.incarnation}
+        if probe.get("target"):
+            try:
+                answer["measured"] = self.measure(probe["target"], probe["address"], probe.get("bytes", 0))
+            except OSError as error:
+                answer["error"] = str(error)
+        self.hub.publish(message.reply, json.dumps(answer).encode())
+
+    def measure(self, peer, address, size):
+        seconds, rate = peers.measure(address, size)
+        return {"from": self.node, "to": peer, "roundTripSeconds": seconds, "bandwidthBytesPerSecond": rate}
+
+    # A negotiation, from its opening to the plan or its end.
+
+    def hear(self, message):
+        event = json.loads(message.data)
+        if event["id"] in self.heard:
+            return
+        self.heard.append(event["id"])
+        act = {"io.reknit.negotiation.opened.v1": self.opened, "io.reknit.negotiation.prepared.v1": self.prepared,
+               "io.reknit.negotiation.scheduled.v1": self.scheduled, "io.reknit.negotiation.aborted.v1": self.aborted,
+               "io.reknit.shard.offered.v1": self.offered, "io.reknit.plan.committed.v1": self.committed,
+               "io.reknit.membership.refused.v1": self.refused}.get(event["type"])
+        if act:
+            if "data" not in event:  # it is over 64 KiB
+                bucket = "REKNIT_PLAN_PAYLOADS" if act == self.committed else "REKNIT_PAYLOADS"
+                event["data"] = json.loads(wire.Objects(self.hub, bucket).get(event["dataref"]))
+            act(event, event["data"])
+
+    def opened(self, event, opening):
+        if not self.named(opening["members"]):
+            if opening["abandon"] and self.pending and not self.named(self.newest()["nodes"]):
+                self.follow(self.pending.pop())  # nobody comes to the step at which this worker was to leave
+            return
+        newest = self.newest()["generation"]
+        if newest and opening["generation"] != newest + 1:
+            if opening["generation"] > newest:
+                self.early = event  # the plan before it is still to come
+            return
+        self.opening, self.schedule, self.taken, self.offers, self.stop = opening, None, {}, {}, math.inf
+        if opening["abandon"]:
+            self.hold = opening["generation"]
+        self.say("negotiation.consented", cause=event["id"], negotiation=opening["negotiation"], accepted=True,
+                 step=self.trainer.done, measurements=self.measurements(opening), **self.holdings(opening))
+
+    def holdings(self, opening):
+        trainer, units = self.trainer, {"first": 0, "end": len(self.trainer.model.units)}
+        if opening["generation"] == 1:
+            return {"holdings": [{"units": units, "steps": [0]}]}
+        if trainer.world and self.hold:
+            return {"holdings": [{"units": units, "steps": [trainer.done + 1] * trainer.ready() + [trainer.done]}]}
+        if trainer.world:
+            return {"holdings": [{"units": units, "steps": [trainer.done], "current": True}]}
+        if self.trained["generation"] and opening["abandon"]:
+            claims = [{"unit": unit, "step": trainer.done, "digest": digest(trainer.model.read(unit))}
+                      for unit in range(units["end"])]
+            return {"holdings": [], "claims": claims, "trained": self.trained["generation"]}
+        return {"holdings": []}
+
+    def measurements(self, opening):
+        """How good the links are that are to be opened from here, as far as time allows."""
+        measured, began = [], time.monotonic()
+        addresses = {member["node"]: member["address"] for member in opening["members"]}
+        for pair in opening["connect"]:
+            if self.node in pair.values() and time.monotonic() < began + MEASURE_SECONDS:
+                peer = pair["a"] if pair["b"] == self.node else pair["b"]
+                try:
+                    measured.append(self.measure(peer, addresses[peer], MEASURE_BYTES))
+                except OSError:
+                    pass  # the monitor asks again, and hears the error
+        return measured
+
+    def prepared(self, event, preparation):
+        if self.negotiates(preparation) and self.trainer.world:
+            self.stop = max(self.trainer.done + 2, self.newest()["resumeStep"])  # beyond the step under way
+            self.say("negotiation.promised", cause=event["id"], negotiation=preparation["negotiation"], stopStep=self.stop)
+
+    def scheduled(self, event, schedule):
+        if self.negotiates(schedule):
+            self.schedule, self.given, self.stop = {**schedule, "cause": event["id"]}, False, schedule["stopStep"]
+
+    def offered(self, _, offer):
+        if self.negotiates(offer):
+            self.offers[offer["node"], offer["unit"]] = offer
+
+    def aborted(self, _, abort):
+        if self.negotiates(abort):
+            self.opening, self.schedule, self.taken = None, None, {}
+            if not abort["superseded"]:
+                self.stop = math.inf
+
+    def committed(self, _, plan):
+        if self.newest()["generation"] == 0 and not self.named(plan["nodes"]):
+            return  # a newcomer's own is still to come
+        self.pending.append(plan)
+        self.opening, self.schedule, self.stop = None, None, math.inf
+        self.adopt()
+        if self.early:
+            event, self.early = self.early, None
+            self.opened(event, event["data"])
+
+    def newest(self):
+        return self.pending[-1] if self.pending else self.trainer.plan
+
+    def named(self, members):
+        return any(member["node"] == self.node and member["incarnation"] == self.incarnation for member in members)
+
+    def negotiates(self, word):
+        return self.opening is not None and self.opening["negotiation"] == word["negotiation"]
+
+    def move(self):
+        """Gives and takes units once this worker stands where all stop."""
+        schedule = self.schedule
+        if not schedule or self.trainer.world and not self.hold and self.trainer.done != schedule["stopStep"]:
+            return
+        about = {"cause": schedule["cause"], "negotiation": schedule["negotiation"]}
+        try:
+            if not self.given:
+                self.given = True
+                self.give(schedule, about)
+            taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, self.shards)
+        except (wire.Error, ValueError) as error:
+            self.schedule = None
+            self.say("restoration.failed", reason=str(error), **about)
+            return
+        if taken is not None:
+            self.schedule, self.taken = None, taken
+        if taken:
+            self.say("shard.received", seconds=0, **about, units=[
+                {"unit": unit, "step": schedule["stopStep"], "digest": digest(content), "bytes": len(content)}
+                for unit, content in taken.items()])
+
+    def give(self, schedule, about):
+        def content_of(unit):
+            self.trainer.reach(schedule["stopStep"])
+            return self.trainer.model.read(unit)
+
+        for offer in moving.give(self.node, schedule["plan"]["migration"], content_of, self.shards):
+            self.say("shard.offered", f"unit-{offer['unit']}", step=schedule["stopStep"], **about, **offer)
+
+    def adopt(self):
+        """Goes over to committed plans: to each at its step, or at once where this worker trains nothing or gave up its
+        step for it. A plan that was on its way when a step was given up for a later one is passed over."""
+        trainer = self.trainer
+        while self.pending and not self.over:
+            plan = self.pending[0]
+            gave_up = self.hold and plan["generation"] >= self.hold
+            if not trainer.world or gave_up or trainer.done == plan["resumeStep"]:
+                self.hold = 0 if gave_up else self.hold
+                self.follow(plan)
+            elif not self.hold or len(self.pending) == 1:
+                return
+            self.pending.popleft()
+
+    def follow(self, plan):
+        trainer = self.trainer
+        if not self.named(plan["nodes"]):
+            self.beat(left=True)
+            self.end("left")
+            return
+        if self.taken:
+            trainer.load(plan["resumeStep"], self.taken)
+        elif trainer.world or self.trained["generation"]:
+            trainer.reach(plan["resumeStep"])
+        trainer.follow(plan)
+        self.taken, self.trained, self.suspicions, self.broken_at, self.fresh = {}, NO_PLAN, {}, math.inf, True
+        self.peers.meet({member["node"]: member["address"] for member in plan["nodes"]
+                         if member["node"] in trainer.world and member["node"] != self.node and not self.relayed(member["node"])})
+        report(generation=plan["generation"], resumes=trainer.done, nodes=len(trainer.world))
+
+    # Training.
+
+    def train(self):
+        """Goes on with the step under way, where there is one."""
+        trainer = self.trainer
+        if not trainer.world or self.hold or self.over:
+            return
+        if trainer.done >= self.options.steps:
+            self.finish()
+        elif trainer.done < min([self.stop] + [plan["resumeStep"] for plan in self.pending]):
+            if trainer.advance():
+                self.completed()
+            elif time.monotonic() > self.broken_at:
+                self.hold = math.inf  # until an opening tells the generation
+                self.say("step.broken", generation=trainer.plan["generation"], step=trainer.done, reason="a connection ended")
+
+    def completed(self):
+        trainer, now, usual = self.trainer, time.monotonic(), statistics.median(self.seconds)
+        took, self.completed_at = now - self.completed_at, now
+        if self.fresh:
+            self.fresh, stall = False, max(0.0, took - usual)
+            self.say("plan.activated", generation=trainer.plan["generation"], step=trainer.done, stallSeconds=stall,
+                     stallSteps=stall / usual if usual else 0, stepSeconds=usual)
+        else:
+            self.seconds.append(took)
+        report(done=trainer.done, world=len(trainer.world), loss=trainer.loss)
+        time.sleep(self.options.pause)
+        if trainer.done == self.options.cut_at:
+            self.peers.cut()
+
+    def finish(self):
+        """Ends. Its process is gone then, which is no failure."""
+        self.say("node.exited", generation=self.trainer.plan["generation"], reason="training is complete", expected=True)
+        report(finished=self.trainer.done, digest=self.trainer.model.digest())
+        self.end("finished")
+
+    def send(self, peer, message):
+        if self.relayed(peer):
+            self.hub.publish(f"reknit.relay.{self.cluster}.{peer}", json.dumps({"from": self.node, **message}).encode())
+        else:
+            self.peers.send(peer, message)
+
+    def relayed(self, peer):
+        """Tells whether the plan forbids a connection to a peer."""
+        return {"a": min(self.node, peer), "b": max(self.node, peer)} in self.trainer.plan.get("relays", [])
+
+    def hear_relayed(self, message):
+        said = json.loads(message.data)
+        self.hear_peer(said["from"], said)
+
+    def hear_peer(self, peer, message):
+        """Takes a peer's word. None tells that its connection ended: the monitor asks after it, and it is lost within
+        milliseconds. If it lives, the step is broken all the same."""
+        if message is not None:
+            self.trainer.hear(peer, message)
+            return
+        self.peers.drop(peer)
+        if peer in self.trainer.world:
+            self.suspicions[peer] = {"node": peer, "refused": True, "reason": "its connection ended"}
+            self.broken_at = min(self.broken_at, time.monotonic() + LOSS_SECONDS)
+            self.beat()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Trains a small network together with whoever is there, over NATS.")
+    parser.add_argument("--node", required=True, help="id of this worker: letters, digits, - and _")
+    parser.add_argument("--url", default="nats://127.0.0.1:4222", help="of NATS")
+    parser.add_argument("--cluster", default="dev")
+    parser.add_argument("--host", default="127.0.0.1", help="under which the others reach this worker")
+    parser.add_argument("--steps", type=int, default=1000, help="in all")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each step, so that there is time to look")
+    parser.add_argument("--cut-at", type=int, default=-1, help="step after which all of its connections to others break, once")
+    Worker(parser.parse_args()).run()
+
+
+if __name__ == "__main__":
+    main()
