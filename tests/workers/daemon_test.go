@@ -94,6 +94,14 @@ func TestTrainersGoOnWithTheirStateWhenTheAgentOfAllOfThemIsKilledAndStartedAgai
 	c.expectTheStateOfTrainingAlone(first, second)
 }
 
+func TestATrainerEndsWithTheAgentThatIsItsParent(t *testing.T) {
+	c := newCluster(t, 1, 100000)
+	w := c.start("n1")
+	w.untilWorld(1)
+	w.signal(w.agent.Process.Pid, syscall.SIGKILL)
+	w.untilItsEnd()
+}
+
 func TestTheOthersGoOnWhileATrainerWaitsForItsAgent(t *testing.T) {
 	c := newCluster(t, 2, 600)
 	d := c.serve()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -68,12 +69,14 @@ func Run(
 	}
 }
 
-// once runs the trainer to its end.
+// once runs the trainer to its end, and ends with it all processes that it started.
 func (p *parent) once() (status int, err error) {
+	runtime.LockOSThread() // the trainer ends with the thread that started it
+	defer runtime.UnlockOSThread()
 	p.child = exec.Command(p.command[0], p.command[1:]...)
 	p.child.Stdin, p.child.Stdout, p.child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p.child.Env = append(os.Environ(), p.environment()...)
-	p.child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals come here only
+	p.child.SysProcAttr = attributes()
 	if err := p.child.Start(); err != nil {
 		return 0, fmt.Errorf("start the trainer: %w", err)
 	}
@@ -85,6 +88,7 @@ func (p *parent) once() (status int, err error) {
 		select {
 		case err := <-ended:
 			state := p.child.ProcessState
+			_ = syscall.Kill(-p.child.Process.Pid, syscall.SIGKILL) // the rest of its group; mostly there is none
 			slog.Info("the trainer has ended", "how", state.String())
 			p.server.Gone(state.String(), state.ExitCode())
 			var exit *exec.ExitError

@@ -1,11 +1,13 @@
 package agentd
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,6 +80,31 @@ func TestATrainerThatFailsIsStartedAgainSoOftenAndNoOftener(t *testing.T) {
 	if took := time.Since(began); took < firstPause {
 		t.Errorf("it was started again after %v: expected a pause of %v", took, firstPause)
 	}
+}
+
+func TestWhatATrainerStartedEndsWithIt(t *testing.T) {
+	r := newRan(t)
+	if status := r.run(`sleep 60 & echo $! > "$1"; exit 0`, 0); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	child, err := strconv.Atoi(r.lines()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); runs(child); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a child of the trainer runs on")
+		}
+	}
+}
+
+// runs reports whether a process runs: one that has ended may wait for somebody to ask how.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil
+	}
+	return !strings.Contains(string(stat), ") Z ")
 }
 
 func TestATrainerThatTakesNoPartHearsTheSignalItself(t *testing.T) {
