@@ -32,7 +32,7 @@ type state struct {
 	ready   bool             // the trainer can make the next step of what it trains
 	aside   map[int]imported // by unit: what was imported and not adopted
 	written map[int]uint64   // by unit, of copied state: the step that its file has
-	unmade  map[int]bool     // units of lazy mapped state whose first one is not in their file yet
+	unmade  map[int]bool     // units of lazy state whose first one is not in their file yet
 }
 
 // imported is a unit that was fetched and verified.
@@ -52,7 +52,7 @@ func newState(files *files, copied, lazy bool, ask asks, kept record) *state {
 	for unit := range events.Each(kept.Units) {
 		s.held[unit] = files.word(wordCompleted)
 		if s.fresh {
-			s.unmade[unit] = lazy && !copied
+			s.unmade[unit] = lazy
 		} else {
 			s.trained[unit] = true
 		}

@@ -70,22 +70,22 @@ class Left(SystemExit):
 
 
 def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="mapped", total_steps=0, memory_bytes=0,
-         node=None, samples=0, **job):
+         node=None, samples=0, lazy=False, **job):
     """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job.
 
-    With data="local", samples is how many this trainer has of its own, and its gradients count by them."""
+    A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local", samples is how many this trainer has of its own, and its gradients count by them."""
     if batch % micro_batch:
         raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
     path = os.environ.get("REKNIT_AGENT")
     if not path:
         print("reknit: no agent (REKNIT_AGENT is not set): this process trains alone", file=sys.stderr)
-        return Job(_Alone(units, batch, micro_batch, total_steps), total_steps)
+        return Job(_Alone(units, batch, micro_batch, total_steps, lazy), total_steps)
     job.setdefault("kind", kind)
     if kind == "data-parallel":
         job.setdefault("stages", {"min": 1, "max": 1})
     return Job(_Agent(path, {
         "units": list(units), "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
-        "totalSteps": total_steps, "memoryBytes": memory_bytes, "samples": samples, "job": job,
+        "totalSteps": total_steps, "memoryBytes": memory_bytes, "samples": samples, "lazy": lazy, "job": job,
         "node": node or os.environ.get("REKNIT_NODE", ""),
     }), total_steps)
 
@@ -106,7 +106,7 @@ class Job:
 
         adopt(step, took)   goes on from this step; the units in took are new
         apply(step)         applies the sums that the trainer is ready with (needed where step.ready is called)
-        give(units, step)   writes these units into job.units (copied state only)
+        give(units, step)   writes these units into job.units (copied state and, at step 0, lazy one)
         """
         report, breaks = {"order": 0, "done": 0}, 0
         while True:
@@ -213,7 +213,11 @@ class Step:
             for at in range(first, end, self.micro_batch):
                 began = time.monotonic()
                 yield range(self.consumed + at, self.consumed + min(at + self.micro_batch, end))
-                self._passed, self._computing = self._passed + 1, self._computing + time.monotonic() - began
+                self.measured(1, time.monotonic() - began)
+
+    def measured(self, micro_batches, seconds):
+        """Counts micro-batches that this trainer passed, and how long it computed for that without waiting for others."""
+        self._passed, self._computing = self._passed + micro_batches, self._computing + seconds
 
     @property
     def aborted(self):
@@ -306,8 +310,9 @@ class _Alone:
 
     node, lost = "", False
 
-    def __init__(self, units, batch, micro_batch, total_steps):
+    def __init__(self, units, batch, micro_batch, total_steps, lazy):
         self.units = [memoryview(mmap.mmap(-1, size)) for size in units]
+        self.unmade = list(range(len(units))) if lazy else []
         self.batch, self.micro_batch, self.total = batch, micro_batch, total_steps
         self.order = 0
         self.values = {}
@@ -317,13 +322,20 @@ class _Alone:
             raise Error(f"step {report['done']} broke: {report['broken']}")
         self.order += 1
         done = report["done"]
+        if self.unmade:
+            units, self.unmade = self.unmade, []
+            return {"order": "give", "id": self.order, "step": 0, "units": units}
         if self.total and done >= self.total:
             return {"order": "finished", "id": self.order}
         return {
-            "order": "step", "id": self.order, "index": done, "generation": 1, "switched": self.order == 1, "resume": 0,
+            "order": "step", "id": self.order, "index": done, "generation": 1, "switched": done == 0, "resume": 0,
             "rank": 0, "world": 1, "nodes": [""], "samples": [[0, self.batch]], "consumed": done * self.batch,
-            "batch": self.batch, "microBatch": self.micro_batch, "plan": None,
+            "batch": self.batch, "microBatch": self.micro_batch, "plan": self._plan() if done == 0 else None,
         }
+
+    def _plan(self):
+        stage = {"node": "", "layers": {"first": 0, "end": len(self.units)}}
+        return {"pipelines": [{"microBatches": self.batch // self.micro_batch, "stages": [stage]}], "sync": {}}
 
     def get(self, word):
         return 0

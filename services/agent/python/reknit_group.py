@@ -89,25 +89,31 @@ class Group:
 
         All processes begin the same sums in the same order. RuntimeError: it cannot be done with this group any more.
         """
-        if self._alone:
-            return Done()
-        self._decided.wait()  # _build ends within the timeout, an abort at once
-        with self._lock:
-            processes = self._processes
-        if processes is None:
-            raise RuntimeError(self._error)
-        try:
-            return processes.allreduce([tensor])
-        finally:
-            processes = None  # the error's traceback must not keep them
+        return Done() if self._alone else self._connection().allreduce([tensor])
 
     def sum(self, tensor):
         """Adds up a tensor over all processes, in place."""
         self.begin(tensor).wait()
         tensor[0].item()  # on a GPU it is only this that waits for the sum: the gate must not be passed before
 
+    def send(self, tensor, rank, tag):
+        """Begins to send a tensor to a process, and returns what to wait for before the tensor is changed."""
+        return self._connection().send([tensor], rank, tag)
+
+    def receive(self, tensor, rank, tag):
+        """Waits for the next tensor that a process sends under a tag."""
+        self._connection().recv([tensor], rank, tag).wait()
+
+    def _connection(self):
+        """Returns the connected processes. Nobody may keep them, for they would not be let go of."""
+        self._decided.wait()  # _build ends within the timeout, an abort at once
+        with self._lock:
+            if self._processes is None:
+                raise RuntimeError(self._error)
+            return self._processes
+
     def abort(self):
-        """Ends a sum that is under way, and all later ones. It may be called from any thread."""
+        """Ends what is under way, and all that begins later. It may be called from any thread."""
         with self._lock:
             if self._over:
                 return

@@ -67,10 +67,13 @@ class Job:
                 if turn.switched or self._group is None:
                     self._regroup(turn)
                 with turn.abortable(self._group.abort):
-                    yield Step(self, turn)
+                    yield self._step(turn)
         finally:
             if self._group is not None:
                 self._group.leave()
+
+    def _step(self, turn):
+        return Step(self, turn)
 
     def _turn(self):
         turn, self._next = self._next or next(self._turns, None), None
@@ -224,6 +227,12 @@ class Gradients:
             bucket.sums.zero_()
         self._set([None] * len(bucket.views) for bucket in self.buckets)
 
+    def open(self):
+        """Begins a step in which the script goes backward by itself: its gradients add up in the buckets."""
+        for bucket in self.buckets:
+            bucket.sums.zero_()
+        self._set(bucket.views for bucket in self.buckets)
+
     def backward(self, loss, group=None):
         """Adds a loss and its gradients. With a group they are the last of this process, and their sums begin."""
         self.loss.add_(loss.detach())
@@ -304,7 +313,7 @@ class State:
     copied when a unit is given or taken.
     """
 
-    def __init__(self, model, optimizer, mapped=None):
+    def __init__(self, model, optimizer, mapped=None, unit_bytes=UNIT_BYTES):
         own = {id(parameter) for parameter in model.parameters()}
         others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
         if others:
@@ -315,7 +324,7 @@ class State:
         self.learning_rate_scale = 1.0  # of the plan
         self.units, self.sizes = [], []  # by unit: pairs of a tensor and its first byte; bytes
         for tensor in tensors_of(model, optimizer):
-            if not self.units or self.sizes[-1] >= UNIT_BYTES:
+            if not self.units or self.sizes[-1] >= unit_bytes:
                 self.units.append([])
                 self.sizes.append(0)
             self.units[-1].append((tensor, self.sizes[-1]))
@@ -347,11 +356,19 @@ class State:
     def move_in(self, memories):
         """Brings the first state into the units' memory, and keeps it there from now on."""
         for unit, memory in enumerate(memories):
+            for tensor, view in self.views(unit, memory):
+                view.copy_(tensor.detach())
+        self.settle(memories)
+
+    def settle(self, memories):
+        """Goes on from what is in the units' memory, and keeps it there from now on."""
+        for unit, memory in enumerate(memories):
             pairs = self.views(unit, memory)
             for tensor, view in pairs:
-                view.copy_(tensor.detach())
                 if self.mapped:
                     tensor.data = view
+                else:
+                    tensor.data.copy_(view)
             self.pairs.append(pairs)
 
     def give(self, units, step):

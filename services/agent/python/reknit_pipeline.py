@@ -1,0 +1,277 @@
+"""Pipeline-parallel and data-parallel training with PyTorch, elastic: processes fail, leave and join.
+
+    job = reknit_pipeline.join(build, LAYERS, AdamW, between=(CONTEXT, WIDTH), batch=64, micro_batch=4, steps=1000)
+    for step in job.steps():
+        for task in step.tasks:                 # passes of micro-batches through the layers of this process
+            backward(step, task) if task.backward else forward(step, task)
+        if step.commit():                       # False: the step was given up, and comes again
+            print(step.index, step.loss)
+
+A model is a row of layers, and build(n) makes one of them. Each process holds the layers of its stage and no others: with
+an optimizer of its own a layer is a unit of the state, which moves from process to process as the plan wants it. Who
+passes what to whom follows from the plan, what is rerouted from a lost process included. The gate, the store and what
+happens without an agent are as in reknit_torch.py.
+
+It needs reknit.py, reknit_torch.py, reknit_group.py and reknit_routes.py beside it. It is tested with gloo on the CPU.
+"""
+
+import collections
+import hashlib
+import math
+import time
+
+import torch
+
+import reknit
+import reknit_routes
+import reknit_torch
+
+SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
+Layer = collections.namedtuple("Layer", "module state")
+GUESSED_SECONDS = 1e-3  # of a layer's forward pass, before anybody has measured it
+
+
+def join(build, count, optimizer, between, batch, micro_batch, steps, data="", backend="gloo", **job):
+    """Asks for a place in the training of a model of so many layers, and returns a Job.
+
+    build(n) makes layer n, of random numbers that depend on n alone. optimizer(parameters) makes a layer's optimizer.
+    What passes between two layers has the shape (samples, *between) and the type of the parameters. The other arguments
+    are those of reknit_torch.join; kind, stages, pipelines and layers are fields of the job, as in events.Job.
+    """
+    layers = Layers(build, count, optimizer)
+    job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
+    plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
+                        digest=f"{layers.digest} {data} {batch} {micro_batch} {steps}",
+                        state="mapped" if layers.mapped else "copied", **{"kind": "pipeline", **job})
+    layers.memories = plane.units
+    return Job(plane, layers, backend, between)
+
+
+class Job(reknit_torch.Job):
+    """A process's part in a training."""
+
+    def __init__(self, plane, layers, backend, between):
+        super().__init__(plane, layers, backend)
+        self.between = between
+
+    def _regroup(self, turn):
+        super()._regroup(turn)
+        node = turn.nodes[turn.rank]
+        self.ranks = {name: rank for rank, name in enumerate(turn.nodes)}
+        self.schedule = reknit_routes.tasks(turn.plan, node)
+        self.sums = reknit_routes.sums(turn.plan, node)
+        self.state.train(reknit_routes.layers_of(turn.plan, node))
+
+    def _step(self, turn):
+        return Step(self, turn)
+
+
+class Step:
+    """A step of the training, and this process's part in it."""
+
+    def __init__(self, job, turn):
+        self.index, self.generation = turn.index, turn.generation
+        self.rank, self.world = turn.rank, turn.world
+        self.layers = {n: job.state.held[n].module for n in job.state.trained}
+        self.loss = None  # mean of the batch, once all processes have the sums
+        self._job, self._turn, self._group = job, turn, job._group
+        self._sends = []  # that are under way
+        self._share = turn.micro_batch / turn.batch  # of a micro-batch in the step's gradient
+        self._left = len(job.schedule)
+        self._reduced = False
+        self._states = {n: job.state.held[n].state for n in job.state.trained}
+        for state in self._states.values():
+            state.gradients.open()
+            state.learning_rate_scale = turn.learning_rate_scale
+        self._like = state.gradients.buckets[-1].sums  # of the type and on the device of what comes and goes
+        self._lost = torch.zeros_like(self._like[:1])  # loss of this process's micro-batches
+
+    @property
+    def tasks(self):
+        """The passes of this process, in the plan's order. They end early where the step is given up.
+
+        A pass is yielded when its input is there, and what it leaves as its output goes on afterwards.
+        """
+        passes = {}
+        for task in self._job.schedule:
+            place = (task.micro_batch, task.hop)
+            now = Pass(task, self._samples(task), passes.pop(place, None))
+            if self._turn.aborted or not self._tried(lambda: self._receive(task, now)):
+                return
+            began = time.monotonic()
+            yield now
+            self._turn.measured(not task.backward, time.monotonic() - began)
+            if not self._tried(lambda: self._send(task, now)):
+                return
+            if not task.backward:
+                passes[place] = now
+            self._left -= 1
+
+    def _samples(self, task):
+        first = self._turn.consumed + task.micro_batch * self._turn.micro_batch
+        return range(first, first + self._turn.micro_batch)
+
+    def _receive(self, task, now):
+        if task.source is not None:
+            now.input = self._like.new_empty((self._turn.micro_batch, *self._job.between))
+            self._group.receive(now.input, self._job.ranks[task.source], self._tag(task, task.hop))
+
+    def _send(self, task, now):
+        if task.target is None:
+            return
+        if now.output is None:
+            raise reknit.WrongOrder(f"step {self.index}: expected an output of {task}, for {task.target} waits for it")
+        output = now.output.detach().contiguous()
+        to = task.hop + (-1 if task.backward else 1)
+        self._sends.append(self._group.send(output, self._job.ranks[task.target], self._tag(task, to)))
+
+    def _tag(self, task, hop):
+        """Returns the tag of what goes to a hop of a micro-batch, unlike all others of the step."""
+        return 2 * (task.micro_batch * len(self._job.state.sizes) + hop) + task.backward
+
+    def backward(self, loss):
+        """Goes backward from the mean loss of a micro-batch."""
+        loss = loss * self._share
+        loss.backward()
+        self._lost.add_(loss.detach())
+
+    def reduce(self):
+        """Sums the gradients of each layer over the processes that hold it. commit does it, too."""
+        if not self._reduced:
+            self._reduced = self._tried(self._sum)
+
+    def _sum(self):
+        if self._left:
+            if self._turn.aborted or self._turn.given_up:
+                raise reknit.StepAborted(f"step {self.index} is given up")
+            raise reknit.WrongOrder(f"step {self.index}: expected all of step.tasks to be run, {self._left} are left")
+        while self._sends:
+            self._sends.pop().wait()
+        for layers, nodes in self._job.sums:
+            ranks = [self._job.ranks[node] for node in nodes]
+            for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
+                add_up(self._group, bucket.sums, ranks, self.rank)
+
+    def commit(self):
+        """Updates the layers where all processes can, and returns whether the step is made."""
+        self.reduce()
+        if self._reduced and self._tried(self._pass_gate):
+            return True
+        return self._job.decided(self._turn)
+
+    def _pass_gate(self):
+        self._turn.ready()
+        self._group.sum(self._lost)
+        self.loss = self._lost.item()
+        self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
+
+    def _tried(self, part):
+        """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
+        try:
+            part()
+        except (reknit.StepAborted, RuntimeError) as error:
+            self._sends = []
+            self._turn.give_up(error)
+            return False
+        return True
+
+
+class Pass:
+    """A micro-batch on its way through layers of this process.
+
+    Forward: the input is what came from the layer before, None at the first one, and the output goes to the next; the
+    last one has none, but a loss. Backward: the input is the gradient of that output, and the output the gradient of
+    that input; forward is the other pass, on which the script may keep what it needs.
+    """
+
+    def __init__(self, task, samples, forward):
+        self.layers, self.samples, self.backward, self.forward = task.layers, samples, task.backward, forward
+        self.begins, self.ends = task.before is None, task.after is None  # at the first layer, and at the last
+        self.input = self.output = None
+
+
+def add_up(group, tensor, ranks, rank):
+    """Adds up a tensor of one dimension over some processes of a group, in place. Each sums an equal part for all."""
+    parts = dict(zip(ranks, tensor.tensor_split(len(ranks))))
+    own, others = parts.pop(rank), parts
+    came = {other: torch.empty_like(own) for other in others}
+    exchange(group, others, came)
+    for part in came.values():
+        own.add_(part)
+    exchange(group, {other: own for other in others}, others)
+
+
+def exchange(group, given, taken):
+    """Sends a tensor to each of some processes, and receives one of each."""
+    works = [group.send(part, rank, SUM) for rank, part in given.items() if part.numel()]
+    try:
+        for rank, part in taken.items():
+            if part.numel():
+                group.receive(part, rank, SUM)
+        while works:
+            works.pop().wait()
+    finally:
+        works.clear()  # the error's traceback must not keep them
+
+
+class Layers:
+    """The layers of a model, of which this process holds some. The state of layer n is unit n."""
+
+    def __init__(self, build, count, optimizer):
+        self.build, self.optimizer = build, optimizer
+        self.memories = []  # of the units
+        self.held, self.trained = {}, range(0)  # by number; what was trained before is held until a step is made without it
+        self._there = set()  # units whose memory has what is to be gone on from
+        self.sizes, self._parameters, digests = [], [], []
+        for n in range(count):
+            layer = self._make(n)  # one at a time: all of them may be more than this process can hold
+            self.sizes += layer.state.sizes
+            self._parameters.append(sum(p.numel() * p.element_size() for p in layer.module.parameters()))
+            digests.append(layer.state.digest(""))
+        self.mapped = layer.state.mapped
+        self.digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()
+        self._number_bytes = layer.state.gradients.buckets[-1].sums.element_size()
+
+    def _make(self, n):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(n)
+            module = self.build(n)
+        return Layer(module, reknit_torch.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf))
+
+    def profiles(self, numbers):
+        """Returns what the planner is told of each layer, of which so many numbers go to the next."""
+        return [{
+            "parameterBytes": parameters, "optimizerBytes": size - parameters, "gradientBytes": parameters,
+            "outputBytes": numbers * self._number_bytes,
+            "forwardSeconds": GUESSED_SECONDS, "backwardSeconds": 2 * GUESSED_SECONDS,
+        } for parameters, size in zip(self._parameters, self.sizes)]
+
+    def train(self, numbers):
+        """Makes these layers what is trained from now on, of what is in their units."""
+        self.trained = numbers
+        for n in set(numbers) - set(self.held):
+            self.held[n] = self._make(n)
+            self.held[n].state.settle([self.memories[n]])
+
+    def give(self, units, step):
+        """Writes units into their memory: those that live elsewhere, or a first state."""
+        for n in units:
+            if n not in self.held and n in self._there:
+                continue
+            layer = self.held.get(n) or self._make(n)
+            for tensor, view in layer.state.views(0, self.memories[n]):
+                view.copy_(tensor.detach())
+            self._there.add(n)
+
+    def adopt(self, step, took):
+        """Goes on from a step, of which these units came from others."""
+        self._there.update(took)
+        for n in set(took) & set(self.held):
+            self.held[n].state.adopt(step, [0])
+
+    def apply(self, step):
+        """Makes the step of this number, from 1, of the gradients that were summed. What is not trained any more is let go."""
+        for n in self.trained:
+            self.held[n].state.apply(step)
+        self.held = {n: self.held[n] for n in self.trained}
+        self._there.intersection_update(self.trained)
