@@ -1,0 +1,246 @@
+"""What reknit_pipeline.py promises: whatever the plan, processes train what one process trains. tests/torch kills some."""
+
+import os
+import tempfile
+import threading
+import unittest
+import unittest.mock
+
+try:
+    import torch
+    import torch.distributed as dist
+
+    import reknit
+    import reknit_group
+    import reknit_pipeline
+except ImportError as missing:
+    raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
+
+from test_reknit_routes import plan_of
+
+STEPS, BATCH, MICRO_BATCH, LAYERS, WIDTH = 3, 8, 2, 4, 5
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+
+
+def build(n):
+    """Returns a layer; the first takes three numbers a sample, the last returns two."""
+    return torch.nn.Sequential(torch.nn.Linear(WIDTH if n else 3, WIDTH if n < LAYERS - 1 else 2), torch.nn.Tanh())
+
+
+def adam(parameters):
+    return torch.optim.AdamW(parameters, lr=0.1)
+
+
+def sample(samples):
+    """Returns samples, which are functions of their numbers, and what is to be made of them."""
+    numbers = torch.tensor(samples, dtype=torch.float32)
+    return torch.stack([numbers.sin(), numbers.cos(), numbers % 3], 1), numbers[:, None].cos()
+
+
+def run(step, task):
+    """Does what a script does with a pass."""
+    if task.backward:
+        if task.ends:
+            step.backward(task.forward.made)
+        else:
+            task.forward.made.backward(task.input)
+        task.output = None if task.begins else task.forward.came.grad
+        return
+    x, y = sample(task.samples)
+    x = task.came = x if task.begins else task.input.requires_grad_()
+    for n in task.layers:
+        x = step.layers[n](x)
+    task.made = task.output = (x - y).pow(2).mean() if task.ends else x
+
+
+def train(job):
+    """Trains to the end, and returns the losses."""
+    losses = []
+    for step in job.steps():
+        for task in step.tasks:
+            run(step, task)
+        if step.commit():
+            losses.append(step.loss)
+    return losses
+
+
+def joined():
+    return reknit_pipeline.join(build, LAYERS, adam, between=(WIDTH,), batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
+
+
+def plain():
+    """Trains the same as a script without Reknit does, and returns the losses."""
+    layers = []
+    for n in range(LAYERS):
+        torch.manual_seed(n)
+        layers.append(build(n))
+    model, losses = torch.nn.Sequential(*layers), []
+    optimizer = adam(model.parameters())
+    for step in range(STEPS):
+        x, y = sample(range(step * BATCH, (step + 1) * BATCH))
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+class Board:
+    """What the processes of a test tell each other, as agents do."""
+
+    def __init__(self):
+        self.values, self.news = {}, threading.Condition()
+
+    def call(self, method, path, body=None):
+        key, _, query = path.partition("?")
+        with self.news:
+            if method == "GET":
+                self.news.wait_for(lambda: key in self.values, 10)
+                return self.values[key]
+            if method == "POST":
+                body = b"%d" % (int(self.values.get(key, b"0")) + int(query.partition("=")[2]))
+            self.values[key] = body
+            self.news.notify_all()
+            return body
+
+
+class Process(reknit._Alone):
+    """An agent of one of several processes, under one plan."""
+
+    def __init__(self, alone, plan, nodes, node, board):
+        super().__init__([len(unit) for unit in alone.units], BATCH, MICRO_BATCH, STEPS, lazy=False)
+        self.plan, self.nodes, self.node, self.board = plan, nodes, node, board
+        self.call = board.call
+
+    def next(self, report, wait=True):
+        order = super().next(report, wait)
+        if order["order"] == "step":
+            order.update(rank=self.nodes.index(self.node), world=len(self.nodes), nodes=self.nodes, plan=self.plan)
+        return order
+
+
+def train_under(plan, *nodes):
+    """Trains with a thread in the place of each process, and returns the losses of each."""
+    board, losses, jobs = Board(), {}, {}
+    for node in nodes:
+        alone = joined()
+        layers = alone.state
+        plane = reknit.Job(Process(alone.plane._agent, plan, list(nodes), node, board), STEPS)
+        layers.memories = plane.units
+        layers.give(range(LAYERS), 0)
+        jobs[node] = reknit_pipeline.Job(plane, layers, "gloo", (WIDTH,))
+    threads = [threading.Thread(target=lambda node=node: losses.update({node: train(jobs[node])})) for node in nodes]
+    # A group takes all connections that appear for its own, and would shut those of the other threads.
+    with unittest.mock.patch.object(reknit_group.Group, "leave"):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    for job in jobs.values():
+        job._group.leave()
+    return losses
+
+
+class Training(unittest.TestCase):
+    def expect_plain(self, losses):
+        self.assertEqual(STEPS, len(losses))
+        for one, other in zip(plain(), losses):
+            self.assertAlmostEqual(one, other, places=5)
+
+    def test_without_an_agent_a_script_trains_all_layers(self):
+        self.expect_plain(train(joined()))
+
+    def test_stages_of_several_pipelines_train_what_one_process_trains(self):
+        plan = plan_of((3, ("a", 1), ("b", 4)), (1, ("c", 2), ("d", 4)),
+                       rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
+        losses = train_under(plan, *"abcd")
+        for node in "abcd":
+            self.expect_plain(losses[node])
+
+    def test_what_a_lost_process_would_have_trained_is_trained(self):
+        plan = plan_of((2, ("a", 2), ("b", 4)), (2, ("c", 2), ("lost", 4)), reroutes=[("lost", "b", 2)],
+                       rounds=[[(0, 2, ["a", "c"])]])
+        losses = train_under(plan, *"abc")
+        for node in "abc":
+            self.expect_plain(losses[node])
+
+    def test_a_pass_that_was_left_out_is_told(self):
+        step = next(joined().steps())
+        next(step.tasks)
+        with self.assertRaisesRegex(reknit.WrongOrder, "expected all of step.tasks to be run, 8 are left"):
+            step.commit()
+
+    def test_the_random_numbers_of_the_script_are_its_own(self):
+        torch.manual_seed(7)
+        expected = torch.rand(1)
+        torch.manual_seed(7)
+        joined()
+        self.assertEqual(expected, torch.rand(1))
+
+
+class Layers(unittest.TestCase):
+    def layers(self, **how):
+        layers = reknit_pipeline.Layers(build, LAYERS, adam, **how)
+        layers.memories = [bytearray(size) for size in layers.sizes]
+        return layers
+
+    def test_a_process_makes_only_the_layers_that_it_trains(self):
+        layers = self.layers()
+        layers.give([1, 2], 0)
+        layers.train(range(1, 3))
+        self.assertEqual({1, 2}, set(layers.held))
+        self.assertFalse(any(layers.memories[0]) or any(layers.memories[3]))
+
+    def test_what_is_not_trained_any_more_is_let_go_once_a_step_is_made_without_it(self):
+        layers = self.layers()
+        layers.give(range(LAYERS), 0)
+        layers.train(range(2))
+        layers.train(range(1))
+        self.assertEqual({0, 1}, set(layers.held))
+        layers.apply(1)
+        self.assertEqual({0}, set(layers.held))
+
+    def test_a_layer_that_came_is_gone_on_from_and_not_made_anew(self):
+        giver, taker = self.layers(), self.layers()
+        giver.give([1], 0)
+        giver.train(range(1, 2))
+        with torch.no_grad():
+            giver.held[1].module[0].weight.fill_(3)
+        taker.memories[1][:] = giver.memories[1]
+        taker.adopt(5, [1])
+        taker.give([1], 5)
+        taker.train(range(1, 2))
+        self.assertTrue((taker.held[1].module[0].weight == 3).all())
+
+    def test_another_model_has_another_digest(self):
+        other = reknit_pipeline.Layers(lambda n: build(n).double(), LAYERS, adam)
+        self.assertNotEqual(self.layers().digest, other.digest)
+        self.assertEqual(self.layers().digest, self.layers().digest)
+
+    def test_the_planner_is_told_what_each_layer_takes(self):
+        first = self.layers().profiles(10)[0]
+        self.assertEqual((80, 80, 40), (first["parameterBytes"], first["gradientBytes"], first["outputBytes"]))
+        self.assertEqual(self.layers().sizes[0], first["parameterBytes"] + first["optimizerBytes"])
+
+
+class Sums(unittest.TestCase):
+    def test_some_processes_of_a_group_add_up_a_tensor_of_any_length(self):
+        path = os.path.join(tempfile.mkdtemp(), "store")
+        groups = [reknit_group.Group("gloo", dist.FileStore(path, 4), rank, 4) for rank in range(4)]
+        for length in (1, 2, 7):
+            tensors = {rank: torch.arange(length, dtype=torch.float32) + rank for rank in (0, 2, 3)}
+            threads = [threading.Thread(target=reknit_pipeline.add_up, args=(groups[rank], tensor, [0, 2, 3], rank))
+                       for rank, tensor in tensors.items()]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+            for tensor in tensors.values():
+                self.assertEqual([3 * at + 5 for at in range(length)], tensor.tolist())
+        for group in groups:
+            group.leave()
+
+
+if __name__ == "__main__":
+    unittest.main()
