@@ -187,6 +187,7 @@ func TestDataJoinAndLeaveWithTheirInstitution(t *testing.T) {
 	s.members("stock", "sums", "rhymes")
 	s.train(75)
 	with := s.loss(s.layers, s.places["rhymes"].samples)
+	t.Logf("loss of rhymes %.2f before they joined, %.2f after 75 steps with them", without, with)
 	if with > 0.7*without {
 		t.Errorf("once rhymes joined their loss goes from %v to %v", without, with)
 	}
