@@ -75,8 +75,15 @@ class Connection:
         return answer
 
     def store(self, subject, data, headers):
-        """Puts a message into the stream of its subject. Returns when it is there."""
-        answer = json.loads(self.request(subject, data, headers).data)
+        """Puts a message into the stream of its subject, and returns when it is there. Raises Error where the stream
+        refuses it, or does not answer three times: a header Nats-Msg-Id makes a repeat harmless."""
+        for last in (False, False, True):
+            try:
+                answer = json.loads(self.request(subject, data, headers).data)
+                break
+            except Error:
+                if last:
+                    raise
         if "error" in answer:
             raise Error(f"{subject}: {answer['error']['description']}")
 

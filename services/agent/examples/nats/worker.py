@@ -212,7 +212,7 @@ class Worker:
 
     def prepared(self, event, preparation):
         if self.negotiates(preparation) and self.trainer.world:
-            self.stop = max(self.trainer.done + 2, self.newest()["resumeStep"])  # beyond the step under way
+            self.stop = min(max(self.trainer.done + 2, self.newest()["resumeStep"]), self.options.steps)
             self.say("negotiation.promised", cause=event["id"], negotiation=preparation["negotiation"], stopStep=self.stop)
 
     def scheduled(self, event, schedule):
