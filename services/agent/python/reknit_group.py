@@ -1,13 +1,15 @@
 """Groups of processes that sum tensors with PyTorch, and of which any process may be lost: an abort ends every sum.
 
-gloo is tested. NCCL is not: what differs is in CONNECT and Group.abort.
+gloo is tested. NCCL never ran: what differs is in connect_nccl, end and Group.finish.
 """
 
 import atexit
 import contextlib
 import datetime
 import os
+import re
 import socket
+import struct
 import threading
 import time
 
@@ -15,21 +17,40 @@ import torch.distributed as dist
 
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
-CONNECT = {"gloo": dist.ProcessGroupGloo, "nccl": getattr(dist, "ProcessGroupNCCL", None)}
+
+
+def connect_nccl(*arguments):
+    """Returns a group of NCCL, of which a collective that fails does not take the process down."""
+    for name in ("NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING"):  # of PyTorch 1, and from 2.2 on
+        os.environ.setdefault(name, "0")  # an abort ends it
+    return dist.ProcessGroupNCCL(*arguments)
+
+
+CONNECT = {"gloo": dist.ProcessGroupGloo, "nccl": connect_nccl}
 
 
 class Store(dist.Store):
-    """What the processes of a group tell each other while they connect, through their agents."""
+    """What the processes of a group tell each other while they connect, through their agents.
+
+    Among it are the addresses at which they listen: what it said is how the group's connections are known from others.
+    """
 
     def __init__(self, plane, generation):
         super().__init__()
         self.plane, self.generation = plane, generation
+        self.said = {}  # values by key
 
     def set(self, key, value):
-        self.plane.set(self.generation, key, value.encode() if isinstance(value, str) else bytes(value))
+        value = value.encode() if isinstance(value, str) else bytes(value)
+        self.said[key] = value
+        self.plane.set(self.generation, key, value)
 
     def get(self, key):
-        return self.plane.get(self.generation, key, TIMEOUT_SECONDS)
+        try:
+            self.said[key] = value = self.plane.get(self.generation, key, TIMEOUT_SECONDS)
+        except Exception as error:  # the step is given up, the key is not set in time, or the agent is gone
+            raise RuntimeError(f"{key}: {error}") from error
+        return value
 
     def add(self, key, number):
         return self.plane.add(self.generation, key, number)
@@ -49,8 +70,8 @@ class Done:
 class Group:
     """The processes of one plan, connected. Built once, it is left for good when it breaks or another plan comes.
 
-    gloo has no abort: what ends its collectives is the end of their connections, which are the sockets that appeared
-    while the group was built.
+    gloo has no abort: what ends its collectives is the end of their connections, those of which one end is an address
+    that the processes told each other in the store.
     """
 
     def __init__(self, backend, store, rank, world):
@@ -59,8 +80,6 @@ class Group:
         self._decided = threading.Event()  # built, failed or aborted
         self._error, self._processes, self._over = "", None, False
         self._alone = world == 1
-        self._before = connections()
-        self._sockets = None  # of the group, once it is built
         if not self._alone:
             beside(self._build, CONNECT[backend], rank, world)
 
@@ -73,11 +92,9 @@ class Group:
         with self._lock:
             if not self._over:
                 self._processes, self._error = processes, error
-                self._sockets = self._appeared()
             self._decided.set()
-
-    def _appeared(self):
-        return connections().items() - self._before.items()
+        if self._over:
+            self._cut(processes)  # the abort came before there was what it ends
 
     @property
     def connected(self):
@@ -94,7 +111,16 @@ class Group:
     def sum(self, tensor):
         """Adds up a tensor over all processes, in place."""
         self.begin(tensor).wait()
-        tensor[0].item()  # on a GPU it is only this that waits for the sum: the gate must not be passed before
+        self.finish(tensor)
+
+    def finish(self, tensor):
+        """Returns once all sums are made that were waited for, of which tensor is the last. RuntimeError: one was cut.
+
+        With NCCL it is only this that waits, for the GPU; and a sum that an abort cuts ends there without an error.
+        """
+        tensor[0].item()
+        if self._over and tensor.is_cuda:
+            raise RuntimeError(self._error)
 
     def send(self, tensor, rank, tag):
         """Begins to send a tensor to a process, and returns what to wait for before the tensor is changed."""
@@ -118,12 +144,17 @@ class Group:
             if self._over:
                 return
             self._over, self._error = True, self._error or "the step was given up"
-            sockets = self._appeared() if self._sockets is None else self._sockets & connections().items()
-            for file, _ in sockets:
-                shut(file)
-            if hasattr(self._processes, "abort"):  # NCCL, and gloo of some later PyTorch
-                self._processes.abort()
-            self._decided.set()
+            processes = self._processes
+        self._cut(processes)
+        self._decided.set()
+
+    def _cut(self, processes):
+        if not self._alone:
+            shut_connections(self.store.said.values())
+        for name in ("abort", "_abort", "_shutdown"):  # of NCCL, in PyTorch from 2.7, from 2.6 and from 2.0 on
+            if hasattr(processes, name):
+                getattr(processes, name)()
+                break
 
     def leave(self):
         """Lets go of the group. Its destructor waits for what is under way: it runs on a thread of its own."""
@@ -151,20 +182,41 @@ def _await():
         thread.join(max(0, until - time.monotonic()))
 
 
-def connections():
-    """Returns the open sockets of this process: by file, what the kernel calls it."""
-    found = {}
+def shut_connections(said):
+    """Shuts the connections of this process, for both of their ends, of which an end has its address in what was said."""
+    known = addresses_in(b"".join(said))
     for file in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            name = os.readlink(f"/proc/self/fd/{file}")
-            if name.startswith("socket:"):
-                found[int(file)] = name
+        with contextlib.suppress(OSError), duplicate(int(file)) as connection:  # OSError: no connection, or closed meanwhile
+            if connection.family in ADDRESS_BYTES:
+                ends = {raw(connection.family, end) for end in (connection.getpeername(), connection.getsockname())}
+                if ends & known:
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def duplicate(file):
+    """Returns a socket of its own for an open file. OSError: it is no socket."""
+    copy = os.dup(file)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
+# By family, of an address of the internet as it lies in memory, from the family on: gloo tells its addresses so.
+ADDRESS_BYTES = {socket.AF_INET: 8, socket.AF_INET6: 24}
+
+
+def addresses_in(said):
+    """Returns whatever may be an address."""
+    found = set()
+    for family, size in ADDRESS_BYTES.items():
+        begin = re.escape(struct.pack("=H", family))
+        found.update(re.findall(b"(?=(%s.{%d}))" % (begin, size - 2), said, re.DOTALL))
     return found
 
 
-def shut(file):
-    """Shuts a connection over the network, for both of its ends. Other sockets are left."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(file)) as connection:
-        listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if connection.family in (socket.AF_INET, socket.AF_INET6) and not listens:
-            connection.shutdown(socket.SHUT_RDWR)
+def raw(family, address):
+    """Returns an address of a socket as it lies in memory."""
+    flow = struct.pack(">I", address[2]) if family == socket.AF_INET6 else b""
+    return struct.pack("=H", family) + struct.pack(">H", address[1]) + flow + socket.inet_pton(family, address[0].split("%")[0])

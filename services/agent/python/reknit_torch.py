@@ -293,6 +293,7 @@ class Gradients:
         self._end_sums()
         if self._failed:
             raise self._failed
+        group.finish(self.loss)
         self._set(bucket.views for bucket in self.buckets)
 
     def release(self):

@@ -1,14 +1,12 @@
 """What reknit_pipeline.py promises: whatever the plan, processes train what one process trains. tests/torch kills some."""
 
 import os
-import tempfile
 import threading
 import unittest
 import unittest.mock
 
 try:
     import torch
-    import torch.distributed as dist
 
     import reknit
     import reknit_group
@@ -16,6 +14,7 @@ try:
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
+from test_reknit_group import Plane
 from test_reknit_routes import plan_of
 
 STEPS, BATCH, MICRO_BATCH, LAYERS, WIDTH = 3, 8, 2, 4, 5
@@ -226,8 +225,8 @@ class Layers(unittest.TestCase):
 
 class Sums(unittest.TestCase):
     def test_some_processes_of_a_group_add_up_a_tensor_of_any_length(self):
-        path = os.path.join(tempfile.mkdtemp(), "store")
-        groups = [reknit_group.Group("gloo", dist.FileStore(path, 4), rank, 4) for rank in range(4)]
+        plane = Plane()
+        groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 4) for rank in range(4)]
         for length in (1, 2, 7):
             tensors = {rank: torch.arange(length, dtype=torch.float32) + rank for rank in (0, 2, 3)}
             threads = [threading.Thread(target=reknit_pipeline.add_up, args=(groups[rank], tensor, [0, 2, 3], rank))

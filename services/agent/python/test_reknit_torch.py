@@ -1,7 +1,6 @@
 """What reknit_torch.py promises, without an agent; tests/torch shows it in a cluster."""
 
 import os
-import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -9,11 +8,11 @@ from concurrent import futures
 
 try:
     import torch
-    import torch.distributed as dist
     from torch.utils import checkpoint
 
     import reknit
     import reknit_torch
+    from test_reknit_group import Plane
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -63,29 +62,6 @@ def mixed():
     model, _ = replica()
     model[2] = Wide(model[2])
     return model, torch.optim.AdamW(model.parameters(), lr=0.1)
-
-
-class Plane:
-    """The values that processes share, without agents."""
-
-    def __init__(self):
-        self.values, self.changed = {}, threading.Condition()
-
-    def set(self, generation, key, value):
-        with self.changed:
-            self.values[key] = value
-            self.changed.notify_all()
-
-    def get(self, generation, key, wait):
-        with self.changed:
-            if not self.changed.wait_for(lambda: key in self.values, wait):
-                raise KeyError(key)
-            return self.values[key]
-
-    def add(self, generation, key, number):
-        with self.changed:
-            self.values[key] = b"%d" % (int(self.values.get(key, b"0")) + number)
-            return int(self.values[key])
 
 
 def loss_of(model, samples):
@@ -462,62 +438,6 @@ class State(unittest.TestCase):
         model, _ = replica()
         with self.assertRaisesRegex(TypeError, "optimizer: expected one of SGD"):
             reknit_torch.State(model, torch.optim.Rprop(model.parameters()))
-
-
-class Groups(unittest.TestCase):
-    def groups(self, world, ranks):
-        """Returns groups of this process: they connect as those of several processes do."""
-        path = os.path.join(tempfile.mkdtemp(), "store")
-        return [reknit_torch.Group("gloo", dist.FileStore(path, world), rank, world) for rank in ranks]
-
-    def sum(self, group, results):
-        """Sums on a thread, and puts what comes of it into results."""
-        def run():
-            tensor = torch.ones(10)
-            try:
-                group.sum(tensor)
-                results.append(tensor[0].item())
-            except RuntimeError as error:
-                results.append(error)
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
-
-    def test_a_group_sums_over_its_processes(self):
-        results = []
-        groups = self.groups(2, [0, 1])
-        for thread in [self.sum(group, results) for group in groups]:
-            thread.join()
-        self.assertEqual([2, 2], results)
-        for group in groups:
-            group.leave()
-
-    def test_an_abort_ends_a_sum_that_a_lost_process_keeps_waiting(self):
-        results = []
-        groups = self.groups(2, [0, 1])
-        for thread in [self.sum(group, results) for group in groups]:
-            thread.join()
-        waiting = self.sum(groups[0], results)  # the other one never comes
-        groups[0].abort()
-        waiting.join(10)
-        self.assertIsInstance(results[-1], RuntimeError)
-        for group in groups:
-            group.leave()
-
-    def test_an_abort_ends_the_wait_for_a_process_that_never_connects(self):
-        results = []
-        group, = self.groups(2, [0])
-        waiting = self.sum(group, results)
-        group.abort()
-        waiting.join(10)
-        self.assertIsInstance(results[0], RuntimeError)
-
-    def test_a_group_that_was_aborted_sums_no_more(self):
-        results = []
-        group, = self.groups(2, [0])
-        group.abort()
-        self.sum(group, results).join(10)
-        self.assertRegex(str(results[0]), "given up")
 
 
 if __name__ == "__main__":
