@@ -25,15 +25,16 @@ const (
 
 // Consumer reads the event stream in order, one message at a time.
 type Consumer struct {
-	LogAge   time.Duration // at which the stream drops what it has; zero: never
-	bus      *Bus
-	durable  string
-	consumer jetstream.Consumer
-	started  sync.Once
-	iterator jetstream.MessagesContext
-	seen     uint64 // delivered to an earlier reader, acknowledged or not
-	err      error
-	came     atomic.Pointer[time.Time] // when the message came that is not done with; nil: none
+	LogAge       time.Duration // at which the stream drops what it has; zero: never
+	Acknowledged uint64        // everything up to it was, by earlier readers
+	bus          *Bus
+	durable      string
+	consumer     jetstream.Consumer
+	started      sync.Once
+	iterator     jetstream.MessagesContext
+	seen         uint64 // delivered to an earlier reader, acknowledged or not
+	err          error
+	came         atomic.Pointer[time.Time] // when the message came that is not done with; nil: none
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
@@ -59,8 +60,8 @@ func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
 	c := &Consumer{
-		LogAge: stream.CachedInfo().Config.MaxAge,
-		bus:    b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream,
+		LogAge: stream.CachedInfo().Config.MaxAge, Acknowledged: consumer.CachedInfo().AckFloor.Stream,
+		bus: b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream,
 	}
 	if _, err := b.js.ResetConsumer(ctx, events.EventStream.Name, durable); err != nil {
 		return nil, fmt.Errorf("consumer %s: reset: %w", durable, err)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
@@ -51,6 +52,7 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 }
 
 func TestAnEventThatAnInstanceSurvivesIsHandledHoweverManyEndAfterIt(t *testing.T) {
+	service.SetRememberAfter(t, 10*time.Millisecond)
 	f := newFixture(t)
 	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
 	f.lose("n1")

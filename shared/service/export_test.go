@@ -11,6 +11,9 @@ func SetStandstill(t *testing.T, d time.Duration) { set(t, &standstill, d) }
 // SetRegroup has a machine's clock go on that soon after an outage, for one test.
 func SetRegroup(t *testing.T, d time.Duration) { set(t, &regroup, d) }
 
+// SetRememberAfter has a service write its memory that soon after a message, for one test.
+func SetRememberAfter(t *testing.T, d time.Duration) { set(t, &rememberAfter, d) }
+
 func set(t *testing.T, setting *time.Duration, d time.Duration) {
 	before := *setting
 	*setting = d

@@ -99,6 +99,7 @@ func (h *hoarder) Snapshot() ([]byte, error) {
 }
 
 func TestAMemoryThatCannotBeStoredEndsTheServiceWithItsReason(t *testing.T) {
+	service.SetRememberAfter(t, 10*time.Millisecond)
 	f := newFixture(t)
 	running := f.run(service.Options{Machine: &hoarder{}})
 	f.lose("n1")
@@ -242,38 +243,52 @@ func (w *witness) Snapshot() ([]byte, error) {
 	return w.clerk.Snapshot()
 }
 
-func TestAMessageIsHandledItsOutputsSaidThenRememberedThenAcknowledged(t *testing.T) {
+func TestAMessageIsHandledItsOutputsSaidThenAcknowledgedAndRememberedLater(t *testing.T) {
+	service.SetRememberAfter(t, 100*time.Millisecond)
 	f := newFixture(t)
-	remembered := func() bool {
-		bucket, err := f.bus.JetStream().KeyValue(f.ctx, events.SnapshotBucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry, err := bucket.Get(f.ctx, cluster+".negotiator")
-		return err == nil && entry.Revision() > 1 // the first is the signature at the start
-	}
 	looked := make(chan struct{})
 	machine := &witness{look: func() {
 		aborted := events.EventSubject(cluster, events.Aborted, "*")
 		if _, said, err := f.bus.LastEvent(f.ctx, events.EventStream, aborted); !said {
 			t.Errorf("the memory is asked for before the outputs are said: %v", err)
 		}
-		if remembered() || f.unacknowledged() != 1 {
-			t.Error("remembered or acknowledged too early")
+		f.untilAcknowledged()
+		if f.writes() > 1 {
+			t.Error("remembered before it is asked for its memory")
 		}
 		close(looked)
 	}}
 	f.run(service.Options{Machine: machine})
 	f.lose("n1")
 	<-looked
+	f.untilRemembered(2)
+}
+
+func TestAServiceThatIsKilledHearsInSilenceWhatItDoesNotRemember(t *testing.T) {
+	f := newFixture(t)
+	aborted := f.said(events.Aborted)
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.lose("n1")
+	f.lose("poison")
+	f.lose("n2")
+	f.expect(aborted, "g1", "g2")
 	f.untilAcknowledged()
-	if !remembered() {
-		t.Error("acknowledged before it was remembered")
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.forgetIDs()
+	second := &clerk{}
+	f.run(service.Options{Machine: second})
+	f.lose("n3")
+	f.expect(aborted, "g3")
+	if heard := strings.Join(second.heard, " "); heard != "n1 poison n1 n2 n3" { // n1 again after the panic
+		t.Errorf("heard %s", heard)
 	}
 }
 
 // With a log that keeps nothing for longer than a second.
 func TestAServiceOutlivesTheAgeOfItsLog(t *testing.T) {
+	service.SetRememberAfter(t, time.Millisecond)
 	f := newFixture(t)
 	js := f.bus.JetStream()
 	log, err := js.Stream(f.ctx, events.EventStream.Name)
@@ -296,6 +311,7 @@ func TestAServiceOutlivesTheAgeOfItsLog(t *testing.T) {
 	f.lose("n2")
 	f.expect(aborted, "g2") // the lease still fences
 	f.untilAcknowledged()
+	f.untilRemembered(f.writes() + 2) // a renewal may be one of them
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -114,6 +114,26 @@ func (f *fixture) said(kind events.Kind) <-chan events.Event {
 	return heard
 }
 
+// untilRemembered waits until a memory was written so many times; the first is the signature at a start.
+func (f *fixture) untilRemembered(writes uint64) {
+	f.Helper()
+	f.until("it is remembered", func() bool { return f.writes() >= writes })
+}
+
+// forgetIDs has the log take again what was said before, as it does ten minutes later.
+func (f *fixture) forgetIDs() {
+	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	config := log.CachedInfo().Config
+	config.Duplicates = 100 * time.Millisecond
+	if _, err := f.bus.JetStream().UpdateStream(f.ctx, config); err != nil {
+		f.Fatal(err)
+	}
+	time.Sleep(2 * config.Duplicates)
+}
+
 func (f *fixture) expect(heard <-chan events.Event, subjects ...string) (last events.Event) {
 	f.Helper()
 	for _, subject := range subjects {

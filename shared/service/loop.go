@@ -47,6 +47,9 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 			err = r.tick(ctx)
 		case input := <-inputs:
 			err = r.admit(ctx, input)
+		case <-r.recent.due:
+			r.health.begin()
+			err = r.remember(ctx)
 		case <-renewals:
 			err = r.renew(ctx)
 		}
@@ -75,7 +78,7 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
-	if delivery.Event.Sequence <= r.memory.Sequence {
+	if delivery.Event.Sequence <= r.recent.Sequence {
 		acknowledge(ctx, delivery)
 		return nil
 	}
@@ -86,7 +89,10 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 		return err
 	}
 	acknowledge(ctx, delivery)
-	return nil
+	if r.recent.weight < mostRecent && r.memory.Deaths == 0 {
+		return nil
+	}
+	return r.remember(ctx)
 }
 
 // acknowledge may fail while there is no connection: the message comes again, and is known.
@@ -96,27 +102,24 @@ func acknowledge(ctx context.Context, delivery taken) {
 	}
 }
 
-// handle brings about what a message brings about, up to remembering it.
+// handle brings about what a message brings about. Of a message with which an instance before was done, that is what
+// the machine becomes by it, and nothing is said.
 func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
-	event, outputs := delivery.Event, []events.Event(nil)
+	event, again := delivery.Event, delivery.Event.Sequence <= r.said
 	start := time.Now()
-	if delivery.Refusal != nil {
-		everybody := events.Speaker{Cluster: r.speaker.Cluster}
-		outputs = []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}
-	} else {
+	if delivery.Refusal == nil {
 		var end func()
 		ctx, event.Traceparent, end = telemetry.Process(ctx, r.Name, event)
 		defer end()
-		var err error
-		outputs, err = r.attempt(ctx, event, delivery.Redelivered)
-		if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
-			poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
-			outputs = append(r.speaker.NoAnswer(event, err), r.quarantine(ctx, r.speaker, event, poison))
-		} else if err != nil {
-			return err
-		}
+	}
+	outputs, borne, err := r.outputs(ctx, event, delivery, again)
+	if err != nil {
+		return err
 	}
 	for _, output := range outputs {
+		if again {
+			break
+		}
 		ack, err := r.publish(ctx, event, output)
 		if err != nil {
 			return err
@@ -128,7 +131,24 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		}
 	}
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
-	return r.memory.remember(ctx, r.Machine, event.Sequence, event.ID)
+	r.recent.note(event, borne)
+	return nil
+}
+
+// outputs asks the machine what a message brings about. One that cannot be borne brings about its record.
+func (r *runner) outputs(
+	ctx context.Context, event events.Event, delivery bus.Delivery, again bool,
+) (outputs []events.Event, borne bool, err error) {
+	if delivery.Refusal != nil {
+		everybody := events.Speaker{Cluster: r.speaker.Cluster}
+		return []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}, false, nil
+	}
+	outputs, err = r.attempt(ctx, event, delivery.Redelivered && !again)
+	if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
+		poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
+		return append(r.speaker.NoAnswer(event, err), r.quarantine(ctx, r.speaker, event, poison)), false, nil
+	}
+	return outputs, true, err
 }
 
 // mostDeaths is how many instances in a row may die while the machine handles an event that had come to one before
@@ -173,7 +193,7 @@ func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, e
 
 var errPanicked = errors.New("the machine panicked")
 
-// guard calls the machine. After a panic the machine is again as its last snapshot has it, and errPanicked tells so.
+// guard calls the machine. After a panic the machine is again what it was before, and errPanicked tells so.
 func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs []events.Event, err error) {
 	defer func() {
 		cause := recover()
@@ -182,7 +202,7 @@ func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs
 		}
 		slog.ErrorContext(ctx, "the machine panicked", "panic", cause, "stack", string(debug.Stack()))
 		outputs, err = nil, fmt.Errorf("%w: %v", errPanicked, cause)
-		if restoring := r.Machine.Restore(r.memory.Machine); restoring != nil {
+		if restoring := r.goBack(); restoring != nil {
 			err = fmt.Errorf("restore after the panic %v: %w", cause, restoring) // not errPanicked: it cannot go on
 		}
 	}()
@@ -229,7 +249,7 @@ func (r *runner) admit(ctx context.Context, input func(time.Time) []events.Event
 			return err
 		}
 	}
-	return r.memory.remember(ctx, r.Machine, r.memory.Sequence, r.memory.ID)
+	return r.remember(ctx)
 }
 
 // publish says one event. One that was said with other words, or may not be said, is a fault of the machine: it is

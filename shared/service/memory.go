@@ -30,11 +30,17 @@ type memory struct {
 
 // page is the stored form of a memory: JSON, compressed.
 type page struct {
-	Instance string          `json:"instance"`          // who wrote it
-	Sequence uint64          `json:"sequence"`          // of the last message handled
-	ID       string          `json:"id"`                // of that event; empty for a refused message
-	Machine  json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
-	Deaths   int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind Sequence
+	Instance string `json:"instance"` // who wrote it
+	position
+	Machine json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
+	Said    uint64          `json:"said,omitempty"`    // up to which message all that it brought about was said, where that is further
+	Deaths  int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind all that was said
+}
+
+// position is that of the last message handled.
+type position struct {
+	Sequence uint64 `json:"sequence"`
+	ID       string `json:"id"` // of the event; empty for a refused message
 }
 
 // requestTimeout is how long one request to NATS may take before it is made again.
@@ -60,16 +66,16 @@ func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, er
 	}
 }
 
-// remember stores the machine's memory after the message at sequence.
-func (m *memory) remember(ctx context.Context, machine Machine, sequence uint64, id string) error {
+// remember stores the machine's memory after the message at a position.
+func (m *memory) remember(ctx context.Context, machine Machine, at position, said uint64) error {
 	snapshot, err := machine.Snapshot()
 	if err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	return m.write(ctx, page{Instance: m.Instance, Sequence: sequence, ID: id, Machine: snapshot})
+	return m.write(ctx, page{Instance: m.Instance, position: at, Machine: snapshot, Said: said})
 }
 
-// fear stores how many instances will have died at the message behind the last, should this one.
+// fear stores how many instances will have died at the message behind all that was said, should this one.
 func (m *memory) fear(ctx context.Context, deaths int) error {
 	next := m.page
 	next.Deaths = deaths

@@ -1,5 +1,6 @@
-// Package service runs a machine on the bus: take one message, handle it, publish what the machine says, remember,
-// acknowledge. A crash anywhere repeats nothing and loses nothing.
+// Package service runs a machine on the bus: take one message, handle it, publish what the machine says, acknowledge,
+// and remember now and then. What the machine is follows from the log: the next instance hears again, in silence, what
+// came behind its memory. A crash anywhere repeats nothing and loses nothing.
 package service
 
 import (
@@ -50,6 +51,8 @@ type runner struct {
 	instance string
 	leases   int // taken by this instance: the first and its renewals
 	memory   *memory
+	recent   recent
+	said     uint64 // up to which message all that it brought about was said, by instances before
 	metrics  metrics
 	offset   time.Duration // from this host's clock to that of the log
 	backlog  uint64        // messages to handle before time passes for the machine
@@ -92,7 +95,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer consumer.Stop()
 	r.health.consumer.Store(consumer)
 	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence,
-		"backlog", r.backlog)
+		"said", r.said, "backlog", r.backlog)
 	return r.loop(ctx, consumer)
 }
 
@@ -132,6 +135,7 @@ func (r *runner) restore(ctx context.Context) (err error) {
 			return fmt.Errorf("%w (event %s at sequence %d)", ErrLogWentBackwards, r.memory.ID, r.memory.Sequence)
 		}
 	}
+	r.recent.position = r.memory.position
 	if r.memory.Machine == nil {
 		r.memory.Machine, err = r.Machine.Snapshot()
 		return err
@@ -160,11 +164,26 @@ func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.noteSaid(ctx, consumer.Acknowledged); err != nil {
+		return nil, err
+	}
 	if err := consumer.StartAfter(ctx, r.memory.Sequence); err != nil {
 		return nil, err
 	}
 	r.backlog, err = consumer.Pending(ctx)
 	return consumer, err
+}
+
+// noteSaid learns how far the instance before had come beyond its memory. The memory is told first: the consumer
+// forgets it when it goes back.
+func (r *runner) noteSaid(ctx context.Context, acknowledged uint64) error {
+	r.said = max(r.said, acknowledged, r.memory.Said, r.memory.Sequence)
+	if r.said == max(r.memory.Said, r.memory.Sequence) {
+		return nil
+	}
+	next := r.memory.page
+	next.Said, next.Deaths = r.said, 0
+	return r.memory.write(ctx, next)
 }
 
 // now is the time on the clock of the log, by which event times can be compared with it on any host.

@@ -70,7 +70,7 @@ func (s *Service) Renew(now time.Time) bool {
 	return true
 }
 
-// guard calls the machine. After a panic the machine is again as its last snapshot has it.
+// guard calls the machine. After a panic the machine is again what it was before.
 func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err error) {
 	defer func() {
 		cause := recover()
@@ -79,7 +79,7 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 		}
 		outputs, err = nil, fmt.Errorf("%w: %v", ErrPanicked, cause)
 		s.complaints = append(s.complaints, fmt.Errorf("%w\n%s", err, debug.Stack()))
-		if restoring := s.machine.Restore(s.memory.page.machine); restoring != nil {
+		if restoring := s.goBack(); restoring != nil {
 			s.end(fmt.Errorf("after %w: restore: %w", err, restoring))
 		}
 	}()
@@ -89,10 +89,11 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 // deliver gives the machine the message that was taken, unless it is known.
 func (s *Service) deliver(refusal *bus.Refusal) {
 	message := s.delivery.Message
-	if message.Sequence <= s.memory.page.sequence {
+	if message.Sequence <= s.recent.sequence {
 		s.point = Acknowledge
 		return
 	}
+	s.borne = false
 	if words := message.Data.(Words); words.Refusal != nil {
 		refusal = words.Refusal
 	}
@@ -107,6 +108,7 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 		outputs, _ := s.machine.Handle(Heard(message)) // an event without sense does not come again
 		return outputs
 	})
+	s.borne = err == nil
 	if err != nil {
 		poison := &bus.Refusal{Reason: bus.Poison, Detail: fmt.Sprintf("%s: %v", s.name, err), Subject: message.Subject}
 		s.outputs = []events.Event{s.quarantine(s.speaker, poison)}
@@ -158,21 +160,17 @@ func (s *Service) fetch(now time.Time, fate stream.Fate) time.Duration {
 
 var errIncomplete = errors.New("content is not all there")
 
-// nextOutput goes on with the next event to say, or with remembering that all was said.
+// nextOutput goes on with the next event to say, or with what comes when all was said. What a message brought about
+// with which an instance before was done is not said.
 func (s *Service) nextOutput() {
-	if len(s.outputs) > 0 {
+	again := s.delivery != nil && s.delivery.Message.Sequence <= s.said
+	switch {
+	case len(s.outputs) > 0 && !again:
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
-		return
+	case s.delivery != nil:
+		s.note()
+		s.point = Acknowledge
+	default:
+		s.remember()
 	}
-	snapshot, err := s.machine.Snapshot()
-	if err != nil {
-		s.end(fmt.Errorf("memory: %w", err))
-		return
-	}
-	next := page{s.instance, s.memory.page.sequence, s.memory.page.id, snapshot}
-	if s.delivery != nil {
-		next.sequence, next.id = s.delivery.Message.Sequence, s.delivery.Message.Data.(Words).Event.ID
-	}
-	s.memory.begin(s.bus, next)
-	s.point = Remember
 }

@@ -104,7 +104,7 @@ func (h *hub) step(s *loop.Service, fate stream.Fate) bool {
 		return true
 	}
 	h.now = h.now.Add(6 * time.Second)
-	return s.Take(h.now)
+	return s.Save(h.now) || s.Take(h.now)
 }
 
 // log is what the machine said, each stream in its order.

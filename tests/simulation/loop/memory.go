@@ -13,9 +13,15 @@ import (
 // page is what a service remembers over a restart.
 type page struct {
 	instance string
-	sequence uint64 // of the last message handled
-	id       string // of that event; empty for a refused message
-	machine  []byte // the machine's snapshot
+	position
+	machine []byte // the machine's snapshot
+	said    uint64 // up to which message all that it brought about was said, where that is further
+}
+
+// position is that of the last message handled.
+type position struct {
+	sequence uint64
+	id       string // of the event; empty for a refused message
 }
 
 // memory is a service's key in the bucket of snapshots, written by compare-and-set.

@@ -120,7 +120,7 @@ func (s *Service) findFirst(_ time.Time, fate stream.Fate) error {
 
 // restore gives the machine its memory. One that has none yet goes back to its beginning after a panic.
 func (s *Service) restore() (err error) {
-	s.point = Consume
+	s.point, s.recent.position = Consume, s.memory.page.position
 	if s.memory.page.machine == nil {
 		s.memory.page.machine, err = s.machine.Snapshot()
 		return err
@@ -135,7 +135,8 @@ func (s *Service) consume(_ time.Time, fate stream.Fate) (err error) {
 	}
 	s.consumer, err = s.bus.server.Events.Consumer(s.bus.cluster+"-"+s.name, subjects, ackWait, fate)
 	if err == nil {
-		s.seen, s.point = s.consumer.Delivered(), Reset
+		s.seen = s.consumer.Delivered()
+		s.noteSaid()
 	}
 	return err
 }
@@ -156,7 +157,7 @@ func (s *Service) findAge(_ time.Time, fate stream.Fate) error {
 }
 
 func (s *Service) count(_ time.Time, fate stream.Fate) (err error) {
-	s.point = Idle
+	s.point, s.started = Idle, true
 	s.backlog, err = s.consumer.Pending(fate)
 	return err
 }

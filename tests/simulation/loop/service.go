@@ -35,7 +35,7 @@ const (
 	Idle        Point = "idle"         // takes what comes
 	Fetch       Point = "fetch"        // the payload of an event that it took
 	Publish     Point = "publish"      // the next output
-	Remember    Point = "remember"     // writes the memory
+	Remember    Point = "remember"     // writes the memory, now and then
 	JudgeMemory Point = "judge memory" // who wrote, after a refusal of that
 	Acknowledge Point = "acknowledge"  // the message
 	GiveBack    Point = "give back"    // the message, because another instance took the lease
@@ -60,6 +60,9 @@ type Service struct {
 	instance string
 	speaker  events.Speaker
 	working  func() bool
+	recent   recent
+	said     uint64 // up to which message all that it brought about was said, by instances before
+	started  bool   // it reads behind its memory
 
 	point       Point
 	err         error
@@ -77,6 +80,7 @@ type Service struct {
 	inbox    []*stream.Delivery
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
+	borne    bool             // the machine could bear the message
 	fetched  fetching
 }
 
@@ -136,6 +140,11 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 		return s.fetch(now, fate)
 	case Acknowledge:
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
+		if s.recent.count >= mostRecent {
+			s.delivery = nil
+			s.remember()
+			return 0
+		}
 		s.rest()
 	case GiveBack:
 		_ = s.consumer.Nak(s.delivery, fate)
@@ -219,10 +228,10 @@ func (s *Service) wrote() {
 		if err := s.restore(); err != nil {
 			s.end(err)
 		}
-	case s.delivery == nil:
-		s.rest()
+	case !s.started:
+		s.point = Reset
 	default:
-		s.point = Acknowledge
+		s.rest()
 	}
 }
 

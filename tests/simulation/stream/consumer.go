@@ -45,6 +45,9 @@ func (s *Stream) Consumer(durable string, subjects []string, ackWait time.Durati
 // Delivered returns the sequence up to which the consumer delivered, acknowledged or not.
 func (c *Consumer) Delivered() uint64 { return c.from - 1 }
 
+// Acknowledged returns the sequence up to which everything is acknowledged.
+func (c *Consumer) Acknowledged() uint64 { return c.floor }
+
 // Reset goes back behind what was acknowledged. Errors: ErrNoConnection, ErrNoAnswer.
 func (c *Consumer) Reset(fate Fate) error { return c.ResetTo(0, fate) }
 

@@ -1,0 +1,59 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// The memory is written so long after the first message that it does not know, and after so many at most: the next
+// instance hears as much again. A message with a payload beyond the largest event counts as several.
+var (
+	rememberAfter = time.Second
+	mostRecent    = 256
+)
+
+// recent is what was handled since the memory was written. With it the machine goes on after a panic.
+type recent struct {
+	position
+	events []events.Event
+	weight int
+	due    <-chan time.Time // when the memory is to be written; nil while it knows all
+}
+
+// note keeps a message that was handled. One that the machine could not bear has left no trace in it.
+func (r *recent) note(event events.Event, borne bool) {
+	r.position = position{event.Sequence, event.ID}
+	r.weight += 1 + len(event.Data)/events.MaxEventBytes
+	if borne {
+		r.events = append(r.events, event)
+	}
+	if r.due == nil {
+		r.due = time.After(rememberAfter)
+	}
+}
+
+// remember writes the machine's memory.
+func (r *runner) remember(ctx context.Context) error {
+	said := r.said
+	if said <= r.recent.Sequence {
+		said = 0
+	}
+	if err := r.memory.remember(ctx, r.Machine, r.recent.position, said); err != nil {
+		return err
+	}
+	r.recent = recent{position: r.recent.position}
+	return nil
+}
+
+// goBack makes the machine what it was before the call at which it panicked.
+func (r *runner) goBack() error {
+	if err := r.Machine.Restore(r.memory.Machine); err != nil {
+		return err
+	}
+	for _, event := range r.recent.events {
+		_, _ = r.Machine.Handle(event) // its outputs are said, or never will be
+	}
+	return nil
+}
