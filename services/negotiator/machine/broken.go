@@ -14,24 +14,36 @@ const (
 	mostBreaks = 3
 	// mostRetries is how many may break in a row, whoever tells: then the cluster rests before it tries again.
 	mostRetries = 5
+	// goodSteps is how many steps training must get on for that those that broke before count no more.
+	goodSteps = 10
+	// mostTold is how much more often than any other a node may tell of broken steps while training never gets on for so
+	// long: it would crawl as long as that node is there.
+	mostTold = 10
 )
 
 // breaks are the steps that broke since training last got on.
 type breaks struct {
-	Step    uint64         `json:"step"`    // completed steps, to which they led back
-	InARow  int            `json:"inARow"`  // how many did
+	Step    uint64         `json:"step"`    // completed steps, to which the last one led back
+	InARow  int            `json:"inARow"`  // how many led back to that very step
 	By      map[string]int `json:"by"`      // of these, by the node that told first
+	Told    map[string]int `json:"told"`    // since training last went on for goodSteps, by the nodes that told; twice who told first
+	Tellers []string       `json:"tellers"` // of the last one, in order
 	Reason  string         `json:"reason"`  // of the last one told
 	Counted string         `json:"counted"` // the event that told the last one counted
 }
 
 // stepBroken has all give up the step that one node cannot end, and go on with the same nodes. Whoever else tells so is
-// heard too late: the step is given up already.
+// heard too late, but for who it is that tells: the step is given up already.
 func (m *Machine) stepBroken(cause events.Event, broken events.BrokenStep) []events.Event {
-	if m.state.Paused || !m.inStep(broken) {
+	known := &m.state.Breaks
+	switch {
+	case !m.inStep(broken):
+		return nil
+	case m.state.Paused:
+		known.alsoTold(broken.Node)
 		return nil
 	}
-	m.state.Paused, m.state.Breaks.Reason = true, broken.Reason
+	m.state.Paused, known.Reason, known.Tellers = true, broken.Reason, []string{broken.Node}
 	return m.pend(cause, events.Change{Kind: events.ChangeBroken, Node: broken.Node}, protocol.Urgent)
 }
 
@@ -64,11 +76,12 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 		return nil
 	}
 	known := &m.state.Breaks
-	if spare, _ := protocol.Spare(m.state.placed(), []string{node}); known.By[node] >= mostBreaks && len(spare) > 0 {
-		reason := fmt.Sprintf("its steps broke %d times and training did not get on, the last: %s",
-			known.By[node], known.Reason)
-		delete(known.By, node)
-		m.state.Restarts[node] = restart{Count: m.state.Restarts[node].Count + mostBreaks, Last: cause.Logged}
+	tired := known.tiredOf(node)
+	if spare, _ := protocol.Spare(m.state.placed(), []string{tired}); tired != "" && len(spare) > 0 {
+		reason := fmt.Sprintf("its steps broke again and again and training did not get on, the last: %s", known.Reason)
+		delete(known.By, tired)
+		clear(known.Told)
+		m.state.Restarts[tired] = restart{Count: m.state.Restarts[tired].Count + mostBreaks, Last: cause.Logged}
 		return m.giveUp(cause, spare, reason, false)
 	}
 	if known.InARow < mostRetries {
@@ -91,11 +104,51 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	if i < 0 || explained || changes[i].Cause == known.Counted {
 		return "", false
 	}
-	if resume != known.Step || known.By == nil { // training got on since, or had to go back
-		*known = breaks{Step: resume, By: map[string]int{}, Reason: known.Reason}
-	}
+	known.begin(resume)
 	known.Counted = changes[i].Cause
 	known.InARow++
 	known.By[changes[i].Node]++
+	known.Told[changes[i].Node]++
+	for _, node := range known.Tellers {
+		known.Told[node]++
+	}
 	return changes[i].Node, true
+}
+
+// begin counts from the start where training got on since, or had to go back.
+func (b *breaks) begin(resume uint64) {
+	if b.Told == nil || resume < b.Step || resume >= b.Step+goodSteps {
+		b.Told = map[string]int{}
+	}
+	if b.By == nil || resume != b.Step {
+		b.InARow, b.By = 0, map[string]int{}
+	}
+	b.Step = resume
+}
+
+// alsoTold notes a node that tells of the step that another told of first.
+func (b *breaks) alsoTold(node string) {
+	if !slices.Contains(b.Tellers, node) {
+		b.Tellers = append(b.Tellers, node)
+	}
+}
+
+// tiredOf returns the node that the others had better do without, after a step that this one was the first to tell of;
+// empty where there is none.
+func (b *breaks) tiredOf(first string) string {
+	if b.By[first] >= mostBreaks {
+		return first
+	}
+	most, second := "", 0
+	for node, told := range b.Told {
+		if told > b.Told[most] {
+			most, second = node, b.Told[most]
+		} else {
+			second = max(second, told)
+		}
+	}
+	if b.Told[most]-second < mostTold {
+		return ""
+	}
+	return most
 }

@@ -183,10 +183,49 @@ func TestANodeWhoseStepsBreakAgainAndAgainIsGivenUpByName(t *testing.T) {
 	}
 }
 
+// Every step breaks once, and the next attempt goes well. n2 tells each time, and others too, sometimes before it.
+func TestANodeForWhichTrainingCrawlsIsGivenUpByName(t *testing.T) {
+	w := newWorld(t, 4)
+	for i := 0; len(w.refusals("n2")) == 0; i++ {
+		if i == 3*mostTold {
+			t.Fatalf("%d steps broke, and n2 told each time", i)
+		}
+		w.step += 1 + uint64(i)%(goodSteps-1)
+		first, second := "n2", []string{"n1", "n3", "n4"}[i%3]
+		if i%4 == 0 {
+			first, second = second, first
+		}
+		w.breaks(first)
+		w.breaks(second)
+		w.run()
+	}
+	if refused := w.refusals("n2"); !strings.Contains(refused[0].Reason, "all-reduce timed out") || w.nodes() != "n1 n3 n4" {
+		t.Fatalf("nodes %q, refused %+v", w.nodes(), refused)
+	}
+	w.join("n2")
+	if w.tick(5 * time.Second); w.nodes() != "n1 n2 n3 n4" {
+		t.Error("it is kept out for ever")
+	}
+}
+
+func TestOfNodesThatTellAlikeOftenNobodyIsGivenUpForACrawl(t *testing.T) {
+	w := newWorld(t, 3)
+	for i := range 9 * mostTold {
+		w.step++
+		for next := range 3 {
+			w.breaks(fmt.Sprintf("n%d", 1+(i+next)%3))
+		}
+		w.run()
+	}
+	if w.nodes() != "n1 n2 n3" {
+		t.Fatalf("nodes %q", w.nodes())
+	}
+}
+
 func TestStepsThatBreakWhileTrainingGetsOnOrGoesBackBlameNobody(t *testing.T) {
 	w := newWorld(t, 3)
 	for range 9 * mostBreaks {
-		w.step++
+		w.step += goodSteps
 		w.breaks("n2")
 		w.run()
 	}

@@ -201,6 +201,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	delete(m.state.Joiners, node)
 	delete(m.state.Deadlines, node)
 	delete(m.state.Paces, node)
+	delete(m.state.Breaks.Told, node)
 	m.forgetLinks(node)
 }
 

@@ -60,9 +60,16 @@ var verbs = []verb{
 	}},
 	{"break NODE", func(w *World, a args) {
 		n := a.node(w)
-		n.breaks = a["TIME"] != ""
+		if a["TIME"] != "" {
+			n.breaks = 1
+		}
 		w.breakStep(n)
-		a.after(w, func() { n.breaks = false })
+		a.after(w, func() { n.breaks = 0 })
+	}},
+	{"break NODE each COUNT", func(w *World, a args) {
+		n := a.node(w)
+		n.breaks = int(a.number("COUNT"))
+		a.after(w, func() { n.breaks = 0 })
 	}},
 	{"exit NODE", func(w *World, a args) { w.exit(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},

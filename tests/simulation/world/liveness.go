@@ -18,7 +18,7 @@ func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.storing, n.kernel, n.breaks = 1, 0, 0, false
+		n.slowness, n.storing, n.kernel, n.breaks = 1, 0, 0, 0
 		w.unhang(n)
 		w.resume(n)
 	}

@@ -19,7 +19,8 @@ type node struct {
 	slowness float64       // of its computing; 1 is usual
 	storing  time.Duration // what its state takes to tell, give, take or adopt something, beside what is usual
 	kernel   time.Duration // what its trainer takes to give up a step
-	breaks   bool          // all its steps break
+	breaks   int           // so many-th of the steps that it begins breaks; zero: none
+	begun    int           // steps, since some break
 	freezes  bool          // its agent can tell what its trainer holds while that gives up a step
 	left     bool          // and did
 	disk     *tier         // outlives its processes
@@ -222,7 +223,7 @@ func (p *process) train(train agent.Train) {
 	clear(p.reducedIn)
 	p.collective = p.collectiveOf(train.Plan, p.done)
 	p.collective.begin(p)
-	if p.node.breaks {
+	if p.node.begun++; p.node.breaks > 0 && p.node.begun%p.node.breaks == 0 {
 		p.later(breaking, func() { p.World.breakStep(p.node) })
 	}
 }
