@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Scripts of services/agent/examples/pytorch.
+// Scripts of services/agent/examples/pytorch. The first two train under Reknit.
 const (
-	elasticScript = "elastic.py"
-	ddpScript     = "ddp.py"
+	Elastic   = "elastic.py"
+	Pipeline  = "pipeline.py"
+	ddpScript = "ddp.py"
 )
 
 // Job is a training: workers that were started, and what they complete.

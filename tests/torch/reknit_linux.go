@@ -20,9 +20,9 @@ type plane struct {
 	services *processes.Supervisor
 }
 
-// NewReknit starts elastic.py under Reknit: NATS, the services, and an agent for each worker. Training ends after so
-// many steps.
-func NewReknit(place Place, directory string, workers []string, steps int) (*Job, error) {
+// NewReknit starts a script under Reknit: NATS, the services, and an agent for each worker. Training ends after so many
+// steps.
+func NewReknit(place Place, script, directory string, workers []string, steps int) (*Job, error) {
 	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(directory, "nats")})
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func NewReknit(place Place, directory string, workers []string, steps int) (*Job
 		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
 	}
 	job := newJob(directory, func(worker string) *exec.Cmd {
-		command := agent(place, server.URL(), worker, steps)
+		command := agent(place, script, server.URL(), worker, steps)
 		command.Env = append(command.Env, "TMPDIR="+directory) // which takes along what killed agents leave
 		return command
 	})
@@ -58,8 +58,8 @@ func NewReknit(place Place, directory string, workers []string, steps int) (*Job
 }
 
 // agent is the command of an agent and its training script.
-func agent(place Place, url, worker string, steps int) *exec.Cmd {
-	command := exec.Command(place.Reknit, "agent", "run", "--", Python, filepath.Join(place.Examples, elasticScript),
+func agent(place Place, script, url, worker string, steps int) *exec.Cmd {
+	command := exec.Command(place.Reknit, "agent", "run", "--", Python, filepath.Join(place.Examples, script),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
 	command.Env = append(os.Environ(), place.environment()...)
 	command.Env = append(command.Env, "REKNIT_NATS_URL="+url, "REKNIT_CLUSTER="+cluster, "REKNIT_AGENT_NODE="+worker)

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 )
 
-// Undisturbed trains so many steps of the same model on the same samples in one process, and returns them. Its sums
-// have another order, so that its losses differ by rounding.
-func Undisturbed(ctx context.Context, place Place, directory string, steps uint64) ([]Step, error) {
+// Undisturbed trains so many steps of a script in one process, on the samples that several would train, and returns
+// them. Its sums have another order, so that its losses differ by rounding.
+func Undisturbed(ctx context.Context, place Place, script, directory string, steps uint64) ([]Step, error) {
 	log, err := os.Create(filepath.Join(directory, "undisturbed.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	course := newCourse()
-	command := exec.CommandContext(ctx, Python, filepath.Join(place.Examples, elasticScript),
+	command := exec.CommandContext(ctx, Python, filepath.Join(place.Examples, script),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
 	command.Env = append(os.Environ(), place.environment()...)
 	command.Stdout, command.Stderr = &listener{course: course, log: log}, log

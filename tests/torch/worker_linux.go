@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,7 +86,7 @@ func isScript(words []string) bool {
 	}
 	for _, word := range words[1:] {
 		if !strings.HasPrefix(word, "-") {
-			return filepath.Base(word) == elasticScript || filepath.Base(word) == ddpScript
+			return slices.Contains([]string{Elastic, Pipeline, ddpScript}, filepath.Base(word))
 		}
 	}
 	return false

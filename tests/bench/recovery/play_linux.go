@@ -51,7 +51,7 @@ func systems(place torch.Place) []system {
 	}
 	return []system{
 		{reknit, func(_ context.Context, directory string) (*torch.Job, error) {
-			return torch.NewReknit(place, directory, workers, torch.Endless)
+			return torch.NewReknit(place, torch.Elastic, directory, workers, torch.Endless)
 		}},
 		{tightest, torchrun(torch.Tightest)},
 		{documented, torchrun(torch.Documented)},

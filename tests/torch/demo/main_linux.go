@@ -15,11 +15,17 @@ import (
 )
 
 func main() {
-	picture := flag.String("picture", filepath.Join(".reknit", "pytorch.svg"), "write the picture to this file")
+	picture := flag.String("picture", filepath.Join(".reknit", "pytorch.svg"), "write the picture of elastic.py to this file")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "demo-pytorch: expected no arguments, got %q\n", flag.Args())
-		os.Exit(2)
+	scripts := flag.Args()
+	if len(scripts) == 0 {
+		scripts = []string{torch.Elastic, torch.Pipeline}
+	}
+	for _, script := range scripts {
+		if scenes[script] == nil {
+			fmt.Fprintf(os.Stderr, "demo-pytorch: expected %s or %s, got %q\n", torch.Elastic, torch.Pipeline, script)
+			os.Exit(2)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -27,14 +33,16 @@ func main() {
 		fmt.Println("demo-pytorch: skipped:", err)
 		return
 	}
-	if err := run(ctx, *picture); err != nil {
-		fmt.Fprintln(os.Stderr, "demo-pytorch:", err)
-		os.Exit(1)
+	for _, script := range scripts {
+		if err := run(ctx, script, *picture); err != nil {
+			fmt.Fprintf(os.Stderr, "demo-pytorch: %s: %v\n", script, err)
+			os.Exit(1)
+		}
 	}
 }
 
-// run plays the scenes on one job, trains the same undisturbed, and shows both.
-func run(ctx context.Context, picture string) error {
+// run plays the scenes of a script on one job, trains the same undisturbed, and shows both.
+func run(ctx context.Context, script, picture string) error {
 	place, err := torch.Here()
 	if err != nil {
 		return err
@@ -43,22 +51,19 @@ func run(ctx context.Context, picture string) error {
 	if err != nil {
 		return err
 	}
-	job, err := torch.NewReknit(place, directory, workers, torch.Endless)
+	job, err := torch.NewReknit(place, script, directory, workers, torch.Endless)
 	if err != nil {
 		return err
 	}
 	defer job.Close()
-	acts, err := play(ctx, job)
-	if err != nil {
-		return fmt.Errorf("%w; logs are in %s", err, directory)
-	}
+	acts, err := play(ctx, job, script)
 	job.Close()
-	healed, err := torch.Losses(job.Course.Steps())
-	if err != nil {
+	healed, lost := torch.Losses(job.Course.Steps())
+	if err := errors.Join(err, lost); err != nil {
 		return fmt.Errorf("%w; logs are in %s", err, directory)
 	}
 	fmt.Printf("\ntraining the same %d steps in one undisturbed process, on one core ...\n", len(healed))
-	steps, err := torch.Undisturbed(ctx, place, directory, uint64(len(healed)))
+	steps, err := torch.Undisturbed(ctx, place, script, directory, uint64(len(healed)))
 	if err != nil {
 		return err
 	}
@@ -66,9 +71,11 @@ func run(ctx context.Context, picture string) error {
 	if err != nil {
 		return err
 	}
-	if err := draw(picture, job.Course.Steps(), acts, undisturbed); err != nil {
-		return err
+	if script == torch.Elastic {
+		if err := draw(picture, job.Course.Steps(), acts, undisturbed); err != nil {
+			return err
+		}
+		fmt.Printf("\npicture: %s\n", picture)
 	}
-	fmt.Printf("\npicture: %s\n", picture)
 	return errors.Join(compareLosses(healed, undisturbed), os.RemoveAll(directory))
 }

@@ -33,12 +33,21 @@ type stage struct {
 	err  error // the first; nothing is played after it
 }
 
-// play plays everything once. The scenes leave four workers to the next.
-func play(ctx context.Context, job *torch.Job) ([]act, error) {
+// scenes are what happens to each script. Each leaves four workers to the next.
+var scenes = map[string]func(*stage){torch.Elastic: elastic, torch.Pipeline: pipeline}
+
+// play plays the scenes of a script once.
+func play(ctx context.Context, job *torch.Job, script string) ([]act, error) {
 	s := &stage{ctx: ctx, job: job}
-	fmt.Println("four processes train; each begins with the import of PyTorch")
+	fmt.Printf("\n%s: four processes train; each begins with the import of PyTorch\n", script)
 	s.settle(len(workers))
 	fmt.Printf("\n%-44s %18s %16s %11s %9s\n", "", "next step of all", "stall of others", "usual step", "repeated")
+	scenes[script](s)
+	return s.acts, s.err
+}
+
+// elastic is everything that can happen.
+func elastic(s *stage) {
 	s.hit(torch.KillTrainer, "w2") // its agent starts it again
 	s.settle(len(workers))
 	s.hit(torch.KillNode, "w3")
@@ -56,10 +65,40 @@ func play(ctx context.Context, job *torch.Job) ([]act, error) {
 	for _, service := range processes.Services {
 		s.settle(len(workers))
 		s.perform("kill -9 of the "+service, func() (torch.Healing, error) {
-			return job.Watch(ctx, limit, func() error { return job.KillService(service) })
+			return s.job.Watch(s.ctx, limit, func() error { return s.job.KillService(service) })
 		})
 	}
-	return s.acts, s.err
+}
+
+// pipeline is what moves layers from stage to stage.
+func pipeline(s *stage) {
+	s.resident()
+	s.hit(torch.KillTrainer, "w2")
+	s.settle(len(workers))
+	s.hit(torch.Break, "w1")
+	s.settle(len(workers))
+	s.hit(torch.KillNode, "w3")
+	s.join("it is started again", "w3")
+	s.hit(torch.Leave, "w1")
+	s.join("it is started again", "w1")
+	s.resident()
+}
+
+// mostResident is how much of the state a process may have that holds about half of the layers.
+const mostResident = 0.6
+
+// resident fails where a process has layers in memory that it does not train.
+func (s *stage) resident() {
+	if s.err != nil {
+		return
+	}
+	for _, name := range s.job.Running() {
+		part, err := s.job.Worker(name).Resident()
+		if err == nil && part > mostResident {
+			err = fmt.Errorf("%s has %.0f%% of the state in memory: expected about half", name, 100*part)
+		}
+		s.err = errors.Join(s.err, err)
+	}
 }
 
 // perform plays an act, unless one before it failed, prints it and remembers it.
