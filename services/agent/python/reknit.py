@@ -209,11 +209,16 @@ class Step:
         """The numbers of this trainer's samples since training began, a micro-batch at a time.
 
         What each takes until the next is asked for is measured: trainers get micro-batches by their speed."""
-        for first, end in self.samples:
-            for at in range(first, end, self.micro_batch):
-                began = time.monotonic()
-                yield range(self.consumed + at, self.consumed + min(at + self.micro_batch, end))
-                self.measured(1, time.monotonic() - began)
+        for samples in self.batches:
+            began = time.monotonic()
+            yield samples
+            self.measured(1, time.monotonic() - began)
+
+    @property
+    def batches(self):
+        """The list of all micro_batches, of which nothing is measured: for what loads them ahead."""
+        return [range(self.consumed + at, self.consumed + min(at + self.micro_batch, end))
+                for first, end in self.samples for at in range(first, end, self.micro_batch)]
 
     def measured(self, micro_batches, seconds):
         """Counts micro-batches that this trainer passed, and how long it computed for that without waiting for others."""

@@ -97,6 +97,7 @@ class Step:
     def __init__(self, job, turn):
         self.index, self.generation = turn.index, turn.generation
         self.rank, self.world = turn.rank, turn.world
+        self.batches = turn.batches  # all of micro_batches, for a loader
         self.loss = None  # mean of the batch, once the gradients are summed
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
@@ -388,7 +389,7 @@ class State:
         """Makes the step of this number, from 1, of the gradients that were summed."""
         before = [dict(group) for group in self.optimizer.param_groups]
         for group in self.optimizer.param_groups:
-            group["lr"] *= self.learning_rate_scale
+            group["lr"] = group["lr"] * self.learning_rate_scale  # a tensor is not changed
             if self._began and step == 1 and "dampening" in group:
                 group["dampening"] = 0  # SGD takes the first gradient whole, and has nothing before it
         self.optimizer.step()
@@ -444,6 +445,6 @@ def tensors_of(model, optimizer):
                 found.append(kept)
             elif kept is not None:
                 raise TypeError(f"optimizer: expected tensors in its state, got {name} = {kept!r}")
-    persistent = model.state_dict(keep_vars=True)
-    found += [buffer for name, buffer in model.named_buffers() if name in persistent]
+    persistent = {id(value) for value in model.state_dict(keep_vars=True).values()}
+    found += [buffer for buffer in model.buffers() if id(buffer) in persistent]
     return [tensor for tensor in found if tensor.numel() > 0]

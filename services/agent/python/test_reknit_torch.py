@@ -8,7 +8,7 @@ from concurrent import futures
 
 try:
     import torch
-    from torch.utils import checkpoint
+    from torch.utils import checkpoint, data
 
     import reknit
     import reknit_torch
@@ -26,6 +26,13 @@ def replica(seed=1, sizes=(3, 5, 2)):
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(*sizes[:2]), torch.nn.Tanh(), torch.nn.Linear(*sizes[1:]))
     return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+class Samples(data.Dataset):
+    """Samples that are their numbers."""
+
+    def __getitem__(self, number):
+        return number
 
 
 class Scaled(torch.optim.AdamW):
@@ -96,6 +103,21 @@ class TrainingAlone(unittest.TestCase):
         plain(*expected)
         losses = elastic(*got)
         self.assertEqual(STEPS, len(losses))
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_a_data_loader_with_a_worker_loads_the_samples_of_each_step(self):
+        expected, got = replica(), replica()
+        elastic(*expected, micro_batch=2)
+        batches = []
+        loader = data.DataLoader(Samples(), batch_sampler=batches, num_workers=1, persistent_workers=True)
+        job = reknit_torch.join(*got, batch=BATCH, micro_batch=2, steps=STEPS)
+        for step in job.steps():
+            batches[:] = step.batches
+            for samples, loaded in zip(step.micro_batches, loader):
+                self.assertEqual(list(samples), loaded.tolist())
+                step.backward(loss_of(got[0], loaded.tolist()))
+            step.commit()
         for one, other in zip(expected[0].parameters(), got[0].parameters()):
             self.assertTrue(torch.equal(one, other))
 
