@@ -26,7 +26,7 @@ func (c *cluster) startRaw(node string, arguments ...string) *worker {
 }
 
 func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testing.T) {
-	c := newCluster(t, 3, 120)
+	c := newCluster(t, 3, 90)
 	stays, killed, leaves := c.startRaw("n1"), c.startRaw("n2", "--cut-at", "5"), c.startRaw("n3")
 	for _, w := range []*worker{stays, killed, leaves} {
 		w.await("the plan after the cut", func(line said) bool { return line.Generation == 2 })

@@ -365,7 +365,7 @@ class Worker:
             self.trainer.hear(peer, message)
             return
         self.peers.drop(peer)
-        if peer in self.trainer.world:
+        if peer in self.trainer.world and not self.relayed(peer):
             self.suspicions[peer] = {"node": peer, "refused": True, "reason": "its connection ended"}
             self.broken_at = min(self.broken_at, time.monotonic() + LOSS_SECONDS)
             self.beat()
