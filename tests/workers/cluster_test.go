@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +55,8 @@ func run(m *testing.M) int {
 // cluster is a NATS server, the four services and workers.
 type cluster struct {
 	*testing.T
+	nats   embedded.Config
+	server *embedded.Server
 	url    string
 	steps  int
 	script []string // and what runs it
@@ -63,15 +67,35 @@ func newCluster(t *testing.T, startNodes, steps int) *cluster {
 	if program == "" {
 		t.Skip("python3 is not installed")
 	}
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	c := &cluster{T: t, url: server.URL(), steps: steps, script: []string{"python3", "worker.py"}}
+	c := &cluster{T: t, steps: steps, script: []string{"python3", "worker.py"}, nats: embedded.Config{StoreDir: t.TempDir()}}
+	c.startNATS()
+	t.Cleanup(func() { c.server.Shutdown() })
 	services.Provision(t, c.url, "workers")
 	services.Run(t, c.url, "workers", startNodes)
 	return c
+}
+
+func (c *cluster) startNATS() {
+	c.Helper()
+	var err error
+	if c.server, err = embedded.Start(c.nats); err != nil {
+		c.Fatal(err)
+	}
+	c.url = c.server.URL()
+}
+
+// restartNATS ends the server, and starts it again with its store at the same address.
+func (c *cluster) restartNATS() {
+	c.Helper()
+	address, err := url.Parse(c.url)
+	if err == nil {
+		c.nats.Port, err = strconv.Atoi(address.Port())
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.server.Shutdown()
+	c.startNATS()
 }
 
 // worker is a script under its agent.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -42,13 +43,33 @@ func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testi
 	leaves.await("its end", func(line said) bool { return line.Ended == "left" })
 	t.Logf("after a leave: a step with two after %v", joins.untilWorld(2))
 
+	c.expectTheDigestOfTrainingAlone(stays, joins)
+}
+
+func TestWorkersWithoutAnAgentGoOnWhereNATSWasAway(t *testing.T) {
+	c := newCluster(t, 2, 40)
+	first, second := c.startRaw("n1"), c.startRaw("n2")
+	first.untilWorld(2)
+	second.untilWorld(2)
+	c.restartNATS()
+	began := time.Now()
+	for _, w := range []*worker{first, second} {
+		w.await("a plan for what it claims", func(line said) bool { return line.Generation > 1 && line.Resumes > 0 })
+	}
+	t.Logf("a plan for all after %v", time.Since(began))
+	c.expectTheDigestOfTrainingAlone(first, second)
+}
+
+// expectTheDigestOfTrainingAlone waits for workers' last step.
+func (c *cluster) expectTheDigestOfTrainingAlone(workers ...*worker) {
+	c.Helper()
 	alone, err := exec.Command("python3", raw+"perceptron.py", itoa(c.steps)).Output()
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
-	for _, w := range []*worker{stays, joins} {
+	for _, w := range workers {
 		if digest := w.finish(); digest != strings.TrimSpace(string(alone)) {
-			t.Errorf("%s ended with %s: expected %s, as training alone does", w.node, digest, alone)
+			c.Errorf("%s ended with %s: expected %s, as training alone does", w.node, digest, alone)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import socket
 import threading
 import time
 
+MEASURE_SECONDS, MEASURE_BYTES = 1, 1 << 20
+
 
 class Peers:
     """The worker's own address, and a connection to each of its peers.
@@ -86,23 +88,36 @@ class Peers:
                 self._hear(node, None)
 
 
-def measure(address, size):
-    """Returns the seconds of a round trip and the bytes a second of a link. Raises OSError, after two seconds at most."""
+def measure_links(node, opening):
+    """Measures the links of a node that an opening asks for, as far as time allows."""
+    measured, began = [], time.monotonic()
+    addresses = {member["node"]: member["address"] for member in opening["members"]}
+    for pair in opening["connect"]:
+        if node in pair.values() and time.monotonic() < began + MEASURE_SECONDS:
+            peer = pair["a"] if pair["b"] == node else pair["b"]
+            try:
+                measured.append(measure(node, peer, addresses[peer], MEASURE_BYTES))
+            except OSError:
+                pass  # the monitor asks for it again, and hears the error
+    return measured
+
+
+def measure(node, peer, address, size):
+    """Returns how good a link is, by an echo of so many bytes. Raises OSError, after two seconds at most."""
     latest = time.monotonic() + 1
     with _dial(address, 0.5) as connection:
         connection.sendall(b"?\n")
         seconds = []
         for count in (1, max(size, 1)):
             began = time.monotonic()
-            writer = threading.Thread(target=connection.sendall, args=(bytes(count),), daemon=True)
-            writer.start()
+            threading.Thread(target=connection.sendall, args=(bytes(count),), daemon=True).start()
             while count > 0:
                 got = len(connection.recv(1 << 16))
                 if not got or time.monotonic() > latest:
                     raise ConnectionError(f"{address} does not send back what it gets")
                 count -= got
             seconds.append(time.monotonic() - began)
-        return seconds[0], size / seconds[1]
+        return {"from": node, "to": peer, "roundTripSeconds": seconds[0], "bandwidthBytesPerSecond": size / seconds[1]}
 
 
 def _dial(address, seconds=1):

@@ -16,7 +16,11 @@ CHUNK = 128 << 10  # bytes of an object that travel in one message
 
 
 class Error(Exception):
-    """What the server refused, or that it does not answer."""
+    """The server is away, or does not answer."""
+
+
+class Refused(Exception):
+    """The server answers that it does not do this, or has no such thing."""
 
 
 class Message:
@@ -30,11 +34,17 @@ class Message:
 
 
 class Connection:
-    """A connection to a server. `ended` is called on its reader's thread with the reason, once, and never by close."""
+    """A connection to a server, which `with` closes. Raises Error where there is none.
+
+    `ended(connection, why)` is called on its reader's thread when it breaks.
+    """
 
     def __init__(self, url, ended):
         place = urllib.parse.urlsplit(url if "//" in url else "nats://" + url)
-        self._socket = socket.create_connection((place.hostname, place.port or 4222), timeout=5)
+        try:
+            self._socket = socket.create_connection((place.hostname, place.port or 4222), timeout=5)
+        except OSError as error:
+            raise Error(f"{url}: {error}") from None
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self._socket.makefile("rb")
@@ -76,7 +86,7 @@ class Connection:
 
     def store(self, subject, data, headers):
         """Puts a message into the stream of its subject, and returns when it is there. Raises Error where the stream
-        refuses it, or does not answer three times: a header Nats-Msg-Id makes a repeat harmless."""
+        does not answer three times (Refused where it refuses it): a header Nats-Msg-Id makes a repeat harmless."""
         for last in (False, False, True):
             try:
                 answer = json.loads(self.request(subject, data, headers).data)
@@ -85,15 +95,21 @@ class Connection:
                 if last:
                     raise
         if "error" in answer:
-            raise Error(f"{subject}: {answer['error']['description']}")
+            raise Refused(f"{subject}: {answer['error']['description']}")
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self._closed = True
         self._socket.close()
 
     def _send(self, data):
-        with self._sending:
-            self._socket.sendall(data)
+        try:
+            with self._sending:
+                self._socket.sendall(data)
+        except OSError as error:
+            raise Error(str(error)) from None
 
     def _answered(self, message):
         answers = self._answers.get(message.subject)
@@ -112,9 +128,9 @@ class Connection:
                     self._send(b"PONG\r\n")
                 elif words[0] == "-ERR":
                     raise ConnectionError(" ".join(words))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, Error) as error:
             if not self._closed:
-                ended(str(error))
+                ended(self, str(error))
 
     def _deliver(self, words):
         """Reads what follows MSG subject sid [reply] size, or HMSG subject sid [reply] head-size size."""
@@ -156,5 +172,5 @@ class Objects:
     def _read(self, which):
         answer = self._connection.request(f"$JS.API.DIRECT.GET.OBJ_{self._bucket}", json.dumps(which).encode())
         if answer.status:
-            raise Error(f"{self._bucket}: {which}: {answer.status}")
+            raise Refused(f"{self._bucket}: {which}: {answer.status}")
         return answer

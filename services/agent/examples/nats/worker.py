@@ -23,8 +23,8 @@ import wire
 from perceptron import BATCH, MICRO_BATCH, Perceptron, digest
 from trainer import NO_PLAN, Trainer
 
+SHARDS = "REKNIT_SHARDS"  # the bucket of units on their way
 BEAT_SECONDS = 0.25
-MEASURE_SECONDS, MEASURE_BYTES = 1, 1 << 20
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
@@ -47,41 +47,47 @@ class Worker:
         self.inbox, self.over = queue.SimpleQueue(), False
         self.trainer = Trainer(self.node, self.send)
         self.trained = NO_PLAN  # the plan before this worker was given up: it claims what it holds
-        self.pending = collections.deque()  # committed plans, each for a step to come
-        self.opening = None  # of the negotiation under way
-        self.early = None  # an opening that came before the plan it follows
-        self.schedule, self.given, self.offers = None, False, {}  # of the move under way
-        self.taken = {}  # units that came for the next plan
-        self.stop = math.inf  # not to be passed: a promise
-        self.hold = 0  # the step was given up: none begins before a plan of this generation
-        self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
         self.heard = collections.deque(maxlen=1000)  # ids of events
         self.beats, self.next_beat = 0, 0.0
         self.fresh, self.completed_at, self.seconds = False, time.monotonic(), collections.deque([0.0], maxlen=20)
 
     def run(self):
-        put = self.inbox.put
-        self.peers = peers.Peers(self.node, self.options.host, lambda peer, message: put((self.hear_peer, peer, message)))
-        self.hub = wire.Connection(self.options.url, lambda why: put((self.end, why)))
-        self.shards = wire.Objects(self.hub, "REKNIT_SHARDS")
+        """Takes part until the end. What NATS says while it is away is not heard: then this worker asks anew."""
+        self.peers = peers.Peers(self.node, self.options.host, lambda *said: self.inbox.put((self.hear_peer, *said)))
+        signal.signal(signal.SIGTERM, lambda *_: self.inbox.put((self.leave,)))
+        while not self.over:
+            try:
+                with wire.Connection(self.options.url, lambda *ended: self.inbox.put((self.hub_ended, *ended))) as self.hub:
+                    self.subscribe()
+                    self.join()
+                    while not self.over:
+                        self.take_part()
+            except wire.Error as error:
+                report(hub=str(error))
+                time.sleep(1)
+
+    def take_part(self):
+        try:
+            act, *what = self.inbox.get(timeout=max(0.0, self.next_beat - time.monotonic()))
+            act(*what)
+        except queue.Empty:
+            self.beat()
+        self.adopt()
+        self.move()
+        self.train()
+
+    def subscribe(self):
         event, me = f"reknit.event.{self.cluster}", self.node
         for subject, hear in {
             f"reknit.plan.{self.cluster}.*": self.hear, f"{event}.negotiation.*.*": self.hear,
             f"{event}.shard.offered.*": self.hear, f"{event}.membership.refused.{me}": self.hear,
             f"reknit.probe.{self.cluster}.{me}": self.answer_probe, f"reknit.relay.{self.cluster}.{me}": self.hear_relayed,
         }.items():
-            self.hub.subscribe(subject, lambda message, hear=hear: put((hear, message)))
-        signal.signal(signal.SIGTERM, lambda *_: put((self.leave,)))
-        self.join()
-        while not self.over:
-            try:
-                act, *what = self.inbox.get(timeout=max(0.0, self.next_beat - time.monotonic()))
-                act(*what)
-            except queue.Empty:
-                self.beat()
-            self.adopt()
-            self.move()
-            self.train()
+            self.hub.subscribe(subject, lambda message, hear=hear: self.inbox.put((hear, message)))
+
+    def hub_ended(self, hub, why):
+        if hub is self.hub:
+            raise wire.Error(why)
 
     def end(self, why):
         self.over = True
@@ -90,6 +96,18 @@ class Worker:
     # Membership.
 
     def join(self):
+        """Asks for a place, as one that is new. What it trained before it claims."""
+        if self.trainer.world:
+            self.trained = self.trainer.plan
+        self.trainer.follow(NO_PLAN)
+        self.pending = collections.deque()  # committed plans, each for a step to come
+        self.opening = None  # of the negotiation under way
+        self.early = None  # an opening that came before the plan it follows
+        self.schedule, self.given, self.offers = None, False, {}  # of the move under way
+        self.taken = {}  # units that came for the next plan
+        self.stop = math.inf  # not to be passed: a promise
+        self.hold = 0  # the step was given up: none begins before a plan of this generation
+        self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
         self.incarnation = uuid.uuid4().hex[:12]
         report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
         self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
@@ -104,15 +122,9 @@ class Worker:
         if refusal["refused"] != "membership":
             self.end(f"{refusal['refused']} refused: {refusal['reason']}")
             return
+        self.join()
         if refusal.get("astray"):
             self.trained = NO_PLAN
-        elif self.trainer.world:
-            self.trained = self.trainer.plan
-        self.trainer.follow(NO_PLAN)
-        self.opening, self.early, self.schedule, self.taken = None, None, None, {}
-        self.pending.clear()
-        self.stop, self.hold, self.suspicions, self.broken_at = math.inf, 0, {}, math.inf
-        self.join()
 
     def say(self, kind, subject="", cause="", **data):
         """Says an event, and returns when the log has it. The id of an answer follows from what caused it, so that a
@@ -141,14 +153,10 @@ class Worker:
         answer = {"node": self.node, "incarnation": self.incarnation}
         if probe.get("target"):
             try:
-                answer["measured"] = self.measure(probe["target"], probe["address"], probe.get("bytes", 0))
+                answer["measured"] = peers.measure(self.node, probe["target"], probe["address"], probe.get("bytes", 0))
             except OSError as error:
                 answer["error"] = str(error)
         self.hub.publish(message.reply, json.dumps(answer).encode())
-
-    def measure(self, peer, address, size):
-        seconds, rate = peers.measure(address, size)
-        return {"from": self.node, "to": peer, "roundTripSeconds": seconds, "bandwidthBytesPerSecond": rate}
 
     # A negotiation, from its opening to the plan or its end.
 
@@ -181,7 +189,7 @@ class Worker:
         if opening["abandon"]:
             self.hold = opening["generation"]
         self.say("negotiation.consented", cause=event["id"], negotiation=opening["negotiation"], accepted=True,
-                 step=self.trainer.done, measurements=self.measurements(opening), **self.holdings(opening))
+                 step=self.trainer.done, measurements=peers.measure_links(self.node, opening), **self.holdings(opening))
 
     def holdings(self, opening):
         trainer, units = self.trainer, {"first": 0, "end": len(self.trainer.model.units)}
@@ -196,19 +204,6 @@ class Worker:
                       for unit in range(units["end"])]
             return {"holdings": [], "claims": claims, "trained": self.trained["generation"]}
         return {"holdings": []}
-
-    def measurements(self, opening):
-        """How good the links are that are to be opened from here, as far as time allows."""
-        measured, began = [], time.monotonic()
-        addresses = {member["node"]: member["address"] for member in opening["members"]}
-        for pair in opening["connect"]:
-            if self.node in pair.values() and time.monotonic() < began + MEASURE_SECONDS:
-                peer = pair["a"] if pair["b"] == self.node else pair["b"]
-                try:
-                    measured.append(self.measure(peer, addresses[peer], MEASURE_BYTES))
-                except OSError:
-                    pass  # the monitor asks again, and hears the error
-        return measured
 
     def prepared(self, event, preparation):
         if self.negotiates(preparation) and self.trainer.world:
@@ -258,8 +253,8 @@ class Worker:
             if not self.given:
                 self.given = True
                 self.give(schedule, about)
-            taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, self.shards)
-        except (wire.Error, ValueError) as error:
+            taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, wire.Objects(self.hub, SHARDS))
+        except (wire.Refused, ValueError) as error:
             self.schedule = None
             self.say("restoration.failed", reason=str(error), **about)
             return
@@ -275,7 +270,7 @@ class Worker:
             self.trainer.reach(schedule["stopStep"])
             return self.trainer.model.read(unit)
 
-        for offer in moving.give(self.node, schedule["plan"]["migration"], content_of, self.shards):
+        for offer in moving.give(self.node, schedule["plan"]["migration"], content_of, wire.Objects(self.hub, SHARDS)):
             self.say("shard.offered", f"unit-{offer['unit']}", step=schedule["stopStep"], **about, **offer)
 
     def adopt(self):
@@ -375,7 +370,7 @@ def main():
     parser = argparse.ArgumentParser(description="Trains a small network together with whoever is there, over NATS.")
     parser.add_argument("--node", required=True, help="id of this worker: letters, digits, - and _")
     parser.add_argument("--url", default="nats://127.0.0.1:4222", help="of NATS")
-    parser.add_argument("--cluster", default="dev")
+    parser.add_argument("--cluster", default="default")
     parser.add_argument("--host", default="127.0.0.1", help="under which the others reach this worker")
     parser.add_argument("--steps", type=int, default=1000, help="in all")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds after each step, so that there is time to look")
