@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // Pulse is a heartbeat, over core NATS on PulseSubject: not an event, never stored. Only changes become facts.
 type Pulse struct {
 	Node        string      `json:"node"`
@@ -12,6 +14,9 @@ type Pulse struct {
 	Suspicions  []Suspicion `json:"suspicions,omitempty"`
 	Left        bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
+
+// MostSuspicions is how many one heartbeat may tell.
+const MostSuspicions = 64
 
 // Suspicion is a node's report that a peer does not answer on the data plane.
 type Suspicion struct {
@@ -79,7 +84,7 @@ func (p *Pulse) Validate() error {
 	c.token("node", p.Node)
 	c.token("incarnation", p.Incarnation)
 	c.amount("stepSeconds", p.StepSeconds)
-	c.that(len(p.Suspicions) <= 64, "suspicions", "at most 64", len(p.Suspicions))
+	c.that(len(p.Suspicions) <= MostSuspicions, "suspicions", fmt.Sprintf("at most %d", MostSuspicions), len(p.Suspicions))
 	c.each(len(p.Suspicions), "suspicions", func(i int) error {
 		var c check
 		c.token("node", p.Suspicions[i].Node)

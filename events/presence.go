@@ -112,7 +112,7 @@ func fill(value reflect.Value) {
 		for i := range value.NumField() {
 			fill(value.Field(i))
 			if field := value.Field(i); value.Type().Field(i).Name == "Reason" {
-				field.SetString(brief(field.String()))
+				field.SetString(Brief(field.String()))
 			}
 		}
 	case reflect.Map:
@@ -129,8 +129,8 @@ func fill(value reflect.Value) {
 	}
 }
 
-// brief cuts a reason to what may travel, behind a whole character.
-func brief(reason string) string {
+// Brief cuts a reason to what may travel, behind a whole character.
+func Brief(reason string) string {
 	reason = strings.ToValidUTF8(reason, "?")
 	end := min(len(reason), mostReason)
 	for end < len(reason) && !utf8.RuneStart(reason[end]) {

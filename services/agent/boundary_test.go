@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +100,41 @@ func TestHeartbeatsGoOnWhereTheLossIsNoNumber(t *testing.T) {
 		}
 		if pulse.Step == 7 {
 			return
+		}
+	}
+}
+
+// A heartbeat that is not valid is refused, and the node would look dead.
+func TestANodeWhosePeersAllFailAtOnceTellsOfEachInHeartbeatsThatAreValid(t *testing.T) {
+	h := newHub(t)
+	h.join("n1")
+	pulses := make(chan *nats.Msg, 1024)
+	if _, err := h.bus.Conn().ChanSubscribe(events.PulseSubject("c", "n1"), pulses); err != nil {
+		t.Fatal(err)
+	}
+	session, told := h.sessions[0], map[string]bool{}
+	session.mutex.Lock() // no heartbeat goes out before all have failed
+	for i := range 3 * events.MostSuspicions {
+		peer := fmt.Sprintf("peer%d", i)
+		session.pulses.suspicions[peer] = events.Suspicion{Node: peer, Reason: "silent"}
+	}
+	session.mutex.Unlock()
+	session.Suspect("last", true, strings.Repeat("é", 4096))
+	for deadline := time.After(patience); len(told) < 3*events.MostSuspicions+1; {
+		var pulse events.Pulse
+		select {
+		case message := <-pulses:
+			if err := json.Unmarshal(message.Data, &pulse); err != nil {
+				t.Fatal(err)
+			}
+		case <-deadline:
+			t.Fatalf("%d peers told of", len(told))
+		}
+		if err := pulse.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		for _, suspicion := range pulse.Suspicions {
+			told[suspicion.Node] = true
 		}
 	}
 }

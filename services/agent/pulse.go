@@ -43,7 +43,7 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 // Suspect tells that a peer does not answer on the data plane, at once.
 func (s *Session) Suspect(node string, refused bool, reason string) {
 	s.mutex.Lock()
-	s.pulses.suspicions[node] = events.Suspicion{Node: node, Refused: refused, Reason: reason}
+	s.pulses.suspicions[node] = events.Suspicion{Node: node, Refused: refused, Reason: events.Brief(reason)}
 	s.mutex.Unlock()
 	s.sendPulse()
 }
@@ -69,10 +69,13 @@ func (s *Session) sendPulse() {
 	pulse.Number++
 	pulse.Node, pulse.Incarnation, pulse.Generation = s.config.Node, known.Incarnation, known.Generation
 	pulse.Suspicions = pulse.Suspicions[:0]
-	for _, suspicion := range s.pulses.suspicions {
+	for peer, suspicion := range s.pulses.suspicions {
+		if len(pulse.Suspicions) == events.MostSuspicions {
+			break // the next heartbeat tells the rest
+		}
 		pulse.Suspicions = append(pulse.Suspicions, suspicion)
+		delete(s.pulses.suspicions, peer)
 	}
-	clear(s.pulses.suspicions)
 	data, err := json.Marshal(pulse)
 	s.mutex.Unlock()
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -263,19 +262,6 @@ func TestANewcomerIsTakenToBeAsFastAsTheOthers(t *testing.T) {
 	asked := w.requests()
 	if last := asked[len(asked)-1].Nodes; last[3].Node != "n4" || last[3].SpeedFactor != 0.6 {
 		t.Fatalf("taken for %+v: it would be given the most work unmeasured", last[3])
-	}
-}
-
-func TestAJoinWithAnotherJobIsRefusedByName(t *testing.T) {
-	w := newWorld(t, 2)
-	join := &events.Join{Node: "n7", Incarnation: "x", Address: "a:1", MemoryBytes: 1,
-		Job: events.Job{Digest: events.Digest([]byte("another")), GlobalBatch: 1, MicroBatch: 1,
-			Layers: slices.Repeat([]events.LayerProfile{{ParameterBytes: 1}}, 3)}}
-	w.hear(events.JoinRequested, "/node/n7", "n7", join)
-	w.run()
-	last := w.said[len(w.said)-1]
-	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, "job.digest") {
-		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
 

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,28 +41,6 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		NotBefore:   m.notBefore(join.Node, cause.Logged),
 	}
 	return m.pend(cause, events.Change{Kind: events.ChangeJoin, Node: join.Node}, urgency)
-}
-
-// otherJob says why a job is not the cluster's; empty where it is.
-func (m *Machine) otherJob(job events.Job) string {
-	switch own := m.state.Job; {
-	case own == nil:
-	case own.Digest != job.Digest:
-		return fmt.Sprintf("field %q: expected the cluster's job %s, got %s: model, data and seed must be equal",
-			"job.digest", own.Digest, job.Digest)
-	case len(own.Layers) != len(job.Layers):
-		return fmt.Sprintf("field %q: expected the %d layers of the cluster's job, got %d",
-			"job.layers", len(own.Layers), len(job.Layers))
-	case cmp.Or(own.Kind, events.Pipelined) != cmp.Or(job.Kind, events.Pipelined):
-		return fmt.Sprintf("field %q: expected the cluster's job, %q, got %q", "job.kind", own.Kind, job.Kind)
-	case cmp.Or(own.Replicas, events.EqualReplicas) != cmp.Or(job.Replicas, events.EqualReplicas):
-		return fmt.Sprintf("field %q: expected the cluster's job, %q, got %q", "job.replicas", own.Replicas,
-			job.Replicas)
-	case own.OptimizerPartitions != job.OptimizerPartitions:
-		return fmt.Sprintf("field %q: expected the %d of the cluster's job, got %d",
-			"job.optimizerPartitions", own.OptimizerPartitions, job.OptimizerPartitions)
-	}
-	return ""
 }
 
 // notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait.

@@ -61,14 +61,3 @@ func TestAProposalWithoutTheJobsPartitionsIsNoPlan(t *testing.T) {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
-
-func TestAJobOfOtherPartitionsIsNotTheClusters(t *testing.T) {
-	w := newPartitionedWorld(t, 2, 2)
-	w.partitions = 3
-	w.join("n3")
-	w.run()
-	last := w.said[len(w.said)-1]
-	if last.Kind != events.MembershipRefused || !strings.Contains(must[events.Refusal](t, last).Reason, `"job.optimizerPartitions": expected the 2`) {
-		t.Fatalf("last said %s: %s", last.Kind, last.Data)
-	}
-}

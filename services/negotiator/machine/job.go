@@ -1,0 +1,49 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+)
+
+// otherJob names the first field in which a job is not the cluster's, and what was expected there; empty where it is.
+func (m *Machine) otherJob(job events.Job) string {
+	if m.state.Job == nil {
+		return ""
+	}
+	got := alike(&job)
+	for i, own := range alike(m.state.Job) {
+		want, is := text(own.value), text(got[i].value)
+		if want != is {
+			return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal",
+				"job."+own.name, want, is)
+		}
+	}
+	return ""
+}
+
+type field struct {
+	name  string
+	value any
+}
+
+// alike are the fields that all who train one job must have alike. What layers cost may have been measured, and differ.
+func alike(job *events.Job) []field {
+	return []field{
+		{"digest", job.Digest}, {"layers", len(job.Layers)}, {"tied", append([]events.Range{}, job.Tied...)},
+		{"kind", cmp.Or(job.Kind, events.Pipelined)}, {"replicas", cmp.Or(job.Replicas, events.EqualReplicas)},
+		{"data", cmp.Or(job.Data, events.SharedData)}, {"optimizerPartitions", job.OptimizerPartitions},
+		{"globalBatch", job.GlobalBatch}, {"microBatch", job.MicroBatch}, {"batchRule", job.BatchRule},
+	}
+}
+
+// text is a value as it stands in a join.
+func text(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err.Error() // plain data always has a text
+	}
+	return string(data)
+}

@@ -1,0 +1,48 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
+	for field, change := range map[string]func(*events.Job){
+		`"job.digest": expected "sha256:`:               func(job *events.Job) { job.Digest = events.Digest([]byte("another")) },
+		`"job.layers": expected 3`:                      func(job *events.Job) { job.Layers = job.Layers[:2] },
+		`"job.tied": expected [] `:                      func(job *events.Job) { job.Tied = []events.Range{{First: 0, End: 2}} },
+		`"job.kind": expected "pipeline"`:               func(job *events.Job) { job.Kind = events.DataParallel },
+		`"job.replicas": expected "equal"`:              func(job *events.Job) { job.Replicas = events.AlikeReplicas },
+		`"job.optimizerPartitions": expected 2`:         func(job *events.Job) { job.OptimizerPartitions = 3 },
+		`"job.globalBatch": expected 12`:                func(job *events.Job) { job.GlobalBatch = 24 },
+		`"job.microBatch": expected 1`:                  func(job *events.Job) { job.MicroBatch = 2 },
+		`"job.batchRule": expected {"samplesPerNode":4`: func(job *events.Job) { job.BatchRule = nil },
+	} {
+		w := newEmptyWorld(t, 2, 2)
+		w.batchRule = &events.BatchRule{SamplesPerNode: 4, LearningRate: "linear"}
+		w.begin(2)
+		join := must[events.Join](t, w.heard[0])
+		join.Node, join.Incarnation = "n7", "x"
+		change(&join.Job)
+		w.hear(events.JoinRequested, "/node/n7", "n7", &join)
+		w.run()
+		refused := w.refusals("n7")
+		if len(refused) != 1 || refused[0].Incarnation != "x" || !strings.Contains(refused[0].Reason, field) {
+			t.Errorf("expected a refusal that says %s, got %+v", field, refused)
+		}
+	}
+}
+
+func TestAJobWithWhatIsUsualLeftOutIsTheSame(t *testing.T) {
+	w := newWorld(t, 2)
+	join := must[events.Join](t, w.heard[0])
+	join.Node, join.Incarnation = "n7", "x"
+	join.Job.Kind, join.Job.Replicas, join.Job.Data = events.Pipelined, events.EqualReplicas, events.SharedData
+	join.Job.Tied, join.Job.Layers[0].ForwardSeconds = []events.Range{}, 7
+	w.hear(events.JoinRequested, "/node/n7", "n7", &join)
+	w.run()
+	if refused := w.refusals("n7"); len(refused) > 0 || w.nodes() != "n1 n2 n7" {
+		t.Errorf("nodes %q, refused %+v", w.nodes(), refused)
+	}
+}
