@@ -1,12 +1,17 @@
 package local
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
@@ -201,13 +206,35 @@ func TestAStateForWhichThereIsNoRoomIsRefused(t *testing.T) {
 	c := &client{rig: r, http: r.dial()}
 	var failed failure
 	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/join",
-		`{"units":[4096,16000000000000],"batch":1,"microBatch":1}`)
+		`{"units":[8000000000000,8000000000000],"batch":1,"microBatch":1}`)
 	said := failed.What + failed.Fix
-	if !strings.Contains(said, "reserve 16000000000000 bytes") || !strings.Contains(said, "REKNIT_AGENT_STATE_DIR") {
+	if !strings.Contains(said, "state of 16000000000000 bytes") || !strings.Contains(said, "REKNIT_AGENT_STATE_DIR") {
 		t.Errorf("it is told %+v", failed)
 	}
 	if left, _ := os.ReadDir(r.state); len(left) > 0 {
 		t.Errorf("%v is left", left)
+	}
+}
+
+func TestTheStoreOfAnAgentTakesItsWholeStateHoweverLarge(t *testing.T) {
+	const bytes = 100 << 30
+	r := newRig(t)
+	asked := r.join(fmt.Sprintf(`{"units":[%d],"batch":1,"microBatch":1,"lazy":true}`, bytes)).member
+	reader, err := nats.Connect("nats://" + asked.ShardAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Close)
+	answer, err := reader.Request("$JS.API.STREAM.INFO.OBJ_"+events.ShardBucketOf(asked.Node), nil, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stream jetstream.StreamInfo
+	if err := json.Unmarshal(answer.Data, &stream); err != nil {
+		t.Fatal(err)
+	}
+	if stream.Config.MaxBytes < bytes {
+		t.Errorf("the store takes %d bytes, expected those of the state at least, %d", stream.Config.MaxBytes, int64(bytes))
 	}
 }
 

@@ -34,7 +34,10 @@ func makeFiles(parent string, units []int64, room bool) (*files, error) {
 		return nil, err
 	}
 	f := &files{dir: dir, news: map[int][]byte{}}
-	if err = f.mapAll(units); err == nil {
+	if err = f.fits(units, room); err == nil {
+		err = f.mapAll(units)
+	}
+	if err == nil {
 		err = f.resize(controlName, controlBytes, reserve)
 	}
 	for i := 0; err == nil && room && i < len(units); i++ {
@@ -71,6 +74,18 @@ func stateParent(parent string) string {
 		return os.TempDir()
 	}
 	return sharedMemory
+}
+
+// fits fails where the units whose room is to be taken are more than there is.
+func (f *files) fits(units []int64, room bool) error {
+	var bytes int64
+	for _, unit := range units {
+		bytes += unit
+	}
+	if there := free(f.dir.path); room && bytes > there {
+		return fmt.Errorf("state of %d bytes in %s, where %d are free: %w", bytes, filepath.Dir(f.dir.path), there, syscall.ENOSPC)
+	}
+	return nil
 }
 
 func unitName(unit int) string { return "unit-" + strconv.Itoa(unit) }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 )
@@ -9,8 +10,7 @@ import (
 // reserve takes the room of a file at once. Where there is none that is an error here, and not the end of the process
 // that first writes there: memory that is full kills it.
 func reserve(file *os.File, bytes int64) error {
-	var system syscall.Statfs_t
-	if err := syscall.Fstatfs(int(file.Fd()), &system); err == nil && bytes > int64(system.Bavail)*system.Bsize {
+	if bytes > free(file.Name()) {
 		return syscall.ENOSPC // without filling what there is
 	}
 	for {
@@ -23,6 +23,15 @@ func reserve(file *os.File, bytes int64) error {
 			return err
 		}
 	}
+}
+
+// free returns how many bytes more the file system of a path takes, as far as it tells.
+func free(path string) int64 {
+	var system syscall.Statfs_t
+	if syscall.Statfs(path, &system) != nil {
+		return math.MaxInt64
+	}
+	return int64(system.Bavail) * system.Bsize
 }
 
 // Modes of fallocate(2): a hole, which leaves the file's length as it is.

@@ -2,8 +2,13 @@
 
 package local
 
-import "os"
+import (
+	"math"
+	"os"
+)
 
 func reserve(*os.File, int64) error { return nil }
 
 func release(*os.File, int64) error { return nil }
+
+func free(string) int64 { return math.MaxInt64 }

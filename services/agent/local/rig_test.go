@@ -204,7 +204,7 @@ func (r *rig) open(dialled *http.Client, answer []byte) *client {
 	}
 	c := &client{rig: r, http: dialled, session: joined.Session, dir: joined.Dir}
 	join := await[events.Join](r, events.JoinRequested)
-	c.member = events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address}
+	c.member = events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress}
 	response, err := c.http.Get("http://agent" + c.path("/v1/session"))
 	if err != nil {
 		r.Fatal(err)

@@ -119,6 +119,13 @@ func filesOf(parent string, joining Joining) (*files, record, error) {
 	return files, first, err
 }
 
+// A store has at most what a negotiation has this node give, what the one before did, and a snapshot that is lent: each
+// the whole state at most. Their manifests and what is being removed take the rest.
+const (
+	storeStates = 3
+	storeRoom   = 256 << 20
+)
+
 // join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing.
 func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job, kept uint64) (err error) {
 	session := make(chan *agent.Session, 1) // the watch suspects nobody before there is one
@@ -142,7 +149,9 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept,
 		Snapshots: config.Snapshots,
-		Store:     shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path},
+		Store: shards.StoreConfig{
+			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,
+		},
 	})
 	if err == nil {
 		session <- t.session
