@@ -40,6 +40,11 @@ const settledSteps = 10
 
 // Settle returns when so many workers train, and have for some steps.
 func (j *Job) Settle(ctx context.Context, limit time.Duration, world int) error {
+	return j.SettleFor(ctx, limit, world, settledSteps)
+}
+
+// SettleFor returns when so many workers train, and each has for so many steps.
+func (j *Job) SettleFor(ctx context.Context, limit time.Duration, world, least int) error {
 	return j.Course.Wait(ctx, limit, "a job that is calm", func(steps []Step) bool {
 		calm := map[string]int{} // by worker: steps in this world
 		for _, step := range slices.Backward(steps) {
@@ -50,7 +55,7 @@ func (j *Job) Settle(ctx context.Context, limit time.Duration, world int) error 
 		}
 		settled := 0
 		for _, count := range calm {
-			if count >= settledSteps {
+			if count >= least {
 				settled++
 			}
 		}

@@ -43,7 +43,18 @@ func Here() (Place, error) {
 
 // environment is that of every training script: one core each, and collectives over loopback.
 func (p Place) environment() []string {
-	return []string{"OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK, "PYTHONDONTWRITEBYTECODE=1"}
+	return []string{openBLAS(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK + ":" + p.Examples,
+		"PYTHONDONTWRITEBYTECODE=1"}
+}
+
+// openBLAS tells OpenBLAS what the processor can: it takes one that is newer than itself for one of 2004, and multiplies
+// at 0.4 times the rate (measured with OpenBLAS 0.3.21).
+func openBLAS() string {
+	processor, _ := os.ReadFile("/proc/cpuinfo") // without it OpenBLAS is left to guess
+	if strings.Contains(string(processor), " avx2 ") {
+		return "OPENBLAS_CORETYPE=Haswell"
+	}
+	return "OPENBLAS_CORETYPE="
 }
 
 // Install has PyTorch where it is missing: as root from Debian. An error says why there is none.

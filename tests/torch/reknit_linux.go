@@ -12,7 +12,8 @@ import (
 	"github.com/reknit/reknit/shared/embedded"
 )
 
-const cluster = "torch"
+// Cluster is the id of the cluster of a job under Reknit.
+const Cluster = "torch"
 
 // plane is NATS in this process, and the four services as processes of their own.
 type plane struct {
@@ -32,7 +33,7 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 		fmt.Printf("%s ended by itself, %v: see %s\n", name, err, directory)
 	})
 	settings := map[string]string{
-		"REKNIT_NATS_URL": server.URL(), "REKNIT_CLUSTER": cluster, "REKNIT_LOG_LEVEL": "INFO",
+		"REKNIT_NATS_URL": server.URL(), "REKNIT_CLUSTER": Cluster, "REKNIT_LOG_LEVEL": "INFO",
 		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
 	}
 	job := newJob(directory, func(worker string) *exec.Cmd {
@@ -62,9 +63,12 @@ func agent(place Place, script, url, worker string, steps int) *exec.Cmd {
 	command := exec.Command(place.Reknit, "agent", "run", "--", Python, filepath.Join(place.Examples, script),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
 	command.Env = append(os.Environ(), place.environment()...)
-	command.Env = append(command.Env, "REKNIT_NATS_URL="+url, "REKNIT_CLUSTER="+cluster, "REKNIT_AGENT_NODE="+worker)
+	command.Env = append(command.Env, "REKNIT_NATS_URL="+url, "REKNIT_CLUSTER="+Cluster, "REKNIT_AGENT_NODE="+worker)
 	return command
 }
+
+// URL returns where NATS serves a job under Reknit.
+func (j *Job) URL() string { return j.plane.server.URL() }
 
 // KillService ends one of the services with SIGKILL; it is started again.
 func (j *Job) KillService(name string) error { return j.plane.services.Kill(name) }
