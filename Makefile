@@ -88,6 +88,10 @@ demo-pytorch: build ## train a small GPT with PyTorch on four processes, break t
 bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)
 	go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)"
 
+.PHONY: bench-big
+bench-big: build ## measure joins, leaves and kills of GPT-2 124M or 355M with PyTorch (ARGS="-model 355M -nodes 2 -joins 0")
+	go run ./tests/bench/big $(ARGS)
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up
