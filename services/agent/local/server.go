@@ -224,9 +224,11 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 }
 
 // The process may use so much beside the state that it maps: what it sends and receives is garbage soon. It is
-// collected before it is as much as the state.
+// collected before it is as much as the state. What is sent and received at a time is 50 MB, and with less room than
+// twice that a giver of 102 MiB spent 2.5 s of processor time instead of 1.1 s, in the collector.
 const (
-	leastMemory = 32 << 20
+	leastMemory = 96 << 20
+	moreMemory  = 32 << 20
 	memoryShare = 10 // one part in ten of the state
 )
 
@@ -236,11 +238,11 @@ func (s *Server) limit() {
 	if os.Getenv("GOMEMLIMIT") != "" || s.config.Snapshots.On() {
 		return
 	}
-	limit := int64(leastMemory)
+	limit := int64(moreMemory)
 	for _, t := range s.trainers {
 		limit += t.bytes / memoryShare
 	}
-	debug.SetMemoryLimit(limit)
+	debug.SetMemoryLimit(max(limit, leastMemory))
 }
 
 // ending returns the trainer of a node whose session is just ending, or ends here because nobody will open it.
