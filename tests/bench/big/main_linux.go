@@ -45,7 +45,6 @@ func run(ctx context.Context, name string, model model, nodes, joins int) error 
 	if err != nil {
 		return err
 	}
-	place.Elastic = filepath.Join(place.Tests, "..", "bench", "big", "gpt2.py")
 	if err := os.Setenv("GPT2", model.constants(nodes)); err != nil {
 		return err
 	}
@@ -58,7 +57,11 @@ func run(ctx context.Context, name string, model model, nodes, joins int) error 
 		return err
 	}
 	fmt.Printf("GPT-2 %s on %d nodes; one TCP connection over loopback and SHA-256 carry %.2f GB/s\n", name, nodes, rate/1e9)
-	job, err := torch.NewReknit(place, directory, []string{node(1)}, torch.Endless)
+	script, err := filepath.Rel(place.Examples, filepath.Join(place.Tests, "..", "bench", "big", "gpt2.py"))
+	if err != nil {
+		return err
+	}
+	job, err := torch.NewReknit(place, script, directory, []string{node(1)}, torch.Endless)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 const (
 	limit       = 5 * time.Minute // for which healing is waited for
+	storeStates = 3               // what an agent's store takes, and a little more
 	settleSteps = 2               // completed by all before the next scene: a third would tell nothing more of a usual step
 )
 
@@ -127,12 +128,9 @@ func (r *row) arrive(s *stage, at time.Time) {
 		} else {
 			r.gives = max(r.gives, states)
 		}
-		s.stores.see(givenStores, peak.given, storeBound)
+		s.stores.see(givenStores, peak.given, storeStates*r.state)
 	}
 }
-
-// storeBound is shards.StoreConfig's default.
-const storeBound = 8 << 30
 
 func (s *stage) leave() { s.strike(row{what: "a node leaves"}, torch.Leave) }
 func (s *stage) kill()  { s.strike(row{what: "kill -9 of a node", killed: true}, torch.KillNode) }
