@@ -37,9 +37,11 @@ func free(path string) int64 {
 // Modes of fallocate(2): a hole, which leaves the file's length as it is.
 const punchHole = 0x2 | 0x1
 
-// release gives the room of a file back. Who has mapped it sees zeros. A file system that cannot keeps it.
+// release gives the room of a file back, to the end of its last page. Who has mapped it sees zeros. A file system that
+// cannot keeps it.
 func release(file *os.File, bytes int64) error {
-	err := syscall.Fallocate(int(file.Fd()), punchHole, 0, bytes)
+	page := int64(os.Getpagesize())
+	err := syscall.Fallocate(int(file.Fd()), punchHole, 0, (bytes+page-1)/page*page)
 	if errors.Is(err, syscall.EOPNOTSUPP) {
 		return nil
 	}

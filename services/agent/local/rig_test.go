@@ -111,16 +111,24 @@ func await[T any, P interface {
 // commit puts members, each a pipeline of its own, to work from a step on.
 func (r *rig) commit(step uint64, members ...events.Member) {
 	r.Helper()
+	var pipelines []events.Pipeline
+	for _, member := range members {
+		pipelines = append(pipelines, events.Pipeline{
+			MicroBatches: 8, Stages: []events.Stage{{Node: member.Node, Layers: events.Range{First: 0, End: 2}}},
+		})
+	}
+	r.commitPipelines(step, members, pipelines...)
+}
+
+// commitPipelines puts members to work in pipelines from a step on.
+func (r *rig) commitPipelines(step uint64, members []events.Member, pipelines ...events.Pipeline) {
+	r.Helper()
 	r.plans++
 	plan := events.Plan{
 		Cluster: "c", Generation: r.plans, Parent: r.parent, Policy: "test", ResumeStep: step, Nodes: members,
-		Data:      events.Data{GlobalBatch: 8 * len(members), MicroBatch: 1, ConsumedSamples: step * 8},
+		Pipelines: pipelines,
+		Data:      events.Data{GlobalBatch: 8 * len(pipelines), MicroBatch: 1, ConsumedSamples: step * 8},
 		Migration: events.Migration{ShardBytes: 1 << 20}, LearningRateScale: 1,
-	}
-	for _, member := range members {
-		plan.Pipelines = append(plan.Pipelines, events.Pipeline{
-			MicroBatches: 8, Stages: []events.Stage{{Node: member.Node, Layers: events.Range{First: 0, End: 2}}},
-		})
 	}
 	event := r.speaker.First(time.Now(), "test", events.PlanCommitted, itoa(r.plans), &plan)
 	if _, err := r.bus.Publish(r.Context(), event); err != nil {

@@ -95,7 +95,7 @@ func (d *desk) expectContent(unit int, step uint64, expected string) {
 	}
 }
 
-const unitOfPages = 1 << 16
+const unitOfPages = 1<<16 - 64 // bytes, of which the last page is not full
 
 // expectRoom compares whose memory is taken, by unit.
 func (d *desk) expectRoom(expected ...bool) {
