@@ -59,6 +59,15 @@ class Store(dist.Store):
         for key in keys:
             self.get(key)
 
+    def check(self, keys):
+        try:
+            return all(self.plane.get(self.generation, key, 0) is not None for key in keys)
+        except Exception:  # not set, or over
+            return False
+
+    def clone(self):
+        return self  # for another thread, of which each has a connection of its own
+
 
 class Done:
     """A sum over one process."""

@@ -236,7 +236,7 @@ class Gradients:
 
     def backward(self, loss, group=None):
         """Adds a loss and its gradients. With a group they are the last of this process, and their sums begin."""
-        self.loss.add_(loss.detach())
+        self.loss.add_(loss.detach().to(self.loss.device))
         for bucket in self.buckets:
             bucket.missing = set(range(len(bucket.parameters)))
         self._group, self._in_backward = group, True

@@ -86,6 +86,12 @@ class Groups(unittest.TestCase):
         waiting.join(10)
         self.assertIsInstance(results[0], RuntimeError)
 
+    def test_the_store_says_which_keys_are_set(self):
+        store = reknit_group.Store(Plane(), 1)
+        store.set("a", "1")
+        self.assertTrue(store.check(["a"]))
+        self.assertFalse(store.check(["a", "b"]))
+
     def test_a_group_that_was_aborted_sums_no_more(self):
         results = []
         group, = self.groups(2, [0])
