@@ -126,6 +126,7 @@ class Step:
         if not self._reduced:
             self._reduced = True
             self._tried(self._sum)
+            self._gradients.show()
 
     def _sum(self):
         if self._untrained:  # a part of the gradients must not become a part of anybody's sums
@@ -232,7 +233,7 @@ class Gradients:
         """Begins a step in which the script goes backward by itself: its gradients add up in the buckets."""
         for bucket in self.buckets:
             bucket.sums.zero_()
-        self._set(bucket.views for bucket in self.buckets)
+        self.show()
 
     def backward(self, loss, group=None):
         """Adds a loss and its gradients. With a group they are the last of this process, and their sums begin."""
@@ -284,7 +285,7 @@ class Gradients:
             bucket.sum = None
 
     def sum(self, group):
-        """Ends the sums over all processes, and puts them into the parameters. RuntimeError: it cannot be done."""
+        """Ends the sums over all processes. RuntimeError: it cannot be done."""
         if any(parameter.requires_grad for parameter in self.frozen):
             raise TypeError("model: expected no parameter to be trained that was frozen when the process joined")
         self._group = group
@@ -295,6 +296,9 @@ class Gradients:
         if self._failed:
             raise self._failed
         group.finish(self.loss)
+
+    def show(self):
+        """Puts what was summed into the parameters, for a script that changes it; of a step that is given up as well."""
         self._set(bucket.views for bucket in self.buckets)
 
     def release(self):
