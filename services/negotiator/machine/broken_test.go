@@ -301,6 +301,34 @@ func TestTheLastHolderIsNotGivenUpForItsBrokenSteps(t *testing.T) {
 	}
 }
 
+// delays has a node say that it will answer later.
+func (w *world) delays(node string) {
+	w.hear(events.ConsentDelayed, "/node/"+node, node, &events.Delay{
+		Negotiation: w.opened.Negotiation, Node: node, Incarnation: w.process[node], Reason: "it adopts its units",
+	})
+	w.run()
+}
+
+func TestAMemberThatAsksForTimeInEachNegotiationHasItOnce(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n3"] = true
+	for i := range 30 {
+		w.join(fmt.Sprintf("n%d", 4+i)) // each ends the negotiation before
+		w.run()
+		if len(w.refusals("n3")) > 0 {
+			break
+		}
+		w.delays("n3")
+		w.tick(time.Minute)
+		if i == 8 && len(w.refusals("n3")) > 0 {
+			t.Fatal("given up in the time that it has")
+		}
+	}
+	if w.tick(time.Minute); len(w.refusals("n3")) != 1 || len(w.plans()) < 2 {
+		t.Fatalf("for half an hour it stops %d joiners", len(w.machine.state.Joiners))
+	}
+}
+
 func TestAMemberThatSaysHowLongItNeedsHasThatTimeAndNoLonger(t *testing.T) {
 	w := newWorld(t, 3)
 	w.deaf["n3"] = true

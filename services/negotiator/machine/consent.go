@@ -31,7 +31,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		ID: fmt.Sprintf("g%d-%.12s", generation,
 			strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
 		Phase: protocol.Consenting, Trace: cause.Traceparent,
-		Consents: map[string]events.Consent{}, Claims: claims{}, Delayed: map[string]float64{}, Promises: map[string]uint64{},
+		Consents: map[string]events.Consent{}, Claims: claims{}, Promises: map[string]uint64{},
 	}
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,
@@ -118,6 +118,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	}
 	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent
+	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
 	if len(under.Consents) < len(under.Opening.Members) {
 		return nil
 	}
@@ -128,14 +129,21 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
 }
 
-// delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent.
-func (m *Machine) delayed(_ events.Event, delay events.Delay) []events.Event {
+// delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent. Its time
+// goes on through negotiations that follow one another: it would have all of it in each.
+func (m *Machine) delayed(cause events.Event, delay events.Delay) []events.Event {
 	under := m.under(delay.Negotiation, protocol.Consenting, protocol.Promising)
 	if under != nil && under.takesPart(delay.Node, delay.Incarnation) && slices.Contains(m.silent(), delay.Node) {
-		under.Delayed[delay.Node] = delay.Seconds
+		asked := m.state.Busy[busyKey(under.Phase, delay.Node)]
+		if asked.Seconds = delay.Seconds; asked.Since.IsZero() {
+			asked.Since = cause.Logged
+		}
+		m.state.Busy[busyKey(under.Phase, delay.Node)] = asked
 	}
 	return nil
 }
+
+func busyKey(phase protocol.Phase, node string) string { return string(phase) + " " + node }
 
 // objected ends a negotiation that a member does not accept. What it takes part in itself is refused, or else all that
 // can be. A member that objects to what nobody can refuse is given up: others must not wait for it.

@@ -23,6 +23,7 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 		return nil
 	}
 	under.Promises[promise.Node] = promise.StopStep
+	delete(m.state.Busy, busyKey(protocol.Promising, promise.Node))
 	if len(m.silent()) > 0 {
 		return nil
 	}

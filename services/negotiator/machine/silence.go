@@ -206,8 +206,8 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 		return nil // the way to them is at fault, or this service
 	}
 	silent = slices.DeleteFunc(silent, func(node string) bool {
-		needs, delayed := under.Delayed[node]
-		return delayed && protocol.Excused(needs, m.answerSeconds(), under.Round)
+		asked, delayed := m.state.Busy[busyKey(under.Phase, node)]
+		return delayed && protocol.Excused(asked.Seconds, cause.Logged.Sub(asked.Since).Seconds())
 	})
 	spare, last := protocol.Spare(m.state.placed(), silent)
 	if len(spare) > 0 {

@@ -17,6 +17,7 @@ type state struct {
 	Job         *events.Job            `json:"job,omitempty"` // of the first to join; everybody else's must equal it
 	Members     map[string]*member     `json:"members"`       // active nodes
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
+	Busy        map[string]busy        `json:"busy"`          // by "phase node": members that said they will answer later
 	Restarts    map[string]restart     `json:"restarts"`      // of nodes that asked to join lately
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
@@ -58,6 +59,12 @@ type member struct {
 	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
+// busy is a member that needs so many seconds to answer, zero where it does not know, since it first asked for time.
+type busy struct {
+	Since   time.Time `json:"since"`
+	Seconds float64   `json:"seconds"`
+}
+
 // restart is how often a node asked to join, and when it last did, by the log's clock.
 type restart struct {
 	Count int       `json:"count"`
@@ -90,7 +97,6 @@ type negotiation struct {
 	Claims   claims                    `json:"claims"`          // of those whose word needs proof
 	Older    map[uint64]claims         `json:"older,omitempty"` // by generation: of those who trained under a plan before the one in force
 	Back     *back                     `json:"back,omitempty"`
-	Delayed  map[string]float64        `json:"delayed"` // members that said they will answer later, and the seconds that they need
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
 	Started  bool                      `json:"started"`        // units began to move while training goes on
@@ -103,7 +109,7 @@ type negotiation struct {
 
 func newState() state {
 	return state{
-		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{},
+		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Misread: map[string]bool{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},

@@ -41,21 +41,16 @@ func TransferSeconds(least, predicted float64) float64 { return max(least, trans
 // ComeSeconds is how long members may take to come to the step at which all stop.
 func ComeSeconds(step float64) float64 { return patientSteps * step }
 
-// mostDelays is how many rounds a member may take that said it is busy and not for how long: with waits of 5 s that
-// double, eleven minutes.
-const mostDelays = 7
+// mostDelay is how many seconds a member may take that said it is busy and not for how long.
+const mostDelay = 660.0
 
-// Excused reports whether a member may still take the time that it said it needs, zero where it does not know. So many
-// rounds have ended without its answer, the first of which took so many seconds.
-func Excused(needs, first float64, rounds int) bool {
+// Excused reports whether a member may still take the time that it said it needs, in seconds, zero where it does not
+// know. It asked for it so many seconds ago, in this negotiation or in one that this one followed.
+func Excused(needs, ago float64) bool {
 	if needs == 0 {
-		return rounds <= mostDelays
+		needs = mostDelay
 	}
-	waited := 0.0
-	for round := range rounds {
-		waited += Grown(first, round)
-	}
-	return waited < min(needs, patientSteps*longestStep)
+	return ago < min(needs, patientSteps*longestStep)
 }
 
 const (
