@@ -44,6 +44,10 @@ chaos: build ## kill, join and cut at random on real processes (SEEDS= how many,
 drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
 	go run ./tests/drills $(DRILLS)
 
+.PHONY: ledger
+ledger: ## check on processes that come and go that each sample is trained once (RUNS= how many, FIRST= first seed)
+	cd tests && go test ./workers -count=1 -timeout 1h -v -run EverySample -runs $(or $(RUNS),10) -first $(FIRST)
+
 .PHONY: simulate
 simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories)
 	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)

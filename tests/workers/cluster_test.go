@@ -60,6 +60,7 @@ type cluster struct {
 	url    string
 	steps  int
 	script []string // and what runs it
+	ledger book
 }
 
 // newCluster starts the server and the services. The first plan waits for so many nodes.
@@ -124,6 +125,8 @@ type said struct {
 	Generation  int
 	Resumes     int // completed steps with which a generation begins
 	Ended       string
+
+	Trained *trained
 }
 
 // start starts a worker under an agent that is called with arguments.
@@ -171,6 +174,7 @@ func (w *worker) read(output io.Reader) {
 	for scanner := bufio.NewScanner(output); scanner.Scan(); {
 		var line said
 		if json.Unmarshal(scanner.Bytes(), &line) == nil {
+			w.ledger.note(line.Trained)
 			w.lines <- line
 		}
 	}

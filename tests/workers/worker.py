@@ -65,7 +65,9 @@ def main():
             if step.index == BREAKS_AT and not broken:
                 broken = True
                 raise ConnectionResetError("a collective broke, though everybody lives")
-            state.sums = all_reduce(job, step, "sums", sums_of(step.micro_batches))
+            samples = list(step.micro_batches)
+            say(trained={"generation": step.generation, "step": step.index, "samples": [[s.start, s.stop] for s in samples]})
+            state.sums = all_reduce(job, step, "sums", sums_of(samples))
             step.ready()
             all_reduce(job, step, "gate", [1])
             step.commit(lambda: state.apply(step.index + 1))
