@@ -246,9 +246,17 @@ func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []e
 
 // expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise.
 func (m *Machine) expected() []string {
+	under, trains := m.state.Negotiation, map[string]bool{}
+	if m.state.Plan != nil {
+		for _, pipeline := range m.state.Plan.Pipelines {
+			for _, stage := range pipeline.Stages {
+				trains[stage.Node] = true
+			}
+		}
+	}
 	var expected []string
-	for _, member := range m.state.Negotiation.Opening.Members {
-		if m.state.Negotiation.Phase == protocol.Consenting || m.trains(member.Node) {
+	for _, member := range under.Opening.Members {
+		if under.Phase == protocol.Consenting || trains[member.Node] {
 			expected = append(expected, member.Node)
 		}
 	}
