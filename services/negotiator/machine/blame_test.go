@@ -216,8 +216,8 @@ func TestTwoSourcesMayNumberTheirEventsAlike(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mute[events.NegotiationOpened] = true
 	var negotiations []string
-	for _, node := range []string{"n8", "n9"} {
-		w.join(node)
+	for _, node := range []string{"n1", "n2"} {
+		w.hear(events.LeaveRequested, events.NodeSource(node), node, &events.Leave{Node: node})
 		w.queue[len(w.queue)-1].ID = "1"
 		w.run()
 		negotiations = append(negotiations, w.opened.Negotiation)

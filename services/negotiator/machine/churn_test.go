@@ -161,3 +161,19 @@ func TestUnderRandomChurnThePlansFormOneChainAndEveryLiveNodeGetsIn(t *testing.T
 		t.Errorf("the histories follow %d times, and are overdue %d times", followed, overdue)
 	}
 }
+
+func TestAHerdOfJoinsIsOneChangeBehindTheFirst(t *testing.T) {
+	w := newWorld(t, 3)
+	for node := range 20 {
+		w.join(fmt.Sprint("joiner", node))
+	}
+	w.run()
+	last := w.plans()[len(w.plans())-1]
+	if len(w.plans()) != 3 || len(last.Nodes) != 23 {
+		t.Errorf("%d plans, %d nodes in the last; expected those of the first 3 nodes, of the first joiner and of all others",
+			len(w.plans()), len(last.Nodes))
+	}
+	if said := w.saidKinds(); slices.Contains(said, events.Aborted) {
+		t.Errorf("a negotiation was given up for a join that can wait: %v", said)
+	}
+}

@@ -22,7 +22,7 @@ func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []even
 	switch {
 	case under == nil:
 		return m.openNext(cause)
-	case !protocol.Supersedes(urgency, under.Phase, under.Started):
+	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon):
 		return nil
 	}
 	return m.abort(cause, "the changes are others now", m.openNext)

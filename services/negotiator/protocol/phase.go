@@ -38,16 +38,16 @@ const (
 	Urgent                  // the plan in force, or the negotiation under way, cannot go on
 )
 
-// Supersedes reports whether a new change ends the negotiation under way, which then starts again with both
-// changes; others wait for the commit. Before layers move nothing is lost by it. Started says that they began to move
-// while training goes on, and what has come is lost; where all are paused for
-// them, a patient change would only pause all longer.
-func Supersedes(change Urgency, phase Phase, started bool) bool {
+// Supersedes reports whether a new change ends the negotiation under way, which then starts again with both changes.
+// Others wait for the commit, all together: a herd of joins would else end each other's negotiations, and none would
+// come to its commit. Where training stopped before the negotiation began, nobody gains by waiting, and who comes may
+// have what is missing.
+func Supersedes(change Urgency, phase Phase, stopped bool) bool {
 	switch {
 	case phase == Transferring:
 		return change == Urgent
-	case started:
-		return change >= Pressing
+	case stopped:
+		return true
 	}
-	return true
+	return change >= Pressing
 }

@@ -178,19 +178,19 @@ func TestWhoRestartsAgainAndAgainWaitsLongerEachTime(t *testing.T) {
 	}
 }
 
-func TestTheFurtherLayersHaveMovedTheMoreAChangeMustPressToEndTheNegotiation(t *testing.T) {
+func TestAChangeThatCanWaitEndsNoNegotiationWhileTrainingGoesOn(t *testing.T) {
 	for _, at := range []struct {
 		phase   Phase
-		started bool
+		stopped bool
 		least   Urgency
 	}{
-		{Consenting, false, Patient}, {Planning, false, Patient}, {Restoring, false, Patient}, {Promising, false, Patient},
-		{PreCopying, true, Pressing}, {Promising, true, Pressing},
-		{Transferring, false, Urgent}, {Transferring, true, Urgent},
+		{Consenting, true, Patient}, {Planning, true, Patient}, {Restoring, true, Patient}, {Transferring, true, Urgent},
+		{Consenting, false, Pressing}, {Planning, false, Pressing}, {Restoring, false, Pressing},
+		{PreCopying, false, Pressing}, {Promising, false, Pressing}, {Transferring, false, Urgent},
 	} {
 		for _, change := range []Urgency{Patient, Pressing, Urgent} {
-			if got, want := Supersedes(change, at.phase, at.started), change >= at.least; got != want {
-				t.Errorf("urgency %d in %s, started %v: supersedes %v, want %v", change, at.phase, at.started, got, want)
+			if got, want := Supersedes(change, at.phase, at.stopped), change >= at.least; got != want {
+				t.Errorf("urgency %d in %s, stopped %v: supersedes %v, want %v", change, at.phase, at.stopped, got, want)
 			}
 		}
 	}
