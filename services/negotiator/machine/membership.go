@@ -40,7 +40,12 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		SpeedFactor: m.usualSpeed(),
 		NotBefore:   m.notBefore(join.Node, cause.Logged),
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeJoin, Node: join.Node}, urgency)
+	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
+	if urgency == protocol.Patient && !m.state.Joiners[join.Node].NotBefore.IsZero() {
+		m.state.Pending = append(m.state.Pending, change) // see admit: what others negotiate meanwhile goes on
+		return nil
+	}
+	return m.pend(cause, change, urgency)
 }
 
 // notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait.
