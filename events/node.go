@@ -4,19 +4,28 @@ import "fmt"
 
 // Pulse is a heartbeat, over core NATS on PulseSubject: not an event, never stored. Only changes become facts.
 type Pulse struct {
-	Node        string      `json:"node"`
-	Incarnation string      `json:"incarnation"`
-	Number      uint64      `json:"number"` // counts up within an incarnation
-	Generation  uint64      `json:"generation"`
-	Step        uint64      `json:"step"`        // completed steps
-	StepSeconds float64     `json:"stepSeconds"` // of the last completed step
-	Loss        float64     `json:"loss"`        // of the last completed step; zero where the node does not know it
-	Suspicions  []Suspicion `json:"suspicions,omitempty"`
-	Left        bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
+	Node        string  `json:"node"`
+	Incarnation string  `json:"incarnation"`
+	Number      uint64  `json:"number"` // counts up within an incarnation
+	Generation  uint64  `json:"generation"`
+	Step        uint64  `json:"step"`        // completed steps
+	StepSeconds float64 `json:"stepSeconds"` // of the last completed step
+	Loss        float64 `json:"loss"`        // of the last completed step; zero where the node does not know it
+	// Phase is what the trainer does in the step after that: PhaseComputing or PhaseWaiting, for others; empty where it
+	// is in none, or its agent does not know.
+	Phase      string      `json:"phase,omitempty"`
+	Suspicions []Suspicion `json:"suspicions,omitempty"`
+	Left       bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
 
 // MostSuspicions is how many one heartbeat may tell.
 const MostSuspicions = 64
+
+// The phases of a trainer in a step.
+const (
+	PhaseComputing = "computing"
+	PhaseWaiting   = "waiting"
+)
 
 // Suspicion is a node's report that a peer does not answer on the data plane.
 type Suspicion struct {
@@ -85,6 +94,8 @@ func (p *Pulse) Validate() error {
 	c.token("incarnation", p.Incarnation)
 	c.amount("stepSeconds", p.StepSeconds)
 	c.that(len(p.Suspicions) <= MostSuspicions, "suspicions", fmt.Sprintf("at most %d", MostSuspicions), len(p.Suspicions))
+	known := p.Phase == "" || p.Phase == PhaseComputing || p.Phase == PhaseWaiting
+	c.that(known, "phase", "computing, waiting or nothing", p.Phase)
 	c.each(len(p.Suspicions), "suspicions", func(i int) error {
 		var c check
 		c.token("node", p.Suspicions[i].Node)

@@ -77,3 +77,42 @@ func TestAnExitThatWasToBeExpectedIsALossAndNoFailure(t *testing.T) {
 	}
 	w.expect("node.lost n4", "node.lost n3")
 }
+
+// train has all trainers complete a step, or keep one of them waiting for the others.
+func (w *world) train(steps int, hangs string) {
+	for step := range steps {
+		for _, name := range w.names() {
+			node := w.nodes[name]
+			node.number++
+			beat := events.Pulse{
+				Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2, Step: uint64(step),
+				StepSeconds: 0.5, Phase: events.PhaseWaiting,
+			}
+			if hangs != "" {
+				beat.Step = 10
+			}
+			if name == hangs {
+				beat.Phase = events.PhaseComputing
+			}
+			w.note(w.machine.Pulse(beat, w.now))
+		}
+		w.now = w.now.Add(500 * time.Millisecond)
+		w.note(w.machine.Tick(w.now))
+	}
+}
+
+func TestATrainerThatComputesWhileOthersWaitForLongIsLostAndSaysFor(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.train(11, "")
+	w.expect()
+	w.train(5, "n2")
+	w.expect()
+	w.train(2, "n2")
+	if len(w.said) != 1 {
+		t.Fatalf("expected the loss of n2, got %v", w.said)
+	}
+	lost, err := events.Open[events.NodeState](w.said[0])
+	if err != nil || lost.Node != "n2" || lost.Proven || !strings.Contains(lost.Reason, "n1 has waited for it for") {
+		t.Errorf("%+v, %v", lost, err)
+	}
+}

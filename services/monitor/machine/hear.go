@@ -203,6 +203,7 @@ func (m *Machine) forget(name string) {
 	delete(m.state.Nodes, name)
 	delete(m.state.Leavers, name)
 	m.detector.Forget(name)
+	m.hangs.Forget(name)
 	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
 	for pair, known := range m.state.links {
 		switch {

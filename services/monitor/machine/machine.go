@@ -41,6 +41,7 @@ type Machine struct {
 	// What follows is learned anew after a restart.
 	clock    clock
 	detector *detect.Detector
+	hangs    *detect.Hangs
 	reports  map[events.Pair]detect.Reports
 	smooth   map[direction]events.Measurement // by probes
 	proofs   map[direction]detect.Proof       // by transfers
@@ -111,7 +112,7 @@ func (m *Machine) reset(state state) {
 	for _, said := range state.Said {
 		m.state.said[direction{said.From, said.To}] = said
 	}
-	m.detector = detect.New(m.settings.Detector)
+	m.detector, m.hangs = detect.New(m.settings.Detector), detect.NewHangs()
 	for name, known := range m.state.Nodes {
 		thought := detect.Green
 		if known.Suspected {

@@ -22,6 +22,9 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	if counted {
 		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
 		known.generation = pulse.Generation
+		m.hangs.Pulse(now, pulse.Node, detect.Progress{
+			Generation: pulse.Generation, Step: pulse.Step, StepSeconds: pulse.StepSeconds, Phase: phases[pulse.Phase],
+		})
 		m.takenOver()
 	}
 	if pulse.Left && m.state.Leavers[pulse.Node] > 0 {
@@ -36,6 +39,10 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	}
 	verdict := detect.Verdict{Node: pulse.Node}
 	return []events.Event{m.sayNode(at, events.NodeCleared, known, verdict, "heartbeats again")}
+}
+
+var phases = map[string]detect.Phase{
+	events.PhaseComputing: detect.Computing, events.PhaseWaiting: detect.Waiting,
 }
 
 // suspicion takes a node's report about a peer. Whether the peer or the link between them is at fault is seen by
@@ -70,6 +77,11 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 		known := m.state.Nodes[verdict.Node]
 		known.Suspected = true
 		said = append(said, m.sayNode(at, events.NodeSuspected, known, verdict, "no heartbeat"))
+	}
+	for _, hang := range m.hangs.Find() {
+		said = append(said, m.fail(at, detect.Verdict{Node: hang.Node}, fmt.Sprintf(
+			"its trainer hangs: it computes, and %s has waited for it for %.1f s, where %.1f s would be long",
+			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
 	}
 	m.askSuspected(now)
 	m.askNextLink(now)

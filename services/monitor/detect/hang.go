@@ -1,0 +1,153 @@
+package detect
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Progress is how far a trainer is, by its heartbeat.
+type Progress struct {
+	Generation  uint64  // of the plan
+	Step        uint64  // completed steps
+	StepSeconds float64 // of the last of them
+	Phase       Phase
+}
+
+// Phase is what a trainer does in its step.
+type Phase int
+
+const (
+	Unknown   Phase = iota // or it is in no step
+	Computing              // it keeps others waiting
+	Waiting                // for others
+)
+
+// Hang is a trainer that computes, and does not get on, while others wait for it.
+type Hang struct {
+	Node, By      string // who waits longest
+	WaitedSeconds float64
+	LimitSeconds  float64
+}
+
+// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a second. Those
+// steps are their own measure: of the first ones of a plan, which build connections and may compile, nobody is accused.
+// Waiting is what tells a hang from an evaluation, a slow file or a pause that all trainers have at once.
+const (
+	hangSteps  = 3
+	hangSlack  = 1.0 // seconds
+	knownSteps = 3
+)
+
+// Hangs finds trainers that hang, among those that work under one plan. It is fed with heartbeats.
+type Hangs struct {
+	nodes    map[string]*course
+	verdicts map[string]int // by node: each makes the next one wait twice as long, for it may have been a long pause
+}
+
+const (
+	mostVerdicts = 4096 // nodes that are remembered for them
+	mostDoubled  = 10   // a thousand times as long
+)
+
+// course is how a trainer got on under one plan.
+type course struct {
+	Progress
+	since   float64 // it has been in its phase of its step
+	heard   float64 // when the last heartbeat came
+	steps   int     // completed under this plan, that were heard of
+	longest float64 // seconds of these, but the first
+}
+
+// NewHangs returns one that knows of no trainer.
+func NewHangs() *Hangs { return &Hangs{nodes: map[string]*course{}, verdicts: map[string]int{}} }
+
+// Pulse takes a heartbeat.
+func (h *Hangs) Pulse(now float64, node string, told Progress) {
+	known := h.nodes[node]
+	switch {
+	case known == nil || known.Generation != told.Generation:
+		h.nodes[node] = &course{Progress: told, since: now, heard: now}
+		return
+	case known.Step != told.Step:
+		if known.steps > 0 {
+			known.longest = max(known.longest, told.StepSeconds)
+		}
+		known.steps, known.since = known.steps+1, now
+	case known.Phase != told.Phase:
+		known.since = now
+	}
+	known.Progress, known.heard = told, now
+}
+
+// Forget ends the watch over a node.
+func (h *Hangs) Forget(node string) { delete(h.nodes, node) }
+
+// Find returns who hangs, by the heartbeats so far, in the order of the names. Where more than half of those who are in
+// a step keep the rest waiting, something else is slow, and it is nobody. O(n).
+func (h *Hangs) Find() []Hang {
+	var hangs []Hang
+	for _, step := range h.steps() {
+		if step.by == "" || len(step.computing) > step.waiting {
+			continue
+		}
+		for _, node := range step.computing {
+			limit := step.limit * float64(int(1)<<min(h.verdicts[node], mostDoubled))
+			if min(step.waited, h.nodes[node].spent()) > limit {
+				hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
+			}
+		}
+	}
+	slices.SortFunc(hangs, func(a, b Hang) int { return cmp.Compare(a.Node, b.Node) })
+	for _, hang := range hangs {
+		if len(h.verdicts) >= mostVerdicts {
+			clear(h.verdicts)
+		}
+		h.verdicts[hang.Node]++
+	}
+	return hangs
+}
+
+// place is a step of a plan.
+type place struct{ generation, step uint64 }
+
+func (c *course) at() place { return place{c.Generation, c.Step} }
+
+// spent is for how long a trainer has told that it is in its phase. What was not heard does not count.
+func (c *course) spent() float64 { return c.heard - c.since }
+
+// inStep are those in one step.
+type inStep struct {
+	computing []string
+	waiting   int
+	by        string  // who waits longest of those whose steps are known; empty for nobody
+	waited    float64 // seconds
+	limit     float64 // seconds that would be long
+}
+
+// steps returns the steps in which somebody is.
+func (h *Hangs) steps() map[place]*inStep {
+	steps := map[place]*inStep{}
+	for node, known := range h.nodes {
+		if known.Phase == Unknown {
+			continue
+		}
+		step := steps[known.at()]
+		if step == nil {
+			step = &inStep{}
+			steps[known.at()] = step
+		}
+		if known.Phase == Computing {
+			step.computing = append(step.computing, node)
+			continue
+		}
+		step.waiting++
+		if known.steps <= knownSteps {
+			continue
+		}
+		step.limit = max(step.limit, hangSteps*known.longest+hangSlack)
+		if spent := known.spent(); step.by == "" || spent > step.waited || spent == step.waited && node < step.by {
+			step.by, step.waited = node, spent
+		}
+	}
+	return steps
+}

@@ -1,0 +1,127 @@
+package detect_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// crew is trainers in one plan, which beat every half second.
+type crew struct {
+	hangs      *detect.Hangs
+	now        float64
+	generation uint64
+	step       uint64
+	phases     map[string]detect.Phase
+}
+
+const stepSeconds = 0.4
+
+// newCrew has trained so many steps under its plan.
+func newCrew(steps int, names ...string) *crew {
+	c := &crew{hangs: detect.NewHangs(), generation: 1, phases: map[string]detect.Phase{}}
+	for _, name := range names {
+		c.phases[name] = detect.Computing
+	}
+	c.train(steps)
+	return c
+}
+
+func (c *crew) beat() {
+	c.now += 0.5
+	for name, phase := range c.phases {
+		c.hangs.Pulse(c.now, name, detect.Progress{
+			Generation: c.generation, Step: c.step, StepSeconds: stepSeconds, Phase: phase,
+		})
+	}
+}
+
+func (c *crew) train(steps int) {
+	c.beat()
+	for range steps {
+		c.step++
+		c.beat()
+	}
+}
+
+// pass lets time pass in which no step ends, and returns who hangs, and after how many seconds.
+func (c *crew) pass(seconds float64) string {
+	var found []string
+	for began := c.now; c.now < began+seconds; {
+		c.beat()
+		for _, hang := range c.hangs.Find() {
+			found = append(found, fmt.Sprintf("%s after %.1f", hang.Node, c.now-began))
+			delete(c.phases, hang.Node)
+			c.hangs.Forget(hang.Node)
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+func TestWhoeverComputesWhileOthersWaitForLongHangs(t *testing.T) {
+	for name, test := range map[string]struct {
+		computing []string
+		waiting   []string
+		steps     int
+		expected  string
+	}{
+		"one of three":                         {[]string{"n2"}, []string{"n1", "n3"}, 10, "n2 after 3.0"},
+		"one of two":                           {[]string{"n2"}, []string{"n1"}, 10, "n2 after 3.0"},
+		"two of four":                          {[]string{"n2", "n3"}, []string{"n1", "n4"}, 10, "n2 after 3.0, n3 after 3.0"},
+		"all wait, as a broken network has it": {nil, []string{"n1", "n2", "n3"}, 10, ""},
+		"all compute, as a slow file has it":   {[]string{"n1", "n2", "n3"}, nil, 10, ""},
+		"most compute":                         {[]string{"n1", "n2"}, []string{"n3"}, 10, ""},
+		"in the first steps of a plan":         {[]string{"n2"}, []string{"n1", "n3"}, 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrew(test.steps, append(test.computing, test.waiting...)...)
+			for _, node := range test.waiting {
+				c.phases[node] = detect.Waiting
+			}
+			if found := c.pass(20); found != test.expected {
+				t.Errorf("expected %q, got %q", test.expected, found)
+			}
+		})
+	}
+}
+
+func TestWhoEvaluatesBetweenStepsDoesNotHang(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.phases = map[string]detect.Phase{"n1": detect.Unknown, "n2": detect.Waiting, "n3": detect.Waiting}
+	if found := c.pass(600); found != "" {
+		t.Errorf("%s", found)
+	}
+}
+
+func TestAStepMayTakeLongerAfterASwitch(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.generation = 2
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	if found := c.pass(60); found != "" {
+		t.Errorf("%s", found)
+	}
+}
+
+func TestWhoWasAccusedBeforeHasTwiceTheTime(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	for _, expected := range []string{"n2 after 3.0", "n2 after 5.0"} {
+		c.phases = map[string]detect.Phase{"n1": detect.Computing, "n2": detect.Computing, "n3": detect.Computing}
+		c.train(10)
+		c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+		if found := c.pass(20); found != expected {
+			t.Errorf("expected %q, got %q", expected, found)
+		}
+	}
+}
+
+func TestWhatWasNotHeardAccusesNobody(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	c.beat()
+	c.now += 60 // no heartbeat comes through
+	if found := c.hangs.Find(); len(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+}
