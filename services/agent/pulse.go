@@ -65,6 +65,9 @@ func (s *Session) pulse() {
 func (s *Session) sendPulse() {
 	s.mutex.Lock()
 	known, pulse := s.machine.Snapshot(), &s.pulses.next
+	if worker, able := s.loop.state.(Worker); able {
+		pulse.Phase = worker.Phase()
+	}
 	s.pulses.last = time.Now()
 	pulse.Number++
 	pulse.Node, pulse.Incarnation, pulse.Generation = s.config.Node, known.Incarnation, known.Generation

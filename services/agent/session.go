@@ -207,6 +207,11 @@ func (s *Session) do(action machine.Action) {
 	case machine.Abandon:
 		s.loop.cancelled()
 		s.watch(action.Within)
+	case machine.Stuck:
+		slog.Error("the trainer hangs: it has not given up its step", "node", s.config.Node)
+		if s.config.Stuck != nil {
+			go s.config.Stuck()
+		}
 	case machine.Rejoin:
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
 		for _, action := range s.newMember() {

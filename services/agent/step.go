@@ -21,6 +21,14 @@ type Freezer interface {
 	Freeze() ([]events.Holding, bool)
 }
 
+// Worker is a State that knows what its trainer does in its step: events.PhaseComputing or PhaseWaiting, or neither. One
+// that computes while others wait for it and wait is told as hanging. It is called from any goroutine, and waits for
+// nothing.
+type Worker interface {
+	State
+	Phase() string
+}
+
 // Broken tells that the step under way cannot end, though nobody said that it is to be given up: a collective broke
 // that cannot be resumed, or timed out. It is called before Boundary, which then returns with the plan for which all
 // give up their step. Where the step's context has ended it has no effect.

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
 )
@@ -242,4 +245,43 @@ func TestWhoAskedToLeaveIsTrainedWithUntilAPlanDoesWithout(t *testing.T) {
 		step = c.next(orderStep, Report{Order: step.ID, Done: done})
 	}
 	c.next(orderLeft, Report{Order: step.ID, Done: stop})
+}
+
+func TestHeartbeatsTellWhetherATrainerComputesOrWaitsForOthers(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	pulses := make(chan *nats.Msg, 1024)
+	subscription, err := r.bus.Conn().ChanSubscribe(events.PulseSubject("c", "n1"), pulses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer subscription.Unsubscribe()
+	for word, phase := range []string{"", events.PhaseComputing, events.PhaseWaiting, ""} {
+		c.setWord(wordWork, uint64(word))
+		r.awaitPhase(pulses, phase)
+	}
+	c.setWord(wordWork, 1)
+	r.awaitPhase(pulses, events.PhaseComputing)
+	r.abandon(c.member)
+	c.start(t.Context(), "POST", "/v1/next", `{"order":`+itoa(step.ID)+`}`)
+	r.awaitPhase(pulses, "") // it is in no step any more
+}
+
+// awaitPhase waits for a heartbeat that tells a phase.
+func (r *rig) awaitPhase(pulses <-chan *nats.Msg, phase string) {
+	r.Helper()
+	for deadline := time.After(patience); ; {
+		select {
+		case message := <-pulses:
+			var pulse events.Pulse
+			if err := json.Unmarshal(message.Data, &pulse); err != nil {
+				r.Fatal(err)
+			}
+			if pulse.Phase == phase {
+				return
+			}
+		case <-deadline:
+			r.Fatalf("no heartbeat tells the phase %q", phase)
+		}
+	}
 }

@@ -207,6 +207,7 @@ const (
 	wordCompleted
 	wordReady
 	wordPhase
+	wordWork
 )
 
 // word returns a word of the control page, which both sides write.

@@ -31,7 +31,8 @@ type Config struct {
 	ShardDir  string // of what is given, meanwhile; empty: the temporary directory
 	StateDir  string // of the trainers' files; empty: in shared memory
 	Snapshots snapshots.Settings
-	Parent    bool // whoever serves is the trainers' parent, and tells by Gone how they ended
+	Parent    bool   // whoever serves is the trainers' parent, and tells by Gone how they ended
+	Stuck     func() // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
 }
 
 func (c Config) listenHost() string {

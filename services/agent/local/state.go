@@ -82,6 +82,21 @@ func (s *state) abort(order uint64) {
 // The phases of a trainer, as it writes them on the control page.
 const phaseInStep = 1
 
+// workNames are what a trainer does in its step, by the word on the control page.
+var workNames = map[uint64]string{1: events.PhaseComputing, 2: events.PhaseWaiting}
+
+// Phase returns what the trainer says that it does in its step; nothing while the state is busy.
+func (s *state) Phase() string {
+	if !s.mutex.TryLock() {
+		return ""
+	}
+	defer s.mutex.Unlock()
+	if s.closed || s.order == 0 {
+		return ""
+	}
+	return workNames[s.files.word(wordWork)]
+}
+
 // Freeze answers for a trainer that is in its step: once the abort is written it does not begin to apply its sums, for
 // it looks there after it has said that it does.
 func (s *state) Freeze() ([]events.Holding, bool) {

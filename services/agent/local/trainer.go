@@ -147,7 +147,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept,
+		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
 		Snapshots: config.Snapshots,
 		Store: shards.StoreConfig{
 			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,

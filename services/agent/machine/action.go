@@ -31,6 +31,9 @@ type (
 	// long, Hung is called. What it holds until then is told by Frozen, if it can be told without the trainer.
 	Abandon struct{ Within time.Duration }
 
+	// Stuck tells that the trainer has not come back within the time of Abandon: who is its parent may end it.
+	Stuck struct{}
+
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
 
@@ -118,6 +121,7 @@ type Exchange struct {
 func (Say) action()     {}
 func (Train) action()   {}
 func (Abandon) action() {}
+func (Stuck) action()   {}
 func (Rejoin) action()  {}
 func (Reread) action()  {}
 func (End) action()     {}

@@ -74,14 +74,18 @@ func (m *Machine) Late() []Action {
 	return m.act()
 }
 
-// Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it. Should
-// it come to its boundary after all, it asks for a place again and claims what it holds.
+// Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it, if they
+// do not already. Should it come to its boundary after all, it asks for a place again and claims what it holds.
 func (m *Machine) Hung(now time.Time) []Action {
-	if m.inStep() && m.membership != givenUp && m.membership != over {
+	if !m.inStep() || m.membership == over {
+		return m.act()
+	}
+	if m.membership != givenUp {
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
 		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
 		m.giveUp(reason)
 	}
+	m.do(Stuck{})
 	return m.act()
 }
 

@@ -138,8 +138,7 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 		t.Fatalf("its process lives: said %+v, %v", exit, err)
 	}
 	n.do(hung)
-	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s")
-	n.do(n.machine.Hung(now))
+	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s", "stuck")
 	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
 	n.expect()
 	n.stands(15)
@@ -147,6 +146,13 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 	n.hears(events.NegotiationOpened, rejoined("g4-last", 4))
 	n.expect("say negotiation.delayed g4-last: it digests what it claims", "tell claims",
 		"say negotiation.consented g4-last true at 0: 0 holdings, 1 claims of plan 3")
+}
+
+func TestATrainerThatTheOthersWentOnWithoutIsStuckAllTheSame(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.do(n.machine.Hung(now))
+	n.expect("abandon", "stuck")
 }
 
 func TestATrainerWhoseStateGivesUnitsDoesNotHang(t *testing.T) {

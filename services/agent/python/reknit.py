@@ -33,8 +33,9 @@ import weakref
 
 __all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
 
-_ABORT, _COMPLETED, _READY, _PHASE = range(4)  # words of the control page
+_ABORT, _COMPLETED, _READY, _PHASE, _WORK = range(5)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
+_NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
@@ -209,10 +210,15 @@ class Step:
         """The numbers of this trainer's samples since training began, a micro-batch at a time.
 
         What each takes until the next is asked for is measured: trainers get micro-batches by their speed."""
+        tells = self._agent.replicas  # in a pipeline who computes may wait for another stage as well
+        if tells:
+            self._agent.set(_WORK, _COMPUTING)
         for samples in self.batches:
             began = time.monotonic()
             yield samples
             self.measured(1, time.monotonic() - began)
+        if tells:
+            self._agent.set(_WORK, _WAITING)
 
     @property
     def batches(self):
@@ -245,6 +251,7 @@ class Step:
         """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on."""
         if self.given_up:
             raise StepAborted(f"step {self.index} is given up: {self.given_up}")
+        self._agent.set(_WORK, _NEITHER)
         self._agent.set(_PHASE, _APPLYING)
         self._agent.fence()
         if self.aborted:
@@ -266,6 +273,7 @@ class Step:
         self.given_up = self.given_up or str(why) or repr(why)
 
     def _report(self):
+        self._agent.set(_WORK, _NEITHER)
         self._agent.set(_PHASE, _BETWEEN)
         if self._committed:
             report = {"done": self.index + 1, "seconds": self._seconds}
@@ -313,7 +321,7 @@ class _Abortable:
 class _Alone:
     """Stands for an agent where there is none: a world of one."""
 
-    node, lost = "", False
+    node, lost, replicas = "", False, False
 
     def __init__(self, units, batch, micro_batch, total_steps, lazy):
         self.units = [memoryview(mmap.mmap(-1, size)) for size in units]
@@ -372,6 +380,7 @@ class _Agent:
 
     def __init__(self, path, joining):
         self.path, self.lost = path, False
+        self.replicas = joining["job"]["kind"] == "data-parallel"
         self.connections = threading.local()
         self.lock = threading.Lock()
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how

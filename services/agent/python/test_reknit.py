@@ -16,7 +16,7 @@ import urllib.parse
 import reknit
 
 PATIENCE = 20.0  # seconds; nothing takes that long
-ABORT, COMPLETED, READY, PHASE, BEAT = range(5)
+ABORT, COMPLETED, READY, PHASE, WORK = range(5)
 
 
 class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -404,6 +404,23 @@ class WithAnAgent(unittest.TestCase):
                 self.assertEqual(b"state", bytes(job.units[0][:5]))
                 self.assertEqual((self.agent.folder.name, "a"), tuple(self.agent.joined[0][key] for key in ("dir", "node")))
                 self.assertEqual({"order": 0, "done": done, "ready": ready}, self.agent.report())
+
+    def test_the_control_page_tells_who_computes_and_who_waits_for_others(self):
+        for kind, expected in (("data-parallel", [0, 1, 1, 1, 2, 0]), ("pipeline", [0, 0, 0, 0, 0, 0])):
+            with self.subTest(kind=kind):
+                self.agent.close()
+                self.agent = Agent()
+                os.environ["REKNIT_AGENT"] = self.agent.socket_path
+                self.agent.step(0)
+                self.agent.order("finished")
+                work = []
+                for step in reknit.join(units=[8], batch=6, kind=kind).steps():
+                    work.append(self.agent.page[WORK])
+                    for _ in step.micro_batches:
+                        work.append(self.agent.page[WORK])
+                    work.append(self.agent.page[WORK])
+                    step.commit(lambda: work.append(self.agent.page[WORK]))
+                self.assertEqual(expected, work)
 
     def test_where_no_agent_is_the_text_says_what_to_do(self):
         os.environ["REKNIT_AGENT"] = "/nowhere/agent.sock"

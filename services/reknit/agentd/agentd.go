@@ -70,15 +70,16 @@ func hostNode() string {
 	return word[:min(mostHost, len(word))] + "-" + strconv.Itoa(os.Getpid())
 }
 
-func (c Config) local(parent bool) local.Config {
+func (c Config) local(stuck func()) local.Config {
 	return local.Config{
 		URL: c.URL, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise,
-		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings, Parent: parent,
+		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings, Parent: stuck != nil, Stuck: stuck,
 	}
 }
 
-// serve serves the local API; end also removes the socket's directory, where it was made here.
-func (c *Config) serve(ctx context.Context, parent bool) (server *local.Server, end func(), err error) {
+// serve serves the local API; end also removes the socket's directory, where it was made here. A parent of the trainer
+// hears where that is stuck.
+func (c *Config) serve(ctx context.Context, stuck func()) (server *local.Server, end func(), err error) {
 	if err := c.complete(); err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +95,7 @@ func (c *Config) serve(ctx context.Context, parent bool) (server *local.Server, 
 			_ = os.RemoveAll(dir) // a socket and its directory
 		}
 	}
-	if server, err = local.Serve(ctx, c.local(parent), c.Socket); err != nil {
+	if server, err = local.Serve(ctx, c.local(stuck), c.Socket); err != nil {
 		remove()
 		return nil, nil, err
 	}
@@ -103,7 +104,7 @@ func (c *Config) serve(ctx context.Context, parent bool) (server *local.Server, 
 
 // Serve serves trainers until ctx ends, and then until all of them have left the cluster and ended, or again ends.
 func Serve(ctx, again context.Context, config Config, output io.Writer) error {
-	server, end, err := config.serve(ctx, false)
+	server, end, err := config.serve(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,15 @@ type parent struct {
 	asked    bool             // to go
 	started  int              // times
 	child    *exec.Cmd        // under way
+	stuck    chan struct{}    // a token: it is to be killed
+}
+
+// trainerIsStuck has the trainer killed.
+func (p *parent) trainerIsStuck() {
+	select {
+	case p.stuck <- struct{}{}:
+	default:
+	}
 }
 
 // Run runs a command as the trainer of this agent, and again where it fails, restarts times at most. It returns the
@@ -42,12 +51,13 @@ type parent struct {
 func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {
-	server, end, err := config.serve(ctx, true)
+	p := &parent{command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1)}
+	server, end, err := config.serve(ctx, p.trainerIsStuck)
 	if err != nil {
 		return 0, err
 	}
 	defer end()
-	p := &parent{server: server, socket: config.Socket, command: command, restarts: restarts, signals: signals}
+	p.server, p.socket = server, config.Socket
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -73,6 +83,10 @@ func Run(
 func (p *parent) once() (status int, err error) {
 	runtime.LockOSThread() // the trainer ends with the thread that started it
 	defer runtime.UnlockOSThread()
+	select {
+	case <-p.stuck: // was said of the one before
+	default:
+	}
 	p.child = exec.Command(p.command[0], p.command[1:]...)
 	p.child.Stdin, p.child.Stdout, p.child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p.child.Env = append(os.Environ(), p.environment()...)
@@ -98,6 +112,9 @@ func (p *parent) once() (status int, err error) {
 			return statusOf(state), nil
 		case signal := <-p.signals:
 			p.ask(signal)
+		case <-p.stuck:
+			slog.Warn("the trainer hangs, and is killed", "pid", p.child.Process.Pid)
+			_ = p.child.Process.Kill() // it may have ended
 		}
 	}
 }
