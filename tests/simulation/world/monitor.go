@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -12,6 +13,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	p.beat.Number++
 	beat := p.beat
 	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
+	beat.Phase = p.phase()
 	if p.isHeard(p.node.name) {
 		p.World.hear(beat)
 	}
@@ -19,6 +21,20 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 		p.later(pulseEvery, func() { p.pulse() })
 	}
 }
+
+// phase is what a trainer of a whole replica tells of its step. In a pipeline who computes may wait for another stage.
+func (p *process) phase() string {
+	c := p.collective
+	switch {
+	case c == nil || len(c.plan.Reroutes) > 0 || slices.ContainsFunc(c.plan.Pipelines, staged):
+		return ""
+	case c.passedBy(p.node.name):
+		return events.PhaseWaiting
+	}
+	return events.PhaseComputing
+}
+
+func staged(pipeline events.Pipeline) bool { return len(pipeline.Stages) > 1 }
 
 const pulseEvery = 500 * time.Millisecond
 

@@ -37,6 +37,7 @@ type process struct {
 	state        *state
 	done         uint64          // completed steps
 	collective   *collective     // the step under way
+	began        time.Duration   // when it did
 	writing      map[string]bool // by tier: a snapshot
 	reducedIn    []bool          // by layer: it was updated in this step
 	atBoundary   bool
@@ -102,6 +103,7 @@ func (p *process) do(actions []agent.Action) {
 			p.say(a.Event)
 		case agent.Abandon:
 			p.abandon(a.Within)
+		case agent.Stuck: // it has no parent
 		case agent.Rejoin:
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()
@@ -221,7 +223,7 @@ func (p *process) train(train agent.Train) {
 	p.checkTrain(train)
 	p.atBoundary, p.plan, p.generation = false, train.Plan, train.Plan.Generation
 	clear(p.reducedIn)
-	p.collective = p.collectiveOf(train.Plan, p.done)
+	p.collective, p.began = p.collectiveOf(train.Plan, p.done), p.now
 	p.collective.begin(p)
 	if p.node.begun++; p.node.breaks > 0 && p.node.begun%p.node.breaks == 0 {
 		p.later(breaking, func() { p.World.breakStep(p.node) })
@@ -256,7 +258,7 @@ func (p *process) stepped() {
 	p.done++
 	p.discarding("completes a step", func() { p.state.completed(p.done) })
 	p.completed(p)
-	p.beat.Step = p.done
+	p.beat.Step, p.beat.StepSeconds = p.done, (p.now - p.began).Seconds()
 	p.do(p.agent.Completed(p.time(), p.done, 0.1))
 	if p.done%compareEvery == 0 {
 		p.do([]agent.Action{agent.Say{Event: p.agent.Digested(p.time(), p.done, false, p.state.digests())}})
