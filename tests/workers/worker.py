@@ -12,12 +12,21 @@ import reknit  # noqa: E402
 NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
+HANGS_AT = int(os.environ.get("WORKER_HANGS_AT", "-1"))  # the step in which this process computes for ever
 BREAKS_AT = int(os.environ.get("WORKER_BREAKS_AT", "-1"))  # the step in which a collective breaks, once
 DRIFTS_AT = int(os.environ.get("WORKER_DRIFTS_AT", "-1"))  # the step after which a number is another one
 
 
 def say(**what):
     print(json.dumps(what), flush=True)
+
+
+def computed(micro_batches, hangs):
+    """Yields micro-batches; a process that hangs hears of nothing any more."""
+    for micro_batch in micro_batches:
+        while hangs:
+            time.sleep(1)
+        yield micro_batch
 
 
 def sums_of(micro_batches):
@@ -65,7 +74,7 @@ def main():
             if step.index == BREAKS_AT and not broken:
                 broken = True
                 raise ConnectionResetError("a collective broke, though everybody lives")
-            samples = list(step.micro_batches)
+            samples = list(computed(step.micro_batches, step.index == HANGS_AT))
             say(trained={"generation": step.generation, "step": step.index, "samples": [[s.start, s.stop] for s in samples]})
             state.sums = all_reduce(job, step, "sums", sums_of(samples))
             step.ready()

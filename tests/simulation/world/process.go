@@ -362,27 +362,6 @@ func (p *process) end() {
 	}
 }
 
-func (w *World) hang(n *node) {
-	if n.process != nil {
-		n.process.hung = true
-	}
-}
-
-func (w *World) unhang(n *node) {
-	if p := n.process; p != nil && p.hung {
-		p.hung = false
-		if back := p.back; back != nil {
-			p.back = nil
-			back()
-		}
-		p.workOn()
-		p.catchUp()
-	}
-}
-
-// stopped reports whether the trainer does not run.
-func (p *process) stopped() bool { return p.paused || p.hung }
-
 func (p *process) resume() {
 	p.paused = false
 	due := p.backlog

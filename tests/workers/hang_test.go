@@ -1,0 +1,25 @@
+package workers
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheOthersGoOnWithoutATrainerThatHangsWhichItsAgentStartsAgain(t *testing.T) {
+	c := newCluster(t, 3, 6000)
+	first, second := c.start("n1"), c.start("n2")
+	hangs := c.startWith("n3", []string{"WORKER_HANGS_AT=40"}, "--restarts", "1")
+	for _, w := range []*worker{first, second} {
+		w.untilWorld(3)
+	}
+	last := hangs.await("the step before", func(line said) bool { return line.Done == 40 })
+	began := time.Now()
+	first.await("a step with two", func(line said) bool { return line.World == 2 && line.Done > last.Done && line.GivenUp == "" })
+	t.Logf("the others made step 41 %v after the last one of all", time.Since(began))
+	again := hangs.await("its start again", func(line said) bool { return line.PID > 0 })
+	t.Logf("it was killed and started again %v later", time.Since(began))
+	if again.PID == hangs.pid {
+		t.Errorf("the process %d that hung goes on", again.PID)
+	}
+	hangs.untilWorld(3)
+}
