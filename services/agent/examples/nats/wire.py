@@ -80,6 +80,8 @@ class Connection:
             raise Error(f"{subject}: no answer within {timeout} s") from None
         finally:
             del self._answers[reply]
+        if answer is None:
+            raise Error(f"{subject}: the connection ended")
         if answer.status == "503":
             raise Error(f"{subject}: nobody answers there")
         return answer
@@ -103,6 +105,8 @@ class Connection:
     def __exit__(self, *_):
         self._closed = True
         self._socket.close()
+        for answers in list(self._answers.values()):
+            answers.put(None)
 
     def _send(self, data):
         try:
@@ -130,6 +134,7 @@ class Connection:
                     raise ConnectionError(" ".join(words))
         except (OSError, ValueError, Error) as error:
             if not self._closed:
+                self.__exit__()
                 ended(self, str(error))
 
     def _deliver(self, words):

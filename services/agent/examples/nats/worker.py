@@ -24,7 +24,7 @@ from perceptron import BATCH, MICRO_BATCH, Perceptron, digest
 from trainer import NO_PLAN, Trainer
 
 SHARDS = "REKNIT_SHARDS"  # the bucket of units on their way
-BEAT_SECONDS = 0.25
+BEAT_SECONDS = 0.2
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
@@ -44,7 +44,7 @@ def report(**what):
 class Worker:
     def __init__(self, options):
         self.node, self.cluster, self.options = options.node, options.cluster, options
-        self.inbox, self.over = queue.SimpleQueue(), False
+        self.inbox, self.leaving, self.over = queue.SimpleQueue(), False, False
         self.trainer = Trainer(self.node, self.send)
         self.trained = NO_PLAN  # the plan before this worker was given up: it claims what it holds
         self.heard = collections.deque(maxlen=1000)  # ids of events
@@ -67,11 +67,13 @@ class Worker:
                 time.sleep(1)
 
     def take_part(self):
+        if time.monotonic() >= self.next_beat:
+            self.beat()
         try:
-            act, *what = self.inbox.get(timeout=max(0.0, self.next_beat - time.monotonic()))
+            act, *what = self.inbox.get(timeout=BEAT_SECONDS)
             act(*what)
         except queue.Empty:
-            self.beat()
+            pass
         self.adopt()
         self.move()
         self.train()
@@ -113,6 +115,7 @@ class Worker:
         self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
 
     def leave(self):
+        self.leaving = True
         self.say("membership.leave-requested", reason="SIGTERM", deadlineSeconds=0)
 
     def refused(self, _, refusal):
@@ -293,6 +296,7 @@ class Worker:
             self.beat(left=True)
             self.end("left")
             return
+        asked_anew = self.leaving and not trainer.world
         if self.taken:
             trainer.load(plan["resumeStep"], self.taken)
         elif trainer.world or self.trained["generation"]:
@@ -302,6 +306,8 @@ class Worker:
         self.peers.meet({member["node"]: member["address"] for member in plan["nodes"]
                          if member["node"] in trainer.world and member["node"] != self.node and not self.relayed(member["node"])})
         report(generation=plan["generation"], resumes=trainer.done, nodes=len(trainer.world))
+        if asked_anew:
+            self.leave()  # the wish ended with the incarnation that had it
 
     # Training.
 
