@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -22,6 +21,9 @@ var (
 	linkWaits = []time.Duration{3 * time.Second}
 )
 
+// noResponders is how the hub says that nobody hears a subject.
+const noResponders = "503"
+
 // probe asks a node, and returns its answer or nil for none in time; gone when the hub has nobody to ask.
 func (w *watcher) probe(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) {
 	waits := lifeWaits
@@ -34,26 +36,25 @@ func (w *watcher) probe(ask machine.Ask) (answer *events.ProbeAnswer, gone bool)
 	}
 	conn := w.bus.Conn()
 	inbox := conn.NewRespInbox()
-	replies, err := conn.SubscribeSync(inbox)
+	replies := make(chan *nats.Msg, len(waits)) // with one of its own a subscription takes 512 KiB
+	subscription, err := conn.ChanSubscribe(inbox, replies)
 	if err != nil {
 		return nil, false
 	}
-	defer func() { _ = replies.Unsubscribe() }()
+	defer func() { _ = subscription.Unsubscribe() }()
 	for _, wait := range waits {
 		if err := conn.PublishRequest(events.ProbeSubject(w.bus.Cluster(), ask.Node), inbox, request); err != nil {
 			return nil, false
 		}
-		reply, err := replies.NextMsg(wait)
-		switch {
-		case errors.Is(err, nats.ErrNoResponders):
-			return nil, true
-		case errors.Is(err, nats.ErrTimeout):
-			continue
-		case err != nil:
-			return nil, false
-		}
-		if answer := readAnswer(reply, ask.Node); answer != nil {
-			return answer, false
+		select {
+		case reply := <-replies:
+			if reply.Header.Get("Status") == noResponders {
+				return nil, true
+			}
+			if answer := readAnswer(reply, ask.Node); answer != nil {
+				return answer, false
+			}
+		case <-time.After(wait):
 		}
 	}
 	return nil, false
