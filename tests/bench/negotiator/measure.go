@@ -43,12 +43,13 @@ func measure(ctx context.Context, programs string, nodes, trials int) (*result, 
 	}
 	defer p.close()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	f, err := newFleet(ctx, p.url, nodes)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	defer f.close()
+	defer cancel() // before the connections are closed
 	r := &result{nodes: nodes}
 	if r.formed, r.failed = f.form(ctx); r.failed == nil {
 		r.failed = r.run(ctx, p, f, trials)
