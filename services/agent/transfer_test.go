@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
@@ -240,6 +243,30 @@ func TestPartsAreRetiredWhenTheNegotiationEnds(t *testing.T) {
 	for _, digest := range parts(layer) {
 		if _, err := giver.store.Get(t.Context(), digest); err == nil {
 			t.Fatalf("%s is still there", digest)
+		}
+	}
+}
+
+func TestWhatWentThroughTheHubIsGoneWhenTheNegotiationEnds(t *testing.T) {
+	h := newHub(t)
+	members, layer := []events.Member{h.join("n1"), h.join("n2")}, h.content()
+	h.train(layer)
+	h.move("g1", members, int64(len(layer)), events.PairOf("n1", "n2"))
+	for _, digest := range parts(layer) {
+		if _, err := h.bus.Get(t.Context(), events.ShardBucket, digest); err != nil {
+			t.Fatalf("%s is not there while it is given: %v", digest, err)
+		}
+	}
+	h.abort("g1")
+	h.awaitRetired(h.sessions[0])
+	for _, digest := range parts(layer) {
+		if _, err := h.bus.Get(t.Context(), events.ShardBucket, digest); !errors.Is(err, jetstream.ErrObjectNotFound) {
+			t.Fatalf("%s: expected that it is gone, got %v", digest, err)
+		}
+	}
+	for _, digest := range parts(layer) {
+		if err := h.bus.Remove(t.Context(), events.ShardBucket, digest); err != nil {
+			t.Errorf("what is gone cannot be removed again: %v", err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -35,6 +36,27 @@ func (e *Exchange) putIntoHub(ctx context.Context, data []byte) error {
 	return fmt.Errorf("%w: %w", ErrHub, err)
 }
 
+// putIntoHub puts a part into the hub's store until the negotiation ends.
+func (s *Sender) putIntoHub(ctx context.Context, digest string, data []byte) error {
+	s.mutex.Lock()
+	s.inHub = append(s.inHub, digest)
+	s.mutex.Unlock()
+	return s.exchange.putIntoHub(ctx, data)
+}
+
+// leaveHub removes what was put into the hub's store, which all nodes share: with states of some GiB a few joins would
+// fill it before the parts are old. Another node that gives the same content to the next negotiation finds it missing if
+// it looked just before; its receiver asks again, and at worst the next attempt has it. Called with the mutex held.
+func (s *Sender) leaveHub() {
+	for _, digest := range s.inHub {
+		err := s.exchange.node.Bus.Remove(s.exchange.node.Context, events.ShardBucket, digest)
+		if err != nil && s.exchange.node.Context.Err() == nil {
+			slog.Warn("a part is left in the hub until it is old", "node", s.exchange.node.Name, "error", err)
+			return // the hub is away, or slow: it would be for each of them
+		}
+	}
+}
+
 // askForHub asks a giver to put what it gives this node into the hub's store, until it says that it will.
 func (e *Exchange) askForHub(ctx context.Context, giver string) {
 	request, err := json.Marshal(events.ViaHub{Negotiation: e.negotiation, To: e.node.Name})
@@ -63,7 +85,7 @@ func (s *Sender) SendViaHub(receiver string) {
 	for _, part := range there {
 		data, err := s.exchange.node.Store.Get(s.context, part.digest)
 		if err == nil {
-			err = s.exchange.putIntoHub(s.context, data)
+			err = s.putIntoHub(s.context, part.digest, data)
 		}
 		if err != nil {
 			if s.context.Err() == nil {

@@ -38,6 +38,7 @@ type Sender struct {
 	stored []stored
 	spares []spare
 	viaHub map[string]bool // receivers that cannot reach this node's store
+	inHub  []string        // digests of parts that were put there
 }
 
 // stored is a part in this node's store, whom it is to go to, and who hears that it cannot.
@@ -214,6 +215,7 @@ func (s *Sender) Serve() {
 	for _, part := range s.stored {
 		Retire(s.exchange.node, part.digest)
 	}
+	s.leaveHub()
 }
 
 // Retire removes parts from a node's store.
@@ -239,7 +241,7 @@ func (s *Sender) put(ctx context.Context, unit exported, part events.Part) error
 	err := s.exchange.node.Store.PutAs(ctx, part.Digest, data)
 	if errors.Is(err, shards.ErrFull) && len(receivers) > 0 {
 		slog.Warn("a part goes through the hub", "node", s.exchange.node.Name, "error", err)
-		return s.exchange.putIntoHub(ctx, data)
+		return s.putIntoHub(ctx, part.Digest, data)
 	}
 	if err != nil {
 		return err
@@ -251,7 +253,7 @@ func (s *Sender) put(ctx context.Context, unit exported, part events.Part) error
 	})
 	s.mutex.Unlock()
 	if viaHub {
-		return s.exchange.putIntoHub(ctx, data)
+		return s.putIntoHub(ctx, part.Digest, data)
 	}
 	return nil
 }
