@@ -54,7 +54,7 @@ class Worker:
     def run(self):
         """Takes part until the end. What NATS says while it is away is not heard: then this worker asks anew."""
         self.peers = peers.Peers(self.node, self.options.host, lambda *said: self.inbox.put((self.hear_peer, *said)))
-        signal.signal(signal.SIGTERM, lambda *_: self.inbox.put((self.leave,)))
+        signal.signal(signal.SIGTERM, self.told_to_end)
         while not self.over:
             try:
                 with wire.Connection(self.options.url, lambda *ended: self.inbox.put((self.hub_ended, *ended))) as self.hub:
@@ -113,6 +113,10 @@ class Worker:
         self.incarnation = uuid.uuid4().hex[:12]
         report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
         self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
+
+    def told_to_end(self, *_):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever cannot wait for the others sends another one
+        self.inbox.put((self.leave,))
 
     def leave(self):
         self.leaving = True
