@@ -47,6 +47,7 @@ const (
 	pingInterval     = 2 * time.Second
 	pingsOutstanding = 3
 	dialTimeout      = 2 * time.Second
+	sayAgain         = 30 * time.Second // that no server answers
 )
 
 // Regroup is the time in which everybody who lost the same server has noticed it and is back.
@@ -79,13 +80,19 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
 	}
-	patience := time.AfterFunc(dialTimeout, func() { log.Warn("no NATS server answers yet", "url", config.URL) })
+	patience := time.NewTicker(dialTimeout)
 	defer patience.Stop()
-	select {
-	case <-connected:
-	case <-ctx.Done():
-		conn.Close()
-		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
+	for waits := true; waits; {
+		select {
+		case <-connected:
+			waits = false
+		case <-patience.C:
+			log.Warn("no NATS server answers yet", "url", config.URL)
+			patience.Reset(sayAgain)
+		case <-ctx.Done():
+			conn.Close()
+			return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
+		}
 	}
 	b.conn = conn
 	if b.js, err = jetstream.New(conn); err != nil {
