@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -50,6 +51,9 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 		return fmt.Errorf("--dir: %w", err)
 	}
 	defer lock.Close()
+	if err := o.free(); err != nil {
+		return fmt.Errorf("--port: %w", err)
+	}
 	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port})
 	if err != nil {
 		return err
@@ -63,6 +67,15 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	fmt.Fprintf(out, "NATS at %s, cluster %s, logs in %s; reknit agent run -- COMMAND starts a trainer\n", server.URL(), o.cluster, logs)
 	<-ctx.Done()
 	return nil
+}
+
+// free returns an error where somebody listens on the port already: the server would try again and again.
+func (o options) free() error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
 }
 
 // lock keeps two servers from writing one store. It ends with the file that it returns.

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -76,5 +79,19 @@ func TestAFlagThatIsNotAsExpectedIsNamed(t *testing.T) {
 		if use := (tell.UsageError{}); !errors.As(err, &use) || !strings.HasPrefix(err.Error(), flag+": expected") {
 			t.Errorf("%s %q: got %v", flag, value, err)
 		}
+	}
+}
+
+func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	began := time.Now()
+	err = Run(t.Context(), []string{"--dir", t.TempDir(), "--port", port}, io.Discard)
+	if err == nil || !strings.HasPrefix(err.Error(), "--port: ") || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
