@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/local"
@@ -85,10 +86,11 @@ func (c *Config) serve(ctx context.Context, stuck func()) (server *local.Server,
 	}
 	dir := ""
 	if c.Socket == "" {
-		if dir, err = os.MkdirTemp("", "reknit-agent-"); err != nil {
+		sweep()
+		if dir, err = os.MkdirTemp("", socketPrefix); err != nil {
 			return nil, nil, err
 		}
-		c.Socket = filepath.Join(dir, "agent.sock")
+		c.Socket = filepath.Join(dir, socketName)
 	}
 	remove := func() {
 		if dir != "" {
@@ -100,6 +102,24 @@ func (c *Config) serve(ctx context.Context, stuck func()) (server *local.Server,
 		return nil, nil, err
 	}
 	return server, func() { server.Close(); remove() }, nil
+}
+
+const (
+	socketPrefix = "reknit-agent-"
+	socketName   = "agent.sock"
+)
+
+// sweep removes the directories of sockets that killed agents left.
+func sweep() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), socketPrefix+"*", socketName)) // the pattern is sound
+	for _, socket := range left {
+		connection, err := net.Dial("unix", socket)
+		if err == nil {
+			connection.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.RemoveAll(filepath.Dir(socket)) // another agent may have
+		}
+	}
 }
 
 // Serve serves trainers until ctx ends, and then until all of them have left the cluster and ended, or again ends.

@@ -20,9 +20,11 @@ const (
 	askedToGo     = "asked to go"
 	leaveDeadline = 30 * time.Second // the shortest notice that clouds give for a spot instance
 
-	firstPause  = time.Second // before a trainer that failed is started again; then twice as long each time
-	longestWait = 30 * time.Second
-	soundAfter  = 5 * time.Minute // a trainer that ran so long has all its restarts again
+	firstPause    = time.Second // before a trainer that failed is started again; then twice as long each time
+	longestWait   = 30 * time.Second
+	alonePatience = time.Minute // imports and data take their time
+
+	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
 
 // parent runs a trainer and is its parent: it knows of its end at once.
@@ -96,6 +98,8 @@ func (p *parent) once() (status int, err error) {
 	}
 	p.started++
 	slog.Info("the trainer runs", "pid", p.child.Process.Pid, "socket", p.socket)
+	alone := time.AfterFunc(alonePatience, p.sayThatItTrainsAlone)
+	defer alone.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- p.child.Wait() }()
 	for {
@@ -116,6 +120,14 @@ func (p *parent) once() (status int, err error) {
 			slog.Warn("the trainer hangs, and is killed", "pid", p.child.Process.Pid)
 			_ = p.child.Process.Kill() // it may have ended
 		}
+	}
+}
+
+// sayThatItTrainsAlone tells who started a script that knows nothing of the agent what he has.
+func (p *parent) sayThatItTrainsAlone() {
+	if p.server.Trainers() == 0 {
+		slog.Warn("the script has not joined: until it does, it trains alone, and what it trains is lost with it. "+
+			"reknit.py, or reknit_torch.py, joins", "after", alonePatience, "socket", p.socket)
 	}
 }
 

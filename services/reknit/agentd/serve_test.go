@@ -5,10 +5,37 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+func TestAnAgentRemovesTheSocketThatAKilledOneLeft(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	killed, serves := filepath.Join(os.TempDir(), socketPrefix+"1"), filepath.Join(os.TempDir(), socketPrefix+"2")
+	for _, dir := range []string{killed, serves} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, socketName), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		if dir == killed {
+			listener.SetUnlinkOnClose(false)
+			listener.Close()
+		}
+	}
+	newRan(t).run("true", 0)
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("what the killed agent left is there")
+	}
+	if _, err := os.Stat(serves); err != nil {
+		t.Errorf("the directory of an agent that serves: %v", err)
+	}
+}
 
 func TestADaemonSaysWhereItIsAndEndsWhenItIsAskedTo(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
