@@ -14,6 +14,7 @@ const (
 	limit       = 5 * time.Minute // for which healing is waited for
 	storeStates = 3               // what an agent's store takes, and a little more
 	settleSteps = 2               // completed by all before the next scene: a third would tell nothing more of a usual step
+	churnSteps  = 1               // before the next of those who come and go
 )
 
 // row is a scene, and what it cost.
@@ -36,6 +37,7 @@ type stage struct {
 	stores    stores
 	directory string
 	started   int // nodes
+	calm      int // steps that are completed by all before the next scene
 	training  []string
 	rows      []row
 	err       error // the first; nothing is played after it
@@ -52,7 +54,7 @@ func newStage(ctx context.Context, job *torch.Job, directory string) (*stage, er
 	context.AfterFunc(ctx, ears.Close)
 	s := &stage{
 		ctx: ctx, job: job, ears: ears, directory: directory, scale: &scale{}, stores: stores{},
-		started: 1, training: []string{node(1)},
+		started: 1, calm: settleSteps, training: []string{node(1)},
 	}
 	s.scale.reset()
 	go s.scale.watch(ctx, job)
@@ -71,6 +73,7 @@ func (s *stage) play(nodes, joins int) error {
 	s.join()
 	s.kill()
 	s.join()
+	s.calm = churnSteps
 	for range joins {
 		s.join()
 		s.leave()
@@ -80,7 +83,7 @@ func (s *stage) play(nodes, joins int) error {
 
 func (s *stage) settle() {
 	if s.err == nil {
-		s.err = s.job.SettleFor(s.ctx, limit, len(s.training), settleSteps)
+		s.err = s.job.SettleFor(s.ctx, limit, len(s.training), s.calm)
 	}
 }
 
