@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import struct
+import sys
 import threading
 import time
 
@@ -178,6 +179,8 @@ _threads = []  # that may be inside of a process group
 
 def beside(work, *arguments):
     """Runs something that may take as long as a collective on a thread of its own."""
+    if sys.is_finalizing():  # no thread begins any more, and who waited for that would wait for ever
+        return
     _threads[:] = [thread for thread in _threads if thread.is_alive()]
     _threads.append(threading.Thread(target=work, args=arguments, daemon=True))
     _threads[-1].start()

@@ -78,7 +78,6 @@ class Step:
         self._sends = []  # that are under way
         self._share = turn.micro_batch / turn.batch  # of a micro-batch in the step's gradient
         self._left = len(job.schedule)
-        self._reduced = False
         self._states = {n: job.state.held[n].state for n in job.state.trained}
         for state in self._states.values():
             state.gradients.open()
@@ -136,9 +135,9 @@ class Step:
         self._lost.add_(loss.detach())
 
     def reduce(self):
-        """Sums the gradients of each layer over the processes that hold it. commit does it, too."""
-        if not self._reduced:
-            self._reduced = self._tried(self._sum)
+        """Sums the gradients of each layer over the processes that hold it, and the loss. commit does it, too."""
+        if self.loss is None:
+            self._tried(self._sum)
 
     def _sum(self):
         if self._left:
@@ -151,18 +150,19 @@ class Step:
             ranks = [self._job.ranks[node] for node in nodes]
             for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
                 add_up(self._group, bucket.sums, ranks, self.rank)
+        self._group.sum(self._lost)
+        self.loss = self._lost.item()
 
     def commit(self):
         """Updates the layers where all processes can, and returns whether the step is made."""
         self.reduce()
-        if self._reduced and self._tried(self._pass_gate):
+        if self.loss is not None and self._tried(self._pass_gate):
             return True
         return self._job.decided(self._turn)
 
     def _pass_gate(self):
         self._turn.ready()
-        self._group.sum(self._lost)
-        self.loss = self._lost.item()
+        self._group.sum(torch.zeros_like(self._lost))
         self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):

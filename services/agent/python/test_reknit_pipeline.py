@@ -170,6 +170,23 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(reknit.WrongOrder, "expected all of step.tasks to be run, 8 are left"):
             step.commit()
 
+    def test_the_loss_is_known_where_the_step_is_made_though_the_gate_breaks_here(self):
+        job = joined()
+        steps = job.steps()
+        self.addCleanup(steps.close)
+        step = next(steps)
+        for task in step.tasks:
+            run(step, task)
+        step.reduce()
+
+        def broken(tensor):
+            job.state.apply(1)  # as the agent has it done, because others have passed the gate
+            raise RuntimeError("Connection closed by peer")
+        with unittest.mock.patch.object(job._group, "sum", broken), unittest.mock.patch.object(job, "decided") as decided:
+            self.assertTrue(step.commit())
+        decided.assert_called_once()
+        self.assertAlmostEqual(plain()[0], step.loss, places=5)
+
     def test_the_random_numbers_of_the_script_are_its_own(self):
         torch.manual_seed(7)
         expected = torch.rand(1)
