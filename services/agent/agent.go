@@ -100,6 +100,14 @@ type Lender interface {
 	Lend(unit int, bytes int64) ([]byte, error)
 }
 
+// Stiller is a State whose exports stand still while training goes on, so that a snapshot is copied meanwhile.
+type Stiller interface {
+	State
+	// Still is called inside Boundary. What Export returned there stays as it is until release is called, from another
+	// goroutine, or release tells why it did not.
+	Still() (release func() error)
+}
+
 // Orders are what a training loop does next.
 type Orders struct {
 	Plan     *events.Plan    // in force

@@ -22,6 +22,7 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 	if _, able := state.(PreCopier); s.config.PreCopies && !able {
 		return Orders{}, fmt.Errorf("agent: Config.PreCopies: expected a state that is a PreCopier, got %T", state)
 	}
+	s.untilCopied()
 	s.tell(func() []machine.Action {
 		s.loop.cancelled()
 		s.loop.back()
@@ -42,6 +43,7 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 			}
 			return Orders{}, err
 		case turn != nil:
+			s.untilCopied()
 			turn(state)
 			continue
 		case orders != nil:

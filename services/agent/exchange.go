@@ -140,6 +140,7 @@ func (s *Session) fetch(task machine.Fetch) {
 	go func() {
 		fetching.Lock() // one that was given up may still be writing
 		defer fetching.Unlock()
+		s.untilCopied()
 		if x.context.Err() != nil {
 			return // nobody waits for the unit, and the memory for it may be gone
 		}

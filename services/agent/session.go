@@ -59,6 +59,7 @@ type loop struct {
 	orders    *Orders         // what the loop does next; nil while it has to wait
 	cancelled context.CancelFunc
 	back      context.CancelFunc // ends the watch over a step that is given up
+	copied    chan struct{}      // closed when a snapshot is copied, while which units stand still
 }
 
 // turn is something that the trainer's state is to do on the loop's goroutine.
@@ -70,8 +71,9 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
 		fetches: map[int]*sync.Mutex{},
 		pulses:  pulses{suspicions: map[string]events.Suspicion{}},
-		loop:    loop{cancelled: func() {}, back: func() {}},
+		loop:    loop{cancelled: func() {}, back: func() {}, copied: make(chan struct{})},
 	}
+	close(session.loop.copied)
 	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return session
 }
@@ -86,6 +88,7 @@ func (s *Session) Close() {
 	s.mutex.Lock()
 	last, fetches := s.exchange, slices.Collect(maps.Values(s.fetches))
 	s.mutex.Unlock()
+	s.untilCopied()
 	if last != nil {
 		<-last.retired // those before it, too; all of it ends with the session's context
 	}
@@ -232,7 +235,7 @@ func (s *Session) do(action machine.Action) {
 			s.finish(s.told(state, action))
 		})
 	case machine.Capture:
-		s.queue(func(state State) { s.snapshots.Capture(action, state.Export) })
+		s.queue(func(state State) { s.capture(state, action) })
 	case machine.Adopt:
 		s.queue(func(state State) { s.adopt(state, action) })
 	case machine.PreCopy:

@@ -208,6 +208,7 @@ const (
 	wordReady
 	wordPhase
 	wordWork
+	wordStill
 )
 
 // word returns a word of the control page, which both sides write.

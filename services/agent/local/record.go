@@ -33,6 +33,7 @@ func takeFiles(parent, path string, units []int64) (*files, record, error) {
 		return nil, record{}, err
 	}
 	f.setWord(wordAbort, 0) // the ids of orders begin anew
+	f.setWord(wordStill, 0) // who copied is no more
 	kept, _ := f.recorded()
 	return f, kept, nil
 }

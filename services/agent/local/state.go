@@ -219,6 +219,30 @@ func (s *state) Export(unit int, step uint64) ([]byte, error) {
 	return s.give(unit, step)
 }
 
+// phaseApplying is the phase in which a trainer changes its units.
+const phaseApplying = 2
+
+// Still has the trainer wait with its sums until the units of the state are copied. Copied state does not live there.
+func (s *state) Still() (release func() error) {
+	if s.copied {
+		return func() error { return nil }
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	at := s.files.word(wordCompleted)
+	s.files.setWord(wordStill, 1)
+	return func() error {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		defer s.files.setWord(wordStill, 0)
+		if completed := s.files.word(wordCompleted); completed != at || s.files.word(wordPhase) == phaseApplying {
+			return fmt.Errorf("the trainer changed its units of step %d while they were copied: expected it to wait for word %d of the control page",
+				at, wordStill)
+		}
+		return nil
+	}
+}
+
 // reach has a trainer that is ready make the step where it is the one asked for, and a lazy one the first state.
 func (s *state) reach(unit int, step uint64) error {
 	s.mutex.Lock()

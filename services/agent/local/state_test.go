@@ -298,3 +298,28 @@ func TestAUnitOfAnotherSizeIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestATrainerIsToldToLeaveItsUnitsAloneUntilTheyAreCopied(t *testing.T) {
+	d := newDesk(t, false, 8)
+	release := d.Still()
+	if d.files.word(wordStill) != 1 {
+		t.Error("the control page does not say so")
+	}
+	if err := release(); err != nil || d.files.word(wordStill) != 0 {
+		t.Errorf("once they are copied it says %d: %v", d.files.word(wordStill), err)
+	}
+}
+
+func TestACopyOfUnitsThatTheTrainerChangedMeanwhileIsNotTaken(t *testing.T) {
+	for name, change := range map[string]func(*desk){
+		"it applies":   func(d *desk) { d.files.setWord(wordPhase, phaseApplying) },
+		"it completed": func(d *desk) { d.files.setWord(wordCompleted, 1) },
+	} {
+		d := newDesk(t, false, 8)
+		release := d.Still()
+		change(d)
+		if err := release(); err == nil {
+			t.Errorf("%s: the copy counts", name)
+		}
+	}
+}

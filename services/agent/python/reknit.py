@@ -33,7 +33,7 @@ import weakref
 
 __all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
 
-_ABORT, _COMPLETED, _READY, _PHASE, _WORK = range(5)  # words of the control page
+_ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL = range(6)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
@@ -252,6 +252,8 @@ class Step:
         if self.given_up:
             raise StepAborted(f"step {self.index} is given up: {self.given_up}")
         self._agent.set(_WORK, _NEITHER)
+        while self._agent.get(_STILL) and not self.aborted:  # a snapshot is copied
+            time.sleep(0.0005)
         self._agent.set(_PHASE, _APPLYING)
         self._agent.fence()
         if self.aborted:

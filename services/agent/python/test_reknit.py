@@ -16,7 +16,7 @@ import urllib.parse
 import reknit
 
 PATIENCE = 20.0  # seconds; nothing takes that long
-ABORT, COMPLETED, READY, PHASE, WORK = range(5)
+ABORT, COMPLETED, READY, PHASE, WORK, STILL = range(6)
 
 
 class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -201,6 +201,25 @@ class WithAnAgent(unittest.TestCase):
 
     def join(self):
         return reknit.join(units=[8], batch=6, digest="test")
+
+    def test_a_step_is_not_applied_while_a_snapshot_is_copied(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        self.agent.page[STILL] = 1
+        released = []
+        timer = threading.Timer(0.1, lambda: (released.append(True), self.agent.page.__setitem__(STILL, 0)))
+        for step in self.join().steps(State()):
+            timer.start()
+            step.commit(lambda: self.assertEqual([True], released))
+
+    def test_a_step_that_is_given_up_does_not_wait_for_a_snapshot(self):
+        self.agent.step(0)
+        self.agent.order("finished")
+        self.agent.page[STILL] = 1
+        for step in self.join().steps(State()):
+            with step.abortable():
+                self.agent.page[ABORT] = step.id
+                step.commit()
 
     def test_a_trainer_does_what_it_is_told_and_says_so(self):
         self.agent.order("adopt", step=4, took=[0])

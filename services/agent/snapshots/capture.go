@@ -13,13 +13,26 @@ import (
 	"github.com/reknit/reknit/services/agent/retention"
 )
 
-// Capture copies the units of each share and writes them behind the caller's back. A tier that is still writing the
-// snapshot before is left out: nothing queues.
-func (s *Snapshots) Capture(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) {
+// Taken is units that are to be written, as a trainer exported them: what it trains on, for as long as it stands still.
+type Taken struct {
+	snapshots *Snapshots
+	task      machine.Capture
+	shares    []takenShare
+}
+
+type takenShare struct {
+	tier  *tier // its token is taken
+	to    string
+	units []Unit
+}
+
+// Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues.
+// What was taken is to be copied, and then written or dropped.
+func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
 	s.newest = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}
 	s.mutex.Unlock()
-	copies := map[int][]byte{}
+	taken := &Taken{snapshots: s, task: task}
 	for _, share := range task.Shares {
 		t := s.idle(share.Tier)
 		if t == nil {
@@ -27,16 +40,57 @@ func (s *Snapshots) Capture(task machine.Capture, export func(unit int, step uin
 				"node", s.owner.Node, "tier", share.Tier, "step", task.Step)
 			continue
 		}
-		units, err := s.copied(copies, share.Units, task.Step, export)
+		units, err := exported(share.Units, task.Step, export)
 		if err != nil {
 			<-t.busy
-			slog.Warn("snapshot not captured", "node", s.owner.Node, "step", task.Step, "error", err)
+			s.warn("snapshot not captured", t, task.Step, err)
 			continue
 		}
-		s.writing.Go(func() {
-			defer func() { <-t.busy }()
-			s.write(t, task, share.To, units)
+		taken.shares = append(taken.shares, takenShare{t, share.To, units})
+	}
+	return taken
+}
+
+func exported(ranges []events.Range, step uint64, export func(int, uint64) ([]byte, error)) ([]Unit, error) {
+	var units []Unit
+	for unit := range events.Each(ranges) {
+		data, err := export(unit, step)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, Unit{unit, data})
+	}
+	return units, nil
+}
+
+// Copy copies the units, which stand still until it returns. Tiers share the copies.
+func (t *Taken) Copy() {
+	copies := map[int][]byte{}
+	for _, share := range t.shares {
+		for i, unit := range share.units {
+			if copies[unit.Unit] == nil {
+				copies[unit.Unit] = slices.Clone(unit.Data)
+			}
+			share.units[i].Data = copies[unit.Unit]
+		}
+	}
+}
+
+// Write writes the copies behind the caller's back.
+func (t *Taken) Write() {
+	for _, share := range t.shares {
+		t.snapshots.writing.Go(func() {
+			defer func() { <-share.tier.busy }()
+			t.snapshots.write(share.tier, t.task, share.to, share.units)
 		})
+	}
+}
+
+// Drop has nothing written, for a reason.
+func (t *Taken) Drop(reason error) {
+	for _, share := range t.shares {
+		<-share.tier.busy
+		t.snapshots.warn("snapshot not captured", share.tier, t.task.Step, reason)
 	}
 }
 
@@ -53,24 +107,6 @@ func (s *Snapshots) idle(name string) *tier {
 		}
 	}
 	return nil
-}
-
-// copied returns copies of units: what a trainer exports may be the memory that it trains on. Tiers share them.
-func (s *Snapshots) copied(
-	copies map[int][]byte, ranges []events.Range, step uint64, export func(int, uint64) ([]byte, error),
-) ([]Unit, error) {
-	var units []Unit
-	for unit := range events.Each(ranges) {
-		if copies[unit] == nil {
-			data, err := export(unit, step)
-			if err != nil {
-				return nil, err
-			}
-			copies[unit] = slices.Clone(data)
-		}
-		units = append(units, Unit{unit, copies[unit]})
-	}
-	return units, nil
 }
 
 // writeTime is how long a part may be written: then it is given up, and the next one is due.

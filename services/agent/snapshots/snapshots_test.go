@@ -66,10 +66,17 @@ func content(unit int, step uint64) []byte {
 
 func export(unit int, step uint64) ([]byte, error) { return content(unit, step), nil }
 
+// takes has a node write what it trains.
+func (s *Snapshots) takes(task machine.Capture, export func(int, uint64) ([]byte, error)) {
+	taken := s.Take(task, export)
+	taken.Copy()
+	taken.Write()
+}
+
 // captures has a node write units to a tier, and waits until they are written.
 func (s *scene) captures(node *Snapshots, tier string, step uint64, first, end int) {
 	share := machine.Share{Tier: tier, Units: []events.Range{{First: first, End: end}}}
-	node.Capture(s.task(step, share), export)
+	node.takes(s.task(step, share), export)
 	node.writing.Wait()
 }
 
@@ -153,7 +160,7 @@ func TestANeighbourKeepsWhatANodeHadInMemory(t *testing.T) {
 	a, b := s.open("a", inMemory), s.open("b", inMemory)
 	share := machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 2}}, To: "b"}
 	for step := uint64(8); step <= 32; step += 8 {
-		a.Capture(s.task(step, share), export)
+		a.takes(s.task(step, share), export)
 		a.writing.Wait()
 	}
 	s.expectReadable(a, "32: 0-2", "24: 0-2")
@@ -228,7 +235,7 @@ func TestWhatIsTrainedAgainIsKeptBesideWhatTheDeadHadTrainedBefore(t *testing.T)
 	a, dead := s.open("a", inMemory), s.open("dead", inMemory)
 	share := machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "a"}
 	for step := uint64(8); step <= 32; step += 8 {
-		dead.Capture(s.task(step, share), export)
+		dead.takes(s.task(step, share), export)
 		dead.writing.Wait()
 	}
 	s.goesBack(16)
@@ -253,7 +260,7 @@ func TestASnapshotTellsWhereTrainingStoodInItsData(t *testing.T) {
 	s.plan.Data.GlobalBatch, s.plan.Data.ConsumedSamples = 24, 100
 	a := s.open("a", inMemory)
 	b := s.open("b", inMemory)
-	a.Capture(s.task(8, machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "b"}), export)
+	a.takes(s.task(8, machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "b"}), export)
 	a.writing.Wait()
 	for _, node := range []*Snapshots{a, b} {
 		if list := node.List(t.Context()); len(list) != 1 || list[0].ConsumedSamples != 100+8*24 {
@@ -311,7 +318,7 @@ func TestASnapshotThatIsDueWhileOneIsWrittenIsSkipped(t *testing.T) {
 	a := s.open("a")
 	writing := a.idle(machine.RemoteTier)
 	share := machine.Share{Tier: machine.RemoteTier, Units: []events.Range{{First: 0, End: 3}}}
-	a.Capture(s.task(8, share), func(int, uint64) ([]byte, error) {
+	a.takes(s.task(8, share), func(int, uint64) ([]byte, error) {
 		t.Error("a unit was copied for a snapshot that is skipped")
 		return nil, nil
 	})
@@ -325,7 +332,7 @@ func TestWhatTrainingChangesAfterTheCaptureIsNotInTheSnapshot(t *testing.T) {
 	a := s.open("a")
 	memory := content(0, 8)
 	share := machine.Share{Tier: machine.DiskTier, Units: []events.Range{{First: 0, End: 1}}}
-	a.Capture(s.task(8, share), func(int, uint64) ([]byte, error) { return memory, nil })
+	a.takes(s.task(8, share), func(int, uint64) ([]byte, error) { return memory, nil })
 	clear(memory)
 	a.writing.Wait()
 	s.lists(a)
