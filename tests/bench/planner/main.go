@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func main() {
 
 func run(r *figures.Report, cases string) error {
 	planning(r)
-	if err := recoveries(r); err != nil {
+	if err := errors.Join(recoveries(r), losses(r)); err != nil {
 		return err
 	}
 	networks, err := load(cases)
