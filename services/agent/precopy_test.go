@@ -174,11 +174,24 @@ func (h *hub) scaleOut(layer []byte, joiner *replica, alter ...func([]events.Mem
 	return stop, said, receipt
 }
 
+// Steps are as long as this machine needs: where 4 MiB take longer to move than a step, nobody catches up.
 func TestAJoiningNodePreCopiesAndTakesOnlyTheLastChangesWhereAllArePaused(t *testing.T) {
-	h := newHub(t)
-	layer := h.content()[:4<<20]
-	joiner := &replica{}
-	stop, said, receipt := h.scaleOut(layer, joiner)
+	for step, caughtUp := 100*time.Millisecond, false; !caughtUp; step *= 4 {
+		t.Run(step.String(), func(t *testing.T) {
+			h, joiner := newHub(t), &replica{}
+			h.stepTime = step
+			layer := h.content()[:4<<20]
+			stop, said, receipt := h.scaleOut(layer, joiner)
+			if caughtUp = said.Behind <= 1 || step > 5*time.Second; caughtUp {
+				h.preCopied(layer, joiner, stop, said, receipt)
+			}
+		})
+	}
+}
+
+// preCopied expects that a joiner had all but the last changes before all were paused.
+func (h *hub) preCopied(layer []byte, joiner *replica, stop uint64, said events.CaughtUp, receipt events.Receipt) {
+	t := h.t
 	if said.Reason != "" || said.Step < 1 || said.Behind > 1 {
 		t.Fatalf("it says %+v: expected that it has caught up", said)
 	}
