@@ -74,7 +74,8 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
          node=None, samples=0, lazy=False, **job):
     """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job.
 
-    A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local", samples is how many this trainer has of its own, and its gradients count by them."""
+    A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local",
+    samples is how many this trainer has of its own, and its gradients count by them."""
     if batch % micro_batch:
         raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
     path = os.environ.get("REKNIT_AGENT")

@@ -18,6 +18,7 @@ It needs reknit.py and reknit_group.py beside it, Linux, and PyTorch 1.13 or new
 import contextlib
 import hashlib
 import itertools
+import math
 import threading
 
 import torch
@@ -98,7 +99,7 @@ class Step:
         self.index, self.generation = turn.index, turn.generation
         self.rank, self.world = turn.rank, turn.world
         self.batches = turn.batches  # all of micro_batches, for a loader
-        self.loss = None  # mean of the batch, once the gradients are summed
+        self.loss = None  # mean of the batch, once the gradients are summed; nan of a step that only others could make
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
@@ -143,7 +144,10 @@ class Step:
         self.reduce()
         if self.loss is not None and self._tried(self._pass_gate):
             return True
-        return self._job.decided(self._turn)
+        made = self._job.decided(self._turn)
+        if made and self.loss is None:
+            self.loss = math.nan
+        return made
 
     def _pass_gate(self):
         self._turn.ready()

@@ -1,5 +1,6 @@
 """What reknit_pipeline.py promises: whatever the plan, processes train what one process trains. tests/torch kills some."""
 
+import math
 import os
 import threading
 import unittest
@@ -186,6 +187,16 @@ class Training(unittest.TestCase):
             self.assertTrue(step.commit())
         decided.assert_called_once()
         self.assertAlmostEqual(plain()[0], step.loss, places=5)
+
+    def test_a_step_that_only_others_could_make_is_made_and_its_loss_is_no_number(self):
+        job = joined()
+        steps = job.steps()
+        self.addCleanup(steps.close)
+        step = next(steps)
+        step._turn.give_up("a process was lost")
+        with unittest.mock.patch.object(job, "decided", return_value=True):
+            self.assertTrue(step.commit())
+        self.assertTrue(math.isnan(step.loss))
 
     def test_the_random_numbers_of_the_script_are_its_own(self):
         torch.manual_seed(7)

@@ -1,5 +1,6 @@
 """What reknit_torch.py promises, without an agent; tests/torch shows it in a cluster."""
 
+import math
 import os
 import threading
 import unittest
@@ -204,6 +205,16 @@ class TrainingAlone(unittest.TestCase):
         self.assertEqual(list(range(STEPS)), trained)
         for one, other in zip(expected[0].parameters(), got[0].parameters()):
             self.assertTrue(torch.allclose(one, other, atol=1e-5))
+
+    def test_a_step_that_only_others_could_make_is_made_and_its_loss_is_no_number(self):
+        job = reknit_torch.join(*replica(), batch=BATCH, micro_batch=BATCH, steps=STEPS)
+        steps = job.steps()
+        self.addCleanup(steps.close)
+        step = next(steps)
+        lost = unittest.mock.patch.object(step, "_sum", side_effect=RuntimeError("Connection closed by peer"))
+        with lost, unittest.mock.patch.object(job, "decided", return_value=True):
+            self.assertTrue(step.commit())
+        self.assertTrue(math.isnan(step.loss))
 
     def test_a_micro_batch_that_was_left_out_is_told(self):
         job = reknit_torch.join(*replica(), batch=BATCH, micro_batch=1, steps=STEPS)
