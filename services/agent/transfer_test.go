@@ -264,11 +264,6 @@ func TestWhatWentThroughTheHubIsGoneWhenTheNegotiationEnds(t *testing.T) {
 			t.Fatalf("%s: expected that it is gone, got %v", digest, err)
 		}
 	}
-	for _, digest := range parts(layer) {
-		if err := h.bus.Remove(t.Context(), events.ShardBucket, digest); err != nil {
-			t.Errorf("what is gone cannot be removed again: %v", err)
-		}
-	}
 }
 
 // The refusal comes before the end of the negotiation in which the giver stands.

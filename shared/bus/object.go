@@ -46,20 +46,6 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 	return digest, nil
 }
 
-// Remove removes the content of a digest, whoever put it. Where there is none that is no error.
-func (b *Bus) Remove(ctx context.Context, bucket, digest string) error {
-	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
-	defer cancel()
-	store, err := b.store(ctx, bucket)
-	if err == nil {
-		err = store.Delete(ctx, digest)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return fmt.Errorf("remove %.80s from %s: %w", digest, bucket, err)
-	}
-	return nil
-}
-
 // store is a bucket and the stream under it.
 type store struct {
 	jetstream.ObjectStore

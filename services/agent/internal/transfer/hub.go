@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/reknit/reknit/events"
 )
 
@@ -48,12 +50,18 @@ func (s *Sender) putIntoHub(ctx context.Context, digest string, data []byte) err
 // fill it before the parts are old. Another node that gives the same content to the next negotiation finds it missing if
 // it looked just before; its receiver asks again, and at worst the next attempt has it. Called with the mutex held.
 func (s *Sender) leaveHub() {
-	for _, digest := range s.inHub {
-		err := s.exchange.node.Bus.Remove(s.exchange.node.Context, events.ShardBucket, digest)
-		if err != nil && s.exchange.node.Context.Err() == nil {
-			slog.Warn("a part is left in the hub until it is old", "node", s.exchange.node.Name, "error", err)
-			return // the hub is away, or slow: it would be for each of them
+	if len(s.inHub) == 0 {
+		return
+	}
+	node := s.exchange.node
+	store, err := node.Bus.JetStream().ObjectStore(node.Context, events.ShardBucket)
+	for i := 0; err == nil && i < len(s.inHub); i++ {
+		if err = store.Delete(node.Context, s.inHub[i]); errors.Is(err, jetstream.ErrObjectNotFound) {
+			err = nil // another giver of the same content was first
 		}
+	}
+	if err != nil && node.Context.Err() == nil {
+		slog.Warn("parts are left in the hub until they are old", "node", node.Name, "error", err)
 	}
 }
 
