@@ -17,6 +17,7 @@ import time
 import torch.distributed as dist
 
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
+WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 
 
@@ -70,6 +71,27 @@ class Store(dist.Store):
         return self  # for another thread, of which each has a connection of its own
 
 
+class Work:
+    """A sum that was begun. When a connection ends, gloo at times forgets to wake the sum that still sends.
+
+    Not for a send or a receive: there a wait that ends in time without success breaks the connection.
+    """
+
+    def __init__(self, group, work):
+        self._group, self._work = group, work
+
+    def wait(self):
+        """Waits for its end, and not longer than WAKE_SECONDS after an abort. RuntimeError: it failed."""
+        while self._group.forgets:
+            try:
+                self._work.wait(datetime.timedelta(seconds=WAKE_SECONDS))
+                return
+            except RuntimeError:
+                if self._work.is_completed() or self._group.over:
+                    raise
+        self._work.wait()
+
+
 class Done:
     """A sum over one process."""
 
@@ -88,8 +110,9 @@ class Group:
         self.store = store  # C++ keeps no reference to what Python knows of it
         self._lock = threading.Lock()
         self._decided = threading.Event()  # built, failed or aborted
-        self._error, self._processes, self._over = "", None, False
+        self._error, self._processes, self.over = "", None, False
         self._alone = world == 1
+        self.forgets = backend == "gloo"
         if not self._alone:
             beside(self._build, CONNECT[backend], rank, world)
 
@@ -100,10 +123,10 @@ class Group:
         except Exception as failure:  # of whatever kind the store or the backend raises
             error = f"connect to the other processes: {failure}"
         with self._lock:
-            if not self._over:
+            if not self.over:
                 self._processes, self._error = processes, error
             self._decided.set()
-        if self._over:
+        if self.over:
             self._cut(processes)  # the abort came before there was what it ends
 
     @property
@@ -116,7 +139,7 @@ class Group:
 
         All processes begin the same sums in the same order. RuntimeError: it cannot be done with this group any more.
         """
-        return Done() if self._alone else self._connection().allreduce([tensor])
+        return Done() if self._alone else Work(self, self._connection().allreduce([tensor]))
 
     def sum(self, tensor):
         """Adds up a tensor over all processes, in place."""
@@ -129,7 +152,7 @@ class Group:
         With NCCL it is only this that waits, for the GPU; and a sum that an abort cuts ends there without an error.
         """
         tensor[0].item()
-        if self._over and tensor.is_cuda:
+        if self.over and tensor.is_cuda:
             raise RuntimeError(self._error)
 
     def send(self, tensor, rank, tag):
@@ -151,9 +174,9 @@ class Group:
     def abort(self):
         """Ends what is under way, and all that begins later. It may be called from any thread."""
         with self._lock:
-            if self._over:
+            if self.over:
                 return
-            self._over, self._error = True, self._error or "the step was given up"
+            self.over, self._error = True, self._error or "the step was given up"
             processes = self._processes
         self._cut(processes)
         self._decided.set()

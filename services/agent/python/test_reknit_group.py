@@ -86,6 +86,20 @@ class Groups(unittest.TestCase):
         waiting.join(10)
         self.assertIsInstance(results[0], RuntimeError)
 
+    def test_an_abort_ends_a_sum_of_which_gloo_tells_no_end(self):
+        class Forgotten:
+            def wait(self, timeout):
+                raise RuntimeError("timed out")
+
+            def is_completed(self):
+                return False
+
+        group, = self.groups(2, [0])
+        threading.Timer(0.1, group.abort).start()
+        with self.assertRaisesRegex(RuntimeError, "timed out"):
+            reknit_group.Work(group, Forgotten()).wait()
+        self.assertTrue(group.over)
+
     def test_the_store_says_which_keys_are_set(self):
         store = reknit_group.Store(Plane(), 1)
         store.set("a", "1")
