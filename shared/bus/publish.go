@@ -121,6 +121,14 @@ func (b *Bus) fenced(ctx context.Context, fence *fence, refusal error) error {
 	return ErrFenced
 }
 
+// Leads fails with ErrFenced once another instance took the lease. Whoever publishes nothing hears so of nobody else.
+func (b *Bus) Leads(ctx context.Context) error {
+	fence := b.fence.Load()
+	return b.Repeat(ctx, "look for the lease", func(ctx context.Context) error {
+		return b.fenced(ctx, fence, nil)
+	})
+}
+
 // compareTaken tells, after a refusal by a write-once stream, whether the subject is taken, and by whom.
 func (b *Bus) compareTaken(
 	ctx context.Context, stream events.Stream, event events.Event, message *nats.Msg, refusal error,

@@ -78,18 +78,19 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
-	if delivery.Event.Sequence <= r.recent.Sequence {
-		acknowledge(ctx, delivery)
-		return nil
+	known := delivery.Event.Sequence <= r.recent.Sequence
+	handle := r.handle
+	if known {
+		handle = func(ctx context.Context, _ bus.Delivery) error { return r.Bus.Leads(ctx) }
 	}
-	if err := r.handle(ctx, delivery.Delivery); err != nil {
+	if err := handle(ctx, delivery.Delivery); err != nil {
 		if errors.Is(err, bus.ErrFenced) {
 			_ = delivery.Nak() // the instance that holds the lease need not wait for it
 		}
 		return err
 	}
 	acknowledge(ctx, delivery)
-	if r.recent.weight < mostRecent && r.memory.Deaths == 0 {
+	if known || r.recent.weight < mostRecent && r.memory.Deaths == 0 {
 		return nil
 	}
 	return r.remember(ctx)
@@ -116,10 +117,15 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	for _, output := range outputs {
-		if again {
-			break
+	if again {
+		outputs = nil
+	}
+	if len(outputs) == 0 { // a deposed instance would else take the message from the one that needs it
+		if err := r.Bus.Leads(ctx); err != nil {
+			return err
 		}
+	}
+	for _, output := range outputs {
 		ack, err := r.publish(ctx, event, output)
 		if err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/simulation/stream"
@@ -90,7 +92,7 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 func (s *Service) deliver(refusal *bus.Refusal) {
 	message := s.delivery.Message
 	if message.Sequence <= s.recent.sequence {
-		s.point = Acknowledge
+		s.beginCheck()
 		return
 	}
 	s.borne = false
@@ -167,10 +169,31 @@ func (s *Service) nextOutput() {
 	switch {
 	case len(s.outputs) > 0 && !again:
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
+	case s.delivery != nil && s.point != Publish:
+		s.beginCheck()
 	case s.delivery != nil:
 		s.note()
 		s.point = Acknowledge
 	default:
 		s.remember()
 	}
+}
+
+func (s *Service) beginCheck() { s.checks, s.point = newRepeats(s.bus), Check }
+
+// check looks whether this instance still has the lease before it acknowledges what it said nothing about: a deposed one
+// would take the message from the one that needs it.
+func (s *Service) check(fate stream.Fate) time.Duration {
+	last, err := s.bus.server.Events.Last(s.bus.fence.Subject, fate)
+	switch {
+	case err == nil && last.Sequence != s.bus.fence.Sequence, errors.Is(err, jetstream.ErrMsgNotFound):
+		s.end(bus.ErrFenced)
+		return 0
+	case err != nil:
+		return s.checks.after(err, requestTimeout)
+	case s.delivery.Message.Sequence > s.recent.sequence:
+		s.note()
+	}
+	s.point = Acknowledge
+	return 0
 }

@@ -37,6 +37,7 @@ const (
 	Publish     Point = "publish"      // the next output
 	Remember    Point = "remember"     // writes the memory, now and then
 	JudgeMemory Point = "judge memory" // who wrote, after a refusal of that
+	Check       Point = "check"        // whether it still has the lease, where nothing was to be said
 	Acknowledge Point = "acknowledge"  // the message
 	GiveBack    Point = "give back"    // the message, because another instance took the lease
 	Ended       Point = "ended"
@@ -81,6 +82,7 @@ type Service struct {
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
 	borne    bool             // the machine could bear the message
+	checks   repeats
 	fetched  fetching
 }
 
@@ -138,6 +140,8 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 		return s.judge(fate)
 	case Fetch:
 		return s.fetch(now, fate)
+	case Check:
+		return s.check(fate)
 	case Acknowledge:
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
 		if s.recent.count >= mostRecent {
