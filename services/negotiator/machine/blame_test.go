@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,44 @@ func TestAJoinerInACrashLoopDoesNotStopTheRecoveryOfOthers(t *testing.T) {
 	if !strings.Contains(w.nodes(), "n9") {
 		t.Fatalf("now that it stays it is taken: nodes %q", w.nodes())
 	}
+}
+
+// Found by the worker over raw NATS: NATS was killed nine times in 30 s, all workers came back each time, and the
+// cluster held for want of nodes while each of them waited for its turn.
+func TestNobodyWaitsForItsTurnWhereNobodyElseIsLeft(t *testing.T) {
+	w := newWorld(t, 2)
+	for range 6 {
+		w.lose("n2")
+		w.run()
+		w.join("n2")
+		w.run()
+	}
+	w.lose("n1")
+	w.run()
+	if !w.invited("n2") {
+		t.Fatalf("n2, which waited, is not asked what it holds: %+v", w.held())
+	}
+	w.lose("n2")
+	w.run()
+	for range 6 {
+		w.lose("n9")
+		w.run()
+		w.join("n9")
+		w.run()
+	}
+	if !w.invited("n9") {
+		t.Fatalf("n9, which comes to an empty cluster, is not asked what it holds: %+v", w.held())
+	}
+}
+
+// invited reports whether the last process of a node took part in a negotiation.
+func (w *world) invited(node string) bool {
+	return slices.ContainsFunc(w.said, func(event events.Event) bool {
+		return event.Kind == events.NegotiationOpened &&
+			slices.ContainsFunc(must[events.Opening](w.t, event).Members, func(member events.Member) bool {
+				return member.Incarnation == w.process[node]
+			})
+	})
 }
 
 func TestAJoinThatWaitsForItsTurnLeavesTheNegotiationUnderWayAlone(t *testing.T) {

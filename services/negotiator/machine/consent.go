@@ -46,8 +46,12 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	return said
 }
 
-// lastOnes answers when nobody would be left. Who wants to leave may not: the state would be lost.
+// lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
+// could stop. Who wants to leave may not: the state would be lost.
 func (m *Machine) lastOnes(cause events.Event) []events.Event {
+	if m.allTurns() {
+		return m.openNext(cause)
+	}
 	if len(m.state.Members) == 0 {
 		return append(m.callBack(cause), m.hold("no node is left", m.holdersOf(nil)...)(cause)...)
 	}

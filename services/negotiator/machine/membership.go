@@ -49,7 +49,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 }
 
 // notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait.
-// A cluster that waits for the node takes it at once, and so does one that has no plan to lose.
+// A cluster that waits for the node takes it at once, and so does one that has no plan to lose or nobody to train it.
 func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	maps.DeleteFunc(m.state.Restarts, func(_ string, r restart) bool {
 		return now.Sub(r.Last).Seconds() > protocol.RestartMemory
@@ -57,7 +57,8 @@ func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	joins := restart{Count: m.state.Restarts[node].Count + 1, Last: now}
 	m.state.Restarts[node] = joins
 	wait := protocol.RestartWait(joins.Count)
-	if wait == 0 || m.state.Plan == nil || m.awaits(node) {
+	nobody := m.state.Hold.Active && len(m.state.Members) == 0
+	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) {
 		return time.Time{}
 	}
 	return now.Add(seconds(wait))

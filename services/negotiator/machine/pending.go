@@ -47,6 +47,16 @@ func (m *Machine) due(now time.Time) []events.Change {
 	return due
 }
 
+// allTurns has nobody wait for its turn to join any more, and reports whether somebody did.
+func (m *Machine) allTurns() bool {
+	waited := false
+	for _, joiner := range m.state.Joiners {
+		waited = waited || !joiner.NotBefore.IsZero()
+		joiner.NotBefore = time.Time{}
+	}
+	return waited
+}
+
 // urgent reports whether the plan in force cannot be trained any more after a change.
 func urgent(change events.Change) bool {
 	return change.Kind == events.ChangeFailure || change.Kind == events.ChangeLinkLost ||
