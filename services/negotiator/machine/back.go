@@ -25,7 +25,7 @@ type lack struct {
 // none of them trained it, or there is none, it is an older step, once no node can bring a newer one, or none did for
 // as long as it is worth waiting. Until then it returns what lacks.
 func (m *Machine) resumePoint() (protocol.Resume, *lack) {
-	held, disputed := m.held()
+	held, disputed := m.held(m.window())
 	units := m.state.Job.Units()
 	point, missing, ok := protocol.ResumePoint(units, held)
 	switch {
@@ -60,6 +60,9 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 // on, where there is one, a step of an older plan, or a snapshot.
 func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool) {
 	if !ok {
+		point, ok = m.beginning()
+	}
+	if !ok {
 		point, ok = m.olderPoint()
 	}
 	stored, snapshot, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored())
@@ -86,6 +89,19 @@ func (m *Machine) patience(way *back) float64 {
 func (m *Machine) reached() uint64 {
 	plan, trained := m.state.Plan, m.state.Stopped.Sub(m.state.Committed)
 	return protocol.Reached(m.steps(), plan.ResumeStep, trained.Seconds(), m.stepSeconds())
+}
+
+// beginning returns the step from which the plan in force went on, where those who take part have it whole: members
+// whom the plan gave nothing to train, and nodes that missed its commit, have it still when those who trained are far
+// ahead. Where the plan went back, what the former have at that step may be of the history that was left.
+func (m *Machine) beginning() (protocol.Resume, bool) {
+	if m.state.Plan == nil || m.state.WentBack {
+		return protocol.Resume{}, false
+	}
+	first := m.state.Plan.ResumeStep
+	held, _ := m.held(protocol.Window{First: first, Last: first})
+	point, _, ok := protocol.ResumePoint(m.state.Job.Units(), held)
+	return point, ok
 }
 
 // olderPoint returns the newest step that those who take part have whole from a plan before the one in force.

@@ -144,6 +144,61 @@ func TestWhoTrainedOnIsWaitedForBeforeTrainingGoesBackToWhereItWentOnFrom(t *tes
 	}
 }
 
+// spareIsLeft is a cluster in which n1 has layers 0 and 1 and n3 layer 2. The plan, from step 42, gave n2 nothing to train.
+// At step 60 n1 is lost.
+func spareIsLeft(t *testing.T) *world {
+	w := newWorld(t, 2)
+	w.step, w.split = 40, true
+	w.join("n3")
+	w.run()
+	w.step = 60
+	w.mute[events.NegotiationOpened] = true
+	w.lose("n1")
+	w.run()
+	return w
+}
+
+// holding is the consent of a member that is at the first of these steps, and holds units at all of them.
+func holding(units events.Range, steps ...uint64) events.Consent {
+	return events.Consent{Step: steps[0], Holdings: []events.Holding{{Units: units, Steps: steps}}}
+}
+
+var (
+	spares = holding(events.Range{First: 0, End: 3}, 42)
+	others = holding(events.Range{First: 2, End: 3}, 60, 59)
+)
+
+func TestWhatAMemberWithoutAPlaceKeptIsGoneBackToOnceWhoTrainedOnWasWaitedFor(t *testing.T) {
+	w := spareIsLeft(t)
+	w.say(map[string]events.Consent{"n2": spares, "n3": others})
+	held := w.held()
+	if held == nil || !slices.Equal(held.Awaits, []string{"n1"}) ||
+		!strings.Contains(held.Reason, "in 30 s training goes back by about 18 steps, to step 42") {
+		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
+	}
+	w.tick(31 * time.Second)
+	w.say(map[string]events.Consent{"n2": spares, "n3": others})
+	if plans := w.plans(); len(plans) != 3 || plans[2].ResumeStep != 42 || w.commitment().LostSteps != 18 {
+		t.Fatalf("%d plans, %d steps lost, held %+v", len(plans), w.commitment().LostSteps, w.held())
+	}
+}
+
+// Of a plan that went back nobody can tell whether what a member kept is of the history that goes on.
+func TestWhatAMemberKeptOfAHistoryThatWasLeftIsNotGoneBackTo(t *testing.T) {
+	w := spareIsLeft(t)
+	w.join("n4")
+	w.run()
+	w.say(map[string]events.Consent{"n2": spares, "n3": others})
+	w.tick(31 * time.Second)
+	w.say(map[string]events.Consent{"n2": spares, "n3": others}) // plan 3, from step 42: n2 and n4 train, n3 does not
+	w.lose("n4")
+	w.run()
+	w.say(map[string]events.Consent{"n2": holding(events.Range{First: 0, End: 2}, 70, 69), "n3": spares})
+	if held := w.held(); len(w.plans()) != 3 || held == nil || !strings.Contains(held.Reason, "there is no snapshot to go back to") {
+		t.Fatalf("held %+v after %d plans", held, len(w.plans()))
+	}
+}
+
 // The waits of a cluster that held because there was no plan are not those for a node that was lost since.
 func TestANodeThatIsLostLaterIsWaitedForAnew(t *testing.T) {
 	w := newWorld(t, 2)

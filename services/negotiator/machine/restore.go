@@ -42,11 +42,10 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	return []events.Event{m.say(cause, events.RestorationAsked, request)}
 }
 
-// held returns what counts of what the members say that they hold, and the units whose claims contradict each other.
-// Steps at which no node can be count for nothing.
-func (m *Machine) held() (held []protocol.Held, disputed []int) {
+// held returns what counts of what the members say that they hold at the steps of a window, and the units whose claims
+// contradict each other.
+func (m *Machine) held(window protocol.Window) (held []protocol.Held, disputed []int) {
 	under := m.state.Negotiation
-	window := m.window()
 	for _, node := range slices.Sorted(maps.Keys(under.Consents)) {
 		consent := under.Consents[node]
 		if !m.state.trusted(node, consent.Incarnation) {
@@ -62,7 +61,8 @@ func (m *Machine) held() (held []protocol.Held, disputed []int) {
 	return append(held, counted...), disputed
 }
 
-// window returns the steps at which a unit can be, by the words of those who have a place in the plan in force.
+// window returns the steps at which a unit can be, by the words of those who have a place in the plan in force. Steps at
+// which no node can be count for nothing.
 func (m *Machine) window() protocol.Window {
 	if m.state.Plan == nil {
 		return protocol.Possible(nil, 0)
