@@ -1,6 +1,8 @@
 package world
 
 import (
+	"slices"
+
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
 )
@@ -20,16 +22,19 @@ func (w *World) checkStored(event events.Event) {
 	}
 }
 
+// aheadOfAll is how many steps a plan may lie ahead of those who train when it is committed.
+const aheadOfAll = 4
+
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
 	w.checkKind(plan)
-	if plan.ResumeStep > w.newest+4 {
+	if plan.ResumeStep > w.newest+aheadOfAll {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}
-	if plan.ResumeStep+4 < w.resumed {
+	if plan.ResumeStep+aheadOfAll < w.resumed {
 		w.checkBack(plan)
 	}
 	w.resumed = plan.ResumeStep
@@ -74,16 +79,13 @@ func (p *process) discarding(what string, do func()) {
 	}
 }
 
-// healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet. That it could
-// make step 0 counts before the first plan only.
+// healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet. A copy that
+// the newest plan has left behind is none to go on from: all units were elsewhere at that plan's step, and those who
+// trained them keep no version so old. That a process could make step 0 counts before the first plan only.
 func (p *process) healthy(unit int) bool {
-	if aside := p.state.aside[unit]; aside != nil && aside.value == p.job.value(unit, aside.step) {
+	right := func(v version) bool { return v.step+aheadOfAll >= p.resumed && v.value == p.job.value(unit, v.step) }
+	if aside := p.state.aside[unit]; aside != nil && right(*aside) || slices.ContainsFunc(p.state.kept[unit], right) {
 		return true
-	}
-	for _, kept := range p.state.kept[unit] {
-		if kept.value == p.job.value(unit, kept.step) {
-			return true
-		}
 	}
 	return p.state.fresh && p.World.generation() == 0
 }
