@@ -41,6 +41,8 @@ type NodeState struct {
 	Reason      string `json:"reason"`
 	// Proven says that the process is gone for certain, as the agent beside it saw: what it held does not come back.
 	Proven bool `json:"proven,omitempty"`
+	// Step is how many steps the node had completed by its last heartbeat; zero: not known.
+	Step uint64 `json:"step,omitempty"`
 	// SilentSeconds is how long nothing had been heard from the node.
 	SilentSeconds float64 `json:"silentSeconds"`
 	// FailuresPerNodeSecond is the failure rate seen so far, prior included.

@@ -25,6 +25,9 @@ func TestATrainerWhoseAgentSaysThatItIsGoneIsLostAtOnceWithoutAPeer(t *testing.T
 	if err != nil || lost.Incarnation != "a" || !strings.Contains(lost.Reason, "killed by signal 9") {
 		t.Errorf("%+v, %v", lost, err)
 	}
+	if heard := w.nodes["n3"].number; lost.Step != heard { // a step a heartbeat
+		t.Errorf("its last heartbeat told step %d, its loss %d", heard, lost.Step)
+	}
 	w.said = nil
 	w.exits("n3", "a", false)
 	w.pulse("n1", refused("n3"))

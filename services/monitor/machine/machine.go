@@ -73,6 +73,7 @@ type node struct {
 	Active      bool     `json:"active"` // a member of the committed plan
 	Suspected   bool     `json:"suspected"`
 	generation  uint64   // of the plan it works under, by its last heartbeat
+	step        uint64   // that it had completed by then
 	asked       float64  // when it was last asked for a sign of life
 	ended       bool     // the agent beside it saw its process end
 	gone        *float64 // since when the hub has nobody to ask; nil while it has

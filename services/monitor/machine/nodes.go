@@ -21,7 +21,7 @@ func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
 	counted, cleared := m.detector.Signal(now, signal)
 	if counted {
 		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
-		known.generation = pulse.Generation
+		known.generation, known.step = pulse.Generation, pulse.Step
 		m.hangs.Pulse(now, pulse.Node, detect.Progress{
 			Generation: pulse.Generation, Step: pulse.Step, StepSeconds: pulse.StepSeconds, Phase: phases[pulse.Phase],
 		})
@@ -147,7 +147,7 @@ func beat(known *node) string { return fmt.Sprintf("%s.%d", known.Incarnation, k
 func (m *Machine) nodeState(known *node, verdict detect.Verdict, reason string) *events.NodeState {
 	return &events.NodeState{
 		Node: verdict.Node, Incarnation: known.Incarnation, Reason: reason,
-		Proven: known.ended, SilentSeconds: verdict.SilentSeconds,
+		Proven: known.ended, Step: known.step, SilentSeconds: verdict.SilentSeconds,
 		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(), SecondsUntilReturn: m.state.Returns.MeanSeconds(),
 	}
 }

@@ -148,7 +148,8 @@ func (w *world) pulse(name string, suspicions ...events.Suspicion) {
 	}
 	node.number++
 	w.note(w.machine.Pulse(events.Pulse{
-		Node: name, Incarnation: node.incarnation, Number: node.number, Generation: w.generation, Suspicions: suspicions,
+		Node: name, Incarnation: node.incarnation, Number: node.number, Generation: w.generation, Step: node.number,
+		Suspicions: suspicions,
 	}, w.now))
 }
 

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -85,10 +86,14 @@ func (m *Machine) patience(way *back) float64 {
 	return max(0, protocol.Patience(way.Lost, m.stepSeconds())-now.Sub(m.state.Lacking).Seconds())
 }
 
-// reached returns how far training had come before it stopped.
+// reached returns how far training had come before it stopped: by those who are here, or else by the last heartbeats
+// of those who were lost.
 func (m *Machine) reached() uint64 {
-	plan, trained := m.state.Plan, m.state.Stopped.Sub(m.state.Committed)
-	return protocol.Reached(m.steps(), plan.ResumeStep, trained.Seconds(), m.stepSeconds())
+	plan, trained, steps := m.state.Plan, m.state.Stopped.Sub(m.state.Committed), m.steps()
+	if len(steps) == 0 {
+		steps = slices.Collect(maps.Values(m.state.Fallen))
+	}
+	return protocol.Reached(steps, plan.ResumeStep, trained.Seconds(), m.stepSeconds())
 }
 
 // beginning returns the step from which the plan in force went on, where those who take part have it whole: members

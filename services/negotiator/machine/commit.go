@@ -52,6 +52,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	clear(m.state.Blamed)
 	clear(m.state.Busy)
 	clear(m.state.Gone)
+	clear(m.state.Fallen)
 	clear(m.state.Misread)
 	return append(said, m.openNext(cause)...)
 }

@@ -108,6 +108,9 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if lost.Proven && m.state.Plan != nil && m.state.trusted(lost.Node, lost.Incarnation) {
 		m.state.Gone[lost.Node] = lost.Incarnation
 	}
+	if lost.Step > 0 && m.state.trusted(lost.Node, lost.Incarnation) {
+		m.state.Fallen[lost.Node] = lost.Step
+	}
 	urgency := m.concerns(lost.Node)
 	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so
 	return append(said, m.negotiate(cause, urgency)...)

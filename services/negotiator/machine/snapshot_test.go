@@ -37,7 +37,8 @@ func (w *world) loseAll() {
 
 // dies has a node be lost, and its process proven to be gone.
 func (w *world) dies(node string) {
-	w.hear(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: w.process[node], Proven: true})
+	w.hear(events.NodeLost, "/monitor", node,
+		&events.NodeState{Node: node, Incarnation: w.process[node], Proven: true, Step: w.step})
 	w.process[node] = ""
 }
 
@@ -61,6 +62,9 @@ func TestWhereAllHoldersOfALayerAreLostTrainingGoesBackToASnapshot(t *testing.T)
 	if plan.ResumeStep != 400 || plan.Snapshot != planOne {
 		t.Fatalf("plan %d goes on from step %d of snapshot %q; held %+v", plan.Generation, plan.ResumeStep, plan.Snapshot,
 			w.held())
+	}
+	if lost := w.commitment().LostSteps; lost != 37 {
+		t.Errorf("%d steps are lost: expected 37, all had completed step 437 by their last heartbeats", lost)
 	}
 	if want := uint64(400 * 12); plan.Data.ConsumedSamples != want {
 		t.Errorf("%d samples are consumed: expected %d, they go back with the step", plan.Data.ConsumedSamples, want)

@@ -34,6 +34,7 @@ type state struct {
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
 	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately
 	Gone        map[string]string      `json:"gone"`      // incarnations of Plan that are proven to be gone, by node
+	Fallen      map[string]uint64      `json:"fallen"`    // steps that nodes had completed which were lost since the last commit
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
@@ -111,7 +112,7 @@ func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
-		Misread: map[string]bool{}, Paces: map[string]float64{},
+		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},
 	}
 }
