@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/local"
@@ -107,12 +108,18 @@ func (c *Config) serve(ctx context.Context, stuck func()) (server *local.Server,
 const (
 	socketPrefix = "reknit-agent-"
 	socketName   = "agent.sock"
+	oldSocket    = time.Minute
 )
 
-// sweep removes the directories of sockets that killed agents left.
+// sweep removes the directories of sockets that killed agents left. A young one that refuses may be an agent's that
+// starts at this moment: it is bound before it listens.
 func sweep() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), socketPrefix+"*", socketName)) // the pattern is sound
 	for _, socket := range left {
+		info, err := os.Stat(socket)
+		if err != nil || time.Since(info.ModTime()) < oldSocket {
+			continue
+		}
 		connection, err := net.Dial("unix", socket)
 		if err == nil {
 			connection.Close()

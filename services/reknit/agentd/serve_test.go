@@ -9,32 +9,43 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAnAgentRemovesTheSocketThatAKilledOneLeft(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	killed, serves := filepath.Join(os.TempDir(), socketPrefix+"1"), filepath.Join(os.TempDir(), socketPrefix+"2")
-	for _, dir := range []string{killed, serves} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, socketName), Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		if dir == killed {
-			listener.SetUnlinkOnClose(false)
-			listener.Close()
-		}
-	}
+	hourAgo := time.Now().Add(-time.Hour)
+	killed, serves, starts := socketOf(t, "killed", hourAgo), socketOf(t, "serves", hourAgo), socketOf(t, "starts", time.Now())
+	killed.Close()
+	starts.Close() // it refuses, as one that is bound and does not listen yet
 	newRan(t).run("true", 0)
-	if _, err := os.Stat(killed); err == nil {
+	if _, err := os.Stat(killed.Addr().String()); err == nil {
 		t.Error("what the killed agent left is there")
 	}
-	if _, err := os.Stat(serves); err != nil {
-		t.Errorf("the directory of an agent that serves: %v", err)
+	for _, living := range []*net.UnixListener{serves, starts} {
+		if _, err := os.Stat(living.Addr().String()); err != nil {
+			t.Errorf("the socket of an agent that lives: %v", err)
+		}
 	}
+}
+
+// socketOf makes an agent's directory with a socket of some age.
+func socketOf(t *testing.T, agent string, made time.Time) *net.UnixListener {
+	t.Helper()
+	path := filepath.Join(os.TempDir(), socketPrefix+agent, socketName)
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	t.Cleanup(func() { listener.Close() })
+	if err := os.Chtimes(path, made, made); err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }
 
 func TestADaemonSaysWhereItIsAndEndsWhenItIsAskedTo(t *testing.T) {
