@@ -389,8 +389,10 @@ class _Agent:
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
         self.session = ""
         self._join(joining)
-        page = _mapped(os.path.join(self.joining["dir"], "control"), locked=True)
-        self.page = memoryview(page).cast("Q")  # a word is written at once
+        control = os.path.join(self.joining["dir"], "control")
+        self.alive = open(control, "rb")  # locked while this process lives: so agents know that its files are in use
+        fcntl.flock(self.alive, fcntl.LOCK_SH)
+        self.page = memoryview(_mapped(control)).cast("Q")  # a word is written at once
         paths = (os.path.join(self.joining["dir"], f"unit-{n}") for n in range(len(joining["units"])))
         self.units = [memoryview(_mapped(path)) for path in paths]
         _forget_in_children(self)
@@ -531,10 +533,8 @@ class _Connection(http.client.HTTPConnection):
         self.sock = self.dial()
 
 
-def _mapped(path, locked=False):
+def _mapped(path):
     with open(path, "r+b") as file:
-        if locked:  # for as long as it is mapped: so agents know that a trainer lives
-            fcntl.flock(file, fcntl.LOCK_SH)
         return mmap.mmap(file.fileno(), 0)
 
 
@@ -550,13 +550,14 @@ def _failure(status, path, content):
 
 
 def _forget_in_children(agent):
-    """A child that kept the session open would hide the trainer's end from the agent."""
+    """A child that kept the session or the lock would hide the trainer's end from the agent."""
     known = weakref.ref(agent)
 
     def forget():
         one = known()
         if one is not None:
             one.stream.close()
+            one.alive.close()
             one.lost = True
 
     if hasattr(os, "register_at_fork"):

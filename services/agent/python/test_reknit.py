@@ -1,5 +1,6 @@
 """What reknit.py promises, with a stand-in for the agent; tests/workers shows it in a cluster."""
 
+import fcntl
 import http.server
 import json
 import mmap
@@ -461,7 +462,7 @@ class WithAnAgent(unittest.TestCase):
             list(self.join().steps())
         self.assertEqual(0, raised.exception.code)
 
-    def test_a_child_process_does_not_keep_the_session_open(self):
+    def test_a_child_process_does_not_keep_the_session_open_nor_the_files(self):
         told, tell = os.pipe()
         trainer = os.fork()
         if trainer == 0:
@@ -472,6 +473,8 @@ class WithAnAgent(unittest.TestCase):
         try:
             os.waitpid(trainer, 0)
             self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+            with open(os.path.join(self.agent.folder.name, "control"), "rb") as control:
+                fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
         finally:
             os.write(tell, b"x")
             os.close(told)
