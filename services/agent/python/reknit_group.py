@@ -17,6 +17,7 @@ import time
 import torch.distributed as dist
 
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
+SLOW_SECONDS = 20  # after which a sum that waits for connections says so
 WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 
@@ -112,6 +113,8 @@ class Group:
         self._decided = threading.Event()  # built, failed or aborted
         self._error, self._processes, self.over = "", None, False
         self._alone = world == 1
+        setting = f"{backend.upper()}_SOCKET_IFNAME"
+        self._setting = f"{setting}={os.environ.get(setting, '')!r}: expected the interface to the other machines"
         self.forgets = backend == "gloo"
         if not self._alone:
             beside(self._build, CONNECT[backend], rank, world)
@@ -121,7 +124,7 @@ class Group:
         try:
             processes = connect(self.store, rank, world, datetime.timedelta(seconds=TIMEOUT_SECONDS))
         except Exception as failure:  # of whatever kind the store or the backend raises
-            error = f"connect to the other processes: {failure}"
+            error = f"connect to the other processes ({self._setting}): {failure}"
         with self._lock:
             if not self.over:
                 self._processes, self._error = processes, error
@@ -156,7 +159,10 @@ class Group:
             raise RuntimeError(self._error)
 
     def send(self, tensor, rank, tag):
-        """Begins to send a tensor to a process, and returns what to wait for before the tensor is changed."""
+        """Begins to send a tensor to a process, and returns what to keep until that process has it.
+
+        Nobody waits for it: when a connection ends, gloo at times forgets to wake who waits for a sending.
+        """
         return self._connection().send([tensor], rank, tag)
 
     def receive(self, tensor, rank, tag):
@@ -165,6 +171,8 @@ class Group:
 
     def _connection(self):
         """Returns the connected processes. Nobody may keep them, for they would not be let go of."""
+        if not self._decided.wait(SLOW_SECONDS):
+            print(f"reknit: the other processes are not connected yet ({self._setting})", file=sys.stderr)
         self._decided.wait()  # _build ends within the timeout, an abort at once
         with self._lock:
             if self._processes is None:

@@ -1,9 +1,12 @@
 """What reknit_group.py promises: several groups of one process connect as those of several processes do."""
 
+import contextlib
+import io
 import os
 import socket
 import threading
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -99,6 +102,20 @@ class Groups(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "timed out"):
             reknit_group.Work(group, Forgotten()).wait()
         self.assertTrue(group.over)
+
+    def test_a_group_that_cannot_connect_names_the_setting_by_which_machines_find_each_other(self):
+        with unittest.mock.patch.dict(reknit_group.CONNECT, gloo=unittest.mock.Mock(side_effect=RuntimeError("Connection refused"))):
+            group, = self.groups(2, [0])
+            with self.assertRaisesRegex(RuntimeError, "GLOO_SOCKET_IFNAME.*Connection refused"):
+                group.sum(torch.ones(1))
+
+    def test_a_group_that_takes_long_to_connect_says_so(self):
+        group, = self.groups(2, [0])
+        threading.Timer(0.2, group.abort).start()
+        with unittest.mock.patch.object(reknit_group, "SLOW_SECONDS", 0.05), contextlib.redirect_stderr(io.StringIO()) as told, \
+                self.assertRaises(RuntimeError):
+            group.sum(torch.ones(1))
+        self.assertIn("GLOO_SOCKET_IFNAME", told.getvalue())
 
     def test_the_store_says_which_keys_are_set(self):
         store = reknit_group.Store(Plane(), 1)
