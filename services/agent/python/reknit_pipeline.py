@@ -75,7 +75,7 @@ class Step:
         self.layers = {n: job.state.held[n].module for n in job.state.trained}
         self.loss = None  # mean of the batch, once it is summed; nan of a step that only others could make
         self._job, self._turn, self._group = job, turn, job._group
-        self._sends = []  # that are under way
+        self._sends = []  # that may be under way: nobody waits for one, and the sum of the loss shows that all have come
         self._share = turn.micro_batch / turn.batch  # of a micro-batch in the step's gradient
         self._left = len(job.schedule)
         self._states = {n: job.state.held[n].state for n in job.state.trained}
@@ -144,13 +144,12 @@ class Step:
             if self._turn.aborted or self._turn.given_up:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected all of step.tasks to be run, {self._left} are left")
-        while self._sends:
-            self._sends.pop().wait()
         for layers, nodes in self._job.sums:
             ranks = [self._job.ranks[node] for node in nodes]
             for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
-                add_up(self._group, bucket.sums, ranks, self.rank)
+                add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
         self._group.sum(self._lost)
+        self._sends.clear()
         self.loss = self._lost.item()
 
     def commit(self):
@@ -173,7 +172,7 @@ class Step:
         try:
             part()
         except (reknit.StepAborted, RuntimeError) as error:
-            self._sends = []
+            self._sends.clear()  # for the error's traceback keeps the list
             self._turn.give_up(error)
             return False
         return True
@@ -193,28 +192,27 @@ class Pass:
         self.input = self.output = None
 
 
-def add_up(group, tensor, ranks, rank):
-    """Adds up a tensor of one dimension over some processes of a group, in place. Each sums an equal part for all."""
+def add_up(group, tensor, ranks, rank, sends):
+    """Adds up a tensor of one dimension over some processes of a group, in place. Each sums an equal part for all.
+
+    What is to be kept until all processes are through is added to sends. The sum of a part comes from who has received
+    this process's addend to it, so that it may take the addend's place.
+    """
     parts = dict(zip(ranks, tensor.tensor_split(len(ranks))))
     own, others = parts.pop(rank), parts
     came = {other: torch.empty_like(own) for other in others}
-    exchange(group, others, came)
+    exchange(group, others, came, sends)
     for part in came.values():
         own.add_(part)
-    exchange(group, {other: own for other in others}, others)
+    exchange(group, {other: own for other in others}, others, sends)
 
 
-def exchange(group, given, taken):
+def exchange(group, given, taken, sends):
     """Sends a tensor to each of some processes, and receives one of each."""
-    works = [group.send(part, rank, SUM) for rank, part in given.items() if part.numel()]
-    try:
-        for rank, part in taken.items():
-            if part.numel():
-                group.receive(part, rank, SUM)
-        while works:
-            works.pop().wait()
-    finally:
-        works.clear()  # the error's traceback must not keep them
+    sends += [group.send(part, rank, SUM) for rank, part in given.items() if part.numel()]
+    for rank, part in taken.items():
+        if part.numel():
+            group.receive(part, rank, SUM)
 
 
 class Layers:

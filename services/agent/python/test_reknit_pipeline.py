@@ -165,6 +165,24 @@ class Training(unittest.TestCase):
         for node in "abc":
             self.expect_plain(losses[node])
 
+    def test_nobody_waits_for_a_sending_of_which_an_abort_may_not_tell_the_end(self):
+        send = reknit_group.Group.send
+        waits = []
+        plan = plan_of((3, ("a", 1), ("b", 4)), (1, ("c", 2), ("d", 4)),
+                       rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
+
+        class Sending:
+            def __init__(self, group, *arguments):
+                self.work = send(group, *arguments)
+
+            def wait(self):
+                waits.append(self.work)
+                self.work.wait()
+        with unittest.mock.patch.object(reknit_group.Group, "send", lambda *arguments: Sending(*arguments)):
+            losses = train_under(plan, *"abcd")
+        self.assertEqual([], waits)
+        self.expect_plain(losses["a"])
+
     def test_a_pass_that_was_left_out_is_told(self):
         step = next(joined().steps())
         next(step.tasks)
@@ -255,9 +273,10 @@ class Sums(unittest.TestCase):
     def test_some_processes_of_a_group_add_up_a_tensor_of_any_length(self):
         plane = Plane()
         groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 4) for rank in range(4)]
+        sends = []
         for length in (1, 2, 7):
             tensors = {rank: torch.arange(length, dtype=torch.float32) + rank for rank in (0, 2, 3)}
-            threads = [threading.Thread(target=reknit_pipeline.add_up, args=(groups[rank], tensor, [0, 2, 3], rank))
+            threads = [threading.Thread(target=reknit_pipeline.add_up, args=(groups[rank], tensor, [0, 2, 3], rank, sends))
                        for rank, tensor in tensors.items()]
             for thread in threads:
                 thread.start()
