@@ -151,7 +151,7 @@ class Step:
 
     def _pass_gate(self):
         self._turn.ready()
-        self._job._group.sum(torch.zeros_like(self._gradients.loss))
+        pass_gate(self._job._group, {0: self._job.state})
         self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):
@@ -345,7 +345,9 @@ class State:
 
     def digest(self, data):
         """Returns what is equal in all processes of a job, and in no others."""
-        words = [data, type(self.optimizer).__name__, self.optimizer.defaults]
+        place = {id(parameter): n for n, parameter in enumerate(self.model.parameters())}
+        words = [data, type(self.optimizer).__name__, settings_of(self.optimizer)]
+        words += [[place[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
         words += [(tuple(tensor.shape), tensor.dtype) for unit in self.units for tensor, _ in unit]
         sums = hashlib.sha256(repr(words).encode())
         for unit, size in enumerate(self.sizes):
@@ -354,6 +356,10 @@ class State:
                 view.copy_(tensor)
             sums.update(memory)
         return sums.hexdigest()
+
+    def settings(self):
+        """Returns a number that tells the optimizer's settings from others: its square is exact in sums of 32768 processes."""
+        return int.from_bytes(hashlib.sha256(repr(settings_of(self.optimizer)).encode()).digest()[:3], "big")
 
     def views(self, unit, memory):
         """Returns pairs of a tensor of the unit and where it lies in the unit's memory."""
@@ -414,6 +420,32 @@ class State:
                 for tensor, (known, view) in zip(now, own)):
             raise TypeError("model, optimizer: expected the tensors with which the process joined, got others: put values into "
                             "them (copy_), and load checkpoints before reknit_torch.join")
+
+
+def pass_gate(group, states, count=1):
+    """Returns once all processes have come here, each with some of the job's states, by number, of which there are so many.
+
+    WrongOrder: the settings of a state are not equal where it is held; all processes are told, before any applies them.
+    """
+    words = [0] * 3 * count  # by state: in how many processes it is, the sum of their numbers, and that of the squares
+    for n, state in states.items():
+        number = state.settings()
+        words[3 * n:3 * n + 3] = 1, number, number * number
+    sums = torch.tensor(words, device=next(iter(states.values())).gradients.loss.device)
+    group.sum(sums)
+    for held, total, squares in zip(*[iter(sums.tolist())] * 3):
+        if total * total != held * squares:
+            raise reknit.WrongOrder("optimizer.param_groups: expected equal settings in all processes, got others in some: set "
+                                    "them from step.index before step.commit(), and call no scheduler")
+
+
+def settings_of(optimizer):
+    """Returns the settings of each group of parameters, without the last digits, in which machines may differ."""
+    def rounded(value):
+        value = value.tolist() if torch.is_tensor(value) else value  # wherever it is
+        return [f"{one:.6g}" if isinstance(one, float) else one for one in (value if isinstance(value, (list, tuple)) else [value])]
+    return [{name: rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+
 
 def begin(optimizer):
     """Has the optimizer make what it keeps of each parameter, as it is before the first step; False: it had it."""

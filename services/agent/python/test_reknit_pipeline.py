@@ -12,6 +12,7 @@ try:
     import reknit
     import reknit_group
     import reknit_pipeline
+    import reknit_torch
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -284,6 +285,28 @@ class Sums(unittest.TestCase):
                 thread.join(20)
             for tensor in tensors.values():
                 self.assertEqual([3 * at + 5 for at in range(length)], tensor.tolist())
+        for group in groups:
+            group.leave()
+
+    def test_settings_are_to_be_equal_in_all_processes_that_hold_a_layer(self):
+        plane = Plane()
+        groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 2) for rank in range(2)]
+        for rates, equal in [([(0, 0.1), (1, 0.2)], [(1, 0.2), (2, 0.3)]), True], [([(0, 0.1), (1, 0.2)], [(1, 0.3), (2, 0.3)]), False]:
+            told = []
+
+            def gate(rank):
+                states = {n: reknit_torch.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
+                          for n, rate in rates[rank] for layer in [build(n)]}
+                try:
+                    reknit_torch.pass_gate(groups[rank], states, LAYERS)
+                except reknit.WrongOrder as error:
+                    told.append(error)
+            threads = [threading.Thread(target=gate, args=(rank,)) for rank in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+            self.assertEqual(0 if equal else 2, len(told))
         for group in groups:
             group.leave()
 

@@ -14,6 +14,7 @@ try:
     import reknit
     import reknit_torch
     from test_reknit_group import Plane
+    from test_reknit_pipeline import Board, Process
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -338,6 +339,40 @@ class WrongUse(unittest.TestCase):
             self.assertEqual(1, self.job.plane.done)
 
 
+class TwoProcesses(unittest.TestCase):
+    """As threads of this one."""
+
+    def train(self, node, board, rate_of):
+        """Trains with the learning rate that is made of the step's number, and returns completed steps and what was raised."""
+        model, optimizer = replica()
+        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+        job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+        try:
+            for step in job.steps():
+                for samples in step.micro_batches:
+                    step.backward(loss_of(model, samples))
+                optimizer.param_groups[0]["lr"] = rate_of(step.index)
+                step.commit()
+        except reknit.WrongOrder as error:
+            return job.plane.done, str(error)
+        return job.plane.done, ""
+
+    def both(self, *rates):
+        """Trains with two processes, which leave no group before both have ended: it would end the other's connections."""
+        board = Board()
+        with unittest.mock.patch.object(reknit_torch.Group, "leave"), futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda node, rate_of: self.train(node, board, rate_of), "ab", rates))
+
+    def test_a_learning_rate_that_is_not_equal_in_all_processes_is_told_before_anybody_applies_it(self):
+        for done, told in self.both(lambda index: 0.1 / (1 + index), lambda index: 0.1 / (1 + index % 2)):
+            self.assertEqual(2, done)
+            self.assertRegex(told, "expected equal settings in all processes.*from step.index")
+
+    def test_a_learning_rate_may_differ_by_what_another_machine_rounds(self):
+        for done, told in self.both(lambda index: 0.1 / (1 + index), lambda index: math.nextafter(0.1 / (1 + index), 1)):
+            self.assertEqual((3, ""), (done, told))
+
+
 class Overlap(unittest.TestCase):
     """Two processes, as threads of this one, which sum gradients in buckets of 40 bytes."""
 
@@ -471,6 +506,15 @@ class State(unittest.TestCase):
         self.assertEqual(digest, reknit_torch.State(*replica()).digest("text"))
         self.assertNotEqual(digest, reknit_torch.State(*replica(seed=2)).digest("text"))
         self.assertNotEqual(digest, reknit_torch.State(*replica()).digest("another text"))
+
+    def test_the_digest_tells_settings_of_groups_of_parameters_apart(self):
+        digests = set()
+        for first, decays in [([0, 2], (0.1, 0)), ([0, 2], (0, 0.1)), ([0, 2], (0.1, 0.1)), ([0, 3], (0.1, 0))]:
+            model, _ = replica()
+            groups = [{"params": [p for n, p in enumerate(model.parameters()) if (n in first) == inside], "weight_decay": decay}
+                      for inside, decay in zip((True, False), decays)]
+            digests.add(reknit_torch.State(model, torch.optim.AdamW(groups, lr=0.1)).digest("text"))
+        self.assertEqual(4, len(digests))
 
     def test_an_optimizer_whose_state_does_not_begin_at_zero_is_refused(self):
         model, _ = replica()
