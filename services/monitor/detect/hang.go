@@ -29,14 +29,19 @@ type Hang struct {
 	LimitSeconds  float64
 }
 
-// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a second. Those
-// steps are their own measure: of the first ones of a plan, which build connections and may compile, nobody is accused.
-// Waiting is what tells a hang from an evaluation, a slow file or a pause that all trainers have at once.
+// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and the pause that
+// is granted to a silent node: a cold file, a garbage collection or a recompilation takes as long. Those steps are their
+// own measure: of the first ones of a plan, which build connections and may compile, nobody is accused. Waiting is what
+// tells a hang from an evaluation, a slow file or a pause that all trainers have at once.
 const (
 	hangSteps  = 3
-	hangSlack  = 1.0 // seconds
+	hangSlack  = 2.5 // seconds
 	knownSteps = 3
 )
+
+// mostGap is how many seconds between two heartbeats count at most as told: what was lost, or waited while the monitor
+// stood still, was not.
+const mostGap = 1.0
 
 // Hangs finds trainers that hang, among those that work under one plan. It is fed with heartbeats.
 type Hangs struct {
@@ -75,6 +80,8 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 		known.steps, known.since = known.steps+1, now
 	case known.Phase != told.Phase:
 		known.since = now
+	default:
+		known.since += max(0, now-known.heard-mostGap)
 	}
 	known.Progress, known.heard = told, now
 }
@@ -82,9 +89,10 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 // Forget ends the watch over a node.
 func (h *Hangs) Forget(node string) { delete(h.nodes, node) }
 
-// Find returns who hangs, by the heartbeats so far, in the order of the names. Where more than half of those who are in
-// a step keep the rest waiting, something else is slow, and it is nobody. O(n).
-func (h *Hangs) Find() []Hang {
+// Find returns who hangs, by the heartbeats so far, one at a time: for the others time begins anew, for what one of them
+// does to the rest may end with it. Where more than half of those who are in a step keep the rest waiting, something else
+// is slow, and it is nobody. O(n).
+func (h *Hangs) Find() (hang Hang, found bool) {
 	var hangs []Hang
 	for _, step := range h.steps() {
 		if step.by == "" || len(step.computing) > step.waiting {
@@ -97,14 +105,18 @@ func (h *Hangs) Find() []Hang {
 			}
 		}
 	}
-	slices.SortFunc(hangs, func(a, b Hang) int { return cmp.Compare(a.Node, b.Node) })
-	for _, hang := range hangs {
-		if len(h.verdicts) >= mostVerdicts {
-			clear(h.verdicts)
-		}
-		h.verdicts[hang.Node]++
+	if len(hangs) == 0 {
+		return Hang{}, false
 	}
-	return hangs
+	hang = slices.MinFunc(hangs, func(a, b Hang) int { return cmp.Compare(a.Node, b.Node) })
+	if len(h.verdicts) >= mostVerdicts {
+		clear(h.verdicts)
+	}
+	h.verdicts[hang.Node]++
+	for _, known := range h.nodes {
+		known.since = known.heard
+	}
+	return hang, true
 }
 
 // place is a step of a plan.

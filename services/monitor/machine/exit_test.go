@@ -108,7 +108,7 @@ func TestATrainerThatComputesWhileOthersWaitForLongIsLostAndSaysFor(t *testing.T
 	w := newWorld(t, "n1", "n2", "n3")
 	w.train(11, "")
 	w.expect()
-	w.train(5, "n2")
+	w.train(8, "n2")
 	w.expect()
 	w.train(2, "n2")
 	if len(w.said) != 1 {

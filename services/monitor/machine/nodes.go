@@ -78,7 +78,7 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 		known.Suspected = true
 		said = append(said, m.sayNode(at, events.NodeSuspected, known, verdict, "no heartbeat"))
 	}
-	for _, hang := range m.hangs.Find() {
+	if hang, hangs := m.hangs.Find(); hangs {
 		said = append(said, m.fail(at, detect.Verdict{Node: hang.Node}, fmt.Sprintf(
 			"its trainer hangs: it computes, and %s has waited for it for %.1f s, where %.1f s would be long",
 			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
