@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,7 +24,17 @@ const mostProbeBytes = 8 << 20 // that a probe may ask to be sent over a link
 type pulses struct {
 	next       events.Pulse
 	last       time.Time
-	suspicions map[string]events.Suspicion // not yet told, by peer
+	suspicions map[string]*suspicion // told too seldom yet, by peer
+}
+
+// tellings is in how many heartbeats a suspicion goes out: one may be lost. For longer it would be no news, but evidence
+// against a peer that came back.
+const tellings = 3
+
+// suspicion is one that was told so many times.
+type suspicion struct {
+	events.Suspicion
+	told int
 }
 
 // Report tells that a step was completed, how long it took and its loss (zero where the node does not know it). It
@@ -43,7 +56,7 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 // Suspect tells that a peer does not answer on the data plane, at once.
 func (s *Session) Suspect(node string, refused bool, reason string) {
 	s.mutex.Lock()
-	s.pulses.suspicions[node] = events.Suspicion{Node: node, Refused: refused, Reason: events.Brief(reason)}
+	s.pulses.suspicions[node] = &suspicion{Suspicion: events.Suspicion{Node: node, Refused: refused, Reason: events.Brief(reason)}}
 	s.mutex.Unlock()
 	s.sendPulse()
 }
@@ -71,14 +84,7 @@ func (s *Session) sendPulse() {
 	s.pulses.last = time.Now()
 	pulse.Number++
 	pulse.Node, pulse.Incarnation, pulse.Generation = s.config.Node, known.Incarnation, known.Generation
-	pulse.Suspicions = pulse.Suspicions[:0]
-	for peer, suspicion := range s.pulses.suspicions {
-		if len(pulse.Suspicions) == events.MostSuspicions {
-			break // the next heartbeat tells the rest
-		}
-		pulse.Suspicions = append(pulse.Suspicions, suspicion)
-		delete(s.pulses.suspicions, peer)
-	}
+	pulse.Suspicions = s.pulses.suspect(pulse.Suspicions[:0])
 	data, err := json.Marshal(pulse)
 	s.mutex.Unlock()
 	if err == nil {
@@ -87,6 +93,23 @@ func (s *Session) sendPulse() {
 	if err != nil {
 		slog.Warn("heartbeat not sent", "error", err)
 	}
+}
+
+// suspect adds the suspicions that the next heartbeat tells, first those that were told least.
+func (p *pulses) suspect(told []events.Suspicion) []events.Suspicion {
+	for _, peer := range slices.SortedFunc(maps.Keys(p.suspicions), func(a, b string) int {
+		return cmp.Compare(p.suspicions[a].told, p.suspicions[b].told)
+	}) {
+		if len(told) == events.MostSuspicions {
+			break // the next heartbeat tells the rest
+		}
+		known := p.suspicions[peer]
+		told = append(told, known.Suspicion)
+		if known.told++; known.told == tellings {
+			delete(p.suspicions, peer)
+		}
+	}
+	return told
 }
 
 // answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies

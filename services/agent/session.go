@@ -70,7 +70,7 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 		config: config, bus: connection,
 		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
 		fetches: map[int]*sync.Mutex{},
-		pulses:  pulses{suspicions: map[string]events.Suspicion{}},
+		pulses:  pulses{suspicions: map[string]*suspicion{}},
 		loop:    loop{cancelled: func() {}, back: func() {}, copied: make(chan struct{})},
 	}
 	close(session.loop.copied)
