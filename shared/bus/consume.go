@@ -26,6 +26,7 @@ const (
 // Consumer reads the event stream in order, one message at a time.
 type Consumer struct {
 	LogAge       time.Duration // at which the stream drops what it has; zero: never
+	LogEnd       uint64        // the last sequence of the stream when the consumer was opened
 	Acknowledged uint64        // everything up to it was, by earlier readers
 	bus          *Bus
 	durable      string
@@ -60,8 +61,9 @@ func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
 	c := &Consumer{
-		LogAge: stream.CachedInfo().Config.MaxAge, Acknowledged: consumer.CachedInfo().AckFloor.Stream,
-		bus: b, durable: durable, consumer: consumer, seen: consumer.CachedInfo().Delivered.Stream,
+		LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
+		Acknowledged: consumer.CachedInfo().AckFloor.Stream, seen: consumer.CachedInfo().Delivered.Stream,
+		bus: b, durable: durable, consumer: consumer,
 	}
 	if _, err := b.js.ResetConsumer(ctx, events.EventStream.Name, durable); err != nil {
 		return nil, fmt.Errorf("consumer %s: reset: %w", durable, err)

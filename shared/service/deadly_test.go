@@ -34,21 +34,26 @@ func (f *fixture) dies() {
 	<-gone // or f.ctx ends, and Run
 }
 
+// What comes before it is acknowledged and not remembered: each instance hears it again in silence.
 func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 	f := newFixture(t)
 	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	f.lose("before1")
+	f.lose("before2")
 	deadly := f.lose("deadly")
 	f.lose("n1")
-	for range 4 {
-		f.dies()
-	}
+	f.dies()
+	f.dies()
+	service.SetRememberAfter(t, time.Nanosecond) // of what is heard in silence, too
+	f.dies()
+	f.dies()
 	f.run(service.Options{Machine: &mortal{}})
 	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
 	kept, err := events.Open[events.Quarantine](record)
 	if err != nil || kept.Reason != bus.Poison || !strings.Contains(kept.Detail, "3 instances in a row died") {
 		t.Errorf("%v, kept %+v", err, kept)
 	}
-	f.expect(aborted, "g1")
+	f.expect(aborted, "g1", "g2", "g3")
 }
 
 func TestAnEventThatAnInstanceSurvivesIsHandledHoweverManyEndAfterIt(t *testing.T) {

@@ -61,6 +61,26 @@ func TestAServiceWhoseMachineIsHalfChangedEnds(t *testing.T) {
 	}
 }
 
+// moody cannot bear to hear again what it could bear once.
+type moody struct{ clerk }
+
+func (m *moody) Handle(event events.Event) ([]events.Event, error) {
+	if m.hearings() > 1 {
+		panic("not again")
+	}
+	return m.clerk.Handle(event)
+}
+
+func TestAServiceWhoseMachineCannotGoBackEnds(t *testing.T) {
+	f := newFixture(t)
+	moody := f.run(service.Options{Machine: &moody{}})
+	f.lose("n1")
+	f.lose("poison")
+	if err := moody.end(); err == nil || !strings.Contains(err.Error(), "not again") {
+		t.Fatalf("it goes on, and ends later with %v", err)
+	}
+}
+
 // nervous panics at its ticks as long as it is told to.
 type nervous struct {
 	clerk

@@ -90,7 +90,8 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 		return err
 	}
 	acknowledge(ctx, delivery)
-	if known || r.recent.weight < mostRecent && r.memory.Deaths == 0 {
+	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
+	if known || r.recent.weight < mostRecent && !feared {
 		return nil
 	}
 	return r.remember(ctx)
@@ -114,11 +115,11 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		defer end()
 	}
 	outputs, borne, err := r.outputs(ctx, event, delivery, again)
+	if err == nil && again {
+		outputs, err = nil, r.readBefore(ctx, delivery)
+	}
 	if err != nil {
 		return err
-	}
-	if again {
-		outputs = nil
 	}
 	if len(outputs) == 0 { // a deposed instance would else take the message from the one that needs it
 		if err := r.Bus.Leads(ctx); err != nil {
@@ -139,6 +140,20 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
 	r.recent.note(event, borne)
 	return nil
+}
+
+// readBefore fails where an instance before could read a message that is unreadable now, which has no record as refused:
+// without it the machine would become another. The next start tries again.
+func (r *runner) readBefore(ctx context.Context, delivery bus.Delivery) error {
+	if delivery.Refusal == nil || delivery.Refusal.Reason != bus.Unreadable {
+		return nil
+	}
+	sequence := strconv.FormatUint(delivery.Event.Sequence, 10)
+	record := events.EventSubject(r.Bus.Cluster(), events.EventRefused, sequence)
+	if _, refused, err := r.Bus.LastEvent(ctx, events.EventStream, record); refused || err != nil {
+		return err
+	}
+	return fmt.Errorf("message %s was handled and cannot be read again: %s", sequence, delivery.Refusal.Detail)
 }
 
 // outputs asks the machine what a message brings about. One that cannot be borne brings about its record.

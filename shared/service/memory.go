@@ -72,7 +72,11 @@ func (m *memory) remember(ctx context.Context, machine Machine, at position, sai
 	if err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	return m.write(ctx, page{Instance: m.Instance, position: at, Machine: snapshot, Said: said})
+	next := page{Instance: m.Instance, position: at, Machine: snapshot, Said: said}
+	if at.Sequence <= max(m.Said, m.Sequence) {
+		next.Deaths = m.Deaths // the message that is feared is still to come
+	}
+	return m.write(ctx, next)
 }
 
 // fear stores how many instances will have died at the message behind all that was said, should this one.

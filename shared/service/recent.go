@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -48,7 +49,12 @@ func (r *runner) remember(ctx context.Context) error {
 }
 
 // goBack makes the machine what it was before the call at which it panicked.
-func (r *runner) goBack() error {
+func (r *runner) goBack() (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the machine panicked again: %v", cause)
+		}
+	}()
 	if err := r.Machine.Restore(r.memory.Machine); err != nil {
 		return err
 	}

@@ -152,6 +152,9 @@ func (r *runner) consume(ctx context.Context) (consumer *bus.Consumer, err error
 		consumer, err = r.open(ctx)
 		return err
 	})
+	if err == nil && r.said > consumer.LogEnd {
+		err = fmt.Errorf("%w (it ends at sequence %d, and all up to %d was said)", ErrLogWentBackwards, consumer.LogEnd, r.said)
+	}
 	return consumer, err
 }
 

@@ -142,6 +142,35 @@ func TestALogThatWentBackwardsEndsTheService(t *testing.T) {
 	}
 }
 
+// The memory says more than it holds: how far an instance came beyond it.
+func TestALogThatWentBackBehindTheMemoryEndsTheService(t *testing.T) {
+	f := newFixture(t)
+	aborted := f.said(events.Aborted)
+	f.lose("n1")
+	f.lose("n2")
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.expect(aborted, "g1", "g2")
+	f.untilAcknowledged()
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := f.run(service.Options{Machine: &clerk{}})
+	f.untilRemembered(3) // two signatures, and how far the first came
+	if err := second.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.bus.JetStream().DeleteStream(f.ctx, events.EventStream.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.bus.Provision(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	options := service.Options{Name: "negotiator", Bus: f.connect(), Machine: &clerk{}}
+	if err := service.Run(f.ctx, options); !errors.Is(err, service.ErrLogWentBackwards) {
+		t.Errorf("expected ErrLogWentBackwards, got %v", err)
+	}
+}
+
 func TestTimePassesOnlyWhenTheBacklogIsHandled(t *testing.T) {
 	f := newFixture(t)
 	for i := range 20 {
