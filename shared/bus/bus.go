@@ -28,7 +28,8 @@ type Bus struct {
 	cluster    string
 	connection atomic.Pointer[connection]
 	fence      atomic.Pointer[fence]
-	stores     sync.Map // *bucket by name: those that were looked up
+	stores     sync.Map // *store by bucket: those that were looked up
+	leaders    sync.Map // jetstream.Stream by name: the same
 }
 
 // connection is the time from one reconnection to the next.

@@ -108,7 +108,11 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 	}
 	message, err := stream.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		state := stream.CachedInfo().State
+		fresh, err := b.js.Stream(ctx, events.EventStream.Name)
+		if err != nil {
+			return false, err
+		}
+		state := fresh.CachedInfo().State
 		if state.FirstTime.After(known) {
 			slog.ErrorContext(ctx, "events may have been dropped for their age before they were handled",
 				"from", known, "to", state.FirstTime)
@@ -122,11 +126,16 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 	return id == "" || event.ID == id, nil
 }
 
-// leader returns a stream whose messages are read from its leader: a replica that lags would not find what is there.
+// leader returns a stream whose messages are read from its leader: a replica that lags would not find what is there. It is
+// looked up once, so what it says of the stream's state is old.
 func (b *Bus) leader(ctx context.Context, stream events.Stream) (jetstream.Stream, error) {
+	if known, ok := b.leaders.Load(stream.Name); ok {
+		return known.(jetstream.Stream), nil
+	}
 	handle, err := b.js.Stream(ctx, stream.Name)
 	if err == nil {
 		handle.CachedInfo().Config.AllowDirect = false // by this nats.go chooses whom it asks
+		b.leaders.Store(stream.Name, handle)
 	}
 	return handle, err
 }
