@@ -91,9 +91,12 @@ func failureOf(err error) failure {
 	var known failure
 	var order errOrder
 	var tooLarge *http.MaxBytesError
+	var gone exit
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &gone), errors.Is(err, errClose): // it lives, or would not hear this
+		return failure{http.StatusNotFound, err.Error(), errNoSession.Fix}
 	case errors.As(err, &order):
 		return failure{http.StatusConflict, order.what, order.fix}
 	case errors.As(err, &tooLarge):

@@ -205,6 +205,13 @@ func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
 	if processState(os.Getpid()) == 0 {
 		t.Skip("the system does not tell of processes")
 	}
+	answer := make(chan failure, 1)
+	go func() {
+		var failed failure
+		c.expect(http.StatusNotFound, &failed, "POST", "/v1/next", `{"order":2,"done":0,"broken":"a collective"}`)
+		answer <- failed
+	}()
+	await[events.BrokenStep](r, events.StepBroken) // it waits
 	go r.server.trainer(c.session).attend(process.Process.Pid)
 	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -212,8 +219,9 @@ func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
 	if exited := await[events.Exit](r, events.NodeExited); !strings.Contains(exited.Reason, "stopped") {
 		t.Errorf("it says %+v", exited)
 	}
-	var failed failure
-	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{"order":2,"done":1}`)
+	if failed := <-answer; !strings.Contains(failed.What, "stopped") || !strings.Contains(failed.Fix, "join") {
+		t.Errorf("its call is answered with %+v: expected why, and that it is to join", failed)
+	}
 }
 
 func TestWhoAskedToLeaveIsTrainedWithUntilAPlanDoesWithout(t *testing.T) {
