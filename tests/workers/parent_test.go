@@ -1,6 +1,8 @@
 package workers
 
 import (
+	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -13,4 +15,40 @@ func TestATrainerThatIsStoppedWhileItWaitsForAnOrderJoinsAgainWithoutARestart(t 
 	time.Sleep(3 * time.Second)              // the agent gives it up after two; nothing tells the trainer, which is stopped
 	stops.signal(stops.pid, syscall.SIGCONT)
 	c.expectTheStateOfTrainingAlone(stops, c.start("n2"))
+}
+
+func TestWhatTheTrainerStartedEndsSoonAfterTheAgentWasKilled(t *testing.T) {
+	c := newCluster(t, 1, 100000)
+	c.script = []string{"sh", "-c", "python3 worker.py; true"} // the shell is the trainer for the agent
+	w := c.start("n1")
+	w.untilWorld(1)
+	w.signal(w.agent.Process.Pid, syscall.SIGKILL)
+	began := time.Now()
+	w.untilItsEnd()
+	if took := time.Since(began); took > patience/4 {
+		t.Errorf("it ended after %v: expected that it waits for no other agent", took)
+	}
+}
+
+func TestATrainerThatReadsFromTheTerminalEndsAndDoesNotStandStill(t *testing.T) {
+	if program == "" {
+		t.Skip("python3 is not installed")
+	}
+	inTerminal := exec.Command("python3", "-c", "import pty, sys; pty.spawn(sys.argv[1:])",
+		program, "agent", "run", "--restarts", "0", "--", "python3", "-c", "breakpoint(); input()")
+	inTerminal.Env = append(os.Environ(), "REKNIT_NATS_URL=nats://127.0.0.1:1") // it takes no part
+	if err := inTerminal.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- inTerminal.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience / 4):
+		_ = inTerminal.Process.Kill() // the terminal goes with it, and who is stopped there
+		t.Fatal("it stands still")
+	}
 }

@@ -37,6 +37,7 @@ _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL = range(6)  # words of the con
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
+_NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
 
@@ -45,8 +46,8 @@ class Error(Exception):
 
 
 class AgentLost(Error):
-    """The agent is gone, and for a minute no other one came to its socket. The state in job.units is as it was: save it,
-    or end. The others go on without this trainer."""
+    """The agent is gone, and for a minute no other one came to its socket; there is no wait for one where the agent was
+    the trainer's parent. The state in job.units is as it was: save it, or end. The others go on without this trainer."""
 
 
 class Refused(Error):
@@ -409,13 +410,14 @@ class _Agent:
 
     def _join_again(self, lost):
         """Joins the agent that comes in place of the one before, with the state that this trainer holds."""
-        print(f"reknit: the agent at {self.path} is gone: waiting {_WAIT_SECONDS:.0f} s for another one", file=sys.stderr)
+        print(f"reknit: the session with the agent at {self.path} is over: joining again, for {_WAIT_SECONDS:.0f} s at most",
+              file=sys.stderr)
         until = time.monotonic() + _WAIT_SECONDS
         while True:
             try:
                 return self._join(self.joining)
             except Error as error:  # there is none yet, or the one before has not ended, or it finds no NATS server
-                if time.monotonic() >= until:
+                if time.monotonic() >= until or _NO_OTHER and isinstance(error, AgentLost):
                     raise AgentLost(f"{error}: the state in job.units is as it was: save it, or end") from lost
             time.sleep(0.1)
 

@@ -90,7 +90,10 @@ func (p *parent) once() (status int, err error) {
 	default:
 	}
 	p.child = exec.Command(p.command[0], p.command[1:]...)
-	p.child.Stdin, p.child.Stdout, p.child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	p.child.Stdout, p.child.Stderr = os.Stdout, os.Stderr
+	if about, err := os.Stdin.Stat(); err == nil && about.Mode()&os.ModeCharDevice == 0 {
+		p.child.Stdin = os.Stdin // no terminal: a process group in its background stands still for good where it reads there
+	}
 	p.child.Env = append(os.Environ(), p.environment()...)
 	p.child.SysProcAttr = attributes()
 	if err := p.child.Start(); err != nil {
@@ -156,7 +159,7 @@ func (p *parent) ask(signal os.Signal) {
 // environment is where the agent is, and the world before there is a plan: of one.
 func (p *parent) environment() []string {
 	return []string{
-		"REKNIT_AGENT=" + p.socket,
+		"REKNIT_AGENT=" + p.socket, "REKNIT_AGENT_IS_PARENT=1", // so that nobody waits for another agent there
 		"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(freePort()),
 		"TORCHELASTIC_RESTART_COUNT=" + strconv.Itoa(p.started),
