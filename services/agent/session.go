@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -173,8 +174,12 @@ func (s *Session) newMember() []machine.Action {
 // hear takes an event of the log.
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
-	if event.Kind == events.MembershipRefused {
-		slog.Warn("refused", "node", s.config.Node, "refusal", string(event.Data))
+	if refusal, err := events.Open[events.Refusal](event); err == nil && event.Kind == events.MembershipRefused {
+		what := "refused"
+		if refusal.Refused == events.ChangeLeave {
+			what = "the cluster does not let this node go, which trains on"
+		}
+		slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
 	}
 	s.tell(func() []machine.Action {
 		actions, err := s.machine.Handle(event)
@@ -252,8 +257,13 @@ func (s *Session) do(action machine.Action) {
 }
 
 func (s *Session) end(end machine.End) {
-	if s.ended = errors.New(end.Reason); end.Left {
+	switch {
+	case end.Left:
 		s.ended, s.pulses.next.Left = ErrLeft, true
+	case end.Refused:
+		s.ended = fmt.Errorf("%w: %s", ErrRefused, end.Reason)
+	default:
+		s.ended = errors.New(end.Reason)
 	}
 	s.loop.cancelled()
 }

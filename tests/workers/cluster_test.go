@@ -59,7 +59,8 @@ type cluster struct {
 	server *embedded.Server
 	url    string
 	steps  int
-	script []string // and what runs it
+	script []string  // and what runs it
+	errors io.Writer // of agents and workers without one; nil: nobody reads them
 	ledger book
 }
 
@@ -69,6 +70,9 @@ func newCluster(t *testing.T, startNodes, steps int) *cluster {
 		t.Skip("python3 is not installed")
 	}
 	c := &cluster{T: t, steps: steps, script: []string{"python3", "worker.py"}, nats: embedded.Config{StoreDir: t.TempDir()}}
+	if os.Getenv("REKNIT_TEST_LOG") != "" {
+		c.errors = os.Stderr
+	}
 	c.startNATS()
 	t.Cleanup(func() { c.server.Shutdown() })
 	services.Provision(t, c.url, "workers")
@@ -152,9 +156,7 @@ func (c *cluster) startWith(node string, settings []string, arguments ...string)
 func (c *cluster) launch(node string, process *exec.Cmd) *worker {
 	c.Helper()
 	w := &worker{cluster: c, node: node, agent: process, lines: make(chan said, 1<<16)}
-	if os.Getenv("REKNIT_TEST_LOG") != "" {
-		process.Stderr = os.Stderr
-	}
+	process.Stderr = c.errors
 	output, err := process.StdoutPipe()
 	if err == nil {
 		err = process.Start()

@@ -1,8 +1,10 @@
 package workers
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +30,57 @@ func TestWhatTheTrainerStartedEndsSoonAfterTheAgentWasKilled(t *testing.T) {
 	if took := time.Since(began); took > patience/4 {
 		t.Errorf("it ended after %v: expected that it waits for no other agent", took)
 	}
+}
+
+func TestATrainerThatIsRefusedIsNotStartedAgain(t *testing.T) {
+	c := newCluster(t, 1, 100000)
+	c.start("n1").untilWorld(1)
+	for name, join := range map[string]string{
+		"by its agent":    "units=[0], batch=1",
+		"for another job": "units=[8], batch=1, digest='another'",
+	} {
+		script := "import json, os, sys; sys.path.insert(0, '../../services/agent/python'); import reknit; " +
+			"print(json.dumps({'pid': os.getpid()}), flush=True); next(reknit.join(" + join + ").steps())"
+		c.script = []string{"python3", "-c", script}
+		w := c.start("n2")
+		starts := 1
+		for line := range w.lines {
+			if line.PID > 0 {
+				starts++
+			}
+		}
+		if starts > 1 {
+			t.Errorf("%s: it was started %d times", name, starts)
+		}
+	}
+}
+
+func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
+	c := newCluster(t, 1, 100000)
+	said, errors, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errors.Close()
+	c.errors = errors
+	w := c.start("n1")
+	w.untilWorld(1)
+	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	expected := []string{"a second signal ends it at once", "does not let this node go"}
+	if err := said.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	for len(expected) > 0 && lines.Scan() {
+		if strings.Contains(lines.Text(), expected[0]) {
+			expected = expected[1:]
+		}
+	}
+	if len(expected) > 0 {
+		t.Errorf("it is not told %q: %v", expected, lines.Err())
+	}
+	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	w.untilItsEnd()
 }
 
 func TestATrainerThatReadsFromTheTerminalEndsAndDoesNotStandStill(t *testing.T) {

@@ -153,6 +153,9 @@ func (s *Server) join(request *http.Request) (any, error) {
 		}).Validate()
 	}
 	if err != nil {
+		s.mutex.Lock()
+		s.refused = err
+		s.mutex.Unlock()
 		return nil, failure{http.StatusBadRequest, err.Error(), "the fields are in services/agent/local/README.md"}
 	}
 	session, t, err := s.add(request.Context(), joining, job)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
@@ -55,6 +56,7 @@ type Server struct {
 	trainers map[string]*trainer // by session
 	joining  map[string]bool     // nodes whose join is under way
 	leaving  *leave              // was asked of all
+	refused  error               // why the last that asked was not taken, where to ask again is of no use
 }
 
 // leave is a wish to go.
@@ -127,6 +129,13 @@ func (s *Server) Trainers() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return len(s.trainers)
+}
+
+// Refused returns why the trainer that asked last was not taken and would not be if it asked again; else nil.
+func (s *Server) Refused() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.refused
 }
 
 // Idle is closed when no trainer has a session any more.
@@ -205,7 +214,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		return "", nil, err
 	}
 	session = rand.Text()
-	s.trainers[session] = t
+	s.trainers[session], s.refused = t, nil
 	s.limit()
 	if s.leaving != nil {
 		t.session.Leave(s.leaving.Reason, seconds(s.leaving.DeadlineSeconds))
@@ -218,6 +227,9 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
+		if err := context.Cause(t.ended); errors.Is(err, agent.ErrRefused) {
+			s.refused = err
+		}
 		s.limit()
 	}()
 	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))

@@ -48,8 +48,8 @@ func (p *parent) trainerIsStuck() {
 	}
 }
 
-// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most. It returns the
-// status of the last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
+// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most, unless it is
+// refused. It returns the status of the last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
 func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {
@@ -69,6 +69,10 @@ func Run(
 		}
 		if err != nil || status == 0 || p.asked || p.restarts == 0 {
 			return status, err
+		}
+		if refused := server.Refused(); refused != nil {
+			slog.Error("the trainer is not started again: it would be refused again", "status", status, "reason", refused)
+			return status, nil
 		}
 		p.restarts--
 		slog.Warn("the trainer failed; it is started again", "status", status, "after", pause, "restarts left", p.restarts)
@@ -147,6 +151,7 @@ func statusOf(state *os.ProcessState) int {
 func (p *parent) ask(signal os.Signal) {
 	if !p.asked && p.server.Trainers() > 0 {
 		p.asked = true
+		slog.Warn("the trainer ends once the cluster does without it; a second signal ends it at once", "signal", signal)
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
 	}
