@@ -66,6 +66,13 @@ type cluster struct {
 
 // newCluster starts the server and the services. The first plan waits for so many nodes.
 func newCluster(t *testing.T, startNodes, steps int) *cluster {
+	c := newHub(t, steps)
+	services.Run(t, c.url, "workers", startNodes)
+	return c
+}
+
+// newHub starts the server, without the services.
+func newHub(t *testing.T, steps int) *cluster {
 	if program == "" {
 		t.Skip("python3 is not installed")
 	}
@@ -76,7 +83,6 @@ func newCluster(t *testing.T, startNodes, steps int) *cluster {
 	c.startNATS()
 	t.Cleanup(func() { c.server.Shutdown() })
 	services.Provision(t, c.url, "workers")
-	services.Run(t, c.url, "workers", startNodes)
 	return c
 }
 
@@ -126,9 +132,11 @@ type said struct {
 	Digest   string
 
 	Incarnation string // of a worker without an agent
+	Address     string
 	Generation  int
 	Resumes     int // completed steps with which a generation begins
 	Ended       string
+	Hub         string // why it has none
 
 	Trained *trained
 }

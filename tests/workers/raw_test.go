@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 // raw is the folder of the workers that have no agent and use none of our code.
@@ -106,4 +109,87 @@ func TestAWorkerWithoutAnAgentReadsDataThatTravelsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await("its end", func(line said) bool { return line.Ended == "join refused: too long to travel in an event" })
+}
+
+func TestAWorkerWithoutAnAgentWhoseWordIsRefusedSaysItAgain(t *testing.T) {
+	c := newHub(t, 1)
+	conn, err := nats.Connect(c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := stream.StreamInfo(events.EventStream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := log.Config
+	full.MaxMsgSize = 1
+	if _, err := stream.UpdateStream(&full); err != nil {
+		t.Fatal(err)
+	}
+	w := c.startRaw("n1")
+	w.await("an error", func(line said) bool { return strings.Contains(line.Hub, "message size exceeds") })
+	if _, err := stream.UpdateStream(&log.Config); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if log, err := stream.StreamInfo(events.EventStream.Name); err == nil && log.State.Msgs > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it says nothing")
+		}
+	}
+}
+
+// The logs of events and of plans have no common order.
+func TestAWorkerWithoutAnAgentThatLeavesIsGoneWhereTheStepOfItsLeaveIsGivenUpBeforeItHearsThePlan(t *testing.T) {
+	c := newHub(t, 9)
+	b, err := bus.Connect(t.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	speaker := events.Speaker{Source: "/negotiator", Cluster: "workers"}
+	say := func(kind events.Kind, subject string, payload events.Payload) {
+		t.Helper()
+		if _, err := b.Publish(t.Context(), speaker.First(time.Now(), "test", kind, subject, payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := c.startRaw("n1")
+	joined := w.await("its request", func(line said) bool { return line.Incarnation != "" })
+	leaves := events.Member{Node: "n1", Incarnation: joined.Incarnation, Address: joined.Address}
+	stays := events.Member{Node: "n2", Incarnation: "a", Address: "127.0.0.1:1"}
+	plan := func(generation, resumes uint64, members ...events.Member) *events.Plan {
+		plan := &events.Plan{
+			Cluster: "workers", Generation: generation, Policy: "test", ResumeStep: resumes, Nodes: members,
+			Data:      events.Data{GlobalBatch: 24, MicroBatch: 2, ConsumedSamples: 24 * resumes},
+			Migration: events.Migration{ShardBytes: 1 << 20}, LearningRateScale: 1,
+		}
+		if generation > 1 {
+			plan.Parent = events.Digest([]byte("the plan before"))
+		}
+		for n, member := range members {
+			share := 24 / len(members)
+			plan.Pipelines = append(plan.Pipelines, events.Pipeline{
+				MicroBatches: share / 2, Samples: events.Range{First: n * share, End: (n + 1) * share},
+				Stages: []events.Stage{{Node: member.Node, Layers: events.Range{First: 0, End: 2}}},
+			})
+		}
+		return plan
+	}
+	say(events.PlanCommitted, "1", plan(1, 0, leaves, stays))
+	w.await("the plan", func(line said) bool { return line.Generation == 1 }) // whose other node is not there: no step ends
+	say(events.NegotiationOpened, "g3", &events.Opening{
+		Negotiation: "g3", Generation: 3, Abandon: true, Members: []events.Member{stays},
+		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n3"}},
+	})
+	time.Sleep(time.Second) // nothing that it says tells that it heard
+	say(events.PlanCommitted, "2", plan(2, 5, stays))
+	w.await("its end", func(line said) bool { return line.Ended == "left" })
 }

@@ -9,18 +9,20 @@ import json
 import queue
 import socket
 import threading
+import time
 import urllib.parse
 import uuid
 
 CHUNK = 128 << 10  # bytes of an object that travel in one message
+PAUSE_SECONDS = 0.5  # before what was not stored is sent again
 
 
 class Error(Exception):
-    """The server is away, or does not answer."""
+    """The server is away, does not answer, or has no room."""
 
 
 class Refused(Exception):
-    """The server answers that it does not do this, or has no such thing."""
+    """The server answers that it has no such thing."""
 
 
 class Message:
@@ -88,16 +90,17 @@ class Connection:
 
     def store(self, subject, data, headers):
         """Puts a message into the stream of its subject, and returns when it is there. Raises Error where the stream
-        does not answer three times (Refused where it refuses it): a header Nats-Msg-Id makes a repeat harmless."""
+        does not answer three times, or takes nothing: a header Nats-Msg-Id makes a repeat harmless."""
         for last in (False, False, True):
             try:
                 answer = json.loads(self.request(subject, data, headers).data)
-                break
+                if "error" not in answer:
+                    return
+                raise Error(f"{subject}: {answer['error']['description']}")
             except Error:
                 if last:
                     raise
-        if "error" in answer:
-            raise Refused(f"{subject}: {answer['error']['description']}")
+            time.sleep(PAUSE_SECONDS)
 
     def __enter__(self):
         return self

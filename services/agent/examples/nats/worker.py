@@ -183,14 +183,17 @@ class Worker:
             act(event, event["data"])
 
     def opened(self, event, opening):
+        newest = self.newest()["generation"]
+        if opening["generation"] <= newest:
+            return  # it is over
         if not self.named(opening["members"]):
             if opening["abandon"] and self.pending and not self.named(self.newest()["nodes"]):
                 self.follow(self.pending.pop())  # nobody comes to the step at which this worker was to leave
+            elif opening["abandon"]:
+                self.early = event  # the plan that leaves this worker out may be still to come
             return
-        newest = self.newest()["generation"]
         if newest and opening["generation"] != newest + 1:
-            if opening["generation"] > newest:
-                self.early = event  # the plan before it is still to come
+            self.early = event  # the plan before it is still to come
             return
         self.opening, self.schedule, self.taken, self.offers, self.stop = opening, None, {}, {}, math.inf
         if opening["abandon"]:
@@ -261,7 +264,7 @@ class Worker:
                 self.given = True
                 self.give(schedule, about)
             taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, wire.Objects(self.hub, SHARDS))
-        except (wire.Refused, ValueError) as error:
+        except (wire.Refused, wire.Error, ValueError) as error:
             self.schedule = None
             self.say("restoration.failed", reason=str(error), **about)
             return
