@@ -19,8 +19,8 @@ const drawnClusters = 200
 var planner = machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 1})
 
 // losses has drawn clusters lose up to a quarter of their nodes, one after the other, and compares the plan that is
-// reached with the best for those who are left, were nothing in place. Nodes keep layers that they hold, and a gain below
-// five per cent moves nothing, so that the one reached is slower.
+// reached with the planner's own for those who are left, were nothing in place. Where the difference comes from is not
+// settled: the margin below which nothing moves explains little of it.
 func losses(r *figures.Report) error {
 	fmt.Println("samples a second after the loss of nodes, one after the other, beside the best plan for those who are left")
 	fmt.Printf("%14s %8s %8s %8s %8s %8s\n", "failures every", "lost", "clusters", "median", "5%", "worst")
