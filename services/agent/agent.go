@@ -49,7 +49,7 @@ type Config struct {
 	// Snapshots says where what is trained is kept for the case that all holders of a unit die at once.
 	Snapshots snapshots.Settings
 
-	// Stuck hears that the trainer has not given up a step for so long that nobody waits for it any more; nil for nobody.
+	// Stuck hears that the trainer has not given up a step, and that a plan does without what it holds; nil for nobody.
 	Stuck func()
 
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.

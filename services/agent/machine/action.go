@@ -31,7 +31,8 @@ type (
 	// long, Hung is called. What it holds until then is told by Frozen, if it can be told without the trainer.
 	Abandon struct{ Within time.Duration }
 
-	// Stuck tells that the trainer has not come back within the time of Abandon: who is its parent may end it.
+	// Stuck tells that the trainer has not come back within the time of Abandon, and that a plan does without what it
+	// holds: who is its parent may end it.
 	Stuck struct{}
 
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.

@@ -40,6 +40,7 @@ type Machine struct {
 	incarnation   string
 	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
 	reason        string        // why it was given up
+	replaced      bool          // since it was given up a plan does without it
 	leave         *events.Leave // asked for, and not refused
 	leaveAsked    time.Time
 	leavesRefused int // tells a leave from its repeat
@@ -57,6 +58,7 @@ type Machine struct {
 	trainer   trainer
 	stuck     bool             // its step broke, and the others have yet to give up theirs
 	slow      bool             // it has been giving up its step for long
+	hung      bool             // it has not given it up in time
 	frozen    []events.Holding // what it holds while it gives up its step; nil: not known
 	done      uint64           // completed steps
 	switched  bool             // a plan was adopted since the trainer was last told to train

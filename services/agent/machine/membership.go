@@ -28,7 +28,7 @@ func (m membership) String() string { return membershipNames[m] }
 // stays, and may be claimed.
 func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.endNegotiation()
-	m.membership, m.incarnation = joining, incarnation
+	m.membership, m.incarnation, m.replaced = joining, incarnation, false
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
@@ -95,6 +95,7 @@ func (m *Machine) stay() {
 func (m *Machine) giveUp(reason string) {
 	m.endNegotiation()
 	m.membership, m.reason = givenUp, reason
+	m.replaced = m.promise == nil && m.leftOut() // to who has promised the others may come back
 	m.abandon(m.newest.generation + 1)
 }
 

@@ -105,6 +105,10 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.newest.known, m.newest.generation, m.newest.digest = true, plan.Generation, next.digest
 	m.readMissing()
 	m.noticeLeftOut()
+	if m.membership == givenUp && !m.named(plan.Nodes) {
+		m.replaced = true
+		m.letGo()
+	}
 	if m.negotiation != nil && m.negotiation.opening.payload.Generation <= plan.Generation {
 		m.endNegotiation()
 	}

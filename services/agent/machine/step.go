@@ -85,8 +85,18 @@ func (m *Machine) Hung(now time.Time) []Action {
 		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
 		m.giveUp(reason)
 	}
-	m.do(Stuck{})
+	m.hung = true
+	m.letGo()
 	return m.act()
+}
+
+// letGo has a trainer that hangs ended, once a plan does without what it holds. Until then it may be the last to hold it,
+// and the others wait for it.
+func (m *Machine) letGo() {
+	if m.hung && m.replaced && m.inStep() {
+		m.hung = false
+		m.do(Stuck{})
+	}
 }
 
 // Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The

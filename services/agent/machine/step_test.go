@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 		t.Fatalf("its process lives: said %+v, %v", exit, err)
 	}
 	n.do(hung)
-	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s", "stuck")
+	n.expect("abandon", "say node.exited: the step that it was to give up has not ended for 10m0s")
 	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
 	n.expect()
 	n.stands(15)
@@ -148,11 +149,51 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 		"say negotiation.consented g4-last true at 0: 0 holdings, 1 claims of plan 3")
 }
 
-func TestATrainerThatTheOthersWentOnWithoutIsStuckAllTheSame(t *testing.T) {
+// It may be the last to hold something, and is killed by who is its parent once it is stuck.
+func TestATrainerThatHangsIsStuckOnceAPlanDoesWithoutIt(t *testing.T) {
+	hangs := func(n *node) { n.do(n.machine.Hung(now)) }
+	refused := func(n *node) { n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false)) }
+	planned := func(n *node) { n.commits(plan(4, 15, "n2")) }
+	for name, happens := range map[string][]func(*node){
+		"it hangs, and a plan comes":                       {hangs, refused, planned},
+		"the plan comes while it is waited for":            {refused, planned, hangs},
+		"the plan comes before it hears that it is missed": {planned, refused, hangs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 15)
+			n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+			for i, next := range happens {
+				if next(n); slices.Contains(n.told, "stuck") != (i == len(happens)-1) {
+					t.Fatalf("after %d of %d: %q", i+1, len(happens), n.told)
+				}
+			}
+			n.told = nil
+			n.commits(plan(5, 20, "n2"))
+			n.expect() // once
+		})
+	}
+}
+
+func TestATrainerThatIsBackInTimeIsNotStuck(t *testing.T) {
 	n := trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Hung(now))
+	n.stands(15)
+	n.told = nil
+	n.commits(plan(4, 15, "n2"))
+	n.expect()
+}
+
+// Nobody is left to go on without it: what it holds is the last.
+func TestALeaverThatIsCalledBackIsNotStuck(t *testing.T) {
+	n := trainingNode(t, 14)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.commits(plan(4, 17, "n2"))
+	n.told = nil
 	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
 	n.do(n.machine.Hung(now))
-	n.expect("abandon", "stuck")
+	n.expect("abandon")
 }
 
 func TestATrainerWhoseStateGivesUnitsDoesNotHang(t *testing.T) {

@@ -103,7 +103,8 @@ func (p *process) do(actions []agent.Action) {
 			p.say(a.Event)
 		case agent.Abandon:
 			p.abandon(a.Within)
-		case agent.Stuck: // it has no parent
+		case agent.Stuck:
+			p.after(0, p.restart)
 		case agent.Rejoin:
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()

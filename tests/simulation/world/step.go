@@ -101,6 +101,19 @@ func (w *World) exit(n *node) {
 	}
 }
 
+// startsAgain is how long a trainer's parent waits until it starts one that has ended again.
+const startsAgain = time.Second
+
+// restart does what `reknit agent run` does with a trainer that is stuck.
+func (p *process) restart() {
+	if p.dead || p.paused {
+		return
+	}
+	p.tell(p.node.name, "dies because it hangs")
+	p.exit(p.node)
+	p.after(startsAgain, p.node.launcher(p.World))
+}
+
 func (w *World) hang(n *node) {
 	if n.process != nil {
 		n.process.hung = true
