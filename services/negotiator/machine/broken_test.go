@@ -312,20 +312,41 @@ func (w *world) delays(node string) {
 func TestAMemberThatAsksForTimeInEachNegotiationHasItOnce(t *testing.T) {
 	w := newWorld(t, 3)
 	w.deaf["n3"] = true
+	w.join("n4")
+	w.run()
+	before := w.openings()
 	for i := range 30 {
-		w.join(fmt.Sprintf("n%d", 4+i)) // each ends the negotiation before
-		w.run()
-		if len(w.refusals("n3")) > 0 {
-			break
-		}
 		w.delays("n3")
 		w.tick(time.Minute)
-		if i == 8 && len(w.refusals("n3")) > 0 {
-			t.Fatal("given up in the time that it has")
+		if given := len(w.refusals("n3")) > 0; given {
+			if i < 9 {
+				t.Fatal("given up in the time that it has")
+			}
+			break
 		}
+		w.join(fmt.Sprintf("n%d", 5+i))
+		w.lose(fmt.Sprintf("n%d", 4+i)) // which ends the negotiation, and the next joiner has another
+		w.run()
 	}
-	if w.tick(time.Minute); len(w.refusals("n3")) != 1 || len(w.plans()) < 2 {
-		t.Fatalf("for half an hour it stops %d joiners", len(w.machine.state.Joiners))
+	if opened := w.openings() - before; len(w.refusals("n3")) != 1 || opened < 9 {
+		t.Fatalf("for half an hour, in %d negotiations, it stops %d joiners", opened, len(w.machine.state.Joiners))
+	}
+}
+
+func TestTheTimeThatAMemberAskedForIsForgottenWithWhatWasNegotiated(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n3"] = true
+	for _, joiner := range []string{"n4", "n5"} {
+		w.join(joiner)
+		w.run()
+		w.delays("n3")
+		w.tick(time.Minute)
+		if len(w.refusals("n3")) > 0 {
+			t.Fatalf("%s: given up in the time that it has", joiner)
+		}
+		w.lose(joiner)
+		w.run()
+		w.tick(time.Hour)
 	}
 }
 

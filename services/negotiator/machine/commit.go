@@ -107,6 +107,9 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	under := m.state.Negotiation
 	m.state.Negotiation = nil
 	followed := after(cause)
+	if m.state.Negotiation == nil && !m.state.Hold.Active {
+		clear(m.state.Busy) // the next negotiation is about something else
+	}
 	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{
 		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
 	})
