@@ -58,10 +58,17 @@ func (m *Machine) notBefore(node string, now time.Time) time.Time {
 	m.state.Restarts[node] = joins
 	wait := protocol.RestartWait(joins.Count)
 	nobody := m.state.Hold.Active && len(m.state.Members) == 0
-	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) {
+	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
 		return time.Time{}
 	}
 	return now.Add(seconds(wait))
+}
+
+// isExpected reports whether all are paused until a lost node is back.
+func (m *Machine) isExpected(node string) bool {
+	return m.state.Hold.Active && m.state.Deferred && slices.ContainsFunc(m.state.Pending, func(change events.Change) bool {
+		return change.Kind == events.ChangeFailure && change.Node == node
+	})
 }
 
 // usualSpeed is what a newcomer is taken to have until it is measured: the median of the members', or else what the job
