@@ -16,9 +16,12 @@ const (
 	mostRetries = 5
 	// goodSteps is how many steps training must get on for that those that broke before count no more.
 	goodSteps = 10
-	// mostTold is how much more often than any other a node may tell of broken steps while training never gets on for so
-	// long: it would crawl as long as that node is there.
+	// mostTold is of how many more broken steps than any other a node may tell while training never gets on for so long: it
+	// would crawl as long as that node is there.
 	mostTold = 10
+	// leastAfter is how many of these another must have told first. Who always tells first may only be the nearest to the
+	// hub, or the first whose wait times out: the others are told to give up the step before they find it broken.
+	leastAfter = 3
 )
 
 // breaks are the steps that broke since training last got on.
@@ -26,7 +29,8 @@ type breaks struct {
 	Step    uint64         `json:"step"`    // completed steps, to which the last one led back
 	InARow  int            `json:"inARow"`  // how many led back to that very step
 	By      map[string]int `json:"by"`      // of these, by the node that told first
-	Told    map[string]int `json:"told"`    // since training last went on for goodSteps, by the nodes that told; twice who told first
+	Told    map[string]int `json:"told"`    // since training last went on for goodSteps, by the nodes that told
+	After   map[string]int `json:"after"`   // of these, by the nodes that told after another
 	Tellers []string       `json:"tellers"` // of the last one, in order
 	Reason  string         `json:"reason"`  // of the last one told
 	Counted string         `json:"counted"` // the event that told the last one counted
@@ -67,7 +71,7 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 }
 
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
-// the node that told first most often the others are rid, where they can do without what it holds; each of these steps
+// the node that seems to be at fault the others are rid, where they can do without what it holds; each of these steps
 // counts as a restart, so that it is not back at once. Otherwise the cluster holds, each time for longer. It returns
 // nil where the negotiation may go on to the step to resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
@@ -76,11 +80,15 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 		return nil
 	}
 	known := &m.state.Breaks
-	tired := known.tiredOf(node)
-	if spare, _ := protocol.Spare(m.state.placed(), []string{tired}); tired != "" && len(spare) > 0 {
+	for _, tired := range known.suspects(node) {
+		spare, _ := protocol.Spare(m.state.placed(), []string{tired})
+		if len(spare) == 0 {
+			continue
+		}
 		reason := fmt.Sprintf("its steps broke again and again and training did not get on, the last: %s", known.Reason)
 		delete(known.By, tired)
 		clear(known.Told)
+		clear(known.After)
 		m.state.Restarts[tired] = restart{Count: m.state.Restarts[tired].Count + mostBreaks, Last: cause.Logged}
 		return m.giveUp(cause, spare, reason, false)
 	}
@@ -108,17 +116,19 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	known.Counted = changes[i].Cause
 	known.InARow++
 	known.By[changes[i].Node]++
-	known.Told[changes[i].Node]++
-	for _, node := range known.Tellers {
+	for i, node := range known.Tellers {
 		known.Told[node]++
+		if i > 0 {
+			known.After[node]++
+		}
 	}
 	return changes[i].Node, true
 }
 
 // begin counts from the start where training got on since, or had to go back.
 func (b *breaks) begin(resume uint64) {
-	if b.Told == nil || resume < b.Step || resume >= b.Step+goodSteps {
-		b.Told = map[string]int{}
+	if b.Told == nil || b.After == nil || resume < b.Step || resume >= b.Step+goodSteps {
+		b.Told, b.After = map[string]int{}, map[string]int{}
 	}
 	if b.By == nil || resume != b.Step {
 		b.InARow, b.By = 0, map[string]int{}
@@ -133,11 +143,11 @@ func (b *breaks) alsoTold(node string) {
 	}
 }
 
-// tiredOf returns the node that the others had better do without, after a step that this one was the first to tell of;
-// empty where there is none.
-func (b *breaks) tiredOf(first string) string {
+// suspects returns the nodes that the others had better do without, after a step that this one was the first to tell of.
+func (b *breaks) suspects(first string) []string {
+	var suspects []string
 	if b.By[first] >= mostBreaks {
-		return first
+		suspects = append(suspects, first)
 	}
 	most, second := "", 0
 	for node, told := range b.Told {
@@ -147,8 +157,8 @@ func (b *breaks) tiredOf(first string) string {
 			second = max(second, told)
 		}
 	}
-	if b.Told[most]-second < mostTold {
-		return ""
+	if b.Told[most]-second >= mostTold && b.After[most] >= leastAfter {
+		suspects = append(suspects, most)
 	}
-	return most
+	return suspects
 }

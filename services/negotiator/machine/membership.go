@@ -195,6 +195,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	delete(m.state.Deadlines, node)
 	delete(m.state.Paces, node)
 	delete(m.state.Breaks.Told, node)
+	delete(m.state.Breaks.After, node)
 	delete(m.state.Busy, busyKey(protocol.Consenting, node))
 	delete(m.state.Busy, busyKey(protocol.Promising, node))
 	m.forgetLinks(node)

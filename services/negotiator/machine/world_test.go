@@ -36,7 +36,8 @@ type world struct {
 	opened   *events.Opening      // of the negotiation under way
 	plan     *events.Plan         // in force
 
-	partitions int // of the optimizer state; every pipeline keeps all
+	partitions int    // of the optimizer state; every pipeline keeps all
+	alone      string // keeps the last of them, and nobody else does
 	batchRule  *events.BatchRule
 	replicas   string
 
@@ -243,6 +244,9 @@ func (w *world) propose(request events.PlanRequest) {
 		}
 		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: share, Stages: []events.Stage{{Node: node.Node, Layers: events.Range{First: 0, End: 3}}}})
 		for partition := range w.partitions {
+			if w.alone != "" && (node.Node == w.alone) != (partition == w.partitions-1) {
+				continue
+			}
 			plan.Pipelines[i].Partitions = append(plan.Pipelines[i].Partitions, partition)
 		}
 	}

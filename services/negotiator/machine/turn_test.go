@@ -1,0 +1,108 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// Fault 9: a joiner that restarted every 3 s began 100 transfers in 100 restarts, and no plan was committed.
+func TestAJoinerInACrashLoopDoesNotStopTheRecoveryOfOthers(t *testing.T) {
+	w := whileAllArePaused(t)
+	transfers := 0
+	w.mute[events.Scheduled] = false
+	for range 100 {
+		w.join("n9")
+		if w.phase() == protocol.Transferring {
+			transfers++
+		}
+		w.run()
+		w.tick(3 * time.Second)
+	}
+	if w.opened != nil && w.phase() == protocol.Transferring || len(w.plans()) < 2 || w.plans()[1].Nodes[0].Node != "n1" {
+		t.Fatalf("phase %q, %d plans", w.phase(), len(w.plans()))
+	}
+	opened := 0
+	for _, event := range w.said {
+		if event.Kind == events.NegotiationOpened {
+			opened++
+		}
+	}
+	if opened > 20 {
+		t.Fatalf("100 restarts of one joiner opened %d negotiations", opened)
+	}
+	w.tick(6 * time.Minute)
+	if !strings.Contains(w.nodes(), "n9") {
+		t.Fatalf("now that it stays it is taken: nodes %q", w.nodes())
+	}
+}
+
+// Found by the worker over raw NATS: NATS was killed nine times in 30 s, all workers came back each time, and the
+// cluster held for want of nodes while each of them waited for its turn.
+func TestNobodyWaitsForItsTurnWhereNobodyElseIsLeft(t *testing.T) {
+	w := newWorld(t, 2)
+	for range 6 {
+		w.lose("n2")
+		w.run()
+		w.join("n2")
+		w.run()
+	}
+	w.lose("n1")
+	w.run()
+	if !w.invited("n2") {
+		t.Fatalf("n2, which waited, is not asked what it holds: %+v", w.held())
+	}
+	w.lose("n2")
+	w.run()
+	for range 6 {
+		w.lose("n9")
+		w.run()
+		w.join("n9")
+		w.run()
+	}
+	if !w.invited("n9") {
+		t.Fatalf("n9, which comes to an empty cluster, is not asked what it holds: %+v", w.held())
+	}
+}
+
+// invited reports whether the last process of a node took part in a negotiation.
+func (w *world) invited(node string) bool {
+	return slices.ContainsFunc(w.said, func(event events.Event) bool {
+		return event.Kind == events.NegotiationOpened &&
+			slices.ContainsFunc(must[events.Opening](w.t, event).Members, func(member events.Member) bool {
+				return member.Incarnation == w.process[node]
+			})
+	})
+}
+
+func TestAJoinThatWaitsForItsTurnLeavesTheNegotiationUnderWayAlone(t *testing.T) {
+	w := newWorld(t, 3)
+	for range 2 {
+		w.join("n9")
+		w.run()
+		w.lose("n9")
+		w.run()
+	}
+	w.mute[events.PlanRequested] = true
+	w.join("n4")
+	w.run()
+	under := w.opened.Negotiation
+	w.join("n9")
+	w.run()
+	if w.opened == nil || w.opened.Negotiation != under {
+		t.Fatal("n4's join begins anew for a node whose turn has not come")
+	}
+	w.mute[events.PlanRequested] = false
+	w.propose(w.requests()[len(w.requests())-1])
+	w.run()
+	if w.nodes() != "n1 n2 n3 n4" {
+		t.Fatalf("nodes %q", w.nodes())
+	}
+	if w.tick(2 * time.Second); w.nodes() != "n1 n2 n3 n4 n9" {
+		t.Errorf("nodes %q after its turn has come", w.nodes())
+	}
+}
