@@ -91,7 +91,11 @@ func withSnapshots(seed uint64, layers int, faults []Fault) (every uint64, with 
 	for range r.IntN(3) {
 		faults = append(faults, Fault{At: at(), Words: fmt.Sprintf("start n%d", 1+r.IntN(8))})
 	}
-	return 4 + r.Uint64N(20), faults
+	every = 4 + r.Uint64N(20)
+	if r.IntN(3) == 0 {
+		faults = append(faults, Fault{At: at(), Words: fmt.Sprintf("reset n%d for %ds", 1+r.IntN(4), 1+r.IntN(10))})
+	}
+	return every, faults
 }
 
 // drawn are the faults that a seed draws from, with how often each.
