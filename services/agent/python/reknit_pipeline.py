@@ -12,7 +12,8 @@ an optimizer of its own a layer is a unit of the state, which moves from process
 passes what to whom follows from the plan, what is rerouted from a lost process included. The gate, the store and what
 happens without an agent are as in reknit_torch.py.
 
-It needs reknit.py, reknit_torch.py, reknit_group.py and reknit_routes.py beside it. It is tested with gloo on the CPU.
+It needs reknit.py, reknit_torch.py, reknit_group.py, reknit_state.py and reknit_routes.py beside it. It is tested with
+gloo on the CPU.
 """
 
 import collections
@@ -24,6 +25,7 @@ import torch
 
 import reknit
 import reknit_routes
+import reknit_state
 import reknit_torch
 
 SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
@@ -237,7 +239,7 @@ class Layers:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(n)
             module = self.build(n)
-        return Layer(module, reknit_torch.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf))
+        return Layer(module, reknit_state.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf))
 
     def profiles(self, numbers):
         """Returns what the planner is told of each layer, of which so many numbers go to the next."""

@@ -12,6 +12,7 @@ try:
     import reknit
     import reknit_group
     import reknit_pipeline
+    import reknit_state
     import reknit_torch
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
@@ -295,7 +296,7 @@ class Sums(unittest.TestCase):
             told = []
 
             def gate(rank):
-                states = {n: reknit_torch.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
+                states = {n: reknit_state.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
                           for n, rate in rates[rank] for layer in [build(n)]}
                 try:
                     reknit_torch.pass_gate(groups[rank], states, LAYERS)
