@@ -341,11 +341,19 @@ class WrongUse(unittest.TestCase):
 class TwoProcesses(unittest.TestCase):
     """As threads of this one."""
 
+    def setUp(self):
+        self.jobs = []  # with their groups, for a group that is let go of ends the other's connections
+
+    def tearDown(self):
+        for job in self.jobs:
+            job._group.leave()
+
     def train(self, node, board, rate_of):
         """Trains with the learning rate that is made of the step's number, and returns completed steps and what was raised."""
         model, optimizer = replica()
         job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
         job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+        self.jobs.append(job)
         try:
             for step in job.steps():
                 for samples in step.micro_batches:
