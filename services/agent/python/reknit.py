@@ -558,8 +558,8 @@ def _forget_in_children(agent):
     def forget():
         one = known()
         if one is not None:
+            one.alive.close()  # before the session, after whose end agents look at it
             one.stream.close()
-            one.alive.close()
             one.lost = True
 
     if hasattr(os, "register_at_fork"):
