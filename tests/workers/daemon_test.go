@@ -19,7 +19,7 @@ type daemon struct {
 
 func (c *cluster) serve() *daemon {
 	c.Helper()
-	dir, err := os.MkdirTemp("", "rk-") //nolint:usetesting // a socket's path must be short
+	dir, err := os.MkdirTemp("", "rk-") // a socket's path must be short
 	if err != nil {
 		c.Fatal(err)
 	}

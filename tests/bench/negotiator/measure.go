@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -31,12 +32,12 @@ type result struct {
 }
 
 // measure forms a cluster on a new control plane and has it change so many times in each way.
-func measure(ctx context.Context, programs string, nodes, trials int) (*result, error) {
+func measure(ctx context.Context, programs string, nodes, trials int) (r *result, err error) {
 	directory, err := os.MkdirTemp("", "bench-negotiator-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(directory)
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	p, err := start(directory, programs, nodes)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func measure(ctx context.Context, programs string, nodes, trials int) (*result, 
 	}
 	defer f.close()
 	defer cancel() // before the connections are closed
-	r := &result{nodes: nodes}
+	r = &result{nodes: nodes}
 	if r.formed, r.failed = f.form(ctx); r.failed == nil {
 		r.failed = r.run(ctx, p, f, trials)
 	}
