@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -114,7 +115,10 @@ func failureOf(err error) failure {
 func (s *Server) inSession(call func(*trainer, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(request *http.Request) (any, error) {
 		t := s.trainer(request.URL.Query().Get("session"))
-		if t == nil {
+		switch {
+		case t == nil && strings.HasPrefix(request.URL.Path, "/v1/store/"): // not that a key is not set
+			return nil, failure{http.StatusGone, errNoSession.What, errNoSession.Fix}
+		case t == nil:
 			return nil, errNoSession
 		}
 		return call(t, request)

@@ -101,6 +101,7 @@ func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
 	stranger := &client{rig: r, http: r.dial(), session: "nobody"}
 	stranger.expect(http.StatusNotFound, nil, "POST", "/v1/next", `{}`)
 	stranger.expect(http.StatusNotFound, nil, "GET", "/v1/session", ``)
+	stranger.expect(http.StatusGone, nil, "GET", "/v1/store/1/key", ``) // not found would say that nobody has set it
 }
 
 func TestAReportOutOfOrderIsToldWhichOneIsExpected(t *testing.T) {

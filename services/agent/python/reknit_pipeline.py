@@ -75,7 +75,7 @@ class Step:
         self.index, self.generation = turn.index, turn.generation
         self.rank, self.world = turn.rank, turn.world
         self.layers = {n: job.state.held[n].module for n in job.state.trained}
-        self.loss = None  # mean of the batch, once it is summed; nan of a step that only others could make
+        self.loss = None  # mean of the batch, once it is summed; nan of a step that was not made here
         self._job, self._turn, self._group = job, turn, job._group
         self._sends = []  # that may be under way: nobody waits for one, and the sum of the loss shows that all have come
         self._share = turn.micro_batch / turn.batch  # of a micro-batch in the step's gradient
@@ -159,10 +159,9 @@ class Step:
         self.reduce()
         if self.loss is not None and self._tried(self._pass_gate):
             return True
-        made = self._job.decided(self._turn)
-        if made and self.loss is None:
+        if self.loss is None:
             self.loss = math.nan
-        return made
+        return self._job.decided(self._turn)
 
     def _pass_gate(self):
         self._turn.ready()

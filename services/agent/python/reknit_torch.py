@@ -89,7 +89,7 @@ class Step:
         self.index, self.generation = turn.index, turn.generation
         self.rank, self.world = turn.rank, turn.world
         self.batches = turn.batches  # all of micro_batches, for a loader
-        self.loss = None  # mean of the batch, once the gradients are summed; nan of a step that only others could make
+        self.loss = None  # mean of the batch, once the gradients are summed; nan of a step that was not made here
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
@@ -134,10 +134,9 @@ class Step:
         self.reduce()
         if self.loss is not None and self._tried(self._pass_gate):
             return True
-        made = self._job.decided(self._turn)
-        if made and self.loss is None:
+        if self.loss is None:
             self.loss = math.nan
-        return made
+        return self._job.decided(self._turn)
 
     def _pass_gate(self):
         self._turn.ready()

@@ -121,6 +121,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         agent = self.server
         if not self.path.startswith("/v1/session"):
+            if not agent.joined:  # the session was with the agent before
+                return self.answer(410, {"error": "no such session", "fix": "join"})
             value = agent.values.get(self.path.partition("?")[0])
             if value is None:
                 return self.answer(404, {"error": "nobody has set it", "fix": "set it"})
