@@ -26,9 +26,6 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
-// ErrRefused ends a session that the cluster does not take as it is: to ask again is of no use.
-var ErrRefused = errors.New("the node is not taken")
-
 // Config is what an agent must know of its trainer.
 type Config struct {
 	NATSURL     string

@@ -66,8 +66,9 @@ func (s *Session) sayThatNothingComes() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.machine.Snapshot().Generation == 0 {
-		slog.Warn("no plan yet: the services do not serve this cluster, wait for more nodes, or hold (cluster.held in the log tells why)",
-			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected())
+		slog.Warn("no plan yet: the services do not serve this cluster, wait for more nodes, or hold",
+			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
+			"why", fmt.Sprintf("reknit plan --cluster %s --nats %s", s.config.Cluster, s.config.NATSURL))
 	}
 }
 

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -257,13 +256,8 @@ func (s *Session) do(action machine.Action) {
 }
 
 func (s *Session) end(end machine.End) {
-	switch {
-	case end.Left:
+	if s.ended = errors.New(end.Reason); end.Left {
 		s.ended, s.pulses.next.Left = ErrLeft, true
-	case end.Refused:
-		s.ended = fmt.Errorf("%w: %s", ErrRefused, end.Reason)
-	default:
-		s.ended = errors.New(end.Reason)
 	}
 	s.loop.cancelled()
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
@@ -56,7 +55,7 @@ type Server struct {
 	trainers map[string]*trainer // by session
 	joining  map[string]bool     // nodes whose join is under way
 	leaving  *leave              // was asked of all
-	refused  error               // why the last that asked was not taken, where to ask again is of no use
+	refused  error               // why the last that asked was not taken: its join is no proper one
 }
 
 // leave is a wish to go.
@@ -131,7 +130,8 @@ func (s *Server) Trainers() int {
 	return len(s.trainers)
 }
 
-// Refused returns why the trainer that asked last was not taken and would not be if it asked again; else nil.
+// Refused returns why the trainer that asked last was not taken, where its join is no proper one: it would not be if it
+// asked again. What the cluster refuses, for too few nodes say, may be taken later. Else nil.
 func (s *Server) Refused() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -227,9 +227,6 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
-		if err := context.Cause(t.ended); errors.Is(err, agent.ErrRefused) {
-			s.refused = err
-		}
 		s.limit()
 	}()
 	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))

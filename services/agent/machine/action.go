@@ -44,9 +44,8 @@ type (
 
 	// End ends the session.
 	End struct {
-		Left    bool   // the node asked to go, and the cluster can do without it
-		Refused bool   // the cluster does not take the node as it is
-		Reason  string // why the session cannot go on, where the node has not left
+		Left   bool   // the node asked to go, and the cluster can do without it
+		Reason string // why the session cannot go on, where the node has not left
 	}
 
 	// Measure opens and measures the links to peers. It ends in Measured.

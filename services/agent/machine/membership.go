@@ -71,7 +71,7 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	case refusal.Refused == events.ChangeLeave:
 		m.stay()
 	case mine && refusal.Refused == events.ChangeJoin:
-		m.end(End{Refused: true, Reason: fmt.Sprintf("membership of %s refused: %s", m.settings.Node, refusal.Reason)})
+		m.end(End{Reason: fmt.Sprintf("membership of %s refused: %s", m.settings.Node, refusal.Reason)})
 	case mine && refusal.Refused == events.RefusedMembership:
 		if refusal.Astray {
 			m.claimable = 0

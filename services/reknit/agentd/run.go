@@ -48,8 +48,9 @@ func (p *parent) trainerIsStuck() {
 	}
 }
 
-// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most, unless it is
-// refused. It returns the status of the last. The first of the signals is a wish to leave the cluster; the ones after it go to the trainer.
+// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most, unless its join is
+// no proper one. It returns the status of the last. The first of the signals is a wish to leave the cluster; the ones
+// after it go to the trainer.
 func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {

@@ -64,7 +64,8 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "NATS at %s, cluster %s, logs in %s; reknit agent run -- COMMAND starts a trainer\n", server.URL(), o.cluster, logs)
+	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
+		logs, server.URL(), o.cluster)
 	<-ctx.Done()
 	return nil
 }

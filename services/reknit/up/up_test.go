@@ -55,7 +55,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	for _, expected := range []string{"NATS at nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again"} {
+	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again"} {
 		if !strings.Contains(strings.Join(lines, "\n"), expected) {
 			t.Errorf("said %q, expected %q", lines, expected)
 		}
