@@ -122,6 +122,8 @@ const (
 	NodeExited          Kind = "node.exited"
 	NodeLost            Kind = "node.lost"
 	NodeProfiled        Kind = "node.profiled"
+	SiteSuspected       Kind = "site.suspected"
+	SiteCleared         Kind = "site.cleared"
 	StepBroken          Kind = "step.broken"
 	NegotiationOpened   Kind = "negotiation.opened"
 	Consented           Kind = "negotiation.consented"
@@ -168,6 +170,8 @@ var Catalogue = []Row{
 	{NodeCleared, "A suspected node is well.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{NodeExited, "The process that a node trains with is gone or hangs, as the agent beside it saw.", []string{"node"}, func() Payload { return new(Exit) }, false},
 	{NodeLost, "A node has failed.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
+	{SiteSuspected, "Most nodes of a site fell silent at once: its way to the hub, rather than they.", []string{"monitor"}, func() Payload { return new(SiteState) }, false},
+	{SiteCleared, "A suspected site is heard again.", []string{"monitor"}, func() Payload { return new(SiteState) }, false},
 	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -68,10 +69,36 @@ func (s Speaker) state(kind Kind, subject, reason string, payload Payload) Event
 	}
 }
 
-// Digest returns "sha256:" and the lower-case hex SHA-256 of data: how plans, shards and layers are named.
+// Digest returns "sha256:" and the lower-case hex SHA-256 of data: how plans, parts and blocks of units are named.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// BlockBytes is the length of a unit's blocks; the last takes what is left.
+const BlockBytes = 8 << 20
+
+// DigestOfUnit returns the digest of a unit's bytes, which follows from those of its blocks: who has hashed the parts in
+// which a unit moves need not hash it again.
+func DigestOfUnit(data []byte) string {
+	var blocks []string
+	for block := range slices.Chunk(data, BlockBytes) {
+		blocks = append(blocks, Digest(block))
+	}
+	return DigestOfBlocks(blocks)
+}
+
+// DigestOfBlocks returns the digest of a unit from those of its blocks: that of one block is the unit's, and that of
+// several is of their digests, each ended by a newline.
+func DigestOfBlocks(blocks []string) string {
+	if len(blocks) == 1 {
+		return blocks[0]
+	}
+	var joined []byte
+	for _, block := range blocks {
+		joined = append(append(joined, block...), '\n')
+	}
+	return Digest(joined)
 }
 
 func deriveID(parts ...string) string {

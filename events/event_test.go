@@ -61,6 +61,18 @@ func TestEventsThatDifferInAnyPartHaveDifferentIds(t *testing.T) {
 	}
 }
 
+func TestTheDigestOfALargeUnitIsThatOfItsBlocks(t *testing.T) {
+	unit := make([]byte, BlockBytes+1)
+	unit[BlockBytes] = 7
+	if small := unit[:BlockBytes]; DigestOfUnit(small) != Digest(small) || DigestOfUnit(nil) != Digest(nil) {
+		t.Error("expected the digest of one block to be that of its bytes")
+	}
+	blocks := Digest(unit[:BlockBytes]) + "\n" + Digest([]byte{7}) + "\n"
+	if got, want := DigestOfUnit(unit), Digest([]byte(blocks)); got != want {
+		t.Errorf("got %s, expected %s", got, want)
+	}
+}
+
 func TestEveryRowOfTheCatalogueHasOneKindAndOneType(t *testing.T) {
 	seen := map[Kind]bool{}
 	for _, row := range Catalogue {

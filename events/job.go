@@ -115,6 +115,9 @@ type LayerProfile struct {
 // StateBytes returns what moves when the layer moves: parameters and optimizer state.
 func (l LayerProfile) StateBytes() int64 { return l.ParameterBytes + l.OptimizerBytes }
 
+// LeastNodes returns how many nodes a plan needs at least.
+func (j *Job) LeastNodes() int { return max(1, j.Pipelines.Min) * max(1, j.Stages.Min) }
+
 // Validate names the first field that is wrong and what was expected.
 func (j *Job) Validate() error {
 	var c check
@@ -128,6 +131,12 @@ func (j *Job) Validate() error {
 	}
 	c.bounds("pipelines", j.Pipelines)
 	c.bounds("stages", j.Stages)
+	if c.err == nil { // a plan of fewer nodes would be waited for without end
+		c.that(j.Stages.Min <= len(j.Layers), "stages", fmt.Sprintf("a min of at most the %d layers", len(j.Layers)), j.Stages)
+		micro := j.GlobalBatch / j.MicroBatch
+		c.that(j.BatchRule != nil || j.Pipelines.Min <= micro, "pipelines",
+			fmt.Sprintf("a min of at most the %d micro-batches", micro), j.Pipelines)
+	}
 	c.each(len(j.Layers), "layers", func(i int) error { return j.Layers[i].validate() })
 	if c.err == nil {
 		c.err = j.validatePartitions()

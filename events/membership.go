@@ -6,6 +6,9 @@ type Join struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"` // drawn anew at each start of the process
 	Address     string `json:"address"`     // host:port where other trainers reach its data plane
+	// Site is where the node stands, as whoever runs it names the place: the nodes of a site share its way to the others.
+	// Without a name nothing is known of that.
+	Site string `json:"site,omitempty"`
 	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
 	ShardAddress string `json:"shardAddress,omitempty"`
 	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
@@ -31,6 +34,8 @@ type Refusal struct {
 	Reason      string `json:"reason"`
 	// Astray tells that what the node holds is not what the other holders of its units hold: none of it may be claimed.
 	Astray bool `json:"astray,omitempty"`
+	// OtherJob tells that the node was to train another job than the cluster does: it is refused whenever it asks.
+	OtherJob bool `json:"otherJob,omitempty"`
 }
 
 // RefusedMembership is what a node is refused that was given up: it may ask to join again.
@@ -41,6 +46,9 @@ func (j *Join) Validate() error {
 	c.token("node", j.Node)
 	c.token("incarnation", j.Incarnation)
 	c.that(j.Address != "" && len(j.Address) <= 256, "address", "host:port", j.Address)
+	if j.Site != "" {
+		c.token("site", j.Site)
+	}
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
 	c.nested("job", j.Job.Validate())

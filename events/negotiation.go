@@ -41,13 +41,15 @@ type Opening struct {
 
 // Consent is a member's answer to an opening.
 type Consent struct {
-	Negotiation string    `json:"negotiation"`
-	Node        string    `json:"node"`
-	Incarnation string    `json:"incarnation"`
-	Accepted    bool      `json:"accepted"`
-	Reason      string    `json:"reason,omitempty"`
-	Step        uint64    `json:"step"` // completed steps
-	Holdings    []Holding `json:"holdings"`
+	Negotiation string `json:"negotiation"`
+	Node        string `json:"node"`
+	Incarnation string `json:"incarnation"`
+	Accepted    bool   `json:"accepted"`
+	Reason      string `json:"reason,omitempty"`
+	// Refuses are the nodes whose joins are not accepted. Where they are named, nothing else is objected to.
+	Refuses  []string  `json:"refuses,omitempty"`
+	Step     uint64    `json:"step"` // completed steps
+	Holdings []Holding `json:"holdings"`
 	// Claims are what a node holds that was given up while it lived. Each counts only where nobody contradicts it.
 	Claims []Claim `json:"claims,omitempty"`
 	// Trained is the generation of the plan under which the claims were trained.
@@ -176,6 +178,13 @@ func (o *Consent) Validate() error {
 	c.token("negotiation", o.Negotiation)
 	c.token("node", o.Node)
 	c.reason(o.Reason)
+	c.that(len(o.Refuses) == 0 || !o.Accepted, "refuses", "none where the change is accepted", len(o.Refuses))
+	c.that(len(o.Refuses) <= mostRefused, "refuses", fmt.Sprintf("at most %d", mostRefused), len(o.Refuses))
+	c.each(len(o.Refuses), "refuses", func(i int) error {
+		var c check
+		c.token("node", o.Refuses[i])
+		return c.err
+	})
 	c.that(len(o.Holdings) <= MostUnits, "holdings", fmt.Sprintf("at most %d", MostUnits), len(o.Holdings))
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
@@ -225,6 +234,7 @@ const MostSnapshots = 16
 const (
 	mostClaims       = 2 * MostUnits // a node keeps at most two versions of a unit
 	mostMeasurements = 4096          // links of one node
+	mostRefused      = 4096          // nodes that join at a time
 )
 
 func (d *Delay) Validate() error {

@@ -19,6 +19,9 @@ func TestAConsentIsBoundedAndSpeaksForItsNodeOnly(t *testing.T) {
 		`claims[0]: field "unit": expected 0 to 4095`:                   {Claims: []Claim{{Unit: MostUnits, Digest: digest}}},
 		`field "claims": expected at most 8192`:                         {Claims: make([]Claim, 2*MostUnits+1)},
 		`field "measurements": expected at most 4096`:                   {Measurements: many},
+		`refuses[0]: field "node": expected`:                            {Refuses: []string{"n 2"}},
+		`field "refuses": expected at most 4096`:                        {Refuses: make([]string, mostRefused+1)},
+		`field "refuses": expected none where`:                          {Accepted: true, Refuses: []string{"n2"}},
 		`measurements[0]: field "from": expected the node that consents`: {
 			Measurements: []Measurement{{From: "n2", To: "n3"}}},
 	} {

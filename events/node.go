@@ -66,6 +66,20 @@ type Exit struct {
 	Hangs bool `json:"hangs,omitempty"`
 }
 
+// What becomes of a connection to a node that does not answer.
+const (
+	FoundRefused     = "refused"     // the host lives, and no process listens
+	FoundStalled     = "stalled"     // it was accepted, and nobody answers
+	FoundUnreachable = "unreachable" // it did not come about in time
+)
+
+// SiteState says that most nodes of a site are silent at once, or that they are not any more.
+type SiteState struct {
+	Site   string `json:"site"`
+	Silent int    `json:"silent"` // nodes of the site
+	Nodes  int    `json:"nodes"`  // that are watched there
+}
+
 // Profile is what a node measured while training.
 type Profile struct {
 	Node string `json:"node"`
@@ -88,6 +102,9 @@ type ProbeAnswer struct {
 	Incarnation string       `json:"incarnation"`
 	Measured    *Measurement `json:"measured,omitempty"`
 	Error       string       `json:"error,omitempty"` // the target did not answer
+	// Finding is what became of the connection to a target that did not answer: FoundRefused, FoundStalled or
+	// FoundUnreachable; empty where the agent does not know.
+	Finding string `json:"finding,omitempty"`
 }
 
 func (p *Pulse) Validate() error {
@@ -115,6 +132,13 @@ func (s *NodeState) Validate() error {
 	c.amount("silentSeconds", s.SilentSeconds)
 	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
 	c.amount("secondsUntilReturn", s.SecondsUntilReturn)
+	return c.err
+}
+
+func (s *SiteState) Validate() error {
+	var c check
+	c.token("site", s.Site)
+	c.that(s.Silent >= 0 && s.Silent <= s.Nodes, "silent", fmt.Sprintf("0 to %d", s.Nodes), s.Silent)
 	return c.err
 }
 

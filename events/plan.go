@@ -52,6 +52,8 @@ type Member struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
 	Address     string `json:"address"`
+	// Site is where the node stands, as its join said.
+	Site string `json:"site,omitempty"`
 	// ShardAddress is where the node serves shards itself; empty: through the hub.
 	ShardAddress string `json:"shardAddress,omitempty"`
 	// PreCopies tells that the node can give and take layers while training goes on.
