@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // Config says where the bus is and who speaks on it.
 type Config struct {
-	URL     string // of a NATS server, or several joined by commas
+	URL     string // of a NATS server, or several joined by commas; what is made on three or more has three replicas
 	Name    string // the service or node, for the server's list of connections
 	Cluster string // events of another cluster are refused, in and out
 }
@@ -26,6 +27,7 @@ type Bus struct {
 	conn       *nats.Conn
 	js         jetstream.JetStream
 	cluster    string
+	replicas   int // of the streams and buckets that are made
 	connection atomic.Pointer[connection]
 	fence      atomic.Pointer[fence]
 	stores     sync.Map // *store by bucket: those that were looked up
@@ -41,12 +43,13 @@ type connection struct {
 }
 
 // The connection survives whatever happens to the server: it looks for it for ever, soon and not in step with others.
-// A server that does not answer for three pings is left. Nothing is buffered while there is no connection: what is
-// sent late would arrive behind what replaced it, and Publish repeats on its own.
+// A server that does not answer two pings is left with the third, so that a node is back before it counts as lost: one
+// that is silent does after 4.4 s. Nothing is buffered while there is no connection: what is sent late would arrive
+// behind what replaced it, and Publish repeats on its own.
 const (
 	reconnectWait    = 250 * time.Millisecond
-	pingInterval     = 2 * time.Second
-	pingsOutstanding = 3
+	pingInterval     = time.Second
+	pingsOutstanding = 2
 	dialTimeout      = 2 * time.Second
 	sayAgain         = 30 * time.Second // that no server answers
 )
@@ -58,7 +61,7 @@ const Regroup = (pingsOutstanding+1)*pingInterval + 2*reconnectWait
 func Connect(ctx context.Context, config Config) (*Bus, error) {
 	connected := make(chan struct{}, 1)
 	log := slog.With("connection", config.Name)
-	b := &Bus{cluster: config.Cluster}
+	b := &Bus{cluster: config.Cluster, replicas: replicas(config.URL)}
 	conn, err := nats.Connect(config.URL,
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
@@ -88,7 +91,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		case <-connected:
 			waits = false
 		case <-patience.C:
-			log.Warn("no NATS server answers yet", "url", config.URL)
+			log.Warn("no NATS server answers yet: is `reknit up` running?", "url", config.URL)
 			patience.Reset(sayAgain)
 		case <-ctx.Done():
 			conn.Close()
@@ -121,6 +124,18 @@ func (b *Bus) Conn() *nats.Conn { return b.conn }
 
 // JetStream returns the JetStream context of the connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+
+// replicas is how many servers keep what is made: three where so many are named, any one of which may die, and one
+// else. Two keep nothing that one does not: neither of them is a majority.
+func replicas(url string) int {
+	if strings.Count(url, ",") >= 2 {
+		return 3
+	}
+	return 1
+}
+
+// Replicas returns how many servers keep each stream and bucket that is made over this bus.
+func (b *Bus) Replicas() int { return b.replicas }
 
 // Cluster returns the cluster the bus speaks for.
 func (b *Bus) Cluster() string { return b.cluster }

@@ -76,7 +76,7 @@ func next(t *testing.T, ctx context.Context, consumer *bus.Consumer) bus.Deliver
 
 func consume(t *testing.T, ctx context.Context, b *bus.Bus) *bus.Consumer {
 	t.Helper()
-	consumer, err := b.Consume(ctx, "reader", allOfTest)
+	consumer, err := b.Consume(ctx, "reader", 0, allOfTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,27 +121,6 @@ func TestAnEventArrivesAsItWasSaid(t *testing.T) {
 	}
 	if !reflect.DeepEqual(heard, said) {
 		t.Errorf("heard %+v\nsaid  %+v", heard, said)
-	}
-}
-
-func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
-	ctx, b := newBus(t)
-	cause := publish(t, ctx, b, lost("n1", "silent"))
-	crashed := consume(t, ctx, b)
-	first := next(t, ctx, crashed)
-	answer := negotiator.Say(first.Event, events.Aborted, "g1", &events.Abort{Negotiation: "g1", Generation: 1})
-	said := publish(t, ctx, b, answer)
-	crashed.Stop() // without an acknowledgement
-
-	again := next(t, ctx, consume(t, ctx, b)) // at once, not after the acknowledgement's deadline
-	if again.Event.Sequence != cause.Sequence || !again.Redelivered {
-		t.Fatalf("expected sequence %d again, got %d, redelivered %v", cause.Sequence, again.Event.Sequence,
-			again.Redelivered)
-	}
-	repeat := publish(t, ctx, b, negotiator.Say(again.Event, events.Aborted, "g1",
-		&events.Abort{Negotiation: "g1", Generation: 1}))
-	if !repeat.Duplicate || repeat.Sequence != said.Sequence {
-		t.Errorf("expected a duplicate of %d, got %+v", said.Sequence, repeat)
 	}
 }
 

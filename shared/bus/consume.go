@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,43 +14,48 @@ import (
 )
 
 const (
-	// A message comes again when it is not acknowledged for that long, because the acknowledgement was lost or the reader
-	// takes longer; who remembers what it handled acknowledges it again. A reader that starts anew does not wait for it:
-	// Consume resets the consumer to what was acknowledged.
+	// window is how many messages may be on their way to a reader or with it.
+	window = 256
+	// A message comes again when it is not acknowledged for that long: it was lost on its way, or the reader takes longer.
 	ackWait = 5 * time.Second
 	// A request for messages that the server lost is sent again after two heartbeats missed.
 	pullHeartbeat = time.Second
 )
 
-// Consumer reads the event stream in order, one message at a time.
+// Consumer reads the event stream in order. Each reader has one of its own, so that what it acknowledges tells the next
+// reader how far it came, and takes nothing from anybody.
 type Consumer struct {
-	LogAge       time.Duration // at which the stream drops what it has; zero: never
-	LogEnd       uint64        // the last sequence of the stream when the consumer was opened
-	Acknowledged uint64        // everything up to it was, by earlier readers
-	bus          *Bus
-	durable      string
-	consumer     jetstream.Consumer
-	started      sync.Once
-	iterator     jetstream.MessagesContext
-	seen         uint64 // delivered to an earlier reader, acknowledged or not
-	err          error
-	came         atomic.Pointer[time.Time] // when the message came that is not done with; nil: none
+	LogAge   time.Duration // at which the stream drops what it has; zero: never
+	LogEnd   uint64        // the last sequence of the stream when the consumer was opened
+	bus      *Bus
+	durable  string
+	consumer jetstream.Consumer
+	iterator jetstream.MessagesContext
+	number   uint64 // of the last delivery that came: the next has the one behind it, unless one was lost
+	last     uint64 // handed out
+	progress progress
+}
+
+// progress is how far the reader is with what was handed out.
+type progress struct {
+	sync.Mutex
+	done, handed uint64    // messages, by sequence
+	since        time.Time // the reader is at the message behind done
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
 type Delivery struct {
-	Event       events.Event
-	Redelivered bool
-	Refusal     *Refusal
-	message     jetstream.Msg
-	consumer    *Consumer
+	Event    events.Event
+	Refusal  *Refusal
+	message  jetstream.Msg
+	consumer *Consumer
 }
 
-// Consume opens a durable consumer on the event stream behind the last message acknowledged.
-func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*Consumer, error) {
+// Consume opens a durable consumer on the event stream behind a sequence.
+func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subjects []string) (*Consumer, error) {
 	consumer, err := b.js.CreateOrUpdateConsumer(ctx, events.EventStream.Name, jetstream.ConsumerConfig{
-		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
+		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
@@ -60,22 +64,30 @@ func (b *Bus) Consume(ctx context.Context, durable string, subjects []string) (*
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
-	c := &Consumer{
+	return &Consumer{
 		LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
-		Acknowledged: consumer.CachedInfo().AckFloor.Stream, seen: consumer.CachedInfo().Delivered.Stream,
-		bus: b, durable: durable, consumer: consumer,
-	}
-	if _, err := b.js.ResetConsumer(ctx, events.EventStream.Name, durable); err != nil {
-		return nil, fmt.Errorf("consumer %s: reset: %w", durable, err)
-	}
-	return c, nil
+		bus: b, durable: durable, consumer: consumer, last: after, progress: progress{done: after, handed: after},
+	}, nil
 }
 
-// StartAfter moves a consumer that has not been read yet to the message behind sequence.
-func (c *Consumer) StartAfter(ctx context.Context, sequence uint64) error {
-	_, err := c.bus.js.ResetConsumerToSequence(ctx, events.EventStream.Name, c.durable, sequence+1)
-	if err != nil {
-		return fmt.Errorf("consumer %s: start after %d: %w", c.durable, sequence, err)
+// Reach returns how far the reader of a consumer came: up to which sequence it acknowledged everything, and up to which
+// messages were delivered to it. Both are zero where there is no such consumer.
+func (b *Bus) Reach(ctx context.Context, durable string) (acknowledged, delivered uint64, err error) {
+	consumer, err := b.js.Consumer(ctx, events.EventStream.Name, durable)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return 0, 0, nil
+	case err != nil:
+		return 0, 0, fmt.Errorf("consumer %s: %w", durable, err)
+	}
+	return consumer.CachedInfo().AckFloor.Stream, consumer.CachedInfo().Delivered.Stream, nil
+}
+
+// Drop deletes a consumer, if there is one. Its reader hears so.
+func (b *Bus) Drop(ctx context.Context, durable string) error {
+	err := b.js.DeleteConsumer(ctx, events.EventStream.Name, durable)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("consumer %s: %w", durable, err)
 	}
 	return nil
 }
@@ -90,47 +102,94 @@ func (c *Consumer) Pending(ctx context.Context) (uint64, error) {
 }
 
 // Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
-// says that the consumer is gone.
+// ErrFenced where the next reader dropped the consumer.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
-	c.started.Do(func() {
-		c.iterator, c.err = c.consumer.Messages(jetstream.PullMaxMessages(2), jetstream.PullHeartbeat(pullHeartbeat))
-	})
-	if c.err != nil {
-		return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, c.err)
-	}
 	for {
-		message, err := c.iterator.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // the iterator asks again by itself
-		}
+		message, err := c.receive(ctx)
 		if err != nil {
 			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 		}
-		now := time.Now()
-		c.came.Store(&now)
-		return c.open(ctx, message)
+		metadata, err := message.Metadata()
+		if err != nil {
+			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+		}
+		if c.number++; metadata.Sequence.Consumer != c.number {
+			if err := c.goBack(ctx); err != nil {
+				return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+			}
+			continue
+		}
+		if sequence := metadata.Sequence.Stream; sequence > c.last {
+			c.last = sequence
+			c.progress.hand(sequence)
+			return c.open(ctx, message, metadata)
+		}
+		if metadata.Sequence.Stream <= c.progress.reached() { // its acknowledgement was lost
+			_ = message.Ack()
+		}
 	}
 }
 
-// Outstanding returns for how long a message has been here that is not done with; zero where there is none.
+// receive returns what comes next, in whatever order.
+func (c *Consumer) receive(ctx context.Context) (message jetstream.Msg, err error) {
+	for {
+		if c.iterator == nil {
+			c.iterator, err = c.consumer.Messages(jetstream.PullMaxMessages(window), jetstream.PullHeartbeat(pullHeartbeat))
+			if err != nil {
+				return nil, err
+			}
+		}
+		message, err = c.iterator.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, jetstream.ErrNoHeartbeat) { // the iterator asks again by itself
+			err = c.gone(ctx)
+		}
+		switch {
+		case message != nil:
+			return message, nil
+		case errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound):
+			return nil, ErrFenced
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// gone asks whether the consumer is gone, of which a reader hears nothing that was away then: ErrFenced. It tells nothing
+// else.
+func (c *Consumer) gone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if _, err := c.consumer.Info(ctx); errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return ErrFenced
+	}
+	return nil
+}
+
+// goBack has everything come again that is not acknowledged: a message was lost on its way, and those behind it came.
+// It does not go beyond what is acknowledged, for that tells the next reader how far this one came. Whether the consumer
+// is gone is asked first: the server leaves a reset of one that is gone unanswered, as it does one that is lost.
+func (c *Consumer) goBack(ctx context.Context) error {
+	c.iterator.Stop()
+	c.iterator, c.number = nil, 0
+	return c.bus.Repeat(ctx, "going back of a consumer", func(ctx context.Context) error {
+		if err := c.gone(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		_, err := c.bus.js.ResetConsumerToSequence(ctx, events.EventStream.Name, c.durable, c.progress.reached()+1)
+		return err
+	})
+}
+
+// Outstanding returns for how long the reader has been at one message; zero where it waits for the next.
 func (c *Consumer) Outstanding() time.Duration {
-	if came := c.came.Load(); came != nil {
-		return time.Since(*came)
+	c.progress.Lock()
+	defer c.progress.Unlock()
+	if c.progress.handed == c.progress.done {
+		return 0
 	}
-	return 0
-}
-
-func (c *Consumer) open(ctx context.Context, message jetstream.Msg) (Delivery, error) {
-	metadata, err := message.Metadata()
-	if err != nil {
-		return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
-	}
-	held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
-	event, refusal, err := c.bus.open(ctx, held)
-	return Delivery{
-		Event: event, Refusal: refusal, message: message, consumer: c,
-		Redelivered: metadata.NumDelivered > 1 || held.sequence <= c.seen,
-	}, err
+	return time.Since(c.progress.since)
 }
 
 // Stop ends reading. The consumer stays on the server.
@@ -140,24 +199,45 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Ack says that a message is done with; a refused one never comes again.
+// Ack says that a message is done with, and all before it; a refused one never comes again.
 func (d Delivery) Ack() error {
-	d.consumer.came.Store(nil)
+	d.consumer.progress.reach(d.Event.Sequence)
 	if d.Refusal != nil {
 		return d.message.TermWithReason(d.Refusal.Reason)
 	}
 	return d.message.Ack()
 }
 
-// Nak asks for the message again at once.
-func (d Delivery) Nak() error {
-	d.consumer.came.Store(nil)
-	return d.message.Nak()
+func (p *progress) hand(sequence uint64) {
+	p.Lock()
+	defer p.Unlock()
+	if p.handed == p.done {
+		p.since = time.Now()
+	}
+	p.handed = sequence
+}
+
+func (p *progress) reach(sequence uint64) {
+	p.Lock()
+	defer p.Unlock()
+	p.done, p.since = sequence, time.Now()
+}
+
+func (p *progress) reached() uint64 {
+	p.Lock()
+	defer p.Unlock()
+	return p.done
 }
 
 // Refuse makes the record of a message that its reader cannot bear.
 func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 	return stored{subject: d.message.Subject(), data: d.message.Data()}.quarantine(refuse(reason, format, args...))
+}
+
+func (c *Consumer) open(ctx context.Context, message jetstream.Msg, metadata *jetstream.MsgMetadata) (Delivery, error) {
+	held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
+	event, refusal, err := c.bus.open(ctx, held)
+	return Delivery{Event: event, Refusal: refusal, message: message, consumer: c}, err
 }
 
 // open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.

@@ -34,13 +34,19 @@ func AfterSequence(sequence uint64) Position {
 func (b *Bus) Follow(
 	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
 ) (stop func(), err error) {
-	if from == New {
-		if from, err = b.behindLast(ctx, stream); err != nil {
-			return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
+	var consumer jetstream.Consumer
+	err = b.Repeat(ctx, "follow "+stream.Name, func(ctx context.Context) (err error) { // the stream may have no leader now
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		if from == New {
+			if from, err = b.behindLast(ctx, stream); err != nil {
+				return err
+			}
 		}
-	}
-	consumer, err := b.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
-		FilterSubjects: subjects, DeliverPolicy: from.policy, OptStartSeq: from.sequence,
+		consumer, err = b.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
+			FilterSubjects: subjects, DeliverPolicy: from.policy, OptStartSeq: from.sequence,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
@@ -60,7 +66,7 @@ func (b *Bus) Follow(
 func (b *Bus) behindLast(ctx context.Context, stream events.Stream) (Position, error) {
 	held, err := b.js.Stream(ctx, stream.Name)
 	if err != nil {
-		return Position{}, err
+		return New, err
 	}
 	return AfterSequence(held.CachedInfo().State.LastSeq), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,8 +18,19 @@ const (
 )
 
 // Provision creates the streams and buckets that are missing. It never alters one: an installation with other
-// replicas or limits creates them beforehand, and they stay as they are.
+// replicas or limits creates them beforehand, and they stay as they are. While there is no leader or no room for them it
+// tries again, until ctx ends. It fails where the server says no for good.
 func (b *Bus) Provision(ctx context.Context) error {
+	return b.Repeat(ctx, "making of the streams", func(ctx context.Context) error {
+		err := b.provision(ctx)
+		if errors.Is(storeFull(err), ErrFull) {
+			return errors.New(err.Error()) // somebody may make room
+		}
+		return err
+	})
+}
+
+func (b *Bus) provision(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 	defer cancel()
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
@@ -34,7 +46,31 @@ func (b *Bus) Provision(ctx context.Context) error {
 			return fmt.Errorf("bucket %s: %w", store.Bucket, err)
 		}
 	}
+	b.tellReplicas(ctx)
 	return nil
+}
+
+// tellReplicas warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
+func (b *Bus) tellReplicas(ctx context.Context) {
+	for _, name := range streamNames() {
+		stream, err := b.js.Stream(ctx, name)
+		if err != nil {
+			continue // a warning is not worth to wait for
+		}
+		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
+			slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
+				"stream", name, "replicas", replicas, "expected", b.replicas)
+		}
+	}
+}
+
+// streamNames lists the streams, those of the buckets among them.
+func streamNames() []string {
+	names := []string{events.EventStream.Name, events.PlanStream.Name, "KV_" + events.SnapshotBucket}
+	for _, store := range events.ObjectStores {
+		names = append(names, objectStream(store.Bucket))
+	}
+	return names
 }
 
 func (b *Bus) provisionStream(ctx context.Context, stream events.Stream) error {
@@ -42,7 +78,7 @@ func (b *Bus) provisionStream(ctx context.Context, stream events.Stream) error {
 		return err
 	}
 	config := jetstream.StreamConfig{
-		Name: stream.Name, Subjects: stream.Subjects, Storage: jetstream.FileStorage,
+		Name: stream.Name, Subjects: stream.Subjects, Storage: jetstream.FileStorage, Replicas: b.replicas,
 		MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge, Discard: jetstream.DiscardNew, Duplicates: stream.Dedupe,
 		DenyDelete: true, DenyPurge: true,
 	}
@@ -57,7 +93,7 @@ func (b *Bus) provisionSnapshots(ctx context.Context) error {
 	if _, err := b.js.KeyValue(ctx, events.SnapshotBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	config := jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes}
+	config := jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes, Replicas: b.replicas}
 	_, err := b.js.CreateKeyValue(ctx, config)
 	return madeByAnother(err)
 }
@@ -66,7 +102,9 @@ func (b *Bus) provisionObjects(ctx context.Context, store events.ObjectStore) er
 	if _, err := b.js.ObjectStore(ctx, store.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	config := jetstream.ObjectStoreConfig{Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge}
+	config := jetstream.ObjectStoreConfig{
+		Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge, Replicas: b.replicas,
+	}
 	_, err := b.js.CreateObjectStore(ctx, config)
 	return madeByAnother(err)
 }
@@ -83,11 +121,7 @@ func madeByAnother(err error) error {
 
 // Provisioned reports the first stream or bucket that is missing or all but full.
 func (b *Bus) Provisioned(ctx context.Context) error {
-	names := []string{events.EventStream.Name, events.PlanStream.Name, "KV_" + events.SnapshotBucket}
-	for _, store := range events.ObjectStores {
-		names = append(names, objectStream(store.Bucket))
-	}
-	for _, name := range names {
+	for _, name := range streamNames() {
 		stream, err := b.js.Stream(ctx, name)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)

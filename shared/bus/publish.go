@@ -34,7 +34,7 @@ type fence struct {
 }
 
 // Fence binds every later Publish on the event stream to the lease: the server refuses it with ErrFenced once the last
-// message on the lease's subject is no longer the one at sequence. A write-once subject needs no fence.
+// message on the lease's subject is no longer the one at sequence; 0: none is there. A write-once subject needs no fence.
 func (b *Bus) Fence(subject string, sequence uint64) { b.fence.Store(&fence{subject, sequence}) }
 
 // publishTimeout is how long the stream may take to acknowledge before the same is said again.
@@ -111,22 +111,14 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 // fenced tells, after a refusal, whether the lease is another's: the server says "wrong last sequence" also while a
 // publish of ours that expects it is on its way.
 func (b *Bus) fenced(ctx context.Context, fence *fence, refusal error) error {
-	last, found, err := b.last(ctx, events.EventStream, fence.subject)
+	last, _, err := b.last(ctx, events.EventStream, fence.subject)
 	switch {
 	case err != nil:
 		return err
-	case found && last.sequence == fence.sequence:
+	case last.sequence == fence.sequence: // both 0 where there is none
 		return refusal
 	}
 	return ErrFenced
-}
-
-// Leads fails with ErrFenced once another instance took the lease. Whoever publishes nothing hears so of nobody else.
-func (b *Bus) Leads(ctx context.Context) error {
-	fence := b.fence.Load()
-	return b.Repeat(ctx, "look for the lease", func(ctx context.Context) error {
-		return b.fenced(ctx, fence, nil)
-	})
 }
 
 // compareTaken tells, after a refusal by a write-once stream, whether the subject is taken, and by whom.

@@ -21,11 +21,13 @@ var (
 
 // Numbers of JetStream's refusals that nats.go does not name.
 const (
-	accountExceeded    jetstream.ErrorCode = 10002
-	memoryExceeded     jetstream.ErrorCode = 10028
-	storageExceeded    jetstream.ErrorCode = 10047
-	storeFailed        jetstream.ErrorCode = 10077 // the description says why
-	duplicateInProcess jetstream.ErrorCode = 10158 // the same message id is on its way to the followers
+	accountExceeded      jetstream.ErrorCode = 10002
+	noSuitablePeers      jetstream.ErrorCode = 10005 // too few servers of the cluster are up, or have room
+	memoryExceeded       jetstream.ErrorCode = 10028
+	storageExceeded      jetstream.ErrorCode = 10047
+	replicasNotSupported jetstream.ErrorCode = 10074 // the server is in no cluster
+	storeFailed          jetstream.ErrorCode = 10077 // the description says why
+	duplicateInProcess   jetstream.ErrorCode = 10158 // the same message id is on its way to the followers
 )
 
 // ErrFull says that a stream or bucket takes no more until something in it is old enough to be dropped, or an operator
@@ -81,7 +83,8 @@ func storeFull(err error) error {
 func transient(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return api.Code >= 500 || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
+		failed := api.Code >= 500 && api.ErrorCode != replicasNotSupported
+		return failed || api.ErrorCode == noSuitablePeers || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
 	}
 	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {

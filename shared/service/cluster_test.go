@@ -138,6 +138,40 @@ func TestWhatALeaderCannotStoreYetIsSaidAgainUntilItsFollowersAreBack(t *testing
 	}
 }
 
+func TestWhoBeginsToFollowWhileTheLogHasNoLeaderFollowsOnceItHas(t *testing.T) {
+	three := newTrio(t)
+	followers := three.followers()
+	three.url = three.servers[3-followers[0]-followers[1]].ClientURL()
+	b := three.connect()
+	for _, i := range followers {
+		three.servers[i].Shutdown()
+	}
+	heard, follows := make(chan events.Event, 1), make(chan error, 1)
+	go func() {
+		_, err := b.Follow(three.ctx, events.EventStream, events.EventStream.Subjects, bus.All, func(event events.Event) { heard <- event })
+		follows <- err
+	}()
+	select {
+	case err := <-follows:
+		t.Fatalf("given up, or followed without a quorum: %v", err)
+	case <-time.After(5500 * time.Millisecond): // a request of its, and a repeat
+	}
+	for _, i := range followers {
+		three.start(i)
+	}
+	if err := <-follows; err != nil {
+		t.Fatal(err)
+	}
+	state := &events.NodeState{Node: "n1", Incarnation: "a"}
+	said, err := b.Publish(three.ctx, monitor.First(time.Now(), "n1", events.NodeLost, "n1", state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event := <-heard; event.Sequence != said.Sequence {
+		t.Errorf("heard %d, expected %d", event.Sequence, said.Sequence)
+	}
+}
+
 // mute handles an event in its own time and says nothing.
 type mute struct{ clerk }
 

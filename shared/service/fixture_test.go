@@ -149,13 +149,22 @@ func (f *fixture) expect(heard <-chan events.Event, subjects ...string) (last ev
 	return last
 }
 
-// unacknowledged returns how many messages the negotiator has and has not acknowledged.
-func (f *fixture) unacknowledged() int {
-	consumer, err := f.bus.JetStream().Consumer(f.ctx, events.EventStream.Name, cluster+"-negotiator")
+// unacknowledged returns how many messages instances have and have not acknowledged.
+func (f *fixture) unacknowledged() (count int) {
+	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
 	if err != nil {
 		f.Fatal(err)
 	}
-	return consumer.CachedInfo().NumAckPending
+	consumers := log.ListConsumers(f.ctx)
+	for info := range consumers.Info() {
+		if strings.HasPrefix(info.Name, cluster+"-negotiator-") {
+			count += info.NumAckPending
+		}
+	}
+	if consumers.Err() != nil {
+		f.Fatal(consumers.Err())
+	}
+	return count
 }
 
 func (f *fixture) untilAcknowledged() {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -13,26 +14,69 @@ import (
 )
 
 const (
-	standByPause  = time.Second
+	standByPause  = 200 * time.Millisecond
 	answerTimeout = 2 * time.Second // whoever does not answer within it is dead, paused or cut off
 	renewals      = 4               // of a lease, within the age at which the log drops it
+	// reconnects is how long whoever answered may be without a connection to the log, where its server died and not it.
+	reconnects = time.Second
 )
 
+// lead returns when this instance holds the lease and answers who asks. Of several that find that nobody works one takes
+// it, and the others stand by.
+func (r *runner) lead(ctx context.Context) (answers *nats.Subscription, err error) {
+	for {
+		if err := r.standBy(ctx); err != nil {
+			return nil, err
+		}
+		if answers, err = r.answer(); err != nil {
+			return nil, err
+		}
+		r.health.begin()
+		if err = r.takeLease(ctx); err == nil {
+			return answers, nil
+		}
+		answers.Unsubscribe()
+		if !errors.Is(err, bus.ErrFenced) {
+			return nil, err
+		}
+	}
+}
+
 // standBy returns when no other instance works. Two that are restarted for ever would else depose each other for ever.
+// One that has worked is given the time to reconnect. Who takes the lease then takes it from the one that was silent.
 func (r *runner) standBy(ctx context.Context) error {
 	defer r.health.stands.Store(nil)
+	subject := events.EventSubject(r.Bus.Cluster(), events.LeaseTaken, r.Name)
+	var answered time.Time // when another instance did last; zero: never
 	for {
-		asked, cancel := context.WithTimeout(ctx, answerTimeout)
-		_, err := r.Bus.Conn().RequestWithContext(asked, events.LeaseSubject(r.Bus.Cluster(), r.Name), nil)
-		cancel()
-		if err != nil {
+		lease, works, err := r.othersWork(ctx, subject)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case works:
+			answered = time.Now()
+			r.health.standsFor("standby: another instance holds the lease and works")
+		case err == nil && r.Bus.Together(regroup) && time.Since(answered) > reconnects:
+			r.Bus.Fence(subject, lease)
+			return nil
 		}
-		r.health.standsFor("standby: another instance holds the lease and works")
 		if err := pause(ctx, standByPause); err != nil {
 			return err
 		}
 	}
+}
+
+// othersWork asks whether another instance works, and returns where the last lease is in the log, 0 for none. An error
+// says that this cannot be known: the log is out of reach, and so may be the other.
+func (r *runner) othersWork(ctx context.Context, subject string) (lease uint64, works bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	last, _, err := r.Bus.LastEvent(ctx, events.EventStream, subject)
+	if err != nil {
+		return 0, false, err
+	}
+	_, silence := r.Bus.Conn().RequestWithContext(ctx, events.LeaseSubject(r.Bus.Cluster(), r.Name), nil)
+	return last.Sequence, silence == nil, nil
 }
 
 // answer tells who asks that this instance holds the lease, as long as it gets on.

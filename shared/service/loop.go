@@ -60,6 +60,7 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 }
 
 func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) {
+	defer consumer.Stop()
 	for {
 		delivery, err := consumer.Next(ctx)
 		select {
@@ -78,26 +79,18 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
-	known := delivery.Event.Sequence <= r.recent.Sequence
-	handle := r.handle
-	if known {
-		handle = func(ctx context.Context, _ bus.Delivery) error { return r.Bus.Leads(ctx) }
-	}
-	if err := handle(ctx, delivery.Delivery); err != nil {
-		if errors.Is(err, bus.ErrFenced) {
-			_ = delivery.Nak() // the instance that holds the lease need not wait for it
-		}
+	if err := r.handle(ctx, delivery.Delivery); err != nil {
 		return err
 	}
 	acknowledge(ctx, delivery)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
-	if known || r.recent.weight < mostRecent && !feared {
+	if r.recent.weight < mostRecent && !feared {
 		return nil
 	}
 	return r.remember(ctx)
 }
 
-// acknowledge may fail while there is no connection: the message comes again, and is known.
+// acknowledge may fail while there is no connection: the message comes again, and is acknowledged then.
 func acknowledge(ctx context.Context, delivery taken) {
 	if err := delivery.Ack(); err != nil {
 		slog.WarnContext(ctx, "not acknowledged", "sequence", delivery.Event.Sequence, "error", err)
@@ -121,17 +114,12 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	if len(outputs) == 0 { // a deposed instance would else take the message from the one that needs it
-		if err := r.Bus.Leads(ctx); err != nil {
-			return err
-		}
-	}
 	for _, output := range outputs {
 		ack, err := r.publish(ctx, event, output)
 		if err != nil {
 			return err
 		}
-		if ack.Duplicate && !delivery.Redelivered && delivery.Refusal == nil {
+		if ack.Duplicate && event.Sequence > r.memory.heard && delivery.Refusal == nil {
 			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
 			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject,
 				"id", output.ID)
@@ -164,7 +152,7 @@ func (r *runner) outputs(
 		everybody := events.Speaker{Cluster: r.speaker.Cluster}
 		return []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}, false, nil
 	}
-	outputs, err = r.attempt(ctx, event, delivery.Redelivered && !again)
+	outputs, err = r.attempt(ctx, event, !again && r.mayHaveKilled(event))
 	if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
 		poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
 		return append(r.speaker.NoAnswer(event, err), r.quarantine(ctx, r.speaker, event, poison)), false, nil
@@ -179,10 +167,16 @@ const mostDeaths = 3
 // errDeadly says that no instance survives an event: a panic can be caught, but not a lack of memory or of stack.
 var errDeadly = fmt.Errorf("%d instances in a row died while the machine handled it", mostDeaths)
 
-// attempt asks the machine. That an event came to an instance before, which did not get done with it, is the first sign
-// that it is deadly: from then on the memory tells how many instances have handed it to the machine in vain.
-func (r *runner) attempt(ctx context.Context, event events.Event, redelivered bool) ([]events.Event, error) {
-	if !redelivered {
+// mayHaveKilled reports whether the instance before ended while its machine had an event: it was delivered to it, and is
+// the first with which it was not done.
+func (r *runner) mayHaveKilled(event events.Event) bool {
+	return event.Sequence <= r.memory.heard && r.recent.last.Sequence <= r.said
+}
+
+// attempt asks the machine. That the instance before ended with an event is the first sign that it is deadly: from then
+// on the memory tells how many instances have handed it to the machine in vain.
+func (r *runner) attempt(ctx context.Context, event events.Event, feared bool) ([]events.Event, error) {
+	if !feared {
 		return r.ask(ctx, event)
 	}
 	if r.memory.Deaths >= mostDeaths {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,6 +26,8 @@ type memory struct {
 	key      string
 	revision uint64
 	written  time.Time // by the instance before; zero where there was none
+	before   string    // the instance before; empty where there was none
+	heard    uint64    // up to which messages were delivered to it
 	page
 }
 
@@ -46,7 +49,8 @@ type position struct {
 // requestTimeout is how long one request to NATS may take before it is made again.
 const requestTimeout = 5 * time.Second
 
-// recall reads a service's memory and signs it as this instance's, which ends the instance before.
+// recall reads a service's memory and signs it as this instance's, which ends the instance before. How far that one had
+// come beyond it is signed too: its consumer is dropped after this.
 func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, error) {
 	bucket, err := b.JetStream().KeyValue(ctx, events.SnapshotBucket)
 	if err != nil {
@@ -57,6 +61,9 @@ func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, er
 		if m.page, m.revision, m.written, err = m.read(ctx); err != nil {
 			return nil, err
 		}
+		if err := m.lookBack(ctx); err != nil {
+			return nil, err
+		}
 		m.Instance = instance
 		err := m.write(ctx, m.page)
 		if !errors.Is(err, bus.ErrFenced) {
@@ -64,6 +71,26 @@ func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, er
 		}
 		slog.InfoContext(ctx, "the instance before still wrote", "key", m.key)
 	}
+}
+
+// lookBack learns how far the instance before came, which its consumer tells. It asks again: a consumer with three
+// replicas does not answer before they have agreed on a leader.
+func (m *memory) lookBack(ctx context.Context) error {
+	m.before = m.Instance
+	return m.bus.Repeat(ctx, "look at the consumer before", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		acknowledged, heard, err := m.bus.Reach(ctx, m.durable(m.before))
+		if m.heard = heard; acknowledged > max(m.Said, m.Sequence) {
+			m.Said, m.Deaths = acknowledged, 0
+		}
+		return err
+	})
+}
+
+// durable is the name of an instance's consumer.
+func (m *memory) durable(instance string) string {
+	return strings.ReplaceAll(m.key, ".", "-") + "-" + instance
 }
 
 // remember stores the machine's memory after the message at a position.

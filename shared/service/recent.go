@@ -17,7 +17,7 @@ var (
 
 // recent is what was handled since the memory was written. With it the machine goes on after a panic.
 type recent struct {
-	position
+	last   position
 	events []events.Event
 	weight int
 	due    <-chan time.Time // when the memory is to be written; nil while it knows all
@@ -25,7 +25,7 @@ type recent struct {
 
 // note keeps a message that was handled. One that the machine could not bear has left no trace in it.
 func (r *recent) note(event events.Event, borne bool) {
-	r.position = position{event.Sequence, event.ID}
+	r.last = position{event.Sequence, event.ID}
 	r.weight += 1 + len(event.Data)/events.MaxEventBytes
 	if borne {
 		r.events = append(r.events, event)
@@ -38,13 +38,13 @@ func (r *recent) note(event events.Event, borne bool) {
 // remember writes the machine's memory.
 func (r *runner) remember(ctx context.Context) error {
 	said := r.said
-	if said <= r.recent.Sequence {
+	if said <= r.recent.last.Sequence {
 		said = 0
 	}
-	if err := r.memory.remember(ctx, r.Machine, r.recent.position, said); err != nil {
+	if err := r.memory.remember(ctx, r.Machine, r.recent.last, said); err != nil {
 		return err
 	}
-	r.recent = recent{position: r.recent.position}
+	r.recent = recent{last: r.recent.last}
 	return nil
 }
 

@@ -80,44 +80,30 @@ func Run(ctx context.Context, options Options) error {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	if err := r.prepare(ctx); err != nil {
+	if err := r.Bus.Provision(ctx); err != nil {
 		return err
 	}
-	answers, err := r.answer()
+	answers, err := r.lead(ctx)
 	if err != nil {
 		return err
 	}
 	defer answers.Unsubscribe()
+	if err := r.remind(ctx); err != nil {
+		return err
+	}
 	consumer, err := r.consume(ctx)
 	if err != nil {
 		return err
 	}
-	defer consumer.Stop()
 	r.health.consumer.Store(consumer)
 	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence,
 		"said", r.said, "backlog", r.backlog)
 	return r.loop(ctx, consumer)
 }
 
-// startPause is how long a start waits for a server that is not ready yet.
-const startPause = 250 * time.Millisecond
-
-// prepare takes the lease and then remembers what the instance before knew: in this order, so that the other cannot
-// act on something newer.
-func (r *runner) prepare(ctx context.Context) error {
-	for err := r.Bus.Provision(ctx); err != nil; err = r.Bus.Provision(ctx) {
-		slog.WarnContext(ctx, "streams are not ready", "error", err)
-		if err := pause(ctx, startPause); err != nil {
-			return err
-		}
-	}
-	if err := r.standBy(ctx); err != nil {
-		return err
-	}
-	if err := r.takeLease(ctx); err != nil {
-		return err
-	}
-	var err error
+// remind has this instance remember what the one before knew. It holds the lease by then, so that the other cannot act
+// on something newer.
+func (r *runner) remind(ctx context.Context) (err error) {
 	if r.memory, err = recall(ctx, r.Bus, r.Name, r.instance); err != nil {
 		return err
 	}
@@ -135,7 +121,7 @@ func (r *runner) restore(ctx context.Context) (err error) {
 			return fmt.Errorf("%w (event %s at sequence %d)", ErrLogWentBackwards, r.memory.ID, r.memory.Sequence)
 		}
 	}
-	r.recent.position = r.memory.position
+	r.recent.last, r.said = r.memory.position, max(r.memory.Said, r.memory.Sequence)
 	if r.memory.Machine == nil {
 		r.memory.Machine, err = r.Machine.Snapshot()
 		return err
@@ -163,30 +149,15 @@ func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	for _, kind := range r.Machine.Hears() {
 		subjects = append(subjects, events.EventSubject(r.Bus.Cluster(), kind, "*"))
 	}
-	consumer, err := r.Bus.Consume(ctx, r.Bus.Cluster()+"-"+r.Name, subjects)
+	consumer, err := r.Bus.Consume(ctx, r.memory.durable(r.instance), r.memory.Sequence, subjects)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.noteSaid(ctx, consumer.Acknowledged); err != nil {
-		return nil, err
-	}
-	if err := consumer.StartAfter(ctx, r.memory.Sequence); err != nil {
+	if err := r.Bus.Drop(ctx, r.memory.durable(r.memory.before)); err != nil {
 		return nil, err
 	}
 	r.backlog, err = consumer.Pending(ctx)
 	return consumer, err
-}
-
-// noteSaid learns how far the instance before had come beyond its memory. The memory is told first: the consumer
-// forgets it when it goes back.
-func (r *runner) noteSaid(ctx context.Context, acknowledged uint64) error {
-	r.said = max(r.said, acknowledged, r.memory.Said, r.memory.Sequence)
-	if r.said == max(r.memory.Said, r.memory.Sequence) {
-		return nil
-	}
-	next := r.memory.page
-	next.Said, next.Deaths = r.said, 0
-	return r.memory.write(ctx, next)
 }
 
 // now is the time on the clock of the log, by which event times can be compared with it on any host.

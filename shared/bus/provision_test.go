@@ -1,0 +1,81 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// three names a server thrice, as if there were a cluster.
+func three(url string) string { return strings.Join([]string{url, url, url}, ",") }
+
+func TestStreamsThatTheServerWillNeverMakeAreAnError(t *testing.T) {
+	for expected, provision := range map[string]func(url string) error{
+		"replicas > 1 not supported": func(url string) error {
+			ctx, b := connect(t, three(url), cluster)
+			return b.Provision(ctx)
+		},
+		"subjects overlap": func(url string) error {
+			ctx, b := connect(t, url, cluster)
+			other := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"reknit.>"}, NoAck: true}
+			if _, err := b.JetStream().CreateStream(ctx, other); err != nil {
+				t.Fatal(err)
+			}
+			return b.Provision(ctx)
+		},
+	} {
+		err := provision(startServer(t).URL())
+		if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), events.EventStream.Name) ||
+			!strings.Contains(err.Error(), expected) {
+			t.Errorf("expected %q, got %v", expected, err)
+		}
+	}
+}
+
+func TestAStreamWithFewerReplicasThanTheServersNamedIsWarnedOf(t *testing.T) {
+	url := startServer(t).URL()
+	provision := func(url string) string {
+		var log bytes.Buffer
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		defer slog.SetDefault(before)
+		ctx, b := connect(t, url, cluster)
+		if err := b.Provision(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return log.String()
+	}
+	if log := provision(url); strings.Contains(log, "expected=") {
+		t.Errorf("one server: %s", log)
+	}
+	log := provision(three(url))
+	for _, stream := range []string{events.EventStream.Name, "KV_" + events.SnapshotBucket} {
+		if !strings.Contains(log, "stream="+stream+" replicas=1 expected=3") {
+			t.Errorf("%s is not named in %s", stream, log)
+		}
+	}
+}
+
+func TestStreamsForWhichThereIsNoRoomAreWaitedFor(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), StoreBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	ctx, b := connect(t, server.URL(), cluster)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err = b.Provision(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "insufficient storage") {
+		t.Errorf("expected that it waits, got %v", err)
+	}
+}
