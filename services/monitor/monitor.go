@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,8 @@ type Config struct {
 	Pause            time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
 	LeastTimeout     time.Duration `env:"REKNIT_DETECTOR_LEAST" envDefault:"2s" unit:"duration" reason:"shorter pauses are common on shared hosts"`
 	GreatestTimeout  time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" reason:"training stands still for it when a whole host vanishes"`
+	SiteFor          time.Duration `env:"REKNIT_DETECTOR_SITE" envDefault:"60s" unit:"duration" reason:"most cuts of a site's way to the others are over by then; for so long nobody of a silent site is given up"`
+	StalledFor       time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
 	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction at a time: 256 KiB a second in the whole cluster"`
@@ -43,6 +46,8 @@ func (c Config) settings() (machine.Settings, error) {
 		{"REKNIT_DETECTOR_PAUSE", c.Pause.Seconds(), &settings.Detector.PauseSeconds},
 		{"REKNIT_DETECTOR_LEAST", c.LeastTimeout.Seconds(), &settings.Detector.FloorSeconds},
 		{"REKNIT_DETECTOR_GREATEST", c.GreatestTimeout.Seconds(), &settings.Detector.CapSeconds},
+		{"REKNIT_DETECTOR_SITE", c.SiteFor.Seconds(), &settings.Detector.SiteSeconds},
+		{"REKNIT_DETECTOR_STALLED", c.StalledFor.Seconds(), &settings.Detector.StalledSeconds},
 		{"REKNIT_DETECTOR_CORRELATED", c.CorrelatedFor.Seconds(), &settings.Detector.CorrelatedSeconds},
 		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure * 3600, &settings.PriorSeconds},
 		{"REKNIT_LINK_SIGNIFICANCE", c.LinkSignificance, &settings.Significant},
@@ -64,9 +69,11 @@ func (c Config) settings() (machine.Settings, error) {
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// Heartbeats that wait for the loop. When it stalls for longer than that many take, the rest is dropped: the
-	// detector knows that it was late.
-	heartbeatsWaiting = 4096
+	// mostWaiting is how many heartbeats wait for the loop: those of 10,000 nodes in six seconds. Then newer ones take the
+	// place of older ones.
+	mostWaiting = 1 << 16
+	// mostAnswers is how many answers to probes wait for it.
+	mostAnswers = 4096
 )
 
 // Run watches until ctx ends.
@@ -82,8 +89,10 @@ func Run(ctx context.Context, config Config) error {
 	defer b.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // whoever still probes
-	inputs := make(chan func(time.Time) []events.Event, heartbeatsWaiting)
-	w := &watcher{Machine: machine.New(settings), ctx: ctx, bus: b, inputs: inputs}
+	inputs := make(chan func(time.Time) []events.Event, mostAnswers)
+	w := &watcher{
+		Machine: machine.New(settings), ctx: ctx, bus: b, inputs: inputs, pulses: make(chan arrival, mostWaiting),
+	}
 	pulses, err := b.Conn().Subscribe(events.PulseSubject(config.Cluster, "*"), w.pulse)
 	if err != nil {
 		return fmt.Errorf("monitor: heartbeats: %w", err)
@@ -100,6 +109,15 @@ type watcher struct {
 	ctx    context.Context
 	bus    *bus.Bus
 	inputs chan func(time.Time) []events.Event
+	pulses chan arrival
+	called atomic.Bool // the loop to take what waits in pulses
+}
+
+// arrival is a heartbeat and when it came. It may have to wait while the loop is at the log; how late it is taken says
+// nothing about its node.
+type arrival struct {
+	pulse events.Pulse
+	at    time.Time
 }
 
 // Handle, Tick and the doors below send the probes that the machine wants.
@@ -109,12 +127,29 @@ func (w *watcher) Handle(event events.Event) ([]events.Event, error) {
 }
 
 func (w *watcher) Tick(now time.Time) []events.Event {
+	said := w.hear(now) // or who was heard meanwhile would pass for silent
 	defer w.send()
-	return w.Machine.Tick(now)
+	return append(said, w.Machine.Tick(now)...)
 }
 
-// pulse brings a heartbeat to the loop.
+// hear takes the heartbeats that wait as it begins.
+func (w *watcher) hear(now time.Time) (said []events.Event) {
+	defer w.send()
+	w.called.Store(false)
+	for range len(w.pulses) { // who comes meanwhile calls again
+		select {
+		case heard := <-w.pulses:
+			said = append(said, w.Machine.Pulse(heard.pulse, time.Since(heard.at), now)...)
+		default: // it was replaced by a newer one, that is not there yet
+			return said
+		}
+	}
+	return said
+}
+
+// pulse keeps a heartbeat for the loop and calls it.
 func (w *watcher) pulse(message *nats.Msg) {
+	at := time.Now()
 	var pulse events.Pulse
 	err := json.Unmarshal(message.Data, &pulse)
 	if err == nil {
@@ -127,9 +162,27 @@ func (w *watcher) pulse(message *nats.Msg) {
 		slog.Warn("heartbeat refused", "subject", message.Subject, "error", err)
 		return
 	}
-	select {
-	case w.inputs <- func(now time.Time) []events.Event { defer w.send(); return w.Machine.Pulse(pulse, now) }:
-	default:
+	w.keep(arrival{pulse, at})
+	if w.called.CompareAndSwap(false, true) {
+		select {
+		case w.inputs <- w.hear:
+		default: // the next Tick hears it
+		}
+	}
+}
+
+// keep puts a heartbeat behind those that wait, in place of the oldest where there are too many.
+func (w *watcher) keep(heard arrival) {
+	for {
+		select {
+		case w.pulses <- heard:
+			return
+		default:
+		}
+		select {
+		case <-w.pulses:
+		default:
+		}
 	}
 }
 

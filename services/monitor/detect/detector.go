@@ -15,13 +15,18 @@
 //   - Correlated silence. When more than half of the nodes fall silent within one timeout, the likelier explanation is
 //     this detector or the hub (Kubernetes' rule for zones, at 55 %). Time then stands still for everybody, for as long
 //     as a hub needs to come back; after that the silence is taken for what it is.
+//   - Witnesses. Others try a suspected node on the path that training uses. A process whose host accepts connections
+//     is stalled, and waited for according to the stalls that ended by themselves before. One that answers is cut off
+//     from the hub, and trains. One that nobody reaches is lost when its silence says so.
+//   - Sites. The same rule for the nodes of one site: its silence is the site's, and its nodes are excused for as long as
+//     most cuts of a way to the hub last. Silence that was excused as that of most nodes is not excused again.
+//   - Batches. What fell silent at once is said at once: a verdict waits for those that are about to follow.
 //   - Own lateness. When the detector itself was not run for a while, heartbeats waited in a queue. That time is not
 //     held against anybody (Lifeguard's local health).
 //   - Incarnations. A restarted process is another one. Its heartbeats say nothing about the one that joined.
 package detect
 
 import (
-	"maps"
 	"math"
 	"slices"
 )
@@ -39,6 +44,10 @@ type Settings struct {
 	CorrelatedShare   float64 // of all nodes, silent at once, above which the detector suspects itself
 	CorrelatedNodes   int     // and at least so many
 	CorrelatedSeconds float64 // for so long
+	SiteSeconds       float64 // for so long a silent site is waited for
+	StalledSeconds    float64 // for so long a stalled process is waited for at most
+	CutOffSeconds     float64 // for so long a node that answers others is waited for
+	BatchSeconds      float64 // a verdict waits so long for others that are about to follow
 }
 
 // Defaults find a silent node lost after 4.4 s at two heartbeats a second.
@@ -48,6 +57,7 @@ func Defaults() Settings {
 		PauseSeconds: 2.5, Sigmas: 5.6, SigmaSeconds: 0.25, FloorSeconds: 2, CapSeconds: 10,
 		ResetSeconds:    5,
 		CorrelatedShare: 0.55, CorrelatedNodes: 3, CorrelatedSeconds: 15,
+		SiteSeconds: 60, StalledSeconds: 30, CutOffSeconds: 60, BatchSeconds: 1,
 	}
 }
 
@@ -68,10 +78,20 @@ const (
 
 // Verdict is a change of state.
 type Verdict struct {
-	Node          string
+	Node          string // empty where it is about a site
 	State         State
 	SilentSeconds float64 // since the last heartbeat or answer
 	Evidence      bool    // a reset and nobody at the hub, rather than silent for longer than the timeout
+	Stalled       bool    // a witness found that its host accepts connections
+	Site          Site    // that is silent as a whole; of a lost node, where it stood
+}
+
+// Watched is an incarnation of a node, and what is thought of it at first.
+type Watched struct {
+	Node, Incarnation string
+	Site              string // where it stands; empty: nobody said
+	Number            uint64 // heartbeats up to this one are old
+	State             State
 }
 
 // Signal is a heartbeat.
@@ -87,10 +107,14 @@ type Detector struct {
 	last       float64 // tick
 	ticked     bool
 	correlated float64 // seconds for which correlated silence has been excused
+	sites      map[string]*site
+	stall      float64          // seconds that the longest stall which ended by itself still counts for
+	given      map[string]given // by node: those that were given up while they were stalled
 }
 
 type node struct {
 	incarnation string
+	site        string
 	number      uint64
 	state       State
 	pulsed      bool      // heard a heartbeat, so that the next makes an interval
@@ -103,19 +127,31 @@ type node struct {
 	timeout     float64
 	reset       float64 // when a peer last reported a reset
 	wasReset    bool
+	believed    bool             // its silence was excused as that of most nodes, for as long as it is to be
+	findings    map[string]found // by witness, since it is suspected
+	stalled     bool             // a witness found so since then, before any reached it
+	reached     *float64         // since when witnesses reach it; nil while none did
+	deferred    float64          // until when its witnesses have time to answer
 }
 
-// New returns a detector that watches nobody.
-func New(settings Settings) *Detector {
-	return &Detector{settings: settings, nodes: map[string]*node{}}
+// New returns a detector that watches nobody and goes on with what another knew.
+func New(settings Settings, memory Memory) *Detector {
+	d := &Detector{
+		settings: settings, nodes: map[string]*node{}, sites: map[string]*site{}, given: map[string]given{},
+		stall: memory.StallSeconds,
+	}
+	for name, excused := range memory.Sites {
+		d.sites[name] = &site{Site: Site{Name: name}, suspected: true, excused: excused}
+	}
+	return d
 }
 
 // Watch begins to watch an incarnation of a node, in place of any other. It has a full timeout from the next Tick on.
-// Heartbeats up to number are old.
-func (d *Detector) Watch(name, incarnation string, number uint64, state State) {
-	n := &node{incarnation: incarnation, number: number, state: state}
+func (d *Detector) Watch(w Watched) {
+	n := &node{incarnation: w.Incarnation, site: w.Site, number: w.Number, state: w.State}
 	n.timeout = d.settings.timeout([]float64{d.settings.PulseSeconds})
-	d.nodes[name] = n
+	d.nodes[w.Node] = n
+	delete(d.given, w.Node)
 }
 
 // Forget ends watching a node.
@@ -144,14 +180,22 @@ func (d *Detector) State(name string) State {
 // clears a suspicion.
 func (d *Detector) Signal(now float64, signal Signal) (counted, cleared bool) {
 	n := d.nodes[signal.Node]
-	if n == nil || n.incarnation != signal.Incarnation || signal.Number <= n.number {
+	if n == nil || n.incarnation != signal.Incarnation {
+		d.returned(now, signal)
 		return false, false
+	}
+	if signal.Number <= n.number {
+		return false, false
+	}
+	if n.stalls(now, d.settings) {
+		d.learnStall(n.overdue(now))
 	}
 	if n.pulsed {
 		n.learn(now-n.pulse, d.settings)
 	}
 	cleared = n.state == Suspected
 	n.number, n.state, n.pulsed, n.pulse = signal.Number, Green, true, now
+	n.findings, n.stalled, n.reached, n.deferred = nil, false, nil, 0
 	n.alive(now)
 	return true, cleared
 }
@@ -181,13 +225,14 @@ func (d *Detector) Gone(now float64, name string) (Verdict, bool) {
 	return Verdict{Node: name, State: Lost, SilentSeconds: n.silence(now), Evidence: true}, true
 }
 
-// Tick tells the detector the time and returns what changed by silence alone, in the order of the names. O(n log n).
+// Tick tells the detector the time and returns what changed by silence alone, in the order of the names. O(n).
 func (d *Detector) Tick(now float64) []Verdict {
 	passed := d.settings.TickSeconds
 	if d.ticked {
 		passed = max(0, now-d.last)
 	}
 	d.last, d.ticked = now, true
+	d.age(passed)
 	late := 0.0
 	if passed > lateTicks*d.settings.TickSeconds {
 		late = passed - d.settings.TickSeconds
@@ -201,44 +246,89 @@ func (d *Detector) Tick(now float64) []Verdict {
 		}
 		return nil
 	}
-	var verdicts []Verdict
-	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if verdict, changed := d.judge(now, name); changed {
-			verdicts = append(verdicts, verdict)
+	d.count(now)
+	return append(d.excuseSites(now, passed-late), d.judgeAll(now)...)
+}
+
+// judgeAll returns the verdicts on nodes, in the order of the names. Losses wait for those that are about to follow, so
+// that what fell silent at once is one change.
+func (d *Detector) judgeAll(now float64) []Verdict {
+	var suspected, lost []string
+	longest, follow := 0.0, false
+	for name, n := range d.nodes {
+		overdue := n.overdue(now)
+		if n.state == Green && overdue > d.settings.suspicion(n) {
+			suspected = append(suspected, name)
 		}
+		if n.state == Green || overdue <= d.settings.suspicion(n) {
+			continue
+		}
+		switch beyond := overdue - d.limit(now, n); {
+		case beyond > 0 && now < n.deferred:
+			follow = true
+		case beyond > 0:
+			lost, longest = append(lost, name), max(longest, beyond)
+		case beyond > -d.settings.BatchSeconds:
+			follow = true
+		}
+	}
+	if follow && longest < d.settings.BatchSeconds {
+		lost = nil
+	}
+	return append(d.suspect(now, suspected), d.lose(now, lost)...)
+}
+
+func (d *Detector) suspect(now float64, names []string) (verdicts []Verdict) {
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		n := d.nodes[name]
+		n.state = Suspected
+		verdicts = append(verdicts, Verdict{Node: name, State: Suspected, SilentSeconds: n.silence(now)})
 	}
 	return verdicts
 }
 
-func (d *Detector) judge(now float64, name string) (Verdict, bool) {
-	n := d.nodes[name]
-	overdue := n.overdue(now)
-	switch {
-	case overdue > n.timeout:
+func (d *Detector) lose(now float64, names []string) (verdicts []Verdict) {
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		n := d.nodes[name]
+		verdict := Verdict{Node: name, State: Lost, SilentSeconds: n.silence(now), Stalled: n.stalls(now, d.settings)}
+		if s := d.sites[n.site]; s != nil && s.suspected {
+			verdict.Site = s.Site
+		}
+		if verdict.Stalled && len(d.given) < mostReturns {
+			d.given[name] = given{n.incarnation, n.heard}
+		}
 		delete(d.nodes, name)
-		return Verdict{Node: name, State: Lost, SilentSeconds: n.silence(now)}, true
-	case overdue > d.settings.suspicion(n) && n.state == Green:
-		n.state = Suspected
-		return Verdict{Node: name, State: Suspected, SilentSeconds: n.silence(now)}, true
+		verdicts = append(verdicts, verdict)
 	}
-	return Verdict{}, false
+	return verdicts
 }
 
 // suspectsItself reports whether so many nodes are silent at once that the fault is likelier here or in the hub, and
 // that has not gone on for too long to be believed.
 func (d *Detector) suspectsItself(now, passed float64) bool {
-	silent := 0
+	var silent []*node
 	for _, n := range d.nodes {
 		if n.overdue(now) > d.settings.suspicion(n) {
-			silent++
+			silent = append(silent, n)
 		}
 	}
-	if silent < d.settings.CorrelatedNodes || float64(silent) <= d.settings.CorrelatedShare*float64(len(d.nodes)) {
+	if !d.settings.most(len(silent), len(d.nodes)) {
 		d.correlated = 0
 		return false
 	}
 	d.correlated += passed
-	return d.correlated <= d.settings.CorrelatedSeconds
+	if d.correlated <= d.settings.CorrelatedSeconds {
+		return true
+	}
+	for _, n := range silent {
+		n.believed = true
+	}
+	return false
+}
+
+// most reports whether so many silent nodes of all are too many to be at fault themselves.
+func (s Settings) most(silent, all int) bool {
+	return silent >= s.CorrelatedNodes && float64(silent) > s.CorrelatedShare*float64(all)
 }
 
 // suspicion is the silence after which a node is suspected.
@@ -269,7 +359,9 @@ func (n *node) learn(interval float64, settings Settings) {
 	n.timeout = settings.timeout(n.intervals)
 }
 
-func (n *node) alive(now float64) { n.heard, n.excused, n.started = now, 0, true }
+func (n *node) alive(now float64) {
+	n.heard, n.excused, n.started, n.believed = max(n.heard, now), 0, true, false
+}
 
 // excuse takes seconds from the node's silence. A node nothing was heard of yet begins its grace here.
 func (n *node) excuse(now, seconds float64) {

@@ -21,9 +21,9 @@ type clock struct {
 
 func watch(t *testing.T, nodes ...string) *clock {
 	c := &clock{t: t, settings: detect.Defaults(), now: 1000}
-	c.detector = detect.New(c.settings)
+	c.detector = detect.New(c.settings, detect.Memory{})
 	for _, node := range nodes {
-		c.detector.Watch(node, "a", 0, detect.Green)
+		c.detector.Watch(detect.Watched{Node: node, Incarnation: "a"})
 	}
 	c.verdicts = c.detector.Tick(c.now)
 	return c
@@ -166,7 +166,7 @@ func TestTheDetectorsOwnLatenessIsNotHeldAgainstANode(t *testing.T) {
 
 func TestHeartbeatsOfAnotherIncarnationSayNothing(t *testing.T) {
 	c := watch(t, "n1", "n2")
-	c.detector.Watch("n2", "b", 0, detect.Green)
+	c.detector.Watch(detect.Watched{Node: "n2", Incarnation: "b"})
 	c.pass(20, detect.Lost, "n1", "n2") // n2's heartbeats are of incarnation a
 	c.expect("n2 suspected", "n2 lost")
 }
@@ -189,7 +189,7 @@ func TestANodeWatchedAnewHasAFullTimeoutOfGrace(t *testing.T) {
 	c := watch(t, "n1")
 	c.now += 1e6
 	c.detector.Tick(c.now)
-	c.detector.Watch("n2", "a", 0, detect.Green)
+	c.detector.Watch(detect.Watched{Node: "n2", Incarnation: "a"})
 	if took := c.pass(20, detect.Lost, "n1"); took < 4 {
 		t.Errorf("n2 was lost after %.1f s", took)
 	}

@@ -29,18 +29,19 @@ type Hang struct {
 	LimitSeconds  float64
 }
 
-// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and the pause that
-// is granted to a silent node: a cold file, a garbage collection or a recompilation takes as long. Those steps are their
-// own measure: of the first ones of a plan, which build connections and may compile, nobody is accused. Waiting is what
-// tells a hang from an evaluation, a slow file or a pause that all trainers have at once.
+// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a pause for a cold
+// file or a garbage collection. They begin to wait when a step of theirs should be over, and heartbeats tell of it a
+// second later: with both, a hang is found within three steps and two seconds. Nobody is accused of the first steps of a
+// plan, which build connections and may compile. Waiting is what tells a hang from an evaluation, a slow file or a pause
+// that all trainers have at once.
 const (
-	hangSteps  = 3
-	hangSlack  = 2.5 // seconds
+	hangSteps  = 2
+	hangSlack  = 1.5 // seconds
 	knownSteps = 3
 )
 
-// mostGap is how many seconds between two heartbeats count at most as told: what was lost, or waited while the monitor
-// stood still, was not.
+// mostGap is how many seconds between two heartbeats count at most. A longer gap means that heartbeats were lost, or that
+// the monitor stood still: nobody told what the trainer did meanwhile.
 const mostGap = 1.0
 
 // Hangs finds trainers that hang, among those that work under one plan. It is fed with heartbeats.

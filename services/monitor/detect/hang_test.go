@@ -67,9 +67,9 @@ func TestWhoeverComputesWhileOthersWaitForLongHangs(t *testing.T) {
 		steps     int
 		expected  string
 	}{
-		"one of three":                         {[]string{"n2"}, []string{"n1", "n3"}, 10, "n2 after 4.5"},
-		"one of two":                           {[]string{"n2"}, []string{"n1"}, 10, "n2 after 4.5"},
-		"two of four":                          {[]string{"n2", "n3"}, []string{"n1", "n4"}, 10, "n2 after 4.5, n3 after 8.5"},
+		"one of three":                         {[]string{"n2"}, []string{"n1", "n3"}, 10, "n2 after 3.0"},
+		"one of two":                           {[]string{"n2"}, []string{"n1"}, 10, "n2 after 3.0"},
+		"two of four":                          {[]string{"n2", "n3"}, []string{"n1", "n4"}, 10, "n2 after 3.0, n3 after 5.5"},
 		"all wait, as a broken network has it": {nil, []string{"n1", "n2", "n3"}, 10, ""},
 		"all compute, as a slow file has it":   {[]string{"n1", "n2", "n3"}, nil, 10, ""},
 		"most compute":                         {[]string{"n1", "n2"}, []string{"n3"}, 10, ""},
@@ -106,7 +106,7 @@ func TestAStepMayTakeLongerAfterASwitch(t *testing.T) {
 
 func TestWhoWasAccusedBeforeHasTwiceTheTime(t *testing.T) {
 	c := newCrew(10, "n1", "n2", "n3")
-	for _, expected := range []string{"n2 after 4.5", "n2 after 8.0"} {
+	for _, expected := range []string{"n2 after 3.0", "n2 after 5.5"} {
 		c.phases = map[string]detect.Phase{"n1": detect.Computing, "n2": detect.Computing, "n3": detect.Computing}
 		c.train(10)
 		c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting

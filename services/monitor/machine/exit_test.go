@@ -97,7 +97,7 @@ func (w *world) train(steps int, hangs string) {
 			if name == hangs {
 				beat.Phase = events.PhaseComputing
 			}
-			w.note(w.machine.Pulse(beat, w.now))
+			w.note(w.machine.Pulse(beat, 0, w.now))
 		}
 		w.now = w.now.Add(500 * time.Millisecond)
 		w.note(w.machine.Tick(w.now))
@@ -108,7 +108,7 @@ func TestATrainerThatComputesWhileOthersWaitForLongIsLostAndSaysFor(t *testing.T
 	w := newWorld(t, "n1", "n2", "n3")
 	w.train(11, "")
 	w.expect()
-	w.train(8, "n2")
+	w.train(5, "n2")
 	w.expect()
 	w.train(2, "n2")
 	if len(w.said) != 1 {

@@ -47,8 +47,8 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		m.state.Rate.Failures++ // its process was restarted
 		m.forget(join.Node)
 	}
-	m.state.Nodes[join.Node] = &node{Incarnation: join.Incarnation, Address: join.Address}
-	m.detector.Watch(join.Node, join.Incarnation, 0, detect.Green)
+	m.state.Nodes[join.Node] = &node{Incarnation: join.Incarnation, Address: join.Address, Site: join.Site}
+	m.detector.Watch(detect.Watched{Node: join.Node, Incarnation: join.Incarnation, Site: join.Site})
 	return said
 }
 
@@ -109,7 +109,10 @@ func (m *Machine) takenOver() {
 	for name, without := range m.state.Leavers {
 		needed := false
 		for other, known := range m.state.Nodes {
-			needed = needed || known.Active && m.state.Leavers[other] == 0 && known.generation < without
+			if known.Active && m.state.Leavers[other] == 0 && known.generation < without {
+				needed = true
+				break
+			}
 		}
 		if !needed {
 			m.forget(name)

@@ -107,7 +107,9 @@ func TestALeaverIsWatchedUntilThePlanWithoutItTakesOver(t *testing.T) {
 	w.commit("g2", leaves, "n1", "n2", "n3")
 	w.generation = 2
 	w.pulse("n1")
+	w.pulse("n2")
 	w.nodes["n3"].dead = true
+	w.pulse("n1", refused("n3"))
 	w.pass(20 * time.Second)
 	w.expect()
 }
@@ -122,6 +124,19 @@ func TestALeaverIsWatchedUntilAllHaveTakenUpThePlanWithoutIt(t *testing.T) {
 	w.nodes["n3"].dead = true
 	w.pulse("n2", refused("n3"))
 	w.expect("node.lost n3")
+}
+
+// The last node without the plan falls silent and is lost: no heartbeat tells that the plan has taken over.
+func TestALeaverIsForgottenWithTheLastThatNeedsIt(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	w.nodes["n2"].frozen, w.nodes["n2"].dark = true, true
+	w.commit("g2", []events.Change{{Kind: events.ChangeLeave, Node: "n3"}}, "n1", "n2", "n3", "n4")
+	w.generation = 2
+	w.pass(10 * time.Second)
+	w.expect("node.suspected n2", "node.lost n2")
+	w.nodes["n3"].dead = true
+	w.pass(20 * time.Second)
+	w.expect()
 }
 
 func TestALeaverThatDiesBeforeTheCommitIsLost(t *testing.T) {

@@ -60,6 +60,7 @@ type state struct {
 	Opening *events.Opening       `json:"opening,omitempty"`
 	Rate    detect.Rate           `json:"rate"`
 	Returns detect.Returns        `json:"returns"`
+	Learned detect.Memory         `json:"learned"` // by the detector
 	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
 	Turn    int                   `json:"turn"`    // of measuring links
 	links   map[events.Pair]*link // Links
@@ -69,12 +70,15 @@ type state struct {
 type node struct {
 	Incarnation string   `json:"incarnation"`
 	Address     string   `json:"address"`
+	Site        string   `json:"site,omitempty"`
 	Number      uint64   `json:"number"` // of the last heartbeat
 	Active      bool     `json:"active"` // a member of the committed plan
 	Suspected   bool     `json:"suspected"`
 	generation  uint64   // of the plan it works under, by its last heartbeat
 	step        uint64   // that it had completed by then
 	asked       float64  // when it was last asked for a sign of life
+	tried       float64  // when witnesses were last asked for it
+	rounds      int      // of witnesses that were asked for it
 	ended       bool     // the agent beside it saw its process end
 	gone        *float64 // since when the hub has nobody to ask; nil while it has
 }
@@ -113,13 +117,15 @@ func (m *Machine) reset(state state) {
 	for _, said := range state.Said {
 		m.state.said[direction{said.From, said.To}] = said
 	}
-	m.detector, m.hangs = detect.New(m.settings.Detector), detect.NewHangs()
+	m.detector, m.hangs = detect.New(m.settings.Detector, state.Learned), detect.NewHangs()
 	for name, known := range m.state.Nodes {
 		thought := detect.Green
 		if known.Suspected {
 			thought = detect.Suspected
 		}
-		m.detector.Watch(name, known.Incarnation, known.Number, thought)
+		m.detector.Watch(detect.Watched{
+			Node: name, Incarnation: known.Incarnation, Site: known.Site, Number: known.Number, State: thought,
+		})
 	}
 	m.clock, m.ticked, m.nextLink = clock{}, 0, 0
 	m.smooth, m.proofs = maps.Clone(m.state.said), map[direction]detect.Proof{}
@@ -129,7 +135,7 @@ func (m *Machine) reset(state state) {
 // Snapshot returns what outlives a restart.
 func (m *Machine) Snapshot() ([]byte, error) {
 	state := m.state
-	state.Links, state.Said = nil, nil
+	state.Links, state.Said, state.Learned = nil, nil, m.detector.Memory()
 	for _, pair := range slices.SortedFunc(maps.Keys(state.links), comparePairs) {
 		state.Links = append(state.Links, *state.links[pair])
 	}

@@ -39,7 +39,7 @@ func TestASilentNodeIsSuspectedAndLostAndOneThatComesBackIsCleared(t *testing.T)
 	w.nodes["n3"].frozen = false
 	w.pass(5 * time.Second)
 	w.expect("node.suspected n3", "node.cleared n3")
-	w.nodes["n2"].frozen = true
+	w.nodes["n2"].frozen, w.nodes["n2"].dark = true, true
 	w.pass(6 * time.Second)
 	w.expect("node.suspected n2", "node.lost n2")
 }
@@ -132,7 +132,7 @@ func TestALossSaysWhatItWasConcludedFrom(t *testing.T) {
 	w.nodes["n6"].dead = true
 	w.pass(3 * time.Second)
 	for name, reason := range map[string]string{
-		"n3": "no heartbeat",
+		"n3": "no heartbeat, and its host accepts connections on which nobody answers",
 		"n4": "n1, n2 reported a reset connection and nobody answers at the hub",
 		"n6": "nobody answers at the hub",
 	} {

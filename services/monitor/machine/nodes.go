@@ -10,22 +10,25 @@ import (
 	"github.com/reknit/reknit/services/monitor/detect"
 )
 
-// Pulse takes a heartbeat.
-func (m *Machine) Pulse(pulse events.Pulse, at time.Time) []events.Event {
-	now := m.clock.seconds(at)
+// Pulse takes a heartbeat that waited for so long to be taken: it is judged by when it came.
+func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) []events.Event {
+	now := m.clock.seconds(at) - waited.Seconds()
+	signal := detect.Signal{Node: pulse.Node, Incarnation: pulse.Incarnation, Number: pulse.Number}
+	counted, cleared := m.detector.Signal(now, signal) // of one that is lost, too: it learns from who returns
 	known := m.state.Nodes[pulse.Node]
 	if known == nil || known.Incarnation != pulse.Incarnation {
 		return nil
 	}
-	signal := detect.Signal{Node: pulse.Node, Incarnation: pulse.Incarnation, Number: pulse.Number}
-	counted, cleared := m.detector.Signal(now, signal)
 	if counted {
 		known.Number, known.Suspected, known.gone = pulse.Number, false, nil
+		adopts := known.generation != pulse.Generation
 		known.generation, known.step = pulse.Generation, pulse.Step
 		m.hangs.Pulse(now, pulse.Node, detect.Progress{
 			Generation: pulse.Generation, Step: pulse.Step, StepSeconds: pulse.StepSeconds, Phase: phases[pulse.Phase],
 		})
-		m.takenOver()
+		if adopts {
+			m.takenOver()
+		}
 	}
 	if pulse.Left && m.state.Leavers[pulse.Node] > 0 {
 		m.forget(pulse.Node)
@@ -68,9 +71,14 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 	m.state.Rate.Seconds += float64(m.detector.Watched()) * (now - m.ticked)
 	m.state.Returns.Pass(now - m.ticked)
 	m.ticked = now
+	m.takenOver() // where the last node without the plan is gone, no heartbeat tells it
 	var said []events.Event
 	for _, verdict := range m.detector.Tick(now) {
-		if verdict.State == detect.Lost {
+		switch {
+		case verdict.Node == "":
+			said = append(said, m.saySite(at, verdict))
+			continue
+		case verdict.State == detect.Lost:
 			said = append(said, m.lose(at, verdict)...)
 			continue
 		}
@@ -83,7 +91,7 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 			"its trainer hangs: it computes, and %s has waited for it for %.1f s, where %.1f s would be long",
 			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
 	}
-	m.askSuspected(now)
+	m.askSilent(now)
 	m.askNextLink(now)
 	return said
 }
@@ -95,6 +103,10 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	switch {
 	case !known.Active && !verdict.Evidence && verdict.SilentSeconds < askAgainSeconds:
 		reason = "nobody answers at the hub"
+	case verdict.Stalled:
+		reason = "no heartbeat, and its host accepts connections on which nobody answers"
+	case verdict.Site.Name != "":
+		reason = "no heartbeat, like most of its site " + verdict.Site.Name
 	case verdict.Evidence:
 		reporters := m.reporters(verdict.Node, m.clock.seconds(at))
 		reason = reporters + " reported a reset connection and nobody answers at the hub"
@@ -139,6 +151,17 @@ func (m *Machine) sayNode(
 	at time.Time, kind events.Kind, known *node, verdict detect.Verdict, reason string,
 ) events.Event {
 	return m.speaker.First(at, beat(known), kind, verdict.Node, m.nodeState(known, verdict, reason))
+}
+
+// saySite says that most of a site is silent, or that it is not any more: a fact in the life of this machine, which no
+// event and no heartbeat caused.
+func (m *Machine) saySite(at time.Time, verdict detect.Verdict) events.Event {
+	kind, site := events.SiteCleared, verdict.Site
+	if verdict.State == detect.Suspected {
+		kind = events.SiteSuspected
+	}
+	cause := fmt.Sprint(site.Name, " ", at.UnixNano())
+	return m.speaker.First(at, cause, kind, site.Name, &events.SiteState{Site: site.Name, Silent: site.Silent, Nodes: site.Nodes})
 }
 
 // beat names a node's last heartbeat.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/detect"
 )
 
 // Ask is a probe that the machine wants sent: without a target a sign of life, with one a measurement of the link.
@@ -48,10 +49,14 @@ func (m *Machine) Probed(ask Ask, answer *events.ProbeAnswer, gone bool, at time
 	if answer != nil && answer.Incarnation != known.Incarnation {
 		answer, gone = nil, true // another process answers for it
 	}
-	if ask.Target != "" {
+	now := m.clock.seconds(at)
+	switch {
+	case ask.Target != "" && m.detector.State(ask.Target) == detect.Suspected:
+		m.testified(now, ask, answer)
+		return nil
+	case ask.Target != "":
 		return m.linkProbed(ask, answer, at)
 	}
-	now := m.clock.seconds(at)
 	if gone {
 		verdict, lost := m.detector.Gone(now, ask.Node)
 		if lost || m.vanished(now, known) {
@@ -88,13 +93,19 @@ func (m *Machine) askLinks(now float64, target string) {
 	}
 }
 
-func (m *Machine) askSuspected(now float64) {
-	for _, name := range slices.Sorted(maps.Keys(m.state.Nodes)) {
-		known := m.state.Nodes[name]
+// askSilent asks suspected nodes and those that join for a sign of life, and witnesses for the suspected.
+func (m *Machine) askSilent(now float64) {
+	var due []string
+	for name, known := range m.state.Nodes {
 		joins := !known.Active // others wait for it, and nobody but us would notice that it is gone
 		if (known.Suspected || joins) && now-known.asked >= askAgainSeconds {
-			known.asked = now
-			m.ask(now, Ask{Node: name})
+			due = append(due, name)
 		}
 	}
+	slices.Sort(due)
+	for _, name := range due {
+		m.state.Nodes[name].asked = now
+		m.ask(now, Ask{Node: name})
+	}
+	m.askWitnesses(now, m.nextTried(now))
 }

@@ -27,6 +27,7 @@ type world struct {
 	silent     bool                 // nobody hears probes: the hub is away
 	deaf       bool                 // nobody hears probes, but the hub hears heartbeats
 	mute       string               // sends no heartbeats, but answers
+	deafness   string               // hears no probes of the hub, but answers its peers
 }
 
 type member struct {
@@ -34,6 +35,8 @@ type member struct {
 	number      uint64
 	dead        bool // its process is gone
 	frozen      bool // it sends and answers nothing
+	cut         bool // the hub and it do not hear each other, but its peers reach it
+	dark        bool // and no connection to its host comes about, where it is frozen, too
 }
 
 func newWorld(t *testing.T, names ...string) *world {
@@ -56,8 +59,12 @@ var job = events.Job{
 
 func (w *world) join(name, incarnation string) {
 	w.nodes[name] = &member{incarnation: incarnation}
+	site, _, _ := strings.Cut(name, "-") // a node of a site is named after it
+	if site == name {
+		site = ""
+	}
 	w.hear("/node/"+name, events.JoinRequested, name, &events.Join{
-		Node: name, Incarnation: incarnation, Address: name + ":1", MemoryBytes: 1, Job: job,
+		Node: name, Incarnation: incarnation, Address: name + ":1", Site: site, MemoryBytes: 1, Job: job,
 	})
 }
 
@@ -122,7 +129,7 @@ func (w *world) checkLoss(event events.Event) {
 func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) {
 	node := w.nodes[ask.Node]
 	switch {
-	case w.silent || w.deaf || node != nil && node.frozen:
+	case w.silent || w.deaf || w.deafness == ask.Node || node != nil && (node.frozen || node.cut):
 		return nil, false
 	case node == nil || node.dead:
 		return nil, true
@@ -132,8 +139,8 @@ func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) 
 	if ask.Target == "" {
 		return answer, false
 	}
-	if target == nil || target.dead || w.broken[events.PairOf(ask.Node, ask.Target)] {
-		answer.Error = "connection refused"
+	if finding := w.finding(target, events.PairOf(ask.Node, ask.Target)); finding != "" {
+		answer.Error, answer.Finding = "no answer", finding
 		return answer, false
 	}
 	answer.Measured = &events.Measurement{From: ask.Node, To: ask.Target, RoundTripSeconds: 0.01,
@@ -141,16 +148,29 @@ func (w *world) answer(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) 
 	return answer, false
 }
 
+// finding is what becomes of a connection to a node; empty where it answers.
+func (w *world) finding(target *member, pair events.Pair) string {
+	switch {
+	case w.broken[pair] || target != nil && target.dark:
+		return events.FoundUnreachable
+	case target == nil || target.dead:
+		return events.FoundRefused
+	case target.frozen:
+		return events.FoundStalled
+	}
+	return ""
+}
+
 func (w *world) pulse(name string, suspicions ...events.Suspicion) {
 	node := w.nodes[name]
-	if node.dead || node.frozen || w.silent || w.mute == name {
+	if node.dead || node.frozen || node.cut || w.silent || w.mute == name {
 		return
 	}
 	node.number++
 	w.note(w.machine.Pulse(events.Pulse{
 		Node: name, Incarnation: node.incarnation, Number: node.number, Generation: w.generation, Step: node.number,
 		Suspicions: suspicions,
-	}, w.now))
+	}, 0, w.now))
 }
 
 // leave has a node say that it ends.
@@ -158,7 +178,7 @@ func (w *world) leave(name string) {
 	node := w.nodes[name]
 	node.number++
 	w.note(w.machine.Pulse(events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Left: true},
-		w.now))
+		0, w.now))
 }
 
 // restart has another machine take over with the memory of the one before.

@@ -1,0 +1,125 @@
+package detect_test
+
+import (
+	"testing"
+
+	"github.com/reknit/reknit/services/monitor/detect"
+)
+
+// silence has n3 fall silent, with witnesses that find this each second, until it is lost or so much time has passed.
+func (c *clock) silence(most float64, found ...detect.Finding) float64 {
+	start := c.now
+	for c.now-start < most {
+		if c.pass(min(1, most-(c.now-start)), detect.Lost, "n1", "n2", "n4"); c.detector.State("n3") == detect.Lost {
+			break
+		}
+		for i, finding := range found {
+			c.detector.Found(c.now, "n3", []string{"n1", "n2"}[i], finding)
+		}
+	}
+	return c.now - start
+}
+
+// stall has n3 stall for so long, and beat again.
+func (c *clock) stall(seconds float64) {
+	c.silence(seconds, detect.Stalled)
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+}
+
+func newCluster(t *testing.T) *clock {
+	c := watch(t, "n1", "n2", "n3", "n4")
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	return c
+}
+
+func TestASilentNodeIsWaitedForAsItsWitnessesFindIt(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		stalls      float64 // seconds, that one was over after before
+		found       []detect.Finding
+		least, most float64
+	}{
+		{"nobody was asked", 0, nil, 3.8, 5},
+		{"no connection comes about", 2.5, []detect.Finding{detect.Unreachable, detect.Unreachable}, 3.8, 5},
+		{"it is stalled, and none ever was", 0, []detect.Finding{detect.Stalled}, 3.8, 5},
+		{"it is stalled, and one went on after 2.5 s", 2.5, []detect.Finding{detect.Stalled}, 7, 9},
+		{"it is stalled, and one went on after 3.5 s", 3.5, []detect.Finding{detect.Stalled}, 10, 12},
+		{"the word of life counts", 3.5, []detect.Finding{detect.Stalled, detect.Unreachable}, 10, 12},
+		{"it answers others", 0, []detect.Finding{detect.Reached, detect.Stalled}, 59, 62},
+	} {
+		c := newCluster(t)
+		if test.stalls > 0 {
+			c.stall(test.stalls)
+		}
+		if took := c.silence(100, test.found...); took < test.least || took > test.most {
+			t.Errorf("%s: lost after %.1f s, expected %v to %v", test.name, took, test.least, test.most)
+		}
+	}
+}
+
+func TestWhoReturnsFromAStallThatItWasGivenUpForTeachesPatience(t *testing.T) {
+	c := newCluster(t)
+	if took := c.silence(100, detect.Stalled); took > 5 {
+		t.Fatalf("lost after %.1f s", took)
+	}
+	c.pass(5, detect.Green, "n1", "n2", "n3", "n4") // n3 beats, after some ten seconds
+	c.detector.Watch(detect.Watched{Node: "n3", Incarnation: "a", Number: c.number})
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	if took := c.silence(100, detect.Stalled); took < 12 || took > c.settings.StalledSeconds+1 {
+		t.Errorf("it was back after some five seconds, and is lost after %.1f s", took)
+	}
+}
+
+func TestNoStallTeachesMorePatienceThanIsSet(t *testing.T) {
+	c := newCluster(t)
+	c.stall(3.5)
+	c.stall(10.3)
+	if took := c.silence(100, detect.Stalled); took < c.settings.StalledSeconds-1 || took > c.settings.StalledSeconds+1 {
+		t.Errorf("lost after %.1f s", took)
+	}
+}
+
+func TestAStallOfLongAgoCountsForLess(t *testing.T) {
+	c := newCluster(t)
+	c.stall(3.5)
+	c.now += 43200 // half of its half-life: it counts for 0.71
+	c.detector.Tick(c.now)
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	if took := c.silence(100, detect.Stalled); took < 7.2 || took > 8.5 {
+		t.Errorf("lost after %.1f s", took)
+	}
+}
+
+// One of many answers says that a node stalls, which others reach, but the hub does not.
+func TestACutFromTheHubTeachesNoPatience(t *testing.T) {
+	for _, found := range [][]detect.Finding{{detect.Reached, detect.Stalled}, {detect.Stalled, detect.Reached}} {
+		c := newCluster(t)
+		c.silence(20, found...)
+		c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+		if took := c.silence(100, detect.Stalled); took > 5 {
+			t.Errorf("found %v: lost after %.1f s", found, took)
+		}
+	}
+}
+
+func TestAWitnessThatReachesAProcessBeforeItBeatsAgainHidesNoStall(t *testing.T) {
+	c := newCluster(t)
+	c.silence(3.5, detect.Stalled)
+	c.detector.Found(c.now, "n3", "n1", detect.Reached)
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	if took := c.silence(100, detect.Stalled); took < 9 || took > 12 {
+		t.Errorf("lost after %.1f s", took)
+	}
+}
+
+func TestAStallForWhichNoPatienceSufficesTeachesNone(t *testing.T) {
+	c := newCluster(t)
+	c.silence(100, detect.Stalled)
+	c.pass(60, detect.Green, "n1", "n2", "n4")
+	c.pass(5, detect.Green, "n1", "n2", "n3", "n4")
+	c.detector.Watch(detect.Watched{Node: "n3", Incarnation: "a", Number: c.number})
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	if took := c.silence(100, detect.Stalled); took > 5 {
+		t.Errorf("lost after %.1f s", took)
+	}
+}
