@@ -14,10 +14,10 @@ const (
 	mostBreaks = 3
 	// mostRetries is how many may break in a row, whoever tells: then the cluster rests before it tries again.
 	mostRetries = 5
-	// goodSteps is how many steps training must get on for that those that broke before count no more.
+	// goodSteps is how many steps training makes until the steps that broke before are forgotten.
 	goodSteps = 10
-	// mostTold is of how many more broken steps than any other a node may tell while training never gets on for so long: it
-	// would crawl as long as that node is there.
+	// mostTold bounds by how many broken steps a node may lead all others, of those that it told since training last made
+	// goodSteps. Training would crawl for as long as such a node is there.
 	mostTold = 10
 	// leastAfter is how many of these another must have told first. Who always tells first may only be the nearest to the
 	// hub, or the first whose wait times out: the others are told to give up the step before they find it broken.

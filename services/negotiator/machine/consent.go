@@ -16,7 +16,8 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	switch {
 	case len(changes) == 0:
 		return nil
-	case m.state.Plan == nil && len(m.state.Joiners) < m.settings.StartNodes:
+	case m.lacks() > 0:
+		m.gather()
 		return nil
 	case len(m.state.after(changes)) == 0:
 		return m.lastOnes(cause)
@@ -149,15 +150,15 @@ func (m *Machine) delayed(cause events.Event, delay events.Delay) []events.Event
 
 func busyKey(phase protocol.Phase, node string) string { return string(phase) + " " + node }
 
-// objected ends a negotiation that a member does not accept. What it takes part in itself is refused, or else all that
-// can be. A member that objects to what nobody can refuse is given up: others must not wait for it.
+// objected ends a negotiation that a member does not accept. What it objects to is refused, or else all that can be. A
+// member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
-	own := func(change events.Change) bool { return change.Node == consent.Node || change.Peer == consent.Node }
+	meant := objectedBy(consent, under.Opening.Changes)
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes),
 		func(change events.Change) bool { return !objectionable[change.Kind] })
-	if slices.ContainsFunc(asked, own) {
-		asked = slices.DeleteFunc(asked, func(change events.Change) bool { return !own(change) })
+	if slices.ContainsFunc(asked, meant) {
+		asked = slices.DeleteFunc(asked, func(change events.Change) bool { return !meant(change) })
 	}
 	if len(asked) == 0 {
 		spare, last := protocol.Spare(m.state.placed(), []string{consent.Node})
@@ -169,6 +170,20 @@ func (m *Machine) objected(cause events.Event, consent events.Consent) []events.
 	return m.abort(cause, reason, m.refuseChanges("not accepted: "+reason, func(change events.Change) bool {
 		return slices.Contains(asked, change)
 	}))
+}
+
+// objectedBy tells which changes a member objects to: the joins that it names, else what it takes part in itself. Who joins
+// itself refuses nobody, and is refused.
+func objectedBy(consent events.Consent, changes []events.Change) func(events.Change) bool {
+	joins := slices.ContainsFunc(changes, func(change events.Change) bool {
+		return change.Kind == events.ChangeJoin && change.Node == consent.Node
+	})
+	if len(consent.Refuses) > 0 && !joins {
+		return func(change events.Change) bool {
+			return change.Kind == events.ChangeJoin && slices.Contains(consent.Refuses, change.Node)
+		}
+	}
+	return func(change events.Change) bool { return change.Node == consent.Node || change.Peer == consent.Node }
 }
 
 // objectionable are the changes that need consent.

@@ -10,18 +10,24 @@ import (
 
 // otherJob names the first field in which a job is not the cluster's, and what was expected there; empty where it is.
 func (m *Machine) otherJob(job events.Job) string {
-	if m.state.Job == nil {
-		return ""
-	}
 	got := alike(&job)
 	for i, own := range alike(m.state.Job) {
 		want, is := text(own.value), text(got[i].value)
 		if want != is {
-			return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal",
-				"job."+own.name, want, is)
+			return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal "+
+				"(the cluster trains %s, this is %s)", "job."+own.name, want, is, shape(m.state.Job), shape(&job))
 		}
 	}
 	return ""
+}
+
+// shape says what a job looks like to those who know it by more than a digest.
+func shape(job *events.Job) string {
+	var bytes int64
+	for _, layer := range job.Layers {
+		bytes += layer.StateBytes()
+	}
+	return fmt.Sprintf("%d layers, %d bytes of state, batch %d", len(job.Layers), bytes, job.GlobalBatch)
 }
 
 type field struct {

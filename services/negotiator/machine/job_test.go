@@ -28,8 +28,10 @@ func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 		w.hear(events.JoinRequested, "/node/n7", "n7", &join)
 		w.run()
 		refused := w.refusals("n7")
-		if len(refused) != 1 || refused[0].Incarnation != "x" || !strings.Contains(refused[0].Reason, field) {
+		if len(refused) != 1 || refused[0].Incarnation != "x" || !refused[0].OtherJob || !strings.Contains(refused[0].Reason, field) {
 			t.Errorf("expected a refusal that says %s, got %+v", field, refused)
+		} else if !strings.Contains(refused[0].Reason, "the cluster trains 3 layers, ") {
+			t.Errorf("expected that it says what the cluster trains, got %q", refused[0].Reason)
 		}
 	}
 }

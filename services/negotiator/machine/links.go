@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/reknit/reknit/events"
@@ -107,33 +109,65 @@ func pairKey(a, b string) string {
 // links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was
 // never measured.
 func (s *state) links(nodes []*member) []events.Link {
+	place := places(membersOf(nodes))
 	var links []events.Link
-	for _, a := range nodes {
-		for _, b := range nodes {
-			if a == b {
-				continue
-			}
-			link, known := s.Links[linkKey(a.Node, b.Node)]
-			link.From, link.To = a.Node, b.Node
-			link.Disconnected = s.Cut[pairKey(a.Node, b.Node)]
-			if known || link.Disconnected {
-				links = append(links, link)
+	for _, link := range s.Links {
+		if !place.has(link.From, link.To) {
+			continue
+		}
+		link.Disconnected = s.Cut[pairKey(link.From, link.To)]
+		links = append(links, link)
+	}
+	for key := range s.Cut {
+		a, b, _ := strings.Cut(key, " ")
+		for _, end := range [][2]string{{a, b}, {b, a}} {
+			if _, known := s.Links[linkKey(end[0], end[1])]; !known && place.has(a, b) {
+				cut := events.Link{Disconnected: true}
+				cut.From, cut.To = end[0], end[1]
+				links = append(links, cut)
 			}
 		}
 	}
+	slices.SortFunc(links, func(a, b events.Link) int {
+		return cmp.Or(cmp.Compare(place[a.From], place[b.From]), cmp.Compare(place[a.To], place[b.To]))
+	})
 	return links
 }
 
-// relays returns the pairs of nodes that must not use a direct link.
+// relays returns the pairs of nodes that must not use a direct link, in the order of the nodes, which is that of their
+// names.
 func (s *state) relays(nodes []events.Member) []events.Pair {
+	place := places(nodes)
 	var pairs []events.Pair
-	for i, a := range nodes {
-		for _, b := range nodes[i+1:] {
-			lost := s.Links[linkKey(a.Node, b.Node)].Lost || s.Links[linkKey(b.Node, a.Node)].Lost
-			if lost || s.Cut[pairKey(a.Node, b.Node)] {
-				pairs = append(pairs, events.PairOf(a.Node, b.Node))
-			}
+	for _, link := range s.Links {
+		if link.Lost && place.has(link.From, link.To) {
+			pairs = append(pairs, events.PairOf(link.From, link.To))
 		}
 	}
-	return pairs
+	for key := range s.Cut {
+		if a, b, _ := strings.Cut(key, " "); place.has(a, b) {
+			pairs = append(pairs, events.PairOf(a, b))
+		}
+	}
+	slices.SortFunc(pairs, func(a, b events.Pair) int {
+		return cmp.Or(cmp.Compare(place[a.A], place[b.A]), cmp.Compare(place[a.B], place[b.B]))
+	})
+	return slices.Compact(pairs)
+}
+
+// order tells where each node stands in a list.
+type order map[string]int
+
+func places(nodes []events.Member) order {
+	places := order{}
+	for i, node := range nodes {
+		places[node.Node] = i
+	}
+	return places
+}
+
+func (o order) has(a, b string) bool {
+	_, first := o[a]
+	_, second := o[b]
+	return first && second
 }

@@ -13,7 +13,7 @@ import (
 // Settings are the negotiator's knobs.
 type Settings struct {
 	Cluster       string
-	StartNodes    int           // generation 1 waits for that many nodes
+	StartNodes    int           // generation 1 waits for that many nodes, or for as many as the job needs
 	AnswerTimeout time.Duration // a member that does not consent or promise for so long, or for three steps, is given up
 	TransferTime  time.Duration // a transfer that takes longer, and three times as long as predicted, is planned anew
 	FailuresPrior float64       // failures per node and second, before the monitor said anything
@@ -98,7 +98,7 @@ func (n *negotiation) takesPart(node, incarnation string) bool {
 }
 
 // enter begins a phase, in which the wait for answers begins anew.
-func (n *negotiation) enter(phase protocol.Phase) { n.Phase, n.Round = phase, 0 }
+func (n *negotiation) enter(phase protocol.Phase) { n.Phase, n.Round, n.missing = phase, 0, nil }
 
 // say tells a fact of the negotiation under way.
 func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Payload) events.Event {

@@ -11,9 +11,10 @@ import (
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
+	m.takeJob(join)
 	if reason := m.otherJob(join.Job); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
-		refusal.Incarnation = join.Incarnation
+		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
 	urgency := protocol.Patient
@@ -27,13 +28,10 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
 		m.forget(cause, join.Node)
 	}
-	if m.state.Job == nil {
-		m.state.Job = &join.Job
-	}
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
-			ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
+			Site: join.Site, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
 		MemoryBytes: join.MemoryBytes, Samples: join.Samples,
 		Snapshots:   join.Snapshots,

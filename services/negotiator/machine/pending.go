@@ -110,7 +110,7 @@ func (m *Machine) undo(change events.Change) {
 // impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are
 // tried without the others, so that one that cannot be does not take innocent ones with it. The last one alone is
 // refused, and training goes on as it was; after a failure there is no way back, and the cluster holds until something
-// changes.
+// changes. Before the first plan nobody is refused: who comes next may make one possible.
 func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {
@@ -118,6 +118,8 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	}
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), urgent)
 	switch {
+	case m.state.Plan == nil:
+		return m.abort(cause, failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
 	case len(asked) == 0:
 		return m.abort(cause, failure.Reason, m.hold(failure.Reason))
 	case len(asked) > 1:

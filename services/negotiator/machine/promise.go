@@ -24,7 +24,7 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 	}
 	under.Promises[promise.Node] = promise.StopStep
 	delete(m.state.Busy, busyKey(protocol.Promising, promise.Node))
-	if len(under.Promises) < len(m.expected()) {
+	if m.waitsWithout(promise.Node) {
 		return nil
 	}
 	stop, impossible := protocol.StopStep(under.Promises)

@@ -172,7 +172,7 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 	under := m.state.Negotiation
 	switch {
 	case under == nil:
-		return m.openNext(cause)
+		return m.tryAgain(cause)
 	case under.Phase == protocol.PreCopying:
 		return m.prepare(cause)
 	case under.Phase == protocol.Transferring:
@@ -280,4 +280,18 @@ func (m *Machine) silent() []string {
 		_, promised := under.Promises[node]
 		return under.Phase == protocol.Consenting && consented || under.Phase == protocol.Promising && promised
 	})
+}
+
+// waitsWithout reports whether the phase waits for anybody else than a node that has answered. Who is awaited is looked
+// up once in a phase: with a thousand members that takes as long as all else that an answer brings about.
+func (m *Machine) waitsWithout(node string) bool {
+	under := m.state.Negotiation
+	if under.missing == nil {
+		under.missing = map[string]bool{}
+		for _, silent := range m.silent() {
+			under.missing[silent] = true
+		}
+	}
+	delete(under.missing, node)
+	return len(under.missing) > 0
 }

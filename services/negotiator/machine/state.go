@@ -106,6 +106,8 @@ type negotiation struct {
 	StopStep uint64                    `json:"stopStep"`
 	Snapshot protocol.Snapshot         `json:"snapshot,omitzero"` // to go back to; zero: none
 	Grace    float64                   `json:"grace,omitempty"`   // seconds that units may move before a leaver's deadline; zero: none
+
+	missing map[string]bool // whose answer the phase waits for; nil: not looked up since the phase began, or the restart
 }
 
 func newState() state {

@@ -36,6 +36,7 @@ type world struct {
 	opened   *events.Opening      // of the negotiation under way
 	plan     *events.Plan         // in force
 
+	stages     int    // that a pipeline of the job has at least
 	partitions int    // of the optimizer state; every pipeline keeps all
 	alone      string // keeps the last of them, and nobody else does
 	batchRule  *events.BatchRule
@@ -150,7 +151,7 @@ func (w *world) join(node string) {
 		Snapshots: w.tiers,
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
-			MicroBatch: 1, OptimizerPartitions: w.partitions, BatchRule: w.batchRule, Replicas: w.replicas,
+			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions, BatchRule: w.batchRule, Replicas: w.replicas,
 		},
 	})
 }

@@ -14,8 +14,8 @@ type Snapshot struct {
 
 // Stored is what one node can read of a snapshot, at one step.
 type Stored struct {
-	Held
-	Snapshot
+	Held     Held
+	Snapshot Snapshot
 }
 
 // SnapshotPoint returns the newest step of which nodes can together read all units of one snapshot: what was captured

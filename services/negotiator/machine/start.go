@@ -1,0 +1,53 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/reknit/reknit/events"
+)
+
+// gatherSeconds is the time from a join until the cluster says that its first plan waits for more nodes. Nodes that are
+// started together come within it, and each would otherwise be told of all others' arrivals. It does not begin anew with
+// each: a trainer that is restarted for ever would have nothing said.
+const gatherSeconds = 3
+
+// lacks returns how many nodes are to come before the first plan: the operator or the job may want several.
+func (m *Machine) lacks() int {
+	if m.state.Plan != nil || len(m.state.Joiners) == 0 {
+		return 0
+	}
+	return max(m.settings.StartNodes, m.state.Job.LeastNodes()) - len(m.state.Joiners)
+}
+
+// gather has the first plan wait for more nodes. That is said later, unless they come.
+func (m *Machine) gather() {
+	if m.state.Hold.Active && m.state.Hold.Seconds > 0 {
+		return // it waits already
+	}
+	m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, Seconds: gatherSeconds}
+}
+
+// tryAgain negotiates what the cluster was held for, or says for how many nodes its first plan waits.
+func (m *Machine) tryAgain(cause events.Event) []events.Event {
+	m.state.Hold.Seconds = 0 // who joins next, after all who joined are gone, has the time begin anew
+	if m.lacks() <= 0 {
+		return m.openNext(cause)
+	}
+	wanted := fmt.Sprintf("the job needs at least %d", m.state.Job.LeastNodes())
+	if m.settings.StartNodes > m.state.Job.LeastNodes() {
+		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
+	}
+	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s", len(m.state.Joiners), wanted))(cause)
+}
+
+// takeJob makes the job of a node that joins the cluster's, where there is no plan and nobody else waits for one: who
+// corrects its job and comes again is not held to the mistake.
+func (m *Machine) takeJob(join events.Join) {
+	others := len(m.state.Joiners)
+	if m.state.Joiners[join.Node] != nil {
+		others--
+	}
+	if m.state.Plan == nil && others == 0 {
+		m.state.Job = &join.Job
+	}
+}
