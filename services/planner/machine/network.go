@@ -31,9 +31,9 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 	return usual
 }
 
-// unusualFactor is how much faster or slower than the usual a link must be to be told apart. Less is noise, and would
-// make every node unlike any other.
-const unusualFactor = 2
+// unusualFactor is how much faster or slower than the usual a link must be to be told apart. Two measurements of one
+// link, each off by up to half, differ by less; less is noise, and would move layers for nothing.
+const unusualFactor = 3
 
 // unusual returns the pairs without a direct link, and the links that transfer a micro-batch, or a byte of a layer,
 // much faster or slower than usual, in two digits.

@@ -7,10 +7,12 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
-// kind is what tells nodes, or places, apart: the layers they hold or train, and the memory they have or need.
+// kind is what tells nodes, or places, apart: the layers they hold or train, and the memory and the speed they have or
+// need.
 type kind struct {
 	layers estimate.Range
 	bytes  int64
+	speed  float64
 }
 
 // grouped lists the members of each kind, by first member; members ascending.
@@ -29,14 +31,17 @@ func grouped(kinds []kind) [][]int {
 	return groups
 }
 
-// kinds of nodes and of seats. Without a limit of memory it is left out, or nodes of one kind would seem to differ.
+// kinds of nodes and of seats. What sets no limit is left out, or nodes of one kind would seem to differ.
 func (p Problem) kinds() (nodes, seats []kind) {
 	nodes, seats = make([]kind, len(p.Holds)), make([]kind, len(p.Holds))
-	limited := p.NeedBytes != nil && p.MemoryBytes != nil
+	limited, paced := p.NeedBytes != nil && p.MemoryBytes != nil, p.NeedSpeed != nil && p.Speed != nil
 	for node := range nodes {
 		nodes[node].layers = p.Holds[node]
 		if limited {
 			nodes[node].bytes = p.MemoryBytes[node]
+		}
+		if paced {
+			nodes[node].speed = p.Speed[node]
 		}
 	}
 	for seat := range seats {
@@ -47,12 +52,15 @@ func (p Problem) kinds() (nodes, seats []kind) {
 		if limited {
 			seats[seat].bytes = p.NeedBytes[seat]
 		}
+		if paced {
+			seats[seat].speed = p.NeedSpeed[seat]
+		}
 	}
 	return nodes, seats
 }
 
 // leastMoved gives every seat a node: the most that one node must fetch is least, and then the sum is. Seats beyond the
-// places are idle and take whom they get. It fails where some place has no node with the memory for it.
+// places are idle and take whom they get. It fails where some place has no node with the memory and the speed for it.
 func (p Problem) leastMoved() (nodeOf []int, ok bool) {
 	nodeKinds, seatKinds := p.kinds()
 	nodes, seats := grouped(nodeKinds), grouped(seatKinds)

@@ -28,6 +28,8 @@ type Problem struct {
 	NeedBytes   []int64          // per place: the memory it takes; nil: nothing
 	Holds       []estimate.Range // per node: the layers it has now; empty for none
 	MemoryBytes []int64          // per node: what it may fill; nil: enough
+	NeedSpeed   []float64        // per place: the least of who may sit there; nil: any
+	Speed       []float64        // per node; nil: enough
 	LayerBytes  []int64          // per layer: what must be fetched with it
 	Dear        []Pair           // pairs of nodes that had better not talk
 }
@@ -50,7 +52,7 @@ type Assignment struct {
 // places that need the same. Where pairs are dear it then swaps nodes while that lowers their cost, or at equal cost
 // the bytes to fetch, until no swap helps or its effort is spent. The same problem has the same answer.
 //
-// It fails where there are more places than nodes, or no node with the memory for some place.
+// It fails where there are more places than nodes, or no node with the memory and the speed for some place.
 func Assign(p Problem) (Assignment, error) {
 	if len(p.Places) > len(p.Holds) {
 		return Assignment{}, fmt.Errorf("place: expected at most as many places as the %d nodes, got %d", len(p.Holds),
@@ -58,7 +60,7 @@ func Assign(p Problem) (Assignment, error) {
 	}
 	nodeOf, ok := p.leastMoved()
 	if !ok {
-		return Assignment{}, fmt.Errorf("place: %d places: too few nodes with the memory they need", len(p.Places))
+		return Assignment{}, fmt.Errorf("place: %d places: too few nodes with the memory and the speed they need", len(p.Places))
 	}
 	if len(p.Dear) > 0 {
 		newSwaps(p, nodeOf).descend()
@@ -80,10 +82,13 @@ func (p Problem) missing(node, seat int) int64 {
 	return bytes
 }
 
-// fits reports whether a node has the memory for a seat.
+// fits reports whether a node has the memory and the speed for a seat.
 func (p Problem) fits(node, seat int) bool {
-	return p.NeedBytes == nil || p.MemoryBytes == nil || seat >= len(p.Places) ||
-		p.NeedBytes[seat] <= p.MemoryBytes[node]
+	if seat >= len(p.Places) {
+		return true
+	}
+	enough := p.NeedBytes == nil || p.MemoryBytes == nil || p.NeedBytes[seat] <= p.MemoryBytes[node]
+	return enough && (p.NeedSpeed == nil || p.Speed == nil || p.NeedSpeed[seat] <= p.Speed[node])
 }
 
 func (p Problem) result(nodeOf []int) Assignment {

@@ -56,6 +56,20 @@ func TestAPlaceIsRefusedWhereNobodyHasItsMemory(t *testing.T) {
 	}
 }
 
+func TestAPlaceGoesToANodeWithItsSpeedThoughAnotherHoldsItsLayers(t *testing.T) {
+	p := Problem{
+		Places: []Place{{0, 0, span(0, 1)}, {0, 1, span(1, 2)}}, NeedSpeed: []float64{1.5, 1},
+		Holds: []estimate.Range{span(0, 1), span(1, 2)}, Speed: []float64{1, 2}, LayerBytes: []int64{5, 5},
+	}
+	if assignment, err := Assign(p); err != nil || !slices.Equal(assignment.NodeOf, []int{1, 0}) {
+		t.Fatalf("the first place needs the second node: %+v %v", assignment, err)
+	}
+	p.NeedSpeed[1] = 1.5
+	if _, err := Assign(p); err == nil {
+		t.Fatal("a place was filled by a node that is too slow for it")
+	}
+}
+
 // The twin tries every order of the nodes.
 func TestNoOtherOrderFetchesLessAtOnceOrElseAltogether(t *testing.T) {
 	for seed := range uint64(300) {

@@ -144,15 +144,12 @@ func TestTheLowerBoundHoldsForEveryNumberOfPartitionsKept(t *testing.T) {
 			continue
 		}
 		fastest := math.Inf(1)
-		for degree := 1; degree <= len(s.Nodes); degree++ {
+		for degree := min(s.MinReplicas, len(s.Nodes)); degree <= len(s.Nodes); degree++ {
 			one := s.withPipelines(degree)
 			one.Partitions, one.DataParallel = 0, search.Limits{Least: degree, Most: degree}
 			// a search that is not exact may have found no plan there
-			if bound := one.lowerBound(); s.unequal() && bound > 0 {
+			if bound := one.lowerBound(degree); s.unequal() && bound > 0 {
 				fastest = min(fastest, bound)
-			}
-			if degree < min(s.MinReplicas, len(s.Nodes)) {
-				continue
 			}
 			degrees++
 			alone, _ := repipeline(one)

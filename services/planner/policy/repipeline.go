@@ -24,9 +24,13 @@ func repipeline(s Situation) ([]Candidate, error) {
 		return nil, err
 	}
 	if s.unequal() {
-		bound := s.lowerBound()
+		bounds := map[int]float64{} // by holders; looked up, never ranged over
 		for i := range candidates {
-			candidates[i].LowerBoundSeconds = bound
+			replicas := min(candidates[i].Replicas, s.MinReplicas)
+			if _, known := bounds[replicas]; !known {
+				bounds[replicas] = s.lowerBound(replicas)
+			}
+			candidates[i].LowerBoundSeconds = bounds[replicas]
 		}
 	}
 	return candidates, nil
@@ -104,6 +108,9 @@ func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Prob
 		MicroBatches:    s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
 		MinReplicas: minReplicas,
+		Least: func(pipelines int) (trainSeconds, syncSeconds float64) {
+			return s.leastTrainSeconds(pipelines), s.leastSyncSeconds(nodes, pipelines)
+		},
 	}
 }
 
@@ -160,30 +167,6 @@ func levels[T cmp.Ordered](values []T) []T {
 // unequal reports whether nodes or links differ in what the search takes as equal.
 func (s Situation) unequal() bool {
 	return s.Speed != nil || len(s.Network.Links) > 0 || slices.Min(s.MemoryBytes) != slices.Max(s.MemoryBytes)
-}
-
-// lowerBound holds for unequal nodes and links: as if all were like the best of them, and the work was shared by speed.
-// It is zero where there is no plan even then.
-func (s Situation) lowerBound() float64 {
-	best := s.problem(len(s.Nodes), slices.Max(s.MemoryBytes), 1)
-	for _, link := range s.Network.Links {
-		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
-	}
-	found, err := search.Best(best)
-	if err != nil {
-		return 0
-	}
-	fastest, speeds, work := 1.0, float64(len(s.Nodes)), 0.0
-	if s.Speed != nil {
-		fastest, speeds = slices.Max(s.Speed), 0
-		for _, speed := range s.Speed {
-			speeds += speed
-		}
-	}
-	for _, layer := range s.Layers {
-		work += layer.ForwardSeconds + layer.BackwardSeconds
-	}
-	return max(found.LowerBoundSeconds/fastest, work*float64(s.MicroBatches)/speeds) * (1 - 1e-12) // sums may round up
 }
 
 // Shape writes the lengths of a plan's pipelines, such as 2+3.

@@ -131,6 +131,9 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 		return Candidate{}, err
 	}
 	candidate := d.candidate(assignment)
+	if s.Speed != nil {
+		d, candidate = d.paced(candidate)
+	}
 	if len(t.apart)+len(s.Network.Links) > 0 {
 		hope, equal := candidate, s
 		equal.Network.Links, equal.Network.Dear = nil, nil

@@ -24,6 +24,19 @@ func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, pr
 	return low, false
 }
 
+// synced is a bound on all of these degrees with the all-reduces of each.
+func (s *searcher) synced(bound float64, degrees []degree) float64 {
+	if s.Least == nil {
+		return bound
+	}
+	least := never
+	for _, d := range degrees {
+		train, sync := s.Least(d.pipelines)
+		least = min(least, max(bound, d.floor, train)+sync)
+	}
+	return least
+}
+
 const certificateSteps = 16 // to 1/65536 of the step time
 
 // maybe reports whether a plan that takes at most limit seconds cannot be excluded.

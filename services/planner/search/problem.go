@@ -43,6 +43,9 @@ type Problem struct {
 	MinReplicas     int     // fewer pipelines are used only where nothing else is possible; 0 means 1
 	EveryNode       bool    // leave no node idle, even where that would be as fast or faster
 	Splits          Family
+	// Least is what no so many pipelines train in less, and what their all-reduces add at least; nil: nothing is known.
+	// The lower bound counts it, the search does not.
+	Least func(pipelines int) (trainSeconds, syncSeconds float64)
 }
 
 // Pipeline is one pipeline of a plan: its share of the batch and the layers of its stages.
@@ -66,8 +69,8 @@ func (p Plan) Nodes() int {
 // Result is the best plan with its proof and its rivals.
 type Result struct {
 	Plan
-	// No plan of the data-parallel degrees weighed is faster than this. Equal to StepSeconds unless a split search ran
-	// into its effort limit.
+	// No plan of the data-parallel degrees weighed is faster than this, all-reduces included. Without any it is equal to
+	// StepSeconds unless a split search ran into its effort limit.
 	LowerBoundSeconds float64
 	// The answer, and the best plans found for the most promising other data-parallel degrees, best first.
 	Considered []Plan

@@ -39,10 +39,11 @@ func (s *searcher) result() (Result, error) {
 		result.Considered = append(result.Considered, s.at(mix.pipelines).build(mix))
 	}
 	result.Plan = result.Considered[0]
-	result.LowerBoundSeconds = min(bound, result.StepSeconds)
+	bound = min(bound, result.StepSeconds)
 	if proven {
-		result.LowerBoundSeconds = result.StepSeconds
+		bound = result.StepSeconds
 	}
+	result.LowerBoundSeconds = s.synced(bound, degrees)
 	return result, nil
 }
 

@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/reknit/reknit/services/planner/estimate"
+	"github.com/reknit/reknit/services/planner/search"
+)
+
+// lowerBound holds for unequal nodes and links, and plans of at least so many pipelines: as if all were like the best of
+// them, and the work was shared by speed. It is zero where there is no plan even then.
+func (s Situation) lowerBound(pipelines int) float64 {
+	best := s.problem(len(s.Nodes), slices.Max(s.MemoryBytes), 1)
+	best.DataParallel.Least = max(best.DataParallel.Least, pipelines)
+	if s.Speed != nil {
+		best.Layers = faster(best.Layers, slices.Max(s.Speed))
+		for i := range best.Shares {
+			best.Shares[i].Layers = faster(best.Shares[i].Layers, slices.Max(s.Speed))
+		}
+	}
+	for _, link := range s.Network.Links {
+		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
+	}
+	found, err := search.Best(best)
+	if err != nil {
+		return 0
+	}
+	return found.LowerBoundSeconds * (1 - 1e-12) // sums may round up
+}
+
+// leastTrainSeconds is all work shared by the fastest nodes, as many as so many pipelines can be.
+func (s Situation) leastTrainSeconds(pipelines int) float64 {
+	longest := len(s.Layers)
+	if s.PipelineLength.Most > 0 {
+		longest = min(longest, s.PipelineLength.Most)
+	}
+	used := min(len(s.Nodes), pipelines*longest)
+	speeds, work := float64(used), 0.0
+	if s.Speed != nil {
+		fastest := slices.Sorted(slices.Values(s.Speed))[len(s.Speed)-used:]
+		speeds = 0
+		for _, speed := range fastest {
+			speeds += speed
+		}
+	}
+	for _, layer := range s.Layers {
+		work += layer.ForwardSeconds + layer.BackwardSeconds
+	}
+	return work * float64(s.MicroBatches) / speeds * (1 - 1e-12)
+}
+
+// faster is layers on nodes so many times as fast.
+func faster(layers []estimate.Layer, speed float64) []estimate.Layer {
+	layers = slices.Clone(layers)
+	for i := range layers {
+		layers[i].ForwardSeconds /= speed
+		layers[i].BackwardSeconds /= speed
+	}
+	return layers
+}
+
+// leastSyncSeconds is the least that the all-reduces of a step take with so many pipelines of so many nodes: the
+// shortest pipeline has no more stages than its part of the nodes, its fullest stage no fewer gradients than the mean,
+// and all links are like the best.
+func (s Situation) leastSyncSeconds(nodes, pipelines int) float64 {
+	if pipelines < 2 || s.Network.BytesPerSecond <= 0 {
+		return 0
+	}
+	best := s.Network.usual()
+	for _, link := range s.Network.Links {
+		best.BytesPerSecond = max(best.BytesPerSecond, link.BytesPerSecond)
+		best.LatencySeconds = min(best.LatencySeconds, link.LatencySeconds)
+	}
+	stages := int64(max(1, nodes/pipelines))
+	bytes := max(slices.Max(s.GradientBytes), sum(s.GradientBytes)/stages)
+	return estimate.RingSeconds(bytes, pipelines, best.BytesPerSecond, best.LatencySeconds) * (1 - 1e-12)
+}
