@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
@@ -26,12 +27,19 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
+// ErrRefused ends a session whose node the cluster does not take as it is: another node does not consent, say.
+var ErrRefused = errors.New("the cluster does not take this node")
+
+// ErrOtherJob is the ErrRefused of a node that trains another job than the cluster.
+var ErrOtherJob = fmt.Errorf("%w, which trains another job", ErrRefused)
+
 // Config is what an agent must know of its trainer.
 type Config struct {
 	NATSURL     string
 	Cluster     string
 	Node        string        // id of this node
 	Address     string        // host:port where other trainers reach its data plane
+	Site        string        // where the node stands; empty: nobody says
 	MemoryBytes int64         // what training may use
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
@@ -43,11 +51,20 @@ type Config struct {
 	// without a Dir the parts lie in memory while they are given.
 	Store shards.StoreConfig
 
+	// Consent says which changes that others ask for the node takes part in.
+	Consent consent.Policy
+
 	// Snapshots says where what is trained is kept for the case that all holders of a unit die at once.
 	Snapshots snapshots.Settings
+	// Memory keeps snapshots in memory for the node's next session in this process; nil: they end with this one.
+	Memory *snapshots.Memory
 
 	// Stuck hears that the trainer has not given up a step, and that a plan does without what it holds; nil for nobody.
 	Stuck func()
+
+	// Waits hears why training waits, for which nodes and since when, or with no reason that it goes on. It must not
+	// block. nil: nobody wants to know.
+	Waits func(reason string, awaits []string, since time.Time)
 
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, address string, bytes int) (
@@ -110,9 +127,10 @@ type Stiller interface {
 
 // Orders are what a training loop does next.
 type Orders struct {
-	Plan     *events.Plan    // in force
-	Switched bool            // the plan is new: the state was adopted at Plan.ResumeStep
-	Step     context.Context // of the coming step; cancelled when the step must be abandoned
+	Plan      *events.Plan    // in force
+	Switched  bool            // the plan is new: the state was adopted at Plan.ResumeStep
+	Abandoned bool            // before the plan all were to give up their steps, whether or not this node was in one
+	Step      context.Context // of the coming step; cancelled when the step must be abandoned
 }
 
 // Join connects, asks for a place and starts the heartbeat. Boundary waits for the plan that grants the place.
@@ -128,7 +146,7 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
 	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
 		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job,
-			MemoryBytes: config.MemoryBytes, Lend: session.lend}
+			MemoryBytes: config.MemoryBytes, Memory: config.Memory, Lend: session.lend}
 		session.snapshots, err = snapshots.Open(session.context, config.Snapshots, owner)
 	}
 	if err == nil {
@@ -148,6 +166,9 @@ func (c *Config) complete() error {
 	if !events.Token(c.Cluster) {
 		return fmt.Errorf("agent: cluster %q: expected 1 to 64 characters of A-Z a-z 0-9 - _", c.Cluster)
 	}
+	if err := c.Consent.Validate(); err != nil {
+		return err
+	}
 	if c.Store.Host == "" {
 		c.Store.Host, _, _ = net.SplitHostPort(c.Address) // an address without a port is no host either; the store says so
 	}
@@ -160,10 +181,10 @@ func (c *Config) complete() error {
 // begin listens before it asks, so that no answer is missed.
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
-		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, ShardAddress: s.shardAddress(),
+		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, Site: s.config.Site, ShardAddress: s.shardAddress(),
 		MemoryBytes: s.config.MemoryBytes, Samples: s.config.Samples, Job: s.config.Job,
 		TotalSteps: s.config.TotalSteps, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
-		Tiers: s.snapshots.Tiers(),
+		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
 	if err := s.bus.Provision(ctx); err != nil {
 		return err

@@ -65,10 +65,35 @@ const planSlow = 10 * time.Second
 func (s *Session) sayThatNothingComes() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.machine.Snapshot().Generation == 0 {
-		slog.Warn("no plan yet: the services do not serve this cluster, wait for more nodes, or hold",
+	if s.machine.Snapshot().Generation == 0 && s.held == "" {
+		slog.Warn("no plan yet, and nobody says why: the services do not serve this cluster, or negotiate",
 			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
 			"why", fmt.Sprintf("reknit plan --cluster %s --nats %s", s.config.Cluster, s.config.NATSURL))
+	}
+}
+
+// sayRefused tells who reads the log what the cluster does not grant.
+func sayRefused(event events.Event) {
+	refusal, err := events.Open[events.Refusal](event)
+	if err != nil {
+		return // the machine says so
+	}
+	what := "refused"
+	if refusal.Refused == events.ChangeLeave {
+		what = "the cluster does not let this node go, which trains on"
+	}
+	slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
+}
+
+// waits tells who reads the log why training waits, and that it goes on. Called with the mutex held.
+func (s *Session) waits(waits machine.Waits) {
+	if s.held = waits.Reason; s.held != "" {
+		slog.Warn("training waits", "node", s.config.Node, "reason", waits.Reason, "awaits", waits.Awaits, "since", waits.Since)
+	} else {
+		slog.Info("training goes on", "node", s.config.Node, "waitedSince", waits.Since)
+	}
+	if s.config.Waits != nil {
+		s.config.Waits(waits.Reason, waits.Awaits, waits.Since)
 	}
 }
 
@@ -96,7 +121,8 @@ func (s *Session) queue(turn turn) { s.loop.turns = append(s.loop.turns, turn) }
 // train gives the go-ahead for a step. Called with the mutex held.
 func (s *Session) train(action machine.Train) {
 	step, cancel := context.WithCancel(s.loop.context)
-	s.loop.orders, s.loop.cancelled = &Orders{Plan: action.Plan, Switched: action.Switched, Step: step}, cancel
+	s.loop.orders = &Orders{Plan: action.Plan, Switched: action.Switched, Abandoned: action.Abandoned, Step: step}
+	s.loop.cancelled = cancel
 }
 
 func (s *Session) adopt(state State, task machine.Adopt) {
@@ -137,7 +163,7 @@ func held(state State, task machine.Tell) machine.Told {
 			for _, step := range holding.Steps {
 				data, err := state.Export(unit, step)
 				if err == nil && len(told.Claims) < mostClaims {
-					told.Claims = append(told.Claims, events.Claim{Unit: unit, Step: step, Digest: events.Digest(data)})
+					told.Claims = append(told.Claims, events.Claim{Unit: unit, Step: step, Digest: events.DigestOfUnit(data)})
 				}
 			}
 		}

@@ -95,14 +95,18 @@ func (s *Session) dueCapture() turn {
 // open begins to give and to take units where all are paused. Called with the mutex held.
 func (s *Session) open(what machine.Exchange) {
 	x := s.beginExchange(what)
-	leads := func(string) bool { return false }
-	if x.preSender != nil {
-		leads = x.preSender.Leads
-	}
-	x.sender = transfer.NewSender(x.context, x.what, x.before, leads)
+	x.sender = transfer.NewSender(x.context, x.what, x.before)
 	x.serving.Go(x.sender.Serve)
 	if len(x.what.Wanted()) > 0 {
 		x.receiver = transfer.NewReceiver(x.context, x.what)
+	}
+}
+
+// end ends the exchange. The memory of what is given is not served any more: the trainer's state may change it.
+func (x *exchange) end() {
+	x.cancel()
+	if x.sender != nil {
+		x.sender.Recall()
 	}
 }
 

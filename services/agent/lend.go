@@ -24,16 +24,11 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	request, data := s.lent(lent)
-	var digests []string
+	var loans []*shards.Loan
 	for _, part := range request.Parts {
-		digests = append(digests, part.Digest)
+		loans = append(loans, s.store.Lend(part.Digest, data[part.First:part.End]))
 	}
-	defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, digests...)
-	for _, part := range request.Parts {
-		if err := s.store.PutAs(ctx, part.Digest, data[part.First:part.End]); err != nil {
-			return err
-		}
-	}
+	defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, loans...)
 	text, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -52,8 +47,7 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	return nil
 }
 
-// lent returns a part of a snapshot as a neighbour fetches it: behind words of its own, so that the store does not take
-// it for what an exchange gives, which is retired at another time.
+// lent returns a part of a snapshot as a neighbour fetches it, behind words that say what it is.
 func (s *Session) lent(part snapshots.Part) (events.Keeping, []byte) {
 	request := events.Keeping{Node: s.config.Node, Step: part.Step, Plan: part.Plan,
 		ConsumedSamples: part.ConsumedSamples, ShardAddress: s.shardAddress()}

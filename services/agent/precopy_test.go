@@ -255,13 +255,13 @@ func TestAReceiverThatFallsBehindTakesItsLayersWhereAllArePaused(t *testing.T) {
 	h := newHub(t)
 	layer, joiner := h.content()[:4<<20], &replica{large: true, pause: 500 * time.Millisecond}
 	plan := h.startJoin(layer, joiner)
-	await[events.CaughtUp](h, events.PreCopyCaughtUp)
+	said := await[events.CaughtUp](h, events.PreCopyCaughtUp)
 	giver := h.sessions[0]
 	waitFor(t, "the giver leads it no more", func() bool {
 		giver.mutex.Lock()
 		sender := giver.exchange.preSender
 		giver.mutex.Unlock()
-		return !sender.Leads("n3")
+		return sender.Answer(events.PreCopyRequest{To: "n3", Step: said.Step}).Gone
 	})
 	if stop, _ := h.stopAll(plan); !joiner.has((&replica{large: true}).at(layer, stop)) {
 		t.Fatalf("the layer is not that of step %d", stop)

@@ -2,16 +2,21 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"math"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/links"
 	"github.com/reknit/reknit/services/agent/machine"
 )
 
@@ -149,12 +154,25 @@ func (s *Session) answerProbe(message *nats.Msg) {
 	if probe.Target != "" {
 		measured, err := s.measure(probe.Target, probe.Address, min(probe.Bytes, mostProbeBytes))
 		if err != nil {
-			answer.Error = err.Error()
+			answer.Error, answer.Finding = err.Error(), finding(err)
 		} else {
 			answer.Measured = &measured
 		}
 	}
 	respond(message, answer)
+}
+
+// finding is what became of the connection over which a link was to be measured.
+func finding(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return events.FoundRefused
+	case errors.Is(err, links.ErrStalled):
+		return events.FoundStalled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return events.FoundUnreachable
+	}
+	return ""
 }
 
 func respond(message *nats.Msg, answer any) {

@@ -33,7 +33,7 @@ func (s *Session) Rendezvous(ctx context.Context, generation uint64) (*Rendezvou
 	bucket, err := js.KeyValue(ctx, events.RendezvousBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		bucket, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{ // as many others may at this moment
-			Bucket: events.RendezvousBucket, Storage: jetstream.MemoryStorage,
+			Bucket: events.RendezvousBucket, Storage: jetstream.MemoryStorage, Replicas: s.bus.Replicas(),
 			MaxBytes: events.RendezvousBytes, MaxValueSize: MostRendezvousBytes, TTL: events.RendezvousAge,
 		})
 	}

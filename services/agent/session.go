@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -46,6 +47,7 @@ type Session struct {
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
 	telling  bool                         // facts are being said
 	ended    error
+	held     string // why the cluster is held; empty: it is not
 	loop     loop
 	pulses   pulses
 }
@@ -173,12 +175,8 @@ func (s *Session) newMember() []machine.Action {
 // hear takes an event of the log.
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
-	if refusal, err := events.Open[events.Refusal](event); err == nil && event.Kind == events.MembershipRefused {
-		what := "refused"
-		if refusal.Refused == events.ChangeLeave {
-			what = "the cluster does not let this node go, which trains on"
-		}
-		slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
+	if event.Kind == events.MembershipRefused {
+		sayRefused(event)
 	}
 	s.tell(func() []machine.Action {
 		actions, err := s.machine.Handle(event)
@@ -219,6 +217,8 @@ func (s *Session) do(action machine.Action) {
 		if s.config.Stuck != nil {
 			go s.config.Stuck()
 		}
+	case machine.Waits:
+		s.waits(action)
 	case machine.Rejoin:
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
 		for _, action := range s.newMember() {
@@ -247,7 +247,7 @@ func (s *Session) do(action machine.Action) {
 	case machine.Open:
 		s.open(action.Exchange)
 	case machine.Close:
-		s.exchange.cancel()
+		s.exchange.end()
 	case machine.Export:
 		s.export(action)
 	case machine.Fetch:
@@ -256,8 +256,16 @@ func (s *Session) do(action machine.Action) {
 }
 
 func (s *Session) end(end machine.End) {
-	if s.ended = errors.New(end.Reason); end.Left {
+	switch {
+	case end.Left:
 		s.ended, s.pulses.next.Left = ErrLeft, true
+		s.snapshots.Forget()
+	case end.OtherJob:
+		s.ended = fmt.Errorf("%w: %s", ErrOtherJob, end.Reason)
+	case end.Refused:
+		s.ended = fmt.Errorf("%w: %s", ErrRefused, end.Reason)
+	default:
+		s.ended = errors.New(end.Reason)
 	}
 	s.loop.cancelled()
 }

@@ -36,6 +36,18 @@ func (s *Session) Broken(reason string) {
 	s.tell(func() []machine.Action { return s.machine.Broken(time.Now(), reason) })
 }
 
+// Stop returns the step, in completed ones, at which training stops or the next plan takes over; known is false where
+// none is. It is for steps that have no end of their own.
+func (s *Session) Stop() (step uint64, known bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	stop := s.machine.Snapshot().Stop
+	if stop == nil {
+		return 0, false
+	}
+	return *stop, true
+}
+
 // Exited tells that the trainer's process is gone: its parent says so, or who held its socket. The exit code is that of
 // os.ProcessState, -1 where a signal ended it. It returns when the cluster's log has that, or ctx ends. The session is
 // over; a trainer that is started again takes another Join.

@@ -3,6 +3,7 @@ package links
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,9 @@ import (
 
 // roundTrips is how many empty probes are timed; the fastest counts, since queues only add.
 const roundTrips = 5
+
+// ErrStalled says that the peer's host accepts a connection, and that nobody answers on it.
+var ErrStalled = errors.New("connected, and nobody answers")
 
 // probeBytes bounds one probe.
 const probeBytes = 64 << 20
@@ -37,6 +41,9 @@ func Measure(ctx context.Context, cluster, node, address string, bytes int) (
 	}
 	for range roundTrips {
 		seconds, err := probe(connection, 0)
+		if err != nil && ctx.Err() != nil && roundTripSeconds == 0 {
+			return 0, 0, fmt.Errorf("%w within the time for a probe", ErrStalled)
+		}
 		if err != nil {
 			return 0, 0, err
 		}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/reknit/reknit/events"
 )
 
 const (
@@ -45,6 +47,20 @@ type Peer struct {
 	Incarnation string
 	Address     string
 	Relayed     bool // must not be dialled
+}
+
+// PeersOf returns those with whom a node trains under a plan.
+func PeersOf(plan *events.Plan, node string) []Peer {
+	var peers []Peer
+	for _, member := range plan.Nodes {
+		if member.Node != node {
+			peers = append(peers, Peer{
+				Node: member.Node, Incarnation: member.Incarnation, Address: member.Address,
+				Relayed: slices.Contains(plan.Relays, events.PairOf(node, member.Node)),
+			})
+		}
+	}
+	return peers
 }
 
 // Watch listens for probes and peers, and watches some. Its methods may be called from any goroutine.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -39,14 +38,16 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/join", answering(s.join))
 	for pattern, call := range map[string]func(*trainer, *http.Request) (any, error){
-		"POST /v1/next":                     (*trainer).callNext,
-		"POST /v1/leave":                    (*trainer).callLeave,
-		"GET /v1/state":                     (*trainer).callState,
-		"PUT /v1/store/{generation}/{key}":  (*trainer).callSet,
-		"GET /v1/store/{generation}/{key}":  (*trainer).callGet,
-		"POST /v1/store/{generation}/{key}": (*trainer).callAdd,
+		"POST /v1/next":  (*trainer).callNext,
+		"POST /v1/leave": (*trainer).callLeave,
+		"GET /v1/state":  (*trainer).callState,
 	} {
-		mux.HandleFunc(pattern, answering(s.inSession(call)))
+		mux.HandleFunc(pattern, answering(s.inSession(call, http.StatusNotFound)))
+	}
+	for method, call := range map[string]func(*trainer, *http.Request) (any, error){
+		"PUT": (*trainer).callSet, "GET": (*trainer).callGet, "POST": (*trainer).callAdd,
+	} { // not found says that a key is not set
+		mux.HandleFunc(method+" /v1/store/{generation}/{key}", answering(s.inSession(call, http.StatusGone)))
 	}
 	mux.HandleFunc("GET /v1/session", s.stream)
 	mux.HandleFunc("/", answering(func(request *http.Request) (any, error) {
@@ -105,21 +106,25 @@ func failureOf(err error) failure {
 			"put bulk into the units' files"}
 	case errors.Is(err, agent.ErrLeft):
 		return failure{http.StatusGone, err.Error(), "end: the cluster does without this node"}
+	case errors.Is(err, agent.ErrOtherJob):
+		return failure{http.StatusServiceUnavailable, err.Error(),
+			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER or reknit up --dir"}
+	case errors.Is(err, agent.ErrRefused):
+		return failure{http.StatusServiceUnavailable, err.Error(), "ask who runs the node that it names, or try later"}
 	case errors.Is(err, agent.ErrNoValue):
 		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
 	}
 	return failure{http.StatusServiceUnavailable, err.Error(), "end, or join again"}
 }
 
-// inSession finds the trainer that a call names.
-func (s *Server) inSession(call func(*trainer, *http.Request) (any, error)) func(*http.Request) (any, error) {
+// inSession finds the trainer that a call names; without says the status of a call that names none.
+func (s *Server) inSession(
+	call func(*trainer, *http.Request) (any, error), without int,
+) func(*http.Request) (any, error) {
 	return func(request *http.Request) (any, error) {
 		t := s.trainer(request.URL.Query().Get("session"))
-		switch {
-		case t == nil && strings.HasPrefix(request.URL.Path, "/v1/store/"): // not that a key is not set
-			return nil, failure{http.StatusGone, errNoSession.What, errNoSession.Fix}
-		case t == nil:
-			return nil, errNoSession
+		if t == nil {
+			return nil, failure{without, errNoSession.What, errNoSession.Fix}
 		}
 		return call(t, request)
 	}
@@ -185,7 +190,7 @@ func (t *trainer) callNext(request *http.Request) (any, error) {
 	return t.turns.next(request.Context(), report)
 }
 
-// stream tells a trainer of aborts, for as long as both live.
+// stream tells a trainer of aborts, and why training waits, for as long as both live.
 func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 	t := s.trainer(request.URL.Query().Get("session"))
 	if t == nil {
@@ -205,6 +210,8 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 		select {
 		case abort := <-t.aborts:
 			open = say(abort)
+		case waits := <-t.waits:
+			open = say(waits)
 		case <-request.Context().Done():
 			return
 		case <-t.ended.Done():

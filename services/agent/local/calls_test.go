@@ -177,17 +177,17 @@ func TestTheStateOutlivesTheAgent(t *testing.T) {
 
 func TestFilesOfAgentsThatAreGoneAreSweptAndThoseOfTheLivingKept(t *testing.T) {
 	parent := t.TempDir()
-	killed, err := makeFolder(parent)
+	killed, err := makeFolder(parent, folderPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	living, err := makeFolder(parent) // of a process that has another number, or none, where it is looked at
+	living, err := makeFolder(parent, folderPrefix) // of a process that has another number, or none, where it is looked at
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer living.remove()
 	killed.lock.Close() // as the kernel does
-	next, err := makeFolder(parent)
+	next, err := makeFolder(parent, folderPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (s *state) digests(step uint64, units events.Range) []events.UnitDigest {
 		stands := s.trained[unit] && s.held[unit] == step && !s.closed
 		s.mutex.Unlock()
 		if stands {
-			digests = append(digests, events.UnitDigest{Unit: unit, Digest: events.Digest(s.files.units[unit])})
+			digests = append(digests, events.UnitDigest{Unit: unit, Digest: events.DigestOfUnit(s.files.units[unit])})
 		}
 	}
 	return digests

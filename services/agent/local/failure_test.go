@@ -52,6 +52,25 @@ func TestAStepThatIsToBeGivenUpIsToldOnBothWays(t *testing.T) {
 	}
 }
 
+func TestATrainerIsToldWhyTrainingWaitsAndThatItGoesOn(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	hold := events.Hold{Reason: "no live node holds layer 0; waiting for n2", Awaits: []string{"n2"}}
+	held := r.speaker.First(time.Now(), "test", events.ClusterHeld, "c", &hold)
+	if _, err := r.bus.Publish(r.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if said := c.line(); said["waits"] != hold.Reason || said["awaits"].([]any)[0] != "n2" || said["since"] == nil {
+		t.Errorf("it hears %v", said)
+	}
+	r.commit(0, c.member)
+	adopt := c.next(orderAdopt, Report{})
+	c.next(orderStep, Report{Order: adopt.ID})
+	if said := c.line(); said["waits"] != "" {
+		t.Errorf("it hears %v: expected that training goes on", said)
+	}
+}
+
 func TestWhoIsReadyCanMakeTheNextStepAndIsAskedToWhereItIsNeeded(t *testing.T) {
 	r := newRig(t)
 	c, step := r.train()
@@ -191,6 +210,27 @@ func TestAProcessMayJoinForAnotherAndOneThatEndedMeanwhileMakesWay(t *testing.T)
 	time.Sleep(2 * lookEvery) // nothing happens, which has no event
 	r.commit(0, c.member)
 	c.next(orderAdopt, Report{})
+}
+
+func TestWhoIsRefusedIsToldWhatToDoAboutIt(t *testing.T) {
+	for _, refusal := range []struct {
+		otherJob bool
+		fix      string
+	}{{true, "another REKNIT_CLUSTER"}, {false, "ask who runs the node that it names"}} {
+		r := newRig(t)
+		c := r.join(usualJoin)
+		refused := r.speaker.First(time.Now(), "test", events.MembershipRefused, c.member.Node, &events.Refusal{
+			Node: c.member.Node, Incarnation: c.member.Incarnation, Refused: events.ChangeJoin, Reason: "it is", OtherJob: refusal.otherJob,
+		})
+		if _, err := r.bus.Publish(t.Context(), refused); err != nil {
+			t.Fatal(err)
+		}
+		var failed failure
+		c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
+		if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, refusal.fix) {
+			t.Errorf("other job %t: its call is answered with %+v", refusal.otherJob, failed)
+		}
+	}
 }
 
 func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {

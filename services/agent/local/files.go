@@ -24,16 +24,17 @@ type files struct {
 	units   [][]byte
 	room    []bool         // by unit: its memory is taken
 	news    map[int][]byte // by unit: another version of it
+	dropped map[int][]byte // by unit: the memory of one that was given back; it stays mapped, for who still reads there
 	control []byte
 }
 
 // makeFiles makes them in a new directory below parent. The room of all units is taken at once, or of none.
 func makeFiles(parent string, units []int64, room bool) (*files, error) {
-	dir, err := makeFolder(stateParent(parent))
+	dir, err := makeFolder(stateParent(parent), folderPrefix)
 	if err != nil {
 		return nil, err
 	}
-	f := &files{dir: dir, news: map[int][]byte{}}
+	f := newFiles(dir)
 	if err = f.fits(units, room); err == nil {
 		err = f.mapAll(units)
 	}
@@ -48,6 +49,10 @@ func makeFiles(parent string, units []int64, room bool) (*files, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func newFiles(dir *folder) *files {
+	return &files{dir: dir, news: map[int][]byte{}, dropped: map[int][]byte{}}
 }
 
 // mapAll maps the control page and the units.
@@ -142,15 +147,17 @@ func (f *files) resize(name string, bytes int, change func(*os.File, int64) erro
 }
 
 // another returns memory for another version of a unit.
-func (f *files) another(unit int) ([]byte, error) {
+func (f *files) another(unit int) (memory []byte, err error) {
 	if f.news[unit] != nil {
 		return f.news[unit], nil
 	}
 	name, bytes := unitName(unit)+newSuffix, len(f.units[unit])
-	memory, err := f.mapped(name, int64(bytes))
-	if err != nil {
-		return nil, err
+	if memory = f.dropped[unit]; memory == nil {
+		if memory, err = f.mapped(name, int64(bytes)); err != nil {
+			return nil, err
+		}
 	}
+	delete(f.dropped, unit)
 	f.news[unit] = memory
 	if err := f.resize(name, bytes, reserve); err != nil {
 		f.drop(unit)
@@ -159,16 +166,17 @@ func (f *files) another(unit int) ([]byte, error) {
 	return memory, nil
 }
 
-// drop gives back the memory for another version of a unit.
+// drop gives back the memory for another version of a unit. It stays mapped: an exchange that was given up may still
+// hash or fetch there, and needs no right bytes any more.
 func (f *files) drop(unit int) {
 	if f.news[unit] == nil {
 		return
 	}
-	unmap(f.news[unit])
-	delete(f.news, unit)
-	if err := os.Remove(filepath.Join(f.dir.path, unitName(unit)+newSuffix)); err != nil {
-		slog.Warn("a unit's file is left", "error", err)
+	if err := f.resize(unitName(unit)+newSuffix, len(f.units[unit]), release); err != nil {
+		slog.Warn("a unit that is not needed keeps its memory", "unit", unit, "error", err)
 	}
+	f.dropped[unit] = f.news[unit]
+	delete(f.news, unit)
 }
 
 // remove gives back everything. A trainer that still runs keeps what it has mapped.
@@ -187,8 +195,10 @@ func (f *files) unmapAll() {
 	for _, memory := range f.units {
 		unmap(memory)
 	}
-	for _, memory := range f.news {
-		unmap(memory)
+	for _, versions := range []map[int][]byte{f.news, f.dropped} {
+		for _, memory := range versions {
+			unmap(memory)
+		}
 	}
 	if f.control != nil {
 		unmap(f.control)

@@ -13,6 +13,7 @@ import (
 
 const (
 	folderPrefix = "reknit-state-"
+	socketPrefix = "reknit-agent-"
 	newPrefix    = "reknit-new-" // not locked yet: left alone
 )
 
@@ -23,15 +24,15 @@ type folder struct {
 	lock *os.File
 }
 
-// makeFolder makes a folder, and removes those that killed agents left beside it.
-func makeFolder(parent string) (*folder, error) {
-	sweep(parent)
+// makeFolder makes a folder whose name begins so, and removes those alike that killed agents left beside it.
+func makeFolder(parent, prefix string) (*folder, error) {
+	sweep(parent, prefix)
 	path, err := os.MkdirTemp(parent, newPrefix)
 	if err != nil {
 		return nil, err
 	}
 	lock := locked(path)
-	name := folderPrefix + strings.TrimPrefix(filepath.Base(path), newPrefix)
+	name := prefix + strings.TrimPrefix(filepath.Base(path), newPrefix)
 	f := &folder{filepath.Join(parent, name), lock}
 	if err := os.Rename(path, f.path); err != nil {
 		f.path = path
@@ -54,9 +55,9 @@ func locked(path string) *os.File {
 	return file
 }
 
-// sweep removes the folders of agents that are no more, but of trainers that outlived theirs.
-func sweep(parent string) {
-	left, _ := filepath.Glob(filepath.Join(parent, folderPrefix+"*")) // the pattern is sound
+// sweep removes the folders of agents that are no more. Those that a living trainer has mapped are left.
+func sweep(parent, prefix string) {
+	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is sound
 	for _, path := range left {
 		if lock := locked(path); lock != nil {
 			left := &folder{path, lock}

@@ -21,7 +21,7 @@ func takeFiles(parent, path string, units []int64) (*files, record, error) {
 	if err != nil {
 		return nil, record{}, err
 	}
-	f := &files{dir: dir, news: map[int][]byte{}}
+	f := newFiles(dir)
 	if err = f.expect(units); err == nil {
 		err = f.mapAll(units)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
@@ -27,12 +28,16 @@ type Config struct {
 	Node      string // id of a trainer that names none
 	Listen    string // host:port where other nodes measure and watch the link to this one; port 0 takes a free one
 	Advertise string // where they reach it; empty: where it listens
+	Site      string // where the node stands; empty: nobody says
 	ShardPort int    // where others fetch units from; 0 takes a free one
 	ShardDir  string // of what is given, meanwhile; empty: the temporary directory
 	StateDir  string // of the trainers' files; empty: in shared memory
 	Snapshots snapshots.Settings
-	Parent    bool   // whoever serves is the trainers' parent, and tells by Gone how they ended
-	Stuck     func() // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
+	Consent   consent.Policy // of every trainer's node
+	Parent    bool           // whoever serves is the trainers' parent, and tells by Gone how they ended
+	Stuck     func()         // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
+
+	memory *snapshots.Memory // of all trainers, one after the other
 }
 
 func (c Config) listenHost() string {
@@ -45,6 +50,9 @@ const MostTrainers = 64
 
 // Server serves the local API.
 type Server struct {
+	Socket string  // that trainers connect to
+	folder *folder // of the socket; nil where it was not made here
+
 	config  Config
 	context context.Context // of all trainers
 	end     context.CancelFunc
@@ -67,15 +75,24 @@ type leave struct {
 // readHeaderTimeout bounds a connection that says nothing.
 const readHeaderTimeout = 5 * time.Second
 
-// Serve returns when trainers may connect to the socket. A socket that nobody serves any more is replaced.
-func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
-	listener, err := listen(socket)
-	if err != nil {
-		return nil, fmt.Errorf("REKNIT_AGENT_SOCKET: %w", err)
-	}
-	s := &Server{
-		config: config, served: make(chan struct{}),
+// Serve returns when trainers may connect to the socket, by default one in a new temporary folder. A socket that nobody
+// serves any more is replaced.
+func Serve(ctx context.Context, config Config, socket string) (s *Server, err error) {
+	config.memory = new(snapshots.Memory)
+	s = &Server{
+		Socket: socket, config: config, served: make(chan struct{}),
 		trainers: map[string]*trainer{}, joining: map[string]bool{},
+	}
+	if socket == "" {
+		if s.folder, err = makeFolder(os.TempDir(), socketPrefix); err != nil {
+			return nil, err
+		}
+		s.Socket = filepath.Join(s.folder.path, "agent.sock")
+	}
+	listener, err := listen(s.Socket)
+	if err != nil {
+		s.removeFolder()
+		return nil, fmt.Errorf("REKNIT_AGENT_SOCKET: %w", err)
 	}
 	s.context, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.http = &http.Server{
@@ -89,6 +106,13 @@ func Serve(ctx context.Context, config Config, socket string) (*Server, error) {
 		s.http.Serve(listener)
 	}()
 	return s, nil
+}
+
+// removeFolder removes the socket's folder, where it was made here.
+func (s *Server) removeFolder() {
+	if s.folder != nil {
+		s.folder.remove()
+	}
 }
 
 // listen makes the socket, for this user only.
@@ -192,6 +216,7 @@ func (s *Server) Close() {
 	s.end()
 	s.http.Close()
 	<-s.served
+	s.removeFolder()
 }
 
 // add makes a trainer of a join, and forgets it when it is over.

@@ -101,13 +101,18 @@ const unitOfPages = 1<<16 - 64 // bytes, of which the last page is not full
 func (d *desk) expectRoom(expected ...bool) {
 	d.Helper()
 	for unit, taken := range expected {
-		var file syscall.Stat_t
-		if err := syscall.Stat(filepath.Join(d.files.dir.path, unitName(unit)), &file); err != nil {
-			d.Fatal(err)
-		}
-		if got := file.Blocks > 0; got != taken {
-			d.Errorf("unit %d has %d blocks: expected any, %v", unit, file.Blocks, taken)
-		}
+		d.expectRoomOf(unitName(unit), taken)
+	}
+}
+
+func (d *desk) expectRoomOf(name string, taken bool) {
+	d.Helper()
+	var file syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(d.files.dir.path, name), &file); err != nil {
+		d.Fatal(err)
+	}
+	if got := file.Blocks > 0; got != taken {
+		d.Errorf("%s has %d blocks: expected any, %v", name, file.Blocks, taken)
 	}
 }
 
@@ -224,6 +229,25 @@ func TestWhoWentAstrayHoldsNothing(t *testing.T) {
 	d.take(0, 3, "three")
 	d.Forget()
 	d.expectSteps(0)
+}
+
+// The unit is being hashed when its negotiation is given up and the next plan adopted.
+func TestWhoStillReadsAnImportThatWasDroppedDoesNotFault(t *testing.T) {
+	d := newDesk(t, false, unitOfPages)
+	d.adopt(0)
+	d.take(0, 1, "one")
+	given, err := d.Export(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.adopt(0)
+	if given[0] != 0 {
+		t.Errorf("it reads %q: expected that the memory was given back", given[:3])
+	}
+	d.expectRoomOf(unitName(0)+newSuffix, false)
+	d.take(0, 2, "two")
+	d.expectRoomOf(unitName(0)+newSuffix, true)
+	d.expectContent(0, 2, "two")
 }
 
 func TestWhatIsNotHeldAnyMoreHasNoMemory(t *testing.T) {

@@ -36,6 +36,7 @@ type trainer struct {
 	over    chan struct{} // closed when nothing is left of it, here and with its server
 	heard   chan struct{} // closed when its session stream is open
 	aborts  chan Abort    // the last that was not told yet
+	waits   chan Waits    // likewise
 	waiting chan struct{} // a token for each call that waits for a value
 
 	speed speed.Meter
@@ -53,6 +54,13 @@ type trainer struct {
 type Abort struct {
 	Abort  uint64 `json:"abort"`
 	Reason string `json:"reason"`
+}
+
+// Waits is a line of the session stream: why training waits, or without a reason that it goes on.
+type Waits struct {
+	Waits  string    `json:"waits"`
+	Awaits []string  `json:"awaits,omitempty"`
+	Since  time.Time `json:"since"`
 }
 
 // exit says how a trainer's process ended.
@@ -83,7 +91,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t := &trainer{
 		node: joining.Node, total: joining.TotalSteps, caller: callerOf(ctx),
 		job: job, over: make(chan struct{}), heard: make(chan struct{}),
-		aborts: make(chan Abort, 1), waiting: make(chan struct{}, mostWaiting),
+		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
@@ -94,7 +102,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	for _, unit := range joining.Units {
 		t.bytes += unit
 	}
-	if t.given, err = makeFolder(cmp.Or(config.ShardDir, os.TempDir())); err != nil {
+	if t.given, err = makeFolder(cmp.Or(config.ShardDir, os.TempDir()), folderPrefix); err != nil {
 		t.close()
 		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
@@ -145,10 +153,10 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		address = t.watch.Address()
 	}
 	t.session, err = agent.Join(ctx, agent.Config{
-		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address,
+		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
-		Snapshots: config.Snapshots,
+		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck, Waits: t.wait,
+		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
 			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,
 		},
@@ -214,26 +222,8 @@ func (t *trainer) takeUp(orders agent.Orders) {
 	t.mutex.Unlock()
 	t.state.note(orders.Plan.Generation, orders.Plan.UnitsOf(t.node))
 	self, _ := orders.Plan.Member(t.node)
-	var peers []links.Peer
-	for _, member := range orders.Plan.Nodes {
-		if member.Node != t.node {
-			peers = append(peers, links.Peer{
-				Node: member.Node, Incarnation: member.Incarnation, Address: member.Address,
-				Relayed: relayed(orders.Plan, t.node, member.Node),
-			})
-		}
-	}
-	t.watch.Switch(self.Incarnation, peers)
+	t.watch.Switch(self.Incarnation, links.PeersOf(orders.Plan, t.node))
 	t.sweep(mostPast)
-}
-
-func relayed(plan *events.Plan, a, b string) bool {
-	for _, pair := range plan.Relays {
-		if pair == events.PairOf(a, b) {
-			return true
-		}
-	}
-	return false
 }
 
 const (
@@ -277,7 +267,8 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	case err != nil:
 	case report.Done == done:
 		t.state.givenUp(report.Ready)
-		slog.Info("step given up", "node", t.node, "step", done, "ready", report.Ready, "broken", report.Broken)
+		slog.Info("a step could not be completed, and is trained again", "node", t.node, "step", done,
+			"because", cmp.Or(report.Broken, "another node is lost, or its step broke"))
 		if orders.Step.Err() == nil {
 			t.session.Broken(cmp.Or(report.Broken, "the trainer gave it up"))
 		}
@@ -316,11 +307,21 @@ func (t *trainer) abort(id uint64) {
 	t.state.abort(id)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	replace(t.aborts, Abort{Abort: id, Reason: "the cluster gives the step up"})
+}
+
+// wait tells the trainer why training waits. The session calls it, once at a time.
+func (t *trainer) wait(reason string, awaits []string, since time.Time) {
+	replace(t.waits, Waits{Waits: reason, Awaits: awaits, Since: since})
+}
+
+// replace puts a line where the last one may stand that was not told yet. One goroutine at a time does it.
+func replace[T any](lines chan T, line T) {
 	select {
-	case <-t.aborts: // of an older step
+	case <-lines:
 	default:
 	}
-	t.aborts <- Abort{Abort: id, Reason: "the cluster gives the step up"}
+	lines <- line
 }
 
 // close ends all that the trainer had of its agent.

@@ -23,8 +23,9 @@ type (
 
 	// Train has the trainer begin the step after the boundary at which it stands.
 	Train struct {
-		Plan     *events.Plan // in force
-		Switched bool         // the plan is new: its units were adopted at Plan.ResumeStep
+		Plan      *events.Plan // in force
+		Switched  bool         // the plan is new: its units were adopted at Plan.ResumeStep
+		Abandoned bool         // before the plan all were to give up their steps, whether or not this node was in one
 	}
 
 	// Abandon has the trainer give up the step under way and come back to the boundary. Where it has not come within so
@@ -35,6 +36,14 @@ type (
 	// holds: who is its parent may end it.
 	Stuck struct{}
 
+	// Waits tells why training waits, for which nodes, and since when by the log's clock; without a reason, that it goes
+	// on.
+	Waits struct {
+		Reason string
+		Awaits []string
+		Since  time.Time
+	}
+
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
 
@@ -44,8 +53,10 @@ type (
 
 	// End ends the session.
 	End struct {
-		Left   bool   // the node asked to go, and the cluster can do without it
-		Reason string // why the session cannot go on, where the node has not left
+		Left     bool   // the node asked to go, and the cluster can do without it
+		Refused  bool   // the cluster does not take the node as it is
+		OtherJob bool   // that is because it trains another job
+		Reason   string // why the session cannot go on, where the node has not left
 	}
 
 	// Measure opens and measures the links to peers. It ends in Measured.
@@ -123,6 +134,7 @@ func (Say) action()     {}
 func (Train) action()   {}
 func (Abandon) action() {}
 func (Stuck) action()   {}
+func (Waits) action()   {}
 func (Rejoin) action()  {}
 func (Reread) action()  {}
 func (End) action()     {}

@@ -147,6 +147,7 @@ func (m *Machine) adopted(result Adopted) {
 	if next.plan.Generation >= m.awaited {
 		m.awaited = 0
 	}
+	m.noticeThatTrainingGoesOn()
 	if m.membership == joining {
 		m.membership = member
 		if m.leave != nil { // it was given up after it had asked to go
@@ -164,15 +165,22 @@ func (m *Machine) mustTell() bool {
 // has promised to stop here, or training is complete. (A node that was given other units after the last step has to
 // tell their digests.)
 func (m *Machine) mustWait() bool {
-	switch {
-	case m.awaited > 0 || m.stuck || m.idle() || m.finished() && !m.switched:
+	if m.awaited > 0 || m.stuck || m.idle() || m.finished() && !m.switched {
 		return true
-	case len(m.pending) > 0:
-		return m.done >= m.pending[0].plan.ResumeStep
-	case m.negotiation != nil && m.negotiation.schedule != nil:
-		return m.done >= m.negotiation.schedule.payload.StopStep
 	}
-	return m.promise != nil && m.done >= *m.promise
+	stop := m.stop()
+	return stop != nil && m.done >= *stop
+}
+
+// stop returns the step, in completed ones, at which training stops or the next plan takes over; nil where none is known.
+func (m *Machine) stop() *uint64 {
+	switch {
+	case len(m.pending) > 0:
+		return &m.pending[0].plan.ResumeStep
+	case m.negotiation != nil && m.negotiation.schedule != nil:
+		return &m.negotiation.schedule.payload.StopStep
+	}
+	return m.promise
 }
 
 // idle reports whether the plan taken up gives the node nothing to train.
@@ -185,8 +193,9 @@ func (m *Machine) idle() bool {
 }
 
 func (m *Machine) train() {
-	m.do(Train{Plan: m.plan.plan, Switched: m.switched})
-	m.trainer, m.switched = training, false
+	m.noticeThatTrainingGoesOn()
+	m.do(Train{Plan: m.plan.plan, Switched: m.switched, Abandoned: m.abandoned})
+	m.trainer, m.switched, m.abandoned = training, false, false
 }
 
 // step returns how many steps are completed: while the trainer's state adopts a plan, as many as the plan resumes

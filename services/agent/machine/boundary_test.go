@@ -25,6 +25,22 @@ func TestANodeTrainsOnUntilTheStepItPromised(t *testing.T) {
 	n.expect("adopt [{0 2}] at 22", "train under 4, new")
 }
 
+func TestWhoStoodAtItsBoundaryIsToldAllTheSameThatTheOthersGaveUpTheirSteps(t *testing.T) {
+	n := trainingNode(t, 20)
+	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
+	prepare(n, "g4", 4)
+	n.stands(21)
+	n.stands(22)
+	n.told = nil
+	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
+	n.expect("tell holdings", "say negotiation.consented g4-again true at 22: 0 holdings")
+	n.commits(plan(4, 22, "n1", "n2"))
+	n.expect("adopt [{0 2}] at 22", "train under 4, new, after steps were given up")
+	n.commits(plan(5, 23, "n1", "n2"))
+	n.stands(23)
+	n.expect("adopt [{0 2}] at 23", "train under 5, new")
+}
+
 func TestNobodyPromisesAStepBeyondTheEndOfTraining(t *testing.T) {
 	n := trainingNode(t, 99, func(s *Settings) { s.TotalSteps = 100 })
 	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
@@ -51,7 +67,7 @@ func TestAFailurePassesOverAPlanWhoseStepIsNeverReached(t *testing.T) {
 	n.stands(20)
 	n.expect("tell holdings", "say negotiation.consented g5 true at 20: 0 holdings")
 	n.commits(plan(5, 20, "n1", "n2"))
-	n.expect("adopt [{0 2}] at 20", "train under 5, new")
+	n.expect("adopt [{0 2}] at 20", "train under 5, new, after steps were given up")
 }
 
 // A commit may come while the plan before it has not taken over yet: then both do, each at its step.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/consent"
 )
 
 // Settings are what a machine must know of its trainer.
@@ -19,12 +20,14 @@ type Settings struct {
 	Cluster      string
 	Node         string
 	Address      string // host:port of the trainer's data plane
+	Site         string // where the node stands; empty: nobody said
 	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
 	MemoryBytes  int64  // what training may use
 	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
 	TotalSteps   uint64 // training ends there; zero is never
 	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
+	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
 }
@@ -51,6 +54,7 @@ type Machine struct {
 	overtaking  []events.Event // heard before the plan that they build on, at most mostOvertaking
 	reread      uint64         // generation of the plan that was asked for again
 	negotiation *negotiation   // under way; nil for none
+	waits       Waits          // why the cluster is held; zero: it is not
 	ended       []string       // negotiations that are over, at most mostEnded
 	promise     *uint64        // completed steps not to be passed before the negotiation ends
 	awaited     uint64         // nothing is trained before the plan of this generation; zero: none is awaited
@@ -62,6 +66,7 @@ type Machine struct {
 	frozen    []events.Holding // what it holds while it gives up its step; nil: not known
 	done      uint64           // completed steps
 	switched  bool             // a plan was adopted since the trainer was last told to train
+	abandoned bool             // steps were to be given up since then, its own or others'
 	asked     *asked           // what the trainer's state is at; nil for nothing
 	capturing bool             // the trainer's state gives units to those who pre-copy
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
@@ -87,6 +92,7 @@ var handlers = events.Handlers[*Machine]{
 	events.Scheduled:         handling((*Machine).scheduled),
 	events.ShardOffered:      handling((*Machine).offered),
 	events.Aborted:           handling((*Machine).aborted),
+	events.ClusterHeld:       handling((*Machine).held),
 	events.PlanCommitted:     handling((*Machine).committed),
 }
 

@@ -28,12 +28,13 @@ func (m membership) String() string { return membershipNames[m] }
 // stays, and may be claimed.
 func (m *Machine) Join(now time.Time, incarnation string) []Action {
 	m.endNegotiation()
+	m.noticeThatTrainingGoesOn()
 	m.membership, m.incarnation, m.replaced = joining, incarnation, false
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
 		Node: m.settings.Node, Incarnation: incarnation,
-		Address: m.settings.Address, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
+		Address: m.settings.Address, Site: m.settings.Site, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
 		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, Samples: m.settings.Samples, Job: m.settings.Job,
 	})})
@@ -71,7 +72,7 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	case refusal.Refused == events.ChangeLeave:
 		m.stay()
 	case mine && refusal.Refused == events.ChangeJoin:
-		m.end(End{Reason: fmt.Sprintf("membership of %s refused: %s", m.settings.Node, refusal.Reason)})
+		m.end(End{Refused: true, OtherJob: refusal.OtherJob, Reason: refusal.Reason})
 	case mine && refusal.Refused == events.RefusedMembership:
 		if refusal.Astray {
 			m.claimable = 0

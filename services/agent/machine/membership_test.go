@@ -61,7 +61,7 @@ func TestAJoinThatIsRefusedEndsTheSession(t *testing.T) {
 	n := newNode(t)
 	n.stands(0)
 	n.hears(events.MembershipRefused, refusal("i1", events.ChangeJoin, false))
-	n.expect("end left=false membership of n1 refused: no answer")
+	n.expect("end left=false no answer")
 	n.hears(events.NegotiationOpened, opening("g1", 1, true, "n1"))
 	n.expect()
 }
@@ -130,7 +130,7 @@ func TestANodeThatMayClaimDoesNotGoBeforeItHasAPlaceAgain(t *testing.T) {
 	back := plan(5, 15, "n1", "n2")
 	back.Nodes[0].Incarnation = "i2"
 	n.commits(back)
-	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new")
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
 func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
@@ -181,7 +181,7 @@ func TestALeaverThatIsGivenUpComesBackAndAsksAgainToGo(t *testing.T) {
 	back := plan(5, 15, "n1", "n2")
 	back.Nodes[0].Incarnation = "i2"
 	n.commits(back)
-	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new")
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
 // Faults 1 and 2: a node that was given up while it lived claims what it trained, unless it went astray.

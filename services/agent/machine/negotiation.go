@@ -87,8 +87,14 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		if busy == "" && m.mayClaim() {
 			busy = "it digests what it claims"
 		}
+	}
+	objection, refuses := m.objection(event, opening)
+	switch {
+	case objection != "":
+		m.consent(events.Consent{Reason: objection, Refuses: refuses})
+	case opening.Abandon:
 		m.sayDelayed(busy)
-	} else {
+	default:
 		m.measureLinks()
 	}
 }
@@ -148,7 +154,7 @@ func leaves(changes []events.Change, node string) bool {
 
 // abandon has the trainer give up the step under way. Nothing is trained before the plan of the given generation.
 func (m *Machine) abandon(generation uint64) {
-	m.awaited, m.stuck = generation, false
+	m.awaited, m.stuck, m.abandoned = generation, false, true
 	if m.trainer == training {
 		m.trainer = abandoning
 		m.do(Abandon{Within: m.patience()})

@@ -34,7 +34,7 @@ func TestANodeThatAbandonsItsStepSaysAtTheBoundaryWhatItHolds(t *testing.T) {
 	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))
 	n.expect("tell holdings", "say negotiation.consented g4-again true at 15: 1 holdings")
 	n.commits(plan(4, 14, "n1", "n2"))
-	n.expect("adopt [{0 2}] at 14", "train under 4, new")
+	n.expect("adopt [{0 2}] at 14", "train under 4, new, after steps were given up")
 }
 
 func TestLinksAreMeasuredBeforeANodeConsents(t *testing.T) {

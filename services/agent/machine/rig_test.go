@@ -204,6 +204,9 @@ func words(action Action) string {
 	case Say:
 		return "say " + spoken(action.Event)
 	case Train:
+		if action.Switched && action.Abandoned {
+			return fmt.Sprintf("train under %d, new, after steps were given up", action.Plan.Generation)
+		}
 		if action.Switched {
 			return fmt.Sprintf("train under %d, new", action.Plan.Generation)
 		}
@@ -247,6 +250,8 @@ func words(action Action) string {
 		return fmt.Sprintf("fetch %d", action.Transfer.Unit)
 	case End:
 		return fmt.Sprintf("end left=%t %s", action.Left, action.Reason)
+	case Waits:
+		return strings.TrimSpace(fmt.Sprintf("waits since %s %s", action.Since.Format(time.TimeOnly), action.Reason))
 	case Reread:
 		return fmt.Sprintf("reread %d", action.Generation)
 	}

@@ -9,6 +9,7 @@ type Snapshot struct {
 	Trainer     string  // where the training loop is
 	Step        uint64  // completed steps
 	Promise     *uint64 // completed steps not to be passed; nil for none
+	Stop        *uint64 // completed steps at which training stops or the next plan takes over; nil where none is known
 	Awaited     uint64  // generation before which nothing is trained; zero for none
 	Negotiation string  // under way; empty for none
 	Phase       string  // of this node's part of it
@@ -19,7 +20,8 @@ type Snapshot struct {
 func (m *Machine) Snapshot() Snapshot {
 	snapshot := Snapshot{
 		Membership: m.membership.String(), Incarnation: m.incarnation, Generation: m.generation(), Known: m.newest.generation,
-		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Awaited: m.awaited, Kept: len(m.overtaking),
+		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Stop: m.stop(), Awaited: m.awaited,
+		Kept: len(m.overtaking),
 	}
 	if m.negotiation != nil {
 		snapshot.Negotiation, snapshot.Phase = m.negotiation.opening.payload.Negotiation, m.negotiation.phase.String()

@@ -25,7 +25,7 @@ func TestAStepThatBreaksIsToldOnceAndNothingIsTrainedBeforeAllGiveTheirsUp(t *te
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
 	n.expect("tell holdings", "say negotiation.consented g4 true at 15: 1 holdings")
 	n.commits(plan(4, 15, "n1", "n2"))
-	n.expect("adopt [{0 2}] at 15", "train under 4, new")
+	n.expect("adopt [{0 2}] at 15", "train under 4, new, after steps were given up")
 	n.stands(16)
 	n.expect("train under 4")
 }
@@ -50,7 +50,7 @@ func TestANodeWhoseStepBrokeAdoptsNoPlanOfALaterStep(t *testing.T) {
 	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n1", "n2"))
 	n.expect("tell holdings", "say negotiation.consented g5 true at 15: 0 holdings")
 	n.commits(plan(5, 15, "n1", "n2"))
-	n.expect("adopt [{0 2}] at 15", "train under 5, new")
+	n.expect("adopt [{0 2}] at 15", "train under 5, new, after steps were given up")
 }
 
 func TestAnAgentThatKnowsWhatItsTrainerHoldsConsentsWhileTheTrainerIsInItsStep(t *testing.T) {
@@ -65,7 +65,7 @@ func TestAnAgentThatKnowsWhatItsTrainerHoldsConsentsWhileTheTrainerIsInItsStep(t
 	n.commits(plan(4, 15, "n1"))
 	n.expect() // the trainer is still in its step
 	n.stands(15)
-	n.expect("adopt [{0 2}] at 15", "train under 4, new")
+	n.expect("adopt [{0 2}] at 15", "train under 4, new, after steps were given up")
 }
 
 func TestWhatATrainerHeldInOneStepIsNotToldOfTheNext(t *testing.T) {

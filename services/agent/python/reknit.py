@@ -202,7 +202,7 @@ class Step:
         self.plan = order.get("plan")
         self.given_up = ""
         self._why = None
-        self._ready = self._committed = False
+        self.committed = self._ready = False
         self._seconds, self._loss, self._began = 0.0, 0.0, time.monotonic()
         self._passed, self._computing = 0, 0.0
         agent.set(_PHASE, _IN_STEP)
@@ -268,7 +268,7 @@ class Step:
             raise Error(f"step {self.index} was applied in part: the state is of no use any more") from error
         self._agent.set(_COMPLETED, self.index + 1)
         self._agent.set(_READY, self.index + 1)
-        self._committed, self._loss = True, float(loss)
+        self.committed, self._loss = True, float(loss)
         self._seconds = time.monotonic() - self._began if seconds is None else seconds
 
     def give_up(self, why):
@@ -279,7 +279,7 @@ class Step:
     def _report(self):
         self._agent.set(_WORK, _NEITHER)
         self._agent.set(_PHASE, _BETWEEN)
-        if self._committed:
+        if self.committed:
             report = {"done": self.index + 1, "seconds": self._seconds}
             if math.isfinite(self._loss):  # JSON has no others
                 report["loss"] = self._loss
@@ -311,7 +311,7 @@ class _Abortable:
     def __exit__(self, kind, error, trace):
         step = self.step
         step._agent.watch(0, None)
-        if error is None or step._committed:
+        if error is None or step.committed:
             return False
         if isinstance(error, Error) and not isinstance(error, StepAborted):
             return False
@@ -410,8 +410,7 @@ class _Agent:
 
     def _join_again(self, lost):
         """Joins the agent that comes in place of the one before, with the state that this trainer holds."""
-        print(f"reknit: the session with the agent at {self.path} is over: joining again, for {_WAIT_SECONDS:.0f} s at most",
-              file=sys.stderr)
+        _say(f"reknit: the session with the agent at {self.path} is over: joining again, for {_WAIT_SECONDS:.0f} s at most")
         until = time.monotonic() + _WAIT_SECONDS
         while True:
             try:
@@ -486,7 +485,7 @@ class _Agent:
         return connection
 
     def _open(self):
-        """Opens the session, and returns its socket when the agent has said so."""
+        """Opens the session, and returns its socket."""
         connection = self._dial()
         connection.sendall(f"GET /v1/session?session={self.session} HTTP/1.0\r\nHost: agent\r\n\r\n".encode())
         return connection
@@ -510,6 +509,10 @@ class _Agent:
             for line in lines:
                 if line.startswith(b'{"abort"'):
                     self._give_up(json.loads(line)["abort"])
+                elif line.startswith(b'{"waits"') and not _NO_OTHER:  # else the agent's log stands beside ours
+                    held = json.loads(line)
+                    _say(f"reknit: training waits since {held['since']}: {held['waits']}" if held["waits"] else
+                         "reknit: training goes on")
 
     def _give_up(self, step):
         with self.lock:
@@ -521,7 +524,15 @@ class _Agent:
             try:
                 abort()
             except Exception:  # the script's: later steps are to be given up all the same
-                traceback.print_exc()
+                _say(traceback.format_exc())
+
+
+def _say(text):
+    """Tells whoever reads the script's errors; where nobody does any more, training goes on all the same."""
+    try:
+        print(text, file=sys.stderr)
+    except (OSError, ValueError):
+        pass
 
 
 class _Connection(http.client.HTTPConnection):

@@ -68,7 +68,7 @@ class Job(reknit_torch.Job):
         return Step(self, turn)
 
 
-class Step:
+class Step(reknit_torch.AnyStep):
     """A step of the training, and this process's part in it."""
 
     def __init__(self, job, turn):
@@ -80,6 +80,7 @@ class Step:
         self._sends = []  # that may be under way: nobody waits for one, and the sum of the loss shows that all have come
         self._share = turn.micro_batch / turn.batch  # of a micro-batch in the step's gradient
         self._left = len(job.schedule)
+        self._count = len(job.state.sizes)
         self._states = {n: job.state.held[n].state for n in job.state.trained}
         for state in self._states.values():
             state.gradients.open()
@@ -154,29 +155,11 @@ class Step:
         self._sends.clear()
         self.loss = self._lost.item()
 
-    def commit(self):
-        """Updates the layers where all processes can, and returns whether the step is made."""
-        self.reduce()
-        if self.loss is not None and self._tried(self._pass_gate):
-            return True
-        if self.loss is None:
-            self.loss = math.nan
-        return self._job.decided(self._turn)
-
-    def _pass_gate(self):
-        self._turn.ready()
-        reknit_torch.pass_gate(self._group, self._states, len(self._job.state.sizes))
-        self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
-
     def _tried(self, part):
-        """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
-        try:
-            part()
-        except (reknit.StepAborted, RuntimeError) as error:
+        made = super()._tried(part)
+        if not made:
             self._sends.clear()  # for the error's traceback keeps the list
-            self._turn.give_up(error)
-            return False
-        return True
+        return made
 
 
 class Pass:
@@ -261,8 +244,7 @@ class Layers:
             if n not in self.held and n in self._there:
                 continue
             layer = self.held.get(n) or self._make(n)
-            for tensor, view in layer.state.views(0, self.memories[n]):
-                view.copy_(tensor.detach())
+            layer.state.fill(layer.state.views(0, self.memories[n]))
             self._there.add(n)
 
     def adopt(self, step, took):
@@ -277,3 +259,13 @@ class Layers:
             self.held[n].state.apply(step)
         self.held = {n: self.held[n] for n in self.trained}
         self._there.intersection_update(self.trained)
+
+    def keep(self):
+        """Keeps the layers' buffers as they are: the step is made."""
+        for n in self.trained:
+            self.held[n].state.keep()
+
+    def undo(self):
+        """Makes the layers' buffers what they were before a step that is given up."""
+        for n in self.trained:
+            self.held[n].state.undo()

@@ -172,8 +172,11 @@ class Gradients:
 class State:
     """The tensors of a model and its optimizer, and the units in which they lie.
 
-    On the CPU the tensors are views of the units' memory, so that nothing is copied. Where some are elsewhere, all are
-    copied when a unit is given or taken.
+    On the CPU parameters and the optimizer's tensors are views of the units' memory, so that nothing is copied. Where some
+    tensors are elsewhere, all are copied when a unit is given or taken.
+
+    The forward pass may change buffers, before anybody knows whether the step is made and while the agent copies units. So
+    each lies in memory of its own, and beside it as it was after the last step: that is what others are given.
     """
 
     def __init__(self, model, optimizer, mapped=None, unit_bytes=UNIT_BYTES):
@@ -195,6 +198,8 @@ class State:
         on_cpu = all(tensor.device.type == "cpu" for unit in self.units for tensor, _ in unit)
         self.mapped = on_cpu if mapped is None else mapped
         self.pairs = []  # by unit: pairs of a tensor and where it lies in the unit's memory, or its copy
+        self._buffers = {id(buffer) for buffer in model.buffers()}
+        self._kept = {}  # by id of a buffer: the buffer, and as it was after the last step
 
     def digest(self, data):
         """Returns what is equal in all processes of a job, and in no others."""
@@ -205,8 +210,7 @@ class State:
         sums = hashlib.sha256(repr(words).encode())
         for unit, size in enumerate(self.sizes):
             memory = bytearray(size)
-            for tensor, view in self.views(unit, memory):
-                view.copy_(tensor)
+            self.fill(self.views(unit, memory))
             sums.update(memory)
         return sums.hexdigest()
 
@@ -225,8 +229,7 @@ class State:
     def move_in(self, memories):
         """Brings the first state into the units' memory, and keeps it there from now on."""
         for unit, memory in enumerate(memories):
-            for tensor, view in self.views(unit, memory):
-                view.copy_(tensor.detach())
+            self.fill(self.views(unit, memory))
         self.settle(memories)
 
     def settle(self, memories):
@@ -234,23 +237,43 @@ class State:
         for unit, memory in enumerate(memories):
             pairs = self.views(unit, memory)
             for tensor, view in pairs:
-                if self.mapped:
+                if self.mapped and id(tensor) not in self._buffers:
                     tensor.data = view
                 else:
                     tensor.data.copy_(view)
+                if id(tensor) in self._buffers:
+                    self._kept[id(tensor)] = tensor, view if self.mapped else tensor.data.clone()
             self.pairs.append(pairs)
 
     def give(self, units, step):
         """Copies units into their memory. It is asked for where they lie elsewhere."""
         for unit in units:
-            for tensor, view in self.pairs[unit]:
-                view.copy_(tensor.detach())
+            self.fill(self.pairs[unit])
 
     def adopt(self, step, took):
         """Goes on from a step, of which these units came from others."""
         for unit in () if self.mapped else took:
             for tensor, view in self.pairs[unit]:
-                tensor.data.copy_(view)
+                self._after_step(tensor).copy_(view)
+        self.undo()
+
+    def fill(self, pairs):
+        """Copies tensors, as they were after the last step, to where they lie in a unit."""
+        for tensor, view in pairs:
+            view.copy_(self._after_step(tensor))
+
+    def _after_step(self, tensor):
+        return self._kept[id(tensor)][1] if id(tensor) in self._kept else tensor.data
+
+    def keep(self):
+        """Keeps the buffers as they are: the step is made."""
+        for buffer, kept in self._kept.values():
+            kept.copy_(buffer.data)
+
+    def undo(self):
+        """Makes the buffers what they were before a step that is given up."""
+        for buffer, kept in self._kept.values():
+            buffer.data.copy_(kept)
 
     def apply(self, step):
         """Makes the step of this number, from 1, of the gradients that were summed."""
@@ -263,13 +286,14 @@ class State:
         for group, settings in zip(self.optimizer.param_groups, before):
             group.update(settings)
         self.gradients.release()
+        self.keep()
 
     def check(self):
         """Raises TypeError where model and optimizer train other tensors than those that others are given."""
         own = list(itertools.chain(*self.pairs))
         now = tensors_of(self.model, self.optimizer)
         if len(now) != len(own) or any(
-                tensor is not known or self.mapped and tensor.data_ptr() != view.data_ptr()
+                tensor is not known or id(tensor) not in self._kept and self.mapped and tensor.data_ptr() != view.data_ptr()
                 for tensor, (known, view) in zip(now, own)):
             raise TypeError("model, optimizer: expected the tensors with which the process joined, got others: put values into "
                             "them (copy_), and load checkpoints before reknit_torch.join")

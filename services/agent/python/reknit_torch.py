@@ -59,6 +59,10 @@ class Job:
                     self._regroup(turn)
                 with turn.abortable(self._group.abort):
                     yield self._step(turn)
+                if turn.committed:
+                    self.state.keep()  # what the script changed since
+                elif self.plane.done <= turn.index:
+                    self.state.undo()
         finally:
             if self._group is not None:
                 self._group.leave()
@@ -82,7 +86,37 @@ class Job:
         return self.plane.done > turn.index
 
 
-class Step:
+class AnyStep:
+    """How a step of data-parallel training or of a pipeline ends.
+
+    A subclass sets _states, the states that this process trains by their number, and _count, how many the job has.
+    """
+
+    def commit(self):
+        """Updates the model where all processes can, and returns whether the step is made."""
+        self.reduce()
+        if self.loss is not None and self._tried(self._pass_gate):
+            return True
+        if self.loss is None:
+            self.loss = math.nan
+        return self._job.decided(self._turn)
+
+    def _pass_gate(self):
+        self._turn.ready()
+        pass_gate(self._job._group, self._states, self._count)
+        self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
+
+    def _tried(self, part):
+        """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
+        try:
+            part()
+        except (reknit.StepAborted, RuntimeError) as error:
+            self._turn.give_up(error)
+            return False
+        return True
+
+
+class Step(AnyStep):
     """A step of the training, and this process's part in it."""
 
     def __init__(self, job, turn):
@@ -95,6 +129,7 @@ class Step:
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
         self._share = turn.weight / max(1, self._untrained)  # of a micro-batch in the step's gradient
         self._reduced = False
+        self._states, self._count = {0: job.state}, 1
         job.state.learning_rate_scale = turn.learning_rate_scale
 
     @property
@@ -129,31 +164,8 @@ class Step:
         self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
 
-    def commit(self):
-        """Updates the model where all processes can, and returns whether the step is made."""
-        self.reduce()
-        if self.loss is not None and self._tried(self._pass_gate):
-            return True
-        if self.loss is None:
-            self.loss = math.nan
-        return self._job.decided(self._turn)
 
-    def _pass_gate(self):
-        self._turn.ready()
-        pass_gate(self._job._group, {0: self._job.state})
-        self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
-
-    def _tried(self, part):
-        """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
-        try:
-            part()
-        except (reknit.StepAborted, RuntimeError) as error:
-            self._turn.give_up(error)
-            return False
-        return True
-
-
-def pass_gate(group, states, count=1):
+def pass_gate(group, states, count):
     """Returns once all processes have come here, each with some of the job's states, by number, of which there are so many.
 
     WrongOrder: the settings of a state are not equal where it is held; all processes are told, before any applies them.

@@ -1,5 +1,6 @@
 """What reknit.py promises, with a stand-in for the agent; tests/workers shows it in a cluster."""
 
+import contextlib
 import fcntl
 import http.server
 import json
@@ -36,10 +37,14 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.joined, self.values = [], {}
         self.refusal = None  # status and words for the next call
         self.hung_up = threading.Event()
-        self.id = 0
+        self.id, self.connections = 0, []
         self.socket_path = os.path.join(self.folder.name, "agent.sock")
         super().__init__(self.socket_path, Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def process_request(self, request, client_address):
+        self.connections.append(request)
+        super().process_request(request, client_address)
 
     def handle_error(self, request, client_address):
         """A trainer that is gone does not take its answer."""
@@ -72,6 +77,9 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.server_close()
         self.lines.put(None)
         self.orders.put(None)
+        for connection in self.connections:
+            with contextlib.suppress(OSError):  # it is over already
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         self.end()
@@ -104,6 +112,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/v1/join":
             agent.joined.append(json.loads(body))
             return self.answer(200, {"session": "s", "node": "a", "dir": agent.folder.name})
+        if not agent.joined:  # the session was with the agent before
+            return self.answer(404, {"error": "no such session", "fix": "join"})
         if path == "/v1/next":
             agent.reports.put(json.loads(body))
             order = agent.orders.get()
@@ -127,8 +137,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if value is None:
                 return self.answer(404, {"error": "nobody has set it", "fix": "set it"})
             return self.answer(200, value)
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"session": "s"}).encode() + b"\n")
         threading.Thread(target=self.hear_the_end, daemon=True).start()
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"session": "s"}).encode() + b"\n")
         while (line := agent.lines.get()) is not None:
             self.wfile.write(json.dumps(line).encode() + b"\n")
         self.close_connection = True
@@ -307,7 +317,7 @@ class WithAnAgent(unittest.TestCase):
         self.agent.report()
         self.assertEqual({"order": 1, "done": 1, "seconds": 0.5}, self.agent.report())
 
-    @unittest.mock.patch("traceback.print_exc")
+    @unittest.mock.patch("reknit.print", create=True)
     def test_an_abort_that_fails_does_not_keep_later_steps_from_being_given_up(self, _):
         self.agent.step(0)
         self.agent.step(0)
@@ -443,6 +453,29 @@ class WithAnAgent(unittest.TestCase):
                     work.append(self.agent.page[WORK])
                     step.commit(lambda: work.append(self.agent.page[WORK]))
                 self.assertEqual(expected, work)
+
+    def test_why_training_waits_is_said_and_that_it_goes_on(self):
+        said = queue.Queue()
+        with unittest.mock.patch.object(reknit, "print", lambda text, file: said.put(text), create=True):
+            self.join()
+            self.agent.lines.put({"waits": "no live node holds layer 0", "since": "2026-01-02T03:04:05Z"})
+            self.agent.lines.put({"waits": "", "since": "2026-01-02T03:04:05Z"})
+            self.assertEqual("reknit: training waits since 2026-01-02T03:04:05Z: no live node holds layer 0",
+                             said.get(timeout=PATIENCE))
+            self.assertEqual("reknit: training goes on", said.get(timeout=PATIENCE))
+
+    @unittest.mock.patch("reknit.print", create=True, side_effect=BrokenPipeError)
+    def test_who_cannot_say_that_training_waits_still_hears_of_steps_that_are_given_up(self, _):
+        self.agent.step(0)
+        self.agent.order("finished")
+        called, heard = threading.Event(), []
+        for step in self.join().steps(State()):
+            with step.abortable(called.set):
+                self.agent.lines.put({"waits": "no live node holds layer 0", "since": "2026-01-02T03:04:05Z"})
+                self.agent.abort(step.id)
+                heard.append(called.wait(PATIENCE))
+                raise ConnectionResetError("as a collective that is ended")
+        self.assertEqual([True], heard)
 
     def test_where_no_agent_is_the_text_says_what_to_do(self):
         os.environ["REKNIT_AGENT"] = "/nowhere/agent.sock"

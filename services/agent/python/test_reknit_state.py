@@ -144,6 +144,22 @@ class State(unittest.TestCase):
         for one, other in zip(giver[0].parameters(), taker[0].parameters()):
             self.assertTrue(torch.equal(one, other))
 
+    def test_buffers_that_live_elsewhere_are_given_as_they_were_after_the_last_step(self):
+        model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+        state = reknit_state.State(model, torch.optim.AdamW(model.parameters(), lr=0.1), mapped=False)
+        memory = bytearray(state.sizes[0])
+        state.move_in([memory])
+        before = bytes(memory)
+        model(torch.ones(2, 3))
+        state.give([0], 0)
+        self.assertEqual(before, bytes(memory))
+        state.keep()
+        state.give([0], 1)
+        self.assertNotEqual(before, bytes(memory))
+        memory[:] = before
+        state.adopt(0, [0])
+        self.assertEqual(0, model[0].num_batches_tracked)
+
     def test_the_digest_tells_models_apart_that_do_not_begin_alike(self):
         digest = reknit_state.State(*replica()).digest("text")
         self.assertEqual(digest, reknit_state.State(*replica()).digest("text"))

@@ -1,5 +1,6 @@
 """What reknit_torch.py promises, without an agent; tests/torch shows it in a cluster."""
 
+import copy
 import math
 import os
 import unittest
@@ -264,6 +265,67 @@ class TrainingAlone(unittest.TestCase):
         elastic(*got)
         for one, other in zip(expected[0].parameters(), got[0].parameters()):
             self.assertTrue(torch.equal(one, other))
+
+
+def normalised():
+    """Returns a model whose forward pass changes buffers, the statistics of BatchNorm, and its optimizer."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 2))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+class Statistics(unittest.TestCase):
+    def setUp(self):
+        self.model, self.optimizer = normalised()
+        self.job = reknit_torch.join(self.model, self.optimizer, batch=BATCH, micro_batch=2, steps=STEPS)
+
+    def taken(self):
+        """Returns the model of a process that takes the units as they are now."""
+        model, optimizer = normalised()
+        state = reknit_state.State(model, optimizer)
+        memories = [bytearray(size) for size in state.sizes]
+        state.move_in(memories)
+        for memory, unit in zip(memories, self.job.plane.units):
+            memory[:] = unit
+        state.adopt(self.job.plane.done, range(len(memories)))
+        return model
+
+    def same(self, one, other):
+        for name, value in one.state_dict().items():
+            self.assertTrue(torch.equal(value, other.state_dict()[name]), name)
+
+    def test_others_are_given_those_of_the_last_step_while_a_step_computes(self):
+        after = copy.deepcopy(self.model)
+        for step in self.job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+                self.same(after, self.taken())
+            step.commit()
+            after = copy.deepcopy(self.model)
+            self.same(after, self.taken())
+        self.assertEqual(STEPS * BATCH / 2, after[1].num_batches_tracked)
+
+    def test_those_of_a_step_that_is_given_up_count_for_nothing(self):
+        words, given_up = self.job.plane._agent.get, False
+        for step in self.job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+                if step.index == 2 and not given_up:
+                    self.job.plane._agent.get = lambda word: 1 << 62  # as the agent tells it
+            given_up |= not step.commit()
+            self.job.plane._agent.get = words
+        expected, optimizer = normalised()
+        elastic(expected, optimizer, micro_batch=2)
+        self.assertTrue(given_up)
+        self.same(expected, self.model)
+
+    def test_what_a_script_changes_after_a_step_goes_with_it(self):
+        for step in self.job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+            step.commit()
+            self.model[1].running_mean.fill_(step.index)
+        self.assertEqual([STEPS - 1] * 5, self.taken()[1].running_mean.tolist())
 
 
 class WrongUse(unittest.TestCase):

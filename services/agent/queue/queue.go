@@ -213,6 +213,12 @@ func (q *Queue) AskRest(c *Claim, from, most int64) (bytes int64) {
 	return bytes
 }
 
+// Reask forgets what was asked of a claim's source and did not come: it is asked for anew.
+func (q *Queue) Reask(c *Claim) {
+	c.await(-c.awaited)
+	c.asked = c.Next / ChunkBytes * ChunkBytes
+}
+
 // secondsLeft is how long the sources that give something take together for all that did not come yet. One of them at
 // least has a known rate. O(waiting ranges + claims).
 func (q *Queue) secondsLeft(now time.Time) float64 {

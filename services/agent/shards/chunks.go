@@ -12,11 +12,10 @@ import (
 // batchBytes is what is asked for at a time of what another writer stored: nobody knows where its chunks lie.
 const batchBytes = 2 << 20
 
-// request is for the chunk at an offset. A request before the manifest came is for all chunks up to an end. One for an
-// object of another writer is for a batch, however many chunks that is.
+// request is for the chunk at an offset. One for an object of another writer is for a batch, however many chunks that is.
 type request struct {
-	answer     *answer
-	first, end int64 // offsets in the part; end is zero for one chunk and for a batch
+	answer *answer
+	first  int64 // offset in the part
 }
 
 // wanted returns the range of bytes that is still to come.
@@ -29,7 +28,7 @@ func (p *pull) wanted() (next, end int64) {
 // ask keeps the source busy. Where the manifest does not say at which sequence a chunk lies, one batch follows the
 // other.
 func (p *pull) ask() error {
-	if p.manifest.sequences == nil {
+	if p.manifest != nil && p.manifest.sequences == nil {
 		return p.askBatch()
 	}
 	for offset, wanted := p.next(); wanted; offset, wanted = p.next() {
@@ -50,24 +49,12 @@ func (p *pull) next() (offset int64, wanted bool) {
 }
 
 func (p *pull) askChunk(offset int64) (request, error) {
+	if p.manifest == nil {
+		asked, err := p.from.askLent(p.claim.Part.Digest, offset)
+		return request{answer: asked, first: offset}, err
+	}
 	asked, err := p.from.askChunk(p.manifest.sequences[offset/chunkBytes])
 	return request{answer: asked, first: offset}, err
-}
-
-// askFirst asks for a part's first chunks in the same flight as for its manifest. It does so only while the link has
-// nothing else to carry: later, chunks would come of parts whose manifests are not stored yet. The last of the chunks
-// that the source may be asked for is left to be asked for by its sequence: where an earlier chunk is gone, the server
-// sends the next one in its place.
-func (p *pull) askFirst() error {
-	chunks := 0
-	for _, wanted := p.next(); wanted; _, wanted = p.next() {
-		chunks++
-	}
-	asked, err := p.from.askFirstChunks(p.claim.Part.Digest, max(1, chunks-1))
-	if err == nil {
-		p.asked = append(p.asked, request{answer: asked, end: int64(chunks) * chunkBytes})
-	}
-	return err
 }
 
 func (p *pull) askBatch() error {
@@ -88,8 +75,8 @@ func (p *pull) askBatch() error {
 // take puts a message in its place, or hears that the source has none.
 func (p *pull) take(message *nats.Msg) error {
 	there := message.Header.Get("Status") == ""
-	if p.asked[0].end > 0 {
-		return p.takeFirst(message, there)
+	if p.manifest == nil {
+		return p.takeLent(message, there)
 	}
 	if p.manifest.sequences != nil || !there {
 		asked := p.asked[0]
@@ -110,49 +97,27 @@ func (p *pull) take(message *nats.Msg) error {
 	return p.store(message)
 }
 
-// takeFirst takes one of the first chunks. Those that do not come are asked for by their sequences.
-func (p *pull) takeFirst(message *nats.Msg, there bool) error {
-	if there && !p.follows(message) {
-		p.from.late(int64(len(message.Data)))
-		return nil
-	}
-	if there {
-		return p.store(message)
-	}
-	first := p.asked[0]
-	p.from.forget(first.answer)
+// takeLent takes a chunk of a lent part. A server that knows nothing of such parts says that nobody answers.
+func (p *pull) takeLent(message *nats.Msg, there bool) error {
+	asked := p.asked[0]
+	p.from.forget(asked.answer)
 	p.asked = p.asked[1:]
-	if p.manifest.sequences == nil {
-		return nil
+	p.at = asked.first
+	switch {
+	case !there && message.Header.Get("Status") == "503":
+		p.from.learn(neverLends)
+		return errNotLent
+	case !there:
+		p.from.learn(lends)
+		return errNotLent
+	case int64(len(message.Data)) != min(chunkBytes, p.size()-p.at):
+		return errForeign
 	}
-	var again []request
-	for offset := p.at; offset < min(first.end, p.size()); offset += chunkBytes {
-		asked, err := p.askChunk(offset)
-		if err != nil {
-			return err
-		}
-		again = append(again, asked)
-	}
-	p.asked = append(again, p.asked...)
-	return nil
+	p.from.learn(lends)
+	return p.place(message.Data)
 }
 
-// follows reports whether a message is a chunk of the manifest's object that did not come yet. Chunks between the one
-// that was to come next and this one are gone.
-func (p *pull) follows(message *nats.Msg) bool {
-	if message.Header.Get(jetstream.SubjectHeader) != chunkSubject(p.from.bucket, p.manifest.info.NUID) {
-		return false
-	}
-	sequence, err := strconv.ParseUint(message.Header.Get(jetstream.SequenceHeader), 10, 64)
-	known := p.manifest.sequences
-	for err == nil && known != nil && p.at < p.size() && known[p.at/chunkBytes] < sequence {
-		p.lack()
-		p.at += chunkBytes
-	}
-	return err == nil && p.at < p.size()
-}
-
-func (p *pull) size() int64 { return int64(p.manifest.info.Size) }
+func (p *pull) size() int64 { return int64(len(p.claim.Part.Bytes)) }
 
 // lack leaves a chunk that is gone to other sources.
 func (p *pull) lack() {
@@ -163,7 +128,7 @@ func (p *pull) lack() {
 	t.wake.Broadcast()
 }
 
-// store puts a chunk in its place.
+// store judges a chunk of a stored part, and puts it in its place.
 func (p *pull) store(chunk *nats.Msg) (err error) {
 	p.sequence, err = strconv.ParseUint(chunk.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
@@ -177,12 +142,17 @@ func (p *pull) store(chunk *nats.Msg) (err error) {
 	if bytes > size-p.at {
 		return errAbsent
 	}
-	t, c := p.transfer, p.claim
+	return p.place(chunk.Data)
+}
+
+// place puts bytes in their place.
+func (p *pull) place(came []byte) error {
+	t, c, bytes := p.transfer, p.claim, int64(len(came))
 	t.mutex.Lock()
 	offset, wanted, hashes := t.queue.Reserve(c, p.at, bytes, time.Now())
 	t.mutex.Unlock()
 	if wanted > 0 {
-		data := chunk.Data[offset-p.at:][:wanted]
+		data := came[offset-p.at:][:wanted]
 		copy(c.Part.Bytes[offset:], data)
 		if hashes { // while the bytes are in the processor's cache
 			c.Part.Hash.Write(data)

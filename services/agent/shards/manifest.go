@@ -24,6 +24,9 @@ const sequencesKey = "reknit-sequences"
 
 func streamName(bucket string) string { return "OBJ_" + bucket }
 
+// metaSubjects is where the manifests of a bucket lie.
+func metaSubjects(bucket string) string { return "$O." + bucket + ".M.>" }
+
 func metaSubject(bucket, name string) string {
 	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }

@@ -128,8 +128,11 @@ func (s *Store) publishChunk(ctx context.Context, chunk *nats.Msg) (jetstream.Pu
 	}
 }
 
-// Get returns a part. It fails with jetstream.ErrObjectNotFound.
+// Get returns a copy of a part. It fails with jetstream.ErrObjectNotFound.
 func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
+	if data := s.lent.copied(digest); data != nil {
+		return data, nil
+	}
 	store, err := s.js.ObjectStore(ctx, s.bucket)
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", s.bucket, err)
@@ -141,9 +144,15 @@ func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
 	return data, nil
 }
 
-// Retire removes parts that no negotiation needs any more, manifest first. A part that is not there is no error.
+// Retire removes parts that are not needed any more, manifest first. One that somebody lends stays until he retires it;
+// one that is not there is no error.
 func (s *Store) Retire(ctx context.Context, digests ...string) error {
+	s.lent.storing.Lock()
+	defer s.lent.storing.Unlock()
 	for _, digest := range digests {
+		if stored := s.lent.leave(digest); !stored {
+			continue
+		}
 		if err := s.purge(ctx, metaSubject(s.bucket, digest)); err != nil {
 			return fmt.Errorf("retire %.80s from %s: %w", digest, s.bucket, err)
 		}

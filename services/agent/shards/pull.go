@@ -22,14 +22,16 @@ var (
 	errAbsent  = errors.New("the source does not have the part")
 	errStalled = errors.New("the source sends nothing")
 	errForeign = errors.New("the source's object is not of the part's size")
+	errNotLent = errors.New("the source does not lend the part")
 )
 
-// pull fetches what is claimed of a source: the part's manifest, and then its chunks in order.
+// pull fetches what is claimed of a source, chunk by chunk: from the memory that it lends, or else, by the part's
+// manifest, from its object store.
 type pull struct {
 	transfer *Transfer
 	from     *source
 	claim    *queue.Claim
-	manifest *manifest
+	manifest *manifest // nil of a lent part
 	asked    []request
 	at       int64  // offset of the next message in the part
 	sequence uint64 // of the last message in the stream
@@ -38,6 +40,12 @@ type pull struct {
 // run returns when all that is claimed is there or was taken over, or when the source failed.
 func (p *pull) run(ctx context.Context) (err error) {
 	defer p.forget()
+	if p.from.lending() != neverLends {
+		if err := p.read(ctx); !errors.Is(err, errNotLent) {
+			return p.doubt(err)
+		}
+		p.reask()
+	}
 	if p.manifest, err = p.find(ctx); err != nil {
 		return err
 	}
@@ -45,6 +53,24 @@ func (p *pull) run(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, expected, p.manifest.info.Size)
 	}
 	return p.read(ctx)
+}
+
+// doubt notes that a source which never lent anything says nothing: what it is asked for may not reach it.
+func (p *pull) doubt(err error) error {
+	if errors.Is(err, errStalled) {
+		p.from.learn(neverLends)
+	}
+	return err
+}
+
+// reask forgets what was asked for: it is asked for in another way.
+func (p *pull) reask() {
+	p.forget()
+	p.asked, p.at = nil, 0
+	t := p.transfer
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.queue.Reask(p.claim)
 }
 
 func (p *pull) forget() {
@@ -62,6 +88,10 @@ func (p *pull) read(ctx context.Context) error {
 		if err := p.ask(); err != nil {
 			return err
 		}
+		if len(p.asked) == 0 { // it came while another source had the claim's end, which is given back
+			p.reask()
+			continue
+		}
 		message, err := p.await(ctx, p.asked[0].answer)
 		if err == nil {
 			err = p.take(message)
@@ -73,8 +103,7 @@ func (p *pull) read(ctx context.Context) error {
 }
 
 // find returns the part's manifest, and asks for the manifests of the parts behind it: asked for later, they would come
-// behind the bytes of the other parts in flight, and the link would run dry meanwhile. Where the manifest has to be
-// awaited, the first chunks come behind it.
+// behind the bytes of the other parts in flight, and the link would run dry meanwhile.
 func (p *pull) find(ctx context.Context) (*manifest, error) {
 	digest := p.claim.Part.Digest
 	if asked := p.from.takeManifest(digest); asked != nil {
@@ -84,22 +113,11 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 		}
 	}
 	asked, err := p.from.askManifest(digest)
-	if err == nil && p.begins() {
-		err = p.askFirst()
-	}
 	if err != nil {
 		return nil, err
 	}
 	p.askAhead()
 	return p.awaitManifest(ctx, asked)
-}
-
-// begins reports whether the source gave nothing yet, and is to give a part from its first byte on that it may have.
-func (p *pull) begins() bool {
-	p.transfer.mutex.Lock()
-	defer p.transfer.mutex.Unlock()
-	c := p.claim
-	return c.Source.Bytes() == 0 && c.Next == 0 && !c.Part.Alone() && !c.Part.Absent(c.Source)
 }
 
 func (p *pull) askAhead() {

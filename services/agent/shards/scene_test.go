@@ -69,6 +69,12 @@ func (l layer) putInto(t *testing.T, stores ...*Store) {
 	}
 }
 
+func (l layer) lendTo(store *Store) {
+	for _, part := range l.parts {
+		store.Lend(part.Digest, l.data[part.First:part.End])
+	}
+}
+
 // put stores data under its digest.
 func put(t *testing.T, store *Store, data []byte) (digest string) {
 	t.Helper()

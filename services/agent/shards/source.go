@@ -31,7 +31,17 @@ type source struct {
 	present *hearing
 	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
+	lends   lending
 }
+
+// lending is what is known of whether a source serves parts from memory: a server of another kind does not.
+type lending int
+
+const (
+	mayLend lending = iota
+	lends
+	neverLends
+)
 
 // answer receives the messages that one request asks for.
 type answer struct {
@@ -116,12 +126,25 @@ func (s *source) takeManifest(digest string) *answer {
 	return asked
 }
 
-// askFirstChunks asks for the first chunks of a digest whose manifest did not come yet; the answer ends with a message
-// that has a status. Other objects' chunks of the same content may be among them.
-func (s *source) askFirstChunks(digest string, chunks int) (*answer, error) {
-	subject := chunkSubject(s.bucket, strings.TrimPrefix(digest, "sha256:")+".>")
-	request := fmt.Appendf(nil, `{"seq":1,"next_by_subj":%q,"batch":%d}`, subject, chunks)
-	return s.ask(directSubject(s.bucket), request, chunks+1)
+// askLent asks for the chunk at an offset of a lent part; the answer is one message, with a status where there is none.
+func (s *source) askLent(digest string, offset int64) (*answer, error) {
+	return s.ask(lentSubject(s.bucket), fmt.Appendf(nil, "%s %d", digest, offset), 1)
+}
+
+// lending returns what is known of whether the source lends.
+func (s *source) lending() lending {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.lends
+}
+
+// learn notes whether the source lends. What it did once it can do.
+func (s *source) learn(known lending) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.lends == mayLend {
+		s.lends = known
+	}
 }
 
 // askChunk asks for the chunk at a sequence; the answer is one message, with a status where there is none.

@@ -26,8 +26,8 @@ type StoreConfig struct {
 	Host     string // where receivers dial; default 127.0.0.1
 	Port     int    // 0 takes any free one
 	Dir      string // of this store alone: its files lie in Dir/shards; default a new temporary directory
-	Memory   bool   // parts lie in memory, not in files, and the temporary directory in shared memory
-	MaxBytes int64  // all parts and their manifests; default 8 GiB
+	Memory   bool   // stored parts lie in memory, not in files, and the temporary directory in shared memory
+	MaxBytes int64  // all stored parts and their manifests; default 8 GiB
 }
 
 // Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
@@ -53,6 +53,7 @@ type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	stream   jetstream.Stream
+	lent     lent
 }
 
 // Serve returns when receivers may dial. Whoever reaches the port may read, and publish nothing; but the server's
@@ -71,7 +72,7 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard store: Dir: %w", err)
 	}
-	store := &Store{bucket: config.Bucket, maxBytes: config.MaxBytes, dir: dir}
+	store := &Store{bucket: config.Bucket, maxBytes: config.MaxBytes, dir: dir, lent: lent{parts: map[string]*lentPart{}}}
 	if err := store.start(ctx, config); err != nil {
 		store.Close()
 		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
@@ -133,7 +134,8 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 		return fmt.Errorf("expected it to accept connections within %v (is the port taken?)", startTimeout)
 	}
 	user := nats.UserInfo(writer.Username, writer.Password)
-	if s.conn, err = nats.Connect("", nats.InProcessServer(s.server), user, nats.Name("shards")); err != nil {
+	deaf := nats.NoEcho() // to what it asks for itself: storeLent hears readers
+	if s.conn, err = nats.Connect("", nats.InProcessServer(s.server), user, deaf, nats.Name("shards")); err != nil {
 		return err
 	}
 	window := jetstream.WithPublishAsyncMaxPending(windowChunks)
@@ -144,7 +146,10 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if s.stream, err = s.js.CreateStream(ctx, streamOf(config)); err != nil {
 		return err
 	}
-	return serveWarming(s.conn, s.bucket)
+	if err := serveWarming(s.conn, s.bucket); err != nil {
+		return err
+	}
+	return s.serveLent()
 }
 
 func options(config StoreConfig, dir string, writer *server.User) *server.Options {
@@ -169,7 +174,7 @@ func readerPermissions(bucket string) *server.Permissions {
 	stream := streamName(bucket)
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			directSubject(bucket), directSubject(bucket) + ".>", warmSubject(bucket),
+			directSubject(bucket), directSubject(bucket) + ".>", warmSubject(bucket), lentSubject(bucket),
 			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream,
 			"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
 			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>",
@@ -183,7 +188,7 @@ func readerPermissions(bucket string) *server.Permissions {
 func streamOf(config StoreConfig) jetstream.StreamConfig {
 	stream := jetstream.StreamConfig{
 		Name:     streamName(config.Bucket),
-		Subjects: []string{chunkSubject(config.Bucket, ">"), "$O." + config.Bucket + ".M.>"},
+		Subjects: []string{chunkSubject(config.Bucket, ">"), metaSubjects(config.Bucket)},
 		Discard:  jetstream.DiscardNew, MaxBytes: config.MaxBytes, MaxConsumers: maxConsumers,
 		AllowRollup: true, AllowDirect: true, PersistMode: jetstream.AsyncPersistMode,
 	}

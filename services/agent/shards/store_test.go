@@ -105,11 +105,18 @@ func TestAPutThatIsGivenUpLeavesNoChunks(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	ctx, cancel := context.WithCancel(within(t))
 	data := content(6, 64*chunkBytes)
-	watcher, err := store.conn.Subscribe("$O.shards-n1.C.>", func(*nats.Msg) { cancel() })
+	watcher, err := nats.Connect("", nats.InProcessServer(store.server),
+		nats.UserInfo(store.conn.Opts.User, store.conn.Opts.Password))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watcher.Unsubscribe()
+	defer watcher.Close()
+	if _, err := watcher.Subscribe("$O.shards-n1.C.>", func(*nats.Msg) { cancel() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := watcher.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	if err := store.PutAs(ctx, events.Digest(data), data); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, expected that the put was given up", err)
 	}

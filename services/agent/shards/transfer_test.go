@@ -81,7 +81,7 @@ func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) {
 	want := cut(content(24, 2*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store)
+	want.lendTo(store)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
 	source := progress.Sources[0]
 	if source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*usualStall.Seconds() {
@@ -267,25 +267,6 @@ func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
 	progress := fetch(t, transferFrom(t, unreachable, hub.source()), want)
 	if progress.Sources[0].State != Away || progress.Sources[1].Bytes != progress.Total {
 		t.Errorf("%+v", progress)
-	}
-}
-
-// The first chunks are asked for by the digest, and a put that goes on has chunks of the same.
-func TestChunksOfAnotherPutAreNotTakenForThePart(t *testing.T) {
-	want := cut(content(32, testPart))
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	subject := chunkSubject("shards-n1", strings.TrimPrefix(want.parts[0].Digest, "sha256:")+".other")
-	for range 2 {
-		if _, err := store.js.Publish(within(t), subject, content(33, chunkBytes)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want.putInto(t, store)
-	progress := fetch(t, transferFrom(t, store.source()), want)
-	source := progress.Sources[0]
-	failures := source.Corrupt + source.Lacked + source.Stalled
-	if source.Bytes != progress.Total || failures > 0 || source.Duplicate != 2*chunkBytes {
-		t.Errorf("%+v, expected the part and two chunks that nobody wanted", source)
 	}
 }
 

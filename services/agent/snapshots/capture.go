@@ -32,6 +32,7 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 	s.mutex.Lock()
 	s.newest = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}
 	s.mutex.Unlock()
+	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}
 	for _, share := range task.Shares {
 		t := s.idle(share.Tier)
@@ -49,6 +50,15 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 		taken.shares = append(taken.shares, takenShare{t, share.To, units})
 	}
 	return taken
+}
+
+// keepMemory keeps what is in memory for the node's next session: it trains, so that its job was not refused.
+func (s *Snapshots) keepMemory() {
+	for _, t := range s.tiers {
+		if t.name == machine.MemoryTier {
+			s.memory.keep(kept{node: s.owner.Node, of: s.prefix(), bucket: t.bucket, bytes: t.bytes})
+		}
+	}
 }
 
 func exported(ranges []events.Range, step uint64, export func(int, uint64) ([]byte, error)) ([]Unit, error) {

@@ -6,6 +6,7 @@
 package snapshots
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,6 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
-	"gocloud.dev/blob/memblob"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -40,6 +40,8 @@ type Owner struct {
 	Job     events.Job
 	// MemoryBytes bounds what is kept in memory.
 	MemoryBytes int64
+	// Memory keeps what is kept in memory for the node's next session; nil: nothing.
+	Memory *Memory
 	// Lend has a neighbour keep a part of a snapshot in its memory.
 	Lend func(ctx context.Context, to string, part Part) error
 }
@@ -48,6 +50,7 @@ type Owner struct {
 type Snapshots struct {
 	owner   Owner
 	tiers   []*tier // the nearest first
+	memory  *Memory // nil where nothing is kept there
 	context context.Context
 	cancel  context.CancelFunc
 	writing sync.WaitGroup
@@ -90,7 +93,8 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 	if settings.MemoryEvery > 0 {
 		bounded := settings
 		bounded.MaxBytes = min(settings.MaxBytes, owner.MemoryBytes)
-		s.add(bounded, machine.MemoryTier, settings.MemoryEvery, memblob.OpenBucket(nil), 0)
+		s.memory = cmp.Or(owner.Memory, new(Memory))
+		s.add(bounded, machine.MemoryTier, settings.MemoryEvery, s.memory.open(owner.Node, s.prefix()), 0)
 	}
 	if settings.Folder != "" && settings.DiskEvery > 0 {
 		bucket, err := fileblob.OpenBucket(settings.Folder, &fileblob.Options{
@@ -99,7 +103,7 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 		if err != nil {
 			return nil, fmt.Errorf("REKNIT_SNAPSHOT_FOLDER: %w", err)
 		}
-		s.add(settings, machine.DiskTier, settings.DiskEvery, bucket, 0)
+		s.add(settings, machine.DiskTier, settings.DiskEvery, blob.PrefixedBucket(bucket, s.prefix()), 0)
 	}
 	if settings.Bucket != "" && settings.RemoteEvery > 0 {
 		bucket, err := blob.OpenBucket(ctx, settings.Bucket)
@@ -107,17 +111,21 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 			s.Close()
 			return nil, fmt.Errorf("REKNIT_SNAPSHOT_BUCKET: %w", err)
 		}
-		s.add(settings, machine.RemoteTier, settings.RemoteEvery, bucket, owner.Job.Units())
+		s.add(settings, machine.RemoteTier, settings.RemoteEvery, blob.PrefixedBucket(bucket, s.prefix()), owner.Job.Units())
 	}
 	return s, nil
 }
 
 func (s *Snapshots) add(settings Settings, name string, every uint64, bucket *blob.Bucket, units int) {
-	job := strings.TrimPrefix(s.owner.Job.Digest, digestPrefix)
 	s.tiers = append(s.tiers, &tier{
-		name: name, every: every, bucket: blob.PrefixedBucket(bucket, s.owner.Cluster+"/"+job+"/"), units: units,
+		name: name, every: every, bucket: bucket, units: units,
 		keep: settings.Keep, bytes: settings.MaxBytes, busy: make(chan struct{}, 1),
 	})
+}
+
+// prefix is that of all objects of the cluster and job.
+func (s *Snapshots) prefix() string {
+	return s.owner.Cluster + "/" + strings.TrimPrefix(s.owner.Job.Digest, digestPrefix) + "/"
 }
 
 // Tiers tells which tiers there are, and how often each takes a snapshot.
@@ -129,11 +137,23 @@ func (s *Snapshots) Tiers() []machine.Tier {
 	return tiers
 }
 
-// Close ends what is being written: such a part stays without a manifest.
+// Forget drops what the node keeps in memory: it has left, and does not come back for it.
+func (s *Snapshots) Forget() {
+	if s.memory != nil {
+		s.memory.forget(s.owner.Node)
+	}
+}
+
+// Close ends what is being written: such a part stays without a manifest. What is in memory stays for the next session,
+// if this one has taken a snapshot.
 func (s *Snapshots) Close() {
 	s.cancel()
 	s.writing.Wait()
 	for _, t := range s.tiers {
+		if t.name == machine.MemoryTier {
+			s.memory.rest(t.bucket)
+			continue
+		}
 		if err := t.bucket.Close(); err != nil {
 			slog.Warn("snapshot tier not closed", "node", s.owner.Node, "tier", t.name, "error", err)
 		}

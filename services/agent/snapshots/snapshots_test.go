@@ -22,6 +22,7 @@ type scene struct {
 	own    map[string]string
 	opened map[string]*Snapshots // processes, by node
 	plan   events.Plan
+	memory *Memory // of all nodes, as of trainers of one agent; nil: each process has its own
 }
 
 func newScene(t *testing.T) *scene {
@@ -46,7 +47,7 @@ func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
 		alter(&settings)
 	}
 	job := events.Job{Digest: events.Digest([]byte("job")), Layers: make([]events.LayerProfile, 3)}
-	owner := Owner{Cluster: "c", Node: node, Job: job, MemoryBytes: 1 << 20}
+	owner := Owner{Cluster: "c", Node: node, Job: job, MemoryBytes: 1 << 20, Memory: s.memory}
 	owner.Lend = func(ctx context.Context, to string, part Part) error {
 		return s.opened[to].Keep(ctx, node, func() (Part, error) { return part, nil })
 	}

@@ -1,4 +1,7 @@
-"""Moves units of the state from worker to worker, as a plan's `migration` tells, through an object store."""
+"""Moves units of the state from worker to worker, as a plan's `migration` tells, through an object store.
+
+They are of 8 MiB at most: the digest of a larger one is made of those of its blocks (events/README.md).
+"""
 
 import collections
 

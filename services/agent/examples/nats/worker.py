@@ -111,8 +111,8 @@ class Worker:
         self.hold = 0  # the step was given up: none begins before a plan of this generation
         self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
         self.incarnation = uuid.uuid4().hex[:12]
-        report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
         self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
+        report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
 
     def told_to_end(self, *_):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever cannot wait for the others sends another one

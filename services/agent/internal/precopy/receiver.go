@@ -186,7 +186,7 @@ func (r *Receiver) Take(ctx context.Context, offer events.Offer) []byte {
 	if data == nil {
 		return nil
 	}
-	if digest := events.Digest(data); digest != offer.Digest {
+	if digest := events.DigestOfUnit(data); digest != offer.Digest {
 		slog.Error("a unit that was pre-copied is not what its holders have; it is fetched", "node", r.exchange.Node().Name,
 			"unit", offer.Unit, "expected", offer.Digest, "got", digest)
 		return nil

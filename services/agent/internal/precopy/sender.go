@@ -10,6 +10,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/internal/transfer"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
 const (
@@ -22,10 +23,10 @@ const (
 type Sender struct {
 	exchange *transfer.Exchange
 	context  context.Context
-	before   <-chan struct{} // closed when nothing of the exchange before is left: some parts may be alike
-	wake     func()          // tells that a capture may be due
-	captured chan *capture   // to be cut into parts and stored
-	held     map[string]int  // parts stored, by digest: one step may change the same as another. Of Serve alone
+	before   <-chan struct{}           // closed when nothing of the exchange before is left: some parts may be alike
+	wake     func()                    // tells that a capture may be due
+	captured chan *capture             // to be cut into parts and stored
+	held     map[string][]*shards.Loan // by digest: one step may change the same as another. Of Serve alone
 
 	mutex   sync.Mutex
 	newest  uint64             // completed steps, at the last boundary
@@ -68,7 +69,7 @@ func NewSender(
 ) *Sender {
 	s := &Sender{
 		exchange: exchange, context: ctx, before: before, wake: wake,
-		captured: make(chan *capture, capturesMax), held: map[string]int{},
+		captured: make(chan *capture, capturesMax), held: map[string][]*shards.Loan{},
 		newest: done, clients: map[string]*client{}, news: make(chan struct{}),
 	}
 	for _, moved := range exchange.Migration().Transfers {
@@ -81,14 +82,6 @@ func NewSender(
 
 func newClient(receiver string) *client {
 	return &client{receiver: receiver, sizes: map[int]int64{}, left: map[uint64]left{}}
-}
-
-// Leads reports whether a receiver takes units while training goes on.
-func (s *Sender) Leads(receiver string) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	client := s.clients[receiver]
-	return client != nil && client.phase == led
 }
 
 // announce wakes who waits for an answer. Called with the mutex held.

@@ -1,21 +1,19 @@
 package precopy
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/reknit/reknit/services/agent/internal/transfer"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
-// Serve cuts what is captured into parts, puts them into the node's store, and retires what has been taken, until the
-// negotiation ends; then it retires the rest.
+// Serve cuts what is captured into parts, lends them, and retires what has been taken, until the negotiation ends; then it
+// retires the rest.
 func (s *Sender) Serve() {
 	s.store()
 	<-s.before
-	s.retire(slices.Collect(maps.Keys(s.held)))
+	s.retire(slices.Concat(slices.Collect(maps.Values(s.held))...))
 }
 
 func (s *Sender) store() {
@@ -29,45 +27,35 @@ func (s *Sender) store() {
 		case <-s.context.Done():
 			return
 		case captured := <-s.captured:
-			if err := s.put(captured); err != nil && s.context.Err() == nil {
-				s.mutex.Lock()
-				s.lose(captured.client, err.Error())
-				s.mutex.Unlock()
-			}
+			s.lend(captured)
 			s.retireTaken()
 		}
 	}
 }
 
-// errBehind says that a receiver takes changes more slowly than training makes them.
-var errBehind = errors.New("it takes changes more slowly than they come")
-
-// put tells the manifest before it stores the parts: who asks for one too early asks again. Nothing of it goes
-// through the hub, where it would stay.
-func (s *Sender) put(captured *capture) error {
+// lend tells the manifest of what was captured, and has the node's store serve it. Nothing of it goes through the hub,
+// where it would stay.
+func (s *Sender) lend(captured *capture) {
 	var at left
 	for _, share := range captured.shares {
 		at.units = append(at.units, share.manifest())
 		at.bytes += int64(len(share.data))
 	}
-	if !s.reveal(captured, at) {
-		return errBehind
+	if !s.admit(captured, at) {
+		return
 	}
-	puts, ctx := errgroup.WithContext(s.context)
-	puts.SetLimit(transfer.PutsAtOnce)
 	for i, share := range captured.shares {
 		for _, part := range at.units[i].Parts {
-			s.held[part.Digest]++
-			puts.Go(func() error {
-				return s.exchange.Node().Store.PutAs(ctx, part.Digest, share.data[part.First-share.first:part.End-share.first])
-			})
+			loan := s.exchange.Node().Store.Lend(part.Digest, share.data[part.First-share.first:part.End-share.first])
+			s.held[part.Digest] = append(s.held[part.Digest], loan)
 		}
 	}
-	return puts.Wait()
+	s.reveal(captured, at)
 }
 
-// reveal has a receiver hear what is left at a step, unless too much waits for it.
-func (s *Sender) reveal(captured *capture, at left) bool {
+// admit counts what is left for a receiver. One for which too much waits takes changes more slowly than they come, and is
+// led no more.
+func (s *Sender) admit(captured *capture, at left) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	client := captured.client
@@ -76,12 +64,18 @@ func (s *Sender) reveal(captured *capture, at left) bool {
 	} else {
 		client.waiting += at.bytes
 	}
-	if client.phase == lost || client.waiting > waitingMax*client.bytes {
-		return false
+	if client.waiting > waitingMax*client.bytes {
+		s.lose(client, "it takes changes more slowly than they come")
 	}
-	client.left[captured.step] = at
+	return client.phase != lost
+}
+
+// reveal has a receiver hear what is left at a step.
+func (s *Sender) reveal(captured *capture, at left) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	captured.client.left[captured.step] = at
 	s.announce()
-	return true
 }
 
 // retireTaken retires what no receiver is to take any more.
@@ -90,15 +84,14 @@ func (s *Sender) retireTaken() {
 	taken := s.taken
 	s.taken = nil
 	s.mutex.Unlock()
-	var gone []string
+	var gone []*shards.Loan
 	for _, digest := range taken {
-		s.held[digest]--
-		if s.held[digest] == 0 {
+		gone = append(gone, s.held[digest][0])
+		if s.held[digest] = s.held[digest][1:]; len(s.held[digest]) == 0 {
 			delete(s.held, digest)
-			gone = append(gone, digest)
 		}
 	}
 	s.retire(gone)
 }
 
-func (s *Sender) retire(digests []string) { transfer.Retire(s.exchange.Node(), digests...) }
+func (s *Sender) retire(loans []*shards.Loan) { transfer.Retire(s.exchange.Node(), loans...) }

@@ -48,15 +48,14 @@ func (s *Sender) putIntoHub(ctx context.Context, digest string, data []byte) err
 
 // leaveHub removes what was put into the hub's store, which all nodes share: with states of some GiB a few joins would
 // fill it before the parts are old. Another node that gives the same content to the next negotiation finds it missing if
-// it looked just before; its receiver asks again, and at worst the next attempt has it. Called with the mutex held.
-func (s *Sender) leaveHub() {
-	if len(s.inHub) == 0 {
+// it looked just before; its receiver asks again, and at worst the next attempt has it.
+func leaveHub(node Node, digests []string) {
+	if len(digests) == 0 {
 		return
 	}
-	node := s.exchange.node
 	store, err := node.Bus.JetStream().ObjectStore(node.Context, events.ShardBucket)
-	for i := 0; err == nil && i < len(s.inHub); i++ {
-		if err = store.Delete(node.Context, s.inHub[i]); errors.Is(err, jetstream.ErrObjectNotFound) {
+	for i := 0; err == nil && i < len(digests); i++ {
+		if err = store.Delete(node.Context, digests[i]); errors.Is(err, jetstream.ErrObjectNotFound) {
 			err = nil // another giver of the same content was first
 		}
 	}
@@ -86,14 +85,14 @@ func (e *Exchange) askForHub(ctx context.Context, giver string) {
 func (s *Sender) SendViaHub(receiver string) {
 	s.mutex.Lock()
 	s.viaHub[receiver] = true
-	there := slices.DeleteFunc(slices.Clone(s.stored), func(part stored) bool {
+	there := slices.DeleteFunc(slices.Clone(s.lent), func(part lent) bool {
 		return !slices.Contains(part.receivers, receiver)
 	})
 	s.mutex.Unlock()
 	for _, part := range there {
-		data, err := s.exchange.node.Store.Get(s.context, part.digest)
+		data, err := s.exchange.node.Store.Get(s.context, part.loan.Digest)
 		if err == nil {
-			err = s.putIntoHub(s.context, part.digest, data)
+			err = s.putIntoHub(s.context, part.loan.Digest, data)
 		}
 		if err != nil {
 			if s.context.Err() == nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// PartBytes is the length of a part: large enough that its request does not count, small enough to be fetched again.
-const PartBytes = 8 << 20
+// PartBytes is the length of a part: large enough that its request does not count, small enough to be fetched again. A
+// part is a block of its unit, so that each byte is hashed once.
+const PartBytes = events.BlockBytes
 
 // ShardsOf returns which shards of a transfer a node gives.
 func ShardsOf(node string, transfer events.Transfer) (shards events.Range, gives bool) {
@@ -30,10 +31,13 @@ func ByteRange(shards events.Range, transfer events.Transfer, shardBytes, bytes 
 	return min(first, bytes), min(end, bytes)
 }
 
-// partsOf cuts a unit into parts, at every border between what two nodes give. All its holders cut it alike, so that
-// each can give what another was to.
+// partsOf cuts a unit into its blocks, and these at every border between what two nodes give. All its holders cut it
+// alike, so that each can give what another was to.
 func partsOf(unit int, migration events.Migration, bytes int64) []events.Part {
-	borders := []int64{0, bytes}
+	borders := []int64{bytes}
+	for block := int64(0); block < bytes; block += PartBytes {
+		borders = append(borders, block)
+	}
 	for _, transfer := range migration.Transfers {
 		for _, source := range transfer.Sources {
 			if transfer.Unit == unit {
@@ -43,13 +47,32 @@ func partsOf(unit int, migration events.Migration, bytes int64) []events.Part {
 		}
 	}
 	slices.Sort(borders)
+	borders = slices.Compact(borders)
 	var parts []events.Part
 	for i, end := range borders[1:] {
-		for first := borders[i]; first < end; first += PartBytes {
-			parts = append(parts, events.Part{First: first, End: min(first+PartBytes, end)})
-		}
+		parts = append(parts, events.Part{First: borders[i], End: end})
 	}
 	return parts
+}
+
+// digestOf returns the digest of a unit, the digests of some of whose parts are known: blocks that are parts are not
+// hashed again.
+func digestOf(unit []byte, parts []events.Part) string {
+	type span struct{ first, end int64 }
+	known := map[span]string{}
+	for _, part := range parts {
+		known[span{part.First, part.End}] = part.Digest
+	}
+	var blocks []string
+	for first, bytes := int64(0), int64(len(unit)); first < bytes; first += events.BlockBytes {
+		block := span{first, min(first+events.BlockBytes, bytes)}
+		digest, there := known[block]
+		if !there {
+			digest = events.Digest(unit[block.first:block.end])
+		}
+		blocks = append(blocks, digest)
+	}
+	return events.DigestOfBlocks(blocks)
 }
 
 // tile picks the parts that cover a range of bytes without a gap.

@@ -44,6 +44,41 @@ func TestPartsOfAllSourcesCoverAUnitWithoutGapOrOverlap(t *testing.T) {
 	}
 }
 
+func TestTheDigestOfAUnitFollowsFromThoseOfItsParts(t *testing.T) {
+	unit := make([]byte, 3*PartBytes+77)
+	for i := range unit {
+		unit[i] = byte(i * i >> 9)
+	}
+	source := func(node string, first, end int) events.Source {
+		return events.Source{Node: node, Shards: events.Range{First: first, End: end}}
+	}
+	for _, shardBytes := range []int64{PartBytes, PartBytes / 4} {
+		migration := events.Migration{ShardBytes: shardBytes, Transfers: []events.Transfer{
+			{Unit: 3, To: "n9", Sources: []events.Source{source("n1", 0, 1), source("n2", 1, 13)}},
+		}}
+		parts := partsOf(3, migration, int64(len(unit)))
+		for i, part := range parts {
+			parts[i].Digest = events.Digest(unit[part.First:part.End])
+		}
+		if digestOf(unit, parts) != events.DigestOfUnit(unit) {
+			t.Errorf("shards of %d bytes: expected the digest of the unit", shardBytes)
+		}
+	}
+}
+
+func TestABlockThatIsAPartIsNotHashedAgain(t *testing.T) {
+	unit := make([]byte, 2*PartBytes)
+	parts := partsOf(3, events.Migration{}, int64(len(unit)))
+	var blocks []string
+	for i := range parts {
+		parts[i].Digest = events.Digest([]byte{byte(i)}) // as if these were its bytes
+		blocks = append(blocks, parts[i].Digest)
+	}
+	if digestOf(unit, parts) != events.DigestOfBlocks(blocks) {
+		t.Error("expected the digests of the parts to be taken for those of the blocks")
+	}
+}
+
 func TestAGapInTheOfferedPartsIsNamed(t *testing.T) {
 	_, err := tile([]events.Part{{First: 0, End: 4}, {First: 5, End: 9}}, 0, 9)
 	if err == nil || err.Error() != "no part offered from byte 4 on" {

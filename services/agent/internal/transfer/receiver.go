@@ -99,10 +99,19 @@ func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer, data [
 	case <-r.ended:
 		return nil, cmp.Or(r.err, r.context.Err(), errEnded)
 	}
-	if digest := events.Digest(data); digest != offers[0].Digest {
+	if digest := digestOf(data, verified(parts)); digest != offers[0].Digest {
 		return nil, fmt.Errorf("expected %s, got %s", offers[0].Digest, digest)
 	}
 	return data, nil
+}
+
+// verified returns parts as they were offered.
+func verified(parts []shards.Part) []events.Part {
+	var offered []events.Part
+	for _, part := range parts {
+		offered = append(offered, events.Part{Digest: part.Digest, First: part.First, End: part.End})
+	}
+	return offered
 }
 
 var errEnded = errors.New("the transfer ended before the unit was here")

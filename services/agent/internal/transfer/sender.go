@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,44 +13,32 @@ import (
 )
 
 const (
-	unitsAtOnce = 4         // exported and not yet stored: what a node gives is in memory so often, beside its store
-	spareBytes  = 256 << 20 // of units that are kept to be stored later, if at all
-	earlyParts  = 2         // stored before their unit's manifest is told: who hears it finds them there
-
-	// PutsAtOnce is how many parts of a unit are stored at a time: one is hashed while another travels.
-	PutsAtOnce = 2
+	unitsAtOnce = 4 // hashed at a time
+	earlyParts  = 2 // in the hub before their unit's manifest is told: who hears it finds them there
+	putsAtOnce  = 2 // parts of a unit that travel to the hub at a time
 )
 
-// Sender gives units until its context ends with the negotiation.
+// Sender gives units until its context ends with the negotiation: from the memory that they lie in, and through the hub
+// to those who cannot reach this node.
 type Sender struct {
 	exchange *Exchange
 	context  context.Context
-	before   <-chan struct{}            // closed when nothing of the exchange before is left: some parts may be alike
-	leads    func(receiver string) bool // whether a receiver pre-copies from here: it needs manifests only
-	slots    chan struct{}              // for units that are exported and not yet stored
-	exports  chan struct{}              // closed when all units were exported
-	units    sync.WaitGroup             // that are being exported and stored
+	before   <-chan struct{} // closed when nothing of the exchange before is left: some parts may be alike
+	slots    chan struct{}   // for units that are being hashed
+	units    sync.WaitGroup  // that are being exported and offered
 
 	mutex  sync.Mutex
-	due    int  // units that are still to be exported
 	closed bool // nothing is exported any more
-	stored []stored
-	spares []spare
+	lent   []lent
 	viaHub map[string]bool // receivers that cannot reach this node's store
 	inHub  []string        // digests of parts that were put there
 }
 
-// stored is a part in this node's store, whom it is to go to, and who hears that it cannot.
-type stored struct {
-	digest    string
+// lent is a part in this node's store, whom it is to go to, and who hears that it cannot.
+type lent struct {
+	loan      *shards.Loan
 	receivers []string
 	failed    func(error)
-}
-
-// spare is the parts of a unit that others are to give.
-type spare struct {
-	unit  exported
-	parts []events.Part
 }
 
 // exported is a unit as its trainer gave it.
@@ -61,23 +48,16 @@ type exported struct {
 	failed func(error)
 }
 
-// NewSender returns a sender whose Export is called once for each unit that the exchange has this node give.
-func NewSender(
-	ctx context.Context, exchange *Exchange, before <-chan struct{}, leads func(receiver string) bool,
-) *Sender {
-	s := &Sender{
-		exchange: exchange, context: ctx, before: before, leads: leads,
+// NewSender returns a sender whose Export is called for each unit that the exchange has this node give.
+func NewSender(ctx context.Context, exchange *Exchange, before <-chan struct{}) *Sender {
+	return &Sender{
+		exchange: exchange, context: ctx, before: before,
 		slots: make(chan struct{}, unitsAtOnce), viaHub: map[string]bool{},
-		exports: make(chan struct{}), due: len(exchange.Given()),
 	}
-	if s.due == 0 {
-		close(s.exports)
-	}
-	return s
 }
 
-// Export takes a unit's bytes, once there is room for them, and offers it behind the caller's back: offered hears its
-// manifest when its first parts are stored, failed why the unit cannot be given.
+// Export takes a unit's bytes, which stay as they are until Recall, and offers it behind the caller's back: offered hears
+// its manifest when it can be fetched, failed why it cannot be given.
 func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(events.Offer), failed func(error)) {
 	if !s.begin() {
 		return
@@ -96,7 +76,10 @@ func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(ev
 	}
 	s.units.Go(func() {
 		defer func() { <-s.slots }()
-		err := s.offer(newExported(unit, data, s.exchange.migration, failed), offered)
+		hashed, err := s.hashed(unit, data, failed)
+		if err == nil {
+			err = s.offer(hashed, offered)
+		}
 		if err != nil && s.context.Err() == nil {
 			failed(err)
 		}
@@ -111,115 +94,102 @@ func (s *Sender) begin() bool {
 		return false
 	}
 	s.units.Add(1)
-	if s.due--; s.due == 0 {
-		close(s.exports)
-	}
 	return true
 }
 
-// end waits until nothing of a unit is read any more.
-func (s *Sender) end() {
+// Recall ends the giving: when it returns, nothing serves the units' memory any more.
+func (s *Sender) Recall() {
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	s.closed = true
-	s.mutex.Unlock()
-	s.units.Wait()
+	s.exchange.node.Store.Recall(s.loans()...)
 }
 
-func newExported(unit int, data []byte, migration events.Migration, failed func(error)) exported {
-	offer := events.Offer{
-		Unit: unit, Digest: events.Digest(data), Bytes: int64(len(data)),
-		Parts: partsOf(unit, migration, int64(len(data))),
+// loans are those of the parts that were lent. Called with the mutex held.
+func (s *Sender) loans() []*shards.Loan {
+	var loans []*shards.Loan
+	for _, part := range s.lent {
+		loans = append(loans, part.loan)
 	}
+	return loans
+}
+
+// hashed returns a unit with its manifest, unless the negotiation ends before all is hashed.
+func (s *Sender) hashed(unit int, data []byte, failed func(error)) (exported, error) {
+	migration, bytes := s.exchange.migration, int64(len(data))
+	offer := events.Offer{Unit: unit, Bytes: bytes, Parts: partsOf(unit, migration, bytes)}
 	for i, part := range offer.Parts {
+		if err := s.context.Err(); err != nil {
+			return exported{}, err
+		}
 		offer.Parts[i].Digest = events.Digest(data[part.First:part.End])
 	}
-	return exported{offer, data, failed}
+	offer.Digest = digestOf(data, offer.Parts)
+	return exported{offer, data, failed}, nil
 }
 
-// offer stores the first parts that this node is to give, tells the unit's manifest, and stores the rest.
+// offer lends a unit's parts and tells its manifest. Those for the hub it puts there.
 func (s *Sender) offer(unit exported, offered func(events.Offer)) error {
 	select {
 	case <-s.before:
 	case <-s.context.Done():
 		return s.context.Err()
 	}
-	var now, later []events.Part
-	for _, part := range unit.offer.Parts {
-		if s.awaited(s.receivers(unit.offer, part)) {
-			now = append(now, part)
-		} else {
-			later = append(later, part)
-		}
-	}
-	early := min(earlyParts, len(now))
-	if err := s.putAll(unit, now[:early]); err != nil {
+	relayed := s.lend(unit)
+	early := min(earlyParts, len(relayed))
+	if err := s.putAll(unit, relayed[:early]); err != nil {
 		return err
 	}
 	offered(unit.offer)
-	if err := s.putAll(unit, now[early:]); err != nil {
-		return err
-	}
-	if spare := (spare{unit, later}); !s.keep(spare) {
-		s.putSpare(spare)
-	}
-	return nil
+	return s.putAll(unit, relayed[early:])
 }
 
-// awaited reports whether one of a part's receivers has nothing of its unit yet.
-func (s *Sender) awaited(receivers []string) bool {
-	return slices.ContainsFunc(receivers, func(node string) bool { return !s.leads(node) })
-}
-
-// keep keeps a unit's bytes for later, where there is room.
-func (s *Sender) keep(kept spare) bool {
+// lend has the node's store serve a unit's parts, those that others are to give as well, should one of them fail. It
+// returns those that go through the hub, too.
+func (s *Sender) lend(unit exported) (relayed []events.Part) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	bytes := len(kept.unit.data)
-	for _, other := range s.spares {
-		bytes += len(other.unit.data)
+	if s.closed {
+		return nil
 	}
-	if bytes > spareBytes {
-		return false
-	}
-	s.spares = append(s.spares, kept)
-	return true
-}
-
-// putSpare stores the parts of a unit that may not be needed. Where there is no room for them, there are none.
-func (s *Sender) putSpare(kept spare) {
-	if err := s.putAll(kept.unit, kept.parts); err != nil && s.context.Err() == nil {
-		slog.Warn("a unit has no spare here, should another giver fail",
-			"node", s.exchange.node.Name, "unit", kept.unit.offer.Unit, "error", err)
-	}
-}
-
-// Serve waits until the negotiation ends, and then retires what was stored. What others were to give, and what was
-// pre-copied, is stored only where the exchange lasts: something failed then.
-func (s *Sender) Serve() {
-	select {
-	case <-s.exports:
-		s.units.Wait()
-	case <-s.context.Done():
-		s.end()
-	}
-	if Pause(s.context, shards.SpareWait/2) {
-		for _, kept := range s.spares {
-			s.putSpare(kept)
+	for _, part := range unit.offer.Parts {
+		receivers := s.receivers(unit.offer, part)
+		loan := s.exchange.node.Store.Lend(part.Digest, unit.data[part.First:part.End])
+		s.lent = append(s.lent, lent{loan, receivers, unit.failed})
+		if slices.ContainsFunc(receivers, s.relays) {
+			relayed = append(relayed, part)
 		}
 	}
-	s.spares = nil
-	<-s.context.Done()
-	<-s.before
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for _, part := range s.stored {
-		Retire(s.exchange.node, part.digest)
-	}
-	s.leaveHub()
+	return relayed
 }
 
-// Retire removes parts from a node's store.
-func Retire(node Node, digests ...string) {
+// relays reports whether a receiver takes what this node gives from the hub. Called with the mutex held.
+func (s *Sender) relays(receiver string) bool {
+	return s.viaHub[receiver] || s.exchange.throughHub(s.exchange.node.Name, receiver)
+}
+
+// Serve waits until the negotiation ends, and then retires what was lent.
+func (s *Sender) Serve() {
+	<-s.context.Done()
+	s.Recall()
+	s.units.Wait()
+	<-s.before
+	s.mutex.Lock()
+	loans, inHub := s.loans(), s.inHub
+	s.mutex.Unlock()
+	Retire(s.exchange.node, loans...)
+	leaveHub(s.exchange.node, inHub)
+}
+
+// Retire recalls what was lent to a node's store, and removes it there.
+func Retire(node Node, loans ...*shards.Loan) {
+	node.Store.Recall(loans...)
+	var digests []string
+	for _, loan := range loans {
+		digests = append(digests, loan.Digest)
+	}
+	slices.Sort(digests)
+	digests = slices.Compact(digests) // blocks of zeros
 	if err := node.Store.Retire(node.Context, digests...); err != nil && node.Context.Err() == nil {
 		slog.Warn("parts not retired; they stay until this process ends", "node", node.Name, "error", err)
 	}
@@ -227,35 +197,11 @@ func Retire(node Node, digests ...string) {
 
 func (s *Sender) putAll(unit exported, parts []events.Part) error {
 	puts, ctx := errgroup.WithContext(s.context)
-	puts.SetLimit(PutsAtOnce)
+	puts.SetLimit(putsAtOnce)
 	for _, part := range parts {
-		puts.Go(func() error { return s.put(ctx, unit, part) })
+		puts.Go(func() error { return s.putIntoHub(ctx, part.Digest, unit.data[part.First:part.End]) })
 	}
 	return puts.Wait()
-}
-
-// put stores a part: in the hub's store too where a receiver cannot reach this node's, and only there where this
-// node's is full.
-func (s *Sender) put(ctx context.Context, unit exported, part events.Part) error {
-	data, receivers := unit.data[part.First:part.End], s.receivers(unit.offer, part)
-	err := s.exchange.node.Store.PutAs(ctx, part.Digest, data)
-	if errors.Is(err, shards.ErrFull) && len(receivers) > 0 {
-		slog.Warn("a part goes through the hub", "node", s.exchange.node.Name, "error", err)
-		return s.putIntoHub(ctx, part.Digest, data)
-	}
-	if err != nil {
-		return err
-	}
-	s.mutex.Lock()
-	s.stored = append(s.stored, stored{part.Digest, receivers, unit.failed})
-	viaHub := slices.ContainsFunc(receivers, func(receiver string) bool {
-		return s.viaHub[receiver] || s.exchange.throughHub(s.exchange.node.Name, receiver)
-	})
-	s.mutex.Unlock()
-	if viaHub {
-		return s.putIntoHub(ctx, part.Digest, data)
-	}
-	return nil
 }
 
 // receivers are the nodes to which this one is to give a part.

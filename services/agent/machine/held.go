@@ -1,0 +1,25 @@
+package machine
+
+import "github.com/reknit/reknit/events"
+
+// held hears why no plan is possible until the world changes. Of a reason that it knows it makes no more words: a
+// cluster that is held is tried again and again.
+func (m *Machine) held(event events.Event, hold events.Hold) {
+	if m.waits.Reason == "" {
+		m.waits.Since = event.Time
+	}
+	if m.waits.Reason != hold.Reason {
+		m.waits.Reason, m.waits.Awaits = hold.Reason, hold.Awaits
+		m.do(m.waits)
+	}
+}
+
+// noticeThatTrainingGoesOn ends the wait of a cluster that was held: a step begins, a plan is taken up, which may give
+// this node nothing to train, or the cluster went on without it. While a negotiation is under way a step proves nothing:
+// it may be the last before the one at which all stop.
+func (m *Machine) noticeThatTrainingGoesOn() {
+	if m.waits.Reason != "" && m.negotiation == nil {
+		m.do(Waits{Since: m.waits.Since})
+		m.waits = Waits{}
+	}
+}
