@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/oracle"
@@ -18,11 +19,13 @@ import (
 type Config struct {
 	service.Common
 	snapshots.Settings
+	consent.Policy
 	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
 	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
 	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	Site         string `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
 	ShardPort    int    `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
-	ShardDir     string `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"layers that move lie in memory meanwhile; a directory of this node alone keeps them in files"`
+	ShardDir     string `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"parts that clients of NATS's object store read lie in memory meanwhile; a directory of this node alone keeps them in files"`
 	Text         string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
 	Steps        uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
 	CompareEvery uint64 `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`
@@ -60,6 +63,7 @@ func (c Config) validate() error {
 		}
 	}
 	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Node))
+	expect(c.Site == "" || events.Token(c.Site), "REKNIT_SITE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Site))
 	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file", `""`)
 	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
 	expect(c.MicroBatch > 0 && c.GlobalBatch > 0 && c.GlobalBatch%max(1, c.MicroBatch) == 0,

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,10 +16,21 @@ import (
 )
 
 const usage = `Usage:
-  reknit agent run [--restarts N] -- COMMAND…   start a trainer and be its parent
-  reknit agent serve                            serve trainers that others start
-  reknit agent help                             list the variables
+  reknit agent run [--restarts N] [--unchanged] -- COMMAND…   start a trainer and be its parent
+  reknit agent serve                                          serve trainers that others start
+  reknit agent help                                           list the variables
 
+`
+
+const runUsage = usage + `Flags of run:
+  --restarts N   how often a command that fails, by an exit status other than 0 or a signal, is started again (3).
+                 One that has run for five minutes has all its restarts again. It is started after a second, then
+                 after twice as long each time, 30 s at most; one that joined with fields that are not as expected
+                 would be refused again, and is not. With N = 0 the agent ends as the command does.
+  --unchanged    the command knows nothing of Reknit. It has RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of the
+                 plan, as under torchrun, is stopped and started again whenever nodes join, leave or fail, and
+                 begins with its own checkpoint. Failures are counted as above, at all nodes, and there is no pause.
+                 Without it a script joins by reknit.py or reknit_torch.py, and goes on in place.
 `
 
 // Main is the command reknit agent. It ends the process with the status of the trainer.
@@ -49,40 +61,57 @@ func Main(arguments []string) error {
 
 // runMain runs a trainer and ends as it did.
 func runMain(program, arguments []string) error {
-	restarts, command, err := parse(arguments)
+	how, err := parse(arguments)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Print(usage)
+		fmt.Print(runUsage)
 		return nil
 	}
 	if err != nil {
 		return tell.UsageError{Err: err}
 	}
+	if world := os.Getenv("WORLD_SIZE"); world != "" && world != "1" {
+		slog.Warn("WORLD_SIZE, RANK and MASTER_ADDR of the environment are replaced: start one agent for each process, "+
+			"without torchrun", "WORLD_SIZE", world)
+	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	run := Run
+	if how.unchanged {
+		run = RunUnchanged
+	}
 	status := 0
 	os.Args = program
 	service.Main("agent", func(ctx context.Context, config Config) (err error) {
-		status, err = Run(context.WithoutCancel(ctx), config, command, restarts, signals)
+		status, err = run(context.WithoutCancel(ctx), config, how.command, how.restarts, signals)
 		return err
 	})
 	os.Exit(status)
 	return nil
 }
 
-func parse(arguments []string) (restarts int, command []string, err error) {
+// running is how a trainer is run.
+type running struct {
+	command   []string
+	restarts  int
+	unchanged bool // it knows nothing of the agent
+}
+
+func parse(arguments []string) (how running, err error) {
 	flags := flag.NewFlagSet("reknit agent run", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.IntVar(&restarts, "restarts", 3, "how often a trainer that fails is started again")
+	flags.IntVar(&how.restarts, "restarts", 3, "")
+	flags.BoolVar(&how.unchanged, "unchanged", false, "")
 	if err := flags.Parse(arguments); err != nil {
-		return 0, nil, err
+		return running{}, err
 	}
+	how.command = flags.Args()
 	switch {
-	case restarts < 0:
-		return 0, nil, fmt.Errorf("agent run: --restarts: expected 0 or more, got %d", restarts)
-	case flags.NArg() == 0:
-		return 0, nil, errors.New("agent run: expected a command, as in reknit agent run -- python train.py")
+	case how.restarts < 0:
+		return running{}, fmt.Errorf("agent run: --restarts: expected 0 or more, got %d", how.restarts)
+	case len(how.command) == 0:
+		return running{}, errors.New("agent run: expected a command, as in reknit agent run -- python train.py")
 	}
-	return restarts, flags.Args(), nil
+	return how, nil
 }
 
 func serveMain(ctx context.Context, config Config) error {

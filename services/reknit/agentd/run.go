@@ -2,12 +2,8 @@ package agentd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -30,13 +26,12 @@ const (
 // parent runs a trainer and is its parent: it knows of its end at once.
 type parent struct {
 	server   *local.Server
-	socket   string
 	command  []string
 	restarts int              // that are left
 	signals  <-chan os.Signal // wishes to go
 	asked    bool             // to go
 	started  int              // times
-	child    *exec.Cmd        // under way
+	child    *child           // under way
 	stuck    chan struct{}    // a token: it is to be killed
 }
 
@@ -55,12 +50,12 @@ func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {
 	p := &parent{command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1)}
-	server, end, err := config.serve(ctx, p.trainerIsStuck)
+	server, err := config.serve(ctx, p.trainerIsStuck)
 	if err != nil {
 		return 0, err
 	}
-	defer end()
-	p.server, p.socket = server, config.Socket
+	defer server.Close()
+	p.server = server
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -94,39 +89,30 @@ func (p *parent) once() (status int, err error) {
 	case <-p.stuck: // was said of the one before
 	default:
 	}
-	p.child = exec.Command(p.command[0], p.command[1:]...)
-	p.child.Stdout, p.child.Stderr = os.Stdout, os.Stderr
-	if about, err := os.Stdin.Stat(); err == nil && about.Mode()&os.ModeCharDevice == 0 {
-		p.child.Stdin = os.Stdin // no terminal: a process group in its background stands still for good where it reads there
+	environment, err := p.environment()
+	if err != nil {
+		return 0, err
 	}
-	p.child.Env = append(os.Environ(), p.environment()...)
-	p.child.SysProcAttr = attributes()
-	if err := p.child.Start(); err != nil {
-		return 0, fmt.Errorf("start the trainer: %w", err)
+	if p.child, err = begin(p.command, environment); err != nil {
+		return 0, err
 	}
 	p.started++
-	slog.Info("the trainer runs", "pid", p.child.Process.Pid, "socket", p.socket)
+	slog.Info("the trainer runs", "pid", p.child.pid(), "socket", p.server.Socket)
 	alone := time.AfterFunc(alonePatience, p.sayThatItTrainsAlone)
 	defer alone.Stop()
-	ended := make(chan error, 1)
-	go func() { ended <- p.child.Wait() }()
 	for {
 		select {
-		case err := <-ended:
-			state := p.child.ProcessState
-			_ = syscall.Kill(-p.child.Process.Pid, syscall.SIGKILL) // the rest of its group; mostly there is none
-			slog.Info("the trainer has ended", "how", state.String())
-			p.server.Gone(state.String(), state.ExitCode())
-			var exit *exec.ExitError
-			if err != nil && !errors.As(err, &exit) {
-				return 0, fmt.Errorf("wait for the trainer: %w", err)
+		case ended := <-p.child.ended:
+			if ended.err != nil {
+				return 0, ended.err
 			}
-			return statusOf(state), nil
+			p.server.Gone(ended.state.String(), ended.state.ExitCode())
+			return ended.status(), nil
 		case signal := <-p.signals:
 			p.ask(signal)
 		case <-p.stuck:
-			slog.Warn("the trainer hangs, and is killed", "pid", p.child.Process.Pid)
-			_ = p.child.Process.Kill() // it may have ended
+			slog.Warn("the trainer hangs, and is killed", "pid", p.child.pid())
+			_ = p.child.command.Process.Kill() // it may have ended
 		}
 	}
 }
@@ -135,16 +121,8 @@ func (p *parent) once() (status int, err error) {
 func (p *parent) sayThatItTrainsAlone() {
 	if p.server.Trainers() == 0 {
 		slog.Warn("the script has not joined: until it does, it trains alone, and what it trains is lost with it. "+
-			"reknit.py, or reknit_torch.py, joins", "after", alonePatience, "socket", p.socket)
+			"reknit.py, or reknit_torch.py, joins", "after", alonePatience, "socket", p.server.Socket)
 	}
-}
-
-// statusOf is what a shell would say of a process that ended.
-func statusOf(state *os.ProcessState) int {
-	if wait, ok := state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
-		return 128 + int(wait.Signal())
-	}
-	return state.ExitCode()
 }
 
 // ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal
@@ -158,26 +136,19 @@ func (p *parent) ask(signal os.Signal) {
 	}
 	p.asked = true
 	if number, ok := signal.(syscall.Signal); ok {
-		_ = syscall.Kill(-p.child.Process.Pid, number) // all its processes; they may have ended
+		p.child.signal(number)
 	}
 }
+
+const loopback = "127.0.0.1"
 
 // environment is where the agent is, and the world before there is a plan: of one.
-func (p *parent) environment() []string {
+func (p *parent) environment() ([]string, error) {
+	port, err := freePort(loopback)
 	return []string{
-		"REKNIT_AGENT=" + p.socket, "REKNIT_AGENT_IS_PARENT=1", // so that nobody waits for another agent there
+		"REKNIT_AGENT=" + p.server.Socket, "REKNIT_AGENT_IS_PARENT=1", // so that nobody waits for another agent there
 		"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-		"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(freePort()),
+		"MASTER_ADDR=" + loopback, "MASTER_PORT=" + port,
 		"TORCHELASTIC_RESTART_COUNT=" + strconv.Itoa(p.started),
-	}
-}
-
-// freePort is one that nobody listens on at this moment; 0 where there is none.
-func freePort() int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	}, err
 }

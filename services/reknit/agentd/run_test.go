@@ -137,13 +137,14 @@ func TestWhatIsNotAsExpectedIsNamedByItsVariable(t *testing.T) {
 	}
 }
 
-func TestArgumentsAreACommandAndTheNumberOfRestarts(t *testing.T) {
-	restarts, command, err := parse([]string{"--restarts", "5", "--", "python", "train.py", "--restarts", "1"})
-	if err != nil || restarts != 5 || !slices.Equal(command, []string{"python", "train.py", "--restarts", "1"}) {
-		t.Errorf("%d %q %v", restarts, command, err)
+func TestArgumentsAreACommandAndHowItIsRun(t *testing.T) {
+	how, err := parse([]string{"--restarts", "5", "--unchanged", "--", "python", "train.py", "--restarts", "1"})
+	if err != nil || how.restarts != 5 || !how.unchanged ||
+		!slices.Equal(how.command, []string{"python", "train.py", "--restarts", "1"}) {
+		t.Errorf("%+v %v", how, err)
 	}
 	for _, arguments := range [][]string{{}, {"--restarts", "-1", "true"}, {"--port", "1", "true"}} {
-		if _, _, err := parse(arguments); err == nil {
+		if _, err := parse(arguments); err == nil {
 			t.Errorf("%q was taken", arguments)
 		}
 	}

@@ -5,48 +5,12 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/reknit/reknit/services/agent/consent"
 )
-
-func TestAnAgentRemovesTheSocketThatAKilledOneLeft(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	hourAgo := time.Now().Add(-time.Hour)
-	killed, serves, starts := socketOf(t, "killed", hourAgo), socketOf(t, "serves", hourAgo), socketOf(t, "starts", time.Now())
-	killed.Close()
-	starts.Close() // it refuses, as one that is bound and does not listen yet
-	newRan(t).run("true", 0)
-	if _, err := os.Stat(killed.Addr().String()); err == nil {
-		t.Error("what the killed agent left is there")
-	}
-	for _, living := range []*net.UnixListener{serves, starts} {
-		if _, err := os.Stat(living.Addr().String()); err != nil {
-			t.Errorf("the socket of an agent that lives: %v", err)
-		}
-	}
-}
-
-// socketOf makes an agent's directory with a socket of some age.
-func socketOf(t *testing.T, agent string, made time.Time) *net.UnixListener {
-	t.Helper()
-	path := filepath.Join(os.TempDir(), socketPrefix+agent, socketName)
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.SetUnlinkOnClose(false)
-	t.Cleanup(func() { listener.Close() })
-	if err := os.Chtimes(path, made, made); err != nil {
-		t.Fatal(err)
-	}
-	return listener
-}
 
 func TestADaemonSaysWhereItIsAndEndsWhenItIsAskedTo(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
@@ -73,5 +37,16 @@ func TestADaemonSaysWhereItIsAndEndsWhenItIsAskedTo(t *testing.T) {
 	}
 	if _, err := net.Dial("unix", socket); err == nil {
 		t.Error("its socket still answers")
+	}
+}
+
+func TestADaemonDoesNotStartWithAPolicyThatIsNone(t *testing.T) {
+	config := Config{
+		URL: "nats://127.0.0.1:1", Cluster: "test", Listen: "127.0.0.1:0", Policy: consent.Policy{Hours: "22-6"},
+	}
+	served, end := context.WithCancel(t.Context())
+	end()
+	if err := Serve(served, served, config, io.Discard); err == nil || !strings.Contains(err.Error(), "REKNIT_CONSENT_HOURS") {
+		t.Errorf("expected an error about REKNIT_CONSENT_HOURS, got %v", err)
 	}
 }

@@ -1,10 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
@@ -13,6 +18,35 @@ import (
 
 // answerTimeout bounds how long a live cluster's log may take to answer.
 const answerTimeout = 15 * time.Second
+
+// onlyCluster returns the cluster of a server, where there is one.
+func onlyCluster(url string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "reknit plan"})
+	if err != nil {
+		return "", fmt.Errorf("%w; with --file no server is needed", err)
+	}
+	defer b.Close()
+	stream, err := b.JetStream().Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return "", fmt.Errorf("%s at %s: %w", events.EventStream.Name, url, err)
+	}
+	log, err := stream.Info(ctx, jetstream.WithSubjectFilter(events.EventSubject("*", events.PlanRequested, "*")))
+	if err != nil {
+		return "", err
+	}
+	found := map[string]bool{}
+	for subject := range log.State.Subjects {
+		found[strings.Split(subject, ".")[2]] = true // reknit.event.<cluster>.…
+	}
+	clusters := slices.Sorted(maps.Keys(found))
+	if len(clusters) != 1 {
+		return "", fmt.Errorf("--cluster: expected one of those that asked for a plan at %s: %s", url,
+			cmp.Or(strings.Join(clusters, ", "), "none has"))
+	}
+	return clusters[0], nil
+}
 
 // ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know,
 // save the plan committed since and what was measured since.

@@ -83,7 +83,7 @@ func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := told(t, q, answer)
-	if got := printed(t, "--cluster", "failure", "--nats", url, "--failed", "n5", "--why"); got != want {
+	if got := printed(t, "--nats", url, "--failed", "n5", "--why"); got != want {
 		t.Errorf("the live cluster:\n%s\nexpected, as from the file:\n%s", got, want)
 	}
 }
@@ -142,6 +142,32 @@ func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 		!strings.Contains(err.Error(), "expected that a plan was requested once") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
 	}
+}
+
+func TestWhereSeveralClustersShareAServerTheyAreNamed(t *testing.T) {
+	url, say := liveLog(t)
+	request, _ := first(t)
+	expected := func(says string) {
+		t.Helper()
+		err := Run([]string{"--nats", url}, &bytes.Buffer{})
+		if err == nil || !strings.HasPrefix(err.Error(), "--cluster: ") || !strings.HasSuffix(err.Error(), says) {
+			t.Errorf("error %v, expected that --cluster is to be one of %s", err, says)
+		}
+	}
+	expected("none has")
+	say(requested(request))
+	another, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test", Cluster: "another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer another.Close()
+	request.Cluster = "another"
+	theirs := requested(request)
+	theirs.Cluster, theirs.ID = "another", "theirs"
+	if _, err := another.Publish(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	expected("another, failure")
 }
 
 func TestOnlyNodesOfTheClusterCanFail(t *testing.T) {

@@ -36,11 +36,12 @@ func (l *nodeList) Set(text string) error {
 }
 
 const help = `Usage: reknit plan --file cluster.yaml [--why | --json]
-       reknit plan --cluster NAME [--nats URL] [--failed n1,n2] [--leaving n3] [--why | --json]
+       reknit plan [--cluster NAME] [--nats URL] [--failed n1,n2] [--leaving n3] [--why | --json]
 
 Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
 and what happens to them, and needs no server; services/reknit/plan/README.md lists its keys, and
 services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster the log says all that.
+--cluster is needed only where several share one server.
 
 `
 
@@ -84,12 +85,19 @@ func document(w io.Writer, what any) error {
 
 // question comes from the file or from the log of a live cluster.
 func (o options) question() (Question, error) {
-	if o.cluster == "" {
+	if o.file != "" {
 		q, err := load(o.file)
 		if err != nil {
 			return q, tell.UsageError{Err: err}
 		}
 		return q, q.planBefore()
+	}
+	if o.cluster == "" {
+		only, err := onlyCluster(o.url)
+		if err != nil {
+			return Question{}, err
+		}
+		o.cluster = only
 	}
 	q, err := ask(o.url, o.cluster)
 	if err != nil {
@@ -106,7 +114,7 @@ func parse(arguments []string, w io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("reknit plan", flag.ContinueOnError)
 	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
-	flags.StringVar(&o.cluster, "cluster", "", "a live cluster instead of a file: plan what its log says now")
+	flags.StringVar(&o.cluster, "cluster", "", "a live cluster: plan what its log says now; without --file the only one there is")
 	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
 	flags.Var(&o.failed, "failed", "nodes of the live cluster to plan without, as if they failed: n1,n2")
 	flags.Var(&o.leaving, "leaving", "likewise, as if they left in order")
@@ -118,12 +126,12 @@ func parse(arguments []string, w io.Writer) (options, error) {
 
 func (o options) check() error {
 	switch {
-	case (o.file == "") == (o.cluster == ""):
-		return errors.New("--file: expected a cluster's file, or --cluster; reknit plan --help tells more")
+	case o.file != "" && o.cluster != "":
+		return errors.New("--file: expected without --cluster; reknit plan --help tells more")
 	case o.cluster != "" && !events.Token(o.cluster):
 		return fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, o.cluster)
 	case o.file != "" && len(o.failed)+len(o.leaving) > 0:
-		return errors.New("--failed, --leaving: expected with --cluster; a file has keys for them")
+		return errors.New("--failed, --leaving: expected without --file; a file has keys for them")
 	case o.json && o.why:
 		return errors.New("--why: expected without --json, whose document lists the candidates")
 	}

@@ -225,7 +225,6 @@ func TestWaitingIsToldWithWhatElseWasWeighed(t *testing.T) {
 
 func TestWrongFlagsAreUsageErrors(t *testing.T) {
 	for _, test := range []struct{ says, arguments string }{
-		{"--file", ""},
 		{"flags only", "--file x.yaml y"},
 		{"nosuch", "--nosuch"},
 		{"--why", "--file x.yaml --why --json"},

@@ -52,7 +52,7 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	}
 	defer lock.Close()
 	if err := o.free(); err != nil {
-		return fmt.Errorf("--port: %w", err)
+		return err
 	}
 	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port})
 	if err != nil {
@@ -73,8 +73,11 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 // free returns an error where somebody listens on the port already: the server would try again and again.
 func (o options) free() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--port: %d is taken, by another reknit up maybe; --port 0 takes a free one, and says which", o.port)
+	case err != nil:
+		return fmt.Errorf("--port: %w", err)
 	}
 	return listener.Close()
 }

@@ -91,7 +91,7 @@ func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	began := time.Now()
 	err = Run(t.Context(), []string{"--dir", t.TempDir(), "--port", port}, io.Discard)
-	if err == nil || !strings.HasPrefix(err.Error(), "--port: ") || time.Since(began) > 5*time.Second {
+	if err == nil || !strings.HasPrefix(err.Error(), "--port: "+port+" is taken") || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 const (
@@ -134,9 +135,19 @@ func (s Shape) StateBytes(unit int) int {
 	return s.headerBytes() + 4*s.parameters(unit) + 8*(end-first)
 }
 
-// Digest returns "sha256:" and the hexadecimal SHA-256 of the layer's canonical bytes.
+// blockBytes is the length of the blocks of which the digest of a larger unit is made, as events has it.
+const blockBytes = 8 << 20
+
+// Digest returns the digest of the unit that the layer's canonical bytes are.
 func Digest(layer *Layer) string {
-	return digest(MarshalLayer(layer))
+	var blocks []string
+	for block := range slices.Chunk(MarshalLayer(layer), blockBytes) {
+		blocks = append(blocks, digest(block))
+	}
+	if len(blocks) == 1 {
+		return blocks[0]
+	}
+	return ModelDigest(blocks)
 }
 
 // ModelDigest returns the digest of a whole model from its layers' digests, first layer

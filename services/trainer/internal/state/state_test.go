@@ -328,3 +328,15 @@ func TestOfEachLayerOneImportIsKept(t *testing.T) {
 		events.Holding{Units: units(0, 1), Steps: []uint64{0}},
 		events.Holding{Units: units(1, 2), Steps: []uint64{20}})
 }
+
+func TestALargeUnitIsToldByTheDigestOfItsBlocks(t *testing.T) {
+	large := model.Shape{Context: 2, Window: 2, Width: 512, Hidden: 1024, Blocks: 1, Vocabulary: 5}
+	layer, err := model.NewLayer(large, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := model.MarshalLayer(layer)
+	if got, want := model.Digest(layer), events.DigestOfUnit(data); got != want || len(data) <= events.BlockBytes {
+		t.Errorf("%d bytes: got %s, expected %s", len(data), got, want)
+	}
+}

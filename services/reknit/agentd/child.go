@@ -1,0 +1,76 @@
+package agentd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// child is a process that the agent started. What that started ends with it.
+type child struct {
+	command *exec.Cmd
+	ended   chan end // one
+}
+
+// end is how a process ended.
+type end struct {
+	state *os.ProcessState
+	err   error // it is not known
+}
+
+// begin starts a process, which ends with the thread that starts it: the caller keeps its thread until then.
+func begin(command, environment []string) (*child, error) {
+	c := &child{exec.Command(command[0], command[1:]...), make(chan end, 1)}
+	c.command.Stdout, c.command.Stderr = os.Stdout, os.Stderr
+	if about, err := os.Stdin.Stat(); err == nil && about.Mode()&os.ModeCharDevice == 0 {
+		c.command.Stdin = os.Stdin // no terminal: a process group in its background stands still for good where it reads there
+	}
+	c.command.Env = append(os.Environ(), environment...)
+	c.command.SysProcAttr = attributes()
+	if err := c.command.Start(); err != nil {
+		return nil, fmt.Errorf("start the trainer: %w", err)
+	}
+	go func() { c.ended <- c.wait() }()
+	return c, nil
+}
+
+func (c *child) pid() int { return c.command.Process.Pid }
+
+func (c *child) wait() end {
+	err := c.command.Wait()
+	c.signal(syscall.SIGKILL) // the rest of its group; mostly there is none
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return end{err: fmt.Errorf("wait for the trainer: %w", err)}
+	}
+	slog.Info("the trainer has ended", "how", c.command.ProcessState.String())
+	return end{state: c.command.ProcessState}
+}
+
+// signal sends a signal to all its processes; they may have ended.
+func (c *child) signal(number syscall.Signal) { _ = syscall.Kill(-c.pid(), number) }
+
+// stop has it end, and ends it where it takes longer than its grace.
+func (c *child) stop(grace time.Duration) end {
+	c.signal(syscall.SIGTERM)
+	select {
+	case ended := <-c.ended:
+		return ended
+	case <-time.After(grace):
+	}
+	slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", c.pid(), "after", grace)
+	c.signal(syscall.SIGKILL)
+	return <-c.ended
+}
+
+// status is what a shell would say of the process.
+func (e end) status() int {
+	if wait, ok := e.state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
+		return 128 + int(wait.Signal())
+	}
+	return e.state.ExitCode()
+}

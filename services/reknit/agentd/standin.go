@@ -1,0 +1,376 @@
+package agentd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// standIn is a trainer for the cluster in the place of a script that knows nothing of it. Its state is a byte that never
+// changes, so that nothing has to move. Its steps need nobody and have no end of their own: it completes one where a plan
+// is to take over after it.
+type standIn struct {
+	config Config
+	places chan place    // the newest, unless it was taken
+	broken chan failure  // the last, unless it was told
+	ended  chan error    // one: why no more places come
+	closed chan struct{} // when nothing is left of it
+	cancel context.CancelFunc
+	exit   end // of the script, once it is cancelled
+
+	session *agent.Session
+	watch   *links.Watch
+	done    uint64    // completed steps
+	place   place     // the last that had a crew
+	began   time.Time // the plan in force
+	due     time.Time // of the next step, if no plan asks for it before
+	failed  string    // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
+}
+
+// place is a script's part in a plan. Without a crew the script is to end, and the next place to be waited for.
+type place struct {
+	generation uint64
+	rank       int
+	crew       []events.Member // by rank
+	host, port string          // where rank 0 listens
+}
+
+// failure is that of a script in its place in a plan.
+type failure struct {
+	generation uint64
+	reason     string
+}
+
+const (
+	lookEvery = 100 * time.Millisecond // at whether a plan is to take over
+	// firstStep is how long the first step of a plan takes where no plan ends it. The next takes as long as all before it:
+	// few enough that clocks do not drive nodes apart, and the negotiator sees that training gets on.
+	firstStep   = 10 * time.Second
+	tellExit    = 2 * time.Second // while the hub is away, the node's silence tells the same later
+	meetPause   = time.Second     // after what the hub did not do
+	tellAgain   = 5 * time.Second // a value: the hub, started again, has forgotten it
+	portKey     = "port"
+	finishedKey = "finished/" // and a rank
+	memoryBytes = 1 << 20     // what the stand-in says that it may use
+	// farAhead is more steps than nodes complete under one plan. Who claims that the state at such a step is the same as
+	// ever tells the truth, and nobody is waited for who might know of a newer one.
+	farAhead = 1 << 32
+)
+
+// standInJob is that of all scripts that are not changed: each node has one sample of a step.
+var standInJob = events.Job{
+	Digest: events.Digest([]byte("a script that knows nothing of Reknit")), Kind: events.DataParallel,
+	Layers:      []events.LayerProfile{{ParameterBytes: 1}},
+	GlobalBatch: 1, MicroBatch: 1, BatchRule: &events.BatchRule{SamplesPerNode: 1, LearningRate: "linear"},
+	Stages: events.Bounds{Min: 1, Max: 1},
+}
+
+// beginStandIn asks for a place in the background.
+func beginStandIn(ctx context.Context, config Config) *standIn {
+	s := &standIn{
+		config: config, places: make(chan place, 1), broken: make(chan failure, 1),
+		ended: make(chan error, 1), closed: make(chan struct{}),
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	go s.run(ctx)
+	return s
+}
+
+// close tells the cluster how the script ended, and ends the membership.
+func (s *standIn) close(exit end) {
+	s.exit = exit
+	s.cancel()
+	<-s.closed
+}
+
+func (s *standIn) run(ctx context.Context) {
+	defer close(s.closed)
+	err := s.join(ctx)
+	for err == nil {
+		err = s.step(ctx)
+	}
+	if errors.Is(err, agent.ErrLeft) {
+		s.watch.Close() // its peers need not suspect it
+	}
+	s.ended <- err
+	<-ctx.Done()
+	if s.session != nil {
+		s.tellExit(context.WithoutCancel(ctx))
+		s.session.Close()
+	}
+	if s.watch != nil {
+		s.watch.Close()
+	}
+}
+
+func (s *standIn) tellExit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tellExit)
+	defer cancel()
+	how, code := "its agent ends", -1
+	if s.exit.state != nil {
+		how, code = s.exit.state.String(), s.exit.state.ExitCode()
+	}
+	if err := s.session.Exited(ctx, how, code); err != nil {
+		slog.Warn("the script's end is not told", "error", err)
+	}
+}
+
+func (s *standIn) join(ctx context.Context) (err error) {
+	kept, err := s.keptFrom(ctx)
+	if err != nil {
+		return err
+	}
+	s.watch, err = links.Listen(ctx, links.Config{
+		Cluster: s.config.Cluster, Node: s.config.Node, Listen: s.config.Listen,
+		Suspect: func(node string, refused bool, reason string) { s.session.Suspect(node, refused, reason) },
+	})
+	if err != nil {
+		return fmt.Errorf("REKNIT_AGENT_LISTEN: %w", err)
+	}
+	address := s.config.Advertise
+	if address == "" {
+		address = s.watch.Address()
+	}
+	s.session, err = agent.Join(ctx, agent.Config{
+		NATSURL: s.config.URL, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
+		Site: s.config.Site, Consent: s.config.Policy,
+		MemoryBytes: memoryBytes, Job: standInJob, Measure: s.watch.Measure, Trained: kept,
+		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
+	})
+	return err
+}
+
+// keptFrom returns the generation of the newest plan where that names this node: what its agent before kept is the same
+// byte. So a cluster of which all agents ended goes on.
+func (s *standIn) keptFrom(ctx context.Context) (generation uint64, err error) {
+	b, err := bus.Connect(ctx, bus.Config{URL: s.config.URL, Name: s.config.Node, Cluster: s.config.Cluster})
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	if err := b.Provision(ctx); err != nil {
+		return 0, err
+	}
+	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(s.config.Cluster, "*"))
+	if err != nil || !found {
+		return 0, err
+	}
+	plan, err := events.Open[events.Plan](last)
+	if _, placed := plan.Holds(s.config.Node); err != nil || !placed {
+		return 0, err
+	}
+	s.done = plan.ResumeStep + farAhead
+	return plan.Generation, nil
+}
+
+// step waits for the next step, and then for its end.
+func (s *standIn) step(ctx context.Context) error {
+	orders, err := s.session.Boundary(ctx, s.done, s)
+	if err != nil {
+		return err
+	}
+	if orders.Switched {
+		s.takeUp(orders)
+	}
+	if s.untilItsEnd(orders.Step) {
+		s.done++
+		now := time.Now()
+		s.due = now.Add(now.Sub(s.began))
+	} else {
+		s.offer(place{})
+	}
+	return ctx.Err()
+}
+
+// untilItsEnd reports whether the step was completed: it is given up where the cluster says so, or the script failed.
+func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
+	look, again := time.NewTicker(lookEvery), time.NewTicker(tellAgain)
+	defer look.Stop()
+	defer again.Stop()
+	for {
+		if step.Err() != nil {
+			return false
+		}
+		if s.failed != "" { // a plan that overtook the word of it left the others' scripts as they are
+			s.session.Broken(s.failed)
+			return false
+		}
+		if stop, known := s.session.Stop(); known && stop > s.done || time.Now().After(s.due) {
+			return true
+		}
+		select {
+		case <-step.Done():
+			return false
+		case failed := <-s.broken:
+			if failed.generation == s.place.generation { // else the script is started again already
+				s.failed = failed.reason
+			}
+		case <-again.C:
+			if s.place.rank == 0 {
+				s.report(step, s.tell(step, s.place, portKey, s.place.port))
+			}
+		case <-look.C:
+		}
+	}
+}
+
+// takeUp gives the script its place in a new plan. Where the crew is the same and no steps were given up, every script
+// runs on.
+func (s *standIn) takeUp(orders agent.Orders) {
+	plan := orders.Plan
+	self, _ := plan.Member(s.config.Node)
+	s.watch.Switch(self.Incarnation, links.PeersOf(plan, s.config.Node))
+	s.done, s.began = plan.ResumeStep, time.Now()
+	s.due = s.began.Add(firstStep)
+	crew := crewOf(plan)
+	if !orders.Abandoned && slices.Equal(crew, s.place.crew) {
+		return
+	}
+	s.failed = ""
+	s.place = place{
+		generation: plan.Generation, rank: slices.Index(crew, self), crew: crew, host: hostOf(crew[0].Address),
+	}
+	s.meet(orders.Step)
+}
+
+// meet offers the place once rank 0's port is known, until the step is given up.
+func (s *standIn) meet(step context.Context) {
+	for step.Err() == nil {
+		err := s.findPort(step)
+		if err == nil {
+			s.offer(s.place)
+			return
+		}
+		s.report(step, err)
+	}
+}
+
+// report says what the hub did not do, and waits for a moment.
+func (s *standIn) report(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	slog.Warn("the scripts do not find together yet", "node", s.config.Node, "error", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(meetPause):
+	}
+}
+
+// crewOf returns those who train under a plan by rank, in the order of their names: ranks change where they must, and not
+// with every plan.
+func crewOf(plan *events.Plan) []events.Member {
+	crew := slices.DeleteFunc(slices.Clone(plan.Nodes), func(member events.Member) bool {
+		_, placed := plan.Holds(member.Node)
+		return !placed
+	})
+	slices.SortFunc(crew, func(a, b events.Member) int { return strings.Compare(a.Node, b.Node) })
+	return crew
+}
+
+// findPort learns the port at which rank 0 listens, which its agent chooses once and tells.
+func (s *standIn) findPort(ctx context.Context) (err error) {
+	if s.place.rank > 0 {
+		s.place.port, err = s.await(ctx, s.place, portKey)
+		return err
+	}
+	if s.place.port == "" {
+		if s.place.port, err = freePort(hostOf(s.config.Listen)); err != nil {
+			return err
+		}
+	}
+	return s.tell(ctx, s.place, portKey, s.place.port)
+}
+
+// tell tells the others of a place's plan a value.
+func (s *standIn) tell(ctx context.Context, of place, key, value string) error {
+	rendezvous, err := s.session.Rendezvous(ctx, of.generation)
+	if err == nil {
+		err = rendezvous.Set(ctx, key, []byte(value))
+	}
+	return err
+}
+
+// await returns what another of a place's plan tells, or an error where it is not told in the time in which it would have
+// been told again: who waits must ask the hub anew, which may have been started again.
+func (s *standIn) await(ctx context.Context, of place, key string) (value string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tellAgain)
+	defer cancel()
+	rendezvous, err := s.session.Rendezvous(ctx, of.generation)
+	if err != nil {
+		return "", err
+	}
+	told, err := rendezvous.Await(ctx, key)
+	return string(told), err
+}
+
+// offer replaces a place that was not taken yet.
+func (s *standIn) offer(next place) {
+	select {
+	case <-s.places:
+	default:
+	}
+	s.places <- next
+}
+
+// breaks has all scripts started again, because this one failed.
+func (s *standIn) breaks(failed failure) {
+	select {
+	case <-s.broken:
+	default:
+	}
+	s.broken <- failed
+}
+
+// awaitAllFinished closes finished when the scripts of all ranks have ended well, unless ctx ends before. It tells again
+// that its own has, for as long as it waits.
+func (s *standIn) awaitAllFinished(ctx context.Context, of place, finished chan<- struct{}) {
+	for rank := 0; rank < len(of.crew); {
+		err := s.tell(ctx, of, finishedKey+strconv.Itoa(of.rank), "yes")
+		if err == nil {
+			_, err = s.await(ctx, of, finishedKey+strconv.Itoa(rank))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			rank++
+		case !errors.Is(err, context.DeadlineExceeded): // else that script runs on
+			s.report(ctx, err)
+		}
+	}
+	close(finished)
+}
+
+// The stand-in is an agent.State: a byte, at whatever step.
+
+// Holdings returns the byte.
+func (s *standIn) Holdings() []events.Holding {
+	return []events.Holding{{Units: events.Range{First: 0, End: 1}, Steps: []uint64{s.done}}}
+}
+
+// Export returns the byte.
+func (s *standIn) Export(int, uint64) ([]byte, error) { return []byte{1}, nil }
+
+// Import does nothing: it is the byte that it has.
+func (s *standIn) Import(int, uint64, []byte) error { return nil }
+
+// Adopt has it at that step.
+func (s *standIn) Adopt(_ []events.Range, step uint64) error {
+	s.done = step
+	return nil
+}
+
+// Forget does nothing: it never is another byte.
+func (s *standIn) Forget() {}

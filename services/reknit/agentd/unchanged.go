@@ -1,0 +1,182 @@
+package agentd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/reknit/reknit/services/agent"
+)
+
+// grace is what torchrun gives its workers between SIGTERM and SIGKILL (torch.distributed.elastic.multiprocessing).
+const grace = 30 * time.Second
+
+// unchanged is the parent of a script that knows nothing of the agent: it starts it with its rank in each plan.
+type unchanged struct {
+	config   Config
+	standIn  *standIn
+	command  []string
+	most     int // restarts after failures
+	restarts int // that are left
+	signals  <-chan os.Signal
+
+	place    place
+	child    *child // nil: none runs
+	exit     end    // of the last
+	began    time.Time
+	started  int                // times
+	failed   bool               // the last by itself
+	finished chan struct{}      // closed when all scripts have ended well; nil: this one has not
+	forget   context.CancelFunc // what finished waits for
+	deadline <-chan time.Time   // of the leave; nil: nobody asked for it
+}
+
+// errDone says that there is nothing left to do.
+var errDone = errors.New("done")
+
+// RunUnchanged runs a command that knows nothing of the agent, and starts it again at each plan that changes who trains:
+// with its rank, the world's size and rank 0's address, as torchrun does. After a failure it is started again restarts
+// times at most. It returns the status of the last. The first of the signals is a wish to leave the cluster.
+func RunUnchanged(
+	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
+) (status int, err error) {
+	runtime.LockOSThread() // the script ends with the thread that started it
+	defer runtime.UnlockOSThread()
+	if config.Node == "" {
+		node, free := steadyNode(config.Cluster)
+		defer free()
+		config.Node = node
+	}
+	if err := config.complete(); err != nil {
+		return 0, err
+	}
+	u := &unchanged{
+		config: config, command: command, most: restarts, restarts: restarts, signals: signals, forget: func() {},
+		standIn: beginStandIn(ctx, config),
+	}
+	for err == nil {
+		err = u.turn(ctx)
+	}
+	u.halt()
+	u.forget()
+	u.standIn.close(u.exit)
+	switch {
+	case !errors.Is(err, errDone):
+		return 0, err
+	case u.exit.state == nil:
+		return 0, nil
+	}
+	return u.exit.status(), nil
+}
+
+// turn takes the next thing that happens. Its error ends the script.
+func (u *unchanged) turn(ctx context.Context) error {
+	var ended chan end
+	if u.child != nil {
+		ended = u.child.ended
+	}
+	select {
+	case next := <-u.standIn.places:
+		return u.take(next)
+	case exit := <-ended:
+		return u.end(ctx, exit)
+	case <-u.finished:
+		return errDone
+	case err := <-u.standIn.ended:
+		if errors.Is(err, agent.ErrLeft) {
+			u.halt()
+			u.exit = end{} // it ended because it was to
+			return errDone
+		}
+		return err
+	case signal := <-u.signals:
+		return u.ask(signal)
+	case <-u.deadline:
+		return errDone
+	}
+}
+
+// take ends the script, and starts it in its next place.
+func (u *unchanged) take(next place) error {
+	if u.child != nil {
+		slog.Info("another plan: the script is stopped")
+	}
+	u.halt()
+	if len(next.crew) == 0 {
+		return nil
+	}
+	if u.failed && slices.Equal(next.crew, u.place.crew) { // else somebody's loss explains it
+		if u.restarts == 0 {
+			return errDone
+		}
+		u.restarts--
+	}
+	u.forget()
+	u.place, u.failed, u.finished, u.began = next, false, nil, time.Now()
+	var err error
+	u.child, err = begin(u.command, u.environment())
+	if err == nil {
+		u.started++
+		slog.Info("the script runs", "pid", u.child.pid(), "rank", next.rank, "world", len(next.crew),
+			"master", next.host+":"+next.port, "restarts left", u.restarts)
+	}
+	return err
+}
+
+// halt ends the script, if it runs.
+func (u *unchanged) halt() {
+	if u.child != nil {
+		u.exit, u.child = u.child.stop(grace), nil
+	}
+}
+
+// end takes the end of a script that nobody stopped.
+func (u *unchanged) end(ctx context.Context, exit end) error {
+	u.exit, u.child = exit, nil
+	switch {
+	case exit.err != nil:
+		return exit.err
+	case exit.status() == 0 && u.deadline != nil:
+		return errDone
+	case exit.status() == 0:
+		u.finished = make(chan struct{})
+		ctx, u.forget = context.WithCancel(ctx)
+		go u.standIn.awaitAllFinished(ctx, u.place, u.finished)
+		return nil
+	}
+	if time.Since(u.began) > soundAfter {
+		u.restarts = u.most
+	}
+	u.failed = true
+	u.standIn.breaks(failure{u.place.generation, fmt.Sprintf("the script ended: %v", exit.state)})
+	return nil
+}
+
+// ask has the node leave the cluster. Who is asked again or is alone ends at once.
+func (u *unchanged) ask(signal os.Signal) error {
+	if u.deadline != nil || len(u.place.crew) < 2 {
+		return errDone
+	}
+	slog.Warn("the script ends once the cluster does without it; a second signal ends it at once", "signal", signal)
+	u.deadline = time.After(leaveDeadline)
+	u.standIn.session.Leave(askedToGo, leaveDeadline)
+	return nil
+}
+
+// environment is what torchrun would set.
+func (u *unchanged) environment() []string {
+	rank, world := strconv.Itoa(u.place.rank), strconv.Itoa(len(u.place.crew))
+	return []string{
+		"RANK=" + rank, "WORLD_SIZE=" + world, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+		"GROUP_RANK=" + rank, "GROUP_WORLD_SIZE=" + world, "ROLE_RANK=" + rank, "ROLE_WORLD_SIZE=" + world,
+		"MASTER_ADDR=" + u.place.host, "MASTER_PORT=" + u.place.port,
+		"TORCHELASTIC_RUN_ID=" + u.config.Cluster,
+		"TORCHELASTIC_RESTART_COUNT=" + strconv.Itoa(u.started), "TORCHELASTIC_MAX_RESTARTS=" + strconv.Itoa(u.most),
+	}
+}
