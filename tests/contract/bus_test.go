@@ -126,7 +126,7 @@ func mustRefuse(t *testing.T, faults []fault) {
 	for _, fault := range faults {
 		publishRaw(t, ctx, carrier, fault.subject, fault.text)
 	}
-	consumer, err := carrier.Consume(ctx, "judge", []string{"reknit.event.>"})
+	consumer, err := carrier.Consume(ctx, "judge", 0, []string{"reknit.event.>"})
 	if err != nil {
 		t.Fatal(err)
 	}

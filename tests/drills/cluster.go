@@ -18,6 +18,7 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/observer"
+	"github.com/reknit/reknit/tests/proxies"
 )
 
 // cluster is what a drill happens to: a NATS server in this process, and services and trainers as processes of their
@@ -28,10 +29,10 @@ type cluster struct {
 	bus       *bus.Bus
 	processes *processes.Supervisor
 	observer  *observer.Observer
-	snapshots *store                   // nil: trainers write them to a folder, or none
-	proxies   map[string]*proxy        // by trainer
-	settings  map[string]string        // of every trainer
-	delays    map[string]time.Duration // by trainer: of what it says to NATS
+	snapshots *store                    // nil: trainers write them to a folder, or none
+	proxies   map[string]*proxies.Proxy // by trainer
+	settings  map[string]string         // of every trainer
+	delays    map[string]time.Duration  // by trainer: of what it says to NATS
 
 	mutex sync.Mutex
 	died  []error // trainers that ended by themselves
@@ -41,7 +42,7 @@ const clusterID = "drill"
 
 // newCluster starts a cluster that waits for so many trainers. What it returns has to be closed also after an error.
 func newCluster(ctx context.Context, reknit, directory string, trainers int) (*cluster, error) {
-	c := &cluster{proxies: map[string]*proxy{}}
+	c := &cluster{proxies: map[string]*proxies.Proxy{}}
 	port, err := freePort()
 	if err != nil {
 		return c, err
@@ -98,12 +99,12 @@ func (c *cluster) ended(name string, err error) {
 
 // join starts a trainer; restart says whether it is started again whenever it was killed.
 func (c *cluster) join(node string, restart bool) error {
-	through, err := newProxy(net.JoinHostPort("127.0.0.1", fmt.Sprint(c.store.Port)), c.delays[node])
+	through, err := proxies.New(net.JoinHostPort("127.0.0.1", fmt.Sprint(c.store.Port)), c.delays[node])
 	if err != nil {
 		return err
 	}
 	c.proxies[node] = through
-	own := map[string]string{"REKNIT_TRAINER_NODE": node, "REKNIT_NATS_URL": through.url()}
+	own := map[string]string{"REKNIT_TRAINER_NODE": node, "REKNIT_NATS_URL": "nats://" + through.Address()}
 	environment := c.environment(c.settings, own)
 	return c.processes.Start(node, processes.Trainer, environment, restart)
 }
@@ -128,8 +129,8 @@ func (c *cluster) stopNATS(ctx context.Context, away time.Duration) (err error) 
 // cut takes NATS, and nothing else, away from some trainers.
 func (c *cluster) cut(ctx context.Context, away time.Duration, nodes ...string) error {
 	for _, node := range nodes {
-		c.proxies[node].path.Lock()
-		defer c.proxies[node].path.Unlock()
+		c.proxies[node].Cut()
+		defer c.proxies[node].Mend()
 	}
 	return pause(ctx, away)
 }
@@ -166,6 +167,6 @@ func (c *cluster) close() {
 		c.nats.Shutdown()
 	}
 	for _, proxy := range c.proxies {
-		proxy.close()
+		proxy.Close()
 	}
 }

@@ -109,7 +109,7 @@ func (d drill) run(ctx context.Context, c *cluster, result *outcome) error {
 	limit := waitLimit + time.Duration(d.backOff*float64(time.Second))
 	expected := fmt.Sprintf("a plan in which %d trainers train", d.members)
 	if err := c.observer.Wait(ctx, limit, expected, func(s observer.Scene) bool {
-		return s.Plan.Generation > struck && len(s.Plan.Nodes) == d.members && s.Trains()
+		return (s.Plan.Generation > struck || d.spared) && len(s.Plan.Nodes) == d.members && s.Trains()
 	}); err != nil {
 		return fmt.Errorf("%w; held: %q", err, c.observer.Scene().Held)
 	}

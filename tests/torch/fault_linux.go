@@ -38,16 +38,20 @@ var (
 // settledSteps are completed by all before the next fault.
 const settledSteps = 10
 
-// Settle returns when so many workers train, and have for some steps.
-func (j *Job) Settle(ctx context.Context, limit time.Duration, world int) error {
-	return j.SettleFor(ctx, limit, world, settledSteps)
+// Settle returns when so many workers train, or so many, and have for some steps.
+func (j *Job) Settle(ctx context.Context, limit time.Duration, worlds ...int) error {
+	return j.SettleFor(ctx, limit, settledSteps, worlds...)
 }
 
-// SettleFor returns when so many workers train, and each has for so many steps.
-func (j *Job) SettleFor(ctx context.Context, limit time.Duration, world, least int) error {
+// SettleFor returns when so many workers train, or so many, and each has for so many steps.
+func (j *Job) SettleFor(ctx context.Context, limit time.Duration, least int, worlds ...int) error {
 	return j.Course.Wait(ctx, limit, "a job that is calm", func(steps []Step) bool {
-		calm := map[string]int{} // by worker: steps in this world
+		calm := map[string]int{} // by worker: steps in the newest world
+		world := 0
 		for _, step := range slices.Backward(steps) {
+			if world == 0 && slices.Contains(worlds, step.World) {
+				world = step.World
+			}
 			if step.World != world {
 				break
 			}
@@ -59,7 +63,7 @@ func (j *Job) SettleFor(ctx context.Context, limit time.Duration, world, least i
 				settled++
 			}
 		}
-		return settled == world
+		return world > 0 && settled == world
 	})
 }
 

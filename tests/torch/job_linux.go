@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Scripts of services/agent/examples/pytorch. The first two train under Reknit.
+// Scripts of services/agent/examples/pytorch. DDP knows nothing of Reknit.
 const (
-	Elastic   = "elastic.py"
-	Pipeline  = "pipeline.py"
-	ddpScript = "ddp.py"
+	Elastic  = "elastic.py"
+	Pipeline = "pipeline.py"
+	DDP      = "ddp.py"
 )
 
 // Job is a training: workers that were started, and what they complete.

@@ -41,17 +41,33 @@ func (w watch) cost(ctx context.Context, limit time.Duration, change func() erro
 	if err := change(); err != nil {
 		return healing, err
 	}
-	past := func(step Step) bool { return step.At().After(at) && w.past(before[step.Worker], step) }
+	past := func(step Step) bool {
+		return slices.Contains(workers, step.Worker) && step.At().After(at) && w.past(before[step.Worker], step)
+	}
 	what := fmt.Sprintf("a step of each of %v after the change", workers)
 	err := w.course.Wait(ctx, limit, what, func(steps []Step) bool {
-		return !slices.ContainsFunc(workers, func(worker string) bool {
-			return !slices.ContainsFunc(steps, func(step Step) bool { return step.Worker == worker && past(step) })
-		})
+		return w.passed(slices.DeleteFunc(slices.Clone(steps), func(step Step) bool { return !past(step) }))
 	})
 	for _, worker := range workers {
 		healing.add(w.course.Steps(), worker, at, past, slices.Contains(w.standing, worker))
 	}
 	return healing, err
+}
+
+// passed reports whether steps past the change are of all workers. Where nobody joins, those are enough who train
+// together: of a pipeline a plan may leave one out.
+func (w watch) passed(steps []Step) bool {
+	all, together := map[string]bool{}, map[int]map[string]bool{} // those by the world of their steps
+	for _, step := range steps {
+		if together[step.World] == nil {
+			together[step.World] = map[string]bool{}
+		}
+		all[step.Worker], together[step.World][step.Worker] = true, true
+		if len(w.joining) == 0 && len(together[step.World]) == step.World {
+			return true
+		}
+	}
+	return len(all) == len(w.standing)+len(w.joining)
 }
 
 // add counts what it cost a worker. Of one that joins only the first step counts.

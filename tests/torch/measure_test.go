@@ -48,6 +48,24 @@ func TestAChangeCostsTheLongestWaitOfThoseWhoTrainOn(t *testing.T) {
 	t.Errorf("%+v: expected a usual step of 1 s, a stall of 5 s, and 9 s to the last worker's step", healing)
 }
 
+func TestWhomAPlanLeavesOutIsNotWaitedFor(t *testing.T) {
+	course := newCourse()
+	now := float64(time.Now().UnixMicro()) / 1e6
+	w := watch{course, []string{"w1", "w2", "w3"}, nil, anew}
+	healing, err := w.cost(t.Context(), time.Minute, func() error {
+		say(t, course, "w1", line(5, 2, now+3))
+		say(t, course, "w2", line(5, 2, now+4)) // in a world of two
+		return nil
+	})
+	if err != nil || !near(healing.Next, 4) {
+		t.Errorf("%+v, %v: expected 4 s to the step of both", healing, err)
+	}
+	w.standing, w.joining = []string{"w1", "w2"}, []string{"w3"}
+	if _, err := w.cost(t.Context(), time.Millisecond, func() error { return nil }); err == nil {
+		t.Error("who joins is waited for")
+	}
+}
+
 func near(got, expected float64) bool { return got > expected-0.1 && got < expected+0.1 }
 
 func TestStepsThatAreTrainedAgainAreCounted(t *testing.T) {

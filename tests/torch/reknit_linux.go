@@ -37,7 +37,9 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
 	}
 	job := newJob(directory, func(worker string) *exec.Cmd {
-		command := agent(place, script, server.URL(), worker, steps)
+		command := agent(place, script, directory, steps)
+		command.Env = append(command.Env,
+			"REKNIT_NATS_URL="+server.URL(), "REKNIT_CLUSTER="+Cluster, "REKNIT_AGENT_NODE="+worker)
 		command.Env = append(command.Env, "TMPDIR="+directory) // which takes along what killed agents leave
 		return command
 	})
@@ -59,11 +61,18 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 }
 
 // agent is the command of an agent and its training script.
-func agent(place Place, script, url, worker string, steps int) *exec.Cmd {
-	command := exec.Command(place.Reknit, "agent", "run", "--", Python, filepath.Join(place.Examples, script),
-		"--text", place.Text, "--steps", fmt.Sprint(steps))
+func agent(place Place, script, directory string, steps int) *exec.Cmd {
+	arguments := []string{"agent", "run"}
+	if script == DDP {
+		arguments = append(arguments, "--unchanged", "--restarts", "100")
+	}
+	arguments = append(arguments, "--", Python, filepath.Join(place.Examples, script), "--text", place.Text,
+		"--steps", fmt.Sprint(steps))
+	if script == DDP {
+		arguments = append(arguments, "--snapshot", filepath.Join(directory, "snapshot.pt"))
+	}
+	command := exec.Command(place.Reknit, arguments...)
 	command.Env = append(os.Environ(), place.environment()...)
-	command.Env = append(command.Env, "REKNIT_NATS_URL="+url, "REKNIT_CLUSTER="+Cluster, "REKNIT_AGENT_NODE="+worker)
 	return command
 }
 

@@ -40,7 +40,7 @@ func NewTorchrun(
 	job := newJob(directory, func(string) *exec.Cmd {
 		arguments := append([]string{filepath.Join(place.Tests, "torchrun.py")}, setting.flags...)
 		arguments = append(arguments, "--nnodes=3:4", "--nproc_per_node=1", "--max_restarts=100", "--rdzv_id=job",
-			"--rdzv_backend=c10d", fmt.Sprintf("--rdzv_endpoint=localhost:%d", port), filepath.Join(place.Examples, ddpScript),
+			"--rdzv_backend=c10d", fmt.Sprintf("--rdzv_endpoint=localhost:%d", port), filepath.Join(place.Examples, DDP),
 			"--text", place.Text, "--steps", fmt.Sprint(Endless), "--snapshot", filepath.Join(directory, "snapshot.pt"))
 		if setting.timeout > 0 {
 			arguments = append(arguments, "--timeout", fmt.Sprint(setting.timeout))

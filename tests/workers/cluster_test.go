@@ -3,6 +3,7 @@ package workers
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"io"
 	"log/slog"
 	"net/url"
@@ -16,16 +17,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/services"
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 var program string // the command reknit
 
+// atATime is how many tests run at a time, unless the command line says otherwise: they wait more than they compute.
+const atATime = "6"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atATime); err != nil {
+		panic(err)
+	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if os.Getenv("REKNIT_TEST_LOG") != "" {
 		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -55,13 +64,14 @@ func run(m *testing.M) int {
 // cluster is a NATS server, the four services and workers.
 type cluster struct {
 	*testing.T
-	nats   embedded.Config
-	server *embedded.Server
-	url    string
-	steps  int
-	script []string  // and what runs it
-	errors io.Writer // of agents and workers without one; nil: nobody reads them
-	ledger book
+	nats     embedded.Config
+	server   *embedded.Server
+	url      string
+	steps    int
+	script   []string  // and what runs it
+	settings []string  // of all workers
+	errors   io.Writer // of agents and workers without one; nil: nobody reads them
+	ledger   book
 }
 
 // newCluster starts the server and the services. The first plan waits for so many nodes.
@@ -77,6 +87,7 @@ func newHub(t *testing.T, steps int) *cluster {
 		t.Skip("python3 is not installed")
 	}
 	c := &cluster{T: t, steps: steps, script: []string{"python3", "worker.py"}, nats: embedded.Config{StoreDir: t.TempDir()}}
+	c.ledger.losses = map[int]float64{}
 	if os.Getenv("REKNIT_TEST_LOG") != "" {
 		c.errors = os.Stderr
 	}
@@ -109,6 +120,34 @@ func (c *cluster) restartNATS() {
 	c.startNATS()
 }
 
+// awaitEvent returns the first event of a kind that fits, from the beginning of the log on.
+func (c *cluster) awaitEvent(kind events.Kind, fits func(events.Event) bool) events.Event {
+	c.Helper()
+	b, err := bus.Connect(c.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer b.Close()
+	found := make(chan events.Event, 1<<10)
+	hear := func(event events.Event) {
+		if fits(event) {
+			found <- event
+		}
+	}
+	stop, err := b.Follow(c.Context(), events.EventStream, []string{events.EventSubject("workers", kind, "*")}, bus.All, hear)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer stop()
+	select {
+	case event := <-found:
+		return event
+	case <-time.After(patience):
+		c.Fatalf("no %s that fits within %v", kind, patience)
+		return events.Event{}
+	}
+}
+
 // worker is a script under its agent.
 type worker struct {
 	*cluster
@@ -116,7 +155,7 @@ type worker struct {
 	agent *exec.Cmd
 	pid   int // of the script
 	lines chan said
-	done  int // completed steps that it said
+	done  int // completed steps that it said, or took over
 }
 
 // said is a line that a worker says.
@@ -125,6 +164,8 @@ type said struct {
 	PID      int
 	Done     int
 	World    int
+	Rank     int
+	Step     int    // completed steps of a script that is PyTorch's own
 	GivenUp  string `json:"given_up"`
 	Adopted  *int
 	Took     []int
@@ -139,6 +180,7 @@ type said struct {
 	Hub         string // why it has none
 
 	Trained *trained
+	Loss    *float64 // of the last completed step
 }
 
 // start starts a worker under an agent that is called with arguments.
@@ -150,14 +192,19 @@ func (c *cluster) start(node string, arguments ...string) *worker {
 // startWith starts a worker with settings of its own.
 func (c *cluster) startWith(node string, settings []string, arguments ...string) *worker {
 	c.Helper()
+	w := c.launch(node, c.agent(node, settings, arguments...))
+	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
+	return w
+}
+
+// agent returns an agent that is not started yet.
+func (c *cluster) agent(node string, settings []string, arguments ...string) *exec.Cmd {
 	arguments = slices.Concat([]string{"agent", "run"}, arguments, []string{"--"}, c.script)
 	agent := exec.Command(program, arguments...)
 	agent.Env = append(os.Environ(), "REKNIT_NATS_URL="+c.url, "REKNIT_CLUSTER=workers", "REKNIT_AGENT_NODE="+node,
 		"WORKER_STEP_SECONDS=0.01", "WORKER_STEPS="+itoa(c.steps))
-	agent.Env = append(agent.Env, settings...)
-	w := c.launch(node, agent)
-	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
-	return w
+	agent.Env = slices.Concat(agent.Env, c.settings, settings)
+	return agent
 }
 
 // launch starts a process that says lines.
@@ -184,7 +231,7 @@ func (w *worker) read(output io.Reader) {
 	for scanner := bufio.NewScanner(output); scanner.Scan(); {
 		var line said
 		if json.Unmarshal(scanner.Bytes(), &line) == nil {
-			w.ledger.note(line.Trained)
+			w.ledger.note(line)
 			w.lines <- line
 		}
 	}
@@ -225,6 +272,9 @@ func (w *worker) note(line said) {
 		w.Errorf("%s: generation %d goes back from step %d to %d", w.node, line.Generation, w.done, line.Resumes)
 	}
 	w.done = max(w.done, line.Done)
+	if line.Adopted != nil {
+		w.done = max(w.done, *line.Adopted)
+	}
 }
 
 // untilWorld waits for a step that is completed with so many nodes, and returns how long that took.
@@ -264,19 +314,22 @@ func (w *worker) finish() string {
 	return w.await("its last step", func(line said) bool { return line.Finished != nil }).Digest
 }
 
-// alone returns the digest of a worker that trains without an agent.
-func (c *cluster) alone() string {
+// alone returns what a worker says that trains so many steps without an agent.
+func (c *cluster) alone(steps int) (lines []said) {
 	c.Helper()
 	script := exec.Command(c.script[0], c.script[1:]...)
-	script.Env = append(os.Environ(), "WORKER_STEPS="+itoa(c.steps))
+	script.Env = append(os.Environ(), "WORKER_STEPS="+itoa(steps))
+	script.Env = append(script.Env, c.settings...)
 	output, err := script.Output()
 	if err != nil {
 		c.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-	var last said
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		c.Fatal(err)
+	for text := range strings.Lines(string(output)) {
+		var line said
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			c.Fatal(err)
+		}
+		lines = append(lines, line)
 	}
-	return last.Digest
+	return lines
 }

@@ -75,7 +75,8 @@ func (d *daemon) start(node string) *worker {
 }
 
 func TestTrainersGoOnWithTheirStateWhenTheAgentOfAllOfThemIsKilledAndStartedAgain(t *testing.T) {
-	c := newCluster(t, 2, 300)
+	t.Parallel()
+	c := newCluster(t, 2, endless)
 	d := c.serve()
 	first, second := d.start("n1"), d.start("n2")
 	first.untilWorld(2)
@@ -95,7 +96,8 @@ func TestTrainersGoOnWithTheirStateWhenTheAgentOfAllOfThemIsKilledAndStartedAgai
 }
 
 func TestATrainerEndsWithTheAgentThatIsItsParent(t *testing.T) {
-	c := newCluster(t, 1, 100000)
+	t.Parallel()
+	c := newCluster(t, 1, endless)
 	w := c.start("n1")
 	w.untilWorld(1)
 	w.signal(w.agent.Process.Pid, syscall.SIGKILL)
@@ -103,7 +105,8 @@ func TestATrainerEndsWithTheAgentThatIsItsParent(t *testing.T) {
 }
 
 func TestTheOthersGoOnWhileATrainerWaitsForItsAgent(t *testing.T) {
-	c := newCluster(t, 2, 600)
+	t.Parallel()
+	c := newCluster(t, 2, endless)
 	d := c.serve()
 	waits, other := d.start("n1"), c.start("n2")
 	waits.untilWorld(2)

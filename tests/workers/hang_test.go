@@ -6,16 +6,18 @@ import (
 )
 
 func TestTheOthersGoOnWithoutATrainerThatHangsWhichItsAgentStartsAgain(t *testing.T) {
-	c := newCluster(t, 3, 6000)
+	t.Parallel()
+	c := newCluster(t, 3, endless)
+	c.settings = []string{"WORKER_STEP_SECONDS=0.1"} // it is for half a minute that the others wait for it
 	first, second := c.start("n1"), c.start("n2")
-	hangs := c.startWith("n3", []string{"WORKER_HANGS_AT=40"}, "--restarts", "1")
+	hangs := c.startWith("n3", []string{"WORKER_HANGS_AT=10"}, "--restarts", "1")
 	for _, w := range []*worker{first, second} {
 		w.untilWorld(3)
 	}
-	last := hangs.await("the step before", func(line said) bool { return line.Done == 40 })
+	last := hangs.await("the step before", func(line said) bool { return line.Done == 10 })
 	began := time.Now()
 	first.await("a step with two", func(line said) bool { return line.World == 2 && line.Done > last.Done && line.GivenUp == "" })
-	t.Logf("the others made step 41 %v after the last one of all", time.Since(began))
+	t.Logf("the others made step 11 %v after the last one of all", time.Since(began))
 	again := hangs.await("its start again", func(line said) bool { return line.PID > 0 })
 	t.Logf("it was killed and started again %v later", time.Since(began))
 	if again.PID == hangs.pid {

@@ -23,21 +23,25 @@ type trained struct {
 	Samples    [][2]uint64
 }
 
-// book is what all workers said that they trained.
+// book is what all workers said that they trained, and the loss of each step.
 type book struct {
 	mutex   sync.Mutex
 	entries []ledger.Entry
+	losses  map[int]float64 // by completed steps
 }
 
-func (b *book) note(what *trained) {
-	if what == nil {
-		return
-	}
+func (b *book) note(line said) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	for _, samples := range what.Samples {
+	if line.Loss != nil {
+		b.losses[line.Done] = *line.Loss
+	}
+	if line.Trained == nil {
+		return
+	}
+	for _, samples := range line.Trained.Samples {
 		b.entries = append(b.entries, ledger.Entry{
-			Generation: what.Generation, Step: what.Step, First: samples[0], End: samples[1],
+			Generation: line.Trained.Generation, Step: line.Trained.Step, First: samples[0], End: samples[1],
 		})
 	}
 }
@@ -48,12 +52,13 @@ var (
 )
 
 func TestEverySampleIsTrainedOnceWhateverTheChurn(t *testing.T) {
+	t.Parallel()
 	for seed := *first; seed < *first+uint64(*runs); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := newCluster(t, 4, 200)
 			stay, alsoStays := c.start("n1"), c.start("n2") // so that there is always who holds the state
 			did := c.churn(rand.New(rand.NewPCG(seed, 0)))
-			c.expectTheStateOfTrainingAlone(stay, alsoStays)
+			c.expectTheEndOfTrainingAlone(stay, alsoStays)
 			plans := c.plans()
 			if err := c.ledger.check(plans, uint64(c.steps)); err != nil {
 				t.Fatalf("%v: %v", did, err)
@@ -67,6 +72,20 @@ func (b *book) check(plans []ledger.Plan, steps uint64) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return ledger.Check(plans, b.entries, steps)
+}
+
+// checkAfter checks the book of a cluster together with that of the one in whose place it began.
+func (b *book) checkAfter(gone *book, first, second []ledger.Plan, steps uint64) error {
+	plans, entries := slices.Clone(first), slices.Clone(gone.entries)
+	for _, plan := range second {
+		plan.Generation += uint64(len(first))
+		plans = append(plans, plan)
+	}
+	for _, entry := range b.entries {
+		entry.Generation += uint64(len(first))
+		entries = append(entries, entry)
+	}
+	return ledger.Check(plans, entries, steps)
 }
 
 // departures are how a worker goes, by name.

@@ -8,19 +8,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/reknit/reknit/events"
 )
 
 func TestATrainerThatIsStoppedWhileItWaitsForAnOrderJoinsAgainWithoutARestart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, 100)
 	stops := c.start("n1", "--restarts", "0")
 	stops.signal(stops.pid, syscall.SIGSTOP) // there is no plan without another node
-	time.Sleep(3 * time.Second)              // the agent gives it up after two; nothing tells the trainer, which is stopped
+	c.awaitEvent(events.NodeExited, func(event events.Event) bool { return event.Subject == "n1" })
 	stops.signal(stops.pid, syscall.SIGCONT)
-	c.expectTheStateOfTrainingAlone(stops, c.start("n2"))
+	c.expectTheEndOfTrainingAlone(stops, c.start("n2"))
 }
 
 func TestWhatTheTrainerStartedEndsSoonAfterTheAgentWasKilled(t *testing.T) {
-	c := newCluster(t, 1, 100000)
+	t.Parallel()
+	c := newCluster(t, 1, endless)
 	c.script = []string{"sh", "-c", "python3 worker.py; true"} // the shell is the trainer for the agent
 	w := c.start("n1")
 	w.untilWorld(1)
@@ -33,7 +37,8 @@ func TestWhatTheTrainerStartedEndsSoonAfterTheAgentWasKilled(t *testing.T) {
 }
 
 func TestATrainerWhoseJoinIsNoProperOneIsNotStartedAgain(t *testing.T) {
-	c := newCluster(t, 1, 100000)
+	t.Parallel()
+	c := newCluster(t, 1, endless)
 	script := "import json, os, sys; sys.path.insert(0, '../../services/agent/python'); import reknit; " +
 		"print(json.dumps({'pid': os.getpid()}), flush=True); next(reknit.join(units=[0], batch=1).steps())"
 	c.script = []string{"python3", "-c", script}
@@ -49,7 +54,8 @@ func TestATrainerWhoseJoinIsNoProperOneIsNotStartedAgain(t *testing.T) {
 }
 
 func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
-	c := newCluster(t, 1, 100000)
+	t.Parallel()
+	c := newCluster(t, 1, endless)
 	said, errors, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +83,7 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 }
 
 func TestATrainerThatReadsFromTheTerminalEndsAndDoesNotStandStill(t *testing.T) {
+	t.Parallel()
 	if program == "" {
 		t.Skip("python3 is not installed")
 	}

@@ -30,6 +30,7 @@ func (c *cluster) startRaw(node string, arguments ...string) *worker {
 }
 
 func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 90)
 	stays, killed, leaves := c.startRaw("n1"), c.startRaw("n2", "--cut-at", "5"), c.startRaw("n3")
 	for _, w := range []*worker{stays, killed, leaves} {
@@ -50,6 +51,7 @@ func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testi
 }
 
 func TestWorkersWithoutAnAgentGoOnWhereNATSWasAway(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, 40)
 	first, second := c.startRaw("n1"), c.startRaw("n2")
 	first.untilWorld(2)
@@ -78,6 +80,7 @@ func (c *cluster) expectTheDigestOfTrainingAlone(workers ...*worker) {
 }
 
 func TestAWorkerWithoutAnAgentReadsDataThatTravelsApart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, 1) // there is no second
 	w := c.startRaw("n1")
 	joined := w.await("its request", func(line said) bool { return line.Incarnation != "" })
@@ -112,6 +115,7 @@ func TestAWorkerWithoutAnAgentReadsDataThatTravelsApart(t *testing.T) {
 }
 
 func TestAWorkerWithoutAnAgentWhoseWordIsRefusedSaysItAgain(t *testing.T) {
+	t.Parallel()
 	c := newHub(t, 1)
 	conn, err := nats.Connect(c.url)
 	if err != nil {
@@ -148,6 +152,7 @@ func TestAWorkerWithoutAnAgentWhoseWordIsRefusedSaysItAgain(t *testing.T) {
 
 // The logs of events and of plans have no common order.
 func TestAWorkerWithoutAnAgentThatLeavesIsGoneWhereTheStepOfItsLeaveIsGivenUpBeforeItHearsThePlan(t *testing.T) {
+	t.Parallel()
 	c := newHub(t, 9)
 	b, err := bus.Connect(t.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
 	if err != nil {
@@ -189,7 +194,13 @@ func TestAWorkerWithoutAnAgentThatLeavesIsGoneWhereTheStepOfItsLeaveIsGivenUpBef
 		Negotiation: "g3", Generation: 3, Abandon: true, Members: []events.Member{stays},
 		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n3"}},
 	})
-	time.Sleep(time.Second) // nothing that it says tells that it heard
+	probe, err := json.Marshal(events.Probe{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Conn().Request(events.ProbeSubject("workers", "n1"), probe, patience); err != nil { // it takes all in order
+		t.Fatal(err)
+	}
 	say(events.PlanCommitted, "2", plan(2, 5, stays))
 	w.await("its end", func(line said) bool { return line.Ended == "left" })
 }

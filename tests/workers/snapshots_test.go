@@ -1,13 +1,12 @@
 package workers
 
 import (
+	"math"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/shared/bus"
 )
 
 const snapshotEvery = 20 // steps
@@ -21,19 +20,37 @@ func toBucket(folder string) []string {
 }
 
 func TestWhereAllWorkersAreKilledAtOnceTrainingGoesBackToTheNewestSnapshot(t *testing.T) {
+	t.Parallel()
 	bucket := toBucket(t.TempDir())
 	c := newCluster(t, 3, 200)
 	reached := killAll(c.startThree(bucket), 90)
 	again := c.startThree(bucket)
-	step := *again[0].adopts().Adopted
-	if step%snapshotEvery != 0 || reached-step >= 2*snapshotEvery {
-		t.Errorf("training goes on from step %d after %d: expected a snapshot, of fewer than %d steps before",
-			step, reached, 2*snapshotEvery)
+	again[0].expectASnapshot(reached)
+	c.expectTheEndOfTrainingAlone(again...)
+}
+
+func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesBackToWhatTheseHaveInMemory(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 200)
+	workers := c.startThree([]string{"REKNIT_SNAPSHOT_MEMORY_EVERY=" + itoa(snapshotEvery)})
+	for _, w := range workers {
+		w.await("a plan", func(line said) bool { return line.Adopted != nil })
 	}
-	c.expectTheStateOfTrainingAlone(again...)
+	reached := workers[0].await("steps", func(line said) bool { return line.Done >= 90 }).Done
+	for _, w := range workers {
+		w.signal(w.pid, syscall.SIGKILL) // its agent starts it again
+	}
+	least := math.MaxInt // of whoever is back first: it may have trained on alone when the others come
+	for _, w := range workers {
+		w.await("its next start", func(line said) bool { return line.PID > 0 })
+		least = min(least, *w.adopts().Adopted)
+	}
+	expectASnapshot(t, least, reached)
+	c.expectTheEndOfTrainingAlone(workers...)
 }
 
 func TestAWholeClusterStartsAnewFromTheBucket(t *testing.T) {
+	t.Parallel()
 	bucket := toBucket(t.TempDir())
 	killAll(newCluster(t, 3, 200).startThree(bucket), 90)
 	c := newCluster(t, 3, 200) // another server, and nothing in its log
@@ -41,10 +58,33 @@ func TestAWholeClusterStartsAnewFromTheBucket(t *testing.T) {
 	if step := *workers[0].adopts().Adopted; step < 90-2*snapshotEvery {
 		t.Errorf("training begins at step %d: expected that of a snapshot", step)
 	}
-	c.expectTheStateOfTrainingAlone(workers...)
+	c.expectTheEndOfTrainingAlone(workers...)
+}
+
+func TestWhereTheBatchFollowsTheNodesAClusterOfFewerStartsAnewWithTheSamplesThatAreDue(t *testing.T) {
+	t.Parallel()
+	settings := append(toBucket(t.TempDir()), "WORKER_SAMPLES_PER_NODE=4")
+	gone := newCluster(t, 3, 200)
+	killAll(gone.startThree(settings), 90)
+	c := newCluster(t, 2, 200)
+	start := func() []*worker { return []*worker{c.startWith("n1", settings), c.startWith("n2", settings)} }
+	workers := start()
+	step := *workers[0].adopts().Adopted
+	killAll(workers, step+5) // before there is another snapshot
+	workers = start()
+	if again := *workers[0].adopts().Adopted; again != step {
+		t.Errorf("training goes back to step %d: expected %d, of the cluster before", again, step)
+	}
+	if one, other := workers[0].finish(), workers[1].finish(); one != other {
+		t.Errorf("two replicas end with %s and %s", one, other)
+	}
+	if err := c.ledger.checkAfter(&gone.ledger, gone.plans(), c.plans(), 200); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWithoutSnapshotsTheEndOfAllWorkersIsHeldAndWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 200)
 	killAll(c.startThree(nil), 30)
 	c.startThree(nil)
@@ -72,6 +112,20 @@ func killAll(workers []*worker, steps int) int {
 	return reached
 }
 
+// expectASnapshot checks that a worker goes on from a snapshot, and not from one long ago.
+func (w *worker) expectASnapshot(reached int) {
+	w.Helper()
+	expectASnapshot(w.T, *w.adopts().Adopted, reached)
+}
+
+func expectASnapshot(t *testing.T, step, reached int) {
+	t.Helper()
+	if step == 0 || step%snapshotEvery != 0 || reached-step >= 2*snapshotEvery {
+		t.Errorf("training goes on from step %d after %d: expected a snapshot, of fewer than %d steps before",
+			step, reached, 2*snapshotEvery)
+	}
+}
+
 // adopts returns what a worker says when it goes on from a step that others trained.
 func (w *worker) adopts() said {
 	w.Helper()
@@ -81,31 +135,13 @@ func (w *worker) adopts() said {
 // untilHeld waits until the cluster holds for a reason that says something, and returns it.
 func (c *cluster) untilHeld(says string) string {
 	c.Helper()
-	b, err := bus.Connect(c.Context(), bus.Config{URL: c.url, Name: "test", Cluster: "workers"})
+	held := c.awaitEvent(events.ClusterHeld, func(event events.Event) bool {
+		hold, err := events.Open[events.Hold](event)
+		return err == nil && strings.Contains(hold.Reason, says)
+	})
+	hold, err := events.Open[events.Hold](held)
 	if err != nil {
 		c.Fatal(err)
 	}
-	defer b.Close()
-	reasons := make(chan string, 1<<10)
-	hear := func(event events.Event) {
-		if hold, err := events.Open[events.Hold](event); err == nil {
-			reasons <- hold.Reason
-		}
-	}
-	held := []string{events.EventSubject("workers", events.ClusterHeld, "*")}
-	stop, err := b.Follow(c.Context(), events.EventStream, held, bus.All, hear)
-	if err != nil {
-		c.Fatal(err)
-	}
-	defer stop()
-	for deadline := time.After(patience); ; {
-		select {
-		case reason := <-reasons:
-			if strings.Contains(reason, says) {
-				return reason
-			}
-		case <-deadline:
-			c.Fatalf("no reason to hold says %q", says)
-		}
-	}
+	return hold.Reason
 }

@@ -2,22 +2,45 @@ package workers
 
 import (
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
 // pytorch is the interpreter for which the system's PyTorch is installed.
 const pytorch = "/usr/bin/python3"
 
-func TestAPyTorchTrainerIsKilledBetweenTheSumsOfAStepAndNothingIsLostOrCountedTwice(t *testing.T) {
+func needPyTorch(t *testing.T) {
 	if err := exec.Command(pytorch, "-c", "import torch").Run(); err != nil {
 		t.Skipf("PyTorch is not installed for %s", pytorch)
 	}
-	c := newCluster(t, 2, 300)
+}
+
+func TestAPyTorchTrainerIsKilledBetweenTheSumsOfAStepAndNothingIsLostOrCountedTwice(t *testing.T) {
+	t.Parallel()
+	needPyTorch(t)
+	c := newCluster(t, 2, endless)
 	c.script = []string{pytorch, "torch_worker.py"}
-	slow := "WORKER_STEP_SECONDS=0.03" // the trainer is back before the other one has ended
-	stays, dies := c.startWith("n1", []string{slow}), c.startWith("n2", []string{slow, "WORKER_DIES_AT=40"})
+	stays, dies := c.start("n1"), c.startWith("n2", []string{"WORKER_DIES_AT=40"})
 	stays.untilWorld(2)
 	t.Logf("a step alone after %v", stays.untilWorld(1))
 	t.Logf("a step with two after %v: its agent started the trainer again", stays.untilWorld(2))
 	c.expectTheStateOfTrainingAlone(stays, dies)
+}
+
+func TestAnOrdinaryPyTorchScriptThatLosesRankZeroGoesOnFromItsSnapshot(t *testing.T) {
+	needPyTorch(t)
+	p := newPlain(t, 2)
+	snapshot := filepath.Join(p.dir, "snapshot.pt")
+	p.script = []string{pytorch, "../../services/agent/examples/pytorch/ddp.py", "--text", "worker.py", "--steps", "100000",
+		"--snapshot", snapshot}
+	p.settings = []string{"OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONDONTWRITEBYTECODE=1"}
+	first, second := p.join("n1"), p.join("n2")
+	for _, w := range []*worker{first, second} {
+		w.await("a step after the first snapshot", func(line said) bool { return line.World == 2 && line.Step > 20 })
+	}
+	p.lose(first) // rank 0
+	alone := second.await("a step alone", func(line said) bool { return line.World == 1 && line.Step > 0 })
+	if alone.Step <= 20 {
+		t.Errorf("it goes on with step %d: expected the snapshot of step 20 at least", alone.Step)
+	}
 }

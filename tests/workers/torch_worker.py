@@ -20,7 +20,7 @@ reknit_torch.BUCKET_BYTES = 8 * NUMBERS  # a layer each
 
 
 def say(**what):
-    print(json.dumps(what), flush=True)
+    print(json.dumps(what) + "\n", end="", flush=True)  # in one piece: who is killed leaves no half of a line
 
 
 class Dying(reknit_torch.Group):
@@ -50,6 +50,10 @@ class Model(torch.nn.Module):
         return loss
 
 
+def digest_of(model):
+    return hashlib.sha256(b"".join(layer.detach().numpy().tobytes() for layer in model.layers)).hexdigest()
+
+
 def main():
     model = Model()
     job = reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=1.0), batch=BATCH, micro_batch=1, steps=STEPS)
@@ -60,9 +64,8 @@ def main():
         for samples in step.micro_batches:
             step.backward(model(samples))
         if step.commit():
-            say(done=step.index + 1, world=step.world)
-    digest = hashlib.sha256(b"".join(layer.detach().numpy().tobytes() for layer in model.layers)).hexdigest()
-    say(finished=job.plane.done, digest=digest)
+            say(done=step.index + 1, world=step.world, digest=digest_of(model))
+    say(finished=job.plane.done, digest=digest_of(model))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 HANGS_AT = int(os.environ.get("WORKER_HANGS_AT", "-1"))  # the step in which this process computes for ever
 BREAKS_AT = int(os.environ.get("WORKER_BREAKS_AT", "-1"))  # the step in which a collective breaks, once
+SAMPLES_PER_NODE = int(os.environ.get("WORKER_SAMPLES_PER_NODE", "0"))  # by which the batch follows the nodes; 0: it stays
 DRIFTS_AT = int(os.environ.get("WORKER_DRIFTS_AT", "-1"))  # the step after which a number is another one
 
 
 def say(**what):
-    print(json.dumps(what), flush=True)
+    print(json.dumps(what) + "\n", end="", flush=True)  # in one piece: who is killed leaves no half of a line
 
 
 def computed(micro_batches, hangs):
@@ -63,8 +64,9 @@ class State:
 
 
 def main():
+    rule = {"batchRule": {"samplesPerNode": SAMPLES_PER_NODE, "learningRate": "linear"}} if SAMPLES_PER_NODE else {}
     job = reknit.join(units=[8 * NUMBERS, 8 * NUMBERS], batch=BATCH, micro_batch=MICRO_BATCH, digest="numbers",
-                      total_steps=STEPS)
+                      total_steps=STEPS, **rule)
     state = State(job)
     say(node=job.node, pid=os.getpid())
     broken = False
@@ -82,7 +84,7 @@ def main():
             step.commit(lambda: state.apply(step.index + 1))
             if step.index == DRIFTS_AT:
                 state.numbers[1][NUMBERS - 1] ^= 1
-        say(done=job.done if step.given_up else step.index + 1, world=step.world, given_up=step.given_up)
+        say(done=job.done if step.given_up else step.index + 1, world=step.world, given_up=step.given_up, digest=state.digest())
     say(finished=job.done, digest=state.digest())
 
 

@@ -6,7 +6,8 @@ import (
 )
 
 func TestTheOthersGoOnWhenATrainerIsKilledAndANewOneTakesTheStateFromThem(t *testing.T) {
-	c := newCluster(t, 3, 300)
+	t.Parallel()
+	c := newCluster(t, 3, endless)
 	once := []string{"--restarts", "0"}
 	first, second, third := c.start("n1", once...), c.start("n2", once...), c.start("n3", once...)
 	for _, w := range []*worker{first, second, third} {
@@ -25,7 +26,8 @@ func TestTheOthersGoOnWhenATrainerIsKilledAndANewOneTakesTheStateFromThem(t *tes
 }
 
 func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
-	c := newCluster(t, 4, 600)
+	t.Parallel()
+	c := newCluster(t, 4, endless)
 	stays := c.startWith("n1", []string{"WORKER_BREAKS_AT=20"})
 	leaves, stops, orphan := c.start("n2"), c.start("n3"), c.start("n4")
 	all := []*worker{stays, leaves, stops, orphan}
@@ -55,7 +57,8 @@ func TestWhateverBecomesOfTheOthersTheStateIsThatOfTrainingAlone(t *testing.T) {
 }
 
 func TestATrainerThatDriftsIsFoundWhileTrainingGoesOnAndTakesTheStateOfTheOthers(t *testing.T) {
-	c := newCluster(t, 3, 300)
+	t.Parallel()
+	c := newCluster(t, 3, endless)
 	drifts := c.startWith("n1", []string{"WORKER_DRIFTS_AT=30"})
 	others := []*worker{c.start("n2"), c.start("n3")}
 	took := drifts.await("the state", func(line said) bool { return len(line.Took) == 2 })
@@ -63,10 +66,37 @@ func TestATrainerThatDriftsIsFoundWhileTrainingGoesOnAndTakesTheStateOfTheOthers
 	c.expectTheStateOfTrainingAlone(append(others, drifts)...)
 }
 
-// expectTheStateOfTrainingAlone waits for workers' last step.
+// endless is more steps than any test waits for.
+const endless = 100000
+
+// expectTheStateOfTrainingAlone waits for a step of each worker beyond those that were made so far.
 func (c *cluster) expectTheStateOfTrainingAlone(workers ...*worker) {
 	c.Helper()
-	alone := c.alone()
+	made := 0
+	for _, w := range workers {
+		made = max(made, w.done)
+	}
+	digests, steps := map[*worker]said{}, 0
+	for _, w := range workers {
+		digests[w] = w.await("another step", func(line said) bool { return line.Done > made })
+		steps = max(steps, digests[w].Done)
+	}
+	alone := map[int]string{}
+	for _, line := range c.alone(steps) {
+		alone[line.Done] = line.Digest
+	}
+	for w, line := range digests {
+		if line.Digest == "" || line.Digest != alone[line.Done] {
+			c.Errorf("%s has %q after %d steps: expected %q, as training alone has", w.node, line.Digest, line.Done, alone[line.Done])
+		}
+	}
+}
+
+// expectTheEndOfTrainingAlone waits for workers' last step.
+func (c *cluster) expectTheEndOfTrainingAlone(workers ...*worker) {
+	c.Helper()
+	said := c.alone(c.steps)
+	alone := said[len(said)-1].Digest
 	for _, w := range workers {
 		if digest := w.finish(); digest != alone {
 			c.Errorf("%s ended with %s: expected %s, as training alone does", w.node, digest, alone)

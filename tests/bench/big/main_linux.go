@@ -20,6 +20,7 @@ func main() {
 	name := flag.String("model", "124M", "size of the model: "+strings.Join(slices.Sorted(maps.Keys(models)), ", "))
 	nodes := flag.Int("nodes", 2, "nodes that train, one of which is killed and one of which leaves")
 	joins := flag.Int("joins", 0, "how often a further node joins, takes the state and leaves")
+	takes := flag.Bool("snapshots", false, "measure instead what snapshots cost the steps of one node")
 	flag.Parse()
 	model, known := models[*name]
 	if flag.NArg() > 0 || !known || *nodes < 2 || *joins < 0 {
@@ -33,14 +34,14 @@ func main() {
 		fmt.Println("bench-big: skipped:", err)
 		return
 	}
-	if err := run(ctx, *name, model, *nodes, *joins); err != nil {
+	if err := run(ctx, *name, model, *nodes, *joins, *takes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-big:", err)
 		os.Exit(1)
 	}
 }
 
-// run plays all scenes on one job and prints what they cost.
-func run(ctx context.Context, name string, model model, nodes, joins int) error {
+// run plays all scenes on one job, or takes snapshots, and prints what it cost.
+func run(ctx context.Context, name string, model model, nodes, joins int, takes bool) error {
 	place, err := torch.Here()
 	if err != nil {
 		return err
@@ -60,6 +61,12 @@ func run(ctx context.Context, name string, model model, nodes, joins int) error 
 	script, err := filepath.Rel(place.Examples, filepath.Join(place.Tests, "..", "bench", "big", "gpt2.py"))
 	if err != nil {
 		return err
+	}
+	if takes {
+		if err := snapshots(ctx, place, script, directory); err != nil {
+			return fmt.Errorf("%w; logs are in %s", err, directory)
+		}
+		return os.RemoveAll(directory)
 	}
 	job, err := torch.NewReknit(place, script, directory, []string{node(1)}, torch.Endless)
 	if err != nil {

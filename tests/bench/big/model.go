@@ -15,6 +15,7 @@ type model struct {
 // The sizes of GPT-2, with a head of its own where GPT-2 has that of the embedding: 1.8 and 4.5 GiB with Adam.
 var models = map[string]model{
 	"10M":  {256, 6, 4, 8192},
+	"21M":  {512, 4, 8, 8192},
 	"124M": {768, 12, 12, 50257},
 	"355M": {1024, 24, 16, 50257},
 }

@@ -83,7 +83,7 @@ func (s *stage) play(nodes, joins int) error {
 
 func (s *stage) settle() {
 	if s.err == nil {
-		s.err = s.job.SettleFor(s.ctx, limit, len(s.training), s.calm)
+		s.err = s.job.SettleFor(s.ctx, limit, s.calm, len(s.training))
 	}
 }
 

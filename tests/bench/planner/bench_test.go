@@ -58,6 +58,16 @@ func TestOurPlanIsNoSlowerThanTheLiteralOne(t *testing.T) {
 	}
 }
 
+func TestNoiseOnEqualLinksMovesLittleMoreThanItMustAndItsNewsNothing(t *testing.T) {
+	all, err := churns(12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.news == 0 || all.heeded > 0 || all.moved > mostMoved*all.least {
+		t.Fatalf("%+v", all)
+	}
+}
+
 func TestEveryNetworkHasAllItsLinks(t *testing.T) {
 	networks, err := load("")
 	if err != nil || len(networks) != 9 {

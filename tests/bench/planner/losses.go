@@ -15,12 +15,14 @@ import (
 // drawnClusters is how many clusters lose nodes.
 const drawnClusters = 200
 
+// leastShare is what share of the best plan's samples a second must be reached after any losses.
+const leastShare = 0.95
+
 // planner has the settings that its service has by default.
 var planner = machine.New(machine.Settings{Cluster: "c", MinReplicas: 2, SwitchSeconds: 1})
 
 // losses has drawn clusters lose up to a quarter of their nodes, one after the other, and compares the plan that is
-// reached with the planner's own for those who are left, were nothing in place. Where the difference comes from is not
-// settled: the margin below which nothing moves explains little of it.
+// reached with the planner's own for those who are left, were nothing in place.
 func losses(r *figures.Report) error {
 	fmt.Println("samples a second after the loss of nodes, one after the other, beside the best plan for those who are left")
 	fmt.Printf("%14s %8s %8s %8s %8s %8s\n", "failures every", "lost", "clusters", "median", "5%", "worst")
@@ -38,7 +40,7 @@ func losses(r *figures.Report) error {
 		}
 		r.Add(figures.Row{
 			Figure: fmt.Sprintf("most that the best plan for who is left delivers beside the one reached, a failure every %v", between),
-			Unit:   "times", Ours: 1 / least,
+			Unit:   "times", Ours: 1 / least, Target: 1 / leastShare,
 		})
 	}
 	fmt.Println()

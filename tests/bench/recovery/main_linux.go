@@ -16,7 +16,7 @@ import (
 func main() {
 	runs := flag.Int("n", 5, "runs of each system")
 	file := flag.String("json", "", "write the figures to this file")
-	only := flag.String("only", "", "run this system alone: "+strings.Join([]string{reknit, tightest, documented}, ", "))
+	only := flag.String("only", "", "run this system alone: "+strings.Join([]string{reknit, unchanged, tightest, documented}, ", "))
 	flag.Parse()
 	if flag.NArg() > 0 || *runs < 1 {
 		fmt.Fprintf(os.Stderr, "bench-recovery: expected -n above 0 and no arguments, got %d and %q\n", *runs, flag.Args())

@@ -33,6 +33,7 @@ const joined = "a node joins"
 // Names of the systems.
 const (
 	reknit     = "reknit"
+	unchanged  = "reknit-unchanged"
 	tightest   = "torchrun-tightest"
 	documented = "torchrun-documented"
 )
@@ -49,10 +50,14 @@ func systems(place torch.Place) []system {
 			return torch.NewTorchrun(ctx, setting, place, directory, workers)
 		}
 	}
+	under := func(script string) func(context.Context, string) (*torch.Job, error) {
+		return func(_ context.Context, directory string) (*torch.Job, error) {
+			return torch.NewReknit(place, script, directory, workers, torch.Endless)
+		}
+	}
 	return []system{
-		{reknit, func(_ context.Context, directory string) (*torch.Job, error) {
-			return torch.NewReknit(place, torch.Elastic, directory, workers, torch.Endless)
-		}},
+		{reknit, under(torch.Elastic)},
+		{unchanged, under(torch.DDP)},
 		{tightest, torchrun(torch.Tightest)},
 		{documented, torchrun(torch.Documented)},
 	}

@@ -92,13 +92,17 @@ func modelStory(t *testing.T, cluster string, f fault) string {
 	machines := []*clerk{{}}
 	running := h.start(machines[0])
 	h.stepTo(running, f.write)
+	acknowledges := running.Point() == loop.Acknowledge
 	switch {
 	case f.reaches:
 		h.step(running, stream.Unheard)
-	case !f.crashes:
+	case !f.crashes || acknowledges:
 		h.step(running, stream.Lost)
 	}
 	if f.crashes {
+		if acknowledges { // no answer is waited for, and the next message is here already
+			running.Take(h.now, stream.Answered)
+		}
 		machines = append(machines, &clerk{})
 		running = h.start(machines[1])
 	}

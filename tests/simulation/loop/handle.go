@@ -14,26 +14,38 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// Poll takes what the hub has for the client, which asks ahead. A world that pauses a service may call it: the hub
-// still delivers what was asked for.
-func (s *Service) Poll(now time.Time) {
-	if s.consumer == nil || s.bus.cut || s.point == Ended || len(s.inbox) >= messagesAhead {
+// Poll takes what the hub has for the client, which asks ahead; it may be lost on its way. A world that pauses a service
+// may call it: the hub still delivers what was asked for.
+func (s *Service) Poll(now time.Time, fate stream.Fate) {
+	if s.consumer == nil || s.bus.cut || s.point == Ended || len(s.inbox) >= window {
 		return
 	}
-	if delivery := s.consumer.Next(now); delivery != nil {
+	delivery := s.consumer.Next(now)
+	if delivery != nil && fate != stream.Lost && fate != stream.Unheard {
 		s.inbox = append(s.inbox, delivery)
 	}
 }
 
-// Take hands an idle service its next message, if there is one.
-func (s *Service) Take(now time.Time) bool {
+// Take hands an idle service its next message, if there is one. A service whose consumer the next instance dropped ends.
+func (s *Service) Take(now time.Time, fate stream.Fate) bool {
 	if s.point != Idle {
 		return false
 	}
-	if s.Poll(now); len(s.inbox) == 0 {
-		return false
+	if s.Poll(now, fate); len(s.inbox) == 0 {
+		if s.consumer.Dropped() {
+			s.end(bus.ErrFenced)
+		}
+		return s.point == Ended
 	}
 	s.delivery, s.inbox = s.inbox[0], s.inbox[1:]
+	if s.number++; s.delivery.Number != s.number {
+		s.busy, s.inbox, s.goesBack, s.point = now, nil, newRepeats(s.bus), GoBack
+		return true
+	}
+	if s.delivery.Message.Sequence <= s.recent.last.sequence { // its acknowledgement was lost
+		s.busy, s.point = now, Acknowledge
+		return true
+	}
 	s.busy, s.backlog = now, s.backlog-min(s.backlog, 1)
 	if s.delivery.Message.Data.(Words).Apart != "" {
 		s.fetched, s.point = fetching{newRepeats(s.bus), now}, Fetch
@@ -41,6 +53,22 @@ func (s *Service) Take(now time.Time) bool {
 	}
 	s.deliver(nil)
 	return true
+}
+
+// goBack has everything come again that is not acknowledged: a message was lost on its way. A service whose consumer the
+// next instance dropped ends.
+func (s *Service) goBack(fate stream.Fate) time.Duration {
+	_, _, gone := s.bus.server.Events.Reach(s.memory.durable(s.instance), fate)
+	if errors.Is(gone, jetstream.ErrConsumerNotFound) {
+		s.end(bus.ErrFenced)
+		return 0
+	}
+	if err := s.consumer.ResetTo(s.recent.last.sequence+1, fate); err != nil {
+		return s.goesBack.after(err, requestTimeout)
+	}
+	s.number = 0
+	s.rest()
+	return 0
 }
 
 // Tick lets an idle service know the time, if it caught up and everybody can have spoken since the last reconnection.
@@ -81,20 +109,16 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 		}
 		outputs, err = nil, fmt.Errorf("%w: %v", ErrPanicked, cause)
 		s.complaints = append(s.complaints, fmt.Errorf("%w\n%s", err, debug.Stack()))
-		if restoring := s.goBack(); restoring != nil {
+		if restoring := s.forget(); restoring != nil {
 			s.end(fmt.Errorf("after %w: restore: %w", err, restoring))
 		}
 	}()
 	return call(), nil
 }
 
-// deliver gives the machine the message that was taken, unless it is known.
+// deliver gives the machine the message that was taken.
 func (s *Service) deliver(refusal *bus.Refusal) {
 	message := s.delivery.Message
-	if message.Sequence <= s.recent.sequence {
-		s.beginCheck()
-		return
-	}
 	s.borne = false
 	if words := message.Data.(Words); words.Refusal != nil {
 		refusal = words.Refusal
@@ -169,31 +193,10 @@ func (s *Service) nextOutput() {
 	switch {
 	case len(s.outputs) > 0 && !again:
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
-	case s.delivery != nil && s.point != Publish:
-		s.beginCheck()
 	case s.delivery != nil:
 		s.note()
 		s.point = Acknowledge
 	default:
 		s.remember()
 	}
-}
-
-func (s *Service) beginCheck() { s.checks, s.point = newRepeats(s.bus), Check }
-
-// check looks whether this instance still has the lease before it acknowledges what it said nothing about: a deposed one
-// would take the message from the one that needs it.
-func (s *Service) check(fate stream.Fate) time.Duration {
-	last, err := s.bus.server.Events.Last(s.bus.fence.Subject, fate)
-	switch {
-	case err == nil && last.Sequence != s.bus.fence.Sequence, errors.Is(err, jetstream.ErrMsgNotFound):
-		s.end(bus.ErrFenced)
-		return 0
-	case err != nil:
-		return s.checks.after(err, requestTimeout)
-	case s.delivery.Message.Sequence > s.recent.sequence:
-		s.note()
-	}
-	s.point = Acknowledge
-	return 0
 }

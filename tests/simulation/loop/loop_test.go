@@ -100,11 +100,11 @@ func (h *hub) step(s *loop.Service, fate stream.Fate) bool {
 		h.now = h.now.Add(time.Millisecond + s.Step(h.now, fate))
 		return s.Point() != loop.Ended
 	}
-	if s.Take(h.now) {
+	if s.Take(h.now, fate) {
 		return true
 	}
 	h.now = h.now.Add(6 * time.Second)
-	return s.Save(h.now) || s.Take(h.now)
+	return s.Save(h.now) || s.Take(h.now, fate)
 }
 
 // log is what the machine said, each stream in its order.

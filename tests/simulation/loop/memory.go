@@ -30,7 +30,9 @@ type memory struct {
 	key      string
 	revision uint64
 	page     page
-	next     page // being written
+	next     page   // being written
+	before   string // the instance before; empty where there was none
+	heard    uint64 // up to which messages were delivered to it
 	repeats  repeats
 }
 
@@ -45,6 +47,9 @@ func (m *memory) read(fate stream.Fate) (page, uint64, error) {
 	}
 	return entry.Data.(page), entry.Sequence, nil
 }
+
+// durable is the name of an instance's consumer.
+func (m *memory) durable(instance string) string { return m.key + "-" + instance }
 
 // begin makes next the page to write.
 func (m *memory) begin(b *Bus, next page) { m.next, m.repeats = next, newRepeats(b) }

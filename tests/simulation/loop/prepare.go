@@ -17,8 +17,9 @@ import (
 const (
 	provisionTimeout = 10 * time.Second
 	startPause       = 250 * time.Millisecond
-	standByPause     = time.Second
+	standByPause     = 200 * time.Millisecond
 	answerTimeout    = 2 * time.Second
+	reconnects       = time.Second
 )
 
 // prepare makes the next request of a start: the lease first and the memory behind it, so that the instance before
@@ -35,8 +36,8 @@ func (s *Service) prepare(now time.Time, fate stream.Fate) time.Duration {
 		return s.standBy(now, fate)
 	}
 	steps := map[Point]func(time.Time, stream.Fate) error{
-		ReadLease: s.readLease, Recall: s.recall, FindHandled: s.findHandled, FindFirst: s.findFirst,
-		Consume: s.consume, Reset: s.reset, StartAfter: s.startAfter, FindAge: s.findAge, Count: s.count,
+		ReadLease: s.readLease, Recall: s.recall, LookBack: s.lookBack, FindHandled: s.findHandled, FindFirst: s.findFirst,
+		Consume: s.consume, FindAge: s.findAge, Drop: s.drop, Count: s.count,
 	}
 	if err := steps[s.point](now, fate); err != nil {
 		s.end(err)
@@ -45,15 +46,22 @@ func (s *Service) prepare(now time.Time, fate stream.Fate) time.Duration {
 	return 0
 }
 
-// standBy goes on when no other instance answers, which takes as long as an answer may take.
+// standBy goes on when the log answers and no other instance does, which takes as long as an answer may take.
 func (s *Service) standBy(now time.Time, fate stream.Fate) time.Duration {
-	if fate == stream.Answered && s.bus.server.State() != stream.Down && s.working() {
+	taken := events.EventSubject(s.bus.cluster, events.LeaseTaken, s.name)
+	last, err := s.bus.server.Events.Last(taken, fate)
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return standByPause + patienceFor(err, answerTimeout)
+	}
+	if s.working() {
+		s.answered = now
 		return standByPause
 	}
-	s.takeLease(now)
-	if fate == stream.Refused {
-		return 0
+	if !s.bus.Together(now) || now.Sub(s.answered) <= reconnects {
+		return standByPause
 	}
+	s.bus.Fence(taken, last.Sequence)
+	s.takeLease(now)
 	return answerTimeout
 }
 
@@ -70,14 +78,19 @@ func (s *Service) readLease(host time.Time, fate stream.Fate) error {
 	if err != nil {
 		return err
 	}
-	if last.ID != s.publication.event.ID {
+	switch first := last.ID == s.publication.event.ID; {
+	case !first && !s.leads:
+		s.point = StandBy
+		return nil
+	case !first:
 		return bus.ErrFenced
 	}
 	s.offset, s.point = last.Logged.Sub(host), Recall
-	if s.leases > 1 { // it renews its lease
+	if s.leads { // it renews its lease
 		s.memory.begin(s.bus, s.memory.page)
 		s.point = Remember
 	}
+	s.leads = true
 	return nil
 }
 
@@ -86,9 +99,24 @@ func (s *Service) recall(_ time.Time, fate stream.Fate) error {
 	if err != nil {
 		return err
 	}
-	there.instance = s.instance
-	s.memory.begin(s.bus, there)
-	s.memory.revision, s.point = revision, Sign
+	s.memory.page, s.memory.revision, s.memory.before, s.point = there, revision, there.instance, LookBack
+	return nil
+}
+
+// lookBack learns how far the instance before came, which its consumer tells, and signs that too: the consumer is dropped
+// after this.
+func (s *Service) lookBack(_ time.Time, fate stream.Fate) error {
+	acknowledged, heard, err := s.bus.server.Events.Reach(s.memory.durable(s.memory.before), fate)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return err
+	}
+	next := s.memory.page
+	next.instance = s.instance
+	if acknowledged > max(next.said, next.sequence) {
+		next.said = acknowledged
+	}
+	s.memory.heard, s.point = heard, Sign
+	s.memory.begin(s.bus, next)
 	return nil
 }
 
@@ -120,7 +148,8 @@ func (s *Service) findFirst(_ time.Time, fate stream.Fate) error {
 
 // restore gives the machine its memory. One that has none yet goes back to its beginning after a panic.
 func (s *Service) restore() (err error) {
-	s.point, s.recent.position = Consume, s.memory.page.position
+	s.point, s.recent.last = Consume, s.memory.page.position
+	s.said = max(s.memory.page.said, s.memory.page.sequence)
 	if s.memory.page.machine == nil {
 		s.memory.page.machine, err = s.machine.Snapshot()
 		return err
@@ -133,27 +162,21 @@ func (s *Service) consume(_ time.Time, fate stream.Fate) (err error) {
 	for _, kind := range s.machine.Hears() {
 		subjects = append(subjects, events.EventSubject(s.bus.cluster, kind, "*"))
 	}
-	s.consumer, err = s.bus.server.Events.Consumer(s.bus.cluster+"-"+s.name, subjects, ackWait, fate)
-	if err == nil {
-		s.seen = s.consumer.Delivered()
-		s.noteSaid()
-	}
+	s.point = FindAge
+	s.consumer, err = s.bus.server.Events.Consumer(s.memory.durable(s.instance), stream.ConsumerConfig{
+		After: s.memory.page.sequence, Subjects: subjects, AckWait: ackWait, Window: window,
+	}, fate)
 	return err
 }
 
-func (s *Service) reset(_ time.Time, fate stream.Fate) error {
-	s.point = StartAfter
-	return s.consumer.Reset(fate)
-}
-
-func (s *Service) startAfter(_ time.Time, fate stream.Fate) error {
-	s.point = FindAge
-	return s.consumer.ResetTo(s.memory.page.sequence+1, fate)
-}
-
 func (s *Service) findAge(_ time.Time, fate stream.Fate) error {
-	s.point = Count
+	s.point = Drop
 	return s.bus.server.Events.Info(fate)
+}
+
+func (s *Service) drop(_ time.Time, fate stream.Fate) error {
+	s.point = Count
+	return s.bus.server.Events.Drop(s.memory.durable(s.memory.before), fate)
 }
 
 func (s *Service) count(_ time.Time, fate stream.Fate) (err error) {

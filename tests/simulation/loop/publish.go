@@ -155,7 +155,7 @@ func (p *Publication) send(now time.Time, fate stream.Fate, log *stream.Stream, 
 func (p *Publication) findLease(fate stream.Fate) time.Duration {
 	last, err := p.bus.server.Events.Last(p.bus.fence.Subject, fate)
 	switch {
-	case err == nil && last.Sequence == p.bus.fence.Sequence:
+	case (err == nil || errors.Is(err, jetstream.ErrMsgNotFound)) && last.Sequence == p.bus.fence.Sequence:
 		err = p.refusal
 	case err == nil || errors.Is(err, jetstream.ErrMsgNotFound):
 		err = bus.ErrFenced

@@ -16,7 +16,7 @@ const (
 
 // recent is what was handled since the memory was written.
 type recent struct {
-	position
+	last   position
 	events []events.Event
 	count  int
 	due    time.Time // when the memory is to be written, by the hub's clock; zero while it knows all
@@ -25,7 +25,7 @@ type recent struct {
 // note keeps the message that was handled. One that the machine could not bear has left no trace in it.
 func (s *Service) note() {
 	event := Heard(s.delivery.Message)
-	s.recent.position = position{event.Sequence, event.ID}
+	s.recent.last = position{event.Sequence, event.ID}
 	s.recent.count++
 	if s.borne {
 		s.recent.events = append(s.recent.events, event)
@@ -52,29 +52,17 @@ func (s *Service) remember() {
 		s.end(fmt.Errorf("memory: %w", err))
 		return
 	}
-	next := page{instance: s.instance, position: s.recent.position, machine: snapshot}
+	next := page{instance: s.instance, position: s.recent.last, machine: snapshot}
 	if s.said > next.sequence {
 		next.said = s.said
 	}
 	s.memory.begin(s.bus, next)
-	s.recent = recent{position: s.recent.position}
+	s.recent = recent{last: s.recent.last}
 	s.point = Remember
 }
 
-// noteSaid learns how far the instance before had come beyond its memory, and writes it down before the consumer forgets it.
-func (s *Service) noteSaid() {
-	before := max(s.memory.page.said, s.memory.page.sequence)
-	s.said, s.point = max(s.consumer.Acknowledged(), before), Reset
-	if s.said > before {
-		next := s.memory.page
-		next.said = s.said
-		s.memory.begin(s.bus, next)
-		s.point = Remember
-	}
-}
-
-// goBack makes the machine what it was before the call at which it panicked.
-func (s *Service) goBack() error {
+// forget makes the machine what it was before the call at which it panicked.
+func (s *Service) forget() error {
 	if err := s.machine.Restore(s.memory.page.machine); err != nil {
 		return err
 	}

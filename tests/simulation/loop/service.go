@@ -23,33 +23,32 @@ const (
 	TakeLease   Point = "take lease"   // publishes that it acts from here on
 	ReadLease   Point = "read lease"   // whether it is still the last
 	Recall      Point = "recall"       // reads what the instance before remembered
+	LookBack    Point = "look back"    // reads how far it came beyond that
 	Sign        Point = "sign"         // writes it as its own, which ends the instance before
 	JudgeSign   Point = "judge sign"   // who wrote, after a refusal of that
 	FindHandled Point = "find handled" // whether the stream holds what was handled last
 	FindFirst   Point = "find first"   // whether it dropped that for its age
-	Consume     Point = "consume"      // opens its consumer
-	Reset       Point = "reset"        // back to what was acknowledged
-	StartAfter  Point = "start after"  // behind what was handled
+	Consume     Point = "consume"      // opens its consumer behind what was handled
 	FindAge     Point = "find age"     // at which the stream drops what it has
+	Drop        Point = "drop"         // the consumer of the instance before
 	Count       Point = "count"        // the backlog
 	Idle        Point = "idle"         // takes what comes
 	Fetch       Point = "fetch"        // the payload of an event that it took
 	Publish     Point = "publish"      // the next output
 	Remember    Point = "remember"     // writes the memory, now and then
 	JudgeMemory Point = "judge memory" // who wrote, after a refusal of that
-	Check       Point = "check"        // whether it still has the lease, where nothing was to be said
 	Acknowledge Point = "acknowledge"  // the message
-	GiveBack    Point = "give back"    // the message, because another instance took the lease
+	GoBack      Point = "go back"      // to what was acknowledged, for a message was lost on its way
 	Ended       Point = "ended"
 )
 
-// Waits as in shared/bus and shared/service. The client asks for messagesAhead messages at a time.
+// Waits as in shared/bus and shared/service. The hub sends so many messages ahead.
 const (
 	ackWait         = 5 * time.Second
 	unreadableAfter = time.Minute
 	insistPause     = 2 * time.Second
 	standstill      = 10 * time.Second
-	messagesAhead   = 2
+	window          = 256
 )
 
 // Service is one instance of a service: a machine and where it stands. A crash is to drop it, a pause not to step it,
@@ -68,7 +67,9 @@ type Service struct {
 	point       Point
 	err         error
 	complaints  []error
-	leases      int
+	answered    time.Time // when another instance did last, while this one stood by; zero: never
+	leases      int       // that it said it takes
+	leads       bool      // it took one
 	publication *Publication
 	memory      memory
 	offset      time.Duration // from this host's clock to that of the log
@@ -76,13 +77,13 @@ type Service struct {
 	stands      bool          // it insists on what only time or an operator makes possible
 
 	consumer *stream.Consumer
-	seen     uint64
+	number   uint64 // of the last delivery that came
 	backlog  uint64
 	inbox    []*stream.Delivery
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
 	borne    bool             // the machine could bear the message
-	checks   repeats
+	goesBack repeats
 	fetched  fetching
 }
 
@@ -109,9 +110,9 @@ func (s *Service) CaughtUp() bool { return s.point == Idle && s.backlog == 0 }
 
 // Works reports whether the service answers another instance that asks, if it can be reached and is not paused.
 func (s *Service) Works(now time.Time) bool {
-	idle := s.point == Idle
+	starts := s.point == TakeLease || s.leads && !s.started
 	handles := !s.busy.IsZero() && now.Sub(s.busy) <= standstill
-	return (idle || handles) && !s.stands && s.point != Ended
+	return (s.point == Idle || starts || handles) && !s.stands && s.point != Ended
 }
 
 // ErrSaidBefore says that the stream held an output already, though its cause is new.
@@ -140,8 +141,8 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 		return s.judge(fate)
 	case Fetch:
 		return s.fetch(now, fate)
-	case Check:
-		return s.check(fate)
+	case GoBack:
+		return s.goBack(fate)
 	case Acknowledge:
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
 		if s.recent.count >= mostRecent {
@@ -150,9 +151,6 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 			return 0
 		}
 		s.rest()
-	case GiveBack:
-		_ = s.consumer.Nak(s.delivery, fate)
-		s.point = Ended
 	case Idle, Ended:
 	default:
 		return s.prepare(now, fate)
@@ -165,9 +163,6 @@ func (s *Service) rest() { s.delivery, s.busy, s.point = nil, time.Time{}, Idle 
 
 func (s *Service) end(err error) {
 	s.point, s.err = Ended, fmt.Errorf("%s: %w", s.name, err)
-	if errors.Is(err, bus.ErrFenced) && s.delivery != nil {
-		s.point = GiveBack // the instance that holds the lease need not wait for it
-	}
 }
 
 func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
@@ -185,6 +180,9 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 		s.bus.Fence(s.publication.event.SubjectName(), s.publication.Ack.Sequence)
 		s.point = ReadLease
 		return wait
+	case s.point == TakeLease && !s.leads && errors.Is(err, bus.ErrFenced): // another was first
+		s.point = StandBy
+		return wait
 	case s.point == TakeLease:
 		s.end(err)
 		return wait
@@ -193,7 +191,7 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 	case err != nil:
 		s.end(err)
 		return wait
-	case s.publication.Ack.Duplicate && s.delivery != nil && !s.redelivered() && s.outputs[0].Kind != events.EventRefused:
+	case s.publication.Ack.Duplicate && s.delivery != nil && !s.heardBefore() && s.outputs[0].Kind != events.EventRefused:
 		s.complaints = append(s.complaints, fmt.Errorf("%w: %s of %s", ErrSaidBefore, s.outputs[0].Kind,
 			s.outputs[0].Subject))
 	}
@@ -202,9 +200,8 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 	return wait
 }
 
-func (s *Service) redelivered() bool {
-	return s.delivery.Deliveries > 1 || s.delivery.Message.Sequence <= s.seen
-}
+// heardBefore reports whether the message was delivered to the instance before.
+func (s *Service) heardBefore() bool { return s.delivery.Message.Sequence <= s.memory.heard }
 
 // write stores the next page, or finds that it cannot.
 func (s *Service) write(now time.Time, fate stream.Fate) time.Duration {
@@ -232,8 +229,6 @@ func (s *Service) wrote() {
 		if err := s.restore(); err != nil {
 			s.end(err)
 		}
-	case !s.started:
-		s.point = Reset
 	default:
 		s.rest()
 	}

@@ -251,7 +251,7 @@ func TestTheModelAnswersAsTheServerDoes(t *testing.T) {
 			p.create()
 			operations := []func(){
 				p.publishFact, p.publishFact, p.publishFact, p.publishPlan, p.read, p.remember,
-				p.next, p.next, p.next, p.settle, p.settle, p.settle, p.reset,
+				p.next, p.next, p.next, p.settle, p.settle, p.settle, p.reset, p.reach, p.reach,
 			}
 			for range 250 {
 				operations[p.random.IntN(len(operations))]()

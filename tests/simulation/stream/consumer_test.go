@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,25 +13,57 @@ import (
 // Filters as services have them: families of subjects.
 var filters = map[string][]string{"all": {"fact.>"}, "some": {"fact.1", "fact.3"}, "family": {"fact.*"}}
 
+const (
+	window  = 3                      // A reader has so few messages at a time that it comes to that bound.
+	silence = 100 * time.Millisecond // without an answer: there will be none
+)
+
 // reader returns one of the durable consumers, made on first use.
 func (p *pair) reader() (string, *stream.Consumer, jetstream.Consumer) {
 	name := []string{"all", "some", "family"}[p.random.IntN(3)]
-	modelled, err := p.model.Events.Consumer(name, filters[name], never, stream.Answered)
+	after := uint64(len(name)) // each starts elsewhere
+	modelled, err := p.model.Events.Consumer(name,
+		stream.ConsumerConfig{After: after, Subjects: filters[name], AckWait: never, Window: window}, stream.Answered)
 	if err != nil {
 		p.Fatal(err)
 	}
 	real, err := p.js.CreateOrUpdateConsumer(p.ctx, facts.Name, jetstream.ConsumerConfig{
-		Durable: name, FilterSubjects: filters[name], DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: never, MaxAckPending: 1,
+		Durable: name, FilterSubjects: filters[name], DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: never, MaxAckPending: window,
 	})
 	if err != nil {
 		p.Fatal(err)
 	}
-	if !p.moved[name] { // else the server still tells what was delivered before the move
-		delivered := real.CachedInfo().Delivered.Stream
-		p.same(name+" delivered", fmt.Sprint(modelled.Delivered()), fmt.Sprint(delivered))
-	}
 	return name, modelled, real
+}
+
+// reach compares how far a reader came, and sometimes drops it. A reset is then left unanswered.
+func (p *pair) reach() {
+	name, dropped, real := p.reader()
+	acknowledged, delivered, err := p.model.Events.Reach(name, stream.Answered)
+	if err != nil {
+		p.Fatal(err)
+	}
+	info := real.CachedInfo()
+	p.same(name+" acknowledged", fmt.Sprint(acknowledged), fmt.Sprint(info.AckFloor.Stream))
+	if !p.moved[name] { // else the server still tells what was delivered before the move
+		p.same(name+" delivered", fmt.Sprint(delivered), fmt.Sprint(info.Delivered.Stream))
+	}
+	if p.random.IntN(4) > 0 {
+		return
+	}
+	if err := p.model.Events.Drop(name, stream.Answered); err != nil {
+		p.Fatal(err)
+	}
+	if err := p.js.DeleteConsumer(p.ctx, facts.Name, name); err != nil {
+		p.Fatal(err)
+	}
+	p.moved[name] = false
+	p.story = append(p.story, name+" is dropped")
+	ctx, cancel := context.WithTimeout(p.ctx, silence)
+	defer cancel()
+	_, err = p.js.ResetConsumerToSequence(ctx, facts.Name, name, 9)
+	p.same("reset of "+name, answer(0, false, dropped.ResetTo(9, stream.Answered)), answer(0, false, err))
 }
 
 // next lets a reader ask for one message. The server keeps a request that must wait for an acknowledgement, so that one
@@ -38,8 +71,8 @@ func (p *pair) reader() (string, *stream.Consumer, jetstream.Consumer) {
 func (p *pair) next() {
 	name, modelled, real := p.reader()
 	delivery := modelled.Next(time.Now())
-	if waits := !modelled.Due().IsZero(); waits && delivery == nil {
-		p.same(name+" waits for an acknowledgement of", "1", fmt.Sprint(real.CachedInfo().NumAckPending))
+	if pending := real.CachedInfo().NumAckPending; pending == window {
+		p.same("next of "+name, p.delivered(delivery), "nothing")
 		return
 	}
 	batch, err := real.FetchNoWait(1)
@@ -58,7 +91,7 @@ func (p *pair) delivered(delivery *stream.Delivery) string {
 	if delivery == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d, delivery %d", delivery.Message.Sequence, delivery.Deliveries)
+	return fmt.Sprintf("%d, delivery %d, number %d", delivery.Message.Sequence, delivery.Deliveries, delivery.Number)
 }
 
 func (p *pair) realDelivered(message jetstream.Msg) string {
@@ -69,47 +102,38 @@ func (p *pair) realDelivered(message jetstream.Msg) string {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return fmt.Sprintf("%d, delivery %d", metadata.Sequence.Stream, metadata.NumDelivered)
+	return fmt.Sprintf("%d, delivery %d, number %d", metadata.Sequence.Stream, metadata.NumDelivered, metadata.Sequence.Consumer)
 }
 
-// settle acknowledges one of the messages delivered, or gives it back; it may be an old one.
+// settle acknowledges one of the messages delivered; it may be an old one.
 func (p *pair) settle() {
 	if len(p.held) == 0 {
 		return
 	}
 	one := p.held[len(p.held)-1-min(len(p.held)-1, int(p.random.ExpFloat64()))]
 	reader := p.readers[one.real.Reply()]
-	// The server says nothing to an acknowledgement of what the consumer, moved back, has still to deliver.
-	if one.model.Message.Sequence > reader.Delivered() {
+	// The server says nothing to an acknowledgement of what the consumer, moved back, has still to deliver, nor for one that
+	// is gone.
+	if reader.Dropped() || one.model.Message.Sequence > reader.Delivered() {
 		return
 	}
-	word, settle := "+ACK", reader.Ack
-	if p.random.IntN(3) == 0 {
-		word, settle = "-NAK", reader.Nak
-	}
-	if err := settle(one.model, stream.Answered); err != nil {
+	if err := reader.Ack(one.model, stream.Answered); err != nil {
 		p.Fatal(err)
 	}
-	if _, err := p.js.Conn().Request(one.real.Reply(), []byte(word), 5*time.Second); err != nil {
-		p.Fatalf("%s %s: %v", word, one.real.Reply(), err)
+	if _, err := p.js.Conn().Request(one.real.Reply(), []byte("+ACK"), 5*time.Second); err != nil {
+		p.Fatalf("+ACK %s: %v", one.real.Reply(), err)
 	}
-	p.story = append(p.story, fmt.Sprintf("%s of %d", word, one.model.Message.Sequence))
+	p.story = append(p.story, fmt.Sprintf("+ACK of %d", one.model.Message.Sequence))
 }
 
 // reset moves a reader, and counts what it has still to read.
 func (p *pair) reset() {
 	name, modelled, real := p.reader()
-	sequence := p.random.Uint64N(2) * p.random.Uint64N(40)
+	sequence := uint64(len(name)) + 1 + p.random.Uint64N(40)
 	if err := modelled.ResetTo(sequence, stream.Answered); err != nil {
 		p.Fatal(err)
 	}
-	var err error
-	if sequence == 0 {
-		_, err = p.js.ResetConsumer(p.ctx, facts.Name, name)
-	} else {
-		_, err = p.js.ResetConsumerToSequence(p.ctx, facts.Name, name, sequence)
-	}
-	if err != nil {
+	if _, err := p.js.ResetConsumerToSequence(p.ctx, facts.Name, name, sequence); err != nil {
 		p.Fatal(err)
 	}
 	info, err := real.Info(p.ctx)

@@ -73,6 +73,7 @@ var verbs = []verb{
 	}},
 	{"exit NODE", func(w *World, a args) { w.exit(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
+	{"consent of NODE NAMES", func(w *World, a args) { a.node(w).consents.Allow = a["NAMES"] }},
 	{"leave NODE", func(w *World, a args) { w.leave(a.node(w), 0) }},
 	{"leave NODE within SECONDS", func(w *World, a args) { w.leave(a.node(w), a.seconds()) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},

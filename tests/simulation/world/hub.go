@@ -2,6 +2,7 @@ package world
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -99,7 +100,7 @@ func (w *World) wake() {
 		}
 	}
 	for _, name := range serviceNames {
-		for _, i := range w.services[name].running {
+		for _, i := range slices.Clone(w.services[name].running) { // one may end
 			i.go_()
 		}
 	}

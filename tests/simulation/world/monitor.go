@@ -47,7 +47,8 @@ func (w *World) hear(pulse events.Pulse) {
 	m := i.machine.(*monitor.Machine)
 	w.after(w.latency(), func() {
 		if !i.dead {
-			i.input(func(now time.Time) []events.Event { return m.Pulse(pulse, now) })
+			came := w.time()
+			i.input(func(now time.Time) []events.Event { return m.Pulse(pulse, w.time().Sub(came), now) })
 		}
 	})
 }
@@ -63,6 +64,21 @@ func sendProbes(i *instance) {
 			}
 		})
 	}
+}
+
+// unanswered is the answer of who tried a node in vain.
+func (w *World) unanswered(answer *events.ProbeAnswer, ask monitor.Ask) (*events.ProbeAnswer, bool, time.Duration) {
+	target := w.byName(ask.Target).process
+	switch {
+	case !w.direct(ask.Node, ask.Target):
+		answer.Error, answer.Finding = "no connection within 2 s", events.FoundUnreachable
+	case target == nil:
+		answer.Error, answer.Finding = "connection refused", events.FoundRefused
+		return answer, false, w.latency()
+	default:
+		answer.Error, answer.Finding = "no answer within 2 s", events.FoundStalled
+	}
+	return answer, false, 2 * time.Second
 }
 
 const (
@@ -88,8 +104,7 @@ func (w *World) probe(ask monitor.Ask) (answer *events.ProbeAnswer, gone bool, w
 	}
 	measured, ok := p.measured(ask.Target)
 	if !ok {
-		answer.Error = "no answer within 2 s"
-		return answer, false, 2 * time.Second
+		return w.unanswered(answer, ask)
 	}
 	answer.Measured = &measured
 	return answer, false, w.latency()

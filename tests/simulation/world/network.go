@@ -47,7 +47,7 @@ func (w *World) online(node string) bool {
 }
 
 // staleAfter is after how long a client gives up a connection on which its pings have no answer, as in shared/bus.
-const staleAfter = 8 * time.Second
+const staleAfter = 3 * time.Second
 
 // fate draws what becomes of a node's request to the hub.
 func (w *World) fate(node string) stream.Fate {

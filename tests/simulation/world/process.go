@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/consent"
 	agent "github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/tests/simulation/loop"
 	"github.com/reknit/reknit/tests/simulation/stream"
@@ -14,16 +15,17 @@ import (
 // node is a host. Processes of the trainer come and go on it.
 type node struct {
 	name     string
-	started  int           // processes, ever
-	process  *process      // nil while none runs
-	slowness float64       // of its computing; 1 is usual
-	storing  time.Duration // what its state takes to tell, give, take or adopt something, beside what is usual
-	kernel   time.Duration // what its trainer takes to give up a step
-	breaks   int           // so many-th of the steps that it begins breaks; zero: none
-	begun    int           // steps, since some break
-	freezes  bool          // its agent can tell what its trainer holds while that gives up a step
-	left     bool          // and did
-	disk     *tier         // outlives its processes
+	started  int            // processes, ever
+	process  *process       // nil while none runs
+	slowness float64        // of its computing; 1 is usual
+	storing  time.Duration  // what its state takes to tell, give, take or adopt something, beside what is usual
+	kernel   time.Duration  // what its trainer takes to give up a step
+	breaks   int            // so many-th of the steps that it begins breaks; zero: none
+	begun    int            // steps, since some break
+	consents consent.Policy // of its next processes
+	freezes  bool           // its agent can tell what its trainer holds while that gives up a step
+	left     bool           // and did
+	disk     *tier          // outlives its processes
 }
 
 // process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
@@ -63,7 +65,7 @@ func (n *node) launch(w *World) {
 	p := &process{
 		World: w, node: n, state: newState(w.job),
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
-		agent: agent.New(w.agentSettings(n.name)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
+		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
 	}
 	n.process = p
 	for _, s := range []*stream.Stream{w.hub.Events, w.hub.Plans} {
@@ -105,6 +107,8 @@ func (p *process) do(actions []agent.Action) {
 			p.abandon(a.Within)
 		case agent.Stuck:
 			p.after(0, p.restart)
+		case agent.Waits:
+			p.tell(p.node.name, "waits since %s: %s", a.Since.Format(time.TimeOnly), a.Reason)
 		case agent.Rejoin:
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()

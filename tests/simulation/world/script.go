@@ -115,7 +115,7 @@ var drawn = []struct {
 }
 
 // points are where a service dies. Those of its start are reached by the next instance.
-var points = []string{"publish", "publish", "remember", "acknowledge", "take-lease", "recall", "sign", "start-after"}
+var points = []string{"publish", "publish", "remember", "acknowledge", "take-lease", "recall", "sign", "look-back", "consume", "drop"}
 
 func (s Script) draw(r *rand.Rand) string {
 	total := 0

@@ -100,7 +100,7 @@ func (i *instance) take() bool {
 		i.spoken()
 		return true
 	}
-	took := i.life.Save(i.hubTime()) || i.life.Take(i.hubTime())
+	took := i.life.Save(i.hubTime()) || i.life.Take(i.hubTime(), i.hub.fate(i.random))
 	i.spoken()
 	return took
 }

@@ -155,10 +155,10 @@ func negotiatorSettings(nodes int) negotiator.Settings {
 	}
 }
 
-func (w *World) agentSettings(node string) agent.Settings {
+func (w *World) agentSettings(n *node) agent.Settings {
 	return agent.Settings{
-		Cluster: cluster, Node: node, Address: node + ":7001", ShardAddress: node + ":7002", MemoryBytes: 1 << 30,
-		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(),
+		Cluster: cluster, Node: n.name, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
+		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
 }
 

@@ -31,6 +31,7 @@ type stage struct {
 	job  *torch.Job
 	acts []act
 	err  error // the first; nothing is played after it
+	idle int   // of the workers that are left, whom a plan may leave out while one is gone
 }
 
 // scenes are what happens to each script. Each leaves four workers to the next.
@@ -70,8 +71,10 @@ func elastic(s *stage) {
 	}
 }
 
-// pipeline is what moves layers from stage to stage.
+// pipeline is what moves layers from stage to stage. Of three workers one may be left out: a pipeline of two stages is as
+// fast where the third is slow.
 func pipeline(s *stage) {
+	s.idle = 1
 	s.resident()
 	s.hit(torch.KillTrainer, "w2")
 	s.settle(len(workers))
@@ -120,10 +123,10 @@ func (s *stage) perform(what string, play func() (torch.Healing, error)) {
 	s.acts = append(s.acts, act{what, at, healing})
 }
 
-// settle waits until so many workers train calmly.
-func (s *stage) settle(world int) {
+// settle waits until so many workers, or so many, train calmly.
+func (s *stage) settle(worlds ...int) {
 	if s.err == nil {
-		s.err = s.job.Settle(s.ctx, limit, world)
+		s.err = s.job.Settle(s.ctx, limit, worlds...)
 	}
 }
 
@@ -134,7 +137,7 @@ func (s *stage) hit(fault torch.Fault, worker string) {
 // join starts a worker. One that was there before has ended first.
 func (s *stage) join(what, worker string) {
 	if s.err == nil && s.job.Worker(worker) != nil {
-		s.settle(len(workers) - 1)
+		s.settle(len(workers)-1, len(workers)-1-s.idle)
 		s.err = errors.Join(s.err, s.job.Await(worker, limit))
 	}
 	s.perform(what, func() (torch.Healing, error) { return s.job.Join(s.ctx, limit, worker) })

@@ -1,0 +1,52 @@
+"""Trains a perceptron with batch normalisation and AdamW, and says the loss of each step: what a script of a user is like."""
+
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../services/agent/python"))
+import torch  # noqa: E402
+
+import reknit_torch  # noqa: E402
+
+BATCH, MICRO_BATCH = 16, 4
+WIDTH = int(os.environ.get("WORKER_WIDTH", "64"))
+STEPS = int(os.environ.get("WORKER_STEPS", "50"))
+STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
+
+
+def say(**what):
+    print(json.dumps(what) + "\n", end="", flush=True)  # in one piece: who is killed leaves no half of a line
+
+
+def loss_of(model, samples):
+    """Returns the mean loss of samples, which are functions of their numbers."""
+    numbers = torch.tensor(samples, dtype=torch.float32)
+    return (model(torch.stack([numbers.sin(), numbers.cos(), numbers % 3], 1)) - numbers[:, None].cos()).pow(2).mean()
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(3, WIDTH), torch.nn.BatchNorm1d(WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH),
+              torch.nn.BatchNorm1d(WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)]
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
+    say(pid=os.getpid(), node=job.plane.node)
+    for step in job.steps():
+        time.sleep(STEP_SECONDS)
+        for samples in step.micro_batches:
+            step.backward(loss_of(model, samples))
+        say(trained={"generation": step.generation, "step": step.index, "samples": [[s.start, s.stop] for s in step.batches]})
+        if step.commit():
+            say(done=step.index + 1, world=step.world, loss=None if math.isnan(step.loss) else step.loss)
+    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
+    say(finished=job.plane.done, digest=digest)
+
+
+if __name__ == "__main__":
+    main()

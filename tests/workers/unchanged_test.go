@@ -1,0 +1,211 @@
+package workers
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// plain is a cluster whose script knows nothing of Reknit.
+type plain struct {
+	*cluster
+	dir string
+}
+
+func newPlain(t *testing.T, startNodes int) *plain {
+	p := &plain{newCluster(t, startNodes, 0), t.TempDir()}
+	p.script = []string{"python3", "plain.py", p.dir}
+	return p
+}
+
+func (p *plain) join(node string, arguments ...string) *worker {
+	p.Helper()
+	return p.launch(node, p.agent(node, nil, append(arguments, "--unchanged")...))
+}
+
+// together waits until each worker counts in a world of all of them, with a rank of its own and from where the count was.
+// It returns who has which rank.
+func (p *plain) together(workers ...*worker) (ranks map[int]string) {
+	p.Helper()
+	began := time.Now()
+	ranks = map[int]string{}
+	for _, w := range workers {
+		before := w.done
+		line := w.await("a count with all", func(line said) bool { return line.World == len(workers) })
+		if line.Done < before {
+			p.Errorf("%s counts %d after %d: expected that it goes on from the checkpoint", w.node, line.Done, before)
+		}
+		w.pid = line.PID
+		ranks[line.Rank] = w.node
+	}
+	p.Logf("a count of %d together after %v, by rank: %v", len(workers), time.Since(began), ranks)
+	for rank := range workers {
+		if ranks[rank] == "" {
+			p.Errorf("nobody has rank %d of %d: %v", rank, len(workers), ranks)
+		}
+	}
+	return ranks
+}
+
+// enough has the scripts end.
+func (p *plain) enough() {
+	p.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, "enough"), nil, 0o600); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// finish has the scripts end, and expects that all agents end well.
+func (p *plain) finish(workers ...*worker) {
+	p.Helper()
+	p.enough()
+	for _, w := range workers {
+		w.untilItsEnd()
+		if err := w.agent.Wait(); err != nil {
+			p.Errorf("%s ended with %v", w.node, err)
+		}
+	}
+}
+
+// lose kills an agent, and its script with it.
+func (p *plain) lose(w *worker) {
+	p.Helper()
+	w.signal(w.agent.Process.Pid, syscall.SIGKILL)
+	w.untilItsEnd()
+}
+
+func TestAScriptThatIsNotChangedHasItsRankInEachPlanAndGoesOnFromItsCheckpoint(t *testing.T) {
+	p := newPlain(t, 3)
+	first, second, third := p.join("n1"), p.join("n2"), p.join("n3")
+	p.together(first, second, third)
+	p.lose(first)
+	p.together(second, third)
+	fourth := p.join("n4")
+	p.together(second, third, fourth)
+	third.signal(third.agent.Process.Pid, syscall.SIGTERM)
+	p.together(second, fourth)
+	if err := third.agent.Wait(); err != nil {
+		t.Errorf("who left ended with %v", err)
+	}
+	p.finish(second, fourth)
+}
+
+func TestAScriptThatIsKilledIsStartedAgainAtAllNodesWithTheSameRanks(t *testing.T) {
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	before := p.together(first, second)
+	second.signal(second.pid, syscall.SIGKILL)
+	for _, w := range []*worker{first, second} {
+		w.pid = w.await("another process", func(line said) bool { return line.PID != w.pid }).PID
+	}
+	if after := p.together(first, second); !maps.Equal(after, before) {
+		t.Errorf("by rank they are %v after %v: expected the same", after, before)
+	}
+	p.finish(first, second)
+}
+
+func TestAScriptThatAlwaysFailsEndsItsAgentsWithItsStatus(t *testing.T) {
+	p := newPlain(t, 2)
+	p.script = []string{"sh", "-c", `echo "{\"pid\": $$}"; exit 3`}
+	for _, w := range []*worker{p.join("n1", "--restarts", "1"), p.join("n2", "--restarts", "1")} {
+		starts := 0
+		for line := range w.lines {
+			if line.PID > 0 {
+				starts++
+			}
+		}
+		if err := w.agent.Wait(); w.agent.ProcessState.ExitCode() != 3 {
+			t.Errorf("%s ended with %v: expected the status of the script, 3", w.node, err)
+		}
+		if starts < 1 || starts > 5 { // two failures of its own, and two of the other's and its loss, which do not count
+			t.Errorf("%s started the script %d times: expected five times at most", w.node, starts)
+		}
+	}
+}
+
+func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testing.T) {
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	for _, w := range []*worker{first, second} {
+		w.signal(w.agent.Process.Pid, syscall.SIGKILL)
+	}
+	first.untilItsEnd()
+	second.untilItsEnd()
+	first, second = p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.finish(first, second)
+	if err := os.Remove(filepath.Join(p.dir, "enough")); err != nil {
+		t.Fatal(err)
+	}
+	again := p.join("n1")
+	p.together(again)
+	p.finish(again)
+}
+
+func TestScriptsThatEndWhileNATSIsAwayEndTheirAgentsOnceItIsBack(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.server.Shutdown()
+	p.enough()
+	for _, w := range []*worker{first, second} {
+		for deadline := time.Now().Add(patience); syscall.Kill(w.pid, 0) == nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the script of %s runs on", w.node)
+			}
+		}
+	}
+	p.restartNATS()
+	p.finish(first, second)
+}
+
+func TestThePortOfRankZeroIsToldAgainWhereNATSHasForgottenIt(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.restartNATS()
+	p.awaitValue()
+	p.finish(first, second)
+}
+
+// awaitValue waits for one that is told where scripts find together.
+func (p *plain) awaitValue() {
+	p.Helper()
+	b, err := bus.Connect(p.Context(), bus.Config{URL: p.url, Name: "test", Cluster: "workers"})
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer b.Close()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if bucket, err := b.JetStream().KeyValue(p.Context(), events.RendezvousBucket); err == nil {
+			if keys, err := bucket.Keys(p.Context()); err == nil && len(keys) > 0 {
+				return
+			}
+		}
+	}
+	p.Fatalf("nothing is told within %v", patience)
+}
+
+func TestWhoseScriptIsNotChangedHasItsSiteAndItsPolicyAllTheSame(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 1)
+	here := p.launch("n1", p.agent("n1", []string{"REKNIT_SITE=here", "REKNIT_CONSENT_ALLOW=here"}, "--unchanged"))
+	p.together(here)
+	there := p.launch("n2", p.agent("n2", []string{"REKNIT_SITE=there"}, "--unchanged"))
+	there.untilItsEnd()
+	if there.agent.Wait() == nil {
+		t.Error("n2 ended well: expected that n1 lets nobody of another site join")
+	}
+	near := p.launch("n3", p.agent("n3", []string{"REKNIT_SITE=here"}, "--unchanged"))
+	p.together(here, near)
+	p.finish(here, near)
+}
