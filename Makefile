@@ -40,6 +40,10 @@ test-python: ## run the tests of the Python files (PYTHON= which one, else pytho
 chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)
 	go run ./tests/chaos -first $(FIRST) -seeds $(SEEDS) $(if $(JSON),-json $(JSON))
 
+.PHONY: chaos-cluster
+chaos-cluster: build ## kill, pause and cut off servers, copies of services and trainers (MINUTES= how long, SEED= of what is struck)
+	go run ./tests/chaos-cluster -minutes $(or $(MINUTES),10) -seed $(or $(SEED),1)
+
 .PHONY: drills
 drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
 	go run ./tests/drills $(DRILLS)
@@ -71,6 +75,11 @@ bench-restorer: ## measure the restorer beside scipy and the papers' greedy algo
 .PHONY: bench-negotiator
 bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change)
 	go run ./tests/bench/negotiator $(if $(NODES),-nodes $(NODES)) $(if $(TRIALS),-trials $(TRIALS))
+
+.PHONY: bench-monitor
+bench-monitor: build ## measure the failure detector on a model of a WAN beside others, and what 10,000 heartbeats a second cost (ARGS="-days 4 -nodes 0")
+	go run ./tests/bench/monitor $(ARGS)
+	cd tests && go test ./bench/monitor/gossip -count=1 -timeout 2h -v -hours 3
 
 .PHONY: bench-bytes
 bench-bytes: ## put and fetch parts beside plain TCP and the client library (JSON= file for the rows)
