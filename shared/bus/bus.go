@@ -91,7 +91,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		case <-connected:
 			waits = false
 		case <-patience.C:
-			log.Warn("no NATS server answers yet: is `reknit up` running?", "url", config.URL)
+			log.Warn("no NATS server answers yet; trying until one does", "url", config.URL)
 			patience.Reset(sayAgain)
 		case <-ctx.Done():
 			conn.Close()

@@ -57,7 +57,7 @@ const (
 
 // course is how a trainer got on under one plan.
 type course struct {
-	Progress
+	told    Progress
 	since   float64 // it has been in its phase of its step
 	heard   float64 // when the last heartbeat came
 	steps   int     // completed under this plan, that were heard of
@@ -71,20 +71,20 @@ func NewHangs() *Hangs { return &Hangs{nodes: map[string]*course{}, verdicts: ma
 func (h *Hangs) Pulse(now float64, node string, told Progress) {
 	known := h.nodes[node]
 	switch {
-	case known == nil || known.Generation != told.Generation:
-		h.nodes[node] = &course{Progress: told, since: now, heard: now}
+	case known == nil || known.told.Generation != told.Generation:
+		h.nodes[node] = &course{told: told, since: now, heard: now}
 		return
-	case known.Step != told.Step:
+	case known.told.Step != told.Step:
 		if known.steps > 0 {
 			known.longest = max(known.longest, told.StepSeconds)
 		}
 		known.steps, known.since = known.steps+1, now
-	case known.Phase != told.Phase:
+	case known.told.Phase != told.Phase:
 		known.since = now
 	default:
 		known.since += max(0, now-known.heard-mostGap)
 	}
-	known.Progress, known.heard = told, now
+	known.told, known.heard = told, now
 }
 
 // Forget ends the watch over a node.
@@ -123,7 +123,7 @@ func (h *Hangs) Find() (hang Hang, found bool) {
 // place is a step of a plan.
 type place struct{ generation, step uint64 }
 
-func (c *course) at() place { return place{c.Generation, c.Step} }
+func (c *course) at() place { return place{c.told.Generation, c.told.Step} }
 
 // spent is for how long a trainer has told that it is in its phase. What was not heard does not count.
 func (c *course) spent() float64 { return c.heard - c.since }
@@ -141,7 +141,7 @@ type inStep struct {
 func (h *Hangs) steps() map[place]*inStep {
 	steps := map[place]*inStep{}
 	for node, known := range h.nodes {
-		if known.Phase == Unknown {
+		if known.told.Phase == Unknown {
 			continue
 		}
 		step := steps[known.at()]
@@ -149,7 +149,7 @@ func (h *Hangs) steps() map[place]*inStep {
 			step = &inStep{}
 			steps[known.at()] = step
 		}
-		if known.Phase == Computing {
+		if known.told.Phase == Computing {
 			step.computing = append(step.computing, node)
 			continue
 		}
