@@ -12,7 +12,7 @@ type Keeping struct {
 	ConsumedSamples uint64 `json:"consumedSamples"`
 
 	ShardAddress string     `json:"shardAddress"`
-	Bytes        int64      `json:"bytes"` // to fetch: the units, one after the other, behind some that mean nothing
+	Bytes        int64      `json:"bytes"` // of the units, which are fetched one after the other
 	Parts        []Part     `json:"parts"` // of these bytes
 	Units        []KeptUnit `json:"units"`
 }
@@ -28,8 +28,8 @@ type KeepReply struct {
 	Reason string `json:"reason,omitempty"` // why the part is not kept; empty where it is
 }
 
-// UnitBytes returns how many of the bytes are units.
-func (k *Keeping) UnitBytes() int64 {
+// unitBytes returns how many bytes the units have.
+func (k *Keeping) unitBytes() int64 {
 	bytes := int64(0)
 	for _, unit := range k.Units {
 		bytes += unit.Bytes
@@ -51,7 +51,7 @@ func (k *Keeping) Validate() error {
 		return c.err
 	})
 	if c.err == nil {
-		c.that(k.Bytes >= k.UnitBytes(), "bytes", fmt.Sprintf("at least %d, for the units", k.UnitBytes()), k.Bytes)
+		c.that(k.Bytes == k.unitBytes(), "bytes", fmt.Sprintf("%d, for the units", k.unitBytes()), k.Bytes)
 		c.parts(k.Parts, k.Bytes)
 	}
 	return c.err

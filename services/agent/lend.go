@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,11 +24,7 @@ const keepTime = 5 * time.Minute
 func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) error {
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	request, data := s.lent(lent)
-	var loans []*shards.Loan
-	for _, part := range request.Parts {
-		loans = append(loans, s.store.Lend(part.Digest, data[part.First:part.End]))
-	}
+	request, loans := s.lent(lent)
 	defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, loans...)
 	text, err := json.Marshal(request)
 	if err != nil {
@@ -47,22 +44,22 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	return nil
 }
 
-// lent returns a part of a snapshot as a neighbour fetches it, behind words that say what it is.
-func (s *Session) lent(part snapshots.Part) (events.Keeping, []byte) {
+// lent returns a part of a snapshot as a neighbour fetches it, and what the store serves of it: a unit's parts lie in the
+// memory of the snapshot.
+func (s *Session) lent(part snapshots.Part) (events.Keeping, []*shards.Loan) {
 	request := events.Keeping{Node: s.config.Node, Step: part.Step, Plan: part.Plan,
 		ConsumedSamples: part.ConsumedSamples, ShardAddress: s.shardAddress()}
-	data := fmt.Appendf(nil, "lent by %s at step %d under %s ", s.config.Node, part.Step, part.Plan)
+	var loans []*shards.Loan
 	for _, unit := range part.Units {
 		request.Units = append(request.Units, events.KeptUnit{Unit: unit.Unit, Bytes: int64(len(unit.Data))})
-		data = append(data, unit.Data...)
+		for data := range slices.Chunk(unit.Data, transfer.PartBytes) {
+			loan := s.store.Lend(events.Digest(data), data)
+			end := request.Bytes + int64(len(data))
+			request.Parts = append(request.Parts, events.Part{Digest: loan.Digest, First: request.Bytes, End: end})
+			request.Bytes, loans = end, append(loans, loan)
+		}
 	}
-	request.Bytes = int64(len(data))
-	for first := int64(0); first < request.Bytes; first += transfer.PartBytes {
-		end := min(first+transfer.PartBytes, request.Bytes)
-		request.Parts = append(request.Parts,
-			events.Part{Digest: events.Digest(data[first:end]), First: first, End: end})
-	}
-	return request, data
+	return request, loans
 }
 
 // answerKeep answers a neighbour that asks this node to keep its part of a snapshot.
@@ -115,10 +112,9 @@ func (s *Session) borrow(ctx context.Context, request events.Keeping) (part snap
 		ID:              retention.ID{Step: request.Step, Plan: request.Plan},
 		ConsumedSamples: request.ConsumedSamples,
 	}
-	rest := data[request.Bytes-request.UnitBytes():]
 	for _, unit := range request.Units {
-		part.Units = append(part.Units, snapshots.Unit{Unit: unit.Unit, Data: rest[:unit.Bytes]})
-		rest = rest[unit.Bytes:]
+		part.Units = append(part.Units, snapshots.Unit{Unit: unit.Unit, Data: data[:unit.Bytes]})
+		data = data[unit.Bytes:]
 	}
 	return part, nil
 }
