@@ -26,7 +26,7 @@ demo: build ## train on six processes, break things, show that it heals (ARGS= f
 
 .PHONY: test
 test: ## run every fast test of every module
-	go test -timeout 5m work
+	go test -timeout 10m work
 
 .PHONY: race
 race: ## run the same tests under the race detector (needs a C compiler)

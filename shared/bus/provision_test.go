@@ -72,7 +72,7 @@ func TestStreamsForWhichThereIsNoRoomAreWaitedFor(t *testing.T) {
 	}
 	t.Cleanup(server.Shutdown)
 	ctx, b := connect(t, server.URL(), cluster)
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = b.Provision(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "insufficient storage") {

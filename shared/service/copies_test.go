@@ -67,8 +67,8 @@ func TestACopyGivesOneThatWorkedTheTimeToReconnect(t *testing.T) {
 	asked := make(chan struct{}, 64)
 	answer := func() *nats.Subscription {
 		answers, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator"), func(ask *nats.Msg) {
-			_ = ask.Respond(nil)
 			asked <- struct{}{}
+			_ = ask.Respond(nil)
 		})
 		if err != nil {
 			t.Error(err)

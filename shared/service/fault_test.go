@@ -228,7 +228,7 @@ func TestAServiceInsistsOnWhatTheFullLogDoesNotTake(t *testing.T) {
 }
 
 func TestTimeDoesNotPassForTheMachineWhileTheHubIsAway(t *testing.T) {
-	service.SetRegroup(t, 300*time.Millisecond)
+	service.SetRegroup(t, 3*time.Second) // both connections come back within that
 	f := newFixture(t)
 	aborted, machine := f.said(events.Aborted), &clerk{ticking: make(chan struct{}, 1)}
 	f.run(service.Options{Machine: machine, TickEvery: time.Millisecond})
@@ -285,6 +285,7 @@ func TestAMessageIsHandledItsOutputsSaidThenAcknowledgedAndRememberedLater(t *te
 }
 
 func TestAServiceThatIsKilledHearsInSilenceWhatItDoesNotRemember(t *testing.T) {
+	service.SetRememberAfter(t, time.Hour)
 	f := newFixture(t)
 	aborted := f.said(events.Aborted)
 	first := f.run(service.Options{Machine: &clerk{}})

@@ -31,10 +31,10 @@ func (c *cluster) startRaw(node string, arguments ...string) *worker {
 
 func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, 90)
+	c := newCluster(t, 3, 250)
 	stays, killed, leaves := c.startRaw("n1"), c.startRaw("n2", "--cut-at", "5"), c.startRaw("n3")
 	for _, w := range []*worker{stays, killed, leaves} {
-		w.await("the plan after the cut", func(line said) bool { return line.Generation == 2 })
+		w.await("the plan after the cut", func(line said) bool { return line.Generation >= 2 })
 		w.untilWorld(3)
 	}
 	killed.signal(killed.pid, syscall.SIGKILL)
@@ -52,7 +52,7 @@ func TestWorkersWithoutAnAgentAreCutOffKilledJoinedAndLeftAndLoseNoStep(t *testi
 
 func TestWorkersWithoutAnAgentGoOnWhereNATSWasAway(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2, 40)
+	c := newCluster(t, 2, 150)
 	first, second := c.startRaw("n1"), c.startRaw("n2")
 	first.untilWorld(2)
 	second.untilWorld(2)

@@ -81,7 +81,7 @@ func TestASnapshotHasTheStatisticsOfItsStepThoughTheNextOneWasUnderWay(t *testin
 	t.Parallel()
 	c := newPerceptron(t, 1, 60, "WORKER_WIDTH=2048") // 48 MiB of state: the next step begins before it is copied
 	folder := toDisk(t.TempDir())
-	killAll([]*worker{c.startWith("n1", folder)}, 25)
+	killAll([]*worker{c.startWith("n1", folder)}, 39) // the snapshot of step 20 is written by then
 	c.expectTheEndOfTrainingAlone(c.startWith("n1", folder))
 }
 

@@ -147,7 +147,11 @@ func (p *pair) publish(to *stream.Stream, subject, id string, expect *stream.Exp
 	said := stream.Message{Subject: subject, ID: id, Bytes: size(message), Data: id}
 	ack, err := to.Publish(time.Now(), said, expect, stream.Answered)
 	modelled := answer(ack.Sequence, ack.Duplicate, err)
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	limit := time.Minute
+	if modelled == "no answer" {
+		limit = patience
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	real, err := p.js.PublishMsg(ctx, message)
 	if err != nil {
