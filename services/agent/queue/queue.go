@@ -43,6 +43,7 @@ type Claim struct {
 	asked     int64 // offset up to which chunks were asked for
 	awaited   int64 // bytes of those that did not come yet
 	lacked    bool  // the source does not have some of its chunks
+	taken     bool  // over from another source, and nothing came of it yet
 }
 
 // Queue holds what is left to fetch.
@@ -159,9 +160,8 @@ func (q *Queue) takeOver(s *Source, gives func(*Part) bool, now time.Time) *Clai
 				continue
 			}
 			theirs := theirs / float64(len(other.claims))
-			left, cut := float64(c.End-c.Next), c.tail(theirs, mine)
-			lasts, together := left/theirs, left/(theirs+mine)
-			if lasts > longest && lasts > together+patience.Seconds() && cut.bytes() > 0 {
+			cut, lasts := c.tail(theirs, mine), float64(c.End-c.Next)/theirs
+			if lasts > longest && lasts > c.lastsCut(cut, theirs, mine)+patience.Seconds() && cut.bytes() > 0 {
 				slowest, longest, tail = c, lasts, cut
 			}
 		}
@@ -171,7 +171,20 @@ func (q *Queue) takeOver(s *Source, gives func(*Part) bool, now time.Time) *Clai
 	}
 	slowest.Source.GivenUp = slowest.Source.GivenUp || tail.first < slowest.asked
 	slowest.End = tail.first
-	return s.claim(tail, now)
+	taken := s.claim(tail, now)
+	taken.taken = true
+	return taken
+}
+
+// lastsCut is how many seconds a claim and its tail last, once that is another source's. A tail is of whole chunks: the
+// last one is fetched by one source alone, however many could. Twice as long counts for a claim that was taken over
+// itself and of which nothing came yet: two idle sources would take its last chunk from each other before either has it.
+func (c *Claim) lastsCut(tail partRange, theirs, mine float64) float64 {
+	lasts := max(float64(tail.first-c.Next)/theirs, float64(tail.bytes())/mine)
+	if c.taken && tail.first == c.Next {
+		lasts *= 2
+	}
+	return lasts
 }
 
 // tail is the range of a claim that another source may take over so that both end at the same time. Chunks that were
@@ -248,6 +261,7 @@ func (q *Queue) Reserve(c *Claim, at, bytes int64, now time.Time) (offset, wante
 	offset = c.Next
 	wanted = max(0, min(at+bytes, c.End)-max(at, c.Next))
 	c.Next += wanted
+	c.taken = c.taken && wanted == 0
 	c.await(-bytes)
 	c.Source.Duplicate += bytes - wanted
 	c.Source.meter.add(bytes, now)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -13,7 +14,9 @@ type simulation struct {
 	now   time.Time
 	rates []float64 // bytes/s
 	turns []int
-	owed  []float64 // bytes that a source had time to send
+	owed  []float64     // bytes that a source had time to send
+	opens time.Duration // in which nothing of a claim is asked for: its manifest is on its way
+	began map[*Claim]time.Time
 }
 
 const (
@@ -24,7 +27,8 @@ const (
 )
 
 func simulate(parts int, rates ...float64) *simulation {
-	s := &simulation{now: time.Unix(0, 0), rates: rates, turns: make([]int, len(rates)), owed: make([]float64, len(rates))}
+	s := &simulation{now: time.Unix(0, 0), rates: rates, turns: make([]int, len(rates)), owed: make([]float64, len(rates)),
+		began: map[*Claim]time.Time{}}
 	for range rates {
 		s.queue.Sources = append(s.queue.Sources, &Source{Connected: true})
 	}
@@ -39,7 +43,13 @@ func simulate(parts int, rates ...float64) *simulation {
 func (s *simulation) step() {
 	s.now = s.now.Add(tick)
 	for i, p := range s.queue.Sources {
-		for s.queue.Take(p, s.now) != nil {
+		for _, c := range slices.Clone(p.claims) {
+			if c.Next == c.End { // taken over
+				s.queue.Release(c, s.now)
+			}
+		}
+		for c := s.queue.Take(p, s.now); c != nil; c = s.queue.Take(p, s.now) {
+			s.began[c] = s.now
 		}
 		s.owed[i] = min(s.owed[i]+s.rates[i]*tick.Seconds(), 2*ChunkBytes)
 		for s.owed[i] >= ChunkBytes && len(p.claims) > 0 {
@@ -51,6 +61,9 @@ func (s *simulation) step() {
 }
 
 func (s *simulation) send(c *Claim) {
+	if s.now.Sub(s.began[c]) < s.opens {
+		return
+	}
 	if c.Next < c.End {
 		_, wanted, hashes := s.queue.Reserve(c, c.Next, min(ChunkBytes, int64(len(c.Part.Bytes))-c.Next), s.now)
 		if s.queue.Stored(c, wanted, hashes) {
@@ -116,6 +129,24 @@ func TestASourceThatSlowsDownLosesItsTail(t *testing.T) {
 	ideal := 0.3 + (16*testPart-0.3*200e6)/101e6
 	if took := s.run(t, time.Minute).Seconds(); took > ideal+meterWindow.Seconds() {
 		t.Errorf("took %.3f s, %.3f s are possible", took, ideal)
+	}
+}
+
+// The last chunk of a part is one source's alone. Where its manifest takes a round trip to come and the other source looks
+// for work meanwhile, each would take the chunk before the other has asked for it, and nobody would ever fetch it.
+func TestTwoIdleSourcesDoNotTakeTheLastChunkFromEachOther(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		rates, sum, slowest := drawRates(random, 2, 1e6, 10)
+		s := simulate(3, rates...)
+		for i, p := range s.queue.Sources {
+			p.meter.planned = rates[i]
+		}
+		s.opens = time.Duration(10+random.IntN(50)) * time.Millisecond
+		ideal := 3*testPart/sum + 6*s.opens.Seconds()
+		if took := s.run(t, time.Minute).Seconds(); took > 1.1*ideal+2*ChunkBytes/slowest {
+			t.Errorf("seed %d: from %.0f bytes/s it took %.3f s, about %.3f s are possible", seed, rates, took, ideal)
+		}
 	}
 }
 
