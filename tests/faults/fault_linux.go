@@ -48,9 +48,10 @@ var faults = []fault{
 	{name: "link cut", at: inTheMiddle, strike: cutLink, left: others, limits: usual},
 	{name: "link of the only giver cut", only: true, at: early, strike: cutLink, left: others, limits: usual},
 	{name: "link slowed to a tenth", at: inTheMiddle, strike: slowLink, left: slowed, limits: usual},
-	{name: "store full", first: Store{MaxBytes: fullBytes}, at: early, strike: fillStore, left: all, limits: usual},
+	{name: "link of a store cut", first: Store{Stored: true}, at: inTheMiddle, strike: cutLink, left: others, limits: usual},
+	{name: "store full", first: Store{MaxBytes: fullBytes, Stored: true}, at: early, strike: fillStore, left: all, limits: usual},
 	{name: "bytes flipped in a store", first: Store{Open: true}, strike: flipParts, left: others, limits: flipped},
-	{name: "bits flipped in files", strike: wearFiles, left: all, limits: worn},
+	{name: "bits flipped in files", first: Store{Stored: true}, strike: wearFiles, left: all, limits: worn},
 	{name: "destination killed", at: inTheMiddle, strike: killDestination, left: all, limits: restarted},
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -44,6 +45,7 @@ type Store struct {
 	Bucket, Dir string
 	MaxBytes    int64
 	Open        bool // whoever reaches it may write: the hub's store, or a neighbour's that is not ours
+	Stored      bool // parts are in its files; else they are lent from memory, as agents do
 }
 
 // Serve serves an empty store.
@@ -54,10 +56,17 @@ func (n *node) Serve(config Store, _ *struct{}) error {
 	store, err := shards.Serve(n.ctx, shards.StoreConfig{
 		Bucket: config.Bucket, Host: "0.0.0.0", Port: storePort, Dir: config.Dir, MaxBytes: config.MaxBytes,
 	})
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	n.put = func(_ context.Context, digest string, part []byte) error {
+		store.Lend(digest, slices.Clone(part))
+		return nil
+	}
+	if config.Stored {
 		n.put = store.PutAs
 	}
-	return err
+	return nil
 }
 
 func (n *node) serveOpen(config Store) error {

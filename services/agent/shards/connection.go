@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func dial(
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false) }),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // shows as a stall
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.refused(err) }),
 	)
 	if err != nil {
 		return nil, err
@@ -111,6 +112,13 @@ func (h *hearing) end() error {
 func (s *source) hear() { s.heard.Store(int64(time.Since(s.began))) }
 
 func (s *source) silence() time.Duration { return time.Since(s.began) - time.Duration(s.heard.Load()) }
+
+// refused hears what a server says of a request that it does not pass on. Nothing answers that: it shows as a stall, too.
+func (s *source) refused(err error) {
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), lentSubject(s.bucket)) {
+		s.learn(neverLends)
+	}
+}
 
 // drop ends the present connection, with what was asked for on it. The client makes another.
 func (s *source) drop() {

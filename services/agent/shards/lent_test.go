@@ -79,8 +79,7 @@ func TestNothingReadsMemoryThatWasRecalled(t *testing.T) {
 	}
 }
 
-// Such a server says to nobody that it refuses a request.
-func TestAServerThatSwallowsRequestsForLentPartsIsReadByItsManifests(t *testing.T) {
+func TestAServerThatMayNotPassOnRequestsForLentPartsIsReadByItsManifests(t *testing.T) {
 	hub, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		Users: []*server.User{{Username: "reader", Permissions: &server.Permissions{
@@ -116,7 +115,19 @@ func TestAServerThatSwallowsRequestsForLentPartsIsReadByItsManifests(t *testing.
 	fetch(t, transfer, want)
 }
 
-// As a giver that is paused for a moment: the bytes it sends then are lost.
+// As a giver that is paused for a moment: what it sends first is lost.
+func TestASourceThatIsSilentAtFirstLendsAllTheSame(t *testing.T) {
+	want := cut(content(45, 4*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.lendTo(store)
+	paused := (&link{loseAt: chunkBytes / 2}).open(t, store) // behind the server's greeting
+	transfer := transferFrom(t, paused)
+	transfer.stall = 300 * time.Millisecond
+	if progress := fetch(t, transfer, want); messagesIn(t, store) > 0 {
+		t.Errorf("%+v, %d messages stored: expected all from memory", progress, messagesIn(t, store))
+	}
+}
+
 func TestWhatOneOwnerRetiresAnotherStillLends(t *testing.T) {
 	zeros := cut(make([]byte, testPart))
 	digest := zeros.parts[0].Digest

@@ -42,7 +42,7 @@ func (p *pull) run(ctx context.Context) (err error) {
 	defer p.forget()
 	if p.from.lending() != neverLends {
 		if err := p.read(ctx); !errors.Is(err, errNotLent) {
-			return p.doubt(err)
+			return err
 		}
 		p.reask()
 	}
@@ -53,14 +53,6 @@ func (p *pull) run(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, expected, p.manifest.info.Size)
 	}
 	return p.read(ctx)
-}
-
-// doubt notes that a source which never lent anything says nothing: what it is asked for may not reach it.
-func (p *pull) doubt(err error) error {
-	if errors.Is(err, errStalled) {
-		p.from.learn(neverLends)
-	}
-	return err
 }
 
 // reask forgets what was asked for: it is asked for in another way.
