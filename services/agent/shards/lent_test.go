@@ -128,6 +128,18 @@ func TestASourceThatIsSilentAtFirstLendsAllTheSame(t *testing.T) {
 	}
 }
 
+func TestAPartThatIsNotThereYetHasNoOthersStored(t *testing.T) {
+	want := cut(content(50, 4*testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	layer{want.data, want.parts[1:]}.lendTo(store)
+	transfer := transferFrom(t, store.source())
+	time.AfterFunc(100*time.Millisecond, func() { layer{want.data, want.parts[:1]}.lendTo(store) })
+	progress, itself := fetch(t, transfer, want), uint64(testPart/chunkBytes+1)
+	if stored := messagesIn(t, store); stored > itself { // it may have come between two questions
+		t.Errorf("%+v, %d messages stored: expected the others from memory", progress, stored)
+	}
+}
+
 func TestWhatOneOwnerRetiresAnotherStillLends(t *testing.T) {
 	zeros := cut(make([]byte, testPart))
 	digest := zeros.parts[0].Digest

@@ -112,7 +112,11 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 	return p.awaitManifest(ctx, asked)
 }
 
+// askAhead asks nothing of a source that lends: it would store each part for who may want it by its manifest.
 func (p *pull) askAhead() {
+	if p.from.lending() == lends {
+		return
+	}
 	t := p.transfer
 	t.mutex.Lock()
 	parts := t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
