@@ -23,15 +23,23 @@ func (m *mortal) Handle(event events.Event) ([]events.Event, error) {
 }
 
 // dies runs an instance until its process is gone.
-func (f *fixture) dies() {
+func (f *fixture) dies(machine service.Machine) {
 	f.Helper()
-	options := service.Options{Name: "negotiator", Bus: f.connect(), Machine: &mortal{}}
+	options := service.Options{Name: "negotiator", Bus: f.connect(), Machine: machine}
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
 		f.Errorf("it was to die, and ended with %v", service.Run(f.ctx, options))
 	}()
 	<-gone // or f.ctx ends, and Run
+}
+
+// stillborn dies once it has signed the memory, before anything is delivered to it.
+type stillborn struct{ clerk }
+
+func (s *stillborn) Hears() []events.Kind {
+	runtime.Goexit()
+	return nil
 }
 
 // What comes before it is acknowledged and not remembered: each instance hears it again in silence.
@@ -42,11 +50,11 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 	f.lose("before2")
 	deadly := f.lose("deadly")
 	f.lose("n1")
-	f.dies()
-	f.dies()
+	f.dies(&mortal{})
+	f.dies(&mortal{})
 	service.SetRememberAfter(t, time.Nanosecond) // of what is heard in silence, too
-	f.dies()
-	f.dies()
+	f.dies(&mortal{})
+	f.dies(&mortal{})
 	f.run(service.Options{Machine: &mortal{}})
 	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
 	kept, err := events.Open[events.Quarantine](record)
@@ -54,6 +62,21 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 		t.Errorf("%v, kept %+v", err, kept)
 	}
 	f.expect(aborted, "g1", "g2", "g3")
+}
+
+func TestAnInstanceThatDiesBeforeItHearsAnythingHidesNoDeath(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	deadly := f.lose("deadly")
+	f.lose("n1")
+	f.dies(&mortal{})
+	for range 3 {
+		f.dies(&stillborn{})
+		f.dies(&mortal{})
+	}
+	f.run(service.Options{Machine: &mortal{}})
+	f.expect(refused, fmt.Sprint(deadly.Sequence))
+	f.expect(aborted, "g1")
 }
 
 func TestAnEventThatAnInstanceSurvivesIsHandledHoweverManyEndAfterIt(t *testing.T) {

@@ -119,7 +119,7 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 		if err != nil {
 			return err
 		}
-		if ack.Duplicate && event.Sequence > r.memory.heard && delivery.Refusal == nil {
+		if ack.Duplicate && event.Sequence > r.memory.Heard && delivery.Refusal == nil {
 			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
 			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject,
 				"id", output.ID)
@@ -167,10 +167,10 @@ const mostDeaths = 3
 // errDeadly says that no instance survives an event: a panic can be caught, but not a lack of memory or of stack.
 var errDeadly = fmt.Errorf("%d instances in a row died while the machine handled it", mostDeaths)
 
-// mayHaveKilled reports whether the instance before ended while its machine had an event: it was delivered to it, and is
+// mayHaveKilled reports whether an instance before ended while its machine had an event: it was delivered to it, and is
 // the first with which it was not done.
 func (r *runner) mayHaveKilled(event events.Event) bool {
-	return event.Sequence <= r.memory.heard && r.recent.last.Sequence <= r.said
+	return event.Sequence <= r.memory.Heard && r.recent.last.Sequence <= r.said
 }
 
 // attempt asks the machine. That the instance before ended with an event is the first sign that it is deadly: from then

@@ -27,7 +27,6 @@ type memory struct {
 	revision uint64
 	written  time.Time // by the instance before; zero where there was none
 	before   string    // the instance before; empty where there was none
-	heard    uint64    // up to which messages were delivered to it
 	page
 }
 
@@ -37,6 +36,7 @@ type page struct {
 	position
 	Machine json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
 	Said    uint64          `json:"said,omitempty"`    // up to which message all that it brought about was said, where that is further
+	Heard   uint64          `json:"heard,omitempty"`   // up to which message instances before have come, whatever became of it
 	Deaths  int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind all that was said
 }
 
@@ -81,7 +81,7 @@ func (m *memory) lookBack(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		acknowledged, heard, err := m.bus.Reach(ctx, m.durable(m.before))
-		if m.heard = heard; acknowledged > max(m.Said, m.Sequence) {
+		if m.Heard = max(m.Heard, heard); acknowledged > max(m.Said, m.Sequence) {
 			m.Said, m.Deaths = acknowledged, 0
 		}
 		return err
@@ -99,7 +99,7 @@ func (m *memory) remember(ctx context.Context, machine Machine, at position, sai
 	if err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	next := page{Instance: m.Instance, position: at, Machine: snapshot, Said: said}
+	next := page{Instance: m.Instance, position: at, Machine: snapshot, Said: said, Heard: m.Heard}
 	if at.Sequence <= max(m.Said, m.Sequence) {
 		next.Deaths = m.Deaths // the message that is feared is still to come
 	}

@@ -16,6 +16,7 @@ type page struct {
 	position
 	machine []byte // the machine's snapshot
 	said    uint64 // up to which message all that it brought about was said, where that is further
+	heard   uint64 // up to which message instances before have come, whatever became of it
 }
 
 // position is that of the last message handled.
@@ -32,7 +33,6 @@ type memory struct {
 	page     page
 	next     page   // being written
 	before   string // the instance before; empty where there was none
-	heard    uint64 // up to which messages were delivered to it
 	repeats  repeats
 }
 

@@ -115,7 +115,7 @@ func (s *Service) lookBack(_ time.Time, fate stream.Fate) error {
 	if acknowledged > max(next.said, next.sequence) {
 		next.said = acknowledged
 	}
-	s.memory.heard, s.point = heard, Sign
+	next.heard, s.point = max(next.heard, heard), Sign
 	s.memory.begin(s.bus, next)
 	return nil
 }

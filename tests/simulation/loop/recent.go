@@ -52,7 +52,7 @@ func (s *Service) remember() {
 		s.end(fmt.Errorf("memory: %w", err))
 		return
 	}
-	next := page{instance: s.instance, position: s.recent.last, machine: snapshot}
+	next := page{instance: s.instance, position: s.recent.last, machine: snapshot, heard: s.memory.page.heard}
 	if s.said > next.sequence {
 		next.said = s.said
 	}

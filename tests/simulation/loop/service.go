@@ -201,7 +201,7 @@ func (s *Service) publish(now time.Time, fate stream.Fate) time.Duration {
 }
 
 // heardBefore reports whether the message was delivered to the instance before.
-func (s *Service) heardBefore() bool { return s.delivery.Message.Sequence <= s.memory.heard }
+func (s *Service) heardBefore() bool { return s.delivery.Message.Sequence <= s.memory.page.heard }
 
 // write stores the next page, or finds that it cannot.
 func (s *Service) write(now time.Time, fate stream.Fate) time.Duration {
