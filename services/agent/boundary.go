@@ -29,7 +29,7 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		s.loop.state, s.loop.context, s.loop.done, s.loop.orders = state, ctx, done, nil
 		return s.machine.Boundary(done)
 	})
-	slow := time.NewTicker(planSlow)
+	slow := time.NewTicker(remindEvery)
 	defer slow.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
@@ -53,22 +53,8 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		case <-ctx.Done():
 		case <-s.news:
 		case <-slow.C:
-			s.sayThatNothingComes()
+			s.remind()
 		}
-	}
-}
-
-// planSlow is after how long a trainer without a plan says so, and says so again.
-const planSlow = 10 * time.Second
-
-// sayThatNothingComes tells who reads the log why a trainer that asked for a place may stand still.
-func (s *Session) sayThatNothingComes() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.machine.Snapshot().Generation == 0 && s.held == "" {
-		slog.Warn("no plan yet, and nobody says why: the services do not serve this cluster, or negotiate",
-			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
-			"why", fmt.Sprintf("reknit plan --cluster %s --nats %s", s.config.Cluster, s.config.NATSURL))
 	}
 }
 
@@ -83,18 +69,6 @@ func sayRefused(event events.Event) {
 		what = "the cluster does not let this node go, which trains on"
 	}
 	slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
-}
-
-// waits tells who reads the log why training waits, and that it goes on. Called with the mutex held.
-func (s *Session) waits(waits machine.Waits) {
-	if s.held = waits.Reason; s.held != "" {
-		slog.Warn("training waits", "node", s.config.Node, "reason", waits.Reason, "awaits", waits.Awaits, "since", waits.Since)
-	} else {
-		slog.Info("training goes on", "node", s.config.Node, "waitedSince", waits.Since)
-	}
-	if s.config.Waits != nil {
-		s.config.Waits(waits.Reason, waits.Awaits, waits.Since)
-	}
 }
 
 // next returns what the trainer's state is to do now, or what the loop does next, or neither while it has to wait.

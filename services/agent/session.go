@@ -47,7 +47,7 @@ type Session struct {
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
 	telling  bool                         // facts are being said
 	ended    error
-	held     string // why the cluster is held; empty: it is not
+	waiting  waiting
 	loop     loop
 	pulses   pulses
 }

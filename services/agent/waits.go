@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+)
+
+// remindEvery is after how long a trainer without a plan says so, and says so again. A cluster that is held is told
+// again after three times as long, and each later time after six times as long. A test shortens it.
+var remindEvery = 10 * time.Second
+
+const (
+	lookTime = 2 * time.Second // for the log to tell how those ended who are waited for
+	mostLook = 8               // of whom it is asked
+)
+
+// waiting is why the cluster is held, and when that was told. Without a reason it is not held.
+type waiting struct {
+	machine.Waits
+	finished string // who of those that are waited for had completed the job; empty: nobody is known to
+	told     time.Time
+	times    int
+}
+
+// due reports whether it is time to tell it again. It is asked every so often, not to the instant.
+func (w waiting) due() bool {
+	return w.times > 0 && time.Since(w.told) >= remindEvery*time.Duration(min(3*w.times, 6))-remindEvery/2
+}
+
+const anotherCluster = "a new job begins with another --cluster and REKNIT_CLUSTER, or another --dir, of reknit up"
+
+// remedy is what somebody can do about it.
+func (w waiting) remedy() string {
+	switch {
+	case len(w.Awaits) == 0:
+		return "" // the reason says what is missing
+	case w.finished != "":
+		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + anotherCluster
+	}
+	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE), with the state or the snapshots they have; " +
+		"where there are none any more, " + anotherCluster
+}
+
+// remind tells who reads the log why a trainer stands still.
+func (s *Session) remind() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	switch {
+	case s.waiting.due():
+		s.sayWaits()
+	case s.waiting.Reason == "" && s.machine.Snapshot().Generation == 0:
+		slog.Warn("no plan yet, and nobody says why: the services do not serve this cluster, or negotiate",
+			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
+			"why", fmt.Sprintf("reknit plan --cluster %s --nats %s", s.config.Cluster, s.config.NATSURL))
+	}
+}
+
+// waits tells who reads the log why training waits, and that it goes on. Called with the mutex held.
+func (s *Session) waits(waits machine.Waits) {
+	s.waiting = waiting{Waits: waits}
+	switch {
+	case waits.Reason == "":
+		slog.Info("training goes on", "node", s.config.Node, "waitedSince", waits.Since)
+	case len(waits.Awaits) == 0:
+		s.sayWaits()
+	default:
+		go s.sayWaitsFor(waits)
+	}
+	if s.config.Waits != nil {
+		s.config.Waits(waits.Reason, waits.Awaits, waits.Since)
+	}
+}
+
+// sayWaitsFor tells it with what the log knows of those who are waited for, unless it is no news any more.
+func (s *Session) sayWaitsFor(waits machine.Waits) {
+	finished := s.finished(waits.Awaits[:min(len(waits.Awaits), mostLook)])
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.waiting.Reason == waits.Reason && s.waiting.times == 0 && s.ended == nil {
+		s.waiting.finished = finished
+		s.sayWaits()
+	}
+}
+
+// sayWaits tells why training waits, and what to do. Called with the mutex held.
+func (s *Session) sayWaits() {
+	w := &s.waiting
+	w.told, w.times = time.Now(), w.times+1
+	about := []any{"node", s.config.Node, "reason", w.Reason, "awaits", w.Awaits, "since", w.Since}
+	if remedy := w.remedy(); remedy != "" {
+		about = append(about, "do", remedy)
+	}
+	slog.Warn("training waits", about...)
+}
+
+// finished returns the first of these nodes that had completed the job when its process ended; empty where the log has
+// none.
+func (s *Session) finished(nodes []string) string {
+	ctx, cancel := context.WithTimeout(s.context, lookTime)
+	defer cancel()
+	for _, node := range nodes {
+		if s.completed(ctx, node) {
+			return node
+		}
+	}
+	return ""
+}
+
+// completed reports whether a node ended well, as its agent expected. Who asked to leave is expected to end, too, and had
+// not completed anything by that.
+func (s *Session) completed(ctx context.Context, node string) bool {
+	last := func(kind events.Kind) (events.Event, bool) {
+		event, found, err := s.bus.LastEvent(ctx, events.EventStream, events.EventSubject(s.config.Cluster, kind, node))
+		return event, found && err == nil
+	}
+	event, ended := last(events.NodeExited)
+	if _, left := last(events.LeaveRequested); left || !ended {
+		return false
+	}
+	exit, err := events.Open[events.Exit](event)
+	return err == nil && exit.Expected && exit.ExitCode != nil && *exit.ExitCode == 0
+}
