@@ -95,7 +95,7 @@ func (s *Session) sendPulse() {
 	if err == nil {
 		err = s.bus.Conn().Publish(events.PulseSubject(s.config.Cluster, s.config.Node), data)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, nats.ErrReconnectBufExceeded) { // that there is no connection was said when it ended
 		slog.Warn("heartbeat not sent", "error", err)
 	}
 }

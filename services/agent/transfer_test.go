@@ -46,6 +46,7 @@ func (s *shelfOf) Import(_ int, _ uint64, data []byte) error {
 // hub is a NATS server and what was said on it; the test plays the negotiator.
 type hub struct {
 	t        *testing.T
+	server   *embedded.Server
 	url      string
 	bus      *bus.Bus
 	said     chan events.Event
@@ -64,7 +65,7 @@ func newHub(t *testing.T) *hub {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	h := &hub{t: t, url: server.URL(), said: make(chan events.Event, 64),
+	h := &hub{t: t, server: server, url: server.URL(), said: make(chan events.Event, 64),
 		speaker: events.Speaker{Source: "/negotiator", Cluster: "c"}, stepTime: 100 * time.Millisecond}
 	if h.bus, err = bus.Connect(t.Context(), bus.Config{URL: h.url, Name: "test", Cluster: "c"}); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,8 @@ var (
 	lastRepeatWait  = 2 * time.Second
 )
 
+const sayRepeats = 10 * time.Second // again, that something is repeated: an outage may last, and its reason is known
+
 // Numbers of JetStream's refusals that nats.go does not name.
 const (
 	accountExceeded      jetstream.ErrorCode = 10002
@@ -37,13 +39,17 @@ var ErrFull = errors.New("full")
 // Repeat calls attempt until it succeeds, fails so that no repeat helps, or ctx ends. The ctx of an attempt also ends
 // when the connection comes back: what was under way before is lost, and the next attempt follows at once.
 func (b *Bus) Repeat(ctx context.Context, what string, attempt func(context.Context) error) error {
+	var said time.Time
 	for wait := firstRepeatWait; ; wait = min(2*wait, lastRepeatWait) {
 		reconnected := b.connection.Load().lasts
 		err := storeFull(until(ctx, reconnected, attempt))
 		if err == nil || !transient(err) {
 			return err
 		}
-		slog.WarnContext(ctx, what+" is repeated", "error", err)
+		if ctx.Err() == nil && time.Since(said) >= sayRepeats {
+			slog.WarnContext(ctx, what+" is repeated", "error", err)
+			said = time.Now()
+		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-reconnected.Done():
