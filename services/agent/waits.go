@@ -54,9 +54,9 @@ func (s *Session) remind() {
 	case s.waiting.due():
 		s.sayWaits()
 	case s.waiting.Reason == "" && s.machine.Snapshot().Generation == 0:
-		slog.Warn("no plan yet, and nobody says why: the services do not serve this cluster, or negotiate",
+		slog.Warn("no plan yet, and nobody says why: most likely no services serve this cluster",
 			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
-			"why", fmt.Sprintf("reknit plan --cluster %s --nats %s", s.config.Cluster, s.config.NATSURL))
+			"do", fmt.Sprintf("start reknit up --cluster %s, or set REKNIT_CLUSTER to the one that they serve", s.config.Cluster))
 	}
 }
 

@@ -108,3 +108,10 @@ func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {
 	h.hold("n9")
 	log.expect(t, 2, "start the nodes that are awaited again")
 }
+
+func TestWhereNobodySpeaksItIsToldThatNoServicesServeTheCluster(t *testing.T) {
+	log := recorded(t)
+	newcomer(t)
+	log.expect(t, 1, "most likely no services serve this cluster")
+	log.expect(t, 1, "start reknit up --cluster c, or set REKNIT_CLUSTER to the one that they serve")
+}

@@ -63,8 +63,8 @@ func ask(url, cluster string) (Question, error) {
 		return Question{}, err
 	}
 	if !found {
-		return Question{}, fmt.Errorf("cluster %s at %s: expected that a plan was requested once, found none", cluster,
-			url)
+		return Question{}, fmt.Errorf("cluster %s at %s: expected that a plan was requested once, found none; most likely no "+
+			"services serve it: start reknit up --cluster %s, or name by --cluster the one that they serve", cluster, url, cluster)
 	}
 	request, err := events.Open[events.PlanRequest](last)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 	url, _ := liveLog(t)
 	err := Run([]string{"--cluster", "failure", "--nats", url}, &bytes.Buffer{})
 	if err == nil || errors.As(err, &tell.UsageError{}) ||
-		!strings.Contains(err.Error(), "expected that a plan was requested once") {
+		!strings.Contains(err.Error(), "most likely no services serve it: start reknit up --cluster failure") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
 	}
 }
