@@ -48,7 +48,7 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	}
 	lock, err := lock(o.dir)
 	if err != nil {
-		return fmt.Errorf("--dir: %w", err)
+		return err
 	}
 	defer lock.Close()
 	if err := o.free(); err != nil {
@@ -67,6 +67,7 @@ func Run(ctx context.Context, arguments []string, out io.Writer) error {
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
 	<-ctx.Done()
+	fmt.Fprintf(out, "stopped; what there is stays in %s, and reknit up with the same --dir goes on from there\n", o.dir)
 	return nil
 }
 
@@ -86,13 +87,17 @@ func (o options) free() error {
 func lock(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--dir: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("expected one that no other reknit up uses, got %s: %w", dir, err)
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return file, nil
 	}
-	return file, nil
+	file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; one beside it has its own --dir, --port and --cluster", dir)
+	}
+	return nil, fmt.Errorf("--dir: %s: %w", dir, err)
 }
 
 func parse(arguments []string, out io.Writer) (options, error) {

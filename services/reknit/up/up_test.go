@@ -46,7 +46,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	for scan := bufio.NewScanner(said); scan.Scan(); {
 		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
 			err := Run(ctx, []string{"--dir", dir, "--port", "0"}, io.Discard)
-			if err == nil || !strings.HasPrefix(err.Error(), "--dir: expected") {
+			if err == nil || !strings.HasPrefix(err.Error(), "--dir: "+dir+" is in use by another reknit up;") {
 				t.Errorf("a second one there: %v", err)
 			}
 			interrupt()
@@ -55,7 +55,8 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again"} {
+	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again",
+		"stopped; what there is stays in " + dir} {
 		if !strings.Contains(strings.Join(lines, "\n"), expected) {
 			t.Errorf("said %q, expected %q", lines, expected)
 		}
