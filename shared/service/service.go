@@ -96,7 +96,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	r.health.consumer.Store(consumer)
-	slog.InfoContext(ctx, "service runs", "service", r.Name, "instance", r.instance, "after", r.memory.Sequence,
+	slog.InfoContext(ctx, "service runs", "instance", r.instance, "after", r.memory.Sequence,
 		"said", r.said, "backlog", r.backlog)
 	return r.loop(ctx, consumer)
 }

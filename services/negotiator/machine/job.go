@@ -27,7 +27,11 @@ func shape(job *events.Job) string {
 	for _, layer := range job.Layers {
 		bytes += layer.StateBytes()
 	}
-	return fmt.Sprintf("%d layers, %d bytes of state, batch %d", len(job.Layers), bytes, job.GlobalBatch)
+	layers := "1 layer"
+	if len(job.Layers) != 1 {
+		layers = fmt.Sprintf("%d layers", len(job.Layers))
+	}
+	return fmt.Sprintf("%s, %d bytes of state, batch %d", layers, bytes, job.GlobalBatch)
 }
 
 type field struct {

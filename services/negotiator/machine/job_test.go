@@ -11,6 +11,7 @@ func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 	for field, change := range map[string]func(*events.Job){
 		`"job.digest": expected "sha256:`:               func(job *events.Job) { job.Digest = events.Digest([]byte("another")) },
 		`"job.layers": expected 3`:                      func(job *events.Job) { job.Layers = job.Layers[:2] },
+		`this is 1 layer, `:                             func(job *events.Job) { job.Layers = job.Layers[:1] },
 		`"job.tied": expected [] `:                      func(job *events.Job) { job.Tied = []events.Range{{First: 0, End: 2}} },
 		`"job.kind": expected "pipeline"`:               func(job *events.Job) { job.Kind = events.DataParallel },
 		`"job.replicas": expected "equal"`:              func(job *events.Job) { job.Replicas = events.AlikeReplicas },
