@@ -16,12 +16,15 @@ const (
 	askedToGo     = "asked to go"
 	leaveDeadline = 30 * time.Second // the shortest notice that clouds give for a spot instance
 
-	firstPause    = time.Second // before a trainer that failed is started again; then twice as long each time
-	longestWait   = 30 * time.Second
-	alonePatience = time.Minute // imports and data take their time
+	firstPause  = time.Second // before a trainer that failed is started again; then twice as long each time
+	longestWait = 30 * time.Second
 
 	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
+
+// aloneAfter is when a script that has not joined is said to train alone: soon, for a checkpoint may be overwritten
+// meanwhile, and once more when imports and data have had their time.
+var aloneAfter = []time.Duration{10 * time.Second, time.Minute}
 
 // parent runs a trainer and is its parent: it knows of its end at once.
 type parent struct {
@@ -98,8 +101,10 @@ func (p *parent) once() (status int, err error) {
 	}
 	p.started++
 	slog.Info("the trainer runs", "pid", p.child.pid(), "socket", p.server.Socket)
-	alone := time.AfterFunc(alonePatience, p.sayThatItTrainsAlone)
-	defer alone.Stop()
+	for _, after := range aloneAfter {
+		alone := time.AfterFunc(after, func() { p.sayThatItTrainsAlone(after) })
+		defer alone.Stop()
+	}
 	for {
 		select {
 		case ended := <-p.child.ended:
@@ -118,10 +123,11 @@ func (p *parent) once() (status int, err error) {
 }
 
 // sayThatItTrainsAlone tells who started a script that knows nothing of the agent what he has.
-func (p *parent) sayThatItTrainsAlone() {
+func (p *parent) sayThatItTrainsAlone(after time.Duration) {
 	if p.server.Trainers() == 0 {
-		slog.Warn("the script has not joined: until it does, it trains alone, and what it trains is lost with it. "+
-			"reknit.py, or reknit_torch.py, joins", "after", alonePatience, "socket", p.server.Socket)
+		slog.Warn("the script has not joined: until it does, it trains alone, as rank 0 of a world of 1, and may overwrite the "+
+			"others' checkpoint. reknit.py or reknit_torch.py joins; a script that knows nothing of Reknit is started with --unchanged",
+			"after", after, "socket", p.server.Socket)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,32 @@ func (r *ran) run(script string, restarts int) (status int) {
 	return status
 }
 
+// logged is what was logged so far.
+type logged struct {
+	mutex sync.Mutex
+	text  strings.Builder
+}
+
+// hearLog keeps what is logged until the test ends.
+func hearLog(t *testing.T) *logged {
+	log, before := new(logged), slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return log
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.String()
+}
+
 func (r *ran) lines() []string {
 	r.Helper()
 	said, err := os.ReadFile(r.said)
@@ -57,6 +84,17 @@ func TestAScriptThatKnowsNothingOfTheAgentRunsUnderIt(t *testing.T) {
 	}
 	if lines := r.lines(); !slices.Equal(lines, []string{"0 of 1 at 127.0.0.1"}) {
 		t.Errorf("it says %q", lines)
+	}
+}
+
+func TestAScriptThatDoesNotJoinIsSoonSaidToTrainAlone(t *testing.T) {
+	logged := hearLog(t)
+	before := aloneAfter
+	aloneAfter = []time.Duration{0, 10 * time.Millisecond}
+	t.Cleanup(func() { aloneAfter = before })
+	newRan(t).run("sleep 0.5", 0)
+	if said := logged.String(); strings.Count(said, "has not joined") != 2 || !strings.Contains(said, "--unchanged") {
+		t.Errorf("it is told %q: expected twice what to do", said)
 	}
 }
 
