@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -208,4 +209,36 @@ func TestWhoseScriptIsNotChangedHasItsSiteAndItsPolicyAllTheSame(t *testing.T) {
 	near := p.launch("n3", p.agent("n3", []string{"REKNIT_SITE=here"}, "--unchanged"))
 	p.together(here, near)
 	p.finish(here, near)
+}
+
+func TestWhoRunsAnotherScriptIsNotTakenIntoTheWorldAndIsToldWhich(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 1)
+	first := p.join("n1")
+	p.together(first)
+	other := filepath.Join(t.TempDir(), "other.py")
+	if err := os.WriteFile(other, []byte("raise SystemExit"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same := p.script
+	p.script = []string{"python3", "-u", other}
+	agent := p.agent("n2", nil, "--unchanged")
+	said, err := agent.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), other+" differs from the script that the cluster trains") {
+		t.Errorf("it ended with %v and says %s", err, said)
+	}
+	p.script = same
+	second := p.join("n2")
+	p.together(first, second)
+	p.finish(first, second)
+}
+
+func TestAScriptThatJoinsIsToldNotToBeStartedAsOneThatDoesNot(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 1)
+	p.script = []string{"python3", "worker.py"}
+	said, err := p.agent("n1", nil, "--unchanged", "--restarts", "0").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "leave the flag out") {
+		t.Errorf("it ended with %v and says %s", err, said)
+	}
 }

@@ -79,6 +79,8 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
     samples is how many this trainer has of its own, and its gradients count by them."""
     if batch % micro_batch:
         raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
+    if os.environ.get("REKNIT_UNCHANGED"):
+        raise Refused("this script joins by itself and was started with --unchanged: leave the flag out")
     path = os.environ.get("REKNIT_AGENT")
     if not path:
         print("reknit: no agent (REKNIT_AGENT is not set): this process trains alone", file=sys.stderr)

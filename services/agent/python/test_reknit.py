@@ -185,6 +185,12 @@ class Alone(unittest.TestCase):
         self.assertEqual(list(range(12)), trained)
         self.assertTrue(job.finished)
 
+    def test_a_script_that_joins_does_not_run_under_an_agent_for_scripts_that_do_not(self):
+        os.environ["REKNIT_UNCHANGED"] = "1"
+        self.addCleanup(os.environ.pop, "REKNIT_UNCHANGED")
+        with self.assertRaisesRegex(reknit.Refused, "started with --unchanged: leave the flag out"):
+            reknit.join(units=[8], batch=4)
+
     def test_a_step_that_is_neither_committed_nor_given_up_is_an_error(self):
         job = reknit.join(units=[8], batch=4, total_steps=3)
         with self.assertRaisesRegex(reknit.WrongOrder, "step 0 ended: call step.commit"):

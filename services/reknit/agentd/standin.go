@@ -22,6 +22,8 @@ import (
 // is to take over after it.
 type standIn struct {
 	config Config
+	script string // its path; empty: it is not known
+	job    events.Job
 	places chan place    // the newest, unless it was taken
 	broken chan failure  // the last, unless it was told
 	ended  chan error    // one: why no more places come
@@ -68,18 +70,10 @@ const (
 	farAhead = 1 << 32
 )
 
-// standInJob is that of all scripts that are not changed: each node has one sample of a step.
-var standInJob = events.Job{
-	Digest: events.Digest([]byte("a script that knows nothing of Reknit")), Kind: events.DataParallel,
-	Layers:      []events.LayerProfile{{ParameterBytes: 1}},
-	GlobalBatch: 1, MicroBatch: 1, BatchRule: &events.BatchRule{SamplesPerNode: 1, LearningRate: "linear"},
-	Stages: events.Bounds{Min: 1, Max: 1},
-}
-
 // beginStandIn asks for a place in the background.
-func beginStandIn(ctx context.Context, config Config) *standIn {
+func beginStandIn(ctx context.Context, config Config, script string, job events.Job) *standIn {
 	s := &standIn{
-		config: config, places: make(chan place, 1), broken: make(chan failure, 1),
+		config: config, script: script, job: job, places: make(chan place, 1), broken: make(chan failure, 1),
 		ended: make(chan error, 1), closed: make(chan struct{}),
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -102,6 +96,9 @@ func (s *standIn) run(ctx context.Context) {
 	}
 	if errors.Is(err, agent.ErrLeft) {
 		s.watch.Close() // its peers need not suspect it
+	}
+	if errors.Is(err, agent.ErrOtherJob) {
+		err = s.otherScript(err)
 	}
 	s.ended <- err
 	<-ctx.Done()
@@ -145,7 +142,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	s.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: s.config.URL, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
 		Site: s.config.Site, Consent: s.config.Policy,
-		MemoryBytes: memoryBytes, Job: standInJob, Measure: s.watch.Measure, Trained: kept,
+		MemoryBytes: memoryBytes, Job: s.job, Measure: s.watch.Measure, Trained: kept,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
 	})
 	return err

@@ -56,9 +56,13 @@ func RunUnchanged(
 	if err := config.complete(); err != nil {
 		return 0, err
 	}
+	script, content, err := scriptOf(command)
+	if err != nil {
+		return 0, fmt.Errorf("read the script: %w", err)
+	}
 	u := &unchanged{
 		config: config, command: command, most: restarts, restarts: restarts, signals: signals, forget: func() {},
-		standIn: beginStandIn(ctx, config),
+		standIn: beginStandIn(ctx, config, script, standInJob(content)),
 	}
 	for err == nil {
 		err = u.turn(ctx)
@@ -169,10 +173,11 @@ func (u *unchanged) ask(signal os.Signal) error {
 	return nil
 }
 
-// environment is what torchrun would set.
+// environment is what torchrun would set, and a word for reknit.py: a script that joins is not to be started so.
 func (u *unchanged) environment() []string {
 	rank, world := strconv.Itoa(u.place.rank), strconv.Itoa(len(u.place.crew))
 	return []string{
+		"REKNIT_UNCHANGED=1",
 		"RANK=" + rank, "WORLD_SIZE=" + world, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
 		"GROUP_RANK=" + rank, "GROUP_WORLD_SIZE=" + world, "ROLE_RANK=" + rank, "ROLE_WORLD_SIZE=" + world,
 		"MASTER_ADDR=" + u.place.host, "MASTER_PORT=" + u.place.port,
