@@ -36,20 +36,22 @@ func TestWhatTheTrainerStartedEndsSoonAfterTheAgentWasKilled(t *testing.T) {
 	}
 }
 
-func TestATrainerWhoseJoinIsNoProperOneIsNotStartedAgain(t *testing.T) {
+func TestATrainerWhoseJoinWouldBeRefusedAgainIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, endless)
-	script := "import json, os, sys; sys.path.insert(0, '../../services/agent/python'); import reknit; " +
-		"print(json.dumps({'pid': os.getpid()}), flush=True); next(reknit.join(units=[0], batch=1).steps())"
-	c.script = []string{"python3", "-c", script}
-	starts := 1
-	for line := range c.start("n1").lines {
-		if line.PID > 0 {
-			starts++
+	c.start("n1").untilWorld(1)
+	for _, join := range []string{"units=[0], batch=1", "units=[8], batch=4, micro_batch=3", "units=[8], batch=1, digest='another job'"} {
+		c.script = []string{"python3", "-c", "import json, os, sys; sys.path.insert(0, '../../services/agent/python'); import reknit; " +
+			"print(json.dumps({'pid': os.getpid()}), flush=True); next(reknit.join(" + join + ").steps())"}
+		starts := 1
+		for line := range c.start("n2").lines {
+			if line.PID > 0 {
+				starts++
+			}
 		}
-	}
-	if starts > 1 {
-		t.Errorf("it was started %d times", starts)
+		if starts > 1 {
+			t.Errorf("%s: it was started %d times", join, starts)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
@@ -63,7 +64,7 @@ type Server struct {
 	trainers map[string]*trainer // by session
 	joining  map[string]bool     // nodes whose join is under way
 	leaving  *leave              // was asked of all
-	refused  error               // why the last that asked was not taken: its join is no proper one
+	refused  error               // why the last that asked was not taken, and would not be if it asked again
 }
 
 // leave is a wish to go.
@@ -154,8 +155,8 @@ func (s *Server) Trainers() int {
 	return len(s.trainers)
 }
 
-// Refused returns why the trainer that asked last was not taken, where its join is no proper one: it would not be if it
-// asked again. What the cluster refuses, for too few nodes say, may be taken later. Else nil.
+// Refused returns why the trainer that asked last was not taken, where it would not be if it asked again: its join is no
+// proper one, or it trains another job than the cluster. Else nil.
 func (s *Server) Refused() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -252,6 +253,9 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
+		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) {
+			s.refused = why
+		}
 		s.limit()
 	}()
 	slog.Info("a trainer joins", "node", t.node, "dir", t.dir, "units", len(joining.Units))

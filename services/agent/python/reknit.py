@@ -77,12 +77,12 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
 
     A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local",
     samples is how many this trainer has of its own, and its gradients count by them."""
-    if batch % micro_batch:
-        raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
     if os.environ.get("REKNIT_UNCHANGED"):
         raise Refused("this script joins by itself and was started with --unchanged: leave the flag out")
     path = os.environ.get("REKNIT_AGENT")
     if not path:
+        if micro_batch < 1 or batch % micro_batch:  # an agent says so itself, and does not start the script again
+            raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
         print("reknit: no agent (REKNIT_AGENT is not set): this process trains alone", file=sys.stderr)
         return Job(_Alone(units, batch, micro_batch, total_steps, lazy), total_steps)
     job.setdefault("kind", kind)

@@ -25,8 +25,9 @@ const usage = `Usage:
 const runUsage = usage + `Flags of run:
   --restarts N   how often a command that fails, by an exit status other than 0 or a signal, is started again (3).
                  One that has run for five minutes has all its restarts again. It is started after a second, then
-                 after twice as long each time, 30 s at most; one that joined with fields that are not as expected
-                 would be refused again, and is not. With N = 0 the agent ends as the command does.
+                 after twice as long each time, 30 s at most; one that joined with fields that are not as expected, or
+                 with another job than the cluster trains, would be refused again, and is not. With N = 0 the agent
+                 ends as the command does.
   --unchanged    the command knows nothing of Reknit. It has RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of the
                  plan, as under torchrun, is stopped and started again whenever nodes join, leave or fail, and
                  begins with its own checkpoint. Failures are counted as above, at all nodes, and there is no pause.
