@@ -27,11 +27,9 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
-// ErrRefused ends a session whose node the cluster does not take as it is: another node does not consent, say.
-var ErrRefused = errors.New("the cluster does not take this node")
-
-// ErrOtherJob is the ErrRefused of a node that trains another job than the cluster.
-var ErrOtherJob = fmt.Errorf("%w, which trains another job", ErrRefused)
+// ErrOtherJob ends a session whose node trains another job than the cluster, which never takes it. A node that is refused
+// for another reason, because another does not consent, say, asks again.
+var ErrOtherJob = errors.New("the cluster does not take this node, which trains another job")
 
 // Config is what an agent must know of its trainer.
 type Config struct {

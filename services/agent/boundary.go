@@ -61,8 +61,8 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 // sayRefused tells who reads the log what the cluster does not grant.
 func sayRefused(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
-	if err != nil {
-		return // the machine says so
+	if err != nil || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
+		return // somebody else says so: the machine, or askLater
 	}
 	what := "refused"
 	if refusal.Refused == events.ChangeLeave {
@@ -94,6 +94,7 @@ func (s *Session) queue(turn turn) { s.loop.turns = append(s.loop.turns, turn) }
 
 // train gives the go-ahead for a step. Called with the mutex held.
 func (s *Session) train(action machine.Train) {
+	s.granted()
 	step, cancel := context.WithCancel(s.loop.context)
 	s.loop.orders = &Orders{Plan: action.Plan, Switched: action.Switched, Abandoned: action.Abandoned, Step: step}
 	s.loop.cancelled = cancel

@@ -48,6 +48,7 @@ type Session struct {
 	telling  bool                         // facts are being said
 	ended    error
 	waiting  waiting
+	refusal  refusal
 	loop     loop
 	pulses   pulses
 }
@@ -110,7 +111,13 @@ func (s *Session) Close() {
 // Leave asks to go. Boundary returns ErrLeft once the cluster can do without the node. Training must not need the
 // node after the deadline; zero is none.
 func (s *Session) Leave(reason string, deadline time.Duration) {
-	s.tell(func() []machine.Action { return s.machine.Leave(time.Now(), reason, deadline) })
+	s.tell(func() []machine.Action {
+		if s.refusal.waits {
+			s.refusal.waits = false
+			s.end(machine.End{Left: true})
+		}
+		return s.machine.Leave(time.Now(), reason, deadline)
+	})
 }
 
 // Ready reports why the node cannot take part now: nil when it is connected and the session goes on.
@@ -263,7 +270,7 @@ func (s *Session) end(end machine.End) {
 	case end.OtherJob:
 		s.ended = fmt.Errorf("%w: %s", ErrOtherJob, end.Reason)
 	case end.Refused:
-		s.ended = fmt.Errorf("%w: %s", ErrRefused, end.Reason)
+		s.askLater(end.Reason)
 	default:
 		s.ended = errors.New(end.Reason)
 	}

@@ -67,9 +67,16 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	w := c.start("n1")
 	w.untilWorld(1)
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
-	expected := []string{"a second signal ends it at once", "does not let this node go"}
+	c.hear(said, "a second signal ends it at once", "does not let this node go")
+	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	w.untilItsEnd()
+}
+
+// hear waits until a pipe says all that is expected, in this order.
+func (c *cluster) hear(said *os.File, expected ...string) {
+	c.Helper()
 	if err := said.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 	lines := bufio.NewScanner(said)
 	for len(expected) > 0 && lines.Scan() {
@@ -78,10 +85,8 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 		}
 	}
 	if len(expected) > 0 {
-		t.Errorf("it is not told %q: %v", expected, lines.Err())
+		c.Errorf("it is not told %q: %v", expected, lines.Err())
 	}
-	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
-	w.untilItsEnd()
 }
 
 func TestATrainerThatReadsFromTheTerminalEndsAndDoesNotStandStill(t *testing.T) {

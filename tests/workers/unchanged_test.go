@@ -201,11 +201,18 @@ func TestWhoseScriptIsNotChangedHasItsSiteAndItsPolicyAllTheSame(t *testing.T) {
 	p := newPlain(t, 1)
 	here := p.launch("n1", p.agent("n1", []string{"REKNIT_SITE=here", "REKNIT_CONSENT_ALLOW=here"}, "--unchanged"))
 	p.together(here)
-	there := p.launch("n2", p.agent("n2", []string{"REKNIT_SITE=there"}, "--unchanged"))
-	there.untilItsEnd()
-	if there.agent.Wait() == nil {
-		t.Error("n2 ended well: expected that n1 lets nobody of another site join")
+	said, errors, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer errors.Close()
+	refused := p.agent("n2", []string{"REKNIT_SITE=there"}, "--unchanged")
+	p.errors = errors
+	there := p.launch("n2", refused)
+	p.errors = nil
+	p.hear(said, "asks again in 1s: not accepted: n1 does not consent", "asks again in 2s: not accepted: n1 does not consent")
+	there.signal(there.agent.Process.Pid, syscall.SIGTERM)
+	there.untilItsEnd()
 	near := p.launch("n3", p.agent("n3", []string{"REKNIT_SITE=here"}, "--unchanged"))
 	p.together(here, near)
 	p.finish(here, near)

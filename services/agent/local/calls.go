@@ -109,8 +109,6 @@ func failureOf(err error) failure {
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER or reknit up --dir"}
-	case errors.Is(err, agent.ErrRefused):
-		return failure{http.StatusServiceUnavailable, err.Error(), "ask who runs the node that it names, or try later"}
 	case errors.Is(err, agent.ErrNoValue):
 		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
 	}

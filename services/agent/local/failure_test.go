@@ -212,25 +212,55 @@ func TestAProcessMayJoinForAnotherAndOneThatEndedMeanwhileMakesWay(t *testing.T)
 	c.next(orderAdopt, Report{})
 }
 
-func TestWhoIsRefusedIsToldWhatToDoAboutIt(t *testing.T) {
-	for _, refusal := range []struct {
-		otherJob bool
-		fix      string
-	}{{true, "another REKNIT_CLUSTER"}, {false, "ask who runs the node that it names"}} {
-		r := newRig(t)
-		c := r.join(usualJoin)
-		refused := r.speaker.First(time.Now(), "test", events.MembershipRefused, c.member.Node, &events.Refusal{
-			Node: c.member.Node, Incarnation: c.member.Incarnation, Refused: events.ChangeJoin, Reason: "it is", OtherJob: refusal.otherJob,
-		})
-		if _, err := r.bus.Publish(t.Context(), refused); err != nil {
-			t.Fatal(err)
-		}
-		var failed failure
-		c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
-		if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, refusal.fix) {
-			t.Errorf("other job %t: its call is answered with %+v", refusal.otherJob, failed)
-		}
+// refuse refuses the join of a member.
+func (r *rig) refuse(member events.Member, otherJob bool) {
+	r.Helper()
+	refused := r.speaker.First(time.Now(), member.Incarnation, events.MembershipRefused, member.Node, &events.Refusal{
+		Node: member.Node, Incarnation: member.Incarnation, Refused: events.ChangeJoin, Reason: "it is", OtherJob: otherJob,
+	})
+	if _, err := r.bus.Publish(r.Context(), refused); err != nil {
+		r.Fatal(err)
 	}
+}
+
+func TestWhoTrainsAnotherJobIsToldWhatToDoAboutIt(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.refuse(c.member, true)
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
+	if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, "another REKNIT_CLUSTER") {
+		t.Errorf("its call is answered with %+v", failed)
+	}
+}
+
+func TestWhoIsRefusedForNowIsToldSoAndAsksAgainLaterAndLaterUntilItIsTaken(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	adopt := make(chan Order, 1)
+	go func() { adopt <- c.next(orderAdopt, Report{}) }()
+	r.refuse(c.member, false)
+	began := time.Now()
+	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
+	r.refuse(c.member, false)
+	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it asked twice again within %v: expected that it waits for a second, and for two", took)
+	}
+	if said, _ := c.line()["waits"].(string); !strings.Contains(said, "asks again in") || !strings.Contains(said, ": it is") {
+		t.Errorf("it is told %q", said)
+	}
+	r.commit(0, c.member)
+	c.next(orderStep, Report{Order: (<-adopt).ID})
+}
+
+func TestWhoIsRefusedForNowMayLeave(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.refuse(c.member, false)
+	c.line()
+	r.server.Leave("maintenance", time.Minute)
+	c.next(orderLeft, Report{})
 }
 
 func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
