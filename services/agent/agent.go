@@ -60,6 +60,10 @@ type Config struct {
 	// Stuck hears that the trainer has not given up a step, and that a plan does without what it holds; nil for nobody.
 	Stuck func()
 
+	// Stays hears that the cluster does not let the node go: it trains on, and may ask again. It must not block. nil: nobody
+	// wants to know.
+	Stays func()
+
 	// Waits hears why training waits, for which nodes and since when, or with no reason that it goes on. It must not
 	// block. nil: nobody wants to know.
 	Waits func(reason string, awaits []string, since time.Time)

@@ -58,8 +58,8 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 	}
 }
 
-// sayRefused tells who reads the log what the cluster does not grant.
-func sayRefused(event events.Event) {
+// sayRefused tells who reads the log what the cluster does not grant, and who asked to leave first.
+func (s *Session) sayRefused(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
 	if err != nil || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
 		return // somebody else says so: the machine, or askLater
@@ -67,6 +67,9 @@ func sayRefused(event events.Event) {
 	what := "refused"
 	if refusal.Refused == events.ChangeLeave {
 		what = "the cluster does not let this node go, which trains on"
+		if s.config.Stays != nil {
+			s.config.Stays()
+		}
 	}
 	slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
 }

@@ -182,9 +182,6 @@ func (s *Session) newMember() []machine.Action {
 // hear takes an event of the log.
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
-	if event.Kind == events.MembershipRefused {
-		sayRefused(event)
-	}
 	s.tell(func() []machine.Action {
 		actions, err := s.machine.Handle(event)
 		if err != nil {
@@ -192,6 +189,9 @@ func (s *Session) hear(event events.Event) {
 		}
 		return actions
 	})
+	if event.Kind == events.MembershipRefused {
+		s.sayRefused(event)
+	}
 }
 
 // finish takes the result of a task.

@@ -37,6 +37,7 @@ type Config struct {
 	Consent   consent.Policy // of every trainer's node
 	Parent    bool           // whoever serves is the trainers' parent, and tells by Gone how they ended
 	Stuck     func()         // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
+	Stays     func()         // a trainer may not leave, and may ask again; nil: nobody wants to know
 
 	memory *snapshots.Memory // of all trainers, one after the other
 }
@@ -146,6 +147,13 @@ func (s *Server) Leave(reason string, deadline time.Duration) {
 	for _, t := range s.trainers {
 		t.session.Leave(reason, deadline)
 	}
+}
+
+// Stay takes the wish to leave back for trainers to come.
+func (s *Server) Stay() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.leaving = nil
 }
 
 // Trainers returns how many trainers have a session.

@@ -155,7 +155,8 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck, Waits: t.wait,
+		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
+		Stays: config.Stays, Waits: t.wait,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
 			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,

@@ -58,25 +58,25 @@ func (c *Config) complete() error {
 	return c.Policy.Validate()
 }
 
-func (c Config) local(stuck func()) local.Config {
+func (c Config) local(stuck, stays func()) local.Config {
 	return local.Config{
 		URL: c.URL, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise, Site: c.Site,
 		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings, Consent: c.Policy,
-		Parent: stuck != nil, Stuck: stuck,
+		Parent: stuck != nil, Stuck: stuck, Stays: stays,
 	}
 }
 
-// serve serves the local API. A parent of the trainer hears where that is stuck.
-func (c *Config) serve(ctx context.Context, stuck func()) (*local.Server, error) {
+// serve serves the local API. A parent of the trainer hears where that is stuck, and where it may not leave.
+func (c *Config) serve(ctx context.Context, stuck, stays func()) (*local.Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	return local.Serve(ctx, c.local(stuck), c.Socket)
+	return local.Serve(ctx, c.local(stuck, stays), c.Socket)
 }
 
 // Serve serves trainers until ctx ends, and then until all of them have left the cluster and ended, or again ends.
 func Serve(ctx, again context.Context, config Config, output io.Writer) error {
-	server, err := config.serve(ctx, nil)
+	server, err := config.serve(ctx, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 const (
 	askedToGo     = "asked to go"
 	leaveDeadline = 30 * time.Second // the shortest notice that clouds give for a spot instance
+	secondSignal  = 10 * time.Second // whoever wants the end sends it within these
 
 	firstPause  = time.Second // before a trainer that failed is started again; then twice as long each time
 	longestWait = 30 * time.Second
@@ -32,28 +33,33 @@ type parent struct {
 	command  []string
 	restarts int              // that are left
 	signals  <-chan os.Signal // wishes to go
-	asked    bool             // to go
+	leaving  bool             // the cluster was asked
+	wished   time.Time        // when it was
+	asked    bool             // to end
 	started  int              // times
 	child    *child           // under way
 	stuck    chan struct{}    // a token: it is to be killed
+	stays    chan struct{}    // a token: it may not leave
 }
 
-// trainerIsStuck has the trainer killed.
-func (p *parent) trainerIsStuck() {
+// put puts a token where none is.
+func put(tokens chan struct{}) {
 	select {
-	case p.stuck <- struct{}{}:
+	case tokens <- struct{}{}:
 	default:
 	}
 }
 
-// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most, unless its join is
-// no proper one. It returns the status of the last. The first of the signals is a wish to leave the cluster; the ones
-// after it go to the trainer.
+// Run runs a command as the trainer of this agent, and again where it fails, restarts times at most, unless its join
+// would be refused again. It returns the status of the last. The first of the signals is a wish to leave the cluster; the
+// ones after it go to the trainer, unless the cluster refused the wish a while before.
 func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {
-	p := &parent{command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1)}
-	server, err := config.serve(ctx, p.trainerIsStuck)
+	p := &parent{
+		command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1), stays: make(chan struct{}, 1),
+	}
+	server, err := config.serve(ctx, func() { put(p.stuck) }, func() { put(p.stays) })
 	if err != nil {
 		return 0, err
 	}
@@ -63,10 +69,11 @@ func Run(
 	for {
 		began := time.Now()
 		status, err = p.once()
+		p.hearRefusal()
 		if time.Since(began) > soundAfter {
 			p.restarts, pause = restarts, firstPause
 		}
-		if err != nil || status == 0 || p.asked || p.restarts == 0 {
+		if err != nil || status == 0 || p.asked || p.leaving || p.restarts == 0 {
 			return status, err
 		}
 		if refused := server.Refused(); refused != nil {
@@ -114,6 +121,7 @@ func (p *parent) once() (status int, err error) {
 			p.server.Gone(ended.state.String(), ended.state.ExitCode())
 			return ended.status(), nil
 		case signal := <-p.signals:
+			p.hearRefusal()
 			p.ask(signal)
 		case <-p.stuck:
 			slog.Warn("the trainer hangs, and is killed", "pid", p.child.pid())
@@ -131,12 +139,26 @@ func (p *parent) sayThatItTrainsAlone(after time.Duration) {
 	}
 }
 
+// hearRefusal has the next signal be a wish anew, where the cluster refused the last one a while ago.
+func (p *parent) hearRefusal() {
+	if time.Since(p.wished) < secondSignal {
+		return
+	}
+	select {
+	case <-p.stays:
+		p.leaving = false
+		p.server.Stay()
+	default:
+	}
+}
+
 // ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal
 // itself.
 func (p *parent) ask(signal os.Signal) {
-	if !p.asked && p.server.Trainers() > 0 {
-		p.asked = true
-		slog.Warn("the trainer ends once the cluster does without it; a second signal ends it at once", "signal", signal)
+	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
+		p.leaving, p.wished = true, time.Now()
+		slog.Warn("the trainer ends once the cluster does without it; a second signal ends it at once", "signal", signal,
+			"within", secondSignal)
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
 	}
