@@ -101,6 +101,20 @@ func (s *Session) train(action machine.Train) {
 	step, cancel := context.WithCancel(s.loop.context)
 	s.loop.orders = &Orders{Plan: action.Plan, Switched: action.Switched, Abandoned: action.Abandoned, Step: step}
 	s.loop.cancelled = cancel
+	if action.Switched {
+		s.sayAdopted(action.Plan)
+	}
+}
+
+func (s *Session) sayAdopted(plan *events.Plan) {
+	world := 0
+	for _, member := range plan.Nodes {
+		if _, placed := plan.Holds(member.Node); placed {
+			world++
+		}
+	}
+	slog.Info("plan adopted", "node", s.config.Node, "generation", plan.Generation, "world", world,
+		"step", plan.ResumeStep, "units", plan.UnitsOf(s.config.Node))
 }
 
 func (s *Session) adopt(state State, task machine.Adopt) {
@@ -108,7 +122,6 @@ func (s *Session) adopt(state State, task machine.Adopt) {
 		s.finish(machine.Failed{Task: task.Task, Reason: err.Error()})
 		return
 	}
-	slog.Info("plan adopted", "node", s.config.Node, "step", task.Step, "units", task.Units)
 	s.mutex.Lock()
 	s.loop.done = task.Step
 	s.mutex.Unlock()

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func read[C any](config *C) error {
 		if field, known := reflect.TypeFor[C]().FieldByName(unread.Name); known {
 			name := field.Tag.Get("env")
 			all.Errors[i] = fmt.Errorf("%s: expected %s, such as %s, got %.80q", name, field.Tag.Get("unit"),
-				field.Tag.Get("envDefault"), os.Getenv(name))
+				cmp.Or(field.Tag.Get("example"), field.Tag.Get("envDefault")), os.Getenv(name))
 		}
 	}
 	return errors.Join(all.Errors...)

@@ -9,9 +9,11 @@ import (
 func TestAVariableThatCannotBeReadIsNamedWithWhatWasExpected(t *testing.T) {
 	t.Setenv("REKNIT_PATIENCE", "5")
 	t.Setenv("REKNIT_LOG_LEVEL", "loud")
+	t.Setenv("REKNIT_BYTES", "1GiB")
 	err := read(&struct {
 		Common
 		Patience time.Duration `env:"REKNIT_PATIENCE" envDefault:"5s" unit:"duration"`
+		Bytes    int64         `env:"REKNIT_BYTES" envDefault:"0" unit:"a whole number of bytes" example:"1073741824"`
 	}{})
 	if err == nil {
 		t.Fatal("read")
@@ -19,6 +21,7 @@ func TestAVariableThatCannotBeReadIsNamedWithWhatWasExpected(t *testing.T) {
 	for _, said := range []string{
 		`REKNIT_PATIENCE: expected duration, such as 5s, got "5"`,
 		`REKNIT_LOG_LEVEL: expected DEBUG, INFO, WARN or ERROR, such as INFO, got "loud"`,
+		`REKNIT_BYTES: expected a whole number of bytes, such as 1073741824, got "1GiB"`,
 	} {
 		if !strings.Contains(err.Error(), said) {
 			t.Errorf("got %v, expected %s", err, said)

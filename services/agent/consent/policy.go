@@ -11,9 +11,9 @@ import (
 // Policy is what a node's institution sets. The zero policy accepts everything.
 type Policy struct {
 	Allow string `env:"REKNIT_CONSENT_ALLOW" unit:"ids, with commas" reason:"none: everybody may join; else the nodes, and all of the sites, that may"`
-	Sites int    `env:"REKNIT_CONSENT_SITES" envDefault:"0" unit:"sites" reason:"0: any; this node lets nobody join where fewer sites than these take part"`
+	Sites int    `env:"REKNIT_CONSENT_SITES" envDefault:"0" unit:"a whole number of sites" example:"2" reason:"0: any; this node lets nobody join where fewer sites than these take part"`
 	Hours string `env:"REKNIT_CONSENT_HOURS" unit:"HH:MM-HH:MM, UTC" reason:"none: always; else when somebody may join"`
-	Bytes int64  `env:"REKNIT_CONSENT_BYTES" envDefault:"0" unit:"bytes" reason:"0: any; this node lets nobody join where it may have to give more than these"`
+	Bytes int64  `env:"REKNIT_CONSENT_BYTES" envDefault:"0" unit:"a whole number of bytes" example:"1073741824" reason:"0: any; this node lets nobody join where it may have to give more than these"`
 }
 
 // Node is one that takes part, and where it stands.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -80,6 +81,22 @@ func (s Settings) On() bool {
 	return s.MemoryEvery > 0 || s.Folder != "" && s.DiskEvery > 0 || s.Bucket != "" && s.RemoteEvery > 0
 }
 
+// Validate names the setting that is not as expected.
+func (s Settings) Validate() error {
+	if s.On() && s.Keep < 1 {
+		return fmt.Errorf("REKNIT_SNAPSHOT_KEEP: expected at least 1, got %d", s.Keep)
+	}
+	if s.Bucket == "" {
+		return nil
+	}
+	address, err := url.Parse(s.Bucket)
+	if err != nil || !blob.DefaultURLMux().ValidBucketScheme(address.Scheme) {
+		return fmt.Errorf("REKNIT_SNAPSHOT_BUCKET: expected a URL of %s, such as file:///shared/folder, got %.80q",
+			strings.Join(blob.DefaultURLMux().BucketSchemes(), " or "), s.Bucket)
+	}
+	return nil
+}
+
 // Open opens the tiers that are configured, which may be none. The end of ctx ends what is being written.
 func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, error) {
 	s := &Snapshots{
@@ -87,8 +104,8 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 		readable: map[unitOf][]place{}, unreadable: map[place]bool{},
 	}
 	s.context, s.cancel = context.WithCancel(ctx)
-	if settings.On() && settings.Keep < 1 {
-		return nil, fmt.Errorf("REKNIT_SNAPSHOT_KEEP: expected at least 1, got %d", settings.Keep)
+	if err := settings.Validate(); err != nil {
+		return nil, err
 	}
 	if settings.MemoryEvery > 0 {
 		bounded := settings

@@ -55,7 +55,7 @@ func (c *Config) complete() error {
 		return errors.New("REKNIT_AGENT_ADVERTISE: expected an address that others reach, " +
 			"where REKNIT_AGENT_LISTEN names no host")
 	}
-	return c.Policy.Validate()
+	return errors.Join(c.Policy.Validate(), c.Settings.Validate())
 }
 
 func (c Config) local(stuck, stays func()) local.Config {

@@ -62,7 +62,7 @@ func (c *child) stop(grace time.Duration) end {
 		return ended
 	case <-time.After(grace):
 	}
-	slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", c.pid(), "after", grace)
+	slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", c.pid(), "after", grace.String())
 	c.signal(syscall.SIGKILL)
 	return <-c.ended
 }

@@ -81,7 +81,7 @@ func Run(
 			return status, nil
 		}
 		p.restarts--
-		slog.Warn("the trainer failed; it is started again", "status", status, "after", pause, "restarts left", p.restarts)
+		slog.Warn("the trainer failed; it is started again", "status", status, "after", pause.String(), "restarts left", p.restarts)
 		select {
 		case <-time.After(pause):
 		case <-p.signals:
@@ -135,7 +135,7 @@ func (p *parent) sayThatItTrainsAlone(after time.Duration) {
 	if p.server.Trainers() == 0 {
 		slog.Warn("the script has not joined: until it does, it trains alone, as rank 0 of a world of 1, and may overwrite the "+
 			"others' checkpoint. reknit.py or reknit_torch.py joins; a script that knows nothing of Reknit is started with --unchanged",
-			"after", after, "socket", p.server.Socket)
+			"after", after.String(), "socket", p.server.Socket)
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *parent) ask(signal os.Signal) {
 	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
 		p.leaving, p.wished = true, time.Now()
 		slog.Warn("the trainer ends once the cluster does without it; a second signal ends it at once", "signal", signal,
-			"within", secondSignal)
+			"within", secondSignal.String())
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
 	}

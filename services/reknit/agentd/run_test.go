@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
 func TestMain(m *testing.M) {
@@ -167,6 +169,7 @@ func TestWhatIsNotAsExpectedIsNamedByItsVariable(t *testing.T) {
 		"REKNIT_AGENT_NODE":      {Cluster: "c", Node: "a b", Listen: "127.0.0.1:0"},
 		"REKNIT_AGENT_LISTEN":    {Cluster: "c", Listen: "127.0.0.1"},
 		"REKNIT_AGENT_ADVERTISE": {Cluster: "c", Listen: ":0"},
+		"REKNIT_SNAPSHOT_BUCKET": {Cluster: "c", Listen: "127.0.0.1:0", Settings: snapshots.Settings{Bucket: "foo"}},
 	} {
 		_, err := Run(t.Context(), config, []string{"true"}, 0, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), variable+": expected") {
