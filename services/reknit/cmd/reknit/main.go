@@ -58,6 +58,7 @@ func main() {
 	}
 	for _, command := range commands {
 		if command.name == os.Args[1] {
+			warnOfStrangers(os.Environ(), os.Stderr)
 			exit(command.run(os.Args[2:]))
 		}
 	}
