@@ -22,8 +22,7 @@ import (
 // is to take over after it.
 type standIn struct {
 	config Config
-	script string // its path; empty: it is not known
-	job    events.Job
+	script string // its name; empty: it is not known
 	places chan place    // the newest, unless it was taken
 	broken chan failure  // the last, unless it was told
 	ended  chan error    // one: why no more places come
@@ -72,9 +71,9 @@ const (
 )
 
 // beginStandIn asks for a place in the background.
-func beginStandIn(ctx context.Context, config Config, script string, job events.Job) *standIn {
+func beginStandIn(ctx context.Context, config Config, script string) *standIn {
 	s := &standIn{
-		config: config, script: script, job: job, places: make(chan place, 1), broken: make(chan failure, 1),
+		config: config, script: script, places: make(chan place, 1), broken: make(chan failure, 1),
 		ended: make(chan error, 1), closed: make(chan struct{}), stays: make(chan struct{}, 1),
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -143,7 +142,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	s.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: s.config.URL, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
 		Site: s.config.Site, Consent: s.config.Policy, Stays: func() { put(s.stays) },
-		MemoryBytes: memoryBytes, Job: s.job, Measure: s.watch.Measure, Trained: kept,
+		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
 	})
 	return err

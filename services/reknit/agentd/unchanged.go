@@ -56,13 +56,9 @@ func RunUnchanged(
 	if err := config.complete(); err != nil {
 		return 0, err
 	}
-	script, content, err := scriptOf(command)
-	if err != nil {
-		return 0, fmt.Errorf("read the script: %w", err)
-	}
 	u := &unchanged{
 		config: config, command: command, most: restarts, restarts: restarts, signals: signals, forget: func() {},
-		standIn: beginStandIn(ctx, config, script, standInJob(content)),
+		standIn: beginStandIn(ctx, config, scriptOf(command)),
 	}
 	for err == nil {
 		err = u.turn(ctx)
