@@ -76,13 +76,20 @@ func (s *scale) peak(worker string) footprint {
 func weigh(pid int) footprint {
 	f := footprint{process: memoryOf(pid)}
 	for _, folder := range foldersOf(pid) {
-		if strings.HasPrefix(folder, "/dev/shm/") {
-			f.shared += bytesIn(folder)
-		} else {
+		switch {
+		case !strings.HasPrefix(folder, "/dev/shm/"):
 			f.given += bytesIn(folder)
+		case hasMapped(pid, folder): // else it is one that a dead agent left, and being removed
+			f.shared += bytesIn(folder)
 		}
 	}
 	return f
+}
+
+// hasMapped reports whether a process has mapped files of a folder.
+func hasMapped(pid int, folder string) bool {
+	mapped, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)) // it may have ended
+	return bytes.Contains(mapped, []byte(folder+"/"))
 }
 
 // memoryOf is the resident memory of a process, without that of a file system in memory.
