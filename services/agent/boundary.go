@@ -64,6 +64,12 @@ func (s *Session) sayRefused(event events.Event) {
 	if err != nil || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
 		return // somebody else says so: the machine, or askLater
 	}
+	s.mutex.Lock()
+	over := s.ended != nil
+	s.mutex.Unlock()
+	if over {
+		return
+	}
 	what := "refused"
 	if refusal.Refused == events.ChangeLeave {
 		what = "the cluster does not let this node go, which trains on"
@@ -124,6 +130,7 @@ func (s *Session) adopt(state State, task machine.Adopt) {
 	}
 	s.mutex.Lock()
 	s.loop.done = task.Step
+	s.granted()
 	s.mutex.Unlock()
 	s.finish(machine.Adopted{Task: task.Task})
 }

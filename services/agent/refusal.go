@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
 )
 
@@ -31,16 +33,39 @@ func (s *Session) askLater(reason string) {
 	})
 	s.waiting.times = 0 // the next refusal is the reminder
 	s.refusal.waits = true
-	time.AfterFunc(s.refusal.pause, func() { s.tell(s.askAgain) })
+	incarnation := s.machine.Snapshot().Incarnation
+	time.AfterFunc(s.refusal.pause, func() {
+		replaced := s.isReplaced(incarnation)
+		s.tell(func() []machine.Action { return s.askAgain(replaced) })
+	})
 	s.refusal.pause = min(2*s.refusal.pause, lastAsk)
 }
 
+// isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again would end
+// the other's membership.
+func (s *Session) isReplaced(incarnation string) bool {
+	ctx, cancel := context.WithTimeout(s.context, lookTime)
+	defer cancel()
+	subject := events.EventSubject(s.config.Cluster, events.JoinRequested, s.config.Node)
+	event, found, err := s.bus.LastEvent(ctx, events.EventStream, subject)
+	if !found || err != nil {
+		return false
+	}
+	join, err := events.Open[events.Join](event)
+	return err == nil && join.Incarnation != incarnation
+}
+
 // askAgain asks as a new incarnation, and for a trainer that may stand at its boundary already.
-func (s *Session) askAgain() []machine.Action {
+func (s *Session) askAgain(replaced bool) []machine.Action {
 	if !s.refusal.waits || s.context.Err() != nil {
 		return nil
 	}
 	s.refusal.waits = false
+	if replaced {
+		s.end(machine.End{Reason: "another process asked for a place by this name: expected a name for each node"})
+		return nil
+	}
+	s.waiting.told, s.waiting.times = time.Now(), 1 // it may get no answer
 	actions := s.newMember()
 	if s.loop.state != nil {
 		actions = append(actions, s.machine.Boundary(s.loop.done)...)

@@ -239,8 +239,8 @@ func TestWhoIsRefusedForNowIsToldSoAndAsksAgainLaterAndLaterUntilItIsTaken(t *te
 	c := r.join(usualJoin)
 	adopt := make(chan Order, 1)
 	go func() { adopt <- c.next(orderAdopt, Report{}) }()
-	r.refuse(c.member, false)
 	began := time.Now()
+	r.refuse(c.member, false)
 	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
 	r.refuse(c.member, false)
 	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
@@ -252,6 +252,32 @@ func TestWhoIsRefusedForNowIsToldSoAndAsksAgainLaterAndLaterUntilItIsTaken(t *te
 	}
 	r.commit(0, c.member)
 	c.next(orderStep, Report{Order: (<-adopt).ID})
+}
+
+// To ask again would end the membership of the other.
+func TestWhoIsRefusedForNowEndsWhereAnotherProcessTookItsName(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	subject := events.EventSubject(r.speaker.Cluster, events.JoinRequested, c.member.Node)
+	asked, _, err := r.bus.LastEvent(t.Context(), events.EventStream, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join, err := events.Open[events.Join](asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join.Incarnation = "another"
+	speaker := events.Speaker{Source: asked.Source, Cluster: r.speaker.Cluster}
+	if _, err := r.bus.Publish(t.Context(), speaker.First(time.Now(), "another", events.JoinRequested, join.Node, &join)); err != nil {
+		t.Fatal(err)
+	}
+	r.refuse(c.member, false)
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
+	if !strings.Contains(failed.What, "another process") {
+		t.Errorf("its call is answered with %+v", failed)
+	}
 }
 
 func TestWhoIsRefusedForNowMayLeave(t *testing.T) {

@@ -72,7 +72,8 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	case refusal.Refused == events.ChangeLeave:
 		m.stay()
 	case mine && refusal.Refused == events.ChangeJoin:
-		m.end(End{Refused: true, OtherJob: refusal.OtherJob, Reason: refusal.Reason})
+		m.waits = Waits{} // the next incarnation has not begun to train
+		m.end(End{Refused: true, OtherJob: refusal.OtherJob, Left: m.leave != nil && !refusal.OtherJob, Reason: refusal.Reason})
 	case mine && refusal.Refused == events.RefusedMembership:
 		if refusal.Astray {
 			m.claimable = 0

@@ -133,6 +133,17 @@ func TestANodeThatMayClaimDoesNotGoBeforeItHasAPlaceAgain(t *testing.T) {
 	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
+func TestANodeThatAskedToLeaveMeanwhileIsGoneWhereItsJoinIsRefused(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.stands(15)
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.told = nil
+	n.hears(events.MembershipRefused, refusal("i2", events.ChangeJoin, false))
+	n.expect("end left=true no answer")
+}
+
 func TestALeaveThatSomebodyElseAskedForIsALeave(t *testing.T) {
 	n := trainingNode(t, 15)
 	leave := opening("g4", 4, false, "n1", "n2")

@@ -130,6 +130,24 @@ func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsRefusedAgainAndAgainWaitsForNoTurnOnceItMayJoin(t *testing.T) {
+	w := newWorld(t, 2)
+	for range 8 {
+		w.mute[events.NegotiationOpened] = true
+		w.join("n3")
+		w.run()
+		w.hear(events.Consented, "/node/n1", "n1", &events.Consent{
+			Negotiation: w.opened.Negotiation, Node: "n1", Incarnation: w.process["n1"], Reason: "not in these hours"})
+		w.run()
+		w.mute[events.NegotiationOpened] = false
+	}
+	w.join("n3")
+	w.run()
+	if refused := w.refusals("n3"); len(refused) != 8 || w.nodes() != "n1 n2 n3" {
+		t.Fatalf("refused %+v, nodes %q", refused, w.nodes())
+	}
+}
+
 // Fault 13: one node's word took everybody from step 1000 to 0, or to 5,000,000.
 func TestOneNodesWordTakesNobodyToAStepThatCannotBe(t *testing.T) {
 	for _, step := range []uint64{0, 5_000_000} {

@@ -96,6 +96,9 @@ func (m *Machine) undo(change events.Change) {
 	switch change.Kind {
 	case events.ChangeJoin:
 		delete(m.state.Joiners, change.Node)
+		if joins, counted := m.state.Restarts[change.Node]; counted { // it did not come, so that it fails nobody
+			m.state.Restarts[change.Node] = restart{Count: joins.Count - 1, Last: joins.Last}
+		}
 	case events.ChangeLeave:
 		delete(m.state.Deadlines, change.Node)
 	case events.ChangeConnect:

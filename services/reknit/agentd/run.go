@@ -175,6 +175,7 @@ func (p *parent) environment() ([]string, error) {
 	port, err := freePort(loopback)
 	return []string{
 		"REKNIT_AGENT=" + p.server.Socket, "REKNIT_AGENT_IS_PARENT=1", // so that nobody waits for another agent there
+		"REKNIT_UNCHANGED=", // of an agent around this one
 		"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
 		"MASTER_ADDR=" + loopback, "MASTER_PORT=" + port,
 		"TORCHELASTIC_RESTART_COUNT=" + strconv.Itoa(p.started),

@@ -2,7 +2,6 @@ package agentd
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/reknit/reknit/events"
@@ -19,11 +18,14 @@ func standInJob(script string) events.Job {
 	}
 }
 
-// scriptOf returns the name of the script that a command runs: the first of its arguments that names a file, wherever that
-// lies. Of a module (python -m) or a program there is none, and nothing is known.
+// scriptOf returns the name of the Python file that a command runs, wherever that lies; empty for a module (python -m) or
+// a program, of which nothing is known.
 func scriptOf(command []string) string {
 	for _, argument := range command[1:] {
-		if about, err := os.Stat(argument); err == nil && about.Mode().IsRegular() {
+		switch {
+		case argument == "-m" || argument == "-c":
+			return ""
+		case filepath.Ext(argument) == ".py":
 			return filepath.Base(argument)
 		}
 	}

@@ -22,12 +22,11 @@ import (
 // is to take over after it.
 type standIn struct {
 	config Config
-	script string // its name; empty: it is not known
+	script string        // its name; empty: it is not known
 	places chan place    // the newest, unless it was taken
 	broken chan failure  // the last, unless it was told
 	ended  chan error    // one: why no more places come
 	closed chan struct{} // when nothing is left of it
-	stays  chan struct{} // a token: it may not leave
 	cancel context.CancelFunc
 	exit   end // of the script, once it is cancelled
 
@@ -74,7 +73,7 @@ const (
 func beginStandIn(ctx context.Context, config Config, script string) *standIn {
 	s := &standIn{
 		config: config, script: script, places: make(chan place, 1), broken: make(chan failure, 1),
-		ended: make(chan error, 1), closed: make(chan struct{}), stays: make(chan struct{}, 1),
+		ended: make(chan error, 1), closed: make(chan struct{}),
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	go s.run(ctx)
@@ -141,7 +140,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	}
 	s.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: s.config.URL, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
-		Site: s.config.Site, Consent: s.config.Policy, Stays: func() { put(s.stays) },
+		Site: s.config.Site, Consent: s.config.Policy,
 		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
 	})

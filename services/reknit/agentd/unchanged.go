@@ -98,17 +98,6 @@ func (u *unchanged) turn(ctx context.Context) error {
 	case signal := <-u.signals:
 		return u.ask(signal)
 	case <-u.deadline:
-		return u.overdue()
-	}
-}
-
-// overdue ends a script that was to have left by now, unless the cluster does not let its node go.
-func (u *unchanged) overdue() error {
-	u.deadline = nil
-	select {
-	case <-u.standIn.stays:
-		return nil
-	default:
 		return errDone
 	}
 }
