@@ -178,6 +178,26 @@ func TestThePortOfRankZeroIsToldAgainWhereNATSHasForgottenIt(t *testing.T) {
 	p.finish(first, second)
 }
 
+func TestAScriptThatIgnoresItsEndIsKilledByASecondSignal(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 1)
+	p.script = []string{"python3", "-u", "-c", `import json, os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: print(json.dumps({"ended": "asked"})))
+print(json.dumps({"world": 1, "pid": os.getpid()}))
+while True: time.sleep(1)`}
+	w := p.join("n1")
+	w.await("its start", func(line said) bool { return line.World == 1 })
+	agent := w.agent.Process.Pid
+	w.signal(agent, syscall.SIGTERM)
+	w.await("that it was asked", func(line said) bool { return line.Ended == "asked" })
+	w.signal(agent, syscall.SIGTERM)
+	began := time.Now()
+	w.untilItsEnd()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it ended after %v: expected it at once, and not after the grace of the first signal", took)
+	}
+}
+
 // awaitValue waits for one that is told where scripts find together.
 func (p *plain) awaitValue() {
 	p.Helper()

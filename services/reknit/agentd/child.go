@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 // child is a process that the agent started. What that started ends with it.
@@ -53,19 +52,6 @@ func (c *child) wait() end {
 
 // signal sends a signal to all its processes; they may have ended.
 func (c *child) signal(number syscall.Signal) { _ = syscall.Kill(-c.pid(), number) }
-
-// stop has it end, and ends it where it takes longer than its grace.
-func (c *child) stop(grace time.Duration) end {
-	c.signal(syscall.SIGTERM)
-	select {
-	case ended := <-c.ended:
-		return ended
-	case <-time.After(grace):
-	}
-	slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", c.pid(), "after", grace.String())
-	c.signal(syscall.SIGKILL)
-	return <-c.ended
-}
 
 // status is what a shell would say of the process.
 func (e end) status() int {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/reknit/reknit/services/agent"
@@ -63,7 +64,7 @@ func RunUnchanged(
 	for err == nil {
 		err = u.turn(ctx)
 	}
-	u.halt()
+	_ = u.halt() // there is nothing to come
 	u.forget()
 	u.standIn.close(u.exit)
 	switch {
@@ -90,7 +91,7 @@ func (u *unchanged) turn(ctx context.Context) error {
 		return errDone
 	case err := <-u.standIn.ended:
 		if errors.Is(err, agent.ErrLeft) {
-			u.halt()
+			_ = u.halt()   // likewise
 			u.exit = end{} // it ended because it was to
 			return errDone
 		}
@@ -107,9 +108,8 @@ func (u *unchanged) take(next place) error {
 	if u.child != nil {
 		slog.Info("another plan: the script is stopped")
 	}
-	u.halt()
-	if len(next.crew) == 0 {
-		return nil
+	if err := u.halt(); err != nil || len(next.crew) == 0 {
+		return err
 	}
 	if u.failed && slices.Equal(next.crew, u.place.crew) { // else somebody's loss explains it
 		if u.restarts == 0 {
@@ -129,11 +129,28 @@ func (u *unchanged) take(next place) error {
 	return err
 }
 
-// halt ends the script, if it runs.
-func (u *unchanged) halt() {
-	if u.child != nil {
-		u.exit, u.child = u.child.stop(grace), nil
+// halt ends the script, if it runs: with SIGTERM, and with SIGKILL where its grace is over or who started it wants it gone at
+// once. It returns errDone where nothing is to come after it.
+func (u *unchanged) halt() (done error) {
+	if u.child == nil {
+		return nil
 	}
+	u.child.signal(syscall.SIGTERM)
+	patience := time.After(grace)
+	for u.child != nil {
+		select {
+		case u.exit = <-u.child.ended:
+			u.child = nil
+		case signal := <-u.signals:
+			if done = u.ask(signal); done != nil {
+				u.child.signal(syscall.SIGKILL)
+			}
+		case <-patience:
+			slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", u.child.pid(), "after", grace.String())
+			u.child.signal(syscall.SIGKILL)
+		}
+	}
+	return done
 }
 
 // end takes the end of a script that nobody stopped.
