@@ -47,10 +47,11 @@ func run(ctx context.Context) (err error) {
 	var failed []error
 	digest, undisturbed, asIssued := state.Digest(), 0.0, 0
 	for _, fault := range faults {
-		if err := os.RemoveAll(filesDir); err != nil {
-			return err
+		outcome, missed, err := fault.judged(ctx, digest)
+		if err == nil && missed != nil { // a machine that others share may have stood still
+			fmt.Printf("%v; it is played once more\n", missed)
+			outcome, missed, err = fault.judged(ctx, digest)
 		}
-		outcome, err := fault.play(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}
@@ -58,11 +59,20 @@ func run(ctx context.Context) (err error) {
 			undisturbed = outcome.seconds
 		}
 		fmt.Println(outcome.line(undisturbed))
-		failed = append(failed, outcome.judge(fault.limits, digest))
+		failed = append(failed, missed)
 		if outcome.asIssued() {
 			asIssued++
 		}
 	}
 	fmt.Printf("less than a chunk of %d KiB came twice in %d of %d\n", chunkBytes>>10, asIssued, len(faults))
 	return errors.Join(failed...)
+}
+
+// judged plays a fault, and tells which of its limits it missed.
+func (f fault) judged(ctx context.Context, digest string) (result outcome, missed, err error) {
+	if err := os.RemoveAll(filesDir); err != nil {
+		return result, nil, err
+	}
+	result, err = f.play(ctx)
+	return result, result.judge(f.limits, digest), err
 }

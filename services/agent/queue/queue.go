@@ -176,15 +176,17 @@ func (q *Queue) takeOver(s *Source, gives func(*Part) bool, now time.Time) *Clai
 	return taken
 }
 
-// lastsCut is how many seconds a claim and its tail last, once that is another source's. A tail is of whole chunks: the
-// last one is fetched by one source alone, however many could. Twice as long counts for a claim that was taken over
-// itself and of which nothing came yet: two idle sources would take its last chunk from each other before either has it.
+// lastsCut is how many seconds a claim and its tail last, once that is another source's. The last chunk is fetched by one
+// source alone, however many could. Twice as long counts for a claim that was taken over itself and of which nothing came
+// yet: two idle sources would take its last chunk from each other before either has it.
 func (c *Claim) lastsCut(tail partRange, theirs, mine float64) float64 {
-	lasts := max(float64(tail.first-c.Next)/theirs, float64(tail.bytes())/mine)
-	if c.taken && tail.first == c.Next {
-		lasts *= 2
+	switch {
+	case tail.first > c.Next:
+		return float64(c.End-c.Next) / (theirs + mine)
+	case c.taken:
+		return 2 * float64(tail.bytes()) / mine
 	}
-	return lasts
+	return float64(tail.bytes()) / mine
 }
 
 // tail is the range of a claim that another source may take over so that both end at the same time. Chunks that were
