@@ -37,7 +37,9 @@ func TestOnlyListedNodesAndSitesMayJoin(t *testing.T) {
 	})
 	question := question
 	question.Joining = []consent.Node{{Name: "n9"}}
-	answers(t, question, map[consent.Policy]string{{Allow: "a"}: "n9, which names no site, may not join", {Allow: "n9"}: "", {Allow: "a, n9"}: ""})
+	answers(t, question, map[consent.Policy]string{
+		{Allow: "a"}: "n9, which names no site, may not join", {Allow: "n9"}: "", {Allow: "a, n9"}: "",
+	})
 }
 
 func TestNobodyMayJoinWhereTooFewSitesTakePart(t *testing.T) {

@@ -127,8 +127,8 @@ func filesOf(parent string, joining Joining) (*files, record, error) {
 	return files, first, err
 }
 
-// A store has at most what a negotiation has this node give, what the one before did, and a snapshot that is lent: each
-// the whole state at most. Their manifests and what is being removed take the rest.
+// A store has only what clients of NATS's object store asked for: at most what a negotiation has this node give, what the
+// one before did, and a snapshot that is lent. Each is the whole state at most. Manifests take the rest.
 const (
 	storeStates = 3
 	storeRoom   = 256 << 20

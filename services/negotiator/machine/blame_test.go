@@ -117,14 +117,20 @@ func TestAnObjectionToAFailureEndsWithTheObjector(t *testing.T) {
 	}
 }
 
-func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
-	w := newWorld(t, 2)
+// joinsAgainst has a node ask for a place, to which n1 objects.
+func (w *world) joinsAgainst(node, objection string) {
 	w.mute[events.NegotiationOpened] = true
-	w.join("n3")
+	w.join(node)
 	w.run()
 	w.hear(events.Consented, "/node/n1", "n1", &events.Consent{
-		Negotiation: w.opened.Negotiation, Node: "n1", Incarnation: w.process["n1"], Reason: "unknown institution"})
+		Negotiation: w.opened.Negotiation, Node: "n1", Incarnation: w.process["n1"], Reason: objection})
 	w.run()
+	w.mute[events.NegotiationOpened] = false
+}
+
+func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
+	w := newWorld(t, 2)
+	w.joinsAgainst("n3", "unknown institution")
 	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "n1 does not consent: unknown institution") || w.opened != nil {
 		t.Fatalf("refused %+v", refused)
 	}
@@ -133,13 +139,7 @@ func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
 func TestANodeThatIsRefusedAgainAndAgainWaitsForNoTurnOnceItMayJoin(t *testing.T) {
 	w := newWorld(t, 2)
 	for range 8 {
-		w.mute[events.NegotiationOpened] = true
-		w.join("n3")
-		w.run()
-		w.hear(events.Consented, "/node/n1", "n1", &events.Consent{
-			Negotiation: w.opened.Negotiation, Node: "n1", Incarnation: w.process["n1"], Reason: "not in these hours"})
-		w.run()
-		w.mute[events.NegotiationOpened] = false
+		w.joinsAgainst("n3", "not in these hours")
 	}
 	w.join("n3")
 	w.run()

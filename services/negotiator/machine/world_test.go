@@ -151,7 +151,8 @@ func (w *world) join(node string) {
 		Snapshots: w.tiers,
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
-			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions, BatchRule: w.batchRule, Replicas: w.replicas,
+			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
+			BatchRule: w.batchRule, Replicas: w.replicas,
 		},
 	})
 }

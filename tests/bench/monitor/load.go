@@ -260,7 +260,8 @@ func (f *fleet) measure(monitor, server *exec.Cmd, seconds int) error {
 	}
 	share := func(j int) float64 { return 100 * (used[1][j] - used[0][j]) / float64(seconds) }
 	rate := func(n [2]int64) float64 { return float64(n[1]-n[0]) / float64(seconds) }
-	fmt.Printf("%d nodes, %.0f heartbeats/s, %d consents/s heard, %.0f facts/s said: monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
+	fmt.Printf("%d nodes, %.0f heartbeats/s, %d consents/s heard, %.0f facts/s said: "+
+		"monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
 		len(f.names), rate(sent), busyEvents, rate(said), share(0), share(1), f.heard.Load())
 	return nil
 }
