@@ -168,7 +168,10 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 
 func (p page) compress() ([]byte, error) {
 	var buffer bytes.Buffer
-	writer := gzip.NewWriter(&buffer)
+	writer, err := gzip.NewWriterLevel(&buffer, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
 	if err := json.NewEncoder(writer).Encode(p); err != nil {
 		return nil, err
 	}

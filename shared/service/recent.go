@@ -8,25 +8,33 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// The memory is written so long after the first message that it does not know, and after so many at most: the next
-// instance hears as much again. A message with a payload beyond the largest event counts as several.
-var (
-	rememberAfter = time.Second
-	mostRecent    = 256
+// The memory is written so long after the first message that it does not know, and after so many or so many bytes of
+// them at most: the next instance hears as much again. With 1,000 nodes a change is 2,000 messages to the negotiator, and
+// every 256 of them cost it half of its processor time.
+var rememberAfter = time.Second
+
+const (
+	mostRecent      = 4096
+	mostRecentBytes = 16 << 20
 )
 
 // recent is what was handled since the memory was written. With it the machine goes on after a panic.
 type recent struct {
-	last   position
-	events []events.Event
-	weight int
-	due    <-chan time.Time // when the memory is to be written; nil while it knows all
+	last     position
+	events   []events.Event
+	messages int
+	bytes    int              // of their payloads
+	due      <-chan time.Time // when the memory is to be written; nil while it knows all
 }
+
+// full reports whether the memory has to be written before the next message.
+func (r *recent) full() bool { return r.messages >= mostRecent || r.bytes >= mostRecentBytes }
 
 // note keeps a message that was handled. One that the machine could not bear has left no trace in it.
 func (r *recent) note(event events.Event, borne bool) {
 	r.last = position{event.Sequence, event.ID}
-	r.weight += 1 + len(event.Data)/events.MaxEventBytes
+	r.messages++
+	r.bytes += len(event.Data)
 	if borne {
 		r.events = append(r.events, event)
 	}

@@ -11,7 +11,7 @@ import (
 // shared/service.
 const (
 	rememberAfter = time.Second
-	mostRecent    = 256
+	mostRecent    = 4096
 )
 
 // recent is what was handled since the memory was written.
