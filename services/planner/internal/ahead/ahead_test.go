@@ -157,8 +157,7 @@ func TestEqualFailuresAreComputedOnce(t *testing.T) {
 	for i := range request.Nodes {
 		request.Nodes[i].MemoryBytes = 2e7
 	}
-	computed := 0
-	p := committed(t, request, func() { computed++ })
+	p := committed(t, request, func() {})
 	pipelines, shape := p.world.Standing().Pipelines, len(p.world.Standing().Pipelines[0].Stages)
 	for _, pipeline := range pipelines {
 		if len(pipeline.Stages) != shape || shape < 2 || pipeline.MicroBatches != pipelines[0].MicroBatches {
@@ -168,11 +167,32 @@ func TestEqualFailuresAreComputedOnce(t *testing.T) {
 	p.round(t.Context(), p.world.Standing())
 	within, across := shape*(shape-1)/2, shape*(shape+1)/2
 	want := 2*shape + 3*(within+across)
-	if computed != want || p.Cache.Len() != want {
-		t.Fatalf("%d computed, %d kept for 24 nodes in pipelines of %d, want %d", computed, p.Cache.Len(), shape, want)
+	if p.Cache.Len() != want {
+		t.Fatalf("%d computed for 24 nodes in pipelines of %d, want %d", p.Cache.Len(), shape, want)
 	}
-	if p.round(t.Context(), p.world.Standing()); computed != want {
+	first := &p.Cache.answers[0].candidates[0]
+	p.round(t.Context(), p.world.Standing())
+	if p.Cache.Len() != want || &p.Cache.answers[0].candidates[0] != first {
 		t.Fatal("nothing changed, and it was computed again")
+	}
+}
+
+// With 256 nodes of which no two are alike it takes longer than the planner works at a time to ask all questions.
+func TestQuestionsAreNoMoreAskedOnceSomethingIsNegotiated(t *testing.T) {
+	request := cluster(256, 6, 512)
+	for i := range request.Nodes {
+		request.Nodes[i].MemoryBytes = int64(1e9 + i)
+	}
+	p := committed(t, request, func() {})
+	plan, rests := p.world.Standing(), 0
+	p.rest = func(context.Context, time.Duration) {
+		rests++
+		asked := next(request, *plan, "n0000")
+		p.world.Hear(said(events.PlanRequested, asked.Negotiation, &asked))
+	}
+	p.round(t.Context(), plan)
+	if rests != 1 || p.Cache.Len() > 0 {
+		t.Errorf("it rested %d times, and %d answers were computed", rests, p.Cache.Len())
 	}
 }
 
