@@ -84,7 +84,7 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	acknowledge(ctx, delivery)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
-	if !r.recent.full() && !feared {
+	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && !feared {
 		return nil
 	}
 	return r.remember(ctx)

@@ -9,11 +9,10 @@ import (
 )
 
 // The memory is written so long after the first message that it does not know, and after so many or so many bytes of
-// them at most: the next instance hears as much again. With 1,000 nodes a change is 2,000 messages to the negotiator, and
-// every 256 of them cost it half of its processor time.
-var rememberAfter = time.Second
-
-const (
+// them at most: the next instance hears as much again. A change of 1,000 nodes is 2,000 messages to the negotiator: every
+// 256 of them it cost half of its processor time.
+var (
+	rememberAfter   = time.Second
 	mostRecent      = 4096
 	mostRecentBytes = 16 << 20
 )
@@ -26,9 +25,6 @@ type recent struct {
 	bytes    int              // of their payloads
 	due      <-chan time.Time // when the memory is to be written; nil while it knows all
 }
-
-// full reports whether the memory has to be written before the next message.
-func (r *recent) full() bool { return r.messages >= mostRecent || r.bytes >= mostRecentBytes }
 
 // note keeps a message that was handled. One that the machine could not bear has left no trace in it.
 func (r *recent) note(event events.Event, borne bool) {
