@@ -1,6 +1,9 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // LinkRequest asks that a link be used, or no longer be used. Links have two ends and no direction here.
 type LinkRequest struct {
@@ -14,6 +17,23 @@ type Measurement struct {
 	To                      string  `json:"to"`
 	RoundTripSeconds        float64 `json:"roundTripSeconds"`
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+}
+
+// Rounded returns the measurement in three significant digits. It is no more exact, and whoever remembers the links of
+// thousands of nodes remembers half as much.
+func (m *Measurement) Rounded() Measurement {
+	rounded := *m
+	rounded.RoundTripSeconds = threeDigits(m.RoundTripSeconds)
+	rounded.BandwidthBytesPerSecond = threeDigits(m.BandwidthBytesPerSecond)
+	return rounded
+}
+
+func threeDigits(value float64) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', 2, 64), 64)
+	if err != nil {
+		return value // beyond the largest float
+	}
+	return rounded
 }
 
 // What a link is taken to be until somebody has measured it: 1 Gbit/s, and a millisecond there and back. Whoever weighs

@@ -30,7 +30,7 @@ type Config struct {
 	StalledFor       time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
 	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
-	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction at a time: 256 KiB a second in the whole cluster"`
+	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction for each 64 nodes: 256 KiB a second of all of them"`
 	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
 	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" reason:"a smaller change of a link does not change a plan"`
 }

@@ -136,8 +136,9 @@ func (m *Machine) disconnect(pair events.Pair) {
 	}
 }
 
-// consented takes the measurements a node made of its own links while a negotiation waited for them. Those of a process
-// that is no more say nothing of the one that took its place.
+// consented takes the measurements a node made of its own links while a negotiation waited for them. They count as said,
+// for who needs them hears the consent; only what a transfer has proved beyond them is news. Those of a process that is no
+// more say nothing of the one that took its place.
 func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
 	known := m.state.Nodes[consent.Node]
 	if known == nil || known.Incarnation != consent.Incarnation {
@@ -149,7 +150,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		if m.state.Nodes[way.to] == nil {
 			continue
 		}
-		m.smooth[way] = measured
+		m.smooth[way], m.state.said[way] = measured, measured.Rounded()
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
 		}

@@ -117,7 +117,8 @@ func (m *Machine) news(way direction) (news *events.Measurement, significant boo
 	if !m.significant(way, measured) {
 		return nil, false
 	}
-	m.state.said[way] = measured
+	m.state.said[way] = measured.Rounded()
+	measured = m.state.said[way]
 	return &measured, true
 }
 
@@ -135,37 +136,85 @@ func (m *Machine) significant(way direction, measured events.Measurement) bool {
 		bandwidth > m.settings.Significant*said.BandwidthBytesPerSecond
 }
 
-// askNextLink wants the next link measured when it is time: the directions between active nodes in turn, and every
+// Few nodes measure all their links in turn. Of more each measures those to so many neighbours, half of them before it and
+// half behind it in the order of their names, and those that somebody told of, as joiners do: all links of 1,000 nodes
+// would take eleven days, and each would be in every plan request. There is a probe for so many nodes a second, so that a
+// round takes less than half an hour however many there are, and each node sends and receives 4 KiB a second in the mean.
+const (
+	fewNodes       = 17
+	mostNeighbours = 4
+	nodesPerProbe  = 64
+)
+
+// askNextLink wants the next links measured when it is time: the directions between active nodes in turn, and every
 // second time a lost link, which must not wait for its turn among many.
 func (m *Machine) askNextLink(now float64) {
-	if m.settings.LinkSeconds <= 0 || now < m.nextLink {
+	if m.settings.LinkSeconds <= 0 {
 		return
 	}
-	m.nextLink = now + m.settings.LinkSeconds
-	way, ok := m.nextLost()
-	if !ok {
-		way, ok = m.nextWay()
-	}
-	if ok && !m.disconnected(way.pair()) {
-		address := m.state.Nodes[way.to].Address
-		m.ask(now, Ask{Node: way.from, Target: way.to, Address: address, Bytes: m.settings.LinkBytes})
+	for probes := 1 + len(m.state.Nodes)/nodesPerProbe; now >= m.nextLink; {
+		m.nextLink = max(m.nextLink, now-m.settings.LinkSeconds) + m.settings.LinkSeconds/float64(probes)
+		way, ok := m.nextLost()
+		if !ok {
+			way, ok = m.nextWay()
+		}
+		if ok && !m.disconnected(way.pair()) {
+			address := m.state.Nodes[way.to].Address
+			m.ask(now, Ask{Node: way.from, Target: way.to, Address: address, Bytes: m.settings.LinkBytes})
+		}
 	}
 }
 
-// nextWay returns the next of the n(n-1) directions between the n active nodes that are well.
+// nextWay returns the next direction of the round between nodes that are well.
 func (m *Machine) nextWay() (direction, bool) {
-	var well []string
-	for _, name := range slices.Sorted(maps.Keys(m.state.Nodes)) {
-		if m.state.Nodes[name].Active && m.detector.State(name) == detect.Green {
-			well = append(well, name)
+	if len(m.round) == 0 {
+		if m.round = m.ways(); len(m.round) > 0 {
+			m.round = m.round[m.state.Turn%len(m.round):] // it was begun before a restart
 		}
 	}
-	if len(well) < 2 {
-		return direction{}, false
+	for len(m.round) > 0 {
+		way := m.round[0]
+		m.round = m.round[1:]
+		if m.state.Turn++; len(m.round) == 0 {
+			m.state.Turn = 0
+		}
+		if m.well(way.from) && m.well(way.to) {
+			return way, true
+		}
 	}
-	m.state.Turn = (m.state.Turn + 1) % (len(well) * (len(well) - 1))
-	from, step := m.state.Turn%len(well), 1+m.state.Turn/len(well)
-	return direction{well[from], well[(from+step)%len(well)]}, true
+	return direction{}, false
+}
+
+func (m *Machine) well(name string) bool {
+	known := m.state.Nodes[name]
+	return known != nil && known.Active && m.detector.State(name) == detect.Green
+}
+
+// ways are the directions of a round: those between neighbours, nearest first, and those that anybody told of. They are
+// all n(n-1) of a few nodes, and O(n) of many.
+func (m *Machine) ways() []direction {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(m.state.Nodes)), func(name string) bool { return !m.well(name) })
+	var ways []direction
+	taken, neighbours := map[direction]bool{}, len(names)-1
+	if len(names) > fewNodes {
+		neighbours = mostNeighbours
+	}
+	for step := range max(0, neighbours) {
+		ahead := 1 + step/2
+		if step%2 > 0 {
+			ahead = len(names) - ahead
+		}
+		for from, name := range names {
+			way := direction{name, names[(from+ahead)%len(names)]}
+			ways, taken[way] = append(ways, way), true
+		}
+	}
+	for _, way := range slices.SortedFunc(maps.Keys(m.state.said), compareDirections) {
+		if !taken[way] {
+			ways = append(ways, way)
+		}
+	}
+	return ways
 }
 
 // nextLost returns a lost link every second time, as long as there are any.

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,12 +109,17 @@ func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 // consent lets n1 tell measurements of its links to others.
 func (w *world) consent(incarnation string, to ...string) {
 	w.t.Helper()
-	consent := &events.Consent{Negotiation: "g2", Node: "n1", Incarnation: incarnation, Accepted: true}
+	w.consentOf("n1", incarnation, to...)
+}
+
+func (w *world) consentOf(node, incarnation string, to ...string) {
+	w.t.Helper()
+	consent := &events.Consent{Negotiation: "g2", Node: node, Incarnation: incarnation, Accepted: true}
 	for _, peer := range to {
 		consent.Measurements = append(consent.Measurements,
-			events.Measurement{From: "n1", To: peer, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6})
+			events.Measurement{From: node, To: peer, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6})
 	}
-	w.hear("/node/n1", events.Consented, "n1", consent)
+	w.hear(events.NodeSource(node), events.Consented, node, consent)
 }
 
 // unmeasured is a world in which no link was measured yet.
@@ -126,11 +132,31 @@ func unmeasured(t *testing.T) *world {
 	return w
 }
 
-func TestMeasurementsInAConsentBecomeFactsOfThatCause(t *testing.T) {
+func TestMeasurementsInAConsentAreNotSaidAgain(t *testing.T) {
 	w := unmeasured(t)
 	w.consent("a", "n2", "n3", "n9") // n9 is nobody
-	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[1].Subject != "n1-n3" || w.said[0].Cause == "" ||
-		w.said[0].ID == w.said[1].ID {
+	w.commit("g1", nil, w.names()...)
+	w.band = 1e6 // as in the consent
+	w.pass(13 * time.Second)
+	for _, event := range w.said {
+		if event.Subject == "n1-n2" || event.Subject == "n1-n3" {
+			t.Errorf("said %+v", event)
+		}
+	}
+	if len(w.said) != 4 {
+		t.Errorf("said %d directions, want the four that no consent told", len(w.said))
+	}
+}
+
+func TestAConsentThatContradictsAProofIsCorrected(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.pass(10 * time.Second)
+	w.hear("/node/n2", events.ShardReceived, "n2", &events.Receipt{Negotiation: "g1", Node: "n2", Sources: []events.Received{
+		{From: "n1", Bytes: 100 << 20, BytesPerSecond: 4e8},
+	}})
+	w.said = nil
+	w.consent("a", "n2")
+	if len(w.said) != 1 || w.said[0].Kind != events.LinkMeasured || w.said[0].Subject != "n1-n2" || w.said[0].Cause == "" {
 		t.Errorf("said %+v", w.said)
 	}
 }
@@ -139,8 +165,34 @@ func TestAConsentOfAnOldIncarnationTellsNothing(t *testing.T) {
 	w := unmeasured(t)
 	w.join("n1", "b")
 	w.consent("a", "n2")
-	if len(w.said) > 0 {
-		t.Errorf("said %+v", w.said)
+	w.commit("g1", nil, w.names()...)
+	w.pass(13 * time.Second)
+	if len(w.said) != 6 {
+		t.Errorf("said %+v, want all six directions", w.said)
+	}
+}
+
+// With 100 nodes there are 9,900 directions, and two probes a second.
+func TestOfManyNodesEachMeasuresFourLinksInTurnAndThoseThatJoinersTold(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	w := newWorld(t, names...)
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range names {
+		w.join(name, "a")
+	}
+	w.consentOf("n00", "a", "n50")
+	w.commit("g1", nil, names...)
+	w.band = 2e6 // the consent said half of it
+	w.pass(205 * time.Second)
+	said := map[string]int{}
+	for _, event := range w.said {
+		said[event.Subject]++
+	}
+	if len(said) != 401 || said["n00-n50"] != 1 || said["n00-n01"] != 1 || said["n00-n98"] != 1 || said["n00-n03"] != 0 {
+		t.Errorf("%d directions were said", len(said))
 	}
 }
 

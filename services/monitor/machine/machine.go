@@ -16,7 +16,7 @@ type Settings struct {
 	Cluster      string
 	Detector     detect.Settings
 	PriorSeconds float64 // node-seconds in which one failure is expected before any was seen
-	LinkSeconds  float64 // between two link probes; zero: none
+	LinkSeconds  float64 // between two link probes of up to nodesPerProbe nodes; zero: none
 	LinkBytes    int     // sent to measure the bandwidth
 	// Significant is the relative change of a round trip or a bandwidth that is worth a fact.
 	Significant float64
@@ -49,6 +49,7 @@ type Machine struct {
 	asks     []Ask                            // not yet fetched
 	ticked   float64                          // the last Tick
 	nextLink float64                          // when the next link is measured
+	round    []direction                      // still to be measured before all have their turn again
 	lostTurn int                              // of trying lost links; the two take turns
 }
 
@@ -62,7 +63,7 @@ type state struct {
 	Returns detect.Returns        `json:"returns"`
 	Learned detect.Memory         `json:"learned"` // by the detector
 	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
-	Turn    int                   `json:"turn"`    // of measuring links
+	Turn    int                   `json:"turn"`    // directions measured in this round
 	links   map[events.Pair]*link // Links
 	said    map[direction]events.Measurement
 }
@@ -127,7 +128,7 @@ func (m *Machine) reset(state state) {
 			Node: name, Incarnation: known.Incarnation, Site: known.Site, Number: known.Number, State: thought,
 		})
 	}
-	m.clock, m.ticked, m.nextLink = clock{}, 0, 0
+	m.clock, m.ticked, m.nextLink, m.round = clock{}, 0, 0, nil
 	m.smooth, m.proofs = maps.Clone(m.state.said), map[direction]detect.Proof{}
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }

@@ -86,10 +86,17 @@ func (m *Machine) mustPause(changes []events.Change) bool {
 	})
 }
 
-// linksToOpen returns the links that must be opened and measured: those asked for, and those of joiners.
+// linksToOpen returns the links that must be opened and measured: those asked for, and those of joiners to some of the
+// others.
 func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
 	if m.state.Plan == nil {
 		return nil // the monitor measures the first links while training runs
+	}
+	var there []protocol.Peer
+	for _, member := range m.state.after(changes) {
+		if m.state.Members[member.Node] == member {
+			there = append(there, peerOf(member))
+		}
 	}
 	var pairs []events.Pair
 	for _, change := range changes {
@@ -97,15 +104,16 @@ func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
 		case events.ChangeConnect, events.ChangeRestored:
 			pairs = append(pairs, events.PairOf(change.Node, change.Peer))
 		case events.ChangeJoin:
-			for _, neighbour := range m.state.after(changes) {
-				if neighbour.Node != change.Node && m.state.Members[neighbour.Node] != nil {
-					pairs = append(pairs, events.PairOf(change.Node, neighbour.Node))
-				}
+			joiner := m.state.Joiners[change.Node]
+			for _, partner := range protocol.Partners(peerOf(joiner), there) {
+				pairs = append(pairs, events.PairOf(change.Node, partner))
 			}
 		}
 	}
 	return pairs
 }
+
+func peerOf(member *member) protocol.Peer { return protocol.Peer{Node: member.Node, Site: member.Site} }
 
 func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
 	under := m.under(consent.Negotiation, protocol.Consenting)

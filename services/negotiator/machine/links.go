@@ -55,7 +55,7 @@ func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []ev
 		return nil
 	}
 	link := m.state.Links[linkKey(measured.From, measured.To)]
-	link.Measurement = measured
+	link.Measurement = measured.Rounded()
 	m.state.Links[linkKey(measured.From, measured.To)] = link
 	return nil
 }
