@@ -11,6 +11,7 @@ type PlanRequest struct {
 	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
 	Job         Job      `json:"job"`
 	Links       []Link   `json:"links"`             // those known; others are assumed average
+	Usual       *Usual   `json:"usual,omitempty"`   // what all links that are not listed are taken for, where many are known
 	Current     *Plan    `json:"current,omitempty"` // the plan in force
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
 	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
@@ -59,6 +60,20 @@ type Link struct {
 	Lost         bool `json:"lost,omitempty"`
 }
 
+// Usual is the median of the links that are known. It stands for each of which neither figure is more than twice or less
+// than half of it: measurements of one link differ as much.
+type Usual struct {
+	RoundTripSeconds        float64 `json:"roundTripSeconds"`
+	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+}
+
+// StandsFor reports whether a request need not list a link that was measured so.
+func (u *Usual) StandsFor(measured Measurement) bool {
+	within := func(a, b float64) bool { return a <= 2*b && b <= 2*a }
+	return within(measured.BandwidthBytesPerSecond, u.BandwidthBytesPerSecond) &&
+		within(max(measured.RoundTripSeconds, AssumedRoundTripSeconds), max(u.RoundTripSeconds, AssumedRoundTripSeconds))
+}
+
 // Proposal is the planner's answer. Its plan names a node for every place; nodes of one class may still trade
 // places without changing the predicted step time.
 type Proposal struct {
@@ -77,6 +92,7 @@ type RestorationRequest struct {
 	Units       []int64 `json:"units"`               // bytes of each
 	Gradients   []int64 `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link  `json:"links"`
+	Usual       *Usual  `json:"usual,omitempty"` // as in a plan request
 	Unreachable []Pair  `json:"unreachable,omitempty"`
 	Current     *Plan   `json:"current,omitempty"`
 }
@@ -164,6 +180,7 @@ func (r *PlanRequest) Validate() error {
 	})
 	c.nested("job", r.Job.Validate())
 	c.each(len(r.Links), "links", func(i int) error { return r.Links[i].Measurement.Validate() })
+	c.usual(r.Usual)
 	if r.Current != nil {
 		c.nested("current", r.Current.Validate())
 	}
@@ -187,6 +204,13 @@ func (p *Proposal) Validate() error {
 	return c.err
 }
 
+func (c *check) usual(usual *Usual) {
+	if usual != nil {
+		c.amount("usual.roundTripSeconds", usual.RoundTripSeconds)
+		c.that(usual.BandwidthBytesPerSecond >= 1, "usual.bandwidthBytesPerSecond", "1 or more", usual.BandwidthBytesPerSecond)
+	}
+}
+
 func (r *RestorationRequest) Validate() error {
 	var c check
 	c.token("negotiation", r.Negotiation)
@@ -197,6 +221,7 @@ func (r *RestorationRequest) Validate() error {
 		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients",
 			fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
+	c.usual(r.Usual)
 	for i, bytes := range r.Units {
 		c.atLeast(fmt.Sprintf("units[%d]", i), bytes, 0)
 	}

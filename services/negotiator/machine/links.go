@@ -106,6 +106,35 @@ func pairKey(a, b string) string {
 	return linkKey(pair.A, pair.B)
 }
 
+// fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
+const fewLinks = 1024
+
+// told returns what a request says of the links among nodes: all that is known of a few; of many the usual link, and
+// those for which it does not stand. O(links * log links).
+func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
+	links := s.links(nodes)
+	if len(links) <= fewLinks {
+		return links, nil
+	}
+	var rates, roundTrips []float64
+	for _, link := range links {
+		if link.BandwidthBytesPerSecond > 0 {
+			rates, roundTrips = append(rates, link.BandwidthBytesPerSecond), append(roundTrips, link.RoundTripSeconds)
+		}
+	}
+	if len(rates) == 0 {
+		return links, nil
+	}
+	slices.Sort(rates)
+	slices.Sort(roundTrips)
+	usual := &events.Usual{
+		RoundTripSeconds: roundTrips[len(roundTrips)/2], BandwidthBytesPerSecond: rates[len(rates)/2],
+	}
+	return slices.DeleteFunc(links, func(link events.Link) bool {
+		return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
+	}), usual
+}
+
 // links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was
 // never measured.
 func (s *state) links(nodes []*member) []events.Link {

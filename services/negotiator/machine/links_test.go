@@ -76,3 +76,41 @@ func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
+
+// Of 34 nodes there are 1,122 directions, one of which is slow, one lost and one cut.
+func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
+	w := newWorld(t, 34)
+	for _, from := range w.plan.Nodes {
+		for _, to := range w.plan.Nodes {
+			rate := 1e8
+			if from.Node == "n3" && to.Node == "n4" {
+				rate = 1e6
+			}
+			if from.Node != to.Node {
+				w.hear(events.LinkMeasured, "/monitor", from.Node+"-"+to.Node,
+					&events.Measurement{From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: rate})
+			}
+		}
+	}
+	w.hear(events.LinkLost, "/monitor", "n5-n6", &events.LinkState{From: "n5", To: "n6"})
+	w.hear(events.DisconnectRequested, "/user", "n7", &events.LinkRequest{From: "n7", To: "n8"})
+	w.run()
+	for _, event := range slices.Backward(w.said) {
+		if event.Kind != events.PlanRequested {
+			continue
+		}
+		request := must[events.PlanRequest](t, event)
+		var listed []string
+		for _, link := range request.Links {
+			listed = append(listed, link.From+" "+link.To)
+		}
+		if want := []string{"n3 n4", "n5 n6", "n7 n8", "n8 n7"}; !slices.Equal(listed, want) {
+			t.Errorf("%v are listed, want %v", listed, want)
+		}
+		if request.Usual == nil || *request.Usual != (events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8}) {
+			t.Errorf("the usual link is %+v", request.Usual)
+		}
+		return
+	}
+	t.Error("no plan was asked for")
+}

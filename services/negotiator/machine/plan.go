@@ -13,8 +13,9 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	nodes := m.state.after(under.Opening.Changes)
 	request := &events.PlanRequest{
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
-		Changes: under.Opening.Changes, Job: *m.state.Job, Links: m.state.links(nodes), Current: m.state.Plan,
+		Changes: under.Opening.Changes, Job: *m.state.Job, Current: m.state.Plan,
 	}
+	request.Links, request.Usual = m.state.told(nodes)
 	for _, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
 			Member: node.Member, MemoryBytes: node.MemoryBytes, SpeedFactor: node.SpeedFactor,

@@ -17,10 +17,11 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		return nil
 	}
 	request := &events.RestorationRequest{
-		Negotiation: under.ID, Proposal: *under.Proposal, Links: m.state.links(m.state.after(under.Opening.Changes)),
-		Unreachable: m.state.relays(under.Opening.Members), Current: m.state.Plan,
-		Units: m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
+		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.state.Plan,
+		Unreachable: m.state.relays(under.Opening.Members),
+		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
 	}
+	request.Links, request.Usual = m.state.told(m.state.after(under.Opening.Changes))
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()
 		switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
-// network takes the median of the measured links as the usual one, in three digits: the monitor tells no smaller
-// changes, and a plan that was computed ahead holds although the lost node's links are gone.
+// network takes the median of the measured links as the usual one where the request names none, in three digits: the
+// monitor tells no smaller changes, and a plan that was computed ahead holds although the lost node's links are gone.
 func network(request events.PlanRequest, nodes []string) policy.Network {
 	var rates, roundTrips []float64
 	for _, link := range request.Links {
@@ -19,6 +19,9 @@ func network(request events.PlanRequest, nodes []string) policy.Network {
 			rates = append(rates, link.BandwidthBytesPerSecond)
 			roundTrips = append(roundTrips, link.RoundTripSeconds)
 		}
+	}
+	if told := request.Usual; told != nil {
+		rates, roundTrips = []float64{told.BandwidthBytesPerSecond}, []float64{told.RoundTripSeconds}
 	}
 	rate, roundTrip := median(rates, events.AssumedBytesPerSecond), median(roundTrips, events.AssumedRoundTripSeconds)
 	usual := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}

@@ -39,7 +39,7 @@ func (q *Question) answer() (events.Restoration, error) {
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
 	return events.RestorationRequest{
 		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links,
-		Current:     q.Request.Current,
+		Usual: q.Request.Usual, Current: q.Request.Current,
 		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(),
 		Gradients: q.Request.Job.GradientBytes(),
 	}

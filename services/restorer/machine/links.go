@@ -10,13 +10,23 @@ import (
 // share one server. A tenth is a guess on the safe side, and only serves to prefer other sources.
 const relayedShare = 0.1
 
+// usual is what a link is taken for that the request does not list.
+func (r *restoration) usual() events.Usual {
+	if r.Usual != nil {
+		return *r.Usual
+	}
+	return events.Usual{
+		RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
+	}
+}
+
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
 	index := make(map[string]int, len(names))
 	links := make([][]float64, len(names))
 	for i, name := range names {
 		index[name] = i
-		links[i] = slices.Repeat([]float64{events.AssumedBytesPerSecond}, len(names))
+		links[i] = slices.Repeat([]float64{r.usual().BandwidthBytesPerSecond}, len(names))
 		links[i][i] = 0
 	}
 	at := func(from, to string) *float64 {
@@ -46,17 +56,23 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 // way is a direct link in one direction.
 type way struct{ from, to string }
 
-// measured returns the bytes a second of the links that were measured; those used directly.
-func (r *restoration) measured() map[way]float64 {
+// measured returns the bytes a second of a link as the request tells them, zero of one that is not used directly or that
+// it tells nothing of.
+func (r *restoration) measured() func(way) float64 {
 	rates := map[way]float64{}
 	for _, link := range r.Links {
 		rates[way{link.From, link.To}] = link.BandwidthBytesPerSecond
 	}
 	for _, pair := range r.Unreachable {
-		delete(rates, way{pair.A, pair.B})
-		delete(rates, way{pair.B, pair.A})
+		rates[way{pair.A, pair.B}], rates[way{pair.B, pair.A}] = 0, 0
 	}
-	return rates
+	return func(of way) float64 {
+		rate, told := rates[of]
+		if !told && r.Usual != nil {
+			return r.Usual.BandwidthBytesPerSecond
+		}
+		return rate
+	}
 }
 
 // roundTrips returns the longest measured round trip of each node, at least the assumed one.
@@ -68,7 +84,7 @@ func (r *restoration) roundTrips(names []string) []float64 {
 	}
 	seconds := make([]float64, len(names))
 	for i, name := range names {
-		seconds[i] = max(longest[name], events.AssumedRoundTripSeconds)
+		seconds[i] = max(longest[name], r.usual().RoundTripSeconds, events.AssumedRoundTripSeconds)
 	}
 	return seconds
 }

@@ -179,7 +179,7 @@ func (r *restoration) transfers(fetch replicate.Fetch, fetched replicate.Fetched
 		for _, source := range fetched.Sources[i] {
 			transfer.Sources = append(transfer.Sources, events.Source{
 				Node: names[source.Node], Shards: events.Range{First: int(source.First), End: int(source.End)},
-				BytesPerSecond: measured[way{names[source.Node], transfer.To}],
+				BytesPerSecond: measured(way{names[source.Node], transfer.To}),
 			})
 		}
 		r.plan.Migration.Transfers = append(r.plan.Migration.Transfers, transfer)

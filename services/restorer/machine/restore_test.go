@@ -293,3 +293,26 @@ func TestATransferTellsWhatItsLinkWasMeasuredToCarry(t *testing.T) {
 		}
 	}
 }
+
+func TestALinkThatIsNotListedIsTakenForTheUsualOne(t *testing.T) {
+	request := lossOfOne()
+	request.Usual = &events.Usual{RoundTripSeconds: 0.002, BandwidthBytesPerSecond: 3e8}
+	for _, to := range []string{"n1", "n3", "n4", "n6"} {
+		request.Unreachable = append(request.Unreachable, events.PairOf("n5", to))
+	}
+	for _, direct := range []bool{false, true} {
+		want := 0.0 // through the hub
+		if direct {
+			request.Unreachable, want = nil, 3e8
+		}
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range restoration.Plan.Migration.Transfers {
+			if got := transfer.Sources[0]; got.Node != "n5" || got.BytesPerSecond != want {
+				t.Errorf("directly %v: %+v to %s: expected n5 with %v bytes/s", direct, got, transfer.To, want)
+			}
+		}
+	}
+}

@@ -77,10 +77,14 @@ func (w *World) measured(measured events.Measurement) {
 			func(link events.Link, measured events.Measurement) int {
 				return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
 			})
-		if !known {
-			request.Links = slices.Insert(request.Links, at, events.Link{})
+		switch usual := request.Usual; {
+		case known && !request.Links[at].Lost && !request.Links[at].Disconnected && usual != nil && usual.StandsFor(measured):
+			request.Links = slices.Delete(request.Links, at, at+1)
+		case known:
+			request.Links[at].Measurement = measured
+		case usual == nil || !usual.StandsFor(measured):
+			request.Links = slices.Insert(request.Links, at, events.Link{Measurement: measured})
 		}
-		request.Links[at].Measurement = measured
 	}
 }
 
