@@ -19,7 +19,8 @@ type floor struct {
 
 const (
 	floorStream = "FLOOR"
-	hopsInChain = 100
+	chains      = 20
+	hopsInChain = 12 // as in a change
 	hopBytes    = 1 << 10
 	window      = 1000 // of messages not acknowledged
 )
@@ -59,7 +60,8 @@ func reader(ctx context.Context, stream jetstream.Stream, subject string) (jetst
 
 func floorSubject(of string) string { return "floor." + of }
 
-// chain returns the median time of a hop: each message is published when the one before was delivered.
+// chain returns the time of a hop, in the median of chains: each message is published when the one before was delivered.
+// Before each chain it is as quiet as before a change, for whoever sleeps has to be woken.
 func chain(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream) (time.Duration, error) {
 	messages, err := reader(ctx, stream, "hops")
 	if err != nil {
@@ -67,19 +69,22 @@ func chain(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream)
 	}
 	defer messages.Stop()
 	var hops []time.Duration
-	for range hopsInChain {
+	for range chains {
+		time.Sleep(settleTime)
 		began := time.Now()
-		if _, err := js.Publish(ctx, floorSubject("hops"), make([]byte, hopBytes)); err != nil {
-			return 0, err
+		for range hopsInChain {
+			if _, err := js.Publish(ctx, floorSubject("hops"), make([]byte, hopBytes)); err != nil {
+				return 0, err
+			}
+			message, err := messages.Next(jetstream.NextContext(ctx))
+			if err != nil {
+				return 0, err
+			}
+			if err := message.Ack(); err != nil {
+				return 0, err
+			}
 		}
-		message, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return 0, err
-		}
-		if err := message.Ack(); err != nil {
-			return 0, err
-		}
-		hops = append(hops, time.Since(began))
+		hops = append(hops, time.Since(began)/hopsInChain)
 	}
 	return quantile(hops, 0.5), nil
 }

@@ -113,13 +113,14 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 // held is how much is in the log.
 type held struct{ count, bytes uint64 }
 
-// The log counts as settled when nothing was said for so long.
+// The log counts as settled when little was said for so long: the monitor has something to say about links at any time.
 const (
 	settleTime  = 300 * time.Millisecond
-	settleLimit = 30 * time.Second // the monitor has something to say about links now and then
+	settleLimit = 30 * time.Second
+	trickle     = 8
 )
 
-// settled waits until nobody says anything any more, and returns how much is in the log.
+// settled waits until hardly anything is said any more, and returns how much is in the log.
 func (f *fleet) settled(ctx context.Context) (held, error) {
 	var before held
 	for began := time.Now(); ; time.Sleep(settleTime) {
@@ -129,7 +130,7 @@ func (f *fleet) settled(ctx context.Context) (held, error) {
 		}
 		state := stream.CachedInfo().State
 		now := held{state.Msgs, state.Bytes}
-		if now == before || time.Since(began) > settleLimit {
+		if now.count-before.count <= trickle || time.Since(began) > settleLimit {
 			return now, nil
 		}
 		before = now
