@@ -9,12 +9,13 @@ type swaps struct {
 	problem        Problem
 	nodeOf, seatOf []int
 	dear           [][]Pair // per node: its dear pairs, it being A
+	moved          []bool   // per node: it was swapped, and may fetch more than it need
 	effort         int
 }
 
 func newSwaps(p Problem, nodeOf []int) *swaps {
 	s := &swaps{problem: p, nodeOf: nodeOf, seatOf: make([]int, len(nodeOf)), dear: make([][]Pair, len(nodeOf)),
-		effort: swapEffort}
+		moved: make([]bool, len(nodeOf)), effort: swapEffort}
 	for seat, node := range nodeOf {
 		s.seatOf[node] = seat
 	}
@@ -25,14 +26,14 @@ func newSwaps(p Problem, nodeOf []int) *swaps {
 	return s
 }
 
-// descend gives each node in turn that costs something, or must fetch something, the best seat to swap for, until no
-// swap helps.
+// descend gives each node in turn that costs something, or was swapped and must fetch something, the best seat to swap
+// for, until no swap helps. Before the first swap all fetch the least.
 func (s *swaps) descend() {
 	for improved := true; improved && s.effort > 0; {
 		improved = false
 		for node := range s.seatOf {
 			seat := s.seatOf[node]
-			if s.cost(node, seat) > 0 || s.problem.missing(node, seat) > 0 {
+			if s.cost(node, seat) > 0 || s.moved[node] && s.problem.missing(node, seat) > 0 {
 				improved = s.improve(node) || improved
 			}
 		}
@@ -50,8 +51,12 @@ func (s *swaps) improve(node int) bool {
 			best, bestCost, bestBytes = other, cost, bytes
 		}
 	}
+	if best == node {
+		return false
+	}
 	s.swap(node, best)
-	return best != node
+	s.moved[node], s.moved[best] = true, true
+	return true
 }
 
 // gain returns what a swap adds to the cost of the pairs and to the bytes to fetch; not ok where memory forbids it.

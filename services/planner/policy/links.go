@@ -18,6 +18,13 @@ func (n Network) usual() Link {
 	return Link{LatencySeconds: n.LatencySeconds, BytesPerSecond: n.BytesPerSecond}
 }
 
+// hasFaster reports whether any link transfers a micro-batch, or a byte of a layer, faster than the usual one.
+func (n Network) hasFaster() bool {
+	return slices.ContainsFunc(n.Links, func(l Link) bool {
+		return l.BytesPerSecond > n.BytesPerSecond || n.transferSeconds(l) < n.TransferSeconds
+	})
+}
+
 // transferSeconds of a micro-batch between two stages.
 func (n Network) transferSeconds(l Link) float64 {
 	return l.LatencySeconds + float64(n.ActivationBytes)/l.BytesPerSecond

@@ -140,7 +140,7 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 		hope.StepSeconds = equal.stepSeconds(candidate.Pipelines)
 		if s.score(hope) > t.best && t.refinements > 0 {
 			t.refinements--
-			if refined := d.refined(candidate); s.worthReseating(candidate, refined) {
+			if refined := d.refined(candidate, hope.StepSeconds); s.worthReseating(candidate, refined) {
 				candidate = refined
 			}
 		}
@@ -187,8 +187,9 @@ type draft struct {
 	problem   place.Problem // its nodes are numbered as among lists them
 }
 
-// refined is the best of the candidate as it is, with dear pairs kept apart, and with all links taken into account.
-func (d draft) refined(candidate Candidate) Candidate {
+// refined is the best of the candidate as it is, with dear pairs kept apart, and with all links taken into account. The
+// last takes longest, and cannot help where a step already takes no more than on usual links and none is faster.
+func (d draft) refined(candidate Candidate, onUsualLinks float64) Candidate {
 	number := map[int]int{} // of a node among those to choose from
 	for i, node := range d.among.nodes {
 		number[node] = i
@@ -210,7 +211,8 @@ func (d draft) refined(candidate Candidate) Candidate {
 		}
 	}
 	better(assignment)
-	if d.seating.network.DelaySeconds != nil {
+	isBest := candidate.StepSeconds <= onUsualLinks && !d.situation.Network.hasFaster()
+	if d.seating.network.DelaySeconds != nil && !isBest {
 		better(d.problem.Refine(assignment, d.communication()))
 	}
 	return candidate
