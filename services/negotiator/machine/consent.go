@@ -41,11 +41,15 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && m.readers(changes)
 	m.state.Negotiation = under
 	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
-	if under.Opening.Abandon {
+	if under.plannedAtOnce() {
 		said = append(said, m.say(cause, events.PlanRequested, m.planRequest()))
 	}
 	return said
 }
+
+// plannedAtOnce reports whether the planner is asked while the members still consent: where all stand still, and where no
+// link is measured that the plan might hang on.
+func (n *negotiation) plannedAtOnce() bool { return n.Opening.Abandon || len(n.Opening.Connect) == 0 }
 
 // lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
 // could stop. Who wants to leave may not: the state would be lost.
@@ -136,7 +140,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		return nil
 	}
 	under.enter(protocol.Planning)
-	if under.Opening.Abandon { // the planner was asked at once
+	if under.plannedAtOnce() {
 		return m.restore(cause)
 	}
 	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// asked reports whether the planner was asked since the last opening, while nobody has consented.
+func (w *world) asked() bool {
+	for i := len(w.said) - 1; i >= 0 && w.said[i].Kind != events.NegotiationOpened; i-- {
+		if w.said[i].Kind == events.PlanRequested {
+			return true
+		}
+	}
+	return false
+}
+
+func TestThePlannerIsAskedWithTheOpeningUnlessALinkIsMeasuredFirst(t *testing.T) {
+	for change, atOnce := range map[string]bool{"leave": true, "disconnect": true, "failure": true, "join": false, "connect": false} {
+		w := newWorld(t, 3)
+		if change == "connect" {
+			w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+			w.run()
+		}
+		w.mute[events.NegotiationOpened] = true
+		switch change {
+		case "leave":
+			w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3"})
+		case "disconnect":
+			w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+		case "connect":
+			w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+		case "failure":
+			w.lose("n3")
+		case "join":
+			w.join("n4")
+		}
+		w.run()
+		if w.opened == nil {
+			t.Fatalf("%s: nothing is negotiated", change)
+		}
+		if w.asked() != atOnce {
+			t.Errorf("%s: the planner was asked %v", change, w.asked())
+		}
+	}
+}
