@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -88,12 +89,31 @@ func (b *book) checkAfter(gone *book, first, second []ledger.Plan, steps uint64)
 	return ledger.Check(plans, entries, steps)
 }
 
-// departures are how a worker goes, by name.
-var departures = map[string]func(*worker){
-	"trainer killed": func(w *worker) { w.signal(w.pid, syscall.SIGKILL) },
-	"agent killed":   func(w *worker) { w.signal(w.agent.Process.Pid, syscall.SIGKILL) },
-	"frozen":         func(w *worker) { w.signal(w.pid, syscall.SIGSTOP) },
-	"asked to leave": func(w *worker) { w.signal(w.agent.Process.Pid, syscall.SIGTERM) },
+// departures are how a worker goes, by name: the signal, and to its agent or to its script.
+var departures = map[string]struct {
+	signal  syscall.Signal
+	toAgent bool
+}{
+	"trainer killed": {syscall.SIGKILL, false},
+	"agent killed":   {syscall.SIGKILL, true},
+	"frozen":         {syscall.SIGSTOP, false},
+	"asked to leave": {syscall.SIGTERM, true},
+}
+
+// depart has a worker go. On a busy machine it may be gone already: given up, or done with the training.
+func (w *worker) depart(name string) (did string) {
+	w.Helper()
+	departure, pid := departures[name], w.pid
+	if departure.toAgent {
+		pid = w.agent.Process.Pid
+	}
+	switch err := syscall.Kill(pid, departure.signal); {
+	case errors.Is(err, syscall.ESRCH):
+		return "gone before it was " + name
+	case err != nil:
+		w.Fatal(err)
+	}
+	return name
 }
 
 // churn has workers come and go, and returns what happened.
@@ -116,9 +136,8 @@ func (c *cluster) churn(random *rand.Rand) (did []string) {
 		}
 		names := slices.Sorted(maps.Keys(departures))
 		name, gone := names[random.IntN(len(names))], random.IntN(len(there))
-		departures[name](there[gone])
+		did = append(did, there[gone].depart(name))
 		there = slices.Delete(there, gone, gone+1)
-		did = append(did, name)
 	}
 	return did
 }

@@ -43,7 +43,7 @@ func stations(t *testing.T, names ...string) (map[string]*station, <-chan suspic
 		station.Switch("1", peersOf(all, name))
 	}
 	for _, station := range all {
-		station.untilWatched(t, min(2*watched, len(names)-1))
+		station.untilWatched(t, 2*min(watched, len(names)-1))
 	}
 	return all, suspected
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// asked reports whether the planner was asked since the last opening, while nobody has consented.
-func (w *world) asked() bool {
+// plannerAsked reports whether the planner was asked since the last opening, while nobody has consented.
+func (w *world) plannerAsked() bool {
 	for i := len(w.said) - 1; i >= 0 && w.said[i].Kind != events.NegotiationOpened; i-- {
 		if w.said[i].Kind == events.PlanRequested {
 			return true
@@ -40,8 +40,8 @@ func TestThePlannerIsAskedWithTheOpeningUnlessALinkIsMeasuredFirst(t *testing.T)
 		if w.opened == nil {
 			t.Fatalf("%s: nothing is negotiated", change)
 		}
-		if w.asked() != atOnce {
-			t.Errorf("%s: the planner was asked %v", change, w.asked())
+		if w.plannerAsked() != atOnce {
+			t.Errorf("%s: the planner was asked %v", change, w.plannerAsked())
 		}
 	}
 }
