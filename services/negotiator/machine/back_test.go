@@ -36,15 +36,19 @@ func (w *world) comeBack(consents map[string]events.Consent) {
 	w.say(consents)
 }
 
-// say has the members of the negotiation under way consent. Who has nothing to say is a new process.
+// say has the members of the negotiation under way consent, and of those that follow at once. Who has nothing to say is a
+// new process.
 func (w *world) say(consents map[string]events.Consent) {
-	for _, member := range w.opened.Members {
-		consent := consents[member.Node]
-		consent.Negotiation, consent.Accepted = w.opened.Negotiation, true
-		consent.Node, consent.Incarnation = member.Node, member.Incarnation
-		w.hear(events.Consented, "/node/"+member.Node, member.Node, &consent)
+	for last := ""; w.opened != nil && w.opened.Negotiation != last; {
+		last = w.opened.Negotiation
+		for _, member := range w.opened.Members {
+			consent := consents[member.Node]
+			consent.Negotiation, consent.Accepted = last, true
+			consent.Node, consent.Incarnation = member.Node, member.Incarnation
+			w.hear(events.Consented, "/node/"+member.Node, member.Node, &consent)
+		}
+		w.run()
 	}
-	w.run()
 }
 
 // commitment returns what the negotiator said of the last commit.

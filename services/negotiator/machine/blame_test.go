@@ -107,9 +107,10 @@ func TestAnObjectionToAFailureEndsWithTheObjector(t *testing.T) {
 			break
 		}
 		opened++
-		member := w.opened.Members[0]
-		w.hear(events.Consented, "/node/"+member.Node, member.Node, &events.Consent{
-			Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Reason: "not now"})
+		for i, member := range w.opened.Members {
+			w.hear(events.Consented, "/node/"+member.Node, member.Node, &events.Consent{Negotiation: w.opened.Negotiation,
+				Node: member.Node, Incarnation: member.Incarnation, Accepted: i > 0, Reason: "not now"})
+		}
 		w.run()
 	}
 	if opened > 4 || len(w.refusals("n1")) != 1 {

@@ -36,12 +36,7 @@ func (w *world) afterBothWereLost(consent func(node string) events.Consent) *wor
 		w.join(node)
 	}
 	w.run()
-	for _, member := range w.opened.Members {
-		c := consent(member.Node)
-		c.Negotiation, c.Node, c.Incarnation, c.Accepted = w.opened.Negotiation, member.Node, member.Incarnation, true // no step: it has no plan
-		w.hear(events.Consented, "/node/"+member.Node, member.Node, &c)
-	}
-	w.run()
+	w.say(map[string]events.Consent{"n1": consent("n1"), "n2": consent("n2"), "n3": consent("n3")}) // no step: none has a plan
 	return w
 }
 
@@ -175,11 +170,11 @@ func TestWhatManyClaimIsRememberedOnce(t *testing.T) {
 		w.join(node)
 	}
 	w.run()
-	for _, node := range []string{"n1", "n2"} {
+	for _, node := range []string{"n1", "n1", "n2"} { // n1 was alone at first
 		w.hear(events.Consented, "/node/"+node, node, &events.Consent{Negotiation: w.opened.Negotiation, Node: node,
 			Incarnation: w.process[node], Accepted: true, Trained: 1, Claims: claimed(40, "good", 2)})
+		w.run()
 	}
-	w.run()
 	memory, err := w.machine.Snapshot()
 	if err != nil {
 		t.Fatal(err)
@@ -196,17 +191,10 @@ func TestAClaimOnWhatAMemberHoldsIsNotNeeded(t *testing.T) {
 	w.lose("n2")
 	w.join("n2")
 	w.run()
-	for _, member := range w.opened.Members {
-		consent := &events.Consent{Negotiation: w.opened.Negotiation, Node: member.Node, Incarnation: member.Incarnation,
-			Accepted: true, Step: 40}
-		if member.Node == "n1" {
-			consent.Holdings = []events.Holding{{Units: events.Range{First: 0, End: 3}, Steps: []uint64{40, 39}}}
-		} else {
-			consent.Trained, consent.Claims = 1, claimed(40, "spoiled", 0, 1, 2)
-		}
-		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
-	}
-	w.run()
+	w.say(map[string]events.Consent{
+		"n1": holding(events.Range{First: 0, End: 3}, 40, 39),
+		"n2": {Step: 40, Trained: 1, Claims: claimed(40, "spoiled", 0, 1, 2)},
+	})
 	var asked events.RestorationRequest
 	for _, event := range w.said {
 		if event.Kind == events.RestorationAsked {

@@ -136,8 +136,18 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
-	if len(under.Consents) < len(under.Opening.Members) {
+	m.answered(consent.Node)
+	return m.allConsented(cause)
+}
+
+// allConsented goes on once nobody has to consent any more.
+func (m *Machine) allConsented(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	switch {
+	case m.awaitsAnswers():
 		return nil
+	case under.Outdated:
+		return m.renew(cause)
 	}
 	under.enter(protocol.Planning)
 	if under.plannedAtOnce() {

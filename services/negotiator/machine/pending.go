@@ -16,7 +16,9 @@ func (m *Machine) pend(cause events.Event, change events.Change, urgency protoco
 	return m.negotiate(cause, urgency)
 }
 
-// negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it.
+// negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it. While all stand
+// still and consent, what comes is put off until they have: a rack that dies would else end as many negotiations as it
+// has nodes, one after the other.
 func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []events.Event {
 	under := m.state.Negotiation
 	switch {
@@ -24,7 +26,15 @@ func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []even
 		return m.openNext(cause)
 	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon):
 		return nil
+	case under.Phase == protocol.Consenting && under.Opening.Abandon:
+		under.Outdated, under.missing = true, nil
+		return m.allConsented(cause)
 	}
+	return m.renew(cause)
+}
+
+// renew begins again with the changes that are pending now.
+func (m *Machine) renew(cause events.Event) []events.Event {
 	return m.abort(cause, "the changes are others now", m.openNext)
 }
 

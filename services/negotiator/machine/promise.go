@@ -24,7 +24,8 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 	}
 	under.Promises[promise.Node] = promise.StopStep
 	delete(m.state.Busy, busyKey(protocol.Promising, promise.Node))
-	if m.waitsWithout(promise.Node) {
+	m.answered(promise.Node)
+	if m.awaitsAnswers() {
 		return nil
 	}
 	stop, impossible := protocol.StopStep(under.Promises)

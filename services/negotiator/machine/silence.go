@@ -244,7 +244,8 @@ func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []e
 	return m.giveUp(cause, spare, "its deadline passed before the cluster could do without it", false)
 }
 
-// expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise.
+// expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise. Who was
+// lost since the opening cannot consent.
 func (m *Machine) expected() []string {
 	under, trains := m.state.Negotiation, map[string]bool{}
 	if m.state.Plan != nil {
@@ -256,7 +257,9 @@ func (m *Machine) expected() []string {
 	}
 	var expected []string
 	for _, member := range under.Opening.Members {
-		if under.Phase == protocol.Consenting || trains[member.Node] {
+		known := m.state.known(member.Node)
+		consents := under.Phase == protocol.Consenting && known != nil && known.Incarnation == member.Incarnation
+		if consents || under.Phase == protocol.Promising && trains[member.Node] {
 			expected = append(expected, member.Node)
 		}
 	}
@@ -282,9 +285,12 @@ func (m *Machine) silent() []string {
 	})
 }
 
-// waitsWithout reports whether the phase waits for anybody else than a node that has answered. Who is awaited is looked
-// up once in a phase: with a thousand members that takes as long as all else that an answer brings about.
-func (m *Machine) waitsWithout(node string) bool {
+// answered strikes a node off those whom the phase waits for.
+func (m *Machine) answered(node string) { delete(m.state.Negotiation.missing, node) }
+
+// awaitsAnswers reports whether the phase waits for anybody. Who is awaited is looked up once in a phase: with a thousand members
+// that takes as long as all else that an answer brings about.
+func (m *Machine) awaitsAnswers() bool {
 	under := m.state.Negotiation
 	if under.missing == nil {
 		under.missing = map[string]bool{}
@@ -292,6 +298,5 @@ func (m *Machine) waitsWithout(node string) bool {
 			under.missing[silent] = true
 		}
 	}
-	delete(under.missing, node)
 	return len(under.missing) > 0
 }

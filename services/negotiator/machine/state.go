@@ -99,9 +99,10 @@ type negotiation struct {
 	Older    map[uint64]claims         `json:"older,omitempty"` // by generation: of those who trained under a plan before the one in force
 	Back     *back                     `json:"back,omitempty"`
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
-	Plan     *events.Plan              `json:"plan,omitempty"` // with nodes, transfers and rounds
-	Started  bool                      `json:"started"`        // units began to move while training goes on
-	Awaited  []string                  `json:"awaited"`        // receivers that have not caught up
+	Plan     *events.Plan              `json:"plan,omitempty"`     // with nodes, transfers and rounds
+	Outdated bool                      `json:"outdated,omitempty"` // other changes came since the opening
+	Started  bool                      `json:"started"`            // units began to move while training goes on
+	Awaited  []string                  `json:"awaited"`            // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
 	StopStep uint64                    `json:"stopStep"`
 	Snapshot protocol.Snapshot         `json:"snapshot,omitzero"` // to go back to; zero: none

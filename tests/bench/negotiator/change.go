@@ -87,16 +87,16 @@ func (f *fleet) commit(ctx context.Context, done func(*events.Plan) bool) (time.
 	}
 }
 
-// form starts all nodes at once and waits for a plan of all.
-func (f *fleet) form(ctx context.Context) (time.Duration, error) {
+// form starts the first nodes at once and waits for a plan of all.
+func (f *fleet) form(ctx context.Context, nodes int) (time.Duration, error) {
 	began := time.Now()
 	var said []saying
-	for range f.nodes {
+	for range nodes {
 		t := f.create()
 		said = append(said, saying{t, t.join(f.nodes)})
 	}
 	f.say(said)
-	at, err := f.commit(ctx, func(plan *events.Plan) bool { return len(plan.Nodes) == f.nodes })
+	at, err := f.commit(ctx, func(plan *events.Plan) bool { return len(plan.Nodes) == nodes })
 	return at.Sub(began), err
 }
 

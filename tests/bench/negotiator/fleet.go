@@ -35,6 +35,8 @@ type fleet struct {
 	born     int
 	plan     *events.Plan
 	step     uint64 // completed by all
+	mistaken int    // verdicts on living trainers
+	silent   []silence
 	offers   *exchange
 }
 
@@ -43,6 +45,19 @@ type committed struct {
 	plan *events.Plan
 	at   time.Time
 }
+
+// silence is a node that fell silent, and who watches it.
+type silence struct {
+	node     string
+	since    time.Time
+	watchers []string
+}
+
+// watchers is how many nodes watch each, and silentAfter when their kernels tell that its host is gone, as in an agent.
+const (
+	watchers    = 3
+	silentAfter = 5 * time.Second
+)
 
 // exchange is what is still to be offered before receivers have all they take.
 type exchange struct {
@@ -130,7 +145,7 @@ func (f *fleet) placed() []*trainer {
 func (f *fleet) handlers() map[events.Kind]func(events.Event) []saying {
 	return map[events.Kind]func(events.Event) []saying{
 		events.NegotiationOpened: f.opened, events.Prepared: f.prepared, events.Scheduled: f.scheduled,
-		events.ShardOffered: f.offered, events.PlanCommitted: f.committed,
+		events.ShardOffered: f.offered, events.PlanCommitted: f.committed, events.NodeLost: f.lost,
 	}
 }
 
@@ -251,6 +266,25 @@ func (f *fleet) committed(event events.Event) []saying {
 	return said
 }
 
+// lost counts a verdict on a trainer that lives.
+func (f *fleet) lost(event events.Event) []saying {
+	state, err := events.Open[events.NodeState](event)
+	if err != nil {
+		return nil
+	}
+	if t := f.trainers[state.Node]; t != nil && t.incarnation == state.Incarnation {
+		f.mistaken++
+	}
+	return nil
+}
+
+// mistakes returns how many living trainers were said lost so far.
+func (f *fleet) mistakes() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.mistaken
+}
+
 // beat sends everybody's heartbeats, spread over the time between two.
 func (f *fleet) beat() {
 	for f.ctx.Err() == nil {
@@ -273,6 +307,11 @@ func (f *fleet) pulse(t *trainer) {
 		generation = f.plan.Generation
 	}
 	pulse, there := t.pulse(generation, f.step), f.trainers[t.name] == t
+	for _, silent := range f.silent {
+		if time.Since(silent.since) > silentAfter && slices.Contains(silent.watchers, t.name) {
+			pulse.Suspicions = append(pulse.Suspicions, events.Suspicion{Node: silent.node, Reason: "no answer to keep-alives"})
+		}
+	}
 	f.mutex.Unlock()
 	data, err := json.Marshal(pulse)
 	if err == nil && there {
@@ -291,12 +330,16 @@ func (f *fleet) probed(message *nats.Msg) {
 	}
 	f.mutex.Lock()
 	t := f.trainers[message.Subject[strings.LastIndexByte(message.Subject, '.')+1:]]
+	there := f.trainers[probe.Target] != nil
 	f.mutex.Unlock()
 	if t == nil {
 		return
 	}
 	answer := events.ProbeAnswer{Node: t.name, Incarnation: t.incarnation}
-	if probe.Target != "" {
+	switch {
+	case probe.Target != "" && !there:
+		answer.Error, answer.Finding = "no answer", events.FoundUnreachable
+	case probe.Target != "":
 		measured := t.measured(probe.Target)
 		answer.Measured = &measured
 	}

@@ -34,7 +34,7 @@ func (f floor) of(change change, nodes int) time.Duration {
 func measureFloor(ctx context.Context, buses []*bus.Bus, nodes int) (floor, error) {
 	js := buses[0].JetStream()
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: floorStream, Subjects: []string{"floor.>"}, Storage: jetstream.FileStorage,
+		Name: floorStream, Subjects: []string{"floor.>"}, Storage: jetstream.FileStorage, Replicas: buses[0].Replicas(),
 	})
 	if err != nil {
 		return floor{}, err

@@ -13,36 +13,60 @@ import (
 )
 
 func main() {
-	sizes := flag.String("nodes", "6,100,300,1000", "how many nodes, with commas")
-	trials := flag.Int("trials", 10, "of each kind of change; above 100 nodes a third of that")
-	programs := flag.String("programs", "bin", "directory of reknit and reknit-nats")
+	var b bench
+	sizes := flag.String("nodes", "6,100,300,1000", "how many nodes, with commas; none: only herds")
+	herds := flag.String("herds", "6+100,100+1000", "how many nodes, and how many join these at once, with commas")
+	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes a third of that")
+	flag.IntVar(&b.servers, "servers", 1, "of NATS, 1 or 3; three have every write on their disks before they acknowledge it")
+	flag.StringVar(&b.programs, "programs", "bin", "directory of reknit and reknit-nats")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *sizes, *trials, *programs); err != nil {
+	if err := b.run(ctx, list(*sizes), list(*herds)); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-negotiator:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, sizes string, trials int, programs string) error {
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+}
+
+func (b bench) run(ctx context.Context, sizes, herds []string) error {
+	if b.trials < 1 || b.servers != 1 && b.servers != 3 {
+		return fmt.Errorf("expected -trials of 1 or more and -servers of 1 or 3, got %d and %d", b.trials, b.servers)
+	}
 	var results []*result
-	for _, size := range strings.Split(sizes, ",") {
+	var joined []*herd
+	for _, size := range sizes {
 		nodes, err := strconv.Atoi(size)
-		if err != nil || nodes < 6 || trials < 1 {
-			return fmt.Errorf("expected -nodes of 6 or more and -trials of 1 or more, got %q and %d", size, trials)
+		if err != nil || nodes < 6 {
+			return fmt.Errorf("expected -nodes of 6 or more, got %q", size)
 		}
-		times := trials
+		of := b
 		if nodes > 100 {
-			times = max(1, trials/3)
+			of.trials = max(1, b.trials/3)
 		}
-		r, err := measure(ctx, programs, nodes, times)
+		r, err := of.measure(ctx, nodes)
 		if err != nil {
 			return fmt.Errorf("%d nodes: %w", nodes, err)
 		}
-		results = append(results, r)
+		results, joined = append(results, r), append(joined, r.herds...)
 		r.print(os.Stdout)
 	}
+	for _, text := range herds {
+		var few, many int
+		if _, err := fmt.Sscanf(text, "%d+%d", &few, &many); err != nil || few < 1 || many < 1 {
+			return fmt.Errorf("expected -herds as 6+100, got %q", text)
+		}
+		h, err := b.join(ctx, few, many)
+		if err != nil {
+			return fmt.Errorf("a herd of %d into %d: %w", many, few, err)
+		}
+		joined = append(joined, h)
+	}
+	printHerds(os.Stdout, joined)
+	printGrowth(os.Stdout, results)
 	printMemory(os.Stdout, results)
 	return ctx.Err()
 }

@@ -28,35 +28,70 @@ type result struct {
 	floor  floor
 	costs  []*cost // in the order of changes, each kind once
 	uses   map[string]use
+	herds  []*herd
 	failed error // what did not end; the rest was measured before it
 }
 
-// measure forms a cluster on a new control plane and has it change so many times in each way.
-func measure(ctx context.Context, programs string, nodes, trials int) (r *result, err error) {
+// bench says what is measured.
+type bench struct {
+	programs string // directory of reknit and reknit-nats
+	servers  int
+	trials   int // of each kind of change
+}
+
+// measure forms a cluster on a new control plane and has it change so many times in each way. Then one node of 64 falls
+// silent, all of these at once, and as many join.
+func (b bench) measure(ctx context.Context, nodes int) (*result, error) {
+	r := &result{nodes: nodes}
+	return r, b.with(ctx, nodes, nodes, func(ctx context.Context, p *plane, f *fleet) (err error) {
+		defer func() { r.uses, err = p.uses() }()
+		if r.formed, r.failed = f.form(ctx, nodes); r.failed != nil {
+			return err
+		}
+		if r.failed = r.run(ctx, p, f, b.trials); r.failed != nil {
+			return err
+		}
+		if several := nodes / 64; several > 1 {
+			r.herds = append(r.herds, f.falls(ctx, several), f.joins(ctx, several))
+		}
+		return err
+	})
+}
+
+// join forms a cluster of a few nodes on a new control plane, and many join it at once.
+func (b bench) join(ctx context.Context, few, many int) (h *herd, err error) {
+	err = b.with(ctx, few, few+many, func(ctx context.Context, _ *plane, f *fleet) error {
+		if _, err := f.form(ctx, few); err != nil {
+			return err
+		}
+		h = f.joins(ctx, many)
+		return nil
+	})
+	return h, err
+}
+
+// with does something with a new control plane, which makes its first plan for so many nodes, and with a fleet whose job
+// is one of so many.
+func (b bench) with(ctx context.Context, first, most int, do func(context.Context, *plane, *fleet) error) (err error) {
 	directory, err := os.MkdirTemp("", "bench-negotiator-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	p, err := start(directory, programs, nodes)
+	p, err := start(directory, b.programs, b.servers, first)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.close()
 	ctx, cancel := context.WithCancel(ctx)
-	f, err := newFleet(ctx, p.url, nodes)
+	f, err := newFleet(ctx, p.url, most)
 	if err != nil {
 		cancel()
-		return nil, err
+		return err
 	}
 	defer f.close()
 	defer cancel() // before the connections are closed
-	r = &result{nodes: nodes}
-	if r.formed, r.failed = f.form(ctx); r.failed == nil {
-		r.failed = r.run(ctx, p, f, trials)
-	}
-	r.uses, err = p.uses()
-	return r, err
+	return do(ctx, p, f)
 }
 
 func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) (err error) {
@@ -113,7 +148,8 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 // held is how much is in the log.
 type held struct{ count, bytes uint64 }
 
-// The log counts as settled when little was said for so long: the monitor has something to say about links at any time.
+// The log counts as settled when little was said for so long: the monitor has something to say about links at any time,
+// and the more the more nodes there are.
 const (
 	settleTime  = 300 * time.Millisecond
 	settleLimit = 30 * time.Second
@@ -130,7 +166,7 @@ func (f *fleet) settled(ctx context.Context) (held, error) {
 		}
 		state := stream.CachedInfo().State
 		now := held{state.Msgs, state.Bytes}
-		if now.count-before.count <= trickle || time.Since(began) > settleLimit {
+		if now.count-before.count <= uint64(trickle+f.nodes/64) || time.Since(began) > settleLimit {
 			return now, nil
 		}
 		before = now

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/services/reknit/processes"
@@ -19,29 +19,27 @@ const (
 	closeTime = 5 * time.Second
 )
 
-// plane is a NATS server and the four services, each a process of its own.
+// plane is a NATS server or three, and the four services, each a process of its own.
 type plane struct {
-	url       string
-	directory string
-	server    *exec.Cmd
-	services  *processes.Supervisor
+	url      string // of all servers, joined by commas
+	brokers  []string
+	servers  *processes.Supervisor
+	services *processes.Supervisor
 }
 
 // start starts a control plane that makes the first plan for so many nodes.
-func start(directory, programs string, nodes int) (*plane, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	p := &plane{url: fmt.Sprintf("nats://127.0.0.1:%d", port), directory: directory}
-	p.server = exec.Command(filepath.Join(programs, "reknit-nats"), "-a", "127.0.0.1", "-p", strconv.Itoa(port), "-js",
-		"-sd", filepath.Join(directory, "store"), "-l", filepath.Join(directory, "nats.log"))
-	if err := p.server.Start(); err != nil {
-		return nil, err
-	}
-	p.services = processes.New(filepath.Join(programs, "reknit"), directory, func(name string, err error) {
+func start(directory, programs string, servers, nodes int) (*plane, error) {
+	died := func(name string, err error) {
 		fmt.Fprintf(os.Stderr, "%s ended by itself, %v: see %s\n", name, err, directory)
-	})
+	}
+	p := &plane{
+		servers:  processes.New(filepath.Join(programs, "reknit-nats"), directory, died),
+		services: processes.New(filepath.Join(programs, "reknit"), directory, died),
+	}
+	if err := p.serve(directory, servers); err != nil {
+		p.close()
+		return nil, err
+	}
 	settings := map[string]string{
 		"REKNIT_NATS_URL": p.url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(nodes),
 	}
@@ -52,6 +50,40 @@ func start(directory, programs string, nodes int) (*plane, error) {
 		}
 	}
 	return p, nil
+}
+
+// serve starts so many servers. Several keep three copies of all, and each write is on a disk before it is acknowledged.
+func (p *plane) serve(directory string, servers int) error {
+	var clients, routes []string
+	for range 2 * servers {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		routes = append(routes, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	clients, routes = routes[:servers], routes[servers:]
+	for i := range servers {
+		name := fmt.Sprint(broker, "-", i+1)
+		configuration := fmt.Appendf(nil, "server_name: %s\nlisten: %q\n", name, clients[i])
+		if servers == 1 {
+			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q }\n", filepath.Join(directory, name))
+		} else {
+			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q, sync_interval: always }\n"+
+				"cluster { name: bench, listen: %q, routes: [\"nats://%s\"] }\n",
+				filepath.Join(directory, name), routes[i], strings.Join(routes, `", "nats://`))
+		}
+		file := filepath.Join(directory, name+".conf")
+		if err := os.WriteFile(file, configuration, 0o644); err != nil {
+			return err
+		}
+		if err := p.servers.Start(name, "--config="+file, nil, false); err != nil {
+			return err
+		}
+		p.brokers = append(p.brokers, name)
+	}
+	p.url = "nats://" + strings.Join(clients, ",nats://")
+	return nil
 }
 
 // freePort is one that nobody listens on.
@@ -68,8 +100,7 @@ func (p *plane) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	p.services.Close(ctx)
-	_ = p.server.Process.Kill()
-	_ = p.server.Wait()
+	p.servers.Close(ctx)
 }
 
 // use is what a process has used so far.
@@ -78,22 +109,30 @@ type use struct {
 	bytes   int64   // of memory, at most
 }
 
-// uses returns what each service and the server have used.
+// uses returns what each service has used, and all servers together.
 func (p *plane) uses() (map[string]use, error) {
 	uses := map[string]use{}
-	for _, name := range append([]string{broker}, processes.Services...) {
-		pid := p.server.Process.Pid
-		if name != broker {
-			var err error
-			if pid, err = p.services.Pid(name); err != nil {
-				return nil, err
-			}
-		}
-		used, err := usedBy(pid)
+	for _, name := range processes.Services {
+		used, err := usedAs(p.services, name)
 		if err != nil {
 			return nil, err
 		}
 		uses[name] = used
 	}
+	for _, name := range p.brokers {
+		used, err := usedAs(p.servers, name)
+		if err != nil {
+			return nil, err
+		}
+		uses[broker] = use{uses[broker].seconds + used.seconds, uses[broker].bytes + used.bytes}
+	}
 	return uses, nil
+}
+
+func usedAs(supervisor *processes.Supervisor, name string) (use, error) {
+	pid, err := supervisor.Pid(name)
+	if err != nil {
+		return use{}, err
+	}
+	return usedBy(pid)
 }

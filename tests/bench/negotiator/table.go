@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/services/reknit/processes"
@@ -30,6 +32,32 @@ func (r *result) print(w io.Writer) {
 	}
 	if r.failed != nil {
 		fmt.Fprintf(w, "\nNot ended: %v\n", r.failed)
+	}
+}
+
+// growthFrom is the least size whose growth says something: below it a change costs what no node has a part in.
+const growthFrom = 100
+
+// printGrowth writes with which power of the number of nodes a change's cost grows, from 100 nodes to the most.
+func printGrowth(w io.Writer, results []*result) {
+	results = slices.DeleteFunc(slices.Clone(results), func(r *result) bool { return r.nodes < growthFrom || r.failed != nil })
+	if len(results) < 2 {
+		return
+	}
+	few, many := results[0], results[len(results)-1]
+	n, m := float64(few.nodes), float64(many.nodes)
+	power := func(before, after float64) float64 { return math.Log(after/before) / math.Log(m/n) }
+	fmt.Fprintf(w, "\nFrom %d to %d nodes each grows with a power of their number; n log n would be %.2f.\n\n", few.nodes, many.nodes,
+		power(n*math.Log(n), m*math.Log(m)))
+	fmt.Fprintln(w, "| change | p50 | events | KiB | CPU of the services | of the server |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|")
+	for i, c := range many.costs {
+		before := few.costs[i]
+		more := float64(len(before.times)) / float64(len(c.times)) // of both, one change's
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", c.change.name,
+			power(quantile(before.times, 0.5).Seconds(), quantile(c.times, 0.5).Seconds()),
+			power(float64(before.events), float64(c.events)*more), power(float64(before.bytes), float64(c.bytes)*more),
+			power(before.cpu, c.cpu*more), power(before.broker, c.broker*more))
 	}
 }
 

@@ -1,0 +1,32 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A rack that died was negotiated node by node: 32 of 2,048 had not been done without after 90 s.
+func TestHoweverManyAreLostTogetherTheOthersConsentTwice(t *testing.T) {
+	w := newWorld(t, 40)
+	before := w.openings()
+	for i := range 20 {
+		w.lose(fmt.Sprintf("n%d", i+1))
+	}
+	w.run()
+	if opened := w.openings() - before; opened > 2 || len(w.plans()) != 2 || len(w.plan.Nodes) != 20 {
+		t.Fatalf("%d openings, %d plans, the last of %d nodes", opened, len(w.plans()), len(w.plan.Nodes))
+	}
+}
+
+// Its word would be waited for in vain: nobody is left who has not consented.
+func TestTheLastWhoseConsentIsMissingIsLostAndTheOthersGoOn(t *testing.T) {
+	w := newWorld(t, 4)
+	w.deaf["n3"] = true
+	w.lose("n4")
+	w.run()
+	w.lose("n3")
+	w.run()
+	if len(w.plans()) != 2 || len(w.plan.Nodes) != 2 {
+		t.Fatalf("%d plans, the last of %d nodes", len(w.plans()), len(w.plan.Nodes))
+	}
+}
