@@ -73,8 +73,8 @@ bench-restorer: ## measure the restorer beside scipy and the papers' greedy algo
 	go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
 
 .PHONY: bench-negotiator
-bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change)
-	go run ./tests/bench/negotiator $(if $(NODES),-nodes $(NODES)) $(if $(TRIALS),-trials $(TRIALS))
+bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change, ARGS="-servers 3")
+	go run ./tests/bench/negotiator $(if $(NODES),-nodes $(NODES) -herds "") $(if $(TRIALS),-trials $(TRIALS)) $(ARGS)
 
 .PHONY: bench-monitor
 bench-monitor: build ## measure the failure detector on a model of a WAN beside others, and what 10,000 heartbeats a second cost (ARGS="-days 4 -nodes 0")

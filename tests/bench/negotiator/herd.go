@@ -92,6 +92,9 @@ func (f *fleet) isOfAll(plan *events.Plan) bool {
 }
 
 func printHerds(w io.Writer, herds []*herd) {
+	if len(herds) == 0 {
+		return
+	}
 	fmt.Fprintln(w, "\n| at once | until a plan of all who live | generations | events | said lost though alive |")
 	fmt.Fprintln(w, "|---|---|---|---|---|")
 	for _, h := range herds {
