@@ -268,7 +268,7 @@ var unreadableAfter = time.Minute
 func (b *Bus) fetch(ctx context.Context, bucket, dataref string) (data []byte, err error) {
 	began, connection := time.Now(), b.connection.Load()
 	err = b.Repeat(ctx, "read of a payload", func(ctx context.Context) error {
-		if data, err = b.Get(ctx, bucket, dataref); err == nil || errors.Is(err, nats.ErrConnectionClosed) {
+		if data, err = b.getPayload(ctx, bucket, dataref); err == nil || errors.Is(err, nats.ErrConnectionClosed) {
 			return err
 		}
 		if now := b.connection.Load(); now != connection || !b.conn.IsConnected() {

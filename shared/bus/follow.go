@@ -105,8 +105,8 @@ func (b *Bus) LastEvent(
 }
 
 // Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where
-// id is empty: it has it, or it begins behind it. That what was stored after known may have been dropped unread is said
-// as an error in the log.
+// id is empty: it has it, or has dropped it since, for its age or because newer ones on its subject came. That what was
+// stored after known may have been dropped unread is said as an error in the log.
 func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.Time) (bool, error) {
 	stream, err := b.leader(ctx, events.EventStream)
 	if err != nil {
@@ -119,11 +119,11 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 			return false, err
 		}
 		state := fresh.CachedInfo().State
-		if state.FirstTime.After(known) {
-			slog.ErrorContext(ctx, "events may have been dropped for their age before they were handled",
-				"from", known, "to", state.FirstTime)
+		if state.FirstTime.After(known) || state.FirstSeq <= sequence {
+			slog.ErrorContext(ctx, "events may have been dropped before they were handled: the log keeps them for a while, "+
+				"and the newest of each node", "from", known, "to", state.FirstTime)
 		}
-		return state.FirstSeq > sequence, nil
+		return sequence <= state.LastSeq, nil
 	}
 	if err != nil {
 		return false, err

@@ -28,22 +28,27 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data),
 			events.MaxPayloadBytes)
 	}
+	digest = events.Digest(data)
+	return digest, b.put(ctx, bucket, digest, func() []byte { return data })
+}
+
+// put stores content under a name, unless it is there already, whole and fresh.
+func (b *Bus) put(ctx context.Context, bucket, name string, content func() []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
-	digest = events.Digest(data)
 	store, err := b.store(ctx, bucket)
 	if err != nil {
-		return "", fmt.Errorf("put into %s: %w", bucket, err)
+		return fmt.Errorf("put into %s: %w", bucket, err)
 	}
-	there, err := store.whole(ctx, digest)
+	there, err := store.whole(ctx, name)
 	if err == nil && time.Since(there.ModTime) < events.FreshAge {
-		return digest, nil
+		return nil
 	}
-	meta := jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}}
-	if _, err := store.Put(ctx, meta, bytes.NewReader(data)); err != nil {
-		return "", fmt.Errorf("put into %s: %w", bucket, storeFull(err))
+	meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}}
+	if _, err := store.Put(ctx, meta, bytes.NewReader(content())); err != nil {
+		return fmt.Errorf("put into %s: %w", bucket, storeFull(err))
 	}
-	return digest, nil
+	return nil
 }
 
 // store is a bucket and the stream under it.
@@ -104,28 +109,37 @@ var ErrIncomplete = errors.New("content is not all there")
 // ErrCorrupt; each may be over soon: a replica that lags does not find what is there, and a writer of the same content
 // replaces the chunks under a reader.
 func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
+	data, err := b.get(ctx, bucket, digest)
+	if err == nil && events.Digest(data) != digest {
+		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, ErrCorrupt)
+	}
+	return data, err
+}
+
+// get returns what a bucket has under a name, as it is.
+func (b *Bus) get(ctx context.Context, bucket, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	store, err := b.store(ctx, bucket)
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", bucket, err)
 	}
-	data, err := store.read(ctx, digest)
+	data, err := store.read(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, err)
+		return nil, fmt.Errorf("get %.80s from %s: %w", name, bucket, err)
 	}
 	return data, nil
 }
 
-func (s *store) read(ctx context.Context, digest string) ([]byte, error) {
-	info, err := s.whole(ctx, digest)
+func (s *store) read(ctx context.Context, name string) ([]byte, error) {
+	info, err := s.whole(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if info.Size > events.MaxPayloadBytes {
 		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrCorrupt, events.MaxPayloadBytes, info.Size)
 	}
-	object, err := s.Get(ctx, digest)
+	object, err := s.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +147,6 @@ func (s *store) read(ctx context.Context, digest string) ([]byte, error) {
 	data := make([]byte, info.Size)
 	if _, err := io.ReadFull(object, data); err != nil {
 		return nil, err
-	}
-	if events.Digest(data) != digest {
-		return nil, ErrCorrupt
 	}
 	return data, nil
 }

@@ -80,7 +80,7 @@ func (b *Bus) provisionStream(ctx context.Context, stream events.Stream) error {
 	config := jetstream.StreamConfig{
 		Name: stream.Name, Subjects: stream.Subjects, Storage: jetstream.FileStorage, Replicas: b.replicas,
 		MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge, Discard: jetstream.DiscardNew, Duplicates: stream.Dedupe,
-		DenyDelete: true, DenyPurge: true,
+		MaxMsgsPerSubject: int64(stream.Newest), DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
 	}
 	if stream.WriteOnce {
 		config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true

@@ -56,6 +56,9 @@ func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err err
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
 	ack.Duplicate = ack.Duplicate && attempts == 1 // after a lost acknowledgement the repeat is the first
+	if streamOf(event.Kind).WriteOnce {
+		b.trimPlans(ctx, event)
+	}
 	return ack, nil
 }
 
@@ -66,7 +69,7 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 		return nil, err
 	}
 	if len(data) > events.MaxEventBytes {
-		dataref, err := b.Put(ctx, streamOf(event.Kind).Payloads, event.Data)
+		dataref, err := b.putPayload(ctx, streamOf(event.Kind).Payloads, event.Data)
 		if err != nil {
 			return nil, err
 		}

@@ -123,15 +123,13 @@ func TestTheBusRefusesEveryMutationOfAnExampleByName(t *testing.T) {
 // mustRefuse publishes each fault and demands that the bus hears a refusal of it, in order.
 func mustRefuse(t *testing.T, faults []fault) {
 	ctx, carrier := newBus(t)
-	for _, fault := range faults {
-		publishRaw(t, ctx, carrier, fault.subject, fault.text)
-	}
 	consumer, err := carrier.Consume(ctx, "judge", 0, []string{"reknit.event.>"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer consumer.Stop()
 	for _, fault := range faults {
+		publishRaw(t, ctx, carrier, fault.subject, fault.text)
 		delivery, err := consumer.Next(ctx)
 		if err != nil {
 			t.Fatal(err)

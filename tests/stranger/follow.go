@@ -1,7 +1,10 @@
 package stranger
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -58,7 +61,15 @@ func (s *Stranger) payload(event envelope) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return objects.GetBytes(event.Dataref)
+	data, err := objects.GetBytes(event.Dataref)
+	if err != nil || !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		return data, err
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(plain)
 }
 
 // follow decodes an event's data and acts on it.

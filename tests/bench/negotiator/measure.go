@@ -17,6 +17,7 @@ type cost struct {
 	times  []time.Duration
 	events uint64
 	bytes  uint64  // of these
+	apart  uint64  // bytes of plans, and of what is too large for an event
 	cpu    float64 // seconds of the services
 	broker float64 // seconds of the server
 }
@@ -138,6 +139,7 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	c.times = append(c.times, took)
 	c.events += after.count - before.count
 	c.bytes += after.bytes - before.bytes
+	c.apart += after.apart - before.apart
 	for _, service := range processes.Services {
 		c.cpu += now[service].seconds - used[service].seconds
 	}
@@ -145,8 +147,8 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	return nil
 }
 
-// held is how much is in the log.
-type held struct{ count, bytes uint64 }
+// held is how much is in the log, and in the streams of plans and payloads.
+type held struct{ count, bytes, apart uint64 }
 
 // The log counts as settled when little was said for so long: the monitor has something to say about links at any time,
 // and the more the more nodes there are.
@@ -156,19 +158,30 @@ const (
 	trickle     = 8
 )
 
-// settled waits until hardly anything is said any more, and returns how much is in the log.
+// settled waits until hardly anything is said any more, and returns how much is held.
 func (f *fleet) settled(ctx context.Context) (held, error) {
 	var before held
 	for began := time.Now(); ; time.Sleep(settleTime) {
-		stream, err := f.buses[0].JetStream().Stream(ctx, events.EventStream.Name)
+		now, err := f.held(ctx)
 		if err != nil {
 			return held{}, err
 		}
-		state := stream.CachedInfo().State
-		now := held{state.Msgs, state.Bytes}
 		if now.count-before.count <= uint64(trickle+f.nodes/64) || time.Since(began) > settleLimit {
 			return now, nil
 		}
 		before = now
 	}
+}
+
+func (f *fleet) held(ctx context.Context) (h held, err error) {
+	streams := f.buses[0].JetStream().ListStreams(ctx)
+	for stream := range streams.Info() {
+		switch name := stream.Config.Name; {
+		case name == events.EventStream.Name:
+			h.count, h.bytes = stream.State.Msgs, stream.State.Bytes
+		case name != "KV_"+events.SnapshotBucket: // which is written now and then, whatever happens
+			h.apart += stream.State.Bytes
+		}
+	}
+	return h, streams.Err()
 }

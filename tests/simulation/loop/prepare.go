@@ -36,7 +36,7 @@ func (s *Service) prepare(now time.Time, fate stream.Fate) time.Duration {
 		return s.standBy(now, fate)
 	}
 	steps := map[Point]func(time.Time, stream.Fate) error{
-		ReadLease: s.readLease, Recall: s.recall, LookBack: s.lookBack, FindHandled: s.findHandled, FindFirst: s.findFirst,
+		ReadLease: s.readLease, Recall: s.recall, LookBack: s.lookBack, FindHandled: s.findHandled, FindEnd: s.findEnd,
 		Consume: s.consume, FindAge: s.findAge, Drop: s.drop, Count: s.count,
 	}
 	if err := steps[s.point](now, fate); err != nil {
@@ -125,7 +125,7 @@ func (s *Service) findHandled(_ time.Time, fate stream.Fate) error {
 	words, _ := held.Data.(Words)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		s.point = FindFirst
+		s.point = FindEnd
 		return nil
 	case err != nil:
 		return err
@@ -135,12 +135,12 @@ func (s *Service) findHandled(_ time.Time, fate stream.Fate) error {
 	return s.restore()
 }
 
-func (s *Service) findFirst(_ time.Time, fate stream.Fate) error {
-	first, err := s.bus.server.Events.First(fate)
+func (s *Service) findEnd(_ time.Time, fate stream.Fate) error {
+	end, err := s.bus.server.Events.End(fate)
 	if err != nil {
 		return err
 	}
-	if first <= s.memory.page.sequence {
+	if end <= s.memory.page.sequence {
 		return service.ErrLogWentBackwards
 	}
 	return s.restore()

@@ -27,7 +27,7 @@ const (
 	Sign        Point = "sign"         // writes it as its own, which ends the instance before
 	JudgeSign   Point = "judge sign"   // who wrote, after a refusal of that
 	FindHandled Point = "find handled" // whether the stream holds what was handled last
-	FindFirst   Point = "find first"   // whether it dropped that for its age
+	FindEnd     Point = "find end"     // whether it dropped that
 	Consume     Point = "consume"      // opens its consumer behind what was handled
 	FindAge     Point = "find age"     // at which the stream drops what it has
 	Drop        Point = "drop"         // the consumer of the instance before

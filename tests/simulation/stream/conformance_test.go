@@ -23,7 +23,7 @@ const (
 
 // Streams as an installation has them, but small enough to be filled.
 var (
-	facts = events.Stream{Name: "FACTS", Subjects: []string{"fact.>"}, MaxBytes: 4000, Dedupe: never}
+	facts = events.Stream{Name: "FACTS", Subjects: []string{"fact.>"}, MaxBytes: 4000, Newest: 9, Dedupe: never}
 	plans = events.Stream{Name: "PLANS", Subjects: []string{"plan.>"}, WriteOnce: true, MaxBytes: 2000, Dedupe: never}
 )
 
@@ -77,7 +77,7 @@ func (p *pair) create() {
 		config := jetstream.StreamConfig{
 			Name: wanted.Name, Subjects: wanted.Subjects, Storage: jetstream.FileStorage, Replicas: p.replicas,
 			MaxBytes: wanted.MaxBytes, Discard: jetstream.DiscardNew, Duplicates: wanted.Dedupe,
-			DenyDelete: true, DenyPurge: true,
+			MaxMsgsPerSubject: int64(wanted.Newest), DenyDelete: true, DenyPurge: true,
 		}
 		if wanted.WriteOnce {
 			config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true

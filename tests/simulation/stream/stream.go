@@ -31,7 +31,7 @@ type Ack struct {
 	Duplicate bool // it was there already, by its id
 }
 
-// Stream is one log. What it stores never changes; only age takes it away.
+// Stream is one log. What it stores never changes; only age takes it away, and newer messages on its subject.
 type Stream struct {
 	Payloads  *Objects // those of its messages that are too large for it
 	server    *Server
@@ -41,6 +41,7 @@ type Stream struct {
 	first     uint64     // sequence of the oldest message there is, or end
 	bytes     int64
 	last      map[string]*Message // by subject
+	on        map[string][]uint64 // by subject: sequences, oldest first, where only the newest are kept
 	replaced  map[string]*Message // what the last message on a subject replaced: a replica that lags still has it
 	known     map[string]uint64   // sequence by message id; zero while in process
 	window    []*Message          // messages with an id, oldest first
@@ -56,7 +57,7 @@ type pending struct {
 
 func newStream(server *Server, config events.Stream) *Stream {
 	return &Stream{
-		server: server, config: config, first: 1, last: map[string]*Message{}, replaced: map[string]*Message{},
+		server: server, config: config, first: 1, last: map[string]*Message{}, on: map[string][]uint64{}, replaced: map[string]*Message{},
 		known: map[string]uint64{}, durables: map[string]*Consumer{},
 	}
 }
@@ -166,7 +167,7 @@ func (s *Stream) checkRoom(message Message) error {
 		taken = taken || waiting.stored.Subject == message.Subject
 	}
 	full := s.config.MaxBytes > 0 && bytes > s.config.MaxBytes
-	if full && s.lastOnly && !s.server.replicated && taken && s.last[message.Subject].Bytes >= message.Bytes {
+	if replaced := s.replacedBy(message); full && !s.server.replicated && replaced != nil && replaced.Bytes >= message.Bytes {
 		full = false // what is replaced makes room
 	}
 	switch {
@@ -174,6 +175,18 @@ func (s *Stream) checkRoom(message Message) error {
 		return storeFailed("maximum messages per subject exceeded")
 	case full:
 		return storeFailed("maximum bytes exceeded")
+	}
+	return nil
+}
+
+// replacedBy returns the message that goes when another comes; nil where none does.
+func (s *Stream) replacedBy(message Message) *Message {
+	on := s.on[message.Subject]
+	switch {
+	case s.lastOnly:
+		return s.last[message.Subject]
+	case s.config.Newest > 0 && len(on) >= s.config.Newest:
+		return s.at(on[0])
 	}
 	return nil
 }
@@ -209,10 +222,26 @@ func (s *Stream) store(stored *Message) {
 	s.messages = append(s.messages, stored)
 	s.bytes += stored.Bytes
 	s.last[stored.Subject] = stored
+	s.keepNewest(stored)
 	if stored.ID != "" {
 		s.known[stored.ID] = stored.Sequence
 		s.window = append(s.window, stored)
 	}
+}
+
+// keepNewest drops the oldest message on the subject of a new one where there are too many.
+func (s *Stream) keepNewest(stored *Message) {
+	if s.config.Newest == 0 {
+		return
+	}
+	on := append(s.on[stored.Subject], stored.Sequence)
+	if len(on) > s.config.Newest {
+		if oldest := s.at(on[0]); oldest != nil {
+			s.remove(oldest)
+		}
+		on = on[1:]
+	}
+	s.on[stored.Subject] = on
 }
 
 func (s *Stream) remove(stored *Message) {
@@ -223,9 +252,8 @@ func (s *Stream) remove(stored *Message) {
 	}
 }
 
-// First returns the sequence of the oldest message there is, or the one that the next message will have.
-// Errors: ErrNoConnection, ErrNoAnswer.
-func (s *Stream) First(fate Fate) (uint64, error) { return s.first, s.server.read(fate) }
+// End returns the sequence that the next message will have. Errors: ErrNoConnection, ErrNoAnswer.
+func (s *Stream) End(fate Fate) (uint64, error) { return s.end(), s.server.read(fate) }
 
 // expire drops messages for their age, and forgets ids that are older than the window of repeats. The server does so
 // at its own times, the model when something is published.
