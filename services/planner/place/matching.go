@@ -79,11 +79,11 @@ func (p Problem) leastMoved() (nodeOf []int, ok bool) {
 	slices.Sort(limits)
 	limits = slices.Compact(limits)
 	supply, demand := sizes(nodes), sizes(seats)
-	least := sort.Search(len(limits), func(i int) bool { return transport(supply, demand, cost, limits[i]) != nil })
+	least := sort.Search(len(limits), func(i int) bool { return possible(supply, demand, cost, limits[i]) })
 	if least == len(limits) {
 		return nil, len(p.Holds) == 0
 	}
-	return p.seated(nodes, seats, transport(supply, demand, cost, limits[least])), true
+	return p.seated(nodes, seats, transport(supply, demand, limited(cost, limits[least], 1))), true
 }
 
 func sizes(groups [][]int) []int {
