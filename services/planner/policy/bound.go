@@ -21,32 +21,55 @@ func (s Situation) lowerBound(pipelines int) float64 {
 	for _, link := range s.Network.Links {
 		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
 	}
-	found, err := search.Best(best)
+	found, err := search.Fastest(best)
 	if err != nil {
 		return 0
 	}
 	return found.LowerBoundSeconds * (1 - 1e-12) // sums may round up
 }
 
+// least is what no plan of so many pipelines, made of so many nodes, does in less: to train, and to all-reduce.
+func (s Situation) least(nodes int) func(pipelines int) (trainSeconds, syncSeconds float64) {
+	fastest, best := s.fastest(), s.bestLink()
+	return func(pipelines int) (trainSeconds, syncSeconds float64) {
+		return s.leastTrainSeconds(pipelines, fastest), s.leastSyncSeconds(nodes, pipelines, best)
+	}
+}
+
+// fastest is, for each number of nodes from zero on, the sum of so many of the highest speeds.
+func (s Situation) fastest() []float64 {
+	sums := make([]float64, 1, len(s.Nodes)+1)
+	for i := range s.Nodes {
+		sums = append(sums, float64(i+1))
+	}
+	for i, speed := range slices.Backward(slices.Sorted(slices.Values(s.Speed))) {
+		used := len(s.Speed) - i
+		sums[used] = sums[used-1] + speed
+	}
+	return sums
+}
+
+// bestLink has the most bandwidth and the least latency of any link.
+func (s Situation) bestLink() Link {
+	best := s.Network.usual()
+	for _, link := range s.Network.Links {
+		best.BytesPerSecond = max(best.BytesPerSecond, link.BytesPerSecond)
+		best.LatencySeconds = min(best.LatencySeconds, link.LatencySeconds)
+	}
+	return best
+}
+
 // leastTrainSeconds is all work shared by the fastest nodes, as many as so many pipelines can be.
-func (s Situation) leastTrainSeconds(pipelines int) float64 {
+func (s Situation) leastTrainSeconds(pipelines int, fastest []float64) float64 {
 	longest := len(s.Layers)
 	if s.PipelineLength.Most > 0 {
 		longest = min(longest, s.PipelineLength.Most)
 	}
-	used := min(len(s.Nodes), pipelines*longest)
-	speeds, work := float64(used), 0.0
-	if s.Speed != nil {
-		fastest := slices.Sorted(slices.Values(s.Speed))[len(s.Speed)-used:]
-		speeds = 0
-		for _, speed := range fastest {
-			speeds += speed
-		}
-	}
+	work := 0.0
 	for _, layer := range s.Layers {
 		work += layer.ForwardSeconds + layer.BackwardSeconds
 	}
-	return work * float64(s.MicroBatches) / speeds * (1 - 1e-12)
+	return work * float64(s.MicroBatches) / fastest[min(len(s.Nodes), pipelines*longest)] * (1 - 1e-12)
 }
 
 // faster is layers on nodes so many times as fast.
@@ -62,14 +85,9 @@ func faster(layers []estimate.Layer, speed float64) []estimate.Layer {
 // leastSyncSeconds is the least that the all-reduces of a step take with so many pipelines of so many nodes: the
 // shortest pipeline has no more stages than its part of the nodes, its fullest stage no fewer gradients than the mean,
 // and all links are like the best.
-func (s Situation) leastSyncSeconds(nodes, pipelines int) float64 {
+func (s Situation) leastSyncSeconds(nodes, pipelines int, best Link) float64 {
 	if pipelines < 2 || s.Network.BytesPerSecond <= 0 {
 		return 0
-	}
-	best := s.Network.usual()
-	for _, link := range s.Network.Links {
-		best.BytesPerSecond = max(best.BytesPerSecond, link.BytesPerSecond)
-		best.LatencySeconds = min(best.LatencySeconds, link.LatencySeconds)
 	}
 	stages := int64(max(1, nodes/pipelines))
 	bytes := max(slices.Max(s.GradientBytes), sum(s.GradientBytes)/stages)

@@ -32,7 +32,7 @@ func (s Situation) fetchSeconds(bytes int64) float64 {
 
 // alive returns the nodes there are, by name.
 func (s Situation) alive() map[string]bool {
-	alive := map[string]bool{}
+	alive := make(map[string]bool, len(s.Nodes))
 	for _, node := range s.Nodes {
 		alive[node] = true
 	}
@@ -41,7 +41,7 @@ func (s Situation) alive() map[string]bool {
 
 // holds returns, per node, the layers it trains under the plan in force and still has.
 func (s Situation) holds() []estimate.Range {
-	layers := map[string]estimate.Range{}
+	layers := make(map[string]estimate.Range, len(s.Nodes))
 	for _, pipeline := range s.Current {
 		for _, stage := range pipeline.Stages {
 			layers[stage.Node] = stage.Layers
@@ -84,7 +84,7 @@ func (s Situation) holders(some map[string]bool) []int {
 func members(pipelines []Pipeline) []estimate.Member {
 	list := make([]estimate.Member, len(pipelines))
 	for p, pipeline := range pipelines {
-		list[p].MicroBatches = pipeline.MicroBatches
+		list[p].MicroBatches, list[p].Stages = pipeline.MicroBatches, make([]estimate.Range, 0, len(pipeline.Stages))
 		for _, stage := range pipeline.Stages {
 			list[p].Stages = append(list[p].Stages, stage.Layers)
 		}

@@ -27,7 +27,7 @@ func dataParallel(s Situation) ([]Candidate, error) {
 		total += s.speed(node)
 		pipelines = append(pipelines, Pipeline{MicroBatches: shares[p], Stages: []Stage{{s.Nodes[node], s.model()}}})
 	}
-	candidate := s.figured(pipelines)
+	candidate := s.figured(s.known(), pipelines)
 	candidate.LowerBoundSeconds = micro * float64(s.MicroBatches) / total * (1 - 1e-12) // sums may round up
 	return []Candidate{candidate}, nil
 }
@@ -69,13 +69,13 @@ func (s Situation) microBatchSeconds() float64 {
 // overlappedSeconds is the step time where gradients are all-reduced while the last micro-batch goes backward, as
 // they come about (DDP): the all-reduce begins when the slowest node begins that, and cannot end before all nodes
 // have.
-func (s Situation) overlappedSeconds(pipelines []Pipeline) float64 {
-	w, computed, begun := s.wires(), 0.0, 0.0
+func (s Situation) overlappedSeconds(w wires, pipelines []Pipeline) float64 {
+	computed, begun := 0.0, 0.0
 	for _, pipeline := range pipelines {
 		timed := s.pipeline(w, pipeline)
 		backward := timed.BackwardSeconds[0]
 		seconds := float64(pipeline.MicroBatches) * (timed.ForwardSeconds[0] + backward)
 		computed, begun = max(computed, seconds), max(begun, seconds-backward)
 	}
-	return max(computed, begun+s.syncSeconds(pipelines)) + s.dearSeconds(pipelines)
+	return max(computed, begun+s.syncSeconds(w, pipelines)) + s.dearSeconds(pipelines)
 }

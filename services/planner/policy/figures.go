@@ -6,25 +6,35 @@ import (
 
 // figured is the candidate of pipelines that reroute nothing, with their partitions and what the cost model says of
 // them: the step, the peaks, and a transition in which each node fetches what it lacks.
-func (s Situation) figured(pipelines []Pipeline) Candidate {
+func (s Situation) figured(k known, pipelines []Pipeline) Candidate {
 	s, pipelines = s.withPipelines(len(pipelines)), s.dealt(pipelines)
-	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: map[string]int64{}}
+	c := Candidate{Pipelines: pipelines, Replicas: len(pipelines), PeakBytes: make(map[string]int64, len(s.Nodes))}
 	for p, member := range members(pipelines) {
 		for st, peak := range s.peakBytes(member.Stages, member.MicroBatches) {
 			c.PeakBytes[pipelines[p].Stages[st].Node] = peak
 		}
 	}
-	c.StepSeconds = s.stepSeconds(pipelines)
+	c.StepSeconds = s.stepSeconds(k.wires, pipelines)
 	c.TransitionSeconds = s.SwitchSeconds
 	if len(s.Current) == 0 {
 		return c // every node makes the layers of the first plan itself
 	}
-	has, kept := map[string]holding{}, s.kept(s.Current)
-	for i, layers := range s.holds() {
-		has[s.Nodes[i]] = holding{layers, len(kept[s.Nodes[i]])}
-	}
-	c.TransitionSeconds += s.fetchSeconds(s.largestMissing(has, pipelines))
+	c.TransitionSeconds += s.fetchSeconds(s.largestMissing(k.has, pipelines))
 	return c
+}
+
+// known is what is looked up by a node's name for every candidate.
+type known struct {
+	wires wires
+	has   map[string]holding
+}
+
+func (s Situation) known() known {
+	k, kept := known{s.wires(), make(map[string]holding, len(s.Nodes))}, s.kept(s.Current)
+	for i, layers := range s.holds() {
+		k.has[s.Nodes[i]] = holding{layers, len(kept[s.Nodes[i]])}
+	}
+	return k
 }
 
 // holding is what a node has: layers, and how many partitions of each.

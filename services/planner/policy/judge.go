@@ -15,7 +15,7 @@ func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
 			return Candidate{}, err
 		}
 	}
-	candidate := s.figured(pipelines)
+	candidate := s.figured(s.known(), pipelines)
 	candidate.Policy = name
 	for i, node := range s.Nodes {
 		if peak := candidate.PeakBytes[node]; peak > s.MemoryBytes[i] {

@@ -114,7 +114,7 @@ func TestGradientsAreReducedWhileTheLastMicroBatchGoesBackward(t *testing.T) {
 	const computed, backward = 3 * 18.0, 12.0 // three micro-batches; six layers backward
 	for rate, want := range map[float64]float64{1e9: computed, 10: computed - backward + 18} {
 		s.Network.BytesPerSecond, s.Network.LatencySeconds = rate, 0
-		if got := s.stepSeconds(pipelines); math.Abs(got-want) > 1e-9 {
+		if got := s.stepSeconds(s.wires(), pipelines); math.Abs(got-want) > 1e-9 {
 			t.Errorf("at %v bytes a second a step takes %v s, expected %v", rate, got, want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestAGroupOfShardsTrainsTogetherWithoutABubble(t *testing.T) {
 	if c.Shape() != "3+3" {
 		t.Fatalf("groups of %s", c.Shape())
 	}
-	sync := s.syncSeconds(c.Pipelines)
+	sync := s.syncSeconds(s.wires(), c.Pipelines)
 	if want := 6 * 18.0 / 3; math.Abs(c.StepSeconds-sync-want) > 1e-9 {
 		t.Errorf("a step of %v s: expected six micro-batches of 18 s by three nodes, %v", c.StepSeconds-sync, want)
 	}

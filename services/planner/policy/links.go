@@ -38,10 +38,11 @@ type wires struct {
 }
 
 func (s Situation) wires() wires {
-	w := wires{s.Network, map[string]int{}, map[[2]int]Link{}}
+	w := wires{network: s.Network}
 	if s.Speed == nil && len(s.Network.Links) == 0 {
 		return w
 	}
+	w.node, w.unusual = make(map[string]int, len(s.Nodes)), make(map[[2]int]Link, len(s.Network.Links))
 	for i, node := range s.Nodes {
 		w.node[node] = i
 	}
@@ -57,6 +58,12 @@ func (w wires) between(from, to string) (Link, bool) {
 	b, both := w.node[to]
 	link, found := w.unusual[[2]int{a, b}]
 	return link, known && both && found
+}
+
+// usual is the links as if all were so.
+func (w wires) usual() wires {
+	w.unusual = nil
+	return w
 }
 
 // both averages the two directions, as DT-FM does.
@@ -85,7 +92,7 @@ func (s Situation) pipeline(w wires, p Pipeline) estimate.Pipeline {
 			timed.ForwardSeconds[st] /= s.Speed[node]
 			timed.BackwardSeconds[st] /= s.Speed[node]
 		}
-		if st == 0 {
+		if st == 0 || len(w.unusual) == 0 {
 			continue
 		}
 		before := p.Stages[st-1].Node
@@ -110,19 +117,18 @@ func (w wires) onEdge(seconds []float64, edge, edges int, from, to string) []flo
 }
 
 // stepSeconds is the time of the slowest pipeline, of the all-reduces, and of the pairs without a direct link.
-func (s Situation) stepSeconds(pipelines []Pipeline) float64 {
+func (s Situation) stepSeconds(w wires, pipelines []Pipeline) float64 {
 	if s.Kind == DataParallel {
-		return s.overlappedSeconds(pipelines)
+		return s.overlappedSeconds(w, pipelines)
 	}
-	w, slowest := s.wires(), 0.0
-	plain := s.Speed == nil && len(w.unusual) == 0
+	slowest, plain := 0.0, s.Speed == nil && len(w.unusual) == 0
 	for p, pipeline := range pipelines {
 		if plain && p > 0 && pipeline.equal(pipelines[p-1]) {
 			continue
 		}
 		slowest = max(slowest, s.pipelineSeconds(w, pipeline))
 	}
-	return slowest + s.syncSeconds(pipelines) + s.dearSeconds(pipelines)
+	return slowest + s.syncSeconds(w, pipelines) + s.dearSeconds(pipelines)
 }
 
 // equal reports whether two pipelines train the same layers on as many micro-batches.
@@ -134,11 +140,11 @@ func (p Pipeline) equal(other Pipeline) bool {
 // syncSeconds is the time of the all-reduces of a step: the device with most to reduce sets it (restorer's rounds reach
 // that bound for contiguous stages). Each holder of a layer sends its part of the gradients to every other and back
 // (DT-FM eq. 2), which on equal links is what a ring takes.
-func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
+func (s Situation) syncSeconds(w wires, pipelines []Pipeline) float64 {
 	if len(pipelines) < 2 || s.Network.BytesPerSecond <= 0 {
 		return 0
 	}
-	more := s.unusualSyncSeconds(pipelines)
+	more := s.unusualSyncSeconds(w, pipelines)
 	slowest := 0.0
 	for _, pipeline := range pipelines {
 		for _, stage := range pipeline.Stages {
@@ -151,11 +157,11 @@ func (s Situation) syncSeconds(pipelines []Pipeline) float64 {
 }
 
 // unusualSyncSeconds is what nodes' unusual links add to the time of usual ones, or take from it.
-func (s Situation) unusualSyncSeconds(pipelines []Pipeline) map[string]float64 {
+func (s Situation) unusualSyncSeconds(w wires, pipelines []Pipeline) map[string]float64 {
 	if len(s.Network.Links) == 0 {
 		return nil
 	}
-	w, places, more := s.wires(), seats(pipelines), map[string]float64{}
+	places, more := seats(pipelines), map[string]float64{}
 	for _, link := range s.Network.Links {
 		_, back := w.unusual[[2]int{link.To, link.From}]
 		a, b := s.Nodes[link.From], s.Nodes[link.To]

@@ -86,7 +86,7 @@ func (s Situation) dealt(pipelines []Pipeline) []Pipeline {
 
 // kept returns the partitions that each node keeps under a plan.
 func (s Situation) kept(plan []Pipeline) map[string][]int {
-	kept := map[string][]int{}
+	kept := make(map[string][]int, len(s.Nodes))
 	for _, pipeline := range plan {
 		for _, stage := range pipeline.Stages {
 			kept[stage.Node] = pipeline.Partitions

@@ -209,7 +209,7 @@ func TestAPlanInForceThatIsFoundAgainKeepsItsPartitions(t *testing.T) {
 	for p, list := range [][]int{{2, 3}, {2, 3}, {0, 1}, {0, 1}} {
 		s.Current[p].Partitions = list
 	}
-	again := s.figured(s.Current)
+	again := s.figured(s.known(), s.Current)
 	if !reflect.DeepEqual(again.Pipelines, s.Current) || again.TransitionSeconds != s.SwitchSeconds {
 		t.Fatalf("%v became %v in %v s", s.Current, again.Pipelines, again.TransitionSeconds)
 	}
@@ -220,7 +220,7 @@ func TestFewerPipelinesFetchMorePartitionsOfTheLayersTheyKeep(t *testing.T) {
 	s := partitioned(4).inForce(grid(4, 1, 6, 12)).lose("n4")
 	s.Network.BytesPerSecond = 10
 	s = s.keeping(3)
-	if got, want := s.figured(grid(3, 1, 6, 12)).TransitionSeconds, 0.05+6*15./10; math.Abs(got-want) > 1e-9 {
+	if got, want := s.figured(s.known(), grid(3, 1, 6, 12)).TransitionSeconds, 0.05+6*15./10; math.Abs(got-want) > 1e-9 {
 		t.Fatalf("a transition of %v s, want %v", got, want)
 	}
 }

@@ -210,7 +210,7 @@ func (s Situation) transfer(link *Link) float64 {
 func (s Situation) slowSync(pipelines []Pipeline) float64 {
 	equal := s
 	equal.Network.Links = nil
-	slowest := equal.syncSeconds(pipelines)
+	slowest := equal.syncSeconds(equal.wires(), pipelines)
 	if len(s.Network.Links) == 0 || len(pipelines) < 2 {
 		return slowest
 	}

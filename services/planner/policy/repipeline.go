@@ -40,9 +40,10 @@ func repipeline(s Situation) ([]Candidate, error) {
 func (s Situation) searched() ([]Candidate, error) {
 	t := s.newSeating()
 	var candidates []Candidate
+	var ofAll []search.Plan // seated among all nodes
 	var refused error
 	for i, choice := range s.choices() {
-		found, err := search.Best(s.problem(len(choice.nodes), choice.memory, s.MinReplicas))
+		found, err := s.found(choice, i == 0)
 		if err != nil {
 			refused = cmp.Or(refused, err)
 			continue
@@ -54,6 +55,12 @@ func (s Situation) searched() ([]Candidate, error) {
 			plans = s.firstOfShares(plans)
 		}
 		for _, plan := range plans {
+			if len(choice.nodes) == len(s.Nodes) {
+				if slices.ContainsFunc(ofAll, func(other search.Plan) bool { return samePlan(plan, other) }) {
+					continue
+				}
+				ofAll = append(ofAll, plan)
+			}
 			candidate, err := t.seat(plan, choice)
 			if err != nil {
 				refused = cmp.Or(refused, err)
@@ -65,7 +72,17 @@ func (s Situation) searched() ([]Candidate, error) {
 			}
 		}
 	}
-	return append(candidates, s.uneven()...), refused
+	return append(candidates, s.uneven(t.known)...), refused
+}
+
+// found is the fastest plans for a choice: of several data-parallel degrees, or where how many partitions a pipeline keeps
+// depends on that.
+func (s Situation) found(choice choice, several bool) (search.Result, error) {
+	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
+	if several || s.Partitions > 0 {
+		return search.Best(problem)
+	}
+	return search.Fastest(problem)
 }
 
 // whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned:
@@ -96,6 +113,13 @@ func (s Situation) firstOfShares(plans []search.Plan) []search.Plan {
 	return firsts
 }
 
+// samePlan reports whether two plans train the same layers on as many micro-batches.
+func samePlan(a, b search.Plan) bool {
+	return slices.EqualFunc(a.Pipelines, b.Pipelines, func(a, b search.Pipeline) bool {
+		return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages)
+	})
+}
+
 // same reports whether two candidates are one plan.
 func (c Candidate) same(other Candidate) bool {
 	return slices.EqualFunc(c.Pipelines, other.Pipelines, samePipeline)
@@ -107,10 +131,7 @@ func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Prob
 		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest),
 		MicroBatches:    s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
-		MinReplicas: minReplicas,
-		Least: func(pipelines int) (trainSeconds, syncSeconds float64) {
-			return s.leastTrainSeconds(pipelines), s.leastSyncSeconds(nodes, pipelines)
-		},
+		MinReplicas: minReplicas, Least: s.least(nodes),
 	}
 }
 

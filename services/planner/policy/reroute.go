@@ -37,7 +37,8 @@ func reroute(s Situation) ([]Candidate, error) {
 	if candidate.PeakBytes, err = s.reroutedPeaks(loads); err != nil {
 		return nil, err
 	}
-	candidate.StepSeconds = s.reroutedSeconds(loads) + s.syncSeconds(s.Current) + s.dearSeconds(s.Current)
+	w := s.wires()
+	candidate.StepSeconds = s.reroutedSeconds(w, loads) + s.syncSeconds(w, s.Current) + s.dearSeconds(s.Current)
 	candidate.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestRefill())
 	return []Candidate{candidate}, nil
 }
@@ -154,8 +155,8 @@ func (g gap) share(loads map[string]load) []Reroute {
 }
 
 // reroutedSeconds is the step time: each pipeline takes its own, and then the extra work of its most loaded survivor.
-func (s Situation) reroutedSeconds(loads map[string]load) float64 {
-	w, step := s.wires(), 0.0
+func (s Situation) reroutedSeconds(w wires, loads map[string]load) float64 {
+	step := 0.0
 	for _, current := range s.Current {
 		pipeline := s.pipeline(w, current)
 		extra := 0.0

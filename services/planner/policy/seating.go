@@ -12,7 +12,7 @@ import (
 // equal links is not worth a search for better seats.
 type seating struct {
 	situation Situation
-	wires     wires
+	known     known
 	holds     []estimate.Range
 	apart     []place.Pair  // nodes that had better not talk, and the seconds it costs
 	network   place.Network // all links; none where they are equal, or too many
@@ -27,7 +27,7 @@ const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
 	t := &seating{
-		situation: s, wires: s.wires(), holds: s.holds(), apart: s.dearPairs(), classes: s.classes(),
+		situation: s, known: s.known(), holds: s.holds(), apart: s.dearPairs(), classes: s.classes(),
 		refinements: max(2, 512/len(s.Nodes)),
 	}
 	for _, pair := range s.unusualPairs() {
@@ -131,13 +131,13 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 		return Candidate{}, err
 	}
 	candidate := d.candidate(assignment)
-	if s.Speed != nil {
+	if fastest, slowest := among.nodes[0], among.nodes[len(among.nodes)-1]; s.speed(fastest) > s.speed(slowest) {
 		d, candidate = d.paced(candidate)
 	}
 	if len(t.apart)+len(s.Network.Links) > 0 {
 		hope, equal := candidate, s
 		equal.Network.Links, equal.Network.Dear = nil, nil
-		hope.StepSeconds = equal.stepSeconds(candidate.Pipelines)
+		hope.StepSeconds = equal.stepSeconds(t.known.wires.usual(), candidate.Pipelines)
 		if s.score(hope) > t.best && t.refinements > 0 {
 			t.refinements--
 			if refined := d.refined(candidate, hope.StepSeconds); s.worthReseating(candidate, refined) {
@@ -160,7 +160,11 @@ func (s Situation) worthReseating(stay, move Candidate) bool {
 
 // places are a plan's places and the nodes that may take them.
 func (s Situation) places(plan search.Plan, among choice, holds []estimate.Range) place.Problem {
-	problem := place.Problem{LayerBytes: s.StateBytes}
+	nodes := len(among.nodes) // and no more places
+	problem := place.Problem{
+		LayerBytes: s.StateBytes, Places: make([]place.Place, 0, nodes), NeedBytes: make([]int64, 0, nodes),
+		Holds: make([]estimate.Range, 0, nodes), MemoryBytes: make([]int64, 0, nodes),
+	}
 	for p, pipeline := range plan.Pipelines {
 		peaks := s.peakBytes(pipeline.Stages, pipeline.MicroBatches)
 		for st, layers := range pipeline.Stages {
@@ -248,9 +252,9 @@ func (d draft) communication() place.Communication {
 
 // candidate fills in the figures of the plan with its places taken.
 func (d draft) candidate(assignment place.Assignment) Candidate {
-	var pipelines []Pipeline
-	for _, pipeline := range d.plan.Pipelines {
-		pipelines = append(pipelines, Pipeline{MicroBatches: pipeline.MicroBatches})
+	pipelines := make([]Pipeline, len(d.plan.Pipelines))
+	for p, pipeline := range d.plan.Pipelines {
+		pipelines[p] = Pipeline{MicroBatches: pipeline.MicroBatches, Stages: make([]Stage, 0, len(pipeline.Stages))}
 	}
 	s := d.situation
 	for i, seat := range d.problem.Places {
@@ -258,9 +262,9 @@ func (d draft) candidate(assignment place.Assignment) Candidate {
 		pipeline.Stages = append(pipeline.Stages, Stage{Node: s.Nodes[node], Layers: seat.Layers})
 	}
 	if s.Speed != nil || len(s.Network.Links) > 0 {
-		pipelines = s.balanced(pipelines, d.seating.wires)
+		pipelines = s.balanced(pipelines, d.seating.known.wires)
 	}
-	c := s.figured(pipelines)
+	c := s.figured(d.seating.known, pipelines)
 	c.Classes = d.seating.classes
 	return c
 }
@@ -268,21 +272,16 @@ func (d draft) candidate(assignment place.Assignment) Candidate {
 // balanced shares the micro-batches anew by what each pipeline takes on its own nodes and links, where that is faster
 // and memory allows it.
 func (s Situation) balanced(pipelines []Pipeline, w wires) []Pipeline {
-	shares := search.OptimalBatches(s.MicroBatches, len(pipelines), func(p, microBatches int) float64 {
-		pipeline := pipelines[p]
-		pipeline.MicroBatches = microBatches
-		return s.pipelineSeconds(w, pipeline)
-	})
-	balanced := slices.Clone(pipelines)
+	clocks := s.clocks(w, pipelines)
+	balanced := clocks.shared(pipelines, s.MicroBatches)
 	for p := range balanced {
-		balanced[p].MicroBatches = shares[p]
-		for st, peak := range s.peakBytes(members(balanced[p : p+1])[0].Stages, shares[p]) {
+		for st, peak := range s.peakBytes(members(balanced[p : p+1])[0].Stages, balanced[p].MicroBatches) {
 			if peak > s.MemoryBytes[w.node[balanced[p].Stages[st].Node]] {
 				return pipelines
 			}
 		}
 	}
-	if s.stepSeconds(balanced) < s.stepSeconds(pipelines) {
+	if clocks.slowest(balanced) < clocks.slowest(pipelines) {
 		return balanced
 	}
 	return pipelines

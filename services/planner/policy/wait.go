@@ -15,7 +15,7 @@ func (p Policy) Wait(s Situation) []Candidate {
 		return nil
 	}
 	return []Candidate{{
-		Policy: Waiting, Pipelines: s.Current, Replicas: s.replicas(), StepSeconds: s.stepSeconds(s.Current),
+		Policy: Waiting, Pipelines: s.Current, Replicas: s.replicas(), StepSeconds: s.stepSeconds(s.wires(), s.Current),
 		TransitionSeconds: s.SecondsUntilReturn + s.backSeconds(s.Current),
 	}}
 }
@@ -27,7 +27,7 @@ func (s Situation) score(c Candidate) float64 {
 		return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
-		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.Current),
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.wires(), s.Current),
 		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
 }

@@ -15,16 +15,22 @@ import (
 // over targets is a bisection that ends when the next smaller one is proven impossible.
 //
 // It returns ErrInfeasible, wrapped with the limit that excluded everything, or an error that names the bad field.
-func Best(problem Problem) (Result, error) {
-	p, err := problem.normalised()
+func Best(problem Problem) (Result, error) { return problem.weighed(Weighed) }
+
+// Fastest is Best without the plans of other data-parallel degrees, which take most of its time. Where plans of two
+// degrees are equally fast, either may be the answer.
+func Fastest(problem Problem) (Result, error) { return problem.weighed(1) }
+
+func (p Problem) weighed(most int) (Result, error) {
+	p, err := p.normalised()
 	if err != nil {
 		return Result{}, err
 	}
-	return newSearcher(p).result()
+	return newSearcher(p).best(most)
 }
 
-// result is Best of the searcher's problem.
-func (s *searcher) result() (Result, error) {
+// best is the answer, and plans of other degrees: so many plans in all at most.
+func (s *searcher) best(most int) (Result, error) {
 	degrees := s.degrees(max(s.DataParallel.Least, s.MinReplicas), s.DataParallel.Most)
 	best, ok := s.fastestOf(degrees)
 	if !ok {
@@ -35,7 +41,7 @@ func (s *searcher) result() (Result, error) {
 	}
 	var result Result
 	bound, proven := s.lowerBound(best.seconds, degrees)
-	for _, mix := range s.rivals(best, degrees) {
+	for _, mix := range s.rivals(best, degrees, most) {
 		result.Considered = append(result.Considered, s.at(mix.pipelines).build(mix))
 	}
 	result.Plan = result.Considered[0]
@@ -115,7 +121,7 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 // rivals are mixes of other degrees to compare the best with, the best of all first: of the next degrees up and down,
 // and of those at which all pipelines could be of one length; of all degrees where these are few. They are
 // not searched to the end, so that a better rival may exist, but none that beats the best.
-func (s *searcher) rivals(best lengthMix, degrees []degree) []lengthMix {
+func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMix {
 	distance := func(d degree) int { return max(d.pipelines-best.pipelines, best.pipelines-d.pipelines) }
 	degrees = slices.DeleteFunc(slices.Clone(degrees), func(d degree) bool {
 		length := s.Nodes / d.pipelines
@@ -125,14 +131,14 @@ func (s *searcher) rivals(best lengthMix, degrees []degree) []lengthMix {
 	slices.SortStableFunc(degrees, func(a, b degree) int { return cmp.Compare(distance(a), distance(b)) })
 	mixes := []lengthMix{best}
 	for _, d := range degrees {
+		if len(mixes) == most {
+			break
+		}
 		d.floor = max(d.floor, best.seconds)
 		at := s.at(d.pipelines)
 		at.roughly = true
 		if mix, ok := at.fastest(d, never, rivalTolerance); ok {
 			mixes = append(mixes, mix)
-		}
-		if len(mixes) == Weighed {
-			break
 		}
 	}
 	slices.SortStableFunc(mixes, better)

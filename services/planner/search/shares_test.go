@@ -96,7 +96,7 @@ func TestALowerBoundHoldsForAllSharesEvenWhereTheSearchGivesUp(t *testing.T) {
 			s.at(pipelines).effort = 1
 			best = min(best, slowBest(p.only(pipelines)))
 		}
-		got, err := s.result()
+		got, err := s.best(Weighed)
 		if best == never && err != nil {
 			continue
 		}
@@ -142,7 +142,7 @@ func TestSharesCostTheSearchLittle(t *testing.T) {
 	looked := func(p Problem) int {
 		p, _ = p.normalised()
 		s := newSearcher(p)
-		if _, err := s.result(); err != nil {
+		if _, err := s.best(Weighed); err != nil {
 			t.Fatal(err)
 		}
 		return s.looked()
