@@ -131,6 +131,8 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	}
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), urgent)
 	switch {
+	case under.Outdated: // who came since may make it possible
+		return m.renew(cause)
 	case m.state.Plan == nil:
 		return m.abort(cause, failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
 	case len(asked) == 0:

@@ -60,7 +60,7 @@ func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []event
 // else changes, or they have been waited for long enough; then a plan is asked for that does without them.
 func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []events.Event {
 	under := m.under(deferral.Negotiation, protocol.Consenting, protocol.Planning)
-	if under == nil || !under.Opening.Abandon || m.state.Deferred {
+	if under == nil || under.Outdated || !under.Opening.Abandon || m.state.Deferred {
 		return m.impossible(cause, events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
 	}
 	m.state.Deferred = true

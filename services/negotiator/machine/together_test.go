@@ -3,6 +3,8 @@ package machine
 import (
 	"fmt"
 	"testing"
+
+	"github.com/reknit/reknit/events"
 )
 
 // A rack that died was negotiated node by node: 32 of 2,048 had not been done without after 90 s.
@@ -28,5 +30,24 @@ func TestTheLastWhoseConsentIsMissingIsLostAndTheOthersGoOn(t *testing.T) {
 	w.run()
 	if len(w.plans()) != 2 || len(w.plan.Nodes) != 2 {
 		t.Fatalf("%d plans, the last of %d nodes", len(w.plans()), len(w.plan.Nodes))
+	}
+}
+
+// What comes while all consent is put off. It is not forgotten where the planner has no answer without it.
+func TestWhoJoinsWhileAllConsentIsTakenUpWhereThePlannerHasNoAnswer(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.NegotiationOpened], w.mute[events.PlanRequested] = true, true
+	w.lose("n3")
+	w.run()
+	w.join("n4")
+	w.run()
+	first := w.opened.Negotiation
+	w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: first, Reason: "too little memory"})
+	w.run()
+	if w.opened == nil || w.opened.Negotiation == first || w.held() != nil {
+		t.Fatalf("opened %+v, held %+v", w.opened, w.held())
+	}
+	if joins := w.opened.Changes[len(w.opened.Changes)-1]; joins.Kind != events.ChangeJoin || joins.Node != "n4" {
+		t.Errorf("negotiated are %+v", w.opened.Changes)
 	}
 }
