@@ -34,7 +34,8 @@ type Log struct {
 	Plans    []*Entry            // of the plan stream
 	changes  []change
 	byID     map[string]*Entry
-	refused  map[uint64]*Entry // message of the event stream -> the event.refused that quarantines it
+	byKind   map[events.Kind][]*Entry // of Events
+	refused  map[uint64]*Entry        // message of the event stream -> the event.refused that quarantines it
 }
 
 // line is the form of a log: one message of a stream on each line.
@@ -64,7 +65,7 @@ const longestLine = 256 << 20 // a payload of events.MaxPayloadBytes as JSON, an
 
 // Read decodes a log. A line that is no message is an error; a message that is no event is an entry with a fault.
 func Read(reader io.Reader) (*Log, error) {
-	log := &Log{Messages: map[string][]*Entry{}, byID: map[string]*Entry{}, refused: map[uint64]*Entry{}}
+	log := &Log{Messages: map[string][]*Entry{}, byID: map[string]*Entry{}, byKind: map[events.Kind][]*Entry{}, refused: map[uint64]*Entry{}}
 	lines := bufio.NewScanner(reader)
 	lines.Buffer(nil, longestLine)
 	for number := 1; lines.Scan(); number++ {
@@ -84,7 +85,7 @@ func Read(reader io.Reader) (*Log, error) {
 
 // Of makes a log of what the two streams hold, each in its order.
 func Of(facts, plans []events.Event) *Log {
-	log := &Log{Messages: map[string][]*Entry{}, byID: map[string]*Entry{}, refused: map[uint64]*Entry{}}
+	log := &Log{Messages: map[string][]*Entry{}, byID: map[string]*Entry{}, byKind: map[events.Kind][]*Entry{}, refused: map[uint64]*Entry{}}
 	for stream, all := range map[string][]events.Event{events.EventStream.Name: facts, events.PlanStream.Name: plans} {
 		for _, event := range all {
 			entry := &Entry{Event: event, Stream: stream, Address: event.SubjectName()}
@@ -147,7 +148,7 @@ func (l *Log) index() {
 		if l.refused[entry.Sequence] != nil || l.repeats(entry) {
 			continue
 		}
-		l.Events = append(l.Events, entry)
+		l.Events, l.byKind[entry.Kind] = append(l.Events, entry), append(l.byKind[entry.Kind], entry)
 		if l.byID[entry.ID] == nil {
 			l.byID[entry.ID] = entry
 		}
@@ -169,9 +170,8 @@ func (l *Log) repeats(entry *Entry) bool {
 // said returns the entries of the event stream of one kind, with their payloads.
 func said[P events.Payload](log *Log, kind events.Kind) iter.Seq2[*Entry, P] {
 	return func(yield func(*Entry, P) bool) {
-		for _, entry := range log.Events {
-			payload, ok := entry.Payload.(P)
-			if ok && entry.Kind == kind && !yield(entry, payload) {
+		for _, entry := range log.byKind[kind] {
+			if payload, ok := entry.Payload.(P); ok && !yield(entry, payload) {
 				return
 			}
 		}

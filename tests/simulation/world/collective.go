@@ -13,10 +13,12 @@ import (
 type collective struct {
 	world   *World
 	plan    *events.Plan
+	places  *places
 	step    uint64
 	in      map[string]*process // who began it and was not stopped
 	passing []bool              // by pipeline: its passes are under way
 	passed  []bool
+	left    map[string]int // by node: pipelines whose passes it has not done
 	groups  []*reduction
 	polled  bool // somebody looks again soon whether a link is back
 	broken  bool // it cannot be resumed
@@ -25,19 +27,26 @@ type collective struct {
 // reduction is the all-reduce of one group.
 type reduction struct {
 	events.Group
-	round   int
-	started bool
-	done    bool
+	unpassed int // nodes of it that have not done all their passes
+	started  bool
+	done     bool
 }
 
 func newCollective(w *World, plan *events.Plan, step uint64) *collective {
 	c := &collective{
-		world: w, plan: plan, step: step, in: map[string]*process{},
-		passing: make([]bool, len(plan.Pipelines)), passed: make([]bool, len(plan.Pipelines)),
+		world: w, plan: plan, places: w.placesIn(plan), step: step, in: map[string]*process{},
+		passing: make([]bool, len(plan.Pipelines)), passed: make([]bool, len(plan.Pipelines)), left: map[string]int{},
 	}
-	for i, round := range plan.Sync.Rounds {
+	for node, pipelines := range c.places.pipelines {
+		c.left[node] = len(pipelines)
+	}
+	for _, round := range plan.Sync.Rounds {
 		for _, group := range round.Groups {
-			c.groups = append(c.groups, &reduction{Group: group, round: i})
+			inTurn := &reduction{Group: group}
+			for _, node := range group.Nodes {
+				inTurn.unpassed += min(c.left[node], 1)
+			}
+			c.groups = append(c.groups, inTurn)
 		}
 	}
 	return c
@@ -46,7 +55,7 @@ func newCollective(w *World, plan *events.Plan, step uint64) *collective {
 // begin lets a process take part.
 func (c *collective) begin(p *process) {
 	c.in[p.node.name] = p
-	c.push()
+	c.push(p.node.name)
 }
 
 // leave takes out a process that was stopped or died.
@@ -56,42 +65,85 @@ func (c *collective) leave(p *process) {
 	}
 }
 
-// push starts whatever can start now.
-func (c *collective) push() {
-	for i := range c.plan.Pipelines {
-		if !c.passing[i] && c.together(c.crew(i)) {
-			c.passing[i] = true
-			c.world.after(c.passTime(i), func() { c.endPass(i) })
-		}
+// push starts whatever can start now that something has changed for some nodes, and for no other unless a link was
+// found broken.
+func (c *collective) push(nodes ...string) {
+	if c.polled {
+		c.pushAll()
+		return
 	}
-	for _, group := range c.groups {
-		if !group.started && c.due(group) && c.together(group.Nodes) {
-			group.started = true
-			c.world.after(c.reduceTime(group), func() { c.endReduction(group) })
-		}
+	var pipelines, groups []int
+	for _, node := range nodes {
+		pipelines, groups = append(pipelines, c.places.pipelines[node]...), append(groups, c.places.groups[node]...)
+	}
+	slices.Sort(pipelines)
+	slices.Sort(groups)
+	for _, i := range slices.Compact(pipelines) {
+		c.startPass(i)
+	}
+	for _, i := range slices.Compact(groups) {
+		c.startReduction(c.groups[i], c.places.before[i])
+	}
+}
+
+func (c *collective) pushAll() {
+	for i := range c.passing {
+		c.startPass(i)
+	}
+	for i, group := range c.groups {
+		c.startReduction(group, c.places.before[i])
+	}
+}
+
+func (c *collective) startPass(pipeline int) {
+	if !c.passing[pipeline] && c.together(c.places.crews[pipeline]) {
+		c.passing[pipeline] = true
+		c.world.after(c.passTime(pipeline), func() { c.endPass(pipeline) })
+	}
+}
+
+func (c *collective) startReduction(group *reduction, before []int) {
+	waits := func(i int) bool { return !c.groups[i].done }
+	if !group.started && group.unpassed == 0 && !slices.ContainsFunc(before, waits) && c.together(group.Nodes) {
+		group.started = true
+		c.world.after(c.reduceTime(group), func() { c.endReduction(group) })
 	}
 }
 
 func (c *collective) endPass(pipeline int) {
-	if !c.together(c.crew(pipeline)) {
+	crew := c.places.crews[pipeline]
+	if !c.together(crew) {
 		c.passing[pipeline] = false // who comes back begins anew
-		c.push()
+		c.pushAll()
 		return
 	}
-	c.passed[pipeline] = true
-	for _, node := range c.crew(pipeline) {
+	c.pass(pipeline)
+	for _, node := range crew {
 		c.in[node].note(pipeline)
 	}
-	c.push()
-	for _, node := range c.crew(pipeline) {
+	c.push(crew...)
+	for _, node := range crew {
 		c.endFor(node)
+	}
+}
+
+// pass notes that the passes of a pipeline are done.
+func (c *collective) pass(pipeline int) {
+	c.passed[pipeline] = true
+	for _, node := range c.places.crews[pipeline] {
+		if c.left[node]--; c.left[node] > 0 {
+			continue
+		}
+		for _, i := range c.places.groups[node] {
+			c.groups[i].unpassed--
+		}
 	}
 }
 
 func (c *collective) endReduction(group *reduction) {
 	if !c.together(group.Nodes) {
 		group.started = false
-		c.push()
+		c.pushAll()
 		return
 	}
 	group.done = true
@@ -104,7 +156,7 @@ func (c *collective) endReduction(group *reduction) {
 			}
 		})
 	}
-	c.push()
+	c.push(group.Nodes...)
 }
 
 // endFor ends the step for a node that has done its part of it.
@@ -113,13 +165,12 @@ func (c *collective) endFor(node string) {
 	if p == nil || p.stopped() || !c.passedBy(node) {
 		return
 	}
-	layers, _ := c.plan.Holds(node)
-	for _, group := range c.groups {
-		if slices.Contains(group.Nodes, node) && !p.has(c, group.Layers) {
+	for _, i := range c.places.groups[node] {
+		if !p.has(c, c.groups[i].Layers) {
 			return
 		}
 	}
-	p.reduced(c, layers) // those that nobody else holds
+	p.reduced(c, c.places.layers[node]) // those that nobody else holds
 	c.leave(p)
 	p.stepped()
 }
@@ -132,7 +183,7 @@ func (c *collective) resumed(p *process) {
 		}
 	}
 	c.endFor(p.node.name)
-	c.push()
+	c.pushAll()
 }
 
 // together reports whether all are in the step, run, and reach each other.
@@ -140,18 +191,16 @@ func (c *collective) together(nodes []string) bool {
 	if c.broken {
 		return false
 	}
-	for i, a := range nodes {
-		if p := c.in[a]; p == nil || p.stopped() {
-			return false
-		}
-		for _, b := range nodes[:i] {
-			if !c.world.connected(c.plan, a, b) {
-				c.poll()
-				return false
-			}
-		}
+	missing := slices.IndexFunc(nodes, func(node string) bool { return c.in[node] == nil || c.in[node].stopped() })
+	there := nodes
+	if missing >= 0 {
+		there = nodes[:missing]
 	}
-	return true
+	if !c.world.allConnected(c.plan, there) {
+		c.poll()
+		return false
+	}
+	return missing < 0
 }
 
 // poll looks again soon: a frame that a broken link lost is sent again.
@@ -163,57 +212,13 @@ func (c *collective) poll() {
 	c.world.after(500*time.Millisecond, func() {
 		c.polled = false
 		if len(c.in) > 0 {
-			c.push()
+			c.pushAll()
 		}
 	})
 }
 
-// crew is who does the passes of a pipeline: its stages' nodes, and who stands in for those that are lost.
-func (c *collective) crew(pipeline int) []string {
-	var crew []string
-	add := func(node string) {
-		if !slices.Contains(crew, node) {
-			crew = append(crew, node)
-		}
-	}
-	for _, stage := range c.plan.Pipelines[pipeline].Stages {
-		if _, member := c.plan.Member(stage.Node); member {
-			add(stage.Node)
-			continue
-		}
-		for _, reroute := range c.plan.Reroutes {
-			if reroute.From == stage.Node {
-				add(reroute.To)
-			}
-		}
-	}
-	return crew
-}
-
 // passedBy reports whether a node has done all its passes.
-func (c *collective) passedBy(node string) bool {
-	for i := range c.plan.Pipelines {
-		if !c.passed[i] && slices.Contains(c.crew(i), node) {
-			return false
-		}
-	}
-	return true
-}
-
-// due reports whether a group's turn has come.
-func (c *collective) due(group *reduction) bool {
-	for _, node := range group.Nodes {
-		if !c.passedBy(node) {
-			return false
-		}
-		for _, before := range c.groups {
-			if before.round < group.round && !before.done && slices.Contains(before.Nodes, node) {
-				return false
-			}
-		}
-	}
-	return true
-}
+func (c *collective) passedBy(node string) bool { return c.left[node] == 0 }
 
 func (c *collective) passTime(pipeline int) time.Duration {
 	longest := 0.0
@@ -229,11 +234,9 @@ func (c *collective) passTime(pipeline int) time.Duration {
 }
 
 func (c *collective) reduceTime(group *reduction) time.Duration {
-	seconds := 0.0
-	for i, a := range group.Nodes {
-		for _, b := range group.Nodes[:i] {
-			seconds = max(seconds, float64(c.world.job.Layers[group.Layers.First].GradientBytes)/c.world.bandwidth(a, b))
-		}
+	if len(group.Nodes) < 2 {
+		return 0
 	}
-	return time.Duration(seconds * float64(time.Second))
+	bytes := c.world.job.Layers[group.Layers.First].GradientBytes
+	return time.Duration(float64(bytes) / c.world.leastBandwidth(group.Nodes) * float64(time.Second))
 }

@@ -85,20 +85,49 @@ func (w *World) look() {
 			w.hub.log[s] = append(w.hub.log[s], event)
 			w.unjudged++
 		}
-		if len(fresh) > 0 {
+		switch {
+		case len(fresh) > 0 && len(w.nodes) > mostAwake:
+			w.wakeHearers(fresh)
+			w.wakeServices()
+		case len(fresh) > 0:
 			w.wake()
 		}
 	}
 	w.judgeOften()
 }
 
+// mostAwake are the nodes that all look for messages at each that is stored, whoever is to hear it. Among more, looking
+// in vain is most of what happens.
+const mostAwake = 64
+
+// wakeHearers has those look for messages who hear some of them.
+func (w *World) wakeHearers(fresh []events.Event) {
+	for _, event := range fresh {
+		switch n := w.byName(event.Subject); {
+		case event.Kind == events.MembershipRefused && n != nil && n.process != nil:
+			n.process.read()
+		case event.Kind != events.MembershipRefused && w.agentsHear[event.Kind]:
+			w.wakeNodes()
+			return
+		}
+	}
+}
+
 // wake has everybody look for messages.
 func (w *World) wake() {
+	w.wakeNodes()
+	w.wakeServices()
+}
+
+func (w *World) wakeNodes() {
 	for _, n := range w.nodes {
 		if n.process != nil {
 			n.process.read()
 		}
 	}
+}
+
+func (w *World) wakeServices() {
 	for _, name := range serviceNames {
 		for _, i := range slices.Clone(w.services[name].running) { // one may end
 			i.go_()

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/reknit/reknit/events"
@@ -24,11 +25,12 @@ func newJob(c Cluster) *job {
 	if c.SamplesPerNode > 0 {
 		j.BatchRule = &events.BatchRule{SamplesPerNode: c.SamplesPerNode, LearningRate: "linear", WarmUpSteps: 5}
 	}
+	pass := cmp.Or(c.LayerSeconds, 0.03)
 	for layer := range c.Layers {
 		bytes := int64(1+layer%2) << 20
 		j.Layers = append(j.Layers, events.LayerProfile{
 			ParameterBytes: bytes, OptimizerBytes: 2 * bytes, GradientBytes: bytes, ActivationBytes: 1 << 10,
-			OutputBytes: 1 << 10, ForwardSeconds: 0.01, BackwardSeconds: 0.02,
+			OutputBytes: 1 << 10, ForwardSeconds: pass / 3, BackwardSeconds: 2 * pass / 3,
 		})
 	}
 	for unit := range j.chains {

@@ -4,8 +4,19 @@ import (
 	"github.com/reknit/reknit/tests/invariants"
 )
 
-// judgeEvery is after how many events the log is judged while a run goes on.
-const judgeEvery = 8
+// judgeEvery is after how many events the log is judged while a run goes on. A long log is judged once it is longer by a
+// quarter.
+const (
+	judgeEvery = 8
+	longLog    = 4096 // events
+)
+
+func (w *World) judgeAfter() int {
+	if length := len(w.hub.log[w.hub.Events]); length > longLog {
+		return length / 4
+	}
+	return judgeEvery
+}
 
 // judge compares all that is trained with the oracle, and the log with what must never happen, at the end of a run.
 func (w *World) judge() {
@@ -43,7 +54,7 @@ func (w *World) explains(unit int, v version) bool {
 // judgeOften judges the log as it grows, where the negotiator has said all that follows from what it heard.
 func (w *World) judgeOften() {
 	negotiator := w.services["negotiator"].last()
-	if w.unjudged < judgeEvery || negotiator == nil || !negotiator.life.CaughtUp() {
+	if w.unjudged < w.judgeAfter() || negotiator == nil || !negotiator.life.CaughtUp() {
 		return
 	}
 	w.judgeLog(false)

@@ -99,7 +99,7 @@ func (w *World) compare() {
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
-		if w.whatIsMissing(max(from, w.resumed)+2*compareEvery, nil) == "" {
+		if w.whatIsMissing(max(from, w.resumed)+2*w.compareEvery, nil) == "" {
 			w.judgeStains()
 			return
 		}

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -26,7 +25,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 func (p *process) phase() string {
 	c := p.collective
 	switch {
-	case c == nil || len(c.plan.Reroutes) > 0 || slices.ContainsFunc(c.plan.Pipelines, staged):
+	case c == nil || !c.places.replicas:
 		return ""
 	case c.passedBy(p.node.name):
 		return events.PhaseWaiting

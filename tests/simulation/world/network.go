@@ -1,6 +1,7 @@
 package world
 
 import (
+	"math"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -73,6 +74,57 @@ func (w *World) connected(plan *events.Plan, a, b string) bool {
 		}
 	}
 	return w.direct(a, b)
+}
+
+// allConnected reports whether of these nodes of a plan each reaches each other.
+func (w *World) allConnected(plan *events.Plan, nodes []string) bool {
+	suspects := w.suspects(plan)
+	if len(suspects) == 0 {
+		return true
+	}
+	for _, a := range nodes {
+		if !suspects[a] {
+			continue
+		}
+		for _, b := range nodes {
+			if a != b && !w.connected(plan, a, b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// suspects returns the nodes that may not reach some other node of a plan. All others reach each other.
+func (w *World) suspects(plan *events.Plan) map[string]bool {
+	if len(plan.Relays)+len(w.cut)+len(w.noPeers) == 0 {
+		return nil
+	}
+	suspects := map[string]bool{}
+	for _, pair := range plan.Relays {
+		suspects[pair.A] = true
+	}
+	for pair := range w.cut {
+		suspects[pair.A] = true
+	}
+	for node := range w.noPeers {
+		suspects[node] = true
+	}
+	return suspects
+}
+
+// leastBandwidth is that of the slowest link between some nodes.
+func (n *network) leastBandwidth(nodes []string) float64 {
+	if len(n.slow) == 0 {
+		return usualBandwidth
+	}
+	least := math.Inf(1)
+	for i, a := range nodes {
+		for _, b := range nodes[:i] {
+			least = min(least, n.bandwidth(a, b))
+		}
+	}
+	return least
 }
 
 // bandwidth is in bytes a second, one way.

@@ -57,6 +57,7 @@ type process struct {
 	generation   uint64       // of the plan trained last
 	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
+	share        share        // of its samples
 }
 
 // launch starts a process of a node, which has nothing.
@@ -68,6 +69,9 @@ func (n *node) launch(w *World) {
 		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
 	}
 	n.process = p
+	for _, kind := range p.agent.Hears() {
+		w.agentsHear[kind] = true
+	}
 	for _, s := range []*stream.Stream{w.hub.Events, w.hub.Plans} {
 		p.readers = append(p.readers, &reader{process: p, follower: s.Follow(p.subjects(), w.hub.heard[s])})
 	}
@@ -250,9 +254,6 @@ func (p *process) reduced(c *collective, layers events.Range) {
 	}
 }
 
-// compareEvery is after how many steps replicas are compared.
-const compareEvery = 8
-
 func (p *process) has(c *collective, layers events.Range) bool {
 	return p.collective == c && p.reducedIn[layers.First]
 }
@@ -265,7 +266,7 @@ func (p *process) stepped() {
 	p.completed(p)
 	p.beat.Step, p.beat.StepSeconds = p.done, (p.now - p.began).Seconds()
 	p.do(p.agent.Completed(p.time(), p.done, 0.1))
-	if p.done%compareEvery == 0 {
+	if p.done%p.compareEvery == 0 {
 		p.do([]agent.Action{agent.Say{Event: p.agent.Digested(p.time(), p.done, false, p.state.digests())}})
 	}
 	p.do(p.agent.Boundary(p.done))

@@ -6,22 +6,42 @@ import (
 )
 
 // note writes into the ledger which positions of the data a process trained in a pipeline of the step under way: by the
-// plan that it was handed, and by the steps that it has completed. Who holds the first layer speaks for its pipeline.
+// plan that it was handed, and by the steps that it has completed.
 func (p *process) note(pipeline int) {
-	if layers, placed := p.plan.Holds(p.node.name); !placed || layers.First > 0 {
-		return
+	if p.share.of != p.plan {
+		p.share = shareOf(p.plan, p.node.name)
 	}
-	of := p.plan.Dealt().Pipelines[pipeline].Samples
-	for _, samples := range p.plan.SamplesOf(p.node.name) {
-		first, end := max(samples.First, of.First), min(samples.End, of.End)
-		if first < end {
-			position := p.plan.SamplesAt(p.done)
-			p.trained = append(p.trained, ledger.Entry{
-				Generation: p.plan.Generation, Step: p.done,
-				First: position + uint64(first), End: position + uint64(end),
-			})
+	position := p.plan.SamplesAt(p.done)
+	for _, samples := range p.share.samples[pipeline] {
+		p.trained = append(p.trained, ledger.Entry{
+			Generation: p.plan.Generation, Step: p.done,
+			First: position + uint64(samples.First), End: position + uint64(samples.End),
+		})
+	}
+}
+
+// share is what a process trains of each step's samples under a plan.
+type share struct {
+	of      *events.Plan
+	samples map[int][]events.Range // by pipeline
+}
+
+// shareOf looks up a node's share. Who holds the first layer speaks for its pipeline.
+func shareOf(plan *events.Plan, node string) share {
+	s := share{of: plan, samples: map[int][]events.Range{}}
+	if layers, placed := plan.Holds(node); !placed || layers.First > 0 {
+		return s
+	}
+	all := plan.SamplesOf(node)
+	for i, pipeline := range plan.Dealt().Pipelines {
+		for _, samples := range all {
+			first, end := max(samples.First, pipeline.Samples.First), min(samples.End, pipeline.Samples.End)
+			if first < end {
+				s.samples[i] = append(s.samples[i], events.Range{First: first, End: end})
+			}
 		}
 	}
+	return s
 }
 
 // checkSamples finds samples that were skipped or trained twice in the steps that count.

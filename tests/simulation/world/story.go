@@ -34,6 +34,9 @@ func (w *World) stored(event events.Event) {
 	w.remember([]byte(event.ID))
 	w.remember(event.Data)
 	w.checkStored(event)
+	if w.Heard != nil {
+		w.Heard(event)
+	}
 	if w.verbose {
 		who := strings.TrimPrefix(strings.TrimPrefix(event.Source, "/"), "node/")
 		w.write(who, strings.TrimSpace(fmt.Sprintf("%s %s", event.Kind, told(event))))

@@ -25,15 +25,19 @@ const cluster = "opticks"
 type World struct {
 	clock
 	network
+	agentsHear  map[events.Kind]bool
 	random      *rand.Rand
 	job         *job
 	hub         *hub
 	services    map[string]*service
 	nodes       []*node
+	named       map[string]*node // nodes
 	collectives map[collectiveName]*collective
-	trace       uint64 // a hash of all that was told
+	places      map[uint64]*places // by generation of the plan
+	trace       uint64             // a hash of all that was told
 	Story       []string
 	verbose     bool
+	Heard       func(events.Event) // hears all that a stream stores; nil: nobody does
 	Violations  []string
 	newest      uint64 // completed step that any trainer has reached
 	resumed     uint64 // step from which the newest plan goes on
@@ -45,7 +49,9 @@ type World struct {
 	misled      bool              // the log was found wrong
 	trained     []ledger.Entry
 	snapshots   uint64 // steps between two, on each disk; zero: none are taken
-	bucket      *tier  // of snapshots that all read
+	// compareEvery is after how many steps replicas are compared.
+	compareEvery uint64
+	bucket       *tier // of snapshots that all read
 }
 
 type collectiveName struct {
@@ -67,6 +73,9 @@ type Cluster struct {
 	Kind           string
 	SamplesPerNode int
 	Snapshots      uint64 // steps between two, on each disk; zero: none are taken
+	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
+	LayerSeconds float64
+	CompareEvery uint64 // steps between two comparisons of replicas; zero: 8
 }
 
 // String tells a cluster as a scenario does.
@@ -101,8 +110,9 @@ func ReadCluster(line string) (Cluster, error) {
 func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
-		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{},
-		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots,
+		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
+		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
+		compareEvery: cmp.Or(c.CompareEvery, 8),
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
@@ -136,6 +146,7 @@ func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 func (w *World) AddNode() *node {
 	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, freezes: len(w.nodes)%2 == 0}
 	w.nodes = append(w.nodes, n)
+	w.named[n.name] = n
 	return n
 }
 
@@ -165,14 +176,7 @@ func (w *World) agentSettings(n *node) agent.Settings {
 // Run lets virtual time pass.
 func (w *World) Run(time time.Duration) { w.run(w.now + time) }
 
-func (w *World) byName(name string) *node {
-	for _, n := range w.nodes {
-		if n.name == name {
-			return n
-		}
-	}
-	return nil
-}
+func (w *World) byName(name string) *node { return w.named[name] }
 
 // latency is what a message takes to the hub or from it.
 func (w *World) latency() time.Duration { return time.Millisecond + w.jitter(4*time.Millisecond) }
@@ -183,10 +187,14 @@ func (w *World) jitter(most time.Duration) time.Duration {
 
 func (w *World) slowness(node string) float64 { return w.byName(node).slowness }
 
+// keptCollectives are the steps of a plan in which nodes may be at a time, and more.
+const keptCollectives = 64
+
 func (w *World) collectiveOf(plan *events.Plan, step uint64) *collective {
 	name := collectiveName{plan.Generation, step}
 	if w.collectives[name] == nil {
 		w.collectives[name] = newCollective(w, plan, step)
+		delete(w.collectives, collectiveName{plan.Generation, step - keptCollectives}) // nobody is so far behind
 	}
 	return w.collectives[name]
 }
