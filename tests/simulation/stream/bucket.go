@@ -48,3 +48,6 @@ func (b *Bucket) Update(now time.Time, key string, bytes int64, data any, revisi
 	}
 	return ack.Sequence, err
 }
+
+// Size returns what the bucket holds and its bound, in bytes.
+func (b *Bucket) Size() (held, bound int64) { return b.stream.Size() }

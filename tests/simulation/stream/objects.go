@@ -12,6 +12,14 @@ type Objects struct {
 	objects  map[string]object
 	bytes    int64
 	maxBytes int64
+	maxAge   time.Duration
+	aging    []aging // oldest first
+}
+
+// aging is an object that was put at a time, and may have been put again since.
+type aging struct {
+	name string
+	put  time.Time
 }
 
 func newObjects(server *Server, maxBytes int64) *Objects {
@@ -20,12 +28,28 @@ func newObjects(server *Server, maxBytes int64) *Objects {
 
 type object struct {
 	data   any
+	bytes  int64
 	chunks bool
 	put    time.Time
 }
 
 // Bound lets the store take nothing beyond so many bytes. Zero means unlimited.
 func (o *Objects) Bound(bytes int64) { o.maxBytes = bytes }
+
+// Keep gives the store a bound and an age at which it drops what it holds. Zero is none.
+func (o *Objects) Keep(maxBytes int64, maxAge time.Duration) { o.maxBytes, o.maxAge = maxBytes, maxAge }
+
+// expire drops objects for their age. The server does so at its own times, the model when something is put.
+func (o *Objects) expire(now time.Time) {
+	for o.maxAge > 0 && len(o.aging) > 0 && now.Sub(o.aging[0].put) >= o.maxAge {
+		oldest := o.aging[0]
+		o.aging = o.aging[1:]
+		if there := o.objects[oldest.name]; there.put.Equal(oldest.put) {
+			o.bytes -= there.bytes
+			delete(o.objects, oldest.name)
+		}
+	}
+}
 
 // Info returns when an object's manifest was put, from whatever replica answers, and whether the leader has its chunks.
 // Errors: jetstream.ErrObjectNotFound, ErrNoConnection, ErrNoAnswer.
@@ -54,13 +78,16 @@ func (o *Objects) Put(now time.Time, name string, bytes int64, data any, fate Fa
 	if o.server.state == Isolated {
 		return ErrNoAnswer
 	}
+	o.expire(now)
 	full := o.maxBytes > 0 && o.bytes+bytes > o.maxBytes
+	o.bytes -= o.objects[name].bytes // the server drops the chunks of the object before
+	o.aging = append(o.aging, aging{name, now})
 	if full {
 		o.objects[name] = object{put: now}
 		return storeFailed("maximum bytes exceeded")
 	}
 	o.bytes += bytes
-	o.objects[name] = object{data: data, chunks: true, put: now}
+	o.objects[name] = object{data: data, bytes: bytes, chunks: true, put: now}
 	if fate == Unheard {
 		return ErrNoAnswer
 	}
@@ -76,3 +103,6 @@ func (o *Objects) Get(name string, fate Fate) (any, error) {
 	}
 	return found.data, err
 }
+
+// Size returns what the store holds and its bound, in bytes.
+func (o *Objects) Size() (held, bound int64) { return o.bytes, o.maxBytes }

@@ -160,6 +160,9 @@ func (s *Stream) lastSequence(subject string) uint64 {
 // Bound lets the stream take nothing beyond so many bytes. Zero means unlimited. What it holds stays.
 func (s *Stream) Bound(bytes int64) { s.config.MaxBytes = bytes }
 
+// Size returns what the stream holds and its bound, in bytes.
+func (s *Stream) Size() (held, bound int64) { return s.bytes, s.config.MaxBytes }
+
 func (s *Stream) checkRoom(message Message) error {
 	bytes, taken := s.bytes+message.Bytes, s.last[message.Subject] != nil
 	for _, waiting := range s.inProcess {

@@ -20,13 +20,13 @@ func (c *clock) time() time.Time { return epoch.Add(c.now) }
 // after has something done once so much time has passed.
 func (c *clock) after(wait time.Duration, do func()) {
 	c.asked++
-	heap.Push(&c.due, deed{at: c.now + max(wait, 0), order: c.asked, do: do})
+	heap.Push(&c.due, &deed{at: c.now + max(wait, 0), order: c.asked, do: do})
 }
 
 // run does what is due until a time.
 func (c *clock) run(until time.Duration) {
 	for len(c.due) > 0 && c.due[0].at <= until {
-		next := heap.Pop(&c.due).(deed)
+		next := heap.Pop(&c.due).(*deed)
 		c.now = next.at
 		next.do()
 	}
@@ -39,11 +39,11 @@ type deed struct {
 	do    func()
 }
 
-type queue []deed
+type queue []*deed
 
 func (q queue) Len() int      { return len(q) }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(deed)) }
+func (q *queue) Push(x any)   { *q = append(*q, x.(*deed)) }
 
 func (q queue) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
@@ -52,7 +52,7 @@ func (q queue) Less(i, j int) bool {
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	next := (*q)[last]
-	(*q)[last] = deed{}
+	(*q)[last] = nil
 	*q = (*q)[:last]
 	return next
 }

@@ -35,6 +35,7 @@ func (f Fault) Verb() string {
 // over.
 var verbs = []verb{
 	{"start NODE", func(w *World, a args) { w.launch(a.node(w)) }},
+	{"return NODE", func(w *World, a args) { n := a.node(w); n.left = false; w.launch(n) }},
 	{"kill NODE", func(w *World, a args) { w.kill(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"kill holders of UNIT", func(w *World, a args) { w.killHolders(int(a.number("UNIT"))) }},
 	{"bucket away", func(w *World, a args) {

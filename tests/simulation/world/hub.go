@@ -17,16 +17,35 @@ type hub struct {
 	odds  map[stream.Fate]float64
 	heard map[*stream.Stream]uint64 // up to which the world has looked
 	log   map[*stream.Stream][]events.Event
+	apart int // bytes of the largest payload that travels in its event
 }
 
 // payloadsApart is how long an event's data may be to travel in the event. It is small, so that plans take the other way.
 const payloadsApart = 4 << 10
 
-func newHub(replicated bool) *hub {
-	server := stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, replicated)
-	return &hub{
-		Server: server, odds: map[stream.Fate]float64{},
+func newHub(c Cluster) *hub {
+	server := stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, c.Seed%2 == 0)
+	h := &hub{
+		Server: server, odds: map[stream.Fate]float64{}, apart: payloadsApart,
 		heard: map[*stream.Stream]uint64{}, log: map[*stream.Stream][]events.Event{},
+	}
+	if c.Provisioned {
+		h.provision()
+	}
+	return h
+}
+
+// provision gives the stores the bounds and ages that shared/bus gives them. The streams have theirs.
+func (h *hub) provision() {
+	h.apart = events.MaxEventBytes
+	h.Snapshots.Bound(events.SnapshotBytes)
+	for _, store := range events.ObjectStores {
+		switch store.Bucket {
+		case events.PayloadBucket:
+			h.Events.Payloads.Keep(store.MaxBytes, store.MaxAge)
+		case events.PlanPayloadBucket:
+			h.Plans.Payloads.Keep(store.MaxBytes, store.MaxAge)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (n *node) launch(w *World) {
 	p := &process{
 		World: w, node: n, state: newState(w.job),
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
-		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, payloadsApart),
+		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
 	n.process = p
 	for _, kind := range p.agent.Hears() {

@@ -49,7 +49,7 @@ const mostInputs = 4096
 func (s *service) start() {
 	s.started++
 	i := &instance{service: s, machine: s.fresh()}
-	client := loop.Connect(s.hub.Server, cluster, payloadsApart)
+	client := loop.Connect(s.hub.Server, cluster, s.hub.apart)
 	i.life = loop.Start(client, s.name, fmt.Sprintf("%s-%d", s.name, s.started), i.machine, i.otherWorks)
 	s.running = append(s.running, i)
 	s.tell(s.name, "instance %d starts", s.started)
@@ -216,7 +216,7 @@ func (i *instance) resume() {
 
 // publish has an event said by whoever is always connected: a user.
 func (w *World) publish(event events.Event) {
-	client := loop.Connect(w.hub.Server, cluster, payloadsApart)
+	client := loop.Connect(w.hub.Server, cluster, w.hub.apart)
 	w.push(client, event, "", func() bool { return true }, func() bool { return false })
 }
 

@@ -38,6 +38,7 @@ type World struct {
 	Story       []string
 	verbose     bool
 	Heard       func(events.Event) // hears all that a stream stores; nil: nobody does
+	Stepped     func(step uint64)  // hears that a trainer has completed a step; nil: nobody does
 	Violations  []string
 	newest      uint64 // completed step that any trainer has reached
 	resumed     uint64 // step from which the newest plan goes on
@@ -76,6 +77,7 @@ type Cluster struct {
 	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
 	LayerSeconds float64
 	CompareEvery uint64 // steps between two comparisons of replicas; zero: 8
+	Provisioned  bool   // the stores have the bounds and ages of an installation, and large payloads lie apart as there
 }
 
 // String tells a cluster as a scenario does.
@@ -110,7 +112,7 @@ func ReadCluster(line string) (Cluster, error) {
 func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
-		hub: newHub(c.Seed%2 == 0), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
+		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
 		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8),
 	}
@@ -200,7 +202,11 @@ func (w *World) collectiveOf(plan *events.Plan, step uint64) *collective {
 }
 
 // completed hears that a trainer has completed a step.
-func (w *World) completed(p *process) { w.newest = max(w.newest, p.done) }
+func (w *World) completed(p *process) {
+	if w.newest = max(w.newest, p.done); w.Stepped != nil {
+		w.Stepped(p.done)
+	}
+}
 
 // violation tells that something happened that must never happen.
 func (w *World) violation(format string, args ...any) {

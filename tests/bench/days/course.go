@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/simulation/world"
+)
+
+// The job is data-parallel, the only kind in which a trainer that hangs is found: each node trains one sample of each
+// step, for ten seconds, and replicas are compared every hundred steps, as trainers do.
+const (
+	layers       = 4
+	layerSeconds = 2.5
+	compareEvery = 100
+)
+
+// calm is how long nothing fails at first. Its second half tells how long a step takes.
+const calm = 20 * time.Minute
+
+// sampleEvery is how often sizes are looked at.
+const sampleEvery = time.Hour
+
+// course is one run, and what was seen of it.
+type course struct {
+	world   *world.World
+	random  *rand.Rand
+	nodes   int
+	long    time.Duration
+	seed    uint64
+	struck  map[string]*strike
+	counts  map[string]int // failures by kind
+	lost    map[string]int // nodes that were said lost, by kind of failure
+	falsely []string       // living nodes that were said lost
+	told    map[events.Kind]int
+	found   []time.Duration // after which failures were said
+	steps   steps
+	samples []sample
+	end     string
+}
+
+// strike is a failure of a node that is not over.
+type strike struct {
+	kind kind
+	at   time.Duration
+	lost bool // and said to be
+}
+
+func play(nodes int, long time.Duration, seed uint64, progress io.Writer) *course {
+	c := &course{
+		world: world.New(world.Cluster{
+			Seed: 2 * seed, Nodes: nodes, Layers: layers, Kind: events.DataParallel, SamplesPerNode: 1,
+			LayerSeconds: layerSeconds, CompareEvery: compareEvery, Provisioned: true,
+		}, false),
+		random: rand.New(rand.NewPCG(seed, 3)), nodes: nodes, long: long, seed: seed,
+		struck: map[string]*strike{}, counts: map[string]int{}, lost: map[string]int{}, told: map[events.Kind]int{},
+	}
+	c.world.Heard, c.world.Stepped = c.hear, c.step
+	due := c.schedule()
+	for at := sampleEvery; len(c.world.Violations) == 0; at += sampleEvery {
+		for len(due) > 0 && due[0].at <= min(at, long) {
+			c.world.Run(due[0].at - c.world.Now())
+			due[0].do()
+			due = due[1:]
+		}
+		if at > long {
+			break
+		}
+		c.world.Run(at - c.world.Now())
+		c.samples = append(c.samples, c.look())
+		if len(c.samples)%24 == 0 {
+			fmt.Fprintf(progress, "%v: %d steps, %d plans\n", at, c.steps.done, c.told[events.PlanCommitted])
+		}
+	}
+	c.world.Run(max(long-c.world.Now(), 0))
+	c.steps.end = c.world.Now()
+	c.end = c.world.Settle()
+	return c
+}
+
+// deed is something that the course does to the world.
+type deed struct {
+	at time.Duration
+	do func()
+}
+
+// schedule returns all that happens to nodes, in its order. Who is struck is chosen when it happens.
+func (c *course) schedule() []deed {
+	var due []deed
+	for _, f := range failures(c.random, c.nodes, c.long) {
+		victim := ""
+		due = append(due, deed{f.at, func() { victim = c.strike(f) }}, deed{f.back, func() { c.mend(f, victim) }})
+	}
+	slices.SortStableFunc(due, func(a, b deed) int { return int(a.at - b.at) })
+	return due
+}
+
+// strike has a node that trains fail, and returns its name; empty where none trains.
+func (c *course) strike(f failure) (victim string) {
+	for range 100 {
+		victim = fmt.Sprintf("n%d", 1+c.random.IntN(c.nodes))
+		if c.struck[victim] == nil && c.world.Runs(victim) {
+			c.struck[victim] = &strike{kind: f.kind, at: c.world.Now()}
+			c.counts[f.kind.name]++
+			// A network comes back after its host.
+			c.do(f.kind.strike, victim, f.back-f.at+time.Second)
+			return victim
+		}
+	}
+	return ""
+}
+
+// mend has a node come back. The failure is over once it runs again.
+func (c *course) mend(f failure, victim string) {
+	if victim != "" {
+		c.do(f.kind.mend, victim, 0)
+		delete(c.struck, victim)
+	}
+}
+
+func (c *course) do(faults []string, node string, long time.Duration) {
+	for _, fault := range faults {
+		if err := c.world.Do(strings.NewReplacer("NODE", node, "TIME", long.String()).Replace(fault)); err != nil {
+			panic(err) // see kinds
+		}
+	}
+}
+
+// hear takes what a stream has stored.
+func (c *course) hear(event events.Event) {
+	c.told[event.Kind]++
+	if event.Kind != events.NodeLost {
+		return
+	}
+	now, struck := c.world.Now(), c.struck[event.Subject]
+	if struck == nil || struck.lost {
+		c.falsely = append(c.falsely, fmt.Sprintf("%s after %v", event.Subject, now))
+		return
+	}
+	struck.lost = true
+	c.lost[struck.kind.name]++
+	c.found = append(c.found, now-struck.at)
+}

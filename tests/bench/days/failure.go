@@ -1,0 +1,58 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// kind is a way in which a node fails and comes back.
+type kind struct {
+	name  string
+	share float64 // of all failures
+	// strike and mend are faults of tests/simulation. After mend the node runs again.
+	strike, mend []string
+}
+
+// kinds are the failures of a node. A host that vanishes is silent to everybody. Of a trainer that hangs its own agent
+// makes an end, and starts another.
+var kinds = []kind{
+	{"killed", 0.4, []string{"kill NODE"}, []string{"start NODE"}},
+	{
+		"host lost", 0.2, []string{"cut NODE from hub for TIME", "cut NODE from peers for TIME", "pause NODE"},
+		[]string{"kill NODE", "start NODE"},
+	},
+	{"hangs", 0.2, []string{"hang NODE"}, nil},
+	{"leaves", 0.2, []string{"leave NODE within 120"}, []string{"return NODE"}},
+}
+
+// longestAway is for how long a node stays away at most; half of that in the mean.
+const longestAway = 30 * time.Minute
+
+// failure is one that is due.
+type failure struct {
+	at, back time.Duration
+	kind     kind
+}
+
+// failures draws when something fails: one failure a node and day, at any time.
+func failures(random *rand.Rand, nodes int, long time.Duration) []failure {
+	var drawn []failure
+	mean := float64(day) / float64(nodes)
+	for at := calm; ; {
+		at += time.Duration(random.ExpFloat64() * mean)
+		if at >= long {
+			return drawn
+		}
+		away := time.Minute + time.Duration(random.Int64N(int64(longestAway-time.Minute)))
+		drawn = append(drawn, failure{at: at, back: at + away, kind: draw(random)})
+	}
+}
+
+func draw(random *rand.Rand) kind {
+	pick := random.Float64()
+	i := slices.IndexFunc(kinds, func(k kind) bool { pick -= k.share; return pick < 0 })
+	return kinds[max(i, 0)]
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/reknit/reknit/shared/service"
+	"github.com/reknit/reknit/tests/simulation/world"
+)
+
+// sample is how large things are at a time.
+type sample struct {
+	days     float64
+	machines map[string]float64 // bytes
+	stores   []world.Store
+}
+
+// look measures what each service remembers, what each machine takes with all that a restart forgets, and the stores.
+func (c *course) look() sample {
+	s := sample{days: c.world.Now().Hours() / 24, machines: map[string]float64{}, stores: c.world.Stores()}
+	for name, machine := range c.world.Machines() {
+		remembers, ok := machine.(service.Machine)
+		if !ok {
+			s.machines[agents] = max(s.machines[agents], float64(reached(machine)))
+			continue
+		}
+		snapshot, err := remembers.Snapshot()
+		if err != nil {
+			panic(err) // the service itself would have ended
+		}
+		s.machines[name+", remembered"] = float64(len(snapshot))
+		s.machines[name+", in all"] = float64(reached(machine))
+	}
+	return s
+}
+
+const agents = "the largest agent"
+
+// reached returns how many bytes a value takes with all that it reaches.
+func reached(value any) int {
+	seen := map[uintptr]bool{}
+	var size func(v reflect.Value) int
+	size = func(v reflect.Value) (bytes int) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			if v.IsNil() || seen[v.Pointer()] {
+				return 0
+			}
+			seen[v.Pointer()] = true
+			return int(v.Type().Elem().Size()) + size(v.Elem())
+		case reflect.Interface:
+			return size(v.Elem())
+		case reflect.String:
+			return v.Len()
+		case reflect.Slice:
+			if v.Len() == 0 || seen[v.Pointer()] {
+				return 0
+			}
+			seen[v.Pointer()] = true
+			bytes = v.Cap() * int(v.Type().Elem().Size())
+			for i := range v.Len() {
+				bytes += size(v.Index(i))
+			}
+		case reflect.Map:
+			for entries := v.MapRange(); entries.Next(); {
+				bytes += int(v.Type().Key().Size()+v.Type().Elem().Size()) + size(entries.Key()) + size(entries.Value())
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				bytes += size(v.Field(i))
+			}
+		case reflect.Array:
+			for i := range v.Len() {
+				bytes += size(v.Index(i))
+			}
+		}
+		return bytes
+	}
+	return size(reflect.ValueOf(value))
+}
+
+// trend is the straight line that fits best.
+type trend struct {
+	mean  float64
+	slope float64 // a day
+	error float64 // of the slope: one standard error
+}
+
+// fit finds the trend of a machine's size in some samples.
+func fit(samples []sample, name string) trend {
+	n, days, size := float64(len(samples)), 0.0, 0.0
+	for _, s := range samples {
+		days, size = days+s.days, size+s.machines[name]
+	}
+	days, size = days/n, size/n
+	var xx, xy, rest float64
+	for _, s := range samples {
+		xx, xy = xx+(s.days-days)*(s.days-days), xy+(s.days-days)*(s.machines[name]-size)
+	}
+	for _, s := range samples {
+		off := s.machines[name] - size - xy/xx*(s.days-days)
+		rest += off * off
+	}
+	return trend{mean: size, slope: xy / xx, error: math.Sqrt(rest / (n - 2) / xx)}
+}
+
+// Growth of less than that a day is none, and neither is what may be chance.
+const (
+	growth = 0.01
+	chance = 2 // standard errors
+)
+
+func (t trend) grows() bool { return t.slope-chance*t.error > growth*t.mean }
+
+// settled returns the samples from the second day on, or of the last four fifths of a shorter run.
+func (c *course) settled() []sample {
+	from := min(1, c.long.Hours()/24/5)
+	return slices.DeleteFunc(slices.Clone(c.samples), func(s sample) bool { return s.days < from })
+}
+
+// most returns the most that a store has held.
+func (c *course) most(store int) int64 {
+	most := int64(0)
+	for _, s := range c.samples {
+		most = max(most, s.stores[store].Held)
+	}
+	return most
+}
