@@ -73,7 +73,8 @@ var thirdParty = map[string]string{
 	"gocloud.dev/":                      "snapshots in S3-compatible stores, folders and memory behind one interface",
 	"github.com/prometheus/":            "metrics over HTTP",
 	"go.yaml.in/yaml/v3":                "the cluster that reknit plan reads: the maintained parser, which tells line numbers",
-	"github.com/schollz/progressbar/v3": "the progress of dev on a terminal",
+	"github.com/schollz/progressbar/v3": "the progress of dev and watch on a terminal",
+	"github.com/spf13/":                 "commands, flags and completion: cobra and its pflag (services/reknit/README.md says why)",
 	"golang.org/x/sync/":                "groups of fetches that fail together",
 	"golang.org/x/term":                 "whether somebody looks on",
 }

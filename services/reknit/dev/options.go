@@ -1,8 +1,6 @@
 package dev
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // Options are the flags of `reknit dev`.
@@ -34,11 +36,19 @@ type Options struct {
 // defaultText comes with every Go distribution.
 const defaultText = "src/testdata/Isaac.Newton-Opticks.txt"
 
-// Parse reads the flags. An error names the flag and what was expected; help goes to output, with flag.ErrHelp.
-func Parse(arguments []string, output io.Writer) (Options, error) {
+// Command is `reknit dev`.
+func Command() *cobra.Command {
 	var o Options
-	flags := flag.NewFlagSet("reknit dev", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
+	command := tell.Command(&cobra.Command{
+		Use: "dev", Short: "run NATS, the services and some trainers here, and show how training heals",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return tell.UsageError{Err: err}
+			}
+			return Run(c.Context(), o, c.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd())))
+		},
+	})
+	flags := command.Flags()
 	flags.IntVar(&o.Trainers, "trainers", 6, "trainer processes to start with, 2 to 64")
 	flags.IntVar(&o.Pipelines, "pipelines", 2, "data-parallel pipelines; 0 lets the planner choose")
 	flags.IntVar(&o.OptimizerPartitions, "optimizer-partitions", 0, "parts that each layer's optimizer state is cut into "+
@@ -53,18 +63,7 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store "+
 		"(default: a temporary one, removed after a success)")
 	flags.StringVar(&o.Cluster, "cluster", "dev", "id of the cluster")
-	if err := flags.Parse(arguments); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(output)
-			fmt.Fprintln(output, "reknit dev runs a cluster here and shows how training heals.\n\nFlags:")
-			flags.PrintDefaults()
-		}
-		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("expected flags only, got %q", flags.Arg(0))
-	}
-	return o, o.complete()
+	return command
 }
 
 func (o *Options) complete() error {

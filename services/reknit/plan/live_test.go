@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -137,7 +137,7 @@ func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
 
 func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 	url, _ := liveLog(t)
-	err := Run([]string{"--cluster", "failure", "--nats", url}, &bytes.Buffer{})
+	err := run(io.Discard, "--cluster", "failure", "--nats", url)
 	if err == nil || errors.As(err, &tell.UsageError{}) ||
 		!strings.Contains(err.Error(), "most likely no services serve it: start reknit up --cluster failure") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
@@ -149,7 +149,7 @@ func TestWhereSeveralClustersShareAServerTheyAreNamed(t *testing.T) {
 	request, _ := first(t)
 	expected := func(says string) {
 		t.Helper()
-		err := Run([]string{"--nats", url}, &bytes.Buffer{})
+		err := run(io.Discard, "--nats", url)
 		if err == nil || !strings.HasPrefix(err.Error(), "--cluster: ") || !strings.HasSuffix(err.Error(), says) {
 			t.Errorf("error %v, expected that --cluster is to be one of %s", err, says)
 		}
@@ -176,7 +176,7 @@ func TestOnlyNodesOfTheClusterCanFail(t *testing.T) {
 	say(requested(request))
 	say(committed(plan))
 	for _, nodes := range []string{"n9", "n5,n5"} {
-		err := Run([]string{"--cluster", "failure", "--nats", url, "--failed", nodes}, &bytes.Buffer{})
+		err := run(io.Discard, "--cluster", "failure", "--nats", url, "--failed", nodes)
 		if !errors.As(err, &tell.UsageError{}) {
 			t.Errorf("--failed %s: error %v, expected a usage error", nodes, err)
 		}

@@ -3,13 +3,12 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
@@ -21,41 +20,41 @@ import (
 type options struct {
 	file            string
 	cluster, url    string
-	failed, leaving nodeList
+	failed, leaving []string
 	json, why       bool
 }
 
-// nodeList is nodes joined by commas.
-type nodeList []string
-
-func (l *nodeList) String() string { return strings.Join(*l, ",") }
-
-func (l *nodeList) Set(text string) error {
-	*l = append(*l, strings.Split(text, ",")...)
-	return nil
-}
-
-const help = `Usage: reknit plan --file cluster.yaml [--why | --json]
-       reknit plan [--cluster NAME] [--nats URL] [--failed n1,n2] [--leaving n3] [--why | --json]
-
-Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
+const help = `Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
 and what happens to them, and needs no server; services/reknit/plan/README.md lists its keys, and
 services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster the log says all that.
 --cluster is needed only where several share one server.
 
-`
-
-const exits = `
 Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log cannot be read (the reason is printed),
-2 the flags or the file are wrong.
-`
+2 the flags or the file are wrong.`
 
-// Run does what `reknit plan` is asked to. It fails with a tell.UsageError where the arguments or the file are wrong,
-// with flag.ErrHelp after it has printed help, and otherwise with the reason why there is no plan.
-func Run(arguments []string, w io.Writer) error {
-	o, err := parse(arguments, w)
-	if err != nil {
-		return err
+// Command is `reknit plan`. It fails with a tell.UsageError where the arguments or the file are wrong, and otherwise with
+// the reason why there is no plan.
+func Command() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "plan", Short: "plan for a file or a live cluster, change nothing, and show why", Long: help,
+		Example: "  reknit plan --file cluster.yaml --why\n  reknit plan --failed n1,n2 --leaving n3",
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.OutOrStdout()) },
+	})
+	flags := command.Flags()
+	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
+	flags.StringVar(&o.cluster, "cluster", "", "a live cluster: plan what its log says now; without --file the only one there is")
+	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
+	flags.StringSliceVar(&o.failed, "failed", nil, "nodes of the live cluster to plan without, as if they failed: n1,n2")
+	flags.StringSliceVar(&o.leaving, "leaving", nil, "likewise, as if they left in order")
+	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
+	flags.BoolVar(&o.json, "json", false, "print the plan document")
+	return command
+}
+
+func (o options) run(w io.Writer) error {
+	if err := o.check(); err != nil {
+		return tell.UsageError{Err: err}
 	}
 	q, err := o.question()
 	if err != nil {
@@ -65,22 +64,16 @@ func Run(arguments []string, w io.Writer) error {
 	var deferred planner.Deferred
 	switch isDeferred := errors.As(err, &deferred); {
 	case isDeferred && o.json:
-		return document(w, deferred.Deferral)
+		return tell.Document(w, deferred.Deferral)
 	case isDeferred:
 		reportWaiting(w, q, deferred.Deferral, o.why)
 		return nil
 	case err != nil:
 		return err
 	case o.json:
-		return document(w, answer.Plan)
+		return tell.Document(w, answer.Plan)
 	}
 	return report(w, q, answer, o.why)
-}
-
-func document(w io.Writer, what any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(what)
 }
 
 // question comes from the file or from the log of a live cluster.
@@ -107,21 +100,6 @@ func (o options) question() (Question, error) {
 		return q, tell.UsageError{Err: err}
 	}
 	return q, nil
-}
-
-// parse reads the flags. An error names the flag and what was expected.
-func parse(arguments []string, w io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("reknit plan", flag.ContinueOnError)
-	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
-	flags.StringVar(&o.cluster, "cluster", "", "a live cluster: plan what its log says now; without --file the only one there is")
-	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
-	flags.Var(&o.failed, "failed", "nodes of the live cluster to plan without, as if they failed: n1,n2")
-	flags.Var(&o.leaving, "leaving", "likewise, as if they left in order")
-	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
-	flags.BoolVar(&o.json, "json", false, "print the plan document")
-	err := tell.Parse(flags, arguments, w, help, exits, func() error { return o.check() })
-	return o, err
 }
 
 func (o options) check() error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,11 +25,19 @@ var examples = []string{"opticks", "failure", "uneven", "partitioned", "replicas
 
 func example(name string) string { return filepath.Join("testdata", name+".yaml") }
 
+// run runs the command.
+func run(w io.Writer, arguments ...string) error {
+	command := Command()
+	command.SetArgs(append([]string{}, arguments...)) // none is none, rather than the process's
+	command.SetOut(w)
+	return command.Execute()
+}
+
 // printed runs the command and expects it to find a plan.
 func printed(t *testing.T, arguments ...string) string {
 	t.Helper()
 	var output bytes.Buffer
-	if err := Run(arguments, &output); err != nil {
+	if err := run(&output, arguments...); err != nil {
 		t.Fatal(err)
 	}
 	return output.String()
@@ -175,8 +184,7 @@ func TestWhereNoPlanExistsTheReasonIsTold(t *testing.T) {
 		{"nobody left", "failed: [n5]", "failed: [n1, n2, n3, n4, n5, n6]", "there is no node"},
 		{"a layer lost", "failed: [n5]", "failed: [n2, n5]", "no node holds it"},
 	} {
-		err := Run([]string{"--file", saved(t, strings.ReplaceAll(text(t, example("failure")), test.old, test.new))},
-			&bytes.Buffer{})
+		err := run(io.Discard, "--file", saved(t, strings.ReplaceAll(text(t, example("failure")), test.old, test.new)))
 		if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected one that says %q and is not the file's fault", test.name, err, test.says)
 		}
@@ -233,7 +241,7 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 		{"--cluster", "--cluster a.b"},
 		{"--failed", "--file x.yaml --failed n1"},
 	} {
-		err := Run(strings.Fields(test.arguments), &bytes.Buffer{})
+		err := run(io.Discard, strings.Fields(test.arguments)...)
 		if !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, expected a usage error that says %q", test.arguments, err, test.says)
 		}
@@ -242,7 +250,7 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 
 func TestHelpTellsEachFlagAndTheExitStatus(t *testing.T) {
 	var output bytes.Buffer
-	if err := Run([]string{"--help"}, &output); !errors.Is(err, flag.ErrHelp) {
+	if err := run(&output, "--help"); err != nil {
 		t.Fatal(err)
 	}
 	for _, says := range []string{"-file", "-cluster", "-nats", "-failed", "-leaving", "-why", "-json", "Exit status"} {

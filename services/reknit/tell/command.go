@@ -1,13 +1,14 @@
 package tell
 
 import (
-	"errors"
-	"flag"
+	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/spf13/cobra"
 )
 
-// UsageError says that the flags or a file are wrong, not that there is no answer.
+// UsageError says that the command line or a file is wrong, not that there is no answer.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -15,25 +16,34 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Parse reads the flags of a command that takes nothing else, and has check look at them. It fails with a UsageError,
-// or with flag.ErrHelp where help is asked for: then it has printed the help, the flags and the exits.
-func Parse(flags *flag.FlagSet, arguments []string, w io.Writer, help, exits string, check func() error) error {
-	flags.SetOutput(io.Discard)
-	err := flags.Parse(arguments)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(w, help)
-		flags.SetOutput(w)
-		flags.PrintDefaults()
-		fmt.Fprint(w, exits)
-		return err
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("expected flags only, got %q", flags.Arg(0))
-	case err == nil:
-		err = check()
+// Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process.
+// Without an Args of its own it takes flags only.
+func Command(c *cobra.Command) *cobra.Command {
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	if c.Args == nil {
+		c.Args = flagsOnly
 	}
-	if err != nil {
-		return UsageError{err}
+	arguments := c.Args
+	c.Args = func(c *cobra.Command, given []string) error {
+		if err := arguments(c, given); err != nil {
+			return UsageError{err}
+		}
+		return nil
+	}
+	return c
+}
+
+func flagsOnly(_ *cobra.Command, given []string) error {
+	if len(given) > 0 {
+		return fmt.Errorf("expected flags only, got %q", given[0])
 	}
 	return nil
+}
+
+// Document writes a value as JSON for programs.
+func Document(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
 }

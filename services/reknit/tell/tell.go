@@ -1,4 +1,4 @@
-// Package tell is how a command that prints an answer reads its flags and writes figures, layers and tables.
+// Package tell is how a command that prints an answer reads its line and writes figures, layers and tables.
 package tell
 
 import (

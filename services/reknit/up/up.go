@@ -4,7 +4,6 @@ package up
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -14,18 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/cluster"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/embedded"
 )
-
-const help = `reknit up runs NATS and the four services here, until it is interrupted. Trainers join it with
-reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was.
-
-Flags:
-`
 
 // closeTimeout bounds the wait for the services' end.
 const closeTimeout = 5 * time.Second
@@ -36,11 +31,28 @@ type options struct {
 	port, startNodes   int
 }
 
-// Run returns when ctx is done.
-func Run(ctx context.Context, arguments []string, out io.Writer) error {
-	o, err := parse(arguments, out)
-	if err != nil {
-		return err
+// Command is `reknit up`. It ends with its context.
+func Command() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "up", Short: "run NATS and the services here, for trainers that you start",
+		Long: `Runs NATS and the four services here, until it is interrupted. Trainers join it with
+reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was.`,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+	})
+	flags := command.Flags()
+	flags.StringVar(&o.dir, "dir", "reknit-data", "directory of NATS' store and the logs")
+	flags.StringVar(&o.cluster, "cluster", "default", "id of the cluster")
+	flags.StringVar(&o.host, "host", "127.0.0.1",
+		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
+	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
+	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
+	return command
+}
+
+func (o options) run(ctx context.Context, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return tell.UsageError{Err: err}
 	}
 	logs := filepath.Join(o.dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -98,18 +110,6 @@ func lock(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; one beside it has its own --dir, --port and --cluster", dir)
 	}
 	return nil, fmt.Errorf("--dir: %s: %w", dir, err)
-}
-
-func parse(arguments []string, out io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("reknit up", flag.ContinueOnError)
-	flags.StringVar(&o.dir, "dir", "reknit-data", "directory of NATS' store and the logs")
-	flags.StringVar(&o.cluster, "cluster", "default", "id of the cluster")
-	flags.StringVar(&o.host, "host", "127.0.0.1",
-		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
-	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
-	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
-	return o, tell.Parse(flags, arguments, out, help, "", func() error { return o.check() })
 }
 
 func (o options) check() error {

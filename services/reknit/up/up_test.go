@@ -31,6 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// up runs the command.
+func up(ctx context.Context, out io.Writer, arguments ...string) error {
+	command := Command()
+	command.SetArgs(append([]string{}, arguments...)) // none is none, rather than the process's
+	command.SetOut(out)
+	return command.ExecuteContext(ctx)
+}
+
 func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	dir := t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -38,14 +46,14 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	said, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := Run(ctx, []string{"--dir", dir, "--port", "0", "--cluster", "c", "--start-nodes", "3"}, out)
+		err := up(ctx, out, "--dir", dir, "--port", "0", "--cluster", "c", "--start-nodes", "3")
 		out.Close()
 		ended <- err
 	}()
 	var lines []string
 	for scan := bufio.NewScanner(said); scan.Scan(); {
 		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
-			err := Run(ctx, []string{"--dir", dir, "--port", "0"}, io.Discard)
+			err := up(ctx, io.Discard, "--dir", dir, "--port", "0")
 			if err == nil || !strings.HasPrefix(err.Error(), "--dir: "+dir+" is in use by another reknit up;") {
 				t.Errorf("a second one there: %v", err)
 			}
@@ -76,7 +84,7 @@ func TestAFlagThatIsNotAsExpectedIsNamed(t *testing.T) {
 	for flag, value := range map[string]string{
 		"--dir": "", "--cluster": "a b", "--host": "localhost", "--port": "70000", "--start-nodes": "0",
 	} {
-		err := Run(t.Context(), []string{flag, value}, io.Discard)
+		err := up(t.Context(), io.Discard, flag, value)
 		if use := (tell.UsageError{}); !errors.As(err, &use) || !strings.HasPrefix(err.Error(), flag+": expected") {
 			t.Errorf("%s %q: got %v", flag, value, err)
 		}
@@ -91,7 +99,7 @@ func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	began := time.Now()
-	err = Run(t.Context(), []string{"--dir", t.TempDir(), "--port", port}, io.Discard)
+	err = up(t.Context(), io.Discard, "--dir", t.TempDir(), "--port", port)
 	if err == nil || !strings.HasPrefix(err.Error(), "--port: "+port+" is taken") || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}

@@ -1,18 +1,16 @@
-// Command reknit is all of Reknit in one binary: dev runs a cluster on this machine, the other sub-commands run one
-// part each.
+// Command reknit is all of Reknit in one binary: some sub-commands look into a cluster, dev and up run one on this machine,
+// the others run one part each.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 
-	"golang.org/x/term"
+	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/services/monitor"
 	"github.com/reknit/reknit/services/negotiator"
@@ -27,22 +25,19 @@ import (
 	"github.com/reknit/reknit/shared/service"
 )
 
-type command struct {
-	name string
-	says string
-	run  func(arguments []string) error
-}
+const help = `Reknit heals distributed training.
 
-var commands = []command{
-	{"dev", "run NATS, the services and some trainers here, and show how training heals", runDev},
-	{"up", "run NATS and the services here, for trainers that you start", runUp},
-	{"plan", "plan for a file or a live cluster, change nothing, and show why", runPlan},
-	{"monitor", "run the monitor, configured by the environment", part("monitor", monitor.Run)},
-	{"negotiator", "run the negotiator", part("negotiator", negotiator.Run)},
-	{"planner", "run the planner", part("planner", planner.Run)},
-	{"restorer", "run the restorer", part("restorer", restorer.Run)},
-	{"trainer", "run a reference trainer", part("trainer", trainer.Run)},
-	{"agent", "run a trainer in any language, or serve some that run here", agentd.Main},
+Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong.
+The services and reknit agent run end as what they run does.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reknit:", err)
+	}
+	os.Exit(status(err))
 }
 
 // Exit statuses, as users of nats and kubectl expect them.
@@ -51,67 +46,66 @@ const (
 	exitUsage  = 2
 )
 
-func main() {
-	if len(os.Args) < 2 || os.Args[1] == "help" || os.Args[1] == "-h" || os.Args[1] == "--help" {
-		usage()
-		return
-	}
-	for _, command := range commands {
-		if command.name == os.Args[1] {
-			warnOfStrangers(os.Environ(), os.Stderr)
-			exit(command.run(os.Args[2:]))
-		}
-	}
-	fmt.Fprintf(os.Stderr, "reknit: no command %q; reknit help lists them\n", os.Args[1])
-	os.Exit(exitUsage)
-}
-
-func exit(err error) {
-	var use tell.UsageError
+func status(err error) int {
 	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-		os.Exit(0)
-	case errors.As(err, &use):
-		fmt.Fprintln(os.Stderr, "reknit:", err)
-		os.Exit(exitUsage)
+	case err == nil:
+		return 0
+	case errors.As(err, &tell.UsageError{}):
+		return exitUsage
 	}
-	fmt.Fprintln(os.Stderr, "reknit:", err)
-	os.Exit(exitFailed)
+	return exitFailed
 }
 
-func usage() {
-	fmt.Println("Reknit heals distributed training.\n\nUsage: reknit COMMAND")
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+func root() *cobra.Command {
+	root := tell.Command(&cobra.Command{
+		Use: "reknit", Long: help, Args: knownCommand, SuggestionsMinimumDistance: 2,
+		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(os.Environ(), c.ErrOrStderr()) },
+	})
+	group(root, "Look into a cluster:", plan.Command())
+	group(root, "Run a cluster, or a part of one:",
+		dev.Command(), up.Command(),
+		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),
+		ofService("monitor", monitor.Run), ofService("negotiator", negotiator.Run), ofService("planner", planner.Run),
+		ofService("restorer", restorer.Run), ofService("trainer", trainer.Run),
+	)
+	return root
+}
+
+// knownCommand refuses what is no command, with those that are spelt alike.
+func knownCommand(root *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return nil
+	}
+	alike := ""
+	for _, name := range root.SuggestionsFor(given[0]) {
+		alike += "; did you mean " + name + "?"
+	}
+	return fmt.Errorf("no command %q%s; reknit help lists them", given[0], alike)
+}
+
+// group adds commands under a heading of the list that help prints.
+func group(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
 	for _, command := range commands {
-		fmt.Fprintf(table, "  %s\t%s\n", command.name, command.says)
+		command.GroupID = heading
 	}
-	table.Flush()
-	fmt.Println("\nreknit dev --help lists its flags; reknit monitor help lists the variables of a service.")
+	root.AddCommand(commands...)
 }
 
-func runDev(arguments []string) error {
-	options, err := dev.Parse(arguments, os.Stdout)
-	if err != nil {
-		return tell.UsageError{Err: err}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return dev.Run(ctx, options, os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+// part is a command that reads its line itself.
+func part(name, says string, run func(arguments []string) error, verbs ...string) *cobra.Command {
+	return tell.Command(&cobra.Command{
+		Use: name, Short: says, DisableFlagParsing: true, ValidArgs: verbs, Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, arguments []string) error { return run(arguments) },
+	})
 }
 
-func runUp(arguments []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return up.Run(ctx, arguments, os.Stdout)
-}
-
-func runPlan(arguments []string) error { return plan.Run(arguments, os.Stdout) }
-
-// part runs one service as its own binary would: the sub-command takes the place of the program's name.
-func part[C any](name string, run func(context.Context, C) error) func([]string) error {
-	return func([]string) error {
+// ofService runs one service as its own binary would: the sub-command takes the place of the program's name.
+func ofService[C any](name string, run func(context.Context, C) error) *cobra.Command {
+	return part(name, "run the "+name+", configured by the environment: reknit "+name+" help lists it", func([]string) error {
 		os.Args = os.Args[1:]
 		service.Main(name, run)
 		return nil
-	}
+	}, "help", "healthcheck")
 }
