@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -76,6 +77,9 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 			slog.Warn("telemetry was not sent", "error", err)
 		}
 	}()
+	for _, name := range Misspelt(config, os.Environ()) {
+		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name)
+	}
 	return run(ctx, config)
 }
 
@@ -114,6 +118,43 @@ func Variables(config any) []Variable {
 		}
 	}
 	return all
+}
+
+// Misspelt lists the variables of an environment that are almost settings of a Config, and none. What is not alike may be
+// another program's: one environment may hold the settings of several.
+func Misspelt(config any, environment []string) (names []string) {
+	settings := Variables(config)
+	isSetting := func(name string) bool {
+		return slices.ContainsFunc(settings, func(v Variable) bool { return v.Name == name })
+	}
+	for _, variable := range environment {
+		name, _, _ := strings.Cut(variable, "=")
+		isAlike := func(v Variable) bool { return distance(v.Name, name) <= 2 }
+		if strings.HasPrefix(name, "REKNIT_") && !isSetting(name) && slices.ContainsFunc(settings, isAlike) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// distance is how many letters must be changed, added or left out to make one word of the other (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // from what was read of a to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := before
+			if a[i] != b[j] {
+				changed++
+			}
+			before, row[j+1] = row[j+1], min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 func help(config any) error {

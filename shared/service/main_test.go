@@ -1,9 +1,15 @@
 package service
 
 import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reknit/reknit/shared/telemetry"
 )
 
 func TestAVariableThatCannotBeReadIsNamedWithWhatWasExpected(t *testing.T) {
@@ -33,5 +39,38 @@ func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
 	_, err := Common{Cluster: "a b"}.Connect(t.Context(), "test")
 	if err == nil || !strings.HasPrefix(err.Error(), "REKNIT_CLUSTER: expected") {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestAVariableThatIsAlmostASettingIsNamedWhenTheServiceStarts(t *testing.T) {
+	for _, name := range []string{"REKNIT_CLUSTER", "REKNIT_CLUSTRE", "REKNIT_NATSURL", "REKNIT_NATS_PORT", "KNIT_CLUSTER"} {
+		t.Setenv(name, "x")
+	}
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments, before, log := os.Args, os.Stderr, slog.Default()
+	os.Args, os.Stderr = arguments[:1], stderr
+	level := telemetry.Level.Level()
+	telemetry.Level.Set(slog.LevelInfo)
+	t.Cleanup(func() {
+		os.Args, os.Stderr = arguments, before
+		slog.SetDefault(log)
+		telemetry.Level.Set(level)
+	})
+	if err := command(t.Context(), "test", func(context.Context, Common) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	logged, err := os.ReadFile(stderr.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, named := range map[string]bool{
+		`"REKNIT_CLUSTRE"`: true, `"REKNIT_NATSURL"`: true, `"REKNIT_CLUSTER"`: false, `"REKNIT_NATS_PORT"`: false, `"KNIT_CLUSTER"`: false,
+	} {
+		if strings.Contains(string(logged), name) != named {
+			t.Errorf("%s is named: %v, expected %v, in\n%s", name, !named, named, logged)
+		}
 	}
 }

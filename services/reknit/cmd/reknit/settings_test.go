@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/shared/service"
 )
 
 func TestAVariableThatNoCommandReadsIsNamed(t *testing.T) {
@@ -13,5 +15,20 @@ func TestAVariableThatNoCommandReadsIsNamed(t *testing.T) {
 	}, &said)
 	if lines := strings.Count(said.String(), "\n"); lines != 1 || !strings.Contains(said.String(), "REKNIT_CONSENT_ALOW is no setting") {
 		t.Errorf("it says %q", said.String())
+	}
+}
+
+// A service names what is almost a setting of its own, and one environment may hold the settings of all.
+func TestNoSettingIsTakenForAnotherThatIsSpeltWrong(t *testing.T) {
+	var all []string
+	for _, config := range configs {
+		for _, variable := range service.Variables(config) {
+			all = append(all, variable.Name+"=x")
+		}
+	}
+	for _, config := range configs {
+		if names := service.Misspelt(config, append(all, others...)); len(names) > 0 {
+			t.Errorf("%T takes %v for misspelt", config, names)
+		}
 	}
 }
