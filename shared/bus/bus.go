@@ -3,9 +3,11 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,9 @@ type Config struct {
 	URL     string // of a NATS server, or several joined by commas; what is made on three or more has three replicas
 	Name    string // the service or node, for the server's list of connections
 	Cluster string // events of another cluster are refused, in and out
+
+	Options []nats.Option // keys and certificates, where the server asks for some
+	API     string        // prefix of JetStream's subjects, where it is not the usual one
 }
 
 // Bus is one connection to NATS. Its methods may be called by several goroutines.
@@ -62,7 +67,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	connected := make(chan struct{}, 1)
 	log := slog.With("connection", config.Name)
 	b := &Bus{cluster: config.Cluster, replicas: replicas(config.URL)}
-	conn, err := nats.Connect(config.URL,
+	conn, err := nats.Connect(config.URL, append(slices.Clip(config.Options),
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
@@ -80,7 +85,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 			b.connected(c, time.Now())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
 	}
@@ -99,7 +104,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		}
 	}
 	b.conn = conn
-	if b.js, err = jetstream.New(conn); err != nil {
+	if b.js, err = jetstream.NewWithAPIPrefix(conn, cmp.Or(config.API, jetstream.DefaultAPIPrefix)); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -1,70 +1,27 @@
 package plan
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// answerTimeout bounds how long a live cluster's log may take to answer.
-const answerTimeout = 15 * time.Second
-
-// onlyCluster returns the cluster of a server, where there is one.
-func onlyCluster(url string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
-	defer cancel()
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "reknit plan"})
-	if err != nil {
-		return "", fmt.Errorf("%w; with --file no server is needed", err)
-	}
-	defer b.Close()
-	stream, err := b.JetStream().Stream(ctx, events.EventStream.Name)
-	if err != nil {
-		return "", fmt.Errorf("%s at %s: %w", events.EventStream.Name, url, err)
-	}
-	log, err := stream.Info(ctx, jetstream.WithSubjectFilter(events.EventSubject("*", events.PlanRequested, "*")))
-	if err != nil {
-		return "", err
-	}
-	found := map[string]bool{}
-	for subject := range log.State.Subjects {
-		found[strings.Split(subject, ".")[2]] = true // reknit.event.<cluster>.…
-	}
-	clusters := slices.Sorted(maps.Keys(found))
-	if len(clusters) != 1 {
-		return "", fmt.Errorf("--cluster: expected one of those that asked for a plan at %s: %s", url,
-			cmp.Or(strings.Join(clusters, ", "), "none has"))
-	}
-	return clusters[0], nil
-}
-
 // ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know,
 // save the plan committed since and what was measured since.
-func ask(url, cluster string) (Question, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
-	defer cancel()
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "reknit plan", Cluster: cluster})
-	if err != nil {
-		return Question{}, err
-	}
-	defer b.Close()
+func ask(ctx context.Context, b *bus.Bus) (Question, error) {
+	cluster := b.Cluster()
 	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(cluster, events.PlanRequested, "*"))
 	if err != nil {
 		return Question{}, err
 	}
 	if !found {
-		return Question{}, fmt.Errorf("cluster %s at %s: expected that a plan was requested once, found none; most likely no "+
-			"services serve it: start reknit up --cluster %s, or name by --cluster the one that they serve", cluster, url, cluster)
+		return Question{}, fmt.Errorf("cluster %s: expected that a plan was requested once, found none; most likely no "+
+			"services serve it: start reknit up --cluster %s, or name by --cluster the one that they serve", cluster, cluster)
 	}
 	request, err := events.Open[events.PlanRequest](last)
 	if err != nil {
@@ -103,40 +60,7 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 // takeMeasured reads the measurements after a position of the log: nothing else changes what a planner must know
 // without a request of its own.
 func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) error {
-	subjects := []string{
-		events.EventSubject(b.Cluster(), events.LinkMeasured, "*"),
-		events.EventSubject(b.Cluster(), events.NodeProfiled, "*"),
-	}
-	end := after
-	for _, subject := range subjects {
-		last, _, err := b.LastEvent(ctx, events.EventStream, subject)
-		if err != nil {
-			return err
-		}
-		end = max(end, last.Sequence)
-	}
-	if end == after {
-		return nil
-	}
-	done := make(chan struct{})
-	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.AfterSequence(after), func(event events.Event) {
-		if event.Sequence <= end {
-			q.take(event)
-		}
-		if event.Sequence == end {
-			close(done)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	defer stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("measurements up to sequence %d of the log: %w", end, ctx.Err())
-	}
+	return connect.Read(ctx, b, []events.Kind{events.LinkMeasured, events.NodeProfiled}, after, q.take)
 }
 
 // take notes one measurement. What does not decode is the log's to refuse, not ours.

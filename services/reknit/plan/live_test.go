@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
@@ -99,7 +100,12 @@ func TestWhatWasMeasuredSinceTheLastPlanCounts(t *testing.T) {
 	say(monitor.First(time.Unix(3, 0), "m", events.LinkMeasured, "n1_n2", &measured))
 	say(node.First(time.Unix(3, 0), "p", events.NodeProfiled, "n2",
 		&events.Profile{Node: "n2", SpeedFactor: 0.25, Step: 9}))
-	q, err := ask(url, "failure")
+	b, err := connect.Flags{URL: url}.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	q, err := ask(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +160,7 @@ func TestWhereSeveralClustersShareAServerTheyAreNamed(t *testing.T) {
 			t.Errorf("error %v, expected that --cluster is to be one of %s", err, says)
 		}
 	}
-	expected("none has")
+	expected("none has services yet")
 	say(requested(request))
 	another, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test", Cluster: "another"})
 	if err != nil {

@@ -3,8 +3,8 @@
 package plan
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -13,13 +13,14 @@ import (
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // options are the flags of `reknit plan`.
 type options struct {
 	file            string
-	cluster, url    string
+	live            connect.Flags
 	failed, leaving []string
 	json, why       bool
 }
@@ -30,7 +31,7 @@ services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster th
 --cluster is needed only where several share one server.
 
 Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log cannot be read (the reason is printed),
-2 the flags or the file are wrong.`
+2 the flags or the file are wrong, 4 NATS lets nobody in.`
 
 // Command is `reknit plan`. It fails with a tell.UsageError where the arguments or the file are wrong, and otherwise with
 // the reason why there is no plan.
@@ -39,12 +40,11 @@ func Command() *cobra.Command {
 	command := tell.Command(&cobra.Command{
 		Use: "plan", Short: "plan for a file or a live cluster, change nothing, and show why", Long: help,
 		Example: "  reknit plan --file cluster.yaml --why\n  reknit plan --failed n1,n2 --leaving n3",
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.OutOrStdout()) },
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.file, "file", "", "the cluster, in YAML")
-	flags.StringVar(&o.cluster, "cluster", "", "a live cluster: plan what its log says now; without --file the only one there is")
-	flags.StringVar(&o.url, "nats", "nats://127.0.0.1:4222", "where the live cluster's NATS listens")
+	o.live.Add(flags)
 	flags.StringSliceVar(&o.failed, "failed", nil, "nodes of the live cluster to plan without, as if they failed: n1,n2")
 	flags.StringSliceVar(&o.leaving, "leaving", nil, "likewise, as if they left in order")
 	flags.BoolVar(&o.why, "why", false, "list every candidate with its figures and why it lost")
@@ -52,11 +52,11 @@ func Command() *cobra.Command {
 	return command
 }
 
-func (o options) run(w io.Writer) error {
+func (o options) run(ctx context.Context, w io.Writer) error {
 	if err := o.check(); err != nil {
 		return tell.UsageError{Err: err}
 	}
-	q, err := o.question()
+	q, err := o.question(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (o options) run(w io.Writer) error {
 }
 
 // question comes from the file or from the log of a live cluster.
-func (o options) question() (Question, error) {
+func (o options) question(ctx context.Context) (Question, error) {
 	if o.file != "" {
 		q, err := load(o.file)
 		if err != nil {
@@ -85,14 +85,12 @@ func (o options) question() (Question, error) {
 		}
 		return q, q.planBefore()
 	}
-	if o.cluster == "" {
-		only, err := onlyCluster(o.url)
-		if err != nil {
-			return Question{}, err
-		}
-		o.cluster = only
+	b, err := o.live.Open(ctx)
+	if err != nil {
+		return Question{}, err
 	}
-	q, err := ask(o.url, o.cluster)
+	defer b.Close()
+	q, err := ask(ctx, b)
 	if err != nil {
 		return q, err
 	}
@@ -104,10 +102,8 @@ func (o options) question() (Question, error) {
 
 func (o options) check() error {
 	switch {
-	case o.file != "" && o.cluster != "":
-		return errors.New("--file: expected without --cluster; reknit plan --help tells more")
-	case o.cluster != "" && !events.Token(o.cluster):
-		return fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, o.cluster)
+	case o.file != "" && o.live != connect.Flags{}:
+		return errors.New("--file: expected without --cluster, and where NATS is; reknit plan --help tells more")
 	case o.file != "" && len(o.failed)+len(o.leaving) > 0:
 		return errors.New("--failed, --leaving: expected without --file; a file has keys for them")
 	case o.json && o.why:

@@ -46,7 +46,7 @@ func printed(t *testing.T, arguments ...string) string {
 // solved is an example as it is planned now.
 func solved(t *testing.T, name string) (Question, events.Restoration) {
 	t.Helper()
-	q, err := options{file: example(name)}.question()
+	q, err := options{file: example(name)}.question(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestWrongFlagsAreUsageErrors(t *testing.T) {
 		{"--why", "--file x.yaml --why --json"},
 		{"x.yaml", "--file x.yaml"},
 		{"--file", "--file x.yaml --cluster c"},
-		{"--cluster", "--cluster a.b"},
+		{"--file", "--file x.yaml --nats nats://h"},
 		{"--failed", "--file x.yaml --failed n1"},
 	} {
 		err := run(io.Discard, strings.Fields(test.arguments)...)

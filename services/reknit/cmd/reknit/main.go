@@ -16,6 +16,7 @@ import (
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/planner"
 	"github.com/reknit/reknit/services/reknit/agentd"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -27,7 +28,8 @@ import (
 
 const help = `Reknit heals distributed training.
 
-Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong.
+Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong;
+4 NATS cannot be reached, or lets nobody in.
 The services and reknit agent run end as what they run does.`
 
 func main() {
@@ -42,8 +44,9 @@ func main() {
 
 // Exit statuses, as users of nats and kubectl expect them.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 4
 )
 
 func status(err error) int {
@@ -52,6 +55,8 @@ func status(err error) int {
 		return 0
 	case errors.As(err, &tell.UsageError{}):
 		return exitUsage
+	case errors.As(err, &connect.Unreachable{}):
+		return exitUnreachable
 	}
 	return exitFailed
 }

@@ -1,0 +1,158 @@
+// Package connect is how a command reaches a cluster: NATS as the nats command does, the only cluster that there is, and
+// what its log holds now.
+package connect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jsm.go/natscontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/pflag"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// Unreachable says that no NATS server lets the command in.
+type Unreachable struct {
+	URL string
+	Err error
+}
+
+func (u Unreachable) Error() string {
+	return fmt.Sprintf("NATS at %s: %v; --nats, --context and --creds say where it is and who asks", u.URL, u.Err)
+}
+
+// Unwrap returns why.
+func (u Unreachable) Unwrap() error { return u.Err }
+
+// Flags say which cluster a command is about.
+type Flags struct{ URL, Context, Creds, Cluster string }
+
+// Add defines the flags.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.URL, "nats", "", "where NATS listens (default: REKNIT_NATS_URL, NATS_URL, the context, or "+nats.DefaultURL+")")
+	flags.StringVar(&f.Context, "context", "", "context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
+	flags.StringVar(&f.Creds, "creds", "", "file of credentials (default: NATS_CREDS, or the context's)")
+	flags.StringVar(&f.Cluster, "cluster", "", "id of the cluster (default: REKNIT_CLUSTER, or the only one that there is)")
+}
+
+const (
+	dialTimeout   = 2 * time.Second
+	answerTimeout = 15 * time.Second // for what a connected server is asked
+)
+
+// settings are where NATS is and how it is entered.
+type settings struct {
+	url, api string
+	options  []nats.Option
+}
+
+// settings reads them as the nats command does. A URL that is given takes the place of the context that is selected, not
+// of one that is named.
+func (f Flags) settings() (settings, error) {
+	name, url := cmp.Or(f.Context, os.Getenv("NATS_CONTEXT")), f.URL
+	if name == "" {
+		url = cmp.Or(url, os.Getenv("REKNIT_NATS_URL"), os.Getenv("NATS_URL"))
+	}
+	of, err := natscontext.New(name, name != "" || url == "",
+		natscontext.WithServerURL(url), natscontext.WithCreds(cmp.Or(f.Creds, os.Getenv("NATS_CREDS"))))
+	if err != nil {
+		return settings{}, tell.UsageError{Err: fmt.Errorf("--context: %w", err)}
+	}
+	options, err := of.NATSOptions()
+	if err != nil {
+		return settings{}, tell.UsageError{Err: fmt.Errorf("--context: %s: %w", of.Name, err)}
+	}
+	api := of.JSAPIPrefix()
+	if api == "" && of.JSDomain() != "" {
+		api = "$JS." + of.JSDomain() + ".API"
+	}
+	return settings{url: of.ServerURL(), api: api, options: options}, nil
+}
+
+// Dial connects to NATS, for what is asked before a cluster is known. It fails at once with Unreachable.
+func (f Flags) Dial() (*nats.Conn, error) {
+	to, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	return to.dial()
+}
+
+func (s settings) dial() (*nats.Conn, error) {
+	conn, err := nats.Connect(s.url, append(s.options, nats.Name("reknit"), nats.Timeout(dialTimeout))...)
+	if err != nil {
+		return nil, Unreachable{URL: s.url, Err: err}
+	}
+	return conn, nil
+}
+
+// Open returns a bus that is connected and knows its cluster. It fails with Unreachable, or with a tell.UsageError where
+// several clusters share the server and none is named.
+func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	to, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := to.dial() // says at once what the bus would try to outlast
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	name := cmp.Or(f.Cluster, os.Getenv("REKNIT_CLUSTER"))
+	switch {
+	case name == "":
+		if name, err = to.onlyCluster(ctx, conn); err != nil {
+			return nil, err
+		}
+	case !events.Token(name):
+		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
+	}
+	b, err := bus.Connect(ctx, bus.Config{URL: to.url, Name: "reknit", Cluster: name, Options: to.options, API: to.api})
+	if err != nil {
+		return nil, Unreachable{URL: to.url, Err: err}
+	}
+	return b, nil
+}
+
+// onlyCluster returns the cluster of a server, where there is one. Each has services, which said that they act for it, or
+// asked for a plan.
+func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn) (string, error) {
+	js, err := jetstream.NewWithAPIPrefix(conn, cmp.Or(s.api, jetstream.DefaultAPIPrefix))
+	if err != nil {
+		return "", err
+	}
+	stream, err := js.Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return "", fmt.Errorf("%s at %s: %w; reknit doctor tells more", events.EventStream.Name, s.url, err)
+	}
+	found := map[string]bool{}
+	for _, kind := range []events.Kind{events.LeaseTaken, events.PlanRequested} {
+		log, err := stream.Info(ctx, jetstream.WithSubjectFilter(events.EventSubject("*", kind, "*")))
+		if err != nil {
+			return "", err
+		}
+		for subject := range log.State.Subjects {
+			found[strings.Split(subject, ".")[2]] = true // reknit.event.<cluster>.…
+		}
+	}
+	clusters := slices.Sorted(maps.Keys(found))
+	if len(clusters) != 1 {
+		return "", tell.UsageError{Err: fmt.Errorf("--cluster: expected one of those at %s: %s", s.url,
+			cmp.Or(strings.Join(clusters, ", "), "none has services yet"))}
+	}
+	return clusters[0], nil
+}

@@ -1,0 +1,85 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// quiet is after how long nothing more is expected of a log: the last message may be one that is refused, and never comes.
+const quiet = 5 * time.Second
+
+// Read calls handle for each event of some kinds that the cluster's log holds now behind a sequence, in the log's order.
+func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, after uint64, handle func(events.Event)) error {
+	var subjects []string
+	for _, kind := range kinds {
+		subjects = append(subjects, events.EventSubject(b.Cluster(), kind, "*"))
+	}
+	end, err := lastOf(ctx, b, subjects)
+	if err != nil || end <= after {
+		return err
+	}
+	heard := make(chan events.Event)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.AfterSequence(after), func(event events.Event) {
+		select {
+		case heard <- event:
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for {
+		select {
+		case event := <-heard:
+			if event.Sequence <= end {
+				handle(event)
+			}
+			if event.Sequence >= end {
+				return nil
+			}
+		case <-time.After(quiet):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lastOf returns the sequence of the last message on any of the subjects, zero where there is none.
+func lastOf(ctx context.Context, b *bus.Bus, subjects []string) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	stream, err := b.JetStream().Stream(ctx, events.EventStream.Name)
+	if err != nil {
+		return 0, err
+	}
+	var mutex sync.Mutex
+	var asked errgroup.Group
+	for _, subject := range subjects {
+		asked.Go(func() error {
+			message, err := stream.GetLastMsgForSubject(ctx, subject)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			last = max(last, message.Sequence)
+			return nil
+		})
+	}
+	return last, asked.Wait()
+}
