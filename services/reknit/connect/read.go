@@ -16,20 +16,29 @@ import (
 // quiet is after how long nothing more is expected of a log: the last message may be one that is refused, and never comes.
 const quiet = 5 * time.Second
 
-// Read calls handle for each event of some kinds that the cluster's log holds now behind a sequence, in the log's order.
-func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, after uint64, handle func(events.Event)) error {
+// Span is a part of the log.
+type Span struct {
+	After uint64 // sequence of the event before it; zero: it has the first one
+	Until uint64 // sequence of its last event; zero: there is no later one now
+}
+
+// Read calls handle for each event of some kinds in a part of the cluster's log, in the log's order.
+func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handle func(events.Event)) error {
 	var subjects []string
 	for _, kind := range kinds {
 		subjects = append(subjects, events.EventSubject(b.Cluster(), kind, "*"))
 	}
 	end, err := lastOf(ctx, b, subjects)
-	if err != nil || end <= after {
+	if span.Until > 0 {
+		end = min(end, span.Until)
+	}
+	if err != nil || end <= span.After {
 		return err
 	}
 	heard := make(chan events.Event)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.AfterSequence(after), func(event events.Event) {
+	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.AfterSequence(span.After), func(event events.Event) {
 		select {
 		case heard <- event:
 		case <-ctx.Done():

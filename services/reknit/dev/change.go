@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -79,16 +78,4 @@ func policyOf(plan events.Plan) string {
 		return "kept"
 	}
 	return plan.Policy
-}
-
-// shapeOf writes the lengths of a plan's pipelines, such as 2+3.
-func shapeOf(plan events.Plan) string {
-	shape := ""
-	for i, pipeline := range plan.Pipelines {
-		if i > 0 {
-			shape += "+"
-		}
-		shape += fmt.Sprint(len(pipeline.Stages))
-	}
-	return shape
 }

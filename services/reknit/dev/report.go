@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/trainer/model"
 )
 
@@ -44,7 +45,7 @@ func (s *story) status() status {
 		}
 	}
 	if s.plan != nil {
-		now.generation, now.shape = s.plan.Generation, shapeOf(*s.plan)
+		now.generation, now.shape = s.plan.Generation, tell.Shape(*s.plan)
 	}
 	return now
 }

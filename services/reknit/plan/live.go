@@ -60,7 +60,7 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 // takeMeasured reads the measurements after a position of the log: nothing else changes what a planner must know
 // without a request of its own.
 func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) error {
-	return connect.Read(ctx, b, []events.Kind{events.LinkMeasured, events.NodeProfiled}, after, q.take)
+	return connect.Read(ctx, b, []events.Kind{events.LinkMeasured, events.NodeProfiled}, connect.Span{After: after}, q.take)
 }
 
 // take notes one measurement. What does not decode is the log's to refuse, not ours.

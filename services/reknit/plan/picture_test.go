@@ -66,14 +66,6 @@ func TestALongPipelineGoesOnInTheNextRow(t *testing.T) {
 	}
 }
 
-func TestEqualPipelinesAreWrittenOnce(t *testing.T) {
-	for shape, want := range map[string]string{"3": "3", "3+3": "2x3", "2+3+3+3": "2+3x3", "1+2": "1+2"} {
-		if got := folded(shape); got != want {
-			t.Errorf("%s is written %s, expected %s", shape, got, want)
-		}
-	}
-}
-
 func TestAPolicyWithoutABoundSaysSo(t *testing.T) {
 	if got := gap(events.Predicted{StepSeconds: 1}); got != "this policy has no lower bound" {
 		t.Errorf("without a bound: %s", got)

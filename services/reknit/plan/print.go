@@ -270,26 +270,8 @@ func candidates(w io.Writer, considered []events.Candidate) {
 		if i == 0 {
 			lost = "- (taken)"
 		}
-		tell.Row(table, lost, 42, candidate.Policy, folded(candidate.Shape), tell.Seconds(candidate.StepSeconds),
+		tell.Row(table, lost, 42, candidate.Policy, tell.Folded(candidate.Shape), tell.Seconds(candidate.StepSeconds),
 			tell.Seconds(candidate.TransitionSeconds), fmt.Sprintf("%.4g", candidate.Score))
 	}
 	table.Flush()
-}
-
-// folded writes equal pipelines once: 3+3+2 as 2x3+2.
-func folded(shape string) string {
-	lengths := strings.Split(shape, "+")
-	var runs []string
-	for i := 0; i < len(lengths); {
-		end := i + 1
-		for end < len(lengths) && lengths[end] == lengths[i] {
-			end++
-		}
-		run := lengths[i]
-		if end > i+1 {
-			run = fmt.Sprintf("%dx%s", end-i, run)
-		}
-		runs, i = append(runs, run), end
-	}
-	return strings.Join(runs, "+")
 }

@@ -99,6 +99,33 @@ func Runs(layers []int) string {
 	return strings.Join(runs, ",")
 }
 
+// Shape writes the lengths of a plan's pipelines, such as 3+3+2.
+func Shape(plan events.Plan) string {
+	var lengths []string
+	for _, pipeline := range plan.Pipelines {
+		lengths = append(lengths, fmt.Sprint(len(pipeline.Stages)))
+	}
+	return strings.Join(lengths, "+")
+}
+
+// Folded writes equal pipelines once: 3+3+2 as 2x3+2.
+func Folded(shape string) string {
+	lengths := strings.Split(shape, "+")
+	var runs []string
+	for i := 0; i < len(lengths); {
+		end := i + 1
+		for end < len(lengths) && lengths[end] == lengths[i] {
+			end++
+		}
+		run := lengths[i]
+		if end > i+1 {
+			run = fmt.Sprintf("%dx%s", end-i, run)
+		}
+		runs, i = append(runs, run), end
+	}
+	return strings.Join(runs, "+")
+}
+
 // Table writes aligned columns.
 func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 

@@ -34,3 +34,11 @@ func TestFiguresKeepTheirUnits(t *testing.T) {
 		}
 	}
 }
+
+func TestEqualPipelinesAreWrittenOnce(t *testing.T) {
+	for shape, want := range map[string]string{"3": "3", "3+3": "2x3", "2+3+3+3": "2+3x3", "1+2": "1+2"} {
+		if got := Folded(shape); got != want {
+			t.Errorf("%s is written %s, expected %s", shape, got, want)
+		}
+	}
+}

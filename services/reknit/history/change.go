@@ -1,0 +1,110 @@
+// Package history makes changes of what a cluster's log tells: what brought each about, how long every phase of it took
+// and for whom it waited, which attempts ended without a plan and why.
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Change is how a cluster came, or comes, to a generation.
+type Change struct {
+	Generation   uint64           `json:"generation"`
+	State        string           `json:"state"` // one of the constants
+	Changes      []events.Change  `json:"changes"`
+	Began        time.Time        `json:"began"`             // by the log's clock: the first fact or request that it answers
+	Held         *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
+	Waiting      *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
+	Phases       []Phase          `json:"phases"`            // in order; they add up to the total
+	TotalSeconds float64          `json:"totalSeconds"`
+	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
+	StallSteps   float64          `json:"stallSteps"`   // the same in usual steps
+	StallNode    string           `json:"stallNode,omitempty"`
+	BytesMoved   int64            `json:"bytesMoved"`
+	NaiveBytes   int64            `json:"naiveBytes"` // a restart: every place reads its layers anew
+	Policy       string           `json:"policy,omitempty"`
+	Shape        string           `json:"shape,omitempty"`
+	Receipts     []events.Receipt `json:"receipts,omitempty"`
+	Attempts     []Attempt        `json:"attempts"` // negotiations; the last one is the one that counts
+}
+
+// The states of a change.
+const (
+	Pending     = "pending"     // nothing is negotiated now: the cluster holds, or waits
+	Negotiating = "negotiating" // somebody is waited for, as the last attempt tells
+	Committed   = "committed"   // there is a plan, and some have not completed a step under it
+	Working     = "working"     // all have
+)
+
+// Phase is a part of the time that a change took.
+type Phase struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Last    string  `json:"last,omitempty"` // who was waited for at its end
+}
+
+// Attempt is a negotiation.
+type Attempt struct {
+	Negotiation string            `json:"negotiation"`
+	Opened      time.Time         `json:"opened"`
+	Seconds     float64           `json:"seconds"`              // until it ended, or until now
+	Ended       string            `json:"ended,omitempty"`      // why, where it ended without a plan
+	Superseded  bool              `json:"superseded,omitempty"` // by another one, with more changes
+	Phase       string            `json:"phase,omitempty"`      // in which it is, or ended
+	Awaits      []string          `json:"awaits,omitempty"`     // nodes and services, where it is under way
+	Delays      map[string]string `json:"delays,omitempty"`     // by node that asked for time: what it is busy with
+	Overdue     int               `json:"overdue,omitempty"`    // how often somebody was waited for too long
+	Said        []string          `json:"said,omitempty"`       // objections, refusals and failures, with who said them
+}
+
+// Names of phases that are none of a negotiation.
+const (
+	noticing  = "notice"           // nothing was heard of a node, and it was not lost yet
+	queueing  = "wait to begin"    // until a negotiation was opened
+	repeating = "earlier attempts" // negotiations that came to nothing
+	stepping  = "first step"       // until all completed one under the plan
+)
+
+// slowest returns the phase that took longest.
+func (c Change) slowest() Phase {
+	if len(c.Phases) == 0 {
+		return Phase{}
+	}
+	return slices.MaxFunc(c.Phases, func(a, b Phase) int { return int(1e9 * (a.Seconds - b.Seconds)) })
+}
+
+// What says in a line what changes.
+func (c Change) What() string {
+	if len(c.Changes) == 0 {
+		return "nothing is known of it"
+	}
+	var parts []string
+	for _, kind := range kindsOf(c.Changes) {
+		var of []string
+		for _, change := range c.Changes {
+			if change.Kind == kind {
+				of = append(of, strings.TrimSuffix(change.Node+"-"+change.Peer, "-"))
+			}
+		}
+		part := kind + " of " + of[0]
+		if len(of) > 1 {
+			part = fmt.Sprintf("%s of %s and %d more", kind, of[0], len(of)-1)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// kindsOf lists the kinds of changes, each once, in their order.
+func kindsOf(changes []events.Change) (kinds []string) {
+	for _, change := range changes {
+		if !slices.Contains(kinds, change.Kind) {
+			kinds = append(kinds, change.Kind)
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,283 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const historyHelp = `Lists the last changes with what each phase took, from the events of the log. With a generation it tells of the
+change that led to it why it took so long: phase by phase, who was waited for, what came from whom how fast, and which
+attempts came to nothing.
+
+Phases: noticed, until a failure or request was in the log (of a failure with the silence before it); agreed, until all had
+consented, a plan was made and every trainer had named its last step; moved, until every layer was verified where it belongs;
+next step, until every trainer completed one under the plan.`
+
+// options are the flags of the commands.
+type options struct {
+	live connect.Flags
+	json bool
+	most int
+}
+
+// Command is `reknit history`.
+func Command() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "history [GENERATION]", Short: "list the last changes, or tell why one took so long", Long: historyHelp,
+		Args: optionalGeneration,
+		RunE: func(c *cobra.Command, given []string) error { return o.history(c.Context(), given, c.OutOrStdout()) },
+	})
+	o.live.Add(command.Flags())
+	command.Flags().BoolVar(&o.json, "json", false, "print the changes as JSON")
+	command.Flags().IntVar(&o.most, "last", 20, "so many changes")
+	return command
+}
+
+// optionalGeneration is at most one argument, a generation.
+func optionalGeneration(_ *cobra.Command, given []string) error {
+	switch {
+	case len(given) > 1:
+		return fmt.Errorf("expected at most one generation, got %q", given)
+	case len(given) == 1 && generationOf(given) == 0:
+		return fmt.Errorf("expected a generation, a number from 1 on, got %q", given[0])
+	}
+	return nil
+}
+
+// generationOf returns what was given, zero for nothing.
+func generationOf(given []string) uint64 {
+	if len(given) == 0 {
+		return 0
+	}
+	generation, err := strconv.ParseUint(given[0], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return generation
+}
+
+func (o options) history(ctx context.Context, given []string, w io.Writer) error {
+	if o.most < 1 {
+		return tell.UsageError{Err: fmt.Errorf("--last: expected at least 1, got %d", o.most)}
+	}
+	b, err := o.live.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if generation := generationOf(given); generation > 0 {
+		return o.one(ctx, b, generation, w)
+	}
+	changes, err := Last(ctx, b, o.most)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return tell.Document(w, changes)
+	case len(changes) == 0:
+		fmt.Fprintf(w, "Nothing has changed in %s in what the log holds, the last %v.\n", b.Cluster(), events.EventAge)
+		return nil
+	}
+	list(w, changes)
+	return nil
+}
+
+func (o options) one(ctx context.Context, b *bus.Bus, generation uint64, w io.Writer) error {
+	change, err := Of(ctx, b, generation)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return tell.Document(w, change)
+	}
+	detail(w, change)
+	return nil
+}
+
+// columns are the phases of the list, with those of a change that each sums up.
+var columns = []struct {
+	name   string
+	phases []string
+}{
+	{"noticed", []string{noticing}},
+	{"agreed", []string{queueing, repeating, phaseNames[consented], phaseNames[planned], phaseNames[restored], phaseNames[promised]}},
+	{"moved", []string{phaseNames[copied], phaseNames[transferred]}},
+	{"next step", []string{phaseNames[committed], stepping}},
+}
+
+// list writes a line a change.
+func list(w io.Writer, changes []Change) {
+	table := tell.Table(w)
+	fmt.Fprint(table, "generation\tbegan\tchange\tplan\t")
+	for _, column := range columns {
+		fmt.Fprint(table, column.name+"\t")
+	}
+	fmt.Fprintln(table, "in all\tstall\tbytes\tattempts")
+	for _, c := range changes {
+		plan := c.State
+		if c.State == Working {
+			plan = tell.Folded(c.Shape) + " " + c.Policy
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t", c.Generation, clock(c.Began), c.What(), plan)
+		for _, column := range columns {
+			fmt.Fprint(table, tell.Seconds(c.sum(column.phases))+"\t")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", tell.Seconds(c.TotalSeconds), tell.Seconds(c.StallSeconds), tell.Bytes(c.BytesMoved),
+			len(c.Attempts))
+	}
+	table.Flush()
+}
+
+func (c Change) sum(phases []string) (seconds float64) {
+	for _, phase := range c.Phases {
+		for _, name := range phases {
+			if phase.Name == name {
+				seconds += phase.Seconds
+			}
+		}
+	}
+	return seconds
+}
+
+// detail writes all that is known of a change.
+func detail(w io.Writer, c Change) {
+	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
+	if len(c.Attempts) > 0 {
+		fmt.Fprintf(w, "  began %s; %s\n\n", clock(c.Began), told[c.State])
+	}
+	phases(w, c)
+	waits(w, c)
+	transfers(w, c.Receipts)
+	attempts(w, c.Attempts)
+}
+
+// told says what a state means.
+var told = map[string]string{
+	Pending: "nothing is negotiated now", Negotiating: "it is negotiated",
+	Committed: "committed, and some trainers have not completed a step under it", Working: "all trainers work under it",
+}
+
+func phases(w io.Writer, c Change) {
+	if len(c.Phases) == 0 {
+		return
+	}
+	table := tell.Table(w)
+	fmt.Fprintln(table, "phase\ttook\tof all\twaited for at its end")
+	for _, phase := range c.Phases {
+		mark := ""
+		if phase == c.slowest() {
+			mark = "  <- slowest"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%.0f%%\t%s%s\n", phase.Name, tell.Seconds(phase.Seconds), 100*phase.Seconds/c.TotalSeconds,
+			phase.Last, mark)
+	}
+	fmt.Fprintf(table, "in all\t%s\n", tell.Seconds(c.TotalSeconds))
+	table.Flush()
+	if c.StallNode != "" {
+		fmt.Fprintf(w, "\nTraining stood still for %s (%.1f steps) at most, at %s.\n", tell.Seconds(c.StallSeconds), c.StallSteps, c.StallNode)
+	}
+	if c.NaiveBytes > 0 {
+		fmt.Fprintf(w, "%s moved; a restart would move %s.\n", tell.Bytes(c.BytesMoved), tell.Bytes(c.NaiveBytes))
+	}
+}
+
+// transfers tells who received what from whom, and how fast. Nobody's link is known to be the slowest until the last one
+// is seen beside the others.
+func transfers(w io.Writer, receipts []events.Receipt) {
+	if len(receipts) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nReceived, in the order in which they were done")
+	table := tell.Table(w)
+	fmt.Fprintln(table, "by\tafter\tbytes\tfrom")
+	for _, receipt := range receipts {
+		bytes, from := int64(0), []string{}
+		for _, unit := range receipt.Units {
+			bytes += unit.Bytes
+		}
+		for _, source := range receipt.Sources {
+			name := source.From
+			if name == "" {
+				name = "the hub"
+			}
+			from = append(from, fmt.Sprintf("%s %s at %s/s", name, tell.Bytes(source.Bytes), tell.Bytes(int64(source.BytesPerSecond))))
+		}
+		tell.Row(table, strings.Join(from, ", "), 80, receipt.Node, tell.Seconds(receipt.Seconds), tell.Bytes(bytes))
+	}
+	table.Flush()
+}
+
+// attempts tells of negotiations that came to nothing, and what was objected in any.
+func attempts(w io.Writer, all []Attempt) {
+	for i, a := range all {
+		if a.Ended == "" && len(a.Said) == 0 && a.Overdue == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\nAttempt %d of %d, %s, took %s", i+1, len(all), clock(a.Opened), tell.Seconds(a.Seconds))
+		if a.Ended != "" {
+			fmt.Fprintf(w, ", ended %s: %s", a.Phase, a.Ended)
+		}
+		fmt.Fprintln(w)
+		for _, said := range a.Said {
+			fmt.Fprintln(w, "  "+said)
+		}
+		if a.Overdue > 0 {
+			fmt.Fprintf(w, "  %s somebody was waited for too long\n", tell.Count(a.Overdue, "time", "times"))
+		}
+	}
+}
+
+// waits tells for whom a change waits now, and why.
+func waits(w io.Writer, c Change) {
+	if c.Held != nil {
+		fmt.Fprintf(w, "\nThe cluster holds: %s\n", c.Held.Reason)
+		if len(c.Held.Awaits) > 0 {
+			fmt.Fprintf(w, "  it needs what only these have: %s\n", strings.Join(c.Held.Awaits, ", "))
+		}
+	}
+	if c.Waiting != nil {
+		fmt.Fprintf(w, "\nIt waits, for at most %s: %s\n", tell.Seconds(c.Waiting.Seconds), c.Waiting.Reason)
+	}
+	if c.State != Negotiating {
+		return
+	}
+	a := c.Attempts[len(c.Attempts)-1]
+	fmt.Fprintf(w, "\n%s for %s, waiting for %s\n", capital(a.Phase), tell.Seconds(a.Seconds), some(a.Awaits))
+	for node, busy := range a.Delays {
+		fmt.Fprintf(w, "  %s asked for time: %s\n", node, busy)
+	}
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// some lists names, of many the first ones.
+func some(names []string) string {
+	const most = 12
+	switch {
+	case len(names) == 0:
+		return "the negotiator"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// clock writes a time of the log as the reader's clock shows it.
+func clock(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Local().Format("01-02 15:04:05")
+}

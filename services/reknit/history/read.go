@@ -1,0 +1,84 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// commit is where in the log a generation was committed.
+type commit struct{ generation, sequence uint64 }
+
+// commits lists those that the log holds, the oldest first.
+func commits(ctx context.Context, b *bus.Bus) (all []commit, err error) {
+	err = connect.Read(ctx, b, []events.Kind{events.Committed}, connect.Span{}, func(event events.Event) {
+		if said, err := events.Open[events.Commitment](event); err == nil {
+			all = append(all, commit{said.Generation, event.Sequence})
+		}
+	})
+	return all, err
+}
+
+// Last returns the last changes that were committed, at most so many, and those that are not yet.
+func Last(ctx context.Context, b *bus.Bus, most int) ([]Change, error) {
+	all, err := commits(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	newest := all[max(0, len(all)-most):]
+	from := uint64(0)
+	if len(newest) < len(all) {
+		from = all[len(all)-most-1].generation + 1
+	}
+	return changes(ctx, b, spanOf(all, from, 0), from)
+}
+
+// Of returns the change that led to a generation.
+func Of(ctx context.Context, b *bus.Bus, generation uint64) (Change, error) {
+	all, err := commits(ctx, b)
+	if err != nil {
+		return Change{}, err
+	}
+	found, err := changes(ctx, b, spanOf(all, generation, generation+1), generation)
+	if err != nil {
+		return Change{}, err
+	}
+	at := slices.IndexFunc(found, func(c Change) bool { return c.Generation == generation })
+	if at >= 0 {
+		return found[at], nil
+	}
+	if len(all) == 0 {
+		return Change{}, fmt.Errorf("generation %d: no generation was committed in what the log holds", generation)
+	}
+	return Change{}, fmt.Errorf("generation %d: expected %d to %d, or the next: events are kept for %v", generation,
+		all[0].generation, all[len(all)-1].generation, events.EventAge)
+}
+
+// spanOf returns the part of the log that tells of the generations from one on, until another is committed. It begins a
+// generation earlier: what brought a change about may have waited for the commit before.
+func spanOf(all []commit, from, until uint64) (span connect.Span) {
+	for _, commit := range all {
+		if commit.generation+2 <= from {
+			span.After = commit.sequence
+		}
+		if commit.generation == until {
+			span.Until = commit.sequence
+		}
+	}
+	return span
+}
+
+// changes reads a part of the log, and leaves out generations before one.
+func changes(ctx context.Context, b *bus.Bus, span connect.Span, from uint64) ([]Change, error) {
+	record := NewRecord()
+	if err := connect.Read(ctx, b, Kinds(), span, record.Take); err != nil {
+		return nil, err
+	}
+	all := record.Changes(time.Now())
+	return slices.DeleteFunc(all, func(c Change) bool { return c.Generation < from }), nil
+}

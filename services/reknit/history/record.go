@@ -1,0 +1,172 @@
+package history
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Record takes a log and makes changes of it.
+type Record struct {
+	causes       map[string]cause // by id: facts and requests that may bring a change about
+	negotiations map[string]*attempt
+	generations  map[uint64]*generation
+	committed    uint64 // the last generation
+}
+
+// cause is a fact or a request.
+type cause struct {
+	logged time.Time
+	silent float64 // seconds in which nothing was heard before
+}
+
+// generation is what brings one about, and whether it is followed.
+type generation struct {
+	attempts  []*attempt
+	deferral  *events.Deferral
+	hold      *events.Hold
+	activated map[string]bool
+	stepped   time.Time // the last first step
+	stepper   string    // who made it
+	stall     events.Activation
+}
+
+// NewRecord returns a record of nothing.
+func NewRecord() *Record {
+	return &Record{causes: map[string]cause{}, negotiations: map[string]*attempt{}, generations: map[uint64]*generation{}}
+}
+
+// Kinds are those of which a record is made.
+func Kinds() []events.Kind { return slices.Sorted(maps.Keys(takers)) }
+
+// Take hears an event. What its schema refuses says nothing.
+func (r *Record) Take(event events.Event) {
+	if take := takers[event.Kind]; take != nil {
+		take(r, event)
+	}
+}
+
+var takers = map[events.Kind]func(*Record, events.Event){
+	events.JoinRequested:       (*Record).asked,
+	events.LeaveRequested:      (*Record).asked,
+	events.ConnectRequested:    (*Record).asked,
+	events.DisconnectRequested: (*Record).asked,
+	events.LinkLost:            (*Record).asked,
+	events.LinkRestored:        (*Record).asked,
+	events.StepBroken:          (*Record).asked,
+	events.ReplicaDiverged:     (*Record).asked,
+	events.NodeLost:            taker((*Record).lost),
+	events.NegotiationOpened:   taker((*Record).opened),
+	events.Consented:           of(consent),
+	events.ConsentDelayed:      of(delay),
+	events.PlanRequested:       begun,
+	events.PlanProposed:        of(propose),
+	events.PlanDeferred:        taker((*Record).deferred),
+	events.PlanRefused:         of(fail),
+	events.RestorationAsked:    begun,
+	events.RestorationPlanned:  of(restore),
+	events.RestorationRefused:  of(fail),
+	events.PreCopyStarted:      begun,
+	events.PreCopyCaughtUp:     of(catchUp),
+	events.Prepared:            begun,
+	events.Promised:            of(promise),
+	events.Scheduled:           begun,
+	events.ShardReceived:       of(receive),
+	events.RestorationDone:     of(complete),
+	events.RestorationFailed:   of(fail),
+	events.NegotiationOverdue:  of(beOverdue),
+	events.Committed:           taker((*Record).commit),
+	events.Aborted:             of(end),
+	events.PlanActivated:       taker((*Record).activate),
+	events.ClusterHeld:         taker((*Record).held),
+}
+
+// taker reads the payload.
+func taker[T any, P interface {
+	*T
+	events.Payload
+}](take func(*Record, events.Event, *T)) func(*Record, events.Event) {
+	return func(r *Record, event events.Event) {
+		if payload, err := events.Open[T, P](event); err == nil {
+			take(r, event, &payload)
+		}
+	}
+}
+
+// of reads what an event says of a negotiation.
+func of[T any, P interface {
+	*T
+	events.Payload
+}](take func(*attempt, events.Event, *T)) func(*Record, events.Event) {
+	return taker[T, P](func(r *Record, event events.Event, payload *T) {
+		if a := r.negotiationOf(event); a != nil {
+			take(a, event, payload)
+		}
+	})
+}
+
+// begun notes that a part of a negotiation has begun, whatever is in it.
+func begun(r *Record, event events.Event) {
+	if a := r.negotiationOf(event); a != nil {
+		a.asked[event.Kind] = true
+	}
+}
+
+// negotiationOf returns the negotiation that a payload names; nil where its beginning was not heard.
+func (r *Record) negotiationOf(event events.Event) *attempt {
+	var named struct {
+		Negotiation string `json:"negotiation"`
+	}
+	if json.Unmarshal(event.Data, &named) != nil {
+		return nil
+	}
+	return r.negotiations[named.Negotiation]
+}
+
+func (r *Record) of(number uint64) *generation {
+	if r.generations[number] == nil {
+		r.generations[number] = &generation{activated: map[string]bool{}}
+	}
+	return r.generations[number]
+}
+
+func (r *Record) asked(event events.Event) { r.causes[event.ID] = cause{logged: event.Logged} }
+
+func (r *Record) lost(event events.Event, lost *events.NodeState) {
+	r.causes[event.ID] = cause{event.Logged, lost.SilentSeconds}
+}
+
+func (r *Record) opened(event events.Event, opening *events.Opening) {
+	a := newAttempt(*opening, event.Logged)
+	r.negotiations[opening.Negotiation] = a
+	to := r.of(opening.Generation)
+	to.attempts = append(to.attempts, a)
+}
+
+func (r *Record) deferred(_ events.Event, deferral *events.Deferral) {
+	if a := r.negotiations[deferral.Negotiation]; a != nil {
+		r.of(a.opening.Generation).deferral = deferral
+	}
+}
+
+func (r *Record) held(_ events.Event, hold *events.Hold) { r.of(r.committed + 1).hold = hold }
+
+func (r *Record) commit(event events.Event, commitment *events.Commitment) {
+	r.committed = max(r.committed, commitment.Generation)
+	if a := r.negotiations[commitment.Negotiation]; a != nil {
+		a.reach(committed, "negotiator", event.Logged)
+		a.ended = event.Logged
+	}
+}
+
+func (r *Record) activate(event events.Event, activation *events.Activation) {
+	g := r.of(activation.Generation)
+	g.activated[activation.Node] = true
+	g.stepped, g.stepper = event.Logged, activation.Node
+	if activation.StallSeconds >= g.stall.StallSeconds {
+		g.stall = *activation
+	}
+}

@@ -1,0 +1,109 @@
+package history
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// Changes returns what is known of all generations, in their order; now is the time until which the last one took.
+func (r *Record) Changes(now time.Time) []Change {
+	var told []Change
+	for _, number := range slices.Sorted(maps.Keys(r.generations)) {
+		told = append(told, r.told(number, now))
+	}
+	return told
+}
+
+func (r *Record) told(number uint64, now time.Time) Change {
+	g := r.generations[number]
+	told := Change{
+		Generation: number, State: g.state(), StallSeconds: g.stall.StallSeconds, StallSteps: g.stall.StallSteps,
+		StallNode: g.stall.Node,
+	}
+	for _, a := range g.attempts {
+		told.Attempts = append(told.Attempts, a.told(now))
+	}
+	if told.State == Pending || told.State == Negotiating {
+		told.Held, told.Waiting = g.hold, g.deferral
+	}
+	if len(g.attempts) == 0 {
+		return told
+	}
+	last := g.attempts[len(g.attempts)-1]
+	told.Changes, told.Receipts = last.opening.Changes, last.receipts
+	told.BytesMoved, told.NaiveBytes = last.moved, last.naive
+	told.Policy, told.Shape = last.plan.Policy, tell.Shape(last.plan)
+	told.Began, told.Phases = r.phases(g)
+	for _, phase := range told.Phases {
+		told.TotalSeconds += phase.Seconds
+	}
+	return told
+}
+
+func (g *generation) state() string {
+	if len(g.attempts) == 0 {
+		return Pending
+	}
+	last := g.attempts[len(g.attempts)-1]
+	switch {
+	case last.ended.IsZero():
+		return Negotiating
+	case last.marked[committed].IsZero():
+		return Pending
+	case g.allStepped(last.plan):
+		return Working
+	}
+	return Committed
+}
+
+// allStepped reports whether all with a place completed a step, as far as the plan is known.
+func (g *generation) allStepped(plan events.Plan) bool {
+	for _, pipeline := range plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if _, lives := plan.Member(stage.Node); lives && !g.activated[stage.Node] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// phases splits the time from the first fact to the last first step. Each phase begins where the one before it ended: of
+// two that go on at a time, the later one has what it took longer.
+func (r *Record) phases(g *generation) (began time.Time, phases []Phase) {
+	first, last := g.attempts[0], g.attempts[len(g.attempts)-1]
+	at := first.opened
+	began = at
+	add := func(name, by string, until time.Time) {
+		if until.After(at) {
+			phases = append(phases, Phase{Name: name, Seconds: since(at, until), Last: by})
+			at = until
+		}
+	}
+	if cause, found := r.firstCause(last.opening.Changes); found && cause.logged.Before(first.opened) {
+		began = cause.logged.Add(-time.Duration(cause.silent * float64(time.Second)))
+		at = began
+		add(noticing, "monitor", cause.logged)
+	}
+	add(queueing, "negotiator", first.opened)
+	add(repeating, "", last.opened)
+	for m, until := range last.marked {
+		add(phaseNames[m], last.last[m], until)
+	}
+	add(stepping, g.stepper, g.stepped)
+	return began, phases
+}
+
+// firstCause returns the fact or request that began it all, where it was heard.
+func (r *Record) firstCause(changes []events.Change) (first cause, found bool) {
+	for _, change := range changes {
+		if one, heard := r.causes[change.Cause]; heard && (!found || one.logged.Before(first.logged)) {
+			first, found = one, true
+		}
+	}
+	return first, found
+}
