@@ -29,7 +29,8 @@ type Change struct {
 	Policy       string           `json:"policy,omitempty"`
 	Shape        string           `json:"shape,omitempty"`
 	Receipts     []events.Receipt `json:"receipts,omitempty"`
-	Attempts     []Attempt        `json:"attempts"` // negotiations; the last one is the one that counts
+	Attempts     []Attempt        `json:"attempts"`           // negotiations; the last one is the one that counts
+	Refusals     []events.Refusal `json:"refusals,omitempty"` // of requests and memberships, since the generation before
 }
 
 // The states of a change.
@@ -38,6 +39,7 @@ const (
 	Negotiating = "negotiating" // somebody is waited for, as the last attempt tells
 	Committed   = "committed"   // there is a plan, and some have not completed a step under it
 	Working     = "working"     // all have
+	Refused     = "refused"     // nothing was begun: what was asked for was refused
 )
 
 // Phase is a part of the time that a change took.
@@ -79,8 +81,11 @@ func (c Change) slowest() Phase {
 
 // What says in a line what changes.
 func (c Change) What() string {
-	if len(c.Changes) == 0 {
-		return "nothing is known of it"
+	switch {
+	case c.State == Refused:
+		return fmt.Sprintf("%s of %s", c.Refusals[0].Refused, c.Refusals[0].Node)
+	case len(c.Changes) == 0:
+		return "no change"
 	}
 	var parts []string
 	for _, kind := range kindsOf(c.Changes) {

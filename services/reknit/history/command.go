@@ -161,11 +161,13 @@ func detail(w io.Writer, c Change) {
 	waits(w, c)
 	transfers(w, c.Receipts)
 	attempts(w, c.Attempts)
+	refusals(w, c.Refusals)
 }
 
 // told says what a state means.
 var told = map[string]string{
 	Pending: "nothing is negotiated now", Negotiating: "it is negotiated",
+	Refused:   "what was asked for was refused",
 	Committed: "committed, and some trainers have not completed a step under it", Working: "all trainers work under it",
 }
 
@@ -236,6 +238,13 @@ func attempts(w io.Writer, all []Attempt) {
 		if a.Overdue > 0 {
 			fmt.Fprintf(w, "  %s somebody was waited for too long\n", tell.Count(a.Overdue, "time", "times"))
 		}
+	}
+}
+
+// refusals tells what was refused meanwhile.
+func refusals(w io.Writer, all []events.Refusal) {
+	for _, refusal := range all {
+		fmt.Fprintf(w, "\nRefused: %s of %s: %s\n", refusal.Refused, refusal.Node, refusal.Reason)
 	}
 }
 

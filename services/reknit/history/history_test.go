@@ -128,3 +128,72 @@ func TestAGenerationThatTheLogDoesNotHoldIsNoUsageError(t *testing.T) {
 		}
 	}
 }
+
+func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) {
+	log := newTeller()
+	log.failure(2)
+	log.open("g3", 3, all, events.Change{Kind: events.ChangeJoin, Node: "n4"})
+	log.consent("g3", "n1", "n2")
+	log.say(events.ConsentDelayed, "/node/n3", "n3",
+		&events.Delay{Negotiation: "g3", Node: "n3", Incarnation: "i", Reason: "it writes a checkpoint"})
+	log.say(events.MembershipRefused, "/negotiator", "n9", &events.Refusal{Node: "n9", Refused: "join", Reason: "another job"})
+	url := log.serve(t)
+	now := printed(t, ExplainCommand(), url)
+	for _, says := range []string{"Generation 3 is not there yet: join of n4", "waiting for n3, n4\n", "n3 asked for time: it writes a checkpoint",
+		"Refused: join of n9: another job", "Generation 2, by repipeline: failure of n4", "lower bound 1 s, gap 10.0%", "a slower step"} {
+		if !strings.Contains(now, says) {
+			t.Errorf("expected %q in\n%s", says, now)
+		}
+	}
+	var why Explanation
+	if err := json.Unmarshal([]byte(printed(t, ExplainCommand(), url, "2", "--json")), &why); err != nil || why.Plan == nil ||
+		why.Plan.Generation != 2 || why.Change == nil || len(why.Pending) != 0 {
+		t.Errorf("of generation 2: %v, %+v", err, why)
+	}
+	if err := run(t, ExplainCommand(), io.Discard, url, "9"); err == nil {
+		t.Error("generation 9, which is not there, is explained")
+	}
+}
+
+func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 2", Awaits: []string{"n4"}})
+	now := printed(t, ExplainCommand(), log.serve(t))
+	for _, says := range []string{"The cluster holds: no node has layer 2", "only these have: n4", "Generation 1, by repipeline"} {
+		if !strings.Contains(now, says) {
+			t.Errorf("expected %q in\n%s", says, now)
+		}
+	}
+}
+
+func TestEachPhaseSaysWhomItWaitsFor(t *testing.T) {
+	log := newTeller()
+	plan := chain(1, all...)
+	expect := func(phase string, awaits ...string) {
+		t.Helper()
+		attempt := log.changes()[0].Attempts[0]
+		if attempt.Phase != phase || strings.Join(attempt.Awaits, " ") != strings.Join(awaits, " ") {
+			t.Errorf("%s, waiting for %v, expected %s and %v", attempt.Phase, attempt.Awaits, phase, awaits)
+		}
+	}
+	say := func(kind events.Kind, payload events.Payload) { log.say(kind, "/negotiator", "g", payload) }
+	log.open("g", 1, all, events.Change{Kind: events.ChangeJoin, Node: "n4"})
+	say(events.PlanRequested, &events.PlanRequest{Negotiation: "g", Cluster: "c", Generation: 1})
+	log.consent("g", "n2")
+	expect("consenting", "n1", "n3", "n4")
+	log.consent("g", "n1", "n3", "n4")
+	expect("planning", "planner")
+	say(events.RestorationAsked, &events.RestorationRequest{Negotiation: "g"})
+	expect("restoring", "restorer")
+	log.say(events.RestorationPlanned, "/restorer", "g", &events.Restoration{Negotiation: "g", Plan: plan})
+	say(events.PreCopyStarted, &events.PreCopyStart{Negotiation: "g"})
+	expect("pre-copying", "n4")
+	say(events.Prepared, &events.Preparation{Negotiation: "g", Generation: 1})
+	log.say(events.Promised, "/node/n1", "n1", &events.Promise{Negotiation: "g", Node: "n1", StopStep: 5})
+	expect("promising", "n2", "n3", "n4")
+	say(events.Scheduled, &events.Schedule{Negotiation: "g", Plan: plan})
+	expect("transferring", "n4")
+	log.receive("g", plan)
+	expect("transferring")
+}

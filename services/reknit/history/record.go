@@ -28,6 +28,7 @@ type generation struct {
 	attempts  []*attempt
 	deferral  *events.Deferral
 	hold      *events.Hold
+	refusals  []events.Refusal
 	activated map[string]bool
 	stepped   time.Time // the last first step
 	stepper   string    // who made it
@@ -82,6 +83,7 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.Aborted:             of(end),
 	events.PlanActivated:       taker((*Record).activate),
 	events.ClusterHeld:         taker((*Record).held),
+	events.MembershipRefused:   taker((*Record).refused),
 }
 
 // taker reads the payload.
@@ -153,6 +155,11 @@ func (r *Record) deferred(_ events.Event, deferral *events.Deferral) {
 }
 
 func (r *Record) held(_ events.Event, hold *events.Hold) { r.of(r.committed + 1).hold = hold }
+
+func (r *Record) refused(_ events.Event, refusal *events.Refusal) {
+	g := r.of(r.committed + 1)
+	g.refusals = append(g.refusals, *refusal)
+}
 
 func (r *Record) commit(event events.Event, commitment *events.Commitment) {
 	r.committed = max(r.committed, commitment.Generation)

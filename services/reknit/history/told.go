@@ -22,7 +22,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	g := r.generations[number]
 	told := Change{
 		Generation: number, State: g.state(), StallSeconds: g.stall.StallSeconds, StallSteps: g.stall.StallSteps,
-		StallNode: g.stall.Node,
+		StallNode: g.stall.Node, Refusals: g.refusals,
 	}
 	for _, a := range g.attempts {
 		told.Attempts = append(told.Attempts, a.told(now))
@@ -45,7 +45,10 @@ func (r *Record) told(number uint64, now time.Time) Change {
 }
 
 func (g *generation) state() string {
-	if len(g.attempts) == 0 {
+	switch {
+	case len(g.attempts) == 0 && g.hold == nil:
+		return Refused
+	case len(g.attempts) == 0:
 		return Pending
 	}
 	last := g.attempts[len(g.attempts)-1]

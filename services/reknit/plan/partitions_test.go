@@ -73,7 +73,7 @@ func TestWhatPipelinesKeepIsDrawnAndWhatMovesIsNamed(t *testing.T) {
 		})
 	}
 	var got bytes.Buffer
-	picture(&got, plan)
+	Picture(&got, plan)
 	moves(&got, plan)
 	want := `
                  +------------+

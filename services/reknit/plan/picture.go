@@ -13,9 +13,9 @@ import (
 // columns is how wide a picture may be: a terminal of usual width beside something else.
 const columns = 100
 
-// picture draws a row a pipeline and a box a stage. All boxes are as wide as the widest, so that stages stand below
+// Picture draws a row a pipeline and a box a stage. All boxes are as wide as the widest, so that stages stand below
 // each other; a pipeline that is too long goes on in another row.
-func picture(w io.Writer, plan events.Plan) {
+func Picture(w io.Writer, plan events.Plan) {
 	labels, boxes := labels(plan), boxes(plan)
 	label, box := 0, 0
 	for p := range boxes {

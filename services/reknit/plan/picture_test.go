@@ -23,7 +23,7 @@ func TestALostStageIsDrawnWhereItsNodeWas(t *testing.T) {
 		Reroutes: []events.Reroute{{From: "n4", To: "n2", Stage: 1, MicroBatches: 1}},
 	}
 	var got bytes.Buffer
-	picture(&got, plan)
+	Picture(&got, plan)
 	reroutes(&got, plan)
 	want := `
                  +------------+   +------------+
@@ -53,7 +53,7 @@ func TestALongPipelineGoesOnInTheNextRow(t *testing.T) {
 	}
 	plan.Pipelines = []events.Pipeline{pipeline}
 	var got bytes.Buffer
-	picture(&got, plan)
+	Picture(&got, plan)
 	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
 	if len(lines) != 8 || !strings.HasSuffix(lines[1], "| node-3       |-->") ||
 		!strings.HasSuffix(lines[5], "| node-7       |") {
@@ -67,7 +67,7 @@ func TestALongPipelineGoesOnInTheNextRow(t *testing.T) {
 }
 
 func TestAPolicyWithoutABoundSaysSo(t *testing.T) {
-	if got := gap(events.Predicted{StepSeconds: 1}); got != "this policy has no lower bound" {
+	if got := Gap(events.Predicted{StepSeconds: 1}); got != "this policy has no lower bound" {
 		t.Errorf("without a bound: %s", got)
 	}
 }

@@ -20,7 +20,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	}
 	heading(w, q, answer)
 	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
-	picture(w, plan)
+	Picture(w, plan)
 	reroutes(w, plan)
 	fmt.Fprintln(w, "\nNodes")
 	nodes(w, q, plan)
@@ -33,7 +33,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
 	rounds(w, plan)
 	if why {
-		candidates(w, plan.Considered)
+		Candidates(w, plan.Considered)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) 
 	fmt.Fprintf(w, "No plan of %s yet: %s\n", q.Request.Cluster, said(q.Request))
 	fmt.Fprintf(w, "  %s; after %s it is planned without\n", deferral.Reason, tell.Seconds(deferral.Seconds))
 	if why {
-		candidates(w, deferral.Considered)
+		Candidates(w, deferral.Considered)
 	}
 }
 
@@ -56,7 +56,7 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	}
 	fmt.Fprintln(w)
 	table := tell.Table(w)
-	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), gap(predicted))
+	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), Gap(predicted))
 	fmt.Fprintf(table, "throughput\t%.4g samples/s\tof %d samples a step, %d a micro-batch\n",
 		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	if scale := plan.LearningRateScale; scale != 1 {
@@ -70,8 +70,8 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	table.Flush()
 }
 
-// gap says how far the step is from the best there could be.
-func gap(predicted events.Predicted) string {
+// Gap says how far the step is from the best there could be.
+func Gap(predicted events.Predicted) string {
 	bound := predicted.StepSecondsLowerBound
 	if bound <= 0 {
 		return "this policy has no lower bound"
@@ -259,9 +259,9 @@ func rounds(w io.Writer, plan events.Plan) {
 	table.Flush()
 }
 
-// candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
+// Candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
 // plan taken is known better by now, and stands in the heading.
-func candidates(w io.Writer, considered []events.Candidate) {
+func Candidates(w io.Writer, considered []events.Candidate) {
 	fmt.Fprintln(w, "\nCandidates, best first (transitions at the usual bandwidth, as they were weighed)")
 	table := tell.Table(w)
 	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")

@@ -1,0 +1,139 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/plan"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const explainHelp = `Tells for whom a change that is under way waits, or why none is possible; and of the plan in force, or of that of a
+generation, what it answers, how far it is from the best there could be, and why every other candidate lost.`
+
+// Explanation is why a plan is as it is, and why another is not there yet.
+type Explanation struct {
+	Pending []Change     `json:"pending"`          // that have no plan yet
+	Change  *Change      `json:"change,omitempty"` // that led to the plan, where the log still holds it
+	Plan    *events.Plan `json:"plan,omitempty"`
+}
+
+// ExplainCommand is `reknit explain`.
+func ExplainCommand() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "explain [GENERATION]", Short: "tell why the plan is this one, or why there is none yet", Long: explainHelp,
+		Args: optionalGeneration,
+		RunE: func(c *cobra.Command, given []string) error { return o.explain(c.Context(), given, c.OutOrStdout()) },
+	})
+	o.live.Add(command.Flags())
+	command.Flags().BoolVar(&o.json, "json", false, "print the explanation as JSON")
+	return command
+}
+
+func (o options) explain(ctx context.Context, given []string, w io.Writer) error {
+	b, err := o.live.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	var why Explanation
+	if generation := generationOf(given); generation > 0 {
+		why, err = explainOne(ctx, b, generation)
+	} else {
+		why, err = explainNow(ctx, b)
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return tell.Document(w, why)
+	}
+	why.tell(w)
+	return nil
+}
+
+// explainNow explains what is under way, and the plan in force.
+func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
+	if why.Plan, err = planOf(ctx, b, "*"); err != nil {
+		return why, err
+	}
+	changes, err := Last(ctx, b, 1)
+	for i, change := range changes {
+		switch {
+		case change.State != Committed && change.State != Working:
+			why.Pending = append(why.Pending, change)
+		case why.Plan != nil && change.Generation == why.Plan.Generation:
+			why.Change = &changes[i]
+		}
+	}
+	return why, err
+}
+
+// explainOne explains a plan. Plans are kept for ever, and what led to them is not.
+func explainOne(ctx context.Context, b *bus.Bus, generation uint64) (why Explanation, err error) {
+	if why.Plan, err = planOf(ctx, b, fmt.Sprint(generation)); err != nil {
+		return why, err
+	}
+	change, err := Of(ctx, b, generation)
+	switch {
+	case err != nil && why.Plan == nil:
+		return why, err
+	case err != nil:
+		return why, nil
+	case why.Plan == nil:
+		why.Pending = []Change{change}
+	default:
+		why.Change = &change
+	}
+	return why, nil
+}
+
+// planOf returns a committed plan, nil where there is none; generation may be "*" for the last one.
+func planOf(ctx context.Context, b *bus.Bus, generation string) (*events.Plan, error) {
+	event, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), generation))
+	if err != nil || !found {
+		return nil, err
+	}
+	committed, err := events.Open[events.Plan](event)
+	return &committed, err
+}
+
+func (e Explanation) tell(w io.Writer) {
+	for _, change := range e.Pending {
+		fmt.Fprintf(w, "Generation %d is not there yet: %s\n", change.Generation, change.What())
+		waits(w, change)
+		attempts(w, change.Attempts)
+		refusals(w, change.Refusals)
+		fmt.Fprintln(w)
+	}
+	if e.Plan == nil {
+		fmt.Fprintln(w, "There is no plan.")
+		return
+	}
+	e.tellPlan(w)
+}
+
+func (e Explanation) tellPlan(w io.Writer) {
+	fmt.Fprintf(w, "Generation %d, by %s", e.Plan.Generation, e.Plan.Policy)
+	if e.Change != nil {
+		fmt.Fprintf(w, ": %s", e.Change.What())
+	}
+	predicted := e.Plan.Predicted
+	fmt.Fprintf(w, "\n\nstep %s, %s; %.4g samples/s\n", tell.Seconds(predicted.StepSeconds), plan.Gap(predicted),
+		predicted.SamplesPerSecond)
+	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
+	plan.Picture(w, *e.Plan)
+	if len(e.Plan.Considered) > 0 {
+		plan.Candidates(w, e.Plan.Considered)
+	}
+	if e.Change != nil {
+		attempts(w, e.Change.Attempts)
+		refusals(w, e.Change.Refusals)
+	}
+}
