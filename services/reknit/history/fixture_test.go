@@ -118,6 +118,15 @@ func (l *teller) changes() []Change {
 // serve publishes the log, and returns where it is.
 func (l *teller) serve(t *testing.T) (url string) {
 	t.Helper()
+	url, say := server(t)
+	l.say(events.LeaseTaken, "/monitor", "monitor", &events.Lease{Service: "monitor", Instance: "i"})
+	say(l.said)
+	return url
+}
+
+// server is a server with an empty log.
+func server(t *testing.T) (url string, say func([]events.Event)) {
+	t.Helper()
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -131,13 +140,14 @@ func (l *teller) serve(t *testing.T) (url string) {
 	if err := b.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.say(events.LeaseTaken, "/monitor", "monitor", &events.Lease{Service: "monitor", Instance: "i"})
-	for _, event := range l.said {
-		if _, err := b.Publish(t.Context(), event); err != nil {
-			t.Fatalf("%s: %v", event.Kind, err)
+	return server.URL(), func(said []events.Event) {
+		t.Helper()
+		for _, event := range said {
+			if _, err := b.Publish(t.Context(), event); err != nil {
+				t.Fatalf("%s: %v", event.Kind, err)
+			}
 		}
 	}
-	return server.URL()
 }
 
 var all = []string{"n1", "n2", "n3", "n4"}

@@ -68,7 +68,7 @@ func root() *cobra.Command {
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(os.Environ(), c.ErrOrStderr()) },
 	})
-	group(root, "Look into a cluster:", history.ExplainCommand(), history.Command(), plan.Command())
+	group(root, "Look into a cluster:", history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command())
 	group(root, "Run a cluster, or a part of one:",
 		dev.Command(), up.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),

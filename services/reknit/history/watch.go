@@ -1,0 +1,239 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const watchHelp = `Shows changes as they happen, from the events of the log: each phase as it ends, and the bytes that were received of those
+that are to move. It begins with what is under way, and ends when it is interrupted.`
+
+// News is a moment of a change.
+type News struct {
+	At         time.Time `json:"at"` // by the log's clock
+	Generation uint64    `json:"generation"`
+	Says       string    `json:"says"`
+	Seconds    float64   `json:"seconds"`         // since the negotiation was opened
+	BytesMoved int64     `json:"bytesMoved"`      // received and verified so far
+	Bytes      int64     `json:"bytes"`           // that are to move
+	Kind       string    `json:"kind"`            // of the event that brings it
+	Source     string    `json:"source"`          // who said that
+	Ended      bool      `json:"ended,omitempty"` // all trainers work under the plan, or there will be none
+}
+
+// WatchCommand is `reknit watch`.
+func WatchCommand() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "watch", Short: "show changes as they happen: phases and bytes moved", Long: watchHelp,
+		RunE: func(c *cobra.Command, _ []string) error {
+			b, err := o.live.Open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			return Watch(c.Context(), b, o.teller(c.OutOrStdout()), func(News) bool { return false })
+		},
+	})
+	o.live.Add(command.Flags())
+	command.Flags().BoolVar(&o.json, "json", false, "print a JSON document a line")
+	return command
+}
+
+// teller writes news as a program or a person wants them.
+func (o options) teller(w io.Writer) func(News) {
+	if o.json {
+		encoder := json.NewEncoder(w)
+		return func(news News) { _ = encoder.Encode(news) } // who no longer reads ends the command by a signal
+	}
+	return Lines(w)
+}
+
+// Lines returns what writes news as lines; on a terminal with a bar under them while bytes move.
+func Lines(w io.Writer) func(News) {
+	var bar *progressbar.ProgressBar
+	isTerminal := w == io.Writer(os.Stdout) && term.IsTerminal(int(os.Stdout.Fd()))
+	return func(news News) {
+		if bar != nil {
+			bar.Clear()
+			bar = nil
+		}
+		fmt.Fprintf(w, "%s  generation %d  %s\n", news.At.Local().Format("15:04:05.000"), news.Generation, news.Says)
+		if moves := news.Bytes > 0 && news.BytesMoved < news.Bytes; isTerminal && moves && !news.Ended {
+			bar = progressbar.NewOptions64(news.Bytes, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(30),
+				progressbar.OptionShowBytes(true), progressbar.OptionSetDescription("moving"))
+			bar.Set64(news.BytesMoved)
+		}
+	}
+}
+
+// Watch tells the news of a cluster until somebody has heard enough, or ctx ends.
+func Watch(ctx context.Context, b *bus.Bus, tell func(News), enough func(News) bool) error {
+	all, err := commits(ctx, b)
+	if err != nil {
+		return err
+	}
+	record, last := NewRecord(), uint64(0)
+	if len(all) > 0 {
+		record.committed = all[len(all)-1].generation
+	}
+	err = connect.Read(ctx, b, Kinds(), spanOf(all, record.committed+1, 0), func(event events.Event) {
+		record.Take(event)
+		last = event.Sequence
+	})
+	if err != nil {
+		return err
+	}
+	for _, change := range record.Changes(time.Now()) {
+		if change.State == Negotiating {
+			now := change.Attempts[len(change.Attempts)-1]
+			tell(News{At: time.Now(), Generation: change.Generation, Seconds: now.Seconds,
+				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))})
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	_, err = b.Follow(ctx, events.EventStream, subjects(b.Cluster()), bus.AfterSequence(last), func(event events.Event) {
+		record.Take(event)
+		if news, is := record.news(event); is && ctx.Err() == nil {
+			tell(news)
+			if enough(news) {
+				stop()
+			}
+		}
+	})
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+func subjects(cluster string) (all []string) {
+	for _, kind := range Kinds() {
+		all = append(all, events.EventSubject(cluster, kind, "*"))
+	}
+	return all
+}
+
+// news returns what an event that was taken says to a person; is tells whether it says anything. What each node says for
+// itself is told once the last one has.
+func (r *Record) news(event events.Event) (news News, is bool) {
+	says := ""
+	news = News{At: event.Logged, Kind: string(event.Kind), Source: event.Source, Generation: r.committed + 1}
+	a := r.negotiationOf(event)
+	switch {
+	case event.Kind == events.PlanActivated:
+		return r.worked(news, event)
+	case a != nil:
+		news.Generation, news.Seconds = a.opening.Generation, since(a.opened, event.Logged)
+		news.Bytes, news.BytesMoved = a.moved, a.received()
+		says = a.news(event)
+		news.Ended = event.Kind == events.Aborted && !a.abort.Superseded
+	default:
+		says = aside(event)
+	}
+	news.Says = says
+	return news, says != ""
+}
+
+// worked is the news once all trainers of a plan completed a step.
+func (r *Record) worked(news News, event events.Event) (News, bool) {
+	activation, err := events.Open[events.Activation](event)
+	if err != nil {
+		return news, false
+	}
+	change := r.told(activation.Generation, event.Logged)
+	news.Generation, news.Seconds, news.Ended = change.Generation, change.TotalSeconds, true
+	news.Bytes, news.BytesMoved = change.BytesMoved, change.BytesMoved
+	news.Says = fmt.Sprintf("all trainers work under it, %s after it began; they stood still for %s at most",
+		tell.Seconds(change.TotalSeconds), tell.Seconds(change.StallSeconds))
+	return news, change.State == Working && len(change.Attempts) > 0
+}
+
+// received sums what nodes verified.
+func (a *attempt) received() (bytes int64) {
+	for _, receipt := range a.receipts {
+		for _, unit := range receipt.Units {
+			bytes += unit.Bytes
+		}
+	}
+	return bytes
+}
+
+// news says what an event that was taken changes in a negotiation; empty for what only others wait for.
+func (a *attempt) news(event events.Event) string {
+	members := func(phase protocol.Phase) bool { return len(a.silent(phase, a.members())) == 0 }
+	switch event.Kind {
+	case events.NegotiationOpened:
+		return "begins: " + Change{Changes: a.opening.Changes}.What()
+	case events.Consented:
+		if members(protocol.Consenting) {
+			return fmt.Sprintf("all %d consented", len(a.opening.Members))
+		}
+	case events.ConsentDelayed, events.PlanRefused, events.RestorationRefused, events.RestorationFailed:
+		return reasonOf(event)
+	case events.RestorationPlanned:
+		return fmt.Sprintf("planned: %s by %s, %s to move to %s", tell.Folded(tell.Shape(a.plan)), a.plan.Policy, tell.Bytes(a.moved),
+			tell.Count(len(a.receivers()), "node", "nodes"))
+	case events.Promised:
+		if members(protocol.Promising) {
+			return "all promised at which step they stop"
+		}
+	case events.ShardReceived:
+		return fmt.Sprintf("%s has its layers: %s of %s", a.last[transferred], tell.Bytes(a.received()), tell.Bytes(a.moved))
+	case events.Committed:
+		return "committed"
+	case events.Aborted:
+		return "aborted: " + a.abort.Reason
+	case events.NegotiationOverdue:
+		return fmt.Sprintf("%s takes long: waiting for %s", a.phase(), some(a.awaits()))
+	}
+	return ""
+}
+
+// aside says what an event outside of negotiations brings.
+func aside(event events.Event) string {
+	switch event.Kind {
+	case events.NodeLost, events.LinkLost, events.LinkRestored, events.StepBroken, events.ReplicaDiverged, events.JoinRequested,
+		events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested:
+		return reasonOf(event)
+	case events.ClusterHeld:
+		return "the cluster holds: " + reason(event)
+	case events.MembershipRefused:
+		return reasonOf(event)
+	}
+	return ""
+}
+
+// reasonOf says the kind of an event, of whom it tells, and its reason where it has one.
+func reasonOf(event events.Event) string {
+	says := string(event.Kind) + " of " + event.Subject
+	if reason := reason(event); reason != "" {
+		says += ": " + reason
+	}
+	return says
+}
+
+func reason(event events.Event) string {
+	var payload struct {
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(event.Data, &payload) != nil {
+		return ""
+	}
+	return payload.Reason
+}
