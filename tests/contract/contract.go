@@ -46,42 +46,6 @@ func (m Message) About() string {
 	return strings.TrimSuffix(last, "}")
 }
 
-// abouts tells what the id in an event's subject names, where the kind's entity does not tell. What a node says of
-// itself carries the node's id, so that a server can forbid it to speak for another.
-var abouts = map[events.Kind]about{
-	events.ConnectRequested: link, events.DisconnectRequested: link,
-	events.LinkMeasured: link, events.LinkLost: link, events.LinkRestored: link,
-	events.Consented: node, events.ConsentDelayed: node, events.Promised: node, events.ShardReceived: node, events.PreCopyCaughtUp: node, events.PlanActivated: node, events.RestorationFailed: node,
-	events.PlanCommitted: generation,
-	events.ShardOffered:  unit, events.ReplicaDiverged: unit, events.ClusterHeld: cluster, events.LeaseTaken: service, events.EventRefused: message,
-}
-
-// about is what a subject's id names.
-type about string
-
-const (
-	node        about = "node"
-	link        about = "link"
-	negotiation about = "negotiation"
-	generation  about = "generation"
-	unit        about = "unit"
-	cluster     about = "cluster"
-	service     about = "service"
-	message     about = "message"
-)
-
-// aboutOf returns what the subject of an event of the kind names.
-func aboutOf(kind events.Kind) about {
-	if special, ok := abouts[kind]; ok {
-		return special
-	}
-	switch entity, _, _ := strings.Cut(string(kind), "."); entity {
-	case "membership", "node", "step", "training":
-		return node
-	}
-	return negotiation
-}
-
 // Generated returns every derived file by its path below the folder of package events.
 func Generated(readme string) (map[string][]byte, error) {
 	comments, err := parseComments("../../events")

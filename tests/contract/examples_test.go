@@ -167,7 +167,7 @@ func TestTypeSubjectAndSpeakerOfAnExampleAreThoseOfItsRow(t *testing.T) {
 			t.Errorf("NATS subject %q, expected %q", event.SubjectName(), expected)
 		}
 		if named := namedBy(t, event); named != "" && event.Subject != named {
-			t.Errorf("subject %q, expected the %s's id %q", event.Subject, aboutOf(event.Kind), named)
+			t.Errorf("subject %q, expected the %s's id %q", event.Subject, event.Kind.About(), named)
 		}
 	})
 }
@@ -181,10 +181,12 @@ func namedBy(t *testing.T, event events.Event) string {
 	if err := json.Unmarshal(event.Data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	return map[about]string{
-		node: fields.Node, negotiation: fields.Negotiation, service: fields.Service, cluster: event.Cluster,
-		link: fields.From + "-" + fields.To, unit: "unit-" + fields.Unit.String(), generation: fields.Generation.String(),
-	}[aboutOf(event.Kind)]
+	return map[events.About]string{
+		events.AboutNode: fields.Node, events.AboutNegotiation: fields.Negotiation, events.AboutService: fields.Service,
+		events.AboutCluster: event.Cluster,
+		events.AboutLink:    fields.From + "-" + fields.To, events.AboutUnit: "unit-" + fields.Unit.String(),
+		events.AboutGeneration: fields.Generation.String(),
+	}[event.Kind.About()]
 }
 
 func TestAnExampleTravelsWhole(t *testing.T) {

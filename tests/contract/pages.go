@@ -17,7 +17,7 @@ var asyncTemplate string
 type entry struct {
 	events.Row
 	Address string
-	About   about
+	About   events.About
 	Actions []string // of the control plane: it receives what nodes and users say, and sends the rest
 }
 
@@ -29,7 +29,7 @@ func asyncAPI() []byte {
 		if row.Plan {
 			address = events.PlanSubject("{cluster}", "{id}")
 		}
-		entries = append(entries, entry{row, address, aboutOf(row.Kind), actions(row.SaidBy)})
+		entries = append(entries, entry{row, address, row.Kind.About(), actions(row.SaidBy)})
 	}
 	var out bytes.Buffer
 	page := template.Must(template.New("asyncapi").Parse(asyncTemplate))
@@ -74,7 +74,7 @@ func table() string {
 	var out strings.Builder
 	out.WriteString("\n| event | says | said by | subject | |\n|---|---|---|---|---|\n")
 	for _, row := range events.Catalogue {
-		id := "<" + string(aboutOf(row.Kind)) + ">"
+		id := "<" + string(row.Kind.About()) + ">"
 		subject := events.EventSubject("<cluster>", row.Kind, id)
 		if row.Plan {
 			subject = events.PlanSubject("<cluster>", id)

@@ -81,7 +81,7 @@ func eventSchema(row events.Row, comments comments) *Schema {
 			{"type", &Schema{Const: row.Kind.Type()}},
 			{"source", sourceSchema(row.SaidBy)},
 			{"subject", &Schema{Type: "string", Pattern: tokenPattern,
-				Description: fmt.Sprintf("The %s spoken of; the last token of the NATS subject.", aboutOf(row.Kind))}},
+				Description: fmt.Sprintf("The %s spoken of; the last token of the NATS subject.", row.Kind.About())}},
 			{"time", &Schema{Type: "string", Format: "date-time"}},
 			{"datacontenttype", &Schema{Const: "application/json"}},
 			{"cluster", &Schema{Type: "string", Pattern: tokenPattern}},

@@ -1,0 +1,42 @@
+package events
+
+import "strings"
+
+// About is what the id in an event's subject names.
+type About string
+
+// What an id names. What a node says of itself carries the node's id, so that a server can forbid it to speak for
+// another.
+const (
+	AboutNode        About = "node"
+	AboutLink        About = "link"
+	AboutNegotiation About = "negotiation"
+	AboutGeneration  About = "generation"
+	AboutUnit        About = "unit"
+	AboutCluster     About = "cluster"
+	AboutService     About = "service"
+	AboutMessage     About = "message"
+)
+
+// abouts tells what the id names where the kind's entity does not tell.
+var abouts = map[Kind]About{
+	ConnectRequested: AboutLink, DisconnectRequested: AboutLink,
+	LinkMeasured: AboutLink, LinkLost: AboutLink, LinkRestored: AboutLink,
+	Consented: AboutNode, ConsentDelayed: AboutNode, Promised: AboutNode, ShardReceived: AboutNode,
+	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, RestorationFailed: AboutNode,
+	PlanCommitted: AboutGeneration,
+	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService,
+	EventRefused: AboutMessage,
+}
+
+// About returns what the subject of an event of the kind names.
+func (k Kind) About() About {
+	if special, ok := abouts[k]; ok {
+		return special
+	}
+	switch entity, _, _ := strings.Cut(string(k), "."); entity {
+	case "membership", "node", "step", "training":
+		return AboutNode
+	}
+	return AboutNegotiation
+}
