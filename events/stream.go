@@ -70,14 +70,19 @@ const (
 	RendezvousBucket  = "REKNIT_RENDEZVOUS"    // KV, in memory: what trainers of a generation tell each other to find together
 )
 
-// SnapshotBytes bounds the bucket of memories, each of which replaces the one before it.
-const SnapshotBytes = 256 << 20
+// KeyValue is what a KV bucket of Reknit must be, as data.
+type KeyValue struct {
+	Bucket   string
+	MaxBytes int64         // it refuses what is beyond
+	MaxAge   time.Duration // what was set longer ago is dropped; zero: never
+	InMemory bool          // it is gone with its server
+}
 
-// RendezvousBytes bounds the bucket of rendezvous, whose values are dropped after RendezvousAge.
-const (
-	RendezvousBytes = 64 << 20
-	RendezvousAge   = time.Hour
-)
+// KeyValues are the KV buckets of a Reknit installation. Each memory of a service replaces the one before it.
+var KeyValues = []KeyValue{
+	{Bucket: SnapshotBucket, MaxBytes: 256 << 20},
+	{Bucket: RendezvousBucket, MaxBytes: 64 << 20, MaxAge: time.Hour, InMemory: true},
+}
 
 // ObjectStores are those of a Reknit installation. A payload outlives every event that names it: it was put, or put
 // again, at most FreshAge before the event. Shard parts are needed only while they move.

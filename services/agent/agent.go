@@ -34,6 +34,7 @@ var ErrOtherJob = errors.New("the cluster does not take this node, which trains 
 // Config is what an agent must know of its trainer.
 type Config struct {
 	NATSURL     string
+	NATSKit     string // folder of keys and certificates; empty where NATS asks for none
 	Cluster     string
 	Node        string        // id of this node
 	Address     string        // host:port where other trainers reach its data plane
@@ -140,9 +141,15 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	connection, err := bus.Connect(ctx, bus.Config{URL: config.NATSURL, Name: config.Node, Cluster: config.Cluster})
+	connection, err := bus.Connect(ctx, bus.Config{
+		URL: config.NATSURL, Name: config.Node, Cluster: config.Cluster, Kit: config.NATSKit,
+	})
 	if err != nil {
 		return nil, err
+	}
+	if key := connection.Key(); key != "" && key != config.Node {
+		connection.Close()
+		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected that of the node %s, got the one of %s", config.Node, key)
 	}
 	session := newSession(ctx, config, connection)
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""

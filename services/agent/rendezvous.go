@@ -25,18 +25,13 @@ type Rendezvous struct {
 	bucket jetstream.KeyValue
 	stream jetstream.Stream // under the bucket
 	prefix string
+	kept   bool // no key is dropped before it is old
 }
 
 // Rendezvous returns that of a generation of the session's cluster.
 func (s *Session) Rendezvous(ctx context.Context, generation uint64) (*Rendezvous, error) {
 	js := s.bus.JetStream()
 	bucket, err := js.KeyValue(ctx, events.RendezvousBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{ // as many others may at this moment
-			Bucket: events.RendezvousBucket, Storage: jetstream.MemoryStorage, Replicas: s.bus.Replicas(),
-			MaxBytes: events.RendezvousBytes, MaxValueSize: MostRendezvousBytes, TTL: events.RendezvousAge,
-		})
-	}
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
 	}
@@ -44,7 +39,7 @@ func (s *Session) Rendezvous(ctx context.Context, generation uint64) (*Rendezvou
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
 	}
-	return &Rendezvous{bucket, stream, fmt.Sprintf("%s.%d.", s.config.Cluster, generation)}, nil
+	return &Rendezvous{bucket, stream, fmt.Sprintf("%s.%d.", s.config.Cluster, generation), s.bus.Secured()}, nil
 }
 
 // name returns a key as the bucket allows it.
@@ -75,24 +70,22 @@ func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
 	if value, err := r.Get(ctx, key); !errors.Is(err, ErrNoValue) {
 		return value, err
 	}
-	watcher, err := r.bucket.Watch(ctx, r.name(key), jetstream.IgnoreDeletes())
+	consumer, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"$KV." + events.RendezvousBucket + "." + r.name(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = watcher.Stop() }() // it ends with the connection as well
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case entry, open := <-watcher.Updates():
-			if !open {
-				return nil, errors.Join(ctx.Err(), errors.New("the watch of the key ended"))
-			}
-			if entry != nil { // nil: those that were there have been told
-				return entry.Value(), nil
-			}
-		}
+	values, err := consumer.Messages()
+	if err != nil {
+		return nil, err
 	}
+	defer values.Stop()
+	value, err := values.Next(jetstream.NextContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return value.Data(), nil
 }
 
 // Add adds to a key that is a number, 0 at first, and returns the sum. It tries again while others add at the same
@@ -118,7 +111,11 @@ func (r *Rendezvous) Add(ctx context.Context, key string, number int64) (int64, 
 	return 0, ctx.Err()
 }
 
-// Sweep drops all keys.
+// Sweep drops all keys. On a secured installation they are left until they are old: a node that may purge its own could
+// purge all others'.
 func (r *Rendezvous) Sweep(ctx context.Context) error {
+	if r.kept {
+		return nil
+	}
 	return r.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+events.RendezvousBucket+"."+r.prefix+">"))
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,15 +21,17 @@ type Config struct {
 	URL     string // of a NATS server, or several joined by commas; what is made on three or more has three replicas
 	Name    string // the service or node, for the server's list of connections
 	Cluster string // events of another cluster are refused, in and out
+	Kit     string // folder of keys and certificates; empty where NATS asks for none
 
-	Options []nats.Option // keys and certificates, where the server asks for some
-	API     string        // prefix of JetStream's subjects, where it is not the usual one
+	Options []nats.Option // other keys and certificates, as a command line has them
+	API     string        // prefix of JetStream's subjects, where neither a kit tells it nor it is the usual one
 }
 
 // Bus is one connection to NATS. Its methods may be called by several goroutines.
 type Bus struct {
 	conn       *nats.Conn
 	js         jetstream.JetStream
+	kit        kit
 	cluster    string
 	replicas   int // of the streams and buckets that are made
 	connection atomic.Pointer[connection]
@@ -66,8 +67,12 @@ const Regroup = (pingsOutstanding+1)*pingInterval + 2*reconnectWait
 func Connect(ctx context.Context, config Config) (*Bus, error) {
 	connected := make(chan struct{}, 1)
 	log := slog.With("connection", config.Name)
-	b := &Bus{cluster: config.Cluster, replicas: replicas(config.URL)}
-	conn, err := nats.Connect(config.URL, append(slices.Clip(config.Options),
+	kit, err := openKit(config)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{kit: kit, cluster: config.Cluster, replicas: replicas(config.URL)}
+	conn, err := nats.Connect(config.URL, append(append(b.Options(), config.Options...),
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
@@ -96,7 +101,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		case <-connected:
 			waits = false
 		case <-patience.C:
-			log.Warn("no NATS server answers yet; trying until one does", "url", config.URL)
+			log.Warn("no NATS server answers yet; trying until one does", "url", config.URL, "error", conn.LastError())
 			patience.Reset(sayAgain)
 		case <-ctx.Done():
 			conn.Close()
@@ -104,7 +109,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		}
 	}
 	b.conn = conn
-	if b.js, err = jetstream.NewWithAPIPrefix(conn, cmp.Or(config.API, jetstream.DefaultAPIPrefix)); err != nil {
+	if b.js, err = jetstream.NewWithAPIPrefix(conn, cmp.Or(b.kit.API, config.API, jetstream.DefaultAPIPrefix)); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -242,9 +242,12 @@ func (c *Consumer) open(ctx context.Context, message jetstream.Msg, metadata *je
 
 // open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.
 func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal, error) {
-	event, dataref, err := decode(message.data)
-	if err == nil && dataref != "" {
-		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, dataref)
+	event, e, err := decode(message.data)
+	if err == nil {
+		err = b.kit.verify(event, e)
+	}
+	if err == nil && e.dataref != "" {
+		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, e.dataref)
 	}
 	if err == nil {
 		err = check(&event, b.cluster, message.subject)

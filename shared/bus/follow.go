@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,78 +15,145 @@ import (
 
 // Position is where a follower starts in a stream.
 type Position struct {
-	policy   jetstream.DeliverPolicy
-	sequence uint64
+	after uint64 // sequence
+	isNew bool   // behind the last one
 }
 
 // All starts at the first event of the stream, New behind the last one.
 var (
-	All = Position{policy: jetstream.DeliverAllPolicy}
-	New = Position{policy: jetstream.DeliverNewPolicy}
+	All = Position{}
+	New = Position{isNew: true}
 )
 
 // AfterSequence starts at the event behind the one at sequence.
-func AfterSequence(sequence uint64) Position {
-	return Position{jetstream.DeliverByStartSequencePolicy, sequence + 1}
-}
+func AfterSequence(sequence uint64) Position { return Position{after: sequence} }
 
 // Follow calls handle for each event, in the stream's order, each once, on one goroutine, until stop is called or ctx
 // ends. Nothing is acknowledged and nothing stays on the server. Refused messages are logged and skipped.
 func (b *Bus) Follow(
 	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
 ) (stop func(), err error) {
-	var consumer jetstream.Consumer
-	err = b.Repeat(ctx, "follow "+stream.Name, func(ctx context.Context) (err error) { // the stream may have no leader now
-		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-		defer cancel()
-		if from == New {
-			if from, err = b.behindLast(ctx, stream); err != nil {
-				return err
-			}
-		}
-		consumer, err = b.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
-			FilterSubjects: subjects, DeliverPolicy: from.policy, OptStartSeq: from.sequence,
-		})
-		return err
-	})
+	f := &follower{bus: b, stream: stream, subjects: subjects, last: from.after, handle: handle}
+	if from.isNew {
+		f.last, err = b.lastSequence(ctx, stream)
+	}
+	if err == nil {
+		err = f.open(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	consuming, err := consumer.Consume(func(message jetstream.Msg) { b.follow(ctx, message, handle) })
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
-	}
-	context.AfterFunc(ctx, consuming.Stop)
+	go f.run(ctx)
 	return cancel, nil
 }
 
-// behindLast is what New means now. The server's own "new" means something else after each reset of the consumer until
-// it has heard something, so that what came while it was reset would be missed.
-func (b *Bus) behindLast(ctx context.Context, stream events.Stream) (Position, error) {
-	held, err := b.js.Stream(ctx, stream.Name)
-	if err != nil {
-		return New, err
-	}
-	return AfterSequence(held.CachedInfo().State.LastSeq), nil
+// lastSequence is what New means now. The server's own "new" would mean something else each time that a consumer is made.
+func (b *Bus) lastSequence(ctx context.Context, stream events.Stream) (last uint64, err error) {
+	err = b.Repeat(ctx, "look at "+stream.Name, func(ctx context.Context) error { // it may have no leader now
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		held, err := b.js.Stream(ctx, stream.Name)
+		if err == nil {
+			last = held.CachedInfo().State.LastSeq
+		}
+		return err
+	})
+	return last, err
 }
 
-func (b *Bus) follow(ctx context.Context, message jetstream.Msg, handle func(events.Event)) {
-	metadata, err := message.Metadata()
-	if err != nil || ctx.Err() != nil {
-		return
+// follower reads a stream by consumers, one after the other, none of which outlives its connection. The library's own
+// names each anew; a server can let somebody use those of one name, and none of another's.
+type follower struct {
+	bus        *Bus
+	stream     events.Stream
+	subjects   []string
+	last       uint64 // sequence of what was handled
+	handle     func(events.Event)
+	consumer   jetstream.Consumer
+	connection context.Context // lasts as long as the one over which the consumer was made
+}
+
+// followAge is after how long without a reader the server forgets a consumer.
+const followAge = 5 * time.Minute
+
+func (f *follower) open(ctx context.Context) error {
+	return f.bus.Repeat(ctx, "follow "+f.stream.Name, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		name := rand.Text()
+		if f.bus.isGuest() {
+			name = f.bus.kit.Key
+			if err := f.bus.js.DeleteConsumer(ctx, f.stream.Name, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return err
+			}
+		}
+		f.connection = f.bus.connection.Load().lasts
+		f.consumer, err = f.bus.js.CreateConsumer(ctx, f.stream.Name, jetstream.ConsumerConfig{
+			Name: name, FilterSubjects: f.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
+			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
+		})
+		return err
+	})
+}
+
+// run reads until ctx ends, or the connection is closed.
+func (f *follower) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.read(ctx)
+		slog.DebugContext(ctx, "a stream is followed anew", "stream", f.stream.Name, "after", f.last, "why", err)
+		if err = f.open(ctx); err != nil && ctx.Err() == nil {
+			slog.ErrorContext(ctx, "a stream is not followed any more", "stream", f.stream.Name, "error", err)
+			return
+		}
 	}
-	event, refusal, err := b.open(ctx, stored{message.Subject(), message.Data(), metadata.Sequence.Stream,
-		metadata.Timestamp})
+}
+
+// read hands on what one consumer delivers, until that is gone, a message was lost or the connection was.
+func (f *follower) read(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.connection, cancel)()
+	messages, err := f.consumer.Messages(jetstream.PullMaxMessages(window))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for number := uint64(1); ; number++ {
+		message, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		metadata, err := message.Metadata()
+		if err != nil {
+			return err
+		}
+		if metadata.Sequence.Consumer != number {
+			return fmt.Errorf("message %d came in place of %d", metadata.Sequence.Consumer, number)
+		}
+		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
+		if err := f.bus.follow(ctx, held, f.handle); err != nil {
+			return err
+		}
+		f.last = metadata.Sequence.Stream
+	}
+}
+
+// follow hands an event on. It fails where ctx ended before its data was there.
+func (b *Bus) follow(ctx context.Context, held stored, handle func(events.Event)) error {
+	event, refusal, err := b.open(ctx, held)
 	switch {
-	case err != nil: // ctx ended while data was fetched
+	case err != nil:
+		return err
 	case refusal != nil:
 		slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail,
 			"subject", refusal.Subject)
+	case ctx.Err() != nil:
+		return ctx.Err()
 	default:
 		handle(event)
 	}
+	return nil
 }
 
 // LastEvent returns the last event on a subject, which may hold wildcards; found is false where there is none. The

@@ -1,11 +1,15 @@
 package bus
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,16 +48,94 @@ func (b *Bus) put(ctx context.Context, bucket, name string, content func() []byt
 	if err == nil && time.Since(there.ModTime) < events.FreshAge {
 		return nil
 	}
-	meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}}
-	if _, err := store.Put(ctx, meta, bytes.NewReader(content())); err != nil {
-		return fmt.Errorf("put into %s: %w", bucket, storeFull(err))
+	id := rand.Text()
+	if err = b.write(ctx, bucket, id, name, content()); err != nil {
+		err = fmt.Errorf("put into %s: %w", bucket, storeFull(err))
+	} else if there != nil {
+		id = there.NUID // which is replaced
 	}
+	if (err != nil || there != nil) && !b.Secured() {
+		b.purge(ctx, store, "C."+id)
+	}
+	return err
+}
+
+// write stores chunks and then their manifest, as the library does but for the header by which the manifest would remove
+// others.
+func (b *Bus) write(ctx context.Context, bucket, id, digest string, data []byte) error {
+	sum := sha256.New()
+	sum.Write(data)
+	manifest := jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
+		Bucket:     bucket, NUID: id, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
+	}
+	var stored []jetstream.PubAckFuture
+	for chunk := range slices.Chunk(data, chunkBytes) {
+		future, err := b.js.PublishAsync("$O."+bucket+".C."+id, chunk)
+		if err != nil {
+			return err
+		}
+		stored = append(stored, future)
+	}
+	for _, future := range stored {
+		select {
+		case <-future.Ok():
+		case err := <-future.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	manifest.Chunks = uint32(len(stored))
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		return err
+	}
+	_, err = b.js.Publish(ctx, "$O."+bucket+"."+manifestOf(digest), text)
+	return err
+}
+
+func manifestOf(digest string) string {
+	return "M." + base64.URLEncoding.EncodeToString([]byte(digest))
+}
+
+// purge drops what a bucket has under a subject.
+func (b *Bus) purge(ctx context.Context, store *store, subject string) {
+	if err := store.stream.Purge(ctx, jetstream.WithPurgeSubject("$O."+store.bucket+"."+subject)); err != nil {
+		slog.DebugContext(ctx, "left in the object store until it is old", "subject", subject, "error", err)
+	}
+}
+
+// Remove drops content that nobody needs any more, if it is there. On a secured installation it stays until it is old: who
+// may purge could remove all.
+func (b *Bus) Remove(ctx context.Context, bucket, digest string) error {
+	if b.Secured() {
+		return nil
+	}
+	return b.remove(ctx, bucket, digest)
+}
+
+func (b *Bus) remove(ctx context.Context, bucket, digest string) error {
+	store, err := b.store(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("remove from %s: %w", bucket, err)
+	}
+	info, err := store.GetInfo(ctx, digest)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove from %s: %w", bucket, err)
+	}
+	b.purge(ctx, store, manifestOf(digest))
+	b.purge(ctx, store, "C."+info.NUID)
 	return nil
 }
 
 // store is a bucket and the stream under it.
 type store struct {
 	jetstream.ObjectStore
+	bucket string
 	stream jetstream.Stream
 }
 
@@ -73,7 +155,7 @@ func (b *Bus) store(ctx context.Context, bucket string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &store{objects, stream}
+	found := &store{objects, bucket, stream}
 	b.stores.Store(bucket, found)
 	return found, nil
 }
@@ -139,14 +221,16 @@ func (s *store) read(ctx context.Context, name string) ([]byte, error) {
 	if info.Size > events.MaxPayloadBytes {
 		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrCorrupt, events.MaxPayloadBytes, info.Size)
 	}
-	object, err := s.Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer object.Close()
-	data := make([]byte, info.Size)
-	if _, err := io.ReadFull(object, data); err != nil {
-		return nil, err
+	data, sequence := make([]byte, 0, info.Size), uint64(0)
+	for range info.Chunks { // without a consumer: one would have to tell where in another account its reader is
+		chunk, err := s.stream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject("$O."+s.bucket+".C."+info.NUID))
+		if err != nil {
+			return nil, err
+		}
+		data, sequence = append(data, chunk.Data...), chunk.Sequence
+		if uint64(len(data)) > info.Size {
+			return nil, ErrCorrupt
+		}
 	}
 	return data, nil
 }

@@ -33,102 +33,90 @@ func (b *Bus) Provision(ctx context.Context) error {
 func (b *Bus) provision(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 	defer cancel()
-	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
-		if err := b.provisionStream(ctx, stream); err != nil {
-			return fmt.Errorf("stream %s: %w", stream.Name, err)
-		}
-	}
-	if err := b.provisionSnapshots(ctx); err != nil {
-		return fmt.Errorf("bucket %s: %w", events.SnapshotBucket, err)
-	}
-	for _, store := range events.ObjectStores {
-		if err := b.provisionObjects(ctx, store); err != nil {
-			return fmt.Errorf("bucket %s: %w", store.Bucket, err)
+	for _, config := range b.streams() {
+		if err := b.provisionStream(ctx, config); err != nil {
+			return fmt.Errorf("stream %s: %w", config.Name, err)
 		}
 	}
 	b.tellReplicas(ctx)
 	return nil
 }
 
+func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig) error {
+	_, err := b.js.Stream(ctx, config.Name)
+	switch {
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return err
+	case b.isGuest():
+		return errors.New("no service has made it yet")
+	}
+	if _, err = b.js.CreateStream(ctx, config); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil // several services start at once, and one of them was first
+	}
+	return err
+}
+
+// streams lists what an installation has. Buckets are as the library makes them. Where it is secured, none lets one
+// message remove others (Nats-Rollup), as who may set one key could remove all.
+func (b *Bus) streams() []jetstream.StreamConfig {
+	var all []jetstream.StreamConfig
+	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
+		config := jetstream.StreamConfig{
+			Name: stream.Name, Subjects: stream.Subjects, MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge,
+			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe,
+			DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
+		}
+		if stream.WriteOnce {
+			config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true
+		}
+		all = append(all, config)
+	}
+	for _, bucket := range events.KeyValues {
+		config := jetstream.StreamConfig{
+			Name: "KV_" + bucket.Bucket, Subjects: []string{"$KV." + bucket.Bucket + ".>"}, MaxBytes: bucket.MaxBytes,
+			MaxAge: bucket.MaxAge, MaxMsgsPerSubject: 1, AllowDirect: true, DenyDelete: true, AllowRollup: !b.Secured(),
+		}
+		if bucket.InMemory {
+			config.Storage = jetstream.MemoryStorage
+		}
+		all = append(all, config)
+	}
+	for _, store := range events.ObjectStores {
+		all = append(all, jetstream.StreamConfig{
+			Name: objectStream(store.Bucket), Subjects: []string{"$O." + store.Bucket + ".C.>", "$O." + store.Bucket + ".M.>"},
+			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, AllowDirect: true, AllowRollup: !b.Secured(),
+		})
+	}
+	for i := range all {
+		all[i].Discard, all[i].Replicas = jetstream.DiscardNew, b.replicas
+	}
+	return all
+}
+
 // tellReplicas warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
 func (b *Bus) tellReplicas(ctx context.Context) {
-	for _, name := range streamNames() {
-		stream, err := b.js.Stream(ctx, name)
+	for _, config := range b.streams() {
+		stream, err := b.js.Stream(ctx, config.Name)
 		if err != nil {
 			continue // a warning is not worth to wait for
 		}
 		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
 			slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
-				"stream", name, "replicas", replicas, "expected", b.replicas)
+				"stream", config.Name, "replicas", replicas, "expected", b.replicas)
 		}
 	}
-}
-
-// streamNames lists the streams, those of the buckets among them.
-func streamNames() []string {
-	names := []string{events.EventStream.Name, events.PlanStream.Name, "KV_" + events.SnapshotBucket}
-	for _, store := range events.ObjectStores {
-		names = append(names, objectStream(store.Bucket))
-	}
-	return names
-}
-
-func (b *Bus) provisionStream(ctx context.Context, stream events.Stream) error {
-	if _, err := b.js.Stream(ctx, stream.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
-	}
-	config := jetstream.StreamConfig{
-		Name: stream.Name, Subjects: stream.Subjects, Storage: jetstream.FileStorage, Replicas: b.replicas,
-		MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge, Discard: jetstream.DiscardNew, Duplicates: stream.Dedupe,
-		MaxMsgsPerSubject: int64(stream.Newest), DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
-	}
-	if stream.WriteOnce {
-		config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true
-	}
-	_, err := b.js.CreateStream(ctx, config)
-	return madeByAnother(err)
-}
-
-func (b *Bus) provisionSnapshots(ctx context.Context) error {
-	if _, err := b.js.KeyValue(ctx, events.SnapshotBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	config := jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, MaxBytes: events.SnapshotBytes, Replicas: b.replicas}
-	_, err := b.js.CreateKeyValue(ctx, config)
-	return madeByAnother(err)
-}
-
-func (b *Bus) provisionObjects(ctx context.Context, store events.ObjectStore) error {
-	if _, err := b.js.ObjectStore(ctx, store.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	config := jetstream.ObjectStoreConfig{
-		Bucket: store.Bucket, MaxBytes: store.MaxBytes, TTL: store.MaxAge, Replicas: b.replicas,
-	}
-	_, err := b.js.CreateObjectStore(ctx, config)
-	return madeByAnother(err)
-}
-
-// madeByAnother forgives that several services start at once and one of them was first.
-func madeByAnother(err error) error {
-	for _, exists := range []error{jetstream.ErrStreamNameAlreadyInUse, jetstream.ErrBucketExists} {
-		if errors.Is(err, exists) {
-			return nil
-		}
-	}
-	return err
 }
 
 // Provisioned reports the first stream or bucket that is missing or all but full.
 func (b *Bus) Provisioned(ctx context.Context) error {
-	for _, name := range streamNames() {
-		stream, err := b.js.Stream(ctx, name)
+	for _, config := range b.streams() {
+		stream, err := b.js.Stream(ctx, config.Name)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
+			return fmt.Errorf("stream %s: %w", config.Name, err)
 		}
 		held, bound := stream.CachedInfo().State.Bytes, stream.CachedInfo().Config.MaxBytes
 		if bound > 0 && float64(held) > fullShare*float64(bound) {
-			return fmt.Errorf("stream %s: %w: %d of %d bytes", name, ErrFull, held, bound)
+			return fmt.Errorf("stream %s: %w: %d of %d bytes", config.Name, ErrFull, held, bound)
 		}
 	}
 	return nil

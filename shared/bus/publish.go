@@ -64,7 +64,7 @@ func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err err
 
 // message makes the wire form; data that is too large goes into the object store first.
 func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error) {
-	data, err := encode(event, "")
+	data, err := b.encode(event, "")
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 		if err != nil {
 			return nil, err
 		}
-		if data, err = encode(event, dataref); err != nil {
+		if data, err = b.encode(event, dataref); err != nil {
 			return nil, err
 		}
 	}
@@ -83,15 +83,27 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 	return message, nil
 }
 
+func (b *Bus) encode(event events.Event, dataref string) ([]byte, error) {
+	signature, err := b.kit.sign(event, dataref)
+	if err != nil {
+		return nil, err
+	}
+	return encode(event, envelope{dataref, signature})
+}
+
 func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	message, err := b.message(ctx, event)
+	if err != nil {
+		return Ack{}, err
+	}
+	id, err := b.kit.messageID(event.ID)
 	if err != nil {
 		return Ack{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	stream := streamOf(event.Kind)
-	options := []jetstream.PublishOpt{jetstream.WithMsgID(event.ID), jetstream.WithExpectStream(stream.Name)}
+	options := []jetstream.PublishOpt{jetstream.WithMsgID(id), jetstream.WithExpectStream(stream.Name)}
 	fence := b.fence.Load()
 	if fence != nil && !stream.WriteOnce {
 		options = append(options, jetstream.WithExpectLastSequenceForSubject(fence.sequence, fence.subject))
@@ -161,12 +173,12 @@ func (b *Bus) compare(
 
 // sameWords compares ids and data; the envelope's time and trace may differ.
 func sameWords(a, b []byte) bool {
-	first, firstRef, err := decode(a)
+	first, firstWire, err := decode(a)
 	if err != nil {
 		return false
 	}
-	second, secondRef, err := decode(b)
-	return err == nil && first.ID == second.ID && firstRef == secondRef && bytes.Equal(first.Data, second.Data)
+	second, secondWire, err := decode(b)
+	return err == nil && first.ID == second.ID && firstWire.dataref == secondWire.dataref && bytes.Equal(first.Data, second.Data)
 }
 
 func streamOf(kind events.Kind) events.Stream {

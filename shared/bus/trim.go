@@ -48,13 +48,9 @@ func (b *Bus) dropPlans(ctx context.Context, last uint64) error {
 }
 
 func (b *Bus) dropPayload(ctx context.Context, plan stored) error {
-	_, dataref, err := decode(plan.data)
-	if err != nil || dataref == "" {
+	_, wrapped, err := decode(plan.data)
+	if err != nil || wrapped.dataref == "" {
 		return nil // it is in the plan
 	}
-	store, err := b.store(ctx, events.PlanStream.Payloads)
-	if err != nil {
-		return err
-	}
-	return store.Delete(ctx, dataref)
+	return b.remove(ctx, events.PlanStream.Payloads, wrapped.dataref)
 }

@@ -23,6 +23,7 @@ const (
 	UnknownVersion = "unknown-version"
 	WrongCluster   = "wrong-cluster"
 	WrongSource    = "wrong-source"
+	Unsigned       = "unsigned" // or signed by another than its source, where all sign
 	Invalid        = "invalid"
 	Unreadable     = "unreadable" // its payload was not to be had
 	Poison         = "poison"     // who heard it panicked
@@ -52,13 +53,17 @@ const (
 	causeExtension       = "cause"
 	traceparentExtension = "traceparent"
 	datarefExtension     = "dataref" // digest of the data, which is in the payload bucket
+	signatureExtension   = "signature"
 )
 
+// envelope is what an event has on the wire only.
+type envelope struct{ dataref, signature string }
+
 // Encode returns the wire form of an event, a CloudEvent 1.0 in structured JSON, with its data inside.
-func Encode(event events.Event) ([]byte, error) { return encode(event, "") }
+func Encode(event events.Event) ([]byte, error) { return encode(event, envelope{}) }
 
 // encode writes an event as a CloudEvent. With a dataref the data stays out.
-func encode(event events.Event, dataref string) ([]byte, error) {
+func encode(event events.Event, e envelope) ([]byte, error) {
 	wire := cloudevents.New()
 	wire.SetID(event.ID)
 	wire.SetType(event.Kind.Type())
@@ -69,43 +74,43 @@ func encode(event events.Event, dataref string) ([]byte, error) {
 	}
 	for name, value := range map[string]string{
 		clusterExtension: event.Cluster, causeExtension: event.Cause,
-		traceparentExtension: event.Traceparent, datarefExtension: dataref,
+		traceparentExtension: event.Traceparent, datarefExtension: e.dataref, signatureExtension: e.signature,
 	} {
 		if value != "" {
 			wire.SetExtension(name, value)
 		}
 	}
 	wire.SetDataContentType(cloudevents.ApplicationJSON)
-	if dataref == "" {
+	if e.dataref == "" {
 		wire.DataEncoded = event.Data
 	}
 	return json.Marshal(wire)
 }
 
 // decode reads an event from the wire, without its data where that has a dataref.
-func decode(message []byte) (event events.Event, dataref string, err error) {
+func decode(message []byte) (event events.Event, e envelope, err error) {
 	if len(message) > events.MaxEventBytes {
-		return event, "", refuse(Oversized, "message: expected at most %d bytes, got %d", events.MaxEventBytes, len(message))
+		return event, e, refuse(Oversized, "message: expected at most %d bytes, got %d", events.MaxEventBytes, len(message))
 	}
 	if !json.Valid(message) {
-		return event, "", refuse(Malformed, "message: expected JSON")
+		return event, e, refuse(Malformed, "message: expected JSON")
 	}
 	var wire cloudevents.Event
 	if err := json.Unmarshal(message, &wire); err != nil {
-		return event, "", refuse(Malformed, "message: expected a CloudEvent: %v", err)
+		return event, e, refuse(Malformed, "message: expected a CloudEvent: %v", err)
 	}
 	if err := wire.Validate(); err != nil {
-		return event, "", refuse(Malformed, "message: expected a CloudEvent: %v", err)
+		return event, e, refuse(Malformed, "message: expected a CloudEvent: %v", err)
 	}
 	kind, err := events.KindOf(wire.Type())
 	if err != nil {
-		return event, "", unknownType(wire.Type(), err)
+		return event, e, unknownType(wire.Type(), err)
 	}
 	text := func(extension string) string { value, _ := wire.Extensions()[extension].(string); return value }
 	return events.Event{
 		ID: wire.ID(), Kind: kind, Source: wire.Source(), Subject: wire.Subject(), Time: wire.Time(), Data: wire.Data(),
 		Cluster: text(clusterExtension), Cause: text(causeExtension), Traceparent: text(traceparentExtension),
-	}, text(datarefExtension), nil
+	}, envelope{text(datarefExtension), text(signatureExtension)}, nil
 }
 
 // unknownType tells a type of another version from one nobody knows.

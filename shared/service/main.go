@@ -25,6 +25,7 @@ import (
 // Common is the part of the configuration that every service has; a service's Config embeds it.
 type Common struct {
 	URL         string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
+	Kit         string     `env:"REKNIT_NATS_KIT" unit:"folder" reason:"of keys and certificates, written by reknit provision security; without one NATS asks for none, and anybody can speak for everybody"`
 	Cluster     string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
 	HTTPAddress string     `env:"REKNIT_HTTP_ADDRESS" unit:"host:port" reason:"off by default, so that services on one host do not collide"`
 	LogLevel    slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has one line for each event said"`
@@ -36,7 +37,7 @@ func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 		return nil, fmt.Errorf("REKNIT_CLUSTER: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Cluster)
 	}
 	telemetry.Level.Set(c.LogLevel)
-	return bus.Connect(ctx, bus.Config{URL: c.URL, Name: name, Cluster: c.Cluster})
+	return bus.Connect(ctx, bus.Config{URL: c.URL, Name: name, Cluster: c.Cluster, Kit: c.Kit})
 }
 
 const flushTimeout = 3 * time.Second

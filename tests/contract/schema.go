@@ -89,6 +89,8 @@ func eventSchema(row events.Row, comments comments) *Schema {
 			{"traceparent", &Schema{Type: "string", Pattern: traceparentPattern}},
 			{"dataref", &Schema{Type: "string", Pattern: "^sha256:[0-9a-f]{64}$",
 				Description: "Digest of a payload too large for an event, which is in the object store " + payloadsOf(row) + "."}},
+			{"signature", &Schema{Type: "string", Pattern: "^[A-Za-z0-9_-]{86}$",
+				Description: "Of who speaks, where the installation is secured."}},
 			{"data", data},
 		},
 		Defs: generator.defs,

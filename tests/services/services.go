@@ -3,6 +3,7 @@ package services
 
 import (
 	"context"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,16 +32,25 @@ func Provision(t *testing.T, url, cluster string) {
 
 // Run runs the services until the test ends. The first plan waits for so many nodes. A service that ends by itself
 // fails the test.
-func Run(t *testing.T, url, cluster string, startNodes int) {
-	settings := map[string]string{
-		"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(startNodes),
+func Run(t *testing.T, url, cluster string, startNodes int) { RunWith(t, url, cluster, startNodes, "") }
+
+// RunWith has each service connect with its kit, which is in a folder of its name.
+func RunWith(t *testing.T, url, cluster string, startNodes int, kits string) {
+	settings := func(service string) map[string]string {
+		all := map[string]string{
+			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(startNodes),
+		}
+		if kits != "" {
+			all["REKNIT_NATS_KIT"] = filepath.Join(kits, service)
+		}
+		return all
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { run(t, ctx, settings, monitor.Run) })
-	running.Go(func() { run(t, ctx, settings, negotiator.Run) })
-	running.Go(func() { run(t, ctx, settings, planner.Run) })
-	running.Go(func() { run(t, ctx, settings, restorer.Run) })
+	running.Go(func() { run(t, ctx, settings("monitor"), monitor.Run) })
+	running.Go(func() { run(t, ctx, settings("negotiator"), negotiator.Run) })
+	running.Go(func() { run(t, ctx, settings("planner"), planner.Run) })
+	running.Go(func() { run(t, ctx, settings("restorer"), restorer.Run) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 

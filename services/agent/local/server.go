@@ -25,6 +25,7 @@ import (
 // Config is what an agent must know that serves trainers.
 type Config struct {
 	URL       string // of NATS
+	Kit       string // folder of keys and certificates; empty where NATS asks for none
 	Cluster   string
 	Node      string // id of a trainer that names none
 	Listen    string // host:port where other nodes measure and watch the link to this one; port 0 takes a free one

@@ -153,7 +153,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		address = t.watch.Address()
 	}
 	t.session, err = agent.Join(ctx, agent.Config{
-		NATSURL: config.URL, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
+		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
 		Stays: config.Stays, Waits: t.wait,

@@ -1,9 +1,11 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,10 +29,10 @@ func dial(
 	ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64),
 ) (*source, error) {
 	s := &source{
-		bucket: config.Bucket, began: time.Now(), inbox: nats.NewInbox() + ".", late: late,
+		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late,
 		answers: map[string]*answer{}, ahead: map[string]*answer{},
 	}
-	conn, err := nats.Connect(config.URL,
+	conn, err := nats.Connect(config.URL, append(slices.Clone(config.Options),
 		nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
@@ -42,11 +44,11 @@ func dial(
 		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.refused(err) }),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
-	s.conn = conn
+	s.conn, s.inbox = conn, conn.NewInbox()+"."
 	subscription, err := conn.Subscribe(s.inbox+"*", s.deliver)
 	if err == nil {
 		err = subscription.SetPendingLimits(-1, -1) // bounded by what is asked for

@@ -18,6 +18,7 @@ const batchMessages = 64
 type source struct {
 	conn   *nats.Conn
 	bucket string
+	api    string // prefix of the JetStream API
 	inbox  string // answers arrive below it
 	late   func(bytes int64)
 
@@ -94,9 +95,11 @@ func (s *source) forget(asked *answer) {
 	}
 }
 
+func (s *source) direct() string { return s.api + ".DIRECT.GET." + streamName(s.bucket) }
+
 // askManifest asks for a digest's manifest.
 func (s *source) askManifest(digest string) (*answer, error) {
-	return s.ask(directSubject(s.bucket)+"."+metaSubject(s.bucket, digest), nil, 1)
+	return s.ask(s.direct()+"."+metaSubject(s.bucket, digest), nil, 1)
 }
 
 // askManifestAhead asks for a manifest that takeManifest will hand out.
@@ -149,12 +152,12 @@ func (s *source) learn(known lending) {
 
 // askChunk asks for the chunk at a sequence; the answer is one message, with a status where there is none.
 func (s *source) askChunk(sequence uint64) (*answer, error) {
-	return s.ask(directSubject(s.bucket), fmt.Appendf(nil, `{"seq":%d}`, sequence), 1)
+	return s.ask(s.direct(), fmt.Appendf(nil, `{"seq":%d}`, sequence), 1)
 }
 
 // askChunks asks for chunks from a sequence on; the answer ends with a message that has a status.
 func (s *source) askChunks(found *manifest, from uint64, chunks int, bytes int64) (*answer, error) {
 	request := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":%d,"max_bytes":%d}`,
 		from, chunkSubject(s.bucket, found.info.NUID), chunks, bytes)
-	return s.ask(directSubject(s.bucket), request, chunks+1)
+	return s.ask(s.direct(), request, chunks+1)
 }

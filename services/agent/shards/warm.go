@@ -55,7 +55,7 @@ func warm(conn *nats.Conn, bucket string, messages int, wanted func() bool) {
 	if !wanted() {
 		return
 	}
-	answers, err := conn.SubscribeSync(nats.NewInbox())
+	answers, err := conn.SubscribeSync(conn.NewInbox())
 	if err != nil {
 		return
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	snapshots.Settings
 	consent.Policy
 	URL       string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
+	Kit       string     `env:"REKNIT_NATS_KIT" unit:"folder" reason:"of keys and certificates, written by reknit provision security; without one NATS asks for none, and anybody can speak for everybody"`
 	Cluster   string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
 	LogLevel  slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has a line for each plan and each step that was given up"`
 	Node      string     `env:"REKNIT_AGENT_NODE" unit:"id" reason:"of a trainer that names none; by default the host's name and the agent's process id, or with --unchanged a number that stays"`
@@ -60,7 +61,7 @@ func (c *Config) complete() error {
 
 func (c Config) local(stuck, stays func()) local.Config {
 	return local.Config{
-		URL: c.URL, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise, Site: c.Site,
+		URL: c.URL, Kit: c.Kit, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise, Site: c.Site,
 		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings, Consent: c.Policy,
 		Parent: stuck != nil, Stuck: stuck, Stays: stays,
 	}

@@ -139,7 +139,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 		address = s.watch.Address()
 	}
 	s.session, err = agent.Join(ctx, agent.Config{
-		NATSURL: s.config.URL, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
+		NATSURL: s.config.URL, NATSKit: s.config.Kit, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
 		Site: s.config.Site, Consent: s.config.Policy,
 		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
@@ -150,7 +150,9 @@ func (s *standIn) join(ctx context.Context) (err error) {
 // keptFrom returns the generation of the newest plan where that names this node: what its agent before kept is the same
 // byte. So a cluster of which all agents ended goes on.
 func (s *standIn) keptFrom(ctx context.Context) (generation uint64, err error) {
-	b, err := bus.Connect(ctx, bus.Config{URL: s.config.URL, Name: s.config.Node, Cluster: s.config.Cluster})
+	b, err := bus.Connect(ctx, bus.Config{
+		URL: s.config.URL, Name: s.config.Node, Cluster: s.config.Cluster, Kit: s.config.Kit,
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -38,7 +38,11 @@ func newHub(c Cluster) *hub {
 // provision gives the stores the bounds and ages that shared/bus gives them. The streams have theirs.
 func (h *hub) provision() {
 	h.apart = events.MaxEventBytes
-	h.Snapshots.Bound(events.SnapshotBytes)
+	for _, bucket := range events.KeyValues {
+		if bucket.Bucket == events.SnapshotBucket {
+			h.Snapshots.Bound(bucket.MaxBytes)
+		}
+	}
 	for _, store := range events.ObjectStores {
 		switch store.Bucket {
 		case events.PayloadBucket:

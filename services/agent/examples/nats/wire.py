@@ -163,7 +163,7 @@ class Objects:
         record = {"name": name, "bucket": self._bucket, "nuid": number, "size": len(data), "chunks": len(chunks),
                   "digest": "SHA-256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode(),
                   "options": {"max_chunk_size": CHUNK}}
-        self._connection.store(self._record(name), json.dumps(record).encode(), {"Nats-Rollup": "sub"})
+        self._connection.store(self._record(name), json.dumps(record).encode(), {})
 
     def get(self, name):
         record = json.loads(self._read({"last_by_subj": self._record(name)}).data)

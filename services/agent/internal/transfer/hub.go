@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/reknit/reknit/events"
 )
 
@@ -53,11 +51,9 @@ func leaveHub(node Node, digests []string) {
 	if len(digests) == 0 {
 		return
 	}
-	store, err := node.Bus.JetStream().ObjectStore(node.Context, events.ShardBucket)
+	var err error
 	for i := 0; err == nil && i < len(digests); i++ {
-		if err = store.Delete(node.Context, digests[i]); errors.Is(err, jetstream.ErrObjectNotFound) {
-			err = nil // another giver of the same content was first
-		}
+		err = node.Bus.Remove(node.Context, events.ShardBucket, digests[i])
 	}
 	if err != nil && node.Context.Err() == nil {
 		slog.Warn("parts are left in the hub until they are old", "node", node.Name, "error", err)

@@ -40,7 +40,10 @@ func NewReceiver(ctx context.Context, exchange *Exchange) *Receiver {
 func (r *Receiver) run() {
 	defer close(r.ended)
 	r.reached = r.exchange.Reach(r.context)
-	hub := shards.Source{Name: theHub, URL: r.exchange.node.HubURL, Bucket: events.ShardBucket}
+	node := r.exchange.node
+	hub := shards.Source{
+		Name: theHub, URL: node.HubURL, Options: node.Bus.Options(), API: node.Bus.API(), Bucket: events.ShardBucket,
+	}
 	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...))
 	close(r.ready)
 	if r.unable != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/plan"
+	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/reknit/up"
 	"github.com/reknit/reknit/services/restorer"
@@ -70,7 +71,7 @@ func root() *cobra.Command {
 	})
 	group(root, "Look into a cluster:", history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command())
 	group(root, "Run a cluster, or a part of one:",
-		dev.Command(), up.Command(),
+		dev.Command(), up.Command(), provision.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),
 		ofService("monitor", monitor.Run), ofService("negotiator", negotiator.Run), ofService("planner", planner.Run),
 		ofService("restorer", restorer.Run), ofService("trainer", trainer.Run),

@@ -1,0 +1,203 @@
+// Package permission says what who connects may publish and hear. It follows from the catalogue: who says a row may
+// publish its subject, and nobody else may.
+//
+// Services and streams are in one account of the broker, the control account; the nodes of all institutions, and users,
+// are in another. The server's own answers are the reason: an acknowledgement, or the message that a read returns, goes to
+// whatever subject the asker names for the reply, whether or not he may publish there. In one account a node that may
+// put an object and read it back could store it as a plan (seen with nats-server 2.15.2). What a node asks for is
+// answered in the nodes' account, and no stream listens there.
+package permission
+
+import (
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// API is the prefix of the JetStream API in the nodes' account. Under the usual one the server itself would answer, that
+// the account has none.
+const API = "reknit.js"
+
+const controlAPI = "$JS.API"
+
+// User is the role of a person, who asks for what the catalogue lets users ask for, and reads.
+const User = "user"
+
+// Services are the roles of the control account.
+var Services = []string{"monitor", "negotiator", "planner", "restorer"}
+
+// Node is the role of a node, speaking for itself.
+const Node = "node"
+
+// Rights are what a connection may publish and subscribe to. It may also answer each request that it hears.
+type Rights struct{ Publish, Subscribe []string }
+
+// OfUser returns the rights of a person, whose inbox is below the one given, and whose consumers have this name.
+func OfUser(consumer, cluster, inbox string) Rights {
+	return Rights{
+		Publish:   join(said(User, cluster, "*"), looks(API), readsLog(API, consumer), readsObjects(API)),
+		Subscribe: []string{inbox + ".>", events.PulseSubject(cluster, "*")},
+	}
+}
+
+// OfService returns the rights of a service, whose inbox is below the one given.
+func OfService(name, cluster, inbox string) Rights {
+	rights := Rights{
+		Publish: join(said(name, cluster, "*"), looks(controlAPI), readsLog(controlAPI, "*"), readsObjects(controlAPI),
+			runs(name, cluster), writesObjects(events.PayloadBucket, events.PlanPayloadBucket)),
+		Subscribe: []string{inbox + ".>", events.LeaseSubject(cluster, name)},
+	}
+	switch name {
+	case "monitor":
+		rights.Publish = append(rights.Publish, events.ProbeSubject(cluster, "*"))
+		rights.Subscribe = append(rights.Subscribe, events.PulseSubject(cluster, "*"))
+	case "negotiator": // it drops old plans
+		rights.Publish = append(rights.Publish, controlAPI+".STREAM.PURGE."+events.PlanStream.Name,
+			controlAPI+".STREAM.PURGE.OBJ_"+events.PlanPayloadBucket)
+	case "planner":
+		rights.Publish = append(rights.Publish, events.PolicySubject(cluster, "*"))
+	}
+	return rights
+}
+
+// OfNode returns the rights of a node of the nodes' account, whose inbox is below the one given. The id may be a
+// template that the server fills in.
+func OfNode(id, cluster, inbox string) Rights {
+	return Rights{
+		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, asksNodes(cluster, "*"),
+			looks(API), readsLog(API, id), readsObjects(API), writesObjects(events.PayloadBucket, events.ShardBucket),
+			meets(cluster), missing()),
+		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id), probes(cluster, id)),
+	}
+}
+
+// said lists the subjects of what a speaker says. Of itself and of services it says what names it.
+func said(speaker, cluster, id string) []string {
+	var subjects []string
+	for _, row := range events.Catalogue {
+		if !slices.Contains(row.SaidBy, speaker) {
+			continue
+		}
+		subject := "*"
+		switch about := row.Kind.About(); {
+		case about == events.AboutService:
+			subject = speaker
+		case about == events.AboutNode && speaker == Node:
+			subject = id
+		}
+		subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: subject}.SubjectName())
+	}
+	return subjects
+}
+
+// heard lists what a node may hear without a consumer: what is not said by nodes of themselves, refusals of itself only.
+func heard(cluster, id string) []string {
+	var subjects []string
+	for _, row := range events.Catalogue {
+		switch {
+		case row.Kind == events.MembershipRefused:
+			subjects = append(subjects, events.EventSubject(cluster, row.Kind, id))
+		case row.Plan || row.Kind == events.ShardOffered || !slices.Contains(row.SaidBy, Node):
+			subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: "*"}.SubjectName())
+		}
+	}
+	return subjects
+}
+
+// asksNodes lists what nodes ask one another.
+func asksNodes(cluster, id string) []string {
+	return []string{
+		events.ShardSubject(cluster, id), events.PreCopySubject(cluster, id), events.KeepSubject(cluster, id),
+		events.RelaySubject(cluster, id),
+	}
+}
+
+func probes(cluster, id string) []string { return []string{events.ProbeSubject(cluster, id)} }
+
+// readsLog lists what it takes to read the streams, by consumers of this name.
+func readsLog(api, consumer string) []string {
+	var subjects []string
+	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
+		of := stream.Name + "." + consumer
+		subjects = append(subjects, api+".STREAM.MSG.GET."+stream.Name, api+".CONSUMER.CREATE."+of,
+			api+".CONSUMER.INFO."+of, api+".CONSUMER.DELETE."+of, api+".CONSUMER.MSG.NEXT."+of)
+	}
+	return subjects
+}
+
+// readsObjects lists what it takes to read the object stores. They are read without a consumer.
+func readsObjects(api string) []string {
+	var subjects []string
+	for _, store := range events.ObjectStores {
+		stream := "OBJ_" + store.Bucket
+		subjects = append(subjects, api+".DIRECT.GET."+stream, api+".DIRECT.GET."+stream+".>")
+	}
+	return subjects
+}
+
+func writesObjects(buckets ...string) []string {
+	var subjects []string
+	for _, bucket := range buckets {
+		subjects = append(subjects, "$O."+bucket+".>")
+	}
+	return subjects
+}
+
+// meets lists what it takes to use the rendezvous of a cluster. The library puts the API's prefix before a key.
+func meets(cluster string) []string {
+	stream := "KV_" + events.RendezvousBucket
+	return []string{
+		API + ".DIRECT.GET." + stream + ".>",
+		API + ".CONSUMER.CREATE." + stream + ".>", API + ".CONSUMER.MSG.NEXT." + stream + ".*",
+		API + ".CONSUMER.DELETE." + stream + ".*",
+		API + ".$KV." + events.RendezvousBucket + "." + cluster + ".>",
+	}
+}
+
+// missing lists what a receiver asks a neighbour's shard store, and the hub's, which has nobody for it and says so at
+// once: what is forbidden is never answered.
+func missing() []string {
+	return []string{"shards.warm." + events.ShardBucket, "shards.lent." + events.ShardBucket}
+}
+
+// runs lists what shared/service does: streams that are missing are made, though never altered; the log is read by
+// consumers that each instance names itself; the memory is its own.
+func runs(service, cluster string) []string {
+	subjects := []string{
+		events.LeaseSubject(cluster, service),
+		"$JS.ACK." + events.EventStream.Name + ".>",
+		controlAPI + ".CONSUMER.RESET." + events.EventStream.Name + ".*",
+		controlAPI + ".DIRECT.GET.KV_" + events.SnapshotBucket + ".$KV." + events.SnapshotBucket + "." + cluster + "." + service,
+		"$KV." + events.SnapshotBucket + "." + cluster + "." + service,
+	}
+	for _, stream := range streams() {
+		subjects = append(subjects, controlAPI+".STREAM.CREATE."+stream)
+	}
+	return subjects
+}
+
+// looks lists what it takes to see whether the streams are there, and how full.
+func looks(api string) []string {
+	var subjects []string
+	for _, stream := range streams() {
+		subjects = append(subjects, api+".STREAM.INFO."+stream)
+	}
+	return subjects
+}
+
+func streams() []string {
+	names := []string{events.EventStream.Name, events.PlanStream.Name}
+	for _, bucket := range events.KeyValues {
+		names = append(names, "KV_"+bucket.Bucket)
+	}
+	for _, store := range events.ObjectStores {
+		names = append(names, "OBJ_"+store.Bucket)
+	}
+	return names
+}
+
+func join(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

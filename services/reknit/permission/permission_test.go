@@ -1,0 +1,127 @@
+package permission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+const cluster = "opticks"
+
+// rights of everybody who may speak.
+func everybody() map[string]Rights {
+	all := map[string]Rights{"node": OfNode("n1", cluster, "_INBOX.n1"), User: OfUser("user", cluster, "_INBOX.user")}
+	for _, service := range Services {
+		all[service] = OfService(service, cluster, "_INBOX."+service)
+	}
+	return all
+}
+
+// allows reports whether one of the patterns has a subject.
+func allows(patterns []string, subject string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		tokens := strings.Split(subject, ".")
+		for i, token := range strings.Split(pattern, ".") {
+			switch {
+			case token == ">":
+				return len(tokens) > i
+			case i >= len(tokens) || token != "*" && token != tokens[i]:
+				return false
+			}
+		}
+		return len(tokens) == len(strings.Split(pattern, "."))
+	})
+}
+
+func TestWhoSaysARowMayPublishItAndNobodyElse(t *testing.T) {
+	for speaker, rights := range everybody() {
+		for _, row := range events.Catalogue {
+			own := map[events.About]string{events.AboutNode: "n1", events.AboutService: speaker}[row.Kind.About()]
+			if own == "" {
+				own = "other"
+			}
+			event := events.Event{Kind: row.Kind, Cluster: cluster, Subject: own}
+			if may := allows(rights.Publish, event.SubjectName()); may != slices.Contains(row.SaidBy, speaker) {
+				t.Errorf("%s publishes %s: %v, and the catalogue says %v", speaker, event.SubjectName(), may, row.SaidBy)
+			}
+		}
+	}
+}
+
+func TestNobodySpeaksForAnother(t *testing.T) {
+	for _, try := range []struct{ speaker, subject string }{
+		{"node", events.EventSubject(cluster, events.NodeExited, "n2")},
+		{"node", events.EventSubject(cluster, events.JoinRequested, "n2")},
+		{"node", events.EventSubject("another", events.NodeExited, "n1")},
+		{"node", events.PulseSubject(cluster, "n2")},
+		{"node", events.PulseSubject("another", "n1")},
+		{"node", "_INBOX.n2.reply"},
+		{"node", events.ProbeSubject(cluster, "n2")},
+		{"node", events.LeaseSubject(cluster, "monitor")},
+		{"monitor", events.EventSubject(cluster, events.LeaseTaken, "planner")},
+		{"monitor", events.LeaseSubject(cluster, "planner")},
+		{"planner", "$KV.REKNIT_SNAPSHOTS." + cluster + ".monitor"},
+		{"restorer", events.PlanSubject(cluster, "7")},
+		{User, events.PulseSubject(cluster, "n1")},
+		{User, "$O.REKNIT_PAYLOADS.C.x"},
+	} {
+		if allows(everybody()[try.speaker].Publish, try.subject) {
+			t.Errorf("%s may publish %s", try.speaker, try.subject)
+		}
+	}
+}
+
+func TestNobodyHearsAnothersAnswers(t *testing.T) {
+	for speaker, rights := range everybody() {
+		for other := range everybody() {
+			if other != speaker && !(speaker == "node" && other == "n1") && allows(rights.Subscribe, "_INBOX."+other+".x") {
+				t.Errorf("%s may hear what %s is answered", speaker, other)
+			}
+		}
+		if allows(rights.Subscribe, "_INBOX.n2.x") || allows(rights.Subscribe, events.RelaySubject(cluster, "n2")) {
+			t.Errorf("%s may hear what n2 is told", speaker)
+		}
+	}
+}
+
+func TestNobodyAltersOrPurgesAStreamButTheNegotiatorThatDropsOldPlans(t *testing.T) {
+	for speaker, rights := range everybody() {
+		for _, verb := range []string{"UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
+			for _, api := range []string{controlAPI, API} {
+				for _, stream := range []string{"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "OBJ_REKNIT_SHARDS"} {
+					dropsPlans := speaker == "negotiator" && verb == "PURGE" && api == controlAPI && stream == "REKNIT_PLANS"
+					if subject := api + ".STREAM." + verb + "." + stream; allows(rights.Publish, subject) != dropsPlans {
+						t.Errorf("%s may publish %s: %v", speaker, subject, !dropsPlans)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestANodeReadsTheLogByItsOwnConsumerOnly(t *testing.T) {
+	node := everybody()["node"]
+	for _, verb := range []string{"CREATE", "DELETE", "MSG.NEXT", "INFO"} {
+		own, others := API+".CONSUMER."+verb+".REKNIT_EVENTS.n1", API+".CONSUMER."+verb+".REKNIT_EVENTS.opticks-monitor-X"
+		if !allows(node.Publish, own) || allows(node.Publish, others) {
+			t.Errorf("%s: its own %v, the monitor's %v", verb, allows(node.Publish, own), allows(node.Publish, others))
+		}
+	}
+}
+
+func TestWhatANodeMayAskReachesTheControlAccountUnderItsOwnName(t *testing.T) {
+	for _, crossing := range OfControl(cluster) {
+		if crossing.Service && strings.HasPrefix(crossing.Subject, API) {
+			t.Errorf("%s is exported under the nodes' prefix", crossing.Subject)
+		}
+		if strings.Count(crossing.Subject, "*") != strings.Count(crossing.Local, "*") {
+			t.Errorf("%s and %s have not the same wildcards", crossing.Subject, crossing.Local)
+		}
+	}
+	plan := Crossing{Subject: events.PlanSubject(cluster, "*"), Local: events.PlanSubject(cluster, "*")}
+	if !slices.Contains(OfControl(cluster), plan) {
+		t.Error("nodes do not hear plans")
+	}
+}

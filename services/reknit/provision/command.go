@@ -1,0 +1,65 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+const pushTimeout = 30 * time.Second
+
+// Command is reknit provision, of which security is all there is.
+func Command() *cobra.Command {
+	provision := tell.Command(&cobra.Command{
+		Use: "provision", Short: "make keys, permissions and certificates of a secured installation",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	})
+	provision.AddCommand(security())
+	return provision
+}
+
+func security() *cobra.Command {
+	var o Options
+	var push string
+	command := tell.Command(&cobra.Command{
+		Use: "security", Short: "make the keys, certificates and permissions, and a kit for each",
+		Long: `Makes the keys, certificates and permissions of an installation, and a kit for each service and each node
+that is named. Run again with the same --dir it adds to what is there, and renews what it writes.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return tell.UsageError{Err: err}
+			}
+			return o.run(c.Context(), push, c.OutOrStdout())
+		},
+	})
+	flags := command.Flags()
+	flags.StringVar(&o.Dir, "dir", "", "folder of all keys and kits; keep it secret")
+	flags.StringVar(&o.Cluster, "cluster", "default", "id of the cluster")
+	flags.StringVar(&o.Institution, "institution", "", "who the nodes belong to")
+	flags.IntVar(&o.Port, "port", 4222, "port of the NATS server")
+	flags.StringVar(&push, "push", "", "URL of a running NATS server, which is to learn at once who was revoked")
+	flags.StringArrayVar(&o.Nodes, "node", nil, "name of a node that gets a kit; again for each")
+	flags.StringArrayVar(&o.Hosts, "host", nil, "name or address by which NATS is reached; again for each")
+	flags.StringArrayVar(&o.Revoke, "revoke", nil,
+		"name of a node of the institution or of a service, or a public key; again for each")
+	return command
+}
+
+func (o Options) run(ctx context.Context, push string, out io.Writer) error {
+	if err := Security(o); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "NATS runs with %s/%s/nats.conf; the kits are in %s/%s and %s/%s\n", o.Dir, serverFolder, o.Dir, servicesFolder,
+		o.Dir, institutionsFolder)
+	if push == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	return Push(ctx, o.Dir, push)
+}

@@ -1,0 +1,81 @@
+package provision
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nkeys"
+)
+
+// keyAt returns the key whose seed is in a file, a new one where there is no file.
+func keyAt(file string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error) {
+	seed, err := os.ReadFile(file)
+	if err == nil {
+		key, err := nkeys.FromSeed(seed)
+		if err != nil {
+			return nil, fmt.Errorf("%s: expected the seed of a key: %w", file, err)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	key, err := create()
+	if err != nil {
+		return nil, err
+	}
+	if seed, err = key.Seed(); err != nil {
+		return nil, err
+	}
+	return key, write(file, seed, 0o600)
+}
+
+func public(key nkeys.KeyPair) string {
+	name, err := key.PublicKey()
+	if err != nil {
+		panic(err) // it was made, or read from a seed, a moment ago
+	}
+	return name
+}
+
+// write replaces a file at once, so that nobody reads a half of it.
+func write(file string, data []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	next := file + ".next"
+	if err := os.WriteFile(next, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(next, file)
+}
+
+func readRevoked(file string) (map[string]int64, error) {
+	revoked := map[string]int64{}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return revoked, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &revoked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return revoked, nil
+}
+
+// end notes that a key is no good any more. That is for ever: who comes back has another.
+func (i *installation) end(key string) error {
+	i.revoked[key] = time.Now().Unix()
+	data, err := json.MarshalIndent(i.revoked, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(i.path(operatorFolder, "revoked.json"), data, 0o600)
+}

@@ -1,0 +1,104 @@
+package provision
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"github.com/reknit/reknit/services/reknit/permission"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// systemRole tells a running server of new tokens, and does nothing else.
+const systemRole = "system"
+
+// kit returns the folder of a kit.
+func (i *installation) kit(role, name string) string {
+	switch role {
+	case permission.Node:
+		return i.path(institutionsFolder, i.Institution, name)
+	case systemRole:
+		return i.path(operatorFolder, systemRole)
+	}
+	return i.path(servicesFolder, name)
+}
+
+// keyOf returns the key that a kit has, a new one where there is no kit.
+func (i *installation) keyOf(role, name string) (nkeys.KeyPair, error) {
+	return keyAt(filepath.Join(i.kit(role, name), "key.nk"), nkeys.CreateUser)
+}
+
+func identityIn(folder string) (identity bus.Identity, err error) {
+	data, err := os.ReadFile(filepath.Join(folder, bus.IdentityFile))
+	if err != nil {
+		return identity, err
+	}
+	return identity, json.Unmarshal(data, &identity)
+}
+
+func writeIdentity(folder string, identity bus.Identity) error {
+	about, err := json.MarshalIndent(identity, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(folder, bus.IdentityFile), about, 0o600)
+}
+
+// writeKit writes what somebody connects with.
+func (i *installation) writeKit(role, name string, speakers map[string]string) error {
+	key, err := i.keyOf(role, name)
+	if err != nil {
+		return err
+	}
+	token, err := i.userToken(role, name, key)
+	if err != nil {
+		return err
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		return err
+	}
+	credentials, err := jwt.FormatUserConfig(token, seed)
+	if err != nil {
+		return err
+	}
+	identity := bus.Identity{Key: public(key), Speakers: speakers}
+	if role == permission.Node || role == permission.User {
+		identity.API = permission.API
+	}
+	folder := i.kit(role, name)
+	if err := writeIdentity(folder, identity); err != nil {
+		return err
+	}
+	certificate, certificateKey, err := i.authority.certify(public(key), []string{public(key)})
+	if err != nil {
+		return err
+	}
+	for file, data := range map[string][]byte{
+		bus.CredentialsFile: credentials, bus.AuthorityFile: i.authority.text, bus.CertificateFile: certificate,
+		bus.KeyFile: certificateKey, "environment": i.environment(role, folder, public(key)),
+	} {
+		if err := write(filepath.Join(folder, file), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environment is what a program is to have in its environment, as docker and systemd read it. The path is where the kit is
+// here: who moves it changes the line.
+func (i *installation) environment(role, folder, key string) []byte {
+	path, err := filepath.Abs(folder)
+	if err != nil {
+		path = folder
+	}
+	text := fmt.Sprintf("REKNIT_NATS_URL=%s\nREKNIT_CLUSTER=%s\nREKNIT_NATS_KIT=%s\n", i.url(), i.Cluster, path)
+	if role == permission.Node {
+		text += fmt.Sprintf("REKNIT_AGENT_NODE=%s\nREKNIT_TRAINER_NODE=%s\n", key, key)
+	}
+	return []byte(text)
+}

@@ -1,0 +1,219 @@
+// Package provision makes the identities of a secured installation: keys and tokens of its operator, its accounts, each
+// service, each institution and each node; a kit for everybody who connects; and the configuration of the NATS server.
+//
+// It is run where the operator's keys are kept, and again whenever somebody comes or goes. What there is stays: a kit is
+// written anew with the key that it had, and a token and a certificate that are as good as new.
+package provision
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/permission"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// Options say what to provision.
+type Options struct {
+	Dir         string   // of all keys and kits; it is made where it is missing
+	Cluster     string   // default "default"
+	Hosts       []string // names and addresses by which the NATS server is reached; default those of this machine alone
+	Port        int      // of the NATS server; default 4222
+	Institution string   // that the nodes belong to; empty: none is provisioned
+	Nodes       []string // names of which kits are written
+	Revoke      []string // names of the institution's nodes, of services, or public keys, that may not connect any more
+}
+
+// Folders of an installation. All but the server's are secret; a kit is the secret of who connects with it.
+const (
+	operatorFolder     = "operator"
+	serverFolder       = "server"
+	servicesFolder     = "services"
+	institutionsFolder = "institutions"
+)
+
+// Security provisions. A server that runs hears of what changed by Push.
+func Security(options Options) error {
+	options.Cluster = cmp.Or(options.Cluster, "default")
+	options.Port = cmp.Or(options.Port, 4222)
+	if len(options.Hosts) == 0 {
+		options.Hosts = []string{"127.0.0.1", "::1", "localhost"}
+	}
+	if err := options.check(); err != nil {
+		return err
+	}
+	i, err := open(options)
+	if err != nil {
+		return err
+	}
+	for _, name := range options.Revoke {
+		if err := i.revoke(name); err != nil {
+			return err
+		}
+	}
+	return i.write()
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Dir == "":
+		return errors.New("--dir: expected a folder")
+	case !events.Token(o.Cluster):
+		return fmt.Errorf("--cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Cluster)
+	case o.Institution == "" && len(o.Nodes) > 0:
+		return errors.New("--institution: expected the name of who the nodes belong to")
+	case o.Institution != "" && !events.Token(o.Institution):
+		return fmt.Errorf("--institution: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Institution)
+	}
+	for _, name := range o.Nodes {
+		if !events.Token(name) {
+			return fmt.Errorf("--node: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", name)
+		}
+	}
+	return nil
+}
+
+// installation is what is provisioned.
+type installation struct {
+	Options
+	operator, system, control, nodes nkeys.KeyPair
+	authority                        *authority
+	revoked                          map[string]int64 // when, by public key
+}
+
+func open(options Options) (*installation, error) {
+	i := &installation{Options: options}
+	for _, folder := range []string{operatorFolder, serverFolder} {
+		if err := os.MkdirAll(i.path(folder), 0o700); err != nil {
+			return nil, fmt.Errorf("--dir: %w", err)
+		}
+	}
+	for _, key := range []struct {
+		name string
+		into *nkeys.KeyPair
+		make func() (nkeys.KeyPair, error)
+	}{
+		{"operator", &i.operator, nkeys.CreateOperator}, {"system", &i.system, nkeys.CreateAccount},
+		{"control", &i.control, nkeys.CreateAccount}, {"nodes", &i.nodes, nkeys.CreateAccount},
+	} {
+		var err error
+		if *key.into, err = keyAt(i.path(operatorFolder, key.name+".nk"), key.make); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if i.authority, err = openAuthority(i.path(operatorFolder)); err != nil {
+		return nil, err
+	}
+	i.revoked, err = readRevoked(i.path(operatorFolder, "revoked.json"))
+	return i, err
+}
+
+// revoke ends what a name, or a key, was. Its kit goes; who is provisioned under the name again is another.
+func (i *installation) revoke(name string) error {
+	if nkeys.IsValidPublicUserKey(name) {
+		return i.end(name)
+	}
+	folder := i.kit(permission.Node, name)
+	if slices.Contains(i.roles(), name) {
+		folder = i.kit(name, name)
+	}
+	known, err := identityIn(folder)
+	if err != nil {
+		return fmt.Errorf("--revoke: no kit of %q is here, and it is no public key: %w", name, err)
+	}
+	if err := i.end(known.Key); err != nil {
+		return err
+	}
+	return os.RemoveAll(folder)
+}
+
+// write writes everything but the kits of nodes that are not named.
+func (i *installation) write() error {
+	if i.Institution != "" {
+		if _, err := i.signer(i.Institution); err != nil {
+			return err
+		}
+	}
+	speakers := map[string]string{}
+	for _, role := range i.roles() {
+		key, err := i.keyOf(role, role)
+		if err != nil {
+			return err
+		}
+		speakers[role] = public(key)
+	}
+	for _, role := range i.roles() {
+		if err := i.writeKit(role, role, speakers); err != nil {
+			return err
+		}
+	}
+	for _, node := range i.Nodes {
+		if err := i.writeKit(permission.Node, node, speakers); err != nil {
+			return err
+		}
+	}
+	if err := i.tellOthers(speakers); err != nil {
+		return err
+	}
+	return i.writeServer()
+}
+
+// tellOthers has the kits that are not written anew know the services' keys, which a revocation changes.
+func (i *installation) tellOthers(speakers map[string]string) error {
+	files, err := filepath.Glob(i.path(institutionsFolder, "*", "*", bus.IdentityFile))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		identity, err := identityIn(filepath.Dir(file))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		identity.Speakers = speakers
+		if err := writeIdentity(filepath.Dir(file), identity); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *installation) roles() []string {
+	return append(slices.Clone(permission.Services), permission.User)
+}
+
+func (i *installation) path(parts ...string) string {
+	return filepath.Join(append([]string{i.Dir}, parts...)...)
+}
+
+// urls are where clients find the server.
+func (i *installation) url() string {
+	return fmt.Sprintf("nats://%s", net.JoinHostPort(i.Hosts[0], fmt.Sprint(i.Port)))
+}
+
+// institutions lists all that were ever provisioned here.
+func (i *installation) institutions() ([]string, error) {
+	files, err := os.ReadDir(i.path(operatorFolder, institutionsFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, file.Name()[:len(file.Name())-len(filepath.Ext(file.Name()))])
+	}
+	return names, err
+}
+
+// signer returns the key with which an institution enrols its nodes, and nothing but nodes.
+func (i *installation) signer(institution string) (nkeys.KeyPair, error) {
+	return keyAt(i.path(operatorFolder, institutionsFolder, institution+".nk"), nkeys.CreateAccount)
+}

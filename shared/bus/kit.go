@@ -1,0 +1,79 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// Files of a kit: the folder with which somebody connects to a secured installation.
+const (
+	CredentialsFile = "user.creds"
+	AuthorityFile   = "ca.pem"
+	CertificateFile = "certificate.pem"
+	KeyFile         = "key.pem"
+	IdentityFile    = "identity.json"
+)
+
+// Identity is what a kit tells of the installation and of who connects.
+type Identity struct {
+	Key      string            `json:"key"`           // public; a node's is its id
+	API      string            `json:"api,omitempty"` // prefix of the JetStream API, where it is not the usual one
+	Speakers map[string]string `json:"speakers"`      // public keys of the services, and of users, by their names
+}
+
+// kit is how to connect. The zero value is how to connect to an installation that asks nobody for a key.
+type kit struct {
+	Identity
+	signer  nkeys.KeyPair
+	options []nats.Option
+}
+
+func openKit(config Config) (kit, error) {
+	if config.Kit == "" {
+		slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
+		return kit{}, nil
+	}
+	at := func(file string) string { return filepath.Join(config.Kit, file) }
+	var k kit
+	text, err := os.ReadFile(at(IdentityFile))
+	if err == nil {
+		err = json.Unmarshal(text, &k.Identity)
+	}
+	if err != nil {
+		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
+	}
+	if text, err = os.ReadFile(at(CredentialsFile)); err == nil {
+		k.signer, err = nkeys.ParseDecoratedUserNKey(text)
+	}
+	if err != nil {
+		return k, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
+	}
+	k.options = []nats.Option{
+		nats.UserCredentials(at(CredentialsFile)), // read at each connection, so that a new token needs no restart
+		nats.RootCAs(at(AuthorityFile)), nats.ClientCert(at(CertificateFile), at(KeyFile)), nats.TLSHandshakeFirst(),
+		nats.CustomInboxPrefix("_INBOX." + k.Key),
+		nats.IgnoreAuthErrorAbort(), // a server that starts may not know the accounts yet
+	}
+	return k, nil
+}
+
+// Options are those of another connection of the same kit.
+func (b *Bus) Options() []nats.Option { return b.kit.options }
+
+// Key is the public key of who connects; empty where none is asked for.
+func (b *Bus) Key() string { return b.kit.Key }
+
+// API is the prefix of the JetStream API; empty for the usual one.
+func (b *Bus) API() string { return b.kit.API }
+
+// Secured reports whether who connects needs a key. What it is not allowed to ask is never answered.
+func (b *Bus) Secured() bool { return b.kit.Key != "" }
+
+// isGuest reports whether the streams are in another account, where this bus makes and purges nothing.
+func (b *Bus) isGuest() bool { return b.kit.API != "" }

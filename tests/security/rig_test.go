@@ -1,0 +1,103 @@
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/reknit/reknit/services/reknit/provision"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const cluster = "opticks"
+
+// place is a secured installation: two institutions, with two nodes and one, on a real server that runs the configuration
+// as it was provisioned.
+type place struct {
+	*testing.T
+	dir, url string
+	server   *server.Server
+}
+
+func open(t *testing.T) *place {
+	t.Helper()
+	p := &place{T: t, dir: t.TempDir()}
+	p.provision(provision.Options{Institution: "alpha", Nodes: []string{"n1", "n2"}})
+	p.provision(provision.Options{Institution: "beta", Nodes: []string{"n3"}})
+	options, err := server.ProcessConfigFile(filepath.Join(p.dir, "server", "nats.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Host, options.Port, options.HTTPPort, options.NoSigs = "127.0.0.1", server.RANDOM_PORT, 0, true
+	if p.server, err = server.NewServer(options); err != nil {
+		t.Fatal(err)
+	}
+	if testing.Verbose() && os.Getenv("NATS_LOG") != "" {
+		p.server.ConfigureLogger()
+	}
+	p.server.Start()
+	if !p.server.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server takes no connection")
+	}
+	t.Cleanup(func() { p.server.Shutdown(); p.server.WaitForShutdown() })
+	p.url = p.server.ClientURL()
+	return p
+}
+
+func (p *place) provision(options provision.Options) {
+	p.Helper()
+	options.Dir, options.Cluster = p.dir, cluster
+	if err := provision.Security(options); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// kit returns the folder of who connects.
+func (p *place) kit(name string) string {
+	for _, institution := range []string{"alpha", "beta"} {
+		if folder := filepath.Join(p.dir, "institutions", institution, name); exists(folder) {
+			return folder
+		}
+	}
+	return filepath.Join(p.dir, "services", name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// key returns the public key of who connects, which is a node's id.
+func (p *place) key(name string) string {
+	p.Helper()
+	return identity(p.T, p.kit(name)).Key
+}
+
+func identity(t *testing.T, folder string) (identity bus.Identity) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, bus.IdentityFile))
+	if err == nil {
+		err = json.Unmarshal(text, &identity)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
+func (p *place) connect(name string) *bus.Bus {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), 10*time.Second)
+	defer cancel()
+	b, err := bus.Connect(ctx, bus.Config{URL: p.url, Name: p.key(name), Cluster: cluster, Kit: p.kit(name)})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(b.Close)
+	return b
+}
