@@ -117,6 +117,10 @@ down: ## stop what make up started
 test-compose: ## kill containers of the compose deployment one by one and compare the digests
 	deploy/test-compose
 
+.PHONY: test-security
+test-security: ## make every attempt of the attack matrix on a secured installation, and count what became of them
+	cd tests && go test ./security -count=1 -timeout 30m -v -run EveryAttack -full
+
 .PHONY: test-faults
 test-faults: ## break sources, links, stores and the destination during transfers (root)
 	go run ./tests/faults

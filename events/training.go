@@ -55,7 +55,8 @@ type Replica struct {
 
 // Quarantine keeps a message that was refused.
 type Quarantine struct {
-	Reason  string `json:"reason"`  // malformed, oversized, unknown-version, wrong-cluster, wrong-source, unsigned, invalid, unreadable or poison
+	// malformed, oversized, unknown-version, wrong-cluster, wrong-source, unsigned, invalid, unreadable or poison
+	Reason  string `json:"reason"`
 	Detail  string `json:"detail"`  // names the field and what was expected
 	Subject string `json:"subject"` // on which it came
 	Excerpt []byte `json:"excerpt"` // its first bytes, at most QuarantineBytes
