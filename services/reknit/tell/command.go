@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -15,6 +16,11 @@ func (e UsageError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong.
 func (e UsageError) Unwrap() error { return e.Err }
+
+// NotWell says what is not well of a cluster or an installation.
+type NotWell struct{ Problems []string }
+
+func (n NotWell) Error() string { return "not well: " + strings.Join(n.Problems, "; ") }
 
 // Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process.
 // Without an Args of its own it takes flags only.

@@ -19,6 +19,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/history"
+	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -31,7 +32,7 @@ import (
 const help = `Reknit heals distributed training.
 
 Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong;
-4 NATS cannot be reached, or lets nobody in.
+3 something is not well, and is named (status and doctor); 4 NATS cannot be reached, or lets nobody in.
 The services and reknit agent run end as what they run does.`
 
 func main() {
@@ -48,6 +49,7 @@ func main() {
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitNotWell     = 3
 	exitUnreachable = 4
 )
 
@@ -57,6 +59,8 @@ func status(err error) int {
 		return 0
 	case errors.As(err, &tell.UsageError{}):
 		return exitUsage
+	case errors.As(err, &tell.NotWell{}):
+		return exitNotWell
 	case errors.As(err, &connect.Unreachable{}):
 		return exitUnreachable
 	}
@@ -69,7 +73,9 @@ func root() *cobra.Command {
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(os.Environ(), c.ErrOrStderr()) },
 	})
-	group(root, "Look into a cluster:", history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command())
+	group(root, "Look into a cluster:",
+		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
+	)
 	group(root, "Run a cluster, or a part of one:",
 		dev.Command(), up.Command(), provision.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),

@@ -1,0 +1,241 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// site is a cluster of which the test is everybody.
+type site struct {
+	t    *testing.T
+	bus  *bus.Bus
+	url  string
+	said int
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel() // each listens for a second, again and again
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if err := b.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &site{t: t, bus: b, url: server.URL()}
+}
+
+func (s *site) say(kind events.Kind, source, subject string, payload events.Payload) {
+	s.t.Helper()
+	s.said++
+	event := events.Speaker{Source: source, Cluster: "c"}.First(time.Now(), fmt.Sprint(s.said), kind, subject, payload)
+	if _, err := s.bus.Publish(s.t.Context(), event); err != nil {
+		s.t.Fatalf("%s: %v", kind, err)
+	}
+}
+
+var layer = events.LayerProfile{ParameterBytes: 1, OptimizerBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}
+
+var job = events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{layer, layer}, GlobalBatch: 1, MicroBatch: 1}
+
+func (s *site) join(node, incarnation string) {
+	s.t.Helper()
+	s.say(events.JoinRequested, "/node/"+node, node,
+		&events.Join{Node: node, Incarnation: incarnation, Address: node + ":1", Site: "left", MemoryBytes: 1 << 30, Job: job})
+}
+
+// plan commits a plan under which n1 and n2 train and n3 has no place.
+func (s *site) plan() {
+	s.t.Helper()
+	var members []events.Member
+	var devices []events.Device
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.join(node, "i")
+		member := events.Member{Node: node, Incarnation: "i", Address: node + ":1", Site: "left"}
+		members = append(members, member)
+		devices = append(devices, events.Device{Member: member, MemoryBytes: 1 << 30, SpeedFactor: 0.5})
+	}
+	link := events.Link{Measurement: events.Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1 << 20}}
+	s.say(events.PlanRequested, "/negotiator", "g", &events.PlanRequest{Negotiation: "g", Cluster: "c", Generation: 1, Nodes: devices,
+		Job: job, Links: []events.Link{link}})
+	s.say(events.PlanCommitted, "/negotiator", "1", &events.Plan{
+		Cluster: "c", Generation: 1, Policy: "repipeline", Nodes: members, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{
+			{Node: "n1", Layers: events.Range{End: 1}}, {Node: "n2", Layers: events.Range{First: 1, End: 2}}}}},
+		Predicted: events.Predicted{StepSeconds: 0.5, PeakBytes: map[string]int64{"n1": 512 << 20}},
+	})
+}
+
+// beat sends heartbeats of nodes, of the incarnation i, until the test ends.
+func (s *site) beat(nodes ...string) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	s.t.Cleanup(ticker.Stop)
+	go func() {
+		for step := uint64(1); s.t.Context().Err() == nil; step++ {
+			for _, node := range nodes {
+				pulse, _ := json.Marshal(events.Pulse{Node: node, Incarnation: "i", Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, Loss: 2.5})
+				s.bus.Conn().Publish(events.PulseSubject("c", node), pulse)
+			}
+			select {
+			case <-ticker.C:
+			case <-s.t.Context().Done():
+			}
+		}
+	}()
+}
+
+// serve answers as services that act for the cluster.
+func (s *site) serve(services ...string) {
+	s.t.Helper()
+	for _, service := range services {
+		s.say(events.LeaseTaken, "/"+service, service, &events.Lease{Service: service, Instance: "first"})
+		if _, err := s.bus.Conn().Subscribe(events.LeaseSubject("c", service), func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := s.bus.Conn().Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) run(command *cobra.Command, arguments ...string) (printed string, err error) {
+	var output strings.Builder
+	command.SetArgs(append(arguments, "--nats", s.url, "--cluster", "c"))
+	command.SetOut(&output)
+	err = command.ExecuteContext(s.t.Context())
+	return output.String(), err
+}
+
+// answered runs a command with --json.
+func answered[T any](s *site, command *cobra.Command, arguments ...string) (found T, err error) {
+	s.t.Helper()
+	printed, err := s.run(command, append(arguments, "--json")...)
+	if unread := json.Unmarshal([]byte(printed), &found); unread != nil {
+		s.t.Fatalf("%v, %v in %q", err, unread, printed)
+	}
+	return found, err
+}
+
+func TestEachNodeHasTheStateThatTheLogAndItsHeartbeatsTell(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	state := func(kind events.Kind, node, reason string) {
+		s.say(kind, "/monitor", node, &events.NodeState{Node: node, Incarnation: "i", Reason: reason})
+	}
+	s.beat("n1", "n3")
+	expect := func(when, want string) {
+		t.Helper()
+		nodes, err := answered[[]Node](s, Nodes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, node := range nodes {
+			got = append(got, node.Node+" "+node.State)
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %v, expected %s", when, got, want)
+		}
+	}
+	expect("under the plan", "n1 training, n2 silent, n3 spare")
+	state(events.NodeSuspected, "n1", "late")
+	s.say(events.LeaveRequested, "/user", "n3", &events.Leave{Node: "n3", Reason: "drained"})
+	s.join("n10", "i")
+	s.join("n4", "i")
+	expect("with some that come and go", "n1 suspected, n2 silent, n3 leaving, n4 joining, n10 joining")
+	state(events.NodeCleared, "n1", "")
+	state(events.NodeLost, "n2", "dead")
+	s.say(events.MembershipRefused, "/negotiator", "n3", &events.Refusal{Node: "n3", Refused: events.ChangeLeave, Reason: "it is needed"})
+	s.say(events.MembershipRefused, "/negotiator", "n4",
+		&events.Refusal{Node: "n4", Refused: events.ChangeJoin, Incarnation: "i", Reason: "another job"})
+	expect("when that was answered", "n1 training, n2 lost, n3 spare, n10 joining")
+	s.join("n2", "later")
+	expect("with a lost one that is back", "n1 training, n2 silent, n2 joining, n3 spare, n10 joining")
+	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "complete", Expected: true})
+	expect("with one that is done", "n1 ended, n2 silent, n2 joining, n3 spare, n10 joining")
+}
+
+func TestNodesAreATableForPeople(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	printed, err := s.run(Nodes())
+	lines := strings.Split(printed, "\n")
+	if err != nil || len(lines) != 5 {
+		t.Fatalf("%v, %q", err, printed)
+	}
+	for _, says := range []string{"n1 ", "training", "pipeline 0, stage 0", "512 MiB of 1 GiB", "0.5", "250 ms", "left"} {
+		if !strings.Contains(lines[1], says) {
+			t.Errorf("expected %q in %q", says, lines[1])
+		}
+	}
+}
+
+func TestALinkIsAsItWasSaidLast(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.say(events.LinkMeasured, "/monitor", "n1_n3",
+		&events.Measurement{From: "n1", To: "n3", RoundTripSeconds: 0.002, BandwidthBytesPerSecond: 3 << 20})
+	s.say(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	s.say(events.LinkLost, "/monitor", "n2_n3", &events.LinkState{From: "n2", To: "n3", Reason: "reset"})
+	printed, err := s.run(Links(), "n1", "n2")
+	for _, says := range []string{"n1    n2  1 ms        1 MiB/s    cut on purpose", "n1    n3  2 ms        3 MiB/s    measured ",
+		"n2    n1  -           -          cut on purpose", "n3    n2  -           -          lost"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+	of, err := answered[linkList](s, Links(), "n3")
+	if err != nil || len(of.Links) != 3 {
+		t.Errorf("those of n3: %v, %+v, expected three directions", err, of)
+	}
+}
+
+func TestAClusterIsWellWhereAllServicesAnswerAndEachNodeIsHeard(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	printed, err := s.run(Status())
+	for _, says := range []string{"generation 1, 2 by repipeline", "loss 2.5, 250 ms a step, 500 ms predicted", "1 spare, 2 training",
+		"planner     works, since"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+}
+
+func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "restorer")
+	s.plan()
+	s.beat("n1", "n3")
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 1"})
+	overview, err := answered[Overview](s, Status())
+	if !errors.As(err, &tell.NotWell{}) {
+		t.Errorf("ends with %v", err)
+	}
+	want := "n2 is silent|no planner answers: start one, or see its log|the cluster holds: no node has layer 1"
+	if got := strings.Join(overview.Problems, "|"); got != want {
+		t.Errorf("problems %s, expected %s", got, want)
+	}
+}

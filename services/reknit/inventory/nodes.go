@@ -1,0 +1,70 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const nodesHelp = `Lists the members of the plan in force, and who wants to be one. Places come from the stream of plans, memory and speed
+from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second.`
+
+// Nodes is `reknit nodes`.
+func Nodes() *cobra.Command {
+	return show(&cobra.Command{Use: "nodes", Short: "list the nodes: state, place, memory, step", Long: nodesHelp},
+		func(ctx context.Context, b *bus.Bus, _ []string) (nodeList, error) {
+			known, err := read(ctx, b)
+			if err != nil {
+				return nil, err
+			}
+			pulses, err := pulses(ctx, b)
+			return known.nodes(pulses), err
+		})
+}
+
+type nodeList []Node
+
+func (nodeList) wrong() error { return nil }
+
+func (l nodeList) tell(w io.Writer) {
+	if len(l) == 0 {
+		fmt.Fprintln(w, "There are no nodes.")
+		return
+	}
+	table := tell.Table(w)
+	fmt.Fprintln(table, "node\tstate\tplace\tlayers\tpeak memory\tspeed\tstep\tstep time\tsite")
+	for _, node := range l {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", node.Node, node.State, strings.Join(node.cells(), "\t"), node.Site)
+	}
+	table.Flush()
+	for _, node := range l {
+		if node.Reason != "" {
+			fmt.Fprintf(w, "%s is %s: %s\n", node.Node, node.State, node.Reason)
+		}
+	}
+}
+
+// cells are those from its place to its step.
+func (n Node) cells() []string {
+	place, layers, memory, speed, step, takes := "-", "-", "-", "-", "-", "-"
+	if n.Layers != nil {
+		place = fmt.Sprintf("pipeline %d, stage %d", *n.Pipeline, *n.Stage)
+		layers = strings.TrimPrefix(strings.TrimPrefix(tell.Layers(*n.Layers), "layers "), "layer ")
+	}
+	if n.MemoryBytes > 0 {
+		memory = tell.Bytes(n.PeakBytes) + " of " + tell.Bytes(n.MemoryBytes)
+	}
+	if n.SpeedFactor > 0 {
+		speed = fmt.Sprintf("%.3g", n.SpeedFactor)
+	}
+	if n.Pulse != nil {
+		step, takes = fmt.Sprint(n.Pulse.Step), tell.Seconds(n.Pulse.StepSeconds)
+	}
+	return []string{place, layers, memory, speed, step, takes}
+}

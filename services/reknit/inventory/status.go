@@ -1,0 +1,211 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/history"
+	"github.com/reknit/reknit/services/reknit/processes"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const statusHelp = `Tells in a screen how a cluster is: the plan in force and how training gets on under it, nodes by state, services, and the change
+that is under way or was the last. The plan comes from its stream, changes and states from the log, steps from heartbeats, and
+each service is asked whether it works.
+
+Exit status: 0 all is well, 3 something is not, and is named last; 1, 2 and 4 as everywhere.`
+
+// Overview is how a cluster is.
+type Overview struct {
+	Cluster    string          `json:"cluster"`
+	Generation uint64          `json:"generation"` // zero: there is no plan
+	Committed  *time.Time      `json:"committed,omitempty"`
+	Policy     string          `json:"policy,omitempty"`
+	Shape      string          `json:"shape,omitempty"` // for example "2+3": the lengths of the pipelines
+	Step       uint64          `json:"step"`            // the highest that a heartbeat told
+	Loss       float64         `json:"loss,omitempty"`
+	StepTime   float64         `json:"stepSeconds"`          // of the slowest node
+	Predicted  float64         `json:"predictedStepSeconds"` // by the planner
+	Nodes      map[string]int  `json:"nodes"`                // by state
+	Services   []Service       `json:"services"`
+	Change     *history.Change `json:"change,omitempty"` // under way, or the last
+	Problems   []string        `json:"problems"`
+}
+
+// Service is one of the four.
+type Service struct {
+	Service  string     `json:"service"`
+	Works    bool       `json:"works"` // it answers that it acts for the cluster and gets on
+	Instance string     `json:"instance,omitempty"`
+	Since    *time.Time `json:"since,omitempty"` // when this instance took over
+}
+
+// Status is `reknit status`.
+func Status() *cobra.Command {
+	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp}, overview)
+}
+
+func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err error) {
+	o = Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
+	known, err := read(ctx, b)
+	if err != nil {
+		return o, err
+	}
+	pulses, err := pulses(ctx, b)
+	if err != nil {
+		return o, err
+	}
+	o.takePlan(known)
+	for _, node := range known.nodes(pulses) {
+		o.takeNode(node)
+	}
+	if o.Services, err = services(ctx, b); err != nil {
+		return o, err
+	}
+	changes, err := history.Last(ctx, b, 1)
+	if len(changes) > 0 {
+		o.Change = &changes[len(changes)-1]
+	}
+	o.judge()
+	return o, err
+}
+
+func (o *Overview) takePlan(known known) {
+	if plan := known.plan; plan != nil {
+		o.Generation, o.Committed = plan.Generation, &known.planned
+		o.Policy, o.Shape, o.Predicted = plan.Policy, tell.Shape(*plan), plan.Predicted.StepSeconds
+	}
+}
+
+func (o *Overview) takeNode(node Node) {
+	o.Nodes[node.State]++
+	if node.State == Silent || node.State == Suspected || node.State == Lost {
+		problem := fmt.Sprintf("%s is %s", node.Node, node.State)
+		if node.Reason != "" {
+			problem += ": " + node.Reason
+		}
+		o.Problems = append(o.Problems, problem)
+	}
+	if node.Pulse == nil {
+		return
+	}
+	o.StepTime = max(o.StepTime, node.Pulse.StepSeconds)
+	if node.Pulse.Step >= o.Step {
+		o.Step = node.Pulse.Step
+		if node.Pulse.Loss > 0 { // told by those that know it
+			o.Loss = node.Pulse.Loss
+		}
+	}
+}
+
+// judge adds what is wrong beside nodes.
+func (o *Overview) judge() {
+	for _, service := range o.Services {
+		if !service.Works {
+			o.Problems = append(o.Problems, fmt.Sprintf("no %s answers: start one, or see its log", service.Service))
+		}
+	}
+	switch change := o.Change; {
+	case change != nil && change.Held != nil:
+		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
+	case o.Generation == 0:
+		o.Problems = append(o.Problems, "there is no plan: reknit explain says for whom the first one waits")
+	}
+}
+
+// askTimeout is how long a service has to answer that it works.
+const askTimeout = time.Second
+
+// services asks all at a time.
+func services(ctx context.Context, b *bus.Bus) ([]Service, error) {
+	all, failed := make([]Service, len(processes.Services)), make([]error, len(processes.Services))
+	var asked sync.WaitGroup
+	for i, name := range processes.Services {
+		asked.Go(func() { all[i], failed[i] = ask(ctx, b, name) })
+	}
+	asked.Wait()
+	return all, errors.Join(failed...)
+}
+
+func ask(ctx context.Context, b *bus.Bus, name string) (Service, error) {
+	service := Service{Service: name}
+	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.LeaseTaken, name))
+	if err != nil {
+		return service, err
+	}
+	if lease, err := events.Open[events.Lease](last); found && err == nil {
+		service.Instance, service.Since = lease.Instance, &last.Logged
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err = b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name), nil)
+	service.Works = err == nil
+	if silent := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded); silent || err == nil {
+		return service, nil
+	}
+	return service, err
+}
+
+func (o Overview) wrong() error {
+	if len(o.Problems) == 0 {
+		return nil
+	}
+	return tell.NotWell{Problems: o.Problems}
+}
+
+func (o Overview) tell(w io.Writer) {
+	table := tell.Table(w)
+	fmt.Fprintf(table, "cluster\t%s\n", o.Cluster)
+	if o.Generation > 0 {
+		fmt.Fprintf(table, "plan\tgeneration %d, %s by %s, committed %s\n", o.Generation, tell.Folded(o.Shape), o.Policy,
+			o.Committed.Local().Format("01-02 15:04:05"))
+	}
+	if o.Step > 0 {
+		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
+	}
+	var nodes []string
+	for _, state := range slices.Sorted(maps.Keys(o.Nodes)) {
+		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], state))
+	}
+	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
+	for _, service := range o.Services {
+		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
+	}
+	if o.Change != nil {
+		fmt.Fprintf(table, "change\tto generation %d: %s; it is %s, %s\n", o.Change.Generation, o.Change.What(), o.Change.State,
+			tell.Seconds(o.Change.TotalSeconds))
+	}
+	table.Flush()
+}
+
+func (o Overview) pace() string {
+	pace := fmt.Sprintf("%s a step, %s predicted", tell.Seconds(o.StepTime), tell.Seconds(o.Predicted))
+	if o.Loss > 0 {
+		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
+	}
+	return pace
+}
+
+func (s Service) says() string {
+	switch {
+	case s.Works && s.Since != nil:
+		return "works, since " + s.Since.Local().Format("01-02 15:04:05")
+	case s.Works:
+		return "works"
+	case s.Since != nil:
+		return "does not answer; the last one began " + s.Since.Local().Format("01-02 15:04:05")
+	}
+	return "never ran"
+}
