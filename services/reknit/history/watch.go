@@ -46,7 +46,11 @@ func WatchCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			return Watch(c.Context(), b, o.teller(c.OutOrStdout()), func(News) bool { return false })
+			tell := Teller(c.OutOrStdout(), o.json)
+			return Watch(c.Context(), b, nil, func(news News, _ events.Event) (enough bool) {
+				tell(news)
+				return false
+			})
 		},
 	})
 	o.live.Add(command.Flags())
@@ -54,17 +58,17 @@ func WatchCommand() *cobra.Command {
 	return command
 }
 
-// teller writes news as a program or a person wants them.
-func (o options) teller(w io.Writer) func(News) {
-	if o.json {
+// Teller returns what writes news as a program or a person wants them.
+func Teller(w io.Writer, asJSON bool) func(News) {
+	if asJSON {
 		encoder := json.NewEncoder(w)
 		return func(news News) { _ = encoder.Encode(news) } // who no longer reads ends the command by a signal
 	}
-	return Lines(w)
+	return lines(w)
 }
 
-// Lines returns what writes news as lines; on a terminal with a bar under them while bytes move.
-func Lines(w io.Writer) func(News) {
+// lines returns what writes news as lines; on a terminal with a bar under them while bytes move.
+func lines(w io.Writer) func(News) {
 	var bar *progressbar.ProgressBar
 	isTerminal := w == io.Writer(os.Stdout) && term.IsTerminal(int(os.Stdout.Fd()))
 	return func(news News) {
@@ -81,8 +85,10 @@ func Lines(w io.Writer) func(News) {
 	}
 }
 
-// Watch tells the news of a cluster until somebody has heard enough, or ctx ends.
-func Watch(ctx context.Context, b *bus.Bus, tell func(News), enough func(News) bool) error {
+// Watch tells the news of a cluster, with the events that bring them, until hear has heard enough, or ctx ends. It calls
+// begin, where there is one, once nothing that is said from then on would be missed. News of what was under way before have
+// no event.
+func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, events.Event) (enough bool)) error {
 	all, err := commits(ctx, b)
 	if err != nil {
 		return err
@@ -101,19 +107,21 @@ func Watch(ctx context.Context, b *bus.Bus, tell func(News), enough func(News) b
 	for _, change := range record.Changes(time.Now()) {
 		if change.State == Negotiating {
 			now := change.Attempts[len(change.Attempts)-1]
-			tell(News{At: time.Now(), Generation: change.Generation, Seconds: now.Seconds,
-				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))})
+			hear(News{At: time.Now(), Generation: change.Generation, Seconds: now.Seconds,
+				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))}, events.Event{})
+		}
+	}
+	if begin != nil {
+		if err := begin(); err != nil {
+			return err
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	_, err = b.Follow(ctx, events.EventStream, subjects(b.Cluster()), bus.AfterSequence(last), func(event events.Event) {
 		record.Take(event)
-		if news, is := record.news(event); is && ctx.Err() == nil {
-			tell(news)
-			if enough(news) {
-				stop()
-			}
+		if news, is := record.news(event); is && ctx.Err() == nil && hear(news, event) {
+			stop()
 		}
 	})
 	if err == nil {

@@ -41,7 +41,7 @@ func Links() *cobra.Command {
 }
 
 func links(ctx context.Context, b *bus.Bus, of []string) (list linkList, err error) {
-	request, sequence, _, err := lastRequest(ctx, b)
+	request, sequence, err := lastRequest(ctx, b)
 	if err != nil {
 		return list, err
 	}

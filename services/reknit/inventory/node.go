@@ -154,7 +154,7 @@ func read(ctx context.Context, b *bus.Bus) (known, error) {
 		}
 		k.plan, k.planned = &plan, last.Logged
 	}
-	request, _, _, err := lastRequest(ctx, b)
+	request, _, err := lastRequest(ctx, b)
 	if err != nil {
 		return k, err
 	}
@@ -170,13 +170,13 @@ func read(ctx context.Context, b *bus.Bus) (known, error) {
 }
 
 // lastRequest returns the last request for a plan, which lists devices and links, and its place in the log.
-func lastRequest(ctx context.Context, b *bus.Bus) (request events.PlanRequest, sequence uint64, found bool, err error) {
+func lastRequest(ctx context.Context, b *bus.Bus) (request events.PlanRequest, sequence uint64, err error) {
 	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.PlanRequested, "*"))
 	if err != nil || !found {
-		return request, 0, false, err
+		return request, 0, err
 	}
 	request, err = events.Open[events.PlanRequest](last)
-	return request, last.Sequence, true, err
+	return request, last.Sequence, err
 }
 
 // nodes lists the members of the plan and those who want to be.
