@@ -82,20 +82,26 @@ func (f Flags) settings() (settings, error) {
 }
 
 // Dial connects to NATS, for what is asked before a cluster is known. It fails at once with Unreachable.
-func (f Flags) Dial() (*nats.Conn, error) {
+func (f Flags) Dial() (*nats.Conn, jetstream.JetStream, error) {
 	to, err := f.settings()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return to.dial()
 }
 
-func (s settings) dial() (*nats.Conn, error) {
-	conn, err := nats.Connect(s.url, append(s.options, nats.Name("reknit"), nats.Timeout(dialTimeout))...)
+func (s settings) dial() (*nats.Conn, jetstream.JetStream, error) {
+	conn, err := nats.Connect(s.url, append(s.options, nats.Name("reknit"), nats.Timeout(dialTimeout),
+		nats.PermissionErrOnSubscribe(true))...)
 	if err != nil {
-		return nil, Unreachable{URL: s.url, Err: err}
+		return nil, nil, Unreachable{URL: s.url, Err: err}
 	}
-	return conn, nil
+	js, err := jetstream.NewWithAPIPrefix(conn, cmp.Or(s.api, jetstream.DefaultAPIPrefix))
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return conn, js, nil
 }
 
 // Open returns a bus that is connected and knows its cluster. It fails with Unreachable, or with a tell.UsageError where
@@ -107,7 +113,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := to.dial() // says at once what the bus would try to outlast
+	conn, js, err := to.dial() // says at once what the bus would try to outlast
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +121,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	name := cmp.Or(f.Cluster, os.Getenv("REKNIT_CLUSTER"))
 	switch {
 	case name == "":
-		if name, err = to.onlyCluster(ctx, conn); err != nil {
+		if name, err = to.onlyCluster(ctx, js); err != nil {
 			return nil, err
 		}
 	case !events.Token(name):
@@ -130,11 +136,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 
 // onlyCluster returns the cluster of a server, where there is one. Each has services, which said that they act for it, or
 // asked for a plan.
-func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn) (string, error) {
-	js, err := jetstream.NewWithAPIPrefix(conn, cmp.Or(s.api, jetstream.DefaultAPIPrefix))
-	if err != nil {
-		return "", err
-	}
+func (s settings) onlyCluster(ctx context.Context, js jetstream.JetStream) (string, error) {
 	stream, err := js.Stream(ctx, events.EventStream.Name)
 	if err != nil {
 		return "", fmt.Errorf("%s at %s: %w; reknit doctor tells more", events.EventStream.Name, s.url, err)

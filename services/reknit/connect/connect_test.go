@@ -61,7 +61,7 @@ func TestAContextOfTheNatsCommandSaysWhereNATSIsAndHoldsTheKey(t *testing.T) {
 	write(t, filepath.Join(config, "nats", "context", "site.json"), `{"url": %q, "nkey": %q, "jetstream_domain": "hub"}`, url, seed)
 	entered := func(how string, f Flags) {
 		t.Helper()
-		conn, err := f.Dial()
+		conn, _, err := f.Dial()
 		if err != nil {
 			t.Errorf("%s: %v", how, err)
 			return
@@ -79,11 +79,11 @@ func TestAContextOfTheNatsCommandSaysWhereNATSIsAndHoldsTheKey(t *testing.T) {
 	write(t, filepath.Join(config, "nats", "context.txt"), "site")
 	entered("selected", Flags{})
 	t.Setenv("NATS_URL", url) // stands for another server, whose key is not the selected context's
-	if _, err := (Flags{}).Dial(); !errors.As(err, &Unreachable{}) || !errors.Is(err, nats.ErrAuthorization) {
+	if _, _, err := (Flags{}).Dial(); !errors.As(err, &Unreachable{}) || !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without a key: %v, expected to be refused", err)
 	}
 	t.Setenv("NATS_CREDS", "/no/credentials")
-	if _, err := (Flags{}).Dial(); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := (Flags{}).Dial(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("with credentials that are not there: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestWhereNATSIsComesFromTheNearestThatSaysIt(t *testing.T) {
 
 func TestWhatIsNotThereIsNamed(t *testing.T) {
 	home(t)
-	if _, err := (Flags{Context: "nosuch"}).Dial(); !errors.As(err, &tell.UsageError{}) {
+	if _, _, err := (Flags{Context: "nosuch"}).Dial(); !errors.As(err, &tell.UsageError{}) {
 		t.Errorf("a context that is not there: %v", err)
 	}
 	_, err := Flags{URL: "nats://127.0.0.1:1"}.Open(t.Context())

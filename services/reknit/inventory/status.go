@@ -71,7 +71,7 @@ func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err erro
 	for _, node := range known.nodes(pulses) {
 		o.takeNode(node)
 	}
-	if o.Services, err = services(ctx, b); err != nil {
+	if o.Services, err = Services(ctx, b); err != nil {
 		return o, err
 	}
 	changes, err := history.Last(ctx, b, 1)
@@ -128,8 +128,8 @@ func (o *Overview) judge() {
 // askTimeout is how long a service has to answer that it works.
 const askTimeout = time.Second
 
-// services asks all at a time.
-func services(ctx context.Context, b *bus.Bus) ([]Service, error) {
+// Services asks each of the four whether it works, all at a time.
+func Services(ctx context.Context, b *bus.Bus) ([]Service, error) {
 	all, failed := make([]Service, len(processes.Services)), make([]error, len(processes.Services))
 	var asked sync.WaitGroup
 	for i, name := range processes.Services {

@@ -18,6 +18,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/dev"
+	"github.com/reknit/reknit/services/reknit/doctor"
 	"github.com/reknit/reknit/services/reknit/drain"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/inventory"
@@ -76,6 +77,7 @@ func root() *cobra.Command {
 	})
 	group(root, "Look into a cluster:",
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
+		doctor.Command(),
 	)
 	group(root, "Change it:", drain.Command())
 	group(root, "Run a cluster, or a part of one:",

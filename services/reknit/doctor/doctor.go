@@ -1,0 +1,150 @@
+// Package doctor looks at an installation from where a node stands, and says of each thing that is not as it must be what to
+// do.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/services/reknit/agentd"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
+the streams and buckets are as they must be, whether the clocks agree, what it may hear, which services work, whether peers and
+this node reach each other, and how full disks are. It says what to do about each finding. It changes nothing; peers are asked to
+dial this node once.
+
+Exit status: 0 nothing is wrong, though there may be warnings; 3 something is; 2 as everywhere.`
+
+// Finding is what was found of one thing.
+type Finding struct {
+	Check string `json:"check"`
+	State string `json:"state"` // one of the constants
+	Says  string `json:"says"`
+	Do    string `json:"do,omitempty"`
+}
+
+// The states of a finding.
+const (
+	fine    = "ok"
+	warning = "warning" // it works, and may not for long
+	wrong   = "wrong"
+	unseen  = "not seen" // something else is in the way
+)
+
+// doctor collects findings.
+type doctor struct {
+	live     connect.Flags
+	node     agentd.Config
+	conn     *nats.Conn
+	api      jetstream.JetStream // that is asked
+	js       jetstream.JetStream // the same, once it has answered
+	bus      *bus.Bus
+	findings []Finding
+}
+
+// Command is `reknit doctor`.
+func Command() *cobra.Command {
+	var d doctor
+	var asJSON bool
+	command := tell.Command(&cobra.Command{
+		Use: "doctor", Short: "look for what is wrong with an installation, from where a node stands", Long: help,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := env.Parse(&d.node); err != nil {
+				return tell.UsageError{Err: err}
+			}
+			d.examine(c.Context())
+			if err := d.print(c.OutOrStdout(), asJSON); err != nil {
+				return err
+			}
+			return d.verdict()
+		},
+	})
+	d.live.Add(command.Flags())
+	command.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
+	return command
+}
+
+// examine makes every check. One that needs what is not there says so.
+func (d *doctor) examine(ctx context.Context) {
+	defer d.close()
+	for _, check := range []struct {
+		name  string
+		needs func() bool // nil: nothing
+		make  func(ctx context.Context) []Finding
+	}{
+		{"NATS", nil, d.nats},
+		{"JetStream", d.connected, d.jetStream},
+		{"streams", d.stored, d.streams},
+		{"clock", d.stored, d.clock},
+		{"cluster", d.stored, d.cluster},
+		{"permissions", d.joined, d.permissions},
+		{"services", d.joined, d.services},
+		{"peers", d.joined, d.peers},
+		{"own address", d.joined, d.address},
+		{"disk", nil, d.disk},
+	} {
+		if check.needs != nil && !check.needs() {
+			d.findings = append(d.findings, Finding{Check: check.name, State: unseen, Says: "something above is in the way"})
+			continue
+		}
+		for _, finding := range check.make(ctx) {
+			finding.Check = check.name
+			d.findings = append(d.findings, finding)
+		}
+	}
+}
+
+func (d *doctor) connected() bool { return d.conn != nil }
+func (d *doctor) stored() bool    { return d.js != nil }
+func (d *doctor) joined() bool    { return d.bus != nil }
+
+func (d *doctor) close() {
+	if d.bus != nil {
+		d.bus.Close()
+	}
+	if d.conn != nil {
+		d.conn.Close()
+	}
+}
+
+func (d *doctor) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return tell.Document(w, d.findings)
+	}
+	table := tell.Table(w)
+	for _, finding := range d.findings {
+		tell.Row(table, finding.Says, 90, finding.Check, finding.State)
+		if finding.Do != "" {
+			tell.Row(table, "-> "+finding.Do, 90, "", "")
+		}
+	}
+	return table.Flush()
+}
+
+func (d *doctor) verdict() error {
+	var problems []string
+	for _, finding := range d.findings {
+		if finding.State == wrong {
+			problems = append(problems, finding.Check+": "+finding.Says)
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return tell.NotWell{Problems: problems}
+}
+
+// found is a list of one.
+func found(state, do, format string, arguments ...any) []Finding {
+	return []Finding{{State: state, Do: do, Says: fmt.Sprintf(format, arguments...)}}
+}

@@ -1,0 +1,262 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/processes"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// clinic is an installation of which the test is everybody but the server.
+type clinic struct {
+	t   *testing.T
+	bus *bus.Bus
+	url string
+}
+
+// newClinic starts a server with JetStream, on which spoil does what it does before there are streams.
+func newClinic(t *testing.T, spoil func(jetstream.JetStream)) *clinic {
+	t.Helper()
+	started, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(started.Shutdown)
+	b, err := bus.Connect(t.Context(), bus.Config{URL: started.URL(), Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	spoil(b.JetStream())
+	if err := b.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &clinic{t: t, bus: b, url: started.URL()}
+}
+
+// sound has all services answer, and n1 train where others reach it.
+func (c *clinic) sound() {
+	c.t.Helper()
+	for _, service := range processes.Services {
+		c.answer(events.LeaseSubject("c", service), func(*nats.Msg) []byte { return nil })
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { listener.Close() })
+	c.plan(listener.Addr().String())
+	c.answer(events.ProbeSubject("c", "n1"), func(ask *nats.Msg) []byte { return dialAs(ask, "n1") })
+}
+
+// dialAs dials whom it is asked to, as an agent would that can measure nothing there.
+func dialAs(ask *nats.Msg, node string) []byte {
+	var probe events.Probe
+	answer := events.ProbeAnswer{Node: node, Incarnation: "i", Error: "no greeting"}
+	if json.Unmarshal(ask.Data, &probe) == nil {
+		conn, err := net.DialTimeout("tcp", probe.Address, time.Second)
+		if err != nil {
+			answer.Error, answer.Finding = err.Error(), events.FoundRefused
+		} else {
+			conn.Read(make([]byte, 1)) // until it is accepted, and closed
+		}
+	}
+	data, _ := json.Marshal(answer)
+	return data
+}
+
+func (c *clinic) answer(subject string, answer func(*nats.Msg) []byte) {
+	c.t.Helper()
+	if _, err := c.bus.Conn().Subscribe(subject, func(ask *nats.Msg) { ask.Respond(answer(ask)) }); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.bus.Conn().Flush(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// plan has n1 train, at an address.
+func (c *clinic) plan(address string) {
+	c.t.Helper()
+	plan := &events.Plan{
+		Cluster: "c", Generation: 1, Policy: "repipeline", Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Nodes:     []events.Member{{Node: "n1", Incarnation: "i", Address: address}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{End: 1}}}}},
+	}
+	speaker := events.Speaker{Source: "/negotiator", Cluster: "c"}
+	if _, err := c.bus.Publish(c.t.Context(), speaker.First(time.Now(), "p", events.PlanCommitted, "1", plan)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// examined runs the command, and returns what is not well, a line "check: says" each.
+func examined(t *testing.T, url string) (findings []string, err error) {
+	t.Helper()
+	var printed strings.Builder
+	command := Command()
+	command.SetArgs([]string{"--json", "--nats", url, "--cluster", "c"})
+	command.SetOut(&printed)
+	err = command.ExecuteContext(t.Context())
+	var all []Finding
+	if unread := json.Unmarshal([]byte(printed.String()), &all); unread != nil {
+		t.Fatalf("%v: %v in %q", err, unread, printed.String())
+	}
+	for _, finding := range all {
+		if finding.State != fine && finding.State != unseen {
+			findings = append(findings, fmt.Sprintf("%s %s: %s", finding.Check, finding.State, finding.Says))
+		}
+		if (finding.State == wrong || finding.State == warning) && finding.Do == "" {
+			t.Errorf("it does not say what to do: %+v", finding)
+		}
+	}
+	return findings, err
+}
+
+func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.sound()
+	if findings, err := examined(t, c.url); err != nil || len(findings) > 0 {
+		t.Errorf("%v, %q", err, findings)
+	}
+}
+
+func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*testing.T, jetstream.JetStream)
+		then  func(*clinic)
+		want  []string
+	}{
+		"a log that drops what is old, and may be purged": {
+			spoil: func(t *testing.T, js jetstream.JetStream) {
+				config := jetstream.StreamConfig{Name: events.EventStream.Name, Subjects: events.EventStream.Subjects,
+					Discard: jetstream.DiscardOld, MaxAge: time.Hour, Duplicates: time.Minute, DenyDelete: true}
+				if _, err := js.CreateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []string{"lets messages be deleted or purged", "older than 1h0m0s, sooner", "remembers ids for 1m0s",
+				"streams wrong: REKNIT_EVENTS drops what it acknowledged"},
+		},
+		"plans that may change": {
+			spoil: func(t *testing.T, js jetstream.JetStream) {
+				config := jetstream.StreamConfig{Name: events.PlanStream.Name, Subjects: events.PlanStream.Subjects,
+					Discard: jetstream.DiscardNew, Duplicates: events.PlanStream.Dedupe, DenyDelete: true, DenyPurge: true}
+				if _, err := js.CreateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []string{"streams wrong: REKNIT_PLANS takes a second plan for a generation"},
+		},
+		"a bucket that is missing": {
+			then: func(c *clinic) {
+				if err := c.bus.JetStream().DeleteStream(c.t.Context(), "OBJ_"+events.ShardBucket); err != nil {
+					c.t.Fatal(err)
+				}
+			},
+			want: []string{"streams wrong: OBJ_REKNIT_SHARDS is missing"},
+		},
+		"an address that nobody reaches": {
+			then: func(c *clinic) { c.t.Setenv("REKNIT_AGENT_ADVERTISE", "127.0.0.1:1") },
+			want: []string{"own address wrong: n1 does not reach this node at 127.0.0.1:1: "},
+		},
+		"a directory that is not there": {
+			then: func(c *clinic) { c.t.Setenv("REKNIT_AGENT_SHARD_DIR", "/no/such") },
+			want: []string{"disk wrong: /no/such: "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClinic(t, func(js jetstream.JetStream) {
+				if test.spoil != nil {
+					test.spoil(t, js)
+				}
+			})
+			c.sound()
+			if test.then != nil {
+				test.then(c)
+			}
+			findings, err := examined(t, c.url)
+			if !errors.As(err, &tell.NotWell{}) || len(findings) != len(test.want) {
+				t.Fatalf("%v, %q", err, findings)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(strings.Join(findings, "\n"), want) {
+					t.Errorf("%d: expected %q among %q", i, want, findings)
+				}
+			}
+		})
+	}
+}
+
+func TestServicesAndPeersThatAreAwayAreNamed(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.plan("127.0.0.1:1")
+	findings, err := examined(t, c.url)
+	if !errors.As(err, &tell.NotWell{}) {
+		t.Error(err)
+	}
+	said := strings.Join(findings, "\n")
+	for _, says := range []string{"services wrong: no planner answers", "peers warning: n1 cannot be reached", "n1 does not reach this node"} {
+		if !strings.Contains(said, says) {
+			t.Errorf("expected %q in\n%s", says, said)
+		}
+	}
+}
+
+func TestWhatIsInTheWayIsSaidOnce(t *testing.T) {
+	findings, err := examined(t, "nats://127.0.0.1:1")
+	if !errors.As(err, &tell.NotWell{}) || len(findings) != 1 || !strings.HasPrefix(findings[0], "NATS wrong: nats://127.0.0.1:1: ") {
+		t.Errorf("no server: %v, %q", err, findings)
+	}
+	plain, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain.Start()
+	t.Cleanup(plain.Shutdown)
+	findings, _ = examined(t, plain.ClientURL())
+	if len(findings) != 1 || findings[0] != "JetStream wrong: it is off" {
+		t.Errorf("no JetStream: %q", findings)
+	}
+}
+
+func TestAUserThatMayNotHearWhatANodeMustIsTold(t *testing.T) {
+	guarded, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Users: []*server.User{{Username: "node", Password: "x", Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Deny: []string{"reknit.plan.>"}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded.Start()
+	t.Cleanup(guarded.Shutdown)
+	url := strings.Replace(guarded.ClientURL(), "nats://", "nats://node:x@", 1)
+	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	findings, _ := examined(t, url)
+	if len(findings) == 0 || !strings.HasPrefix(findings[0], "permissions wrong: reknit.plan.c.*: ") {
+		t.Errorf("found %q", findings)
+	}
+	if findings, _ := examined(t, guarded.ClientURL()); len(findings) != 1 || !strings.HasPrefix(findings[0], "NATS wrong: ") {
+		t.Errorf("without a password: %q", findings)
+	}
+}

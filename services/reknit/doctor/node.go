@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// dialTimeout is how long a way between nodes may take: longer than any round trip, and no longer than a reader waits.
+const dialTimeout = 3 * time.Second
+
+// mostPeers bounds how many are dialled, or asked to dial.
+const mostPeers = 16
+
+// members are the nodes of the plan in force, but this one.
+func (d *doctor) members(ctx context.Context) (members []events.Member, err error) {
+	last, found, err := d.bus.LastEvent(ctx, events.PlanStream, events.PlanSubject(d.bus.Cluster(), "*"))
+	if err != nil || !found {
+		return nil, err
+	}
+	plan, err := events.Open[events.Plan](last)
+	for _, member := range plan.Nodes {
+		if member.Node != d.node.Node && len(members) < mostPeers {
+			members = append(members, member)
+		}
+	}
+	return members, err
+}
+
+// peers dials members of the plan.
+func (d *doctor) peers(ctx context.Context) []Finding {
+	members, err := d.members(ctx)
+	if err != nil {
+		return found(wrong, "", "%v", err)
+	}
+	failures := make([]error, len(members))
+	var dialled sync.WaitGroup
+	for i, member := range members {
+		dialled.Go(func() { failures[i] = dial(ctx, member.Address) })
+	}
+	dialled.Wait()
+	var all []Finding
+	for i, err := range failures {
+		if err != nil {
+			all = append(all, found(warning, "open the port, or have it advertise another address; till then its traffic is relayed",
+				"%s cannot be reached: %v", members[i].Node, err)...)
+		}
+	}
+	if len(all) == 0 {
+		return found(fine, "", "%s of the plan reached from here", tell.Count(len(members), "member", "members"))
+	}
+	return all
+}
+
+func dial(ctx context.Context, address string) error {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// address has members of the plan dial where the agent of this machine listens, or is to listen. Where none listens yet,
+// the doctor does.
+func (d *doctor) address(ctx context.Context) []Finding {
+	members, err := d.members(ctx)
+	switch {
+	case err != nil:
+		return found(wrong, "", "%v", err)
+	case len(members) == 0:
+		return found(unseen, "", "there is no other node that could dial it")
+	}
+	listener, err := net.Listen("tcp", d.node.Listen)
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		return found(wrong, "set REKNIT_AGENT_LISTEN to an address of this machine", "%v", err)
+	}
+	address, reached := cmp.Or(d.node.Advertise, d.node.Listen), make(chan struct{}, mostPeers)
+	if listener != nil {
+		defer listener.Close()
+		address = cmp.Or(d.node.Advertise, listener.Addr().String())
+		go accept(listener, reached)
+	}
+	var all []Finding
+	for _, member := range members[:min(3, len(members))] {
+		if why := d.dialledBy(ctx, member.Node, address, reached); why != "" {
+			all = append(all, found(wrong, "open the port, or set REKNIT_AGENT_LISTEN and REKNIT_AGENT_ADVERTISE to an address that others reach",
+				"%s does not reach this node at %s: %s", member.Node, address, why)...)
+		}
+	}
+	if len(all) == 0 {
+		return found(fine, "", "others reach this node at %s", address)
+	}
+	return all
+}
+
+func accept(listener net.Listener, reached chan<- struct{}) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		conn.Close()
+		select {
+		case reached <- struct{}{}:
+		default: // one is as good as many
+		}
+	}
+}
+
+// dialledBy asks a node to measure its link to an address, and says why it does not come through; empty where it does.
+func (d *doctor) dialledBy(ctx context.Context, node, address string, reached <-chan struct{}) string {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	ask, err := json.Marshal(events.Probe{Target: cmp.Or(d.node.Node, "reknit-doctor"), Address: address})
+	if err != nil {
+		return err.Error()
+	}
+	message, err := d.conn.RequestWithContext(ctx, events.ProbeSubject(d.bus.Cluster(), node), ask)
+	select {
+	case <-reached: // whatever it makes of who answered there
+		return ""
+	default:
+	}
+	if err != nil {
+		return "it does not answer when it is asked to: " + err.Error()
+	}
+	var answer events.ProbeAnswer
+	switch err := json.Unmarshal(message.Data, &answer); {
+	case err != nil:
+		return err.Error()
+	case answer.Measured != nil || answer.Finding == events.FoundStalled:
+		return ""
+	}
+	return cmp.Or(answer.Error, answer.Finding)
+}
+
+// Least room on a disk that nothing is said about.
+const (
+	leastShare = 0.05
+	leastBytes = 1 << 30
+)
+
+// disk looks at the directories that an agent writes to.
+func (d *doctor) disk(context.Context) (all []Finding) {
+	for _, directory := range []struct{ variable, path string }{
+		{"REKNIT_AGENT_STATE_DIR", cmp.Or(d.node.StateDir, sharedMemory())}, {"REKNIT_AGENT_SHARD_DIR", cmp.Or(d.node.ShardDir, os.TempDir())},
+	} {
+		free, whole, err := room(directory.path)
+		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path, strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")),
+			tell.Bytes(free), tell.Bytes(whole))
+		switch {
+		case err != nil:
+			all = append(all, found(wrong, "make it, or set "+directory.variable, "%s: %v", directory.path, err)...)
+		case float64(free) < leastShare*float64(whole) || free < leastBytes:
+			all = append(all, found(warning, "make room, or set "+directory.variable, "%s", says)...)
+		default:
+			all = append(all, found(fine, "", "%s", says)...)
+		}
+	}
+	return all
+}
+
+// sharedMemory is where an agent keeps state unless told otherwise.
+func sharedMemory() string {
+	const memory = "/dev/shm"
+	if _, err := os.Stat(memory); err == nil {
+		return memory
+	}
+	return os.TempDir()
+}
