@@ -27,6 +27,7 @@
 package detect
 
 import (
+	"maps"
 	"math"
 	"slices"
 )
@@ -109,7 +110,7 @@ type Detector struct {
 	correlated float64 // seconds for which correlated silence has been excused
 	sites      map[string]*site
 	stall      float64          // seconds that the longest stall which ended by itself still counts for
-	given      map[string]given // by node: those that were given up while they were stalled
+	given      map[string]given // by node: those that were given up while they were stalled, and may yet teach something
 }
 
 type node struct {
@@ -288,13 +289,15 @@ func (d *Detector) suspect(now float64, names []string) (verdicts []Verdict) {
 }
 
 func (d *Detector) lose(now float64, names []string) (verdicts []Verdict) {
+	teachesNothing := func(_ string, g given) bool { return now-g.heard > d.settings.StalledSeconds } // see learnStall
+	maps.DeleteFunc(d.given, teachesNothing)
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		n := d.nodes[name]
 		verdict := Verdict{Node: name, State: Lost, SilentSeconds: n.silence(now), Stalled: n.stalls(now, d.settings)}
 		if s := d.sites[n.site]; s != nil && s.suspected {
 			verdict.Site = s.Site
 		}
-		if verdict.Stalled && len(d.given) < mostReturns {
+		if verdict.Stalled {
 			d.given[name] = given{n.incarnation, n.heard}
 		}
 		delete(d.nodes, name)

@@ -71,7 +71,6 @@ func (d *Detector) limit(now float64, n *node) float64 {
 const (
 	stallFactor   = 3     // times the longest stall that ended by itself
 	stallHalfLife = 86400 // seconds after which it counts for half
-	mostReturns   = 4096  // nodes that are remembered for coming back
 )
 
 // stalls reports whether a silent node stalls. Who is reached stalls no more, and beats at once: one that witnesses

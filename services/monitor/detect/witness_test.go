@@ -1,6 +1,7 @@
 package detect_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/reknit/reknit/services/monitor/detect"
@@ -67,6 +68,25 @@ func TestWhoReturnsFromAStallThatItWasGivenUpForTeachesPatience(t *testing.T) {
 	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
 	if took := c.silence(100, detect.Stalled); took < 12 || took > c.settings.StalledSeconds+1 {
 		t.Errorf("it was back after some five seconds, and is lost after %.1f s", took)
+	}
+}
+
+// Where lost hosts are replaced by others, thousands never return within weeks.
+func TestHostsThatNeverReturnKeepNobodyFromTeachingPatience(t *testing.T) {
+	c := newCluster(t)
+	for host := range 4096 {
+		name := fmt.Sprint("host", host)
+		c.detector.Watch(detect.Watched{Node: name, Incarnation: "a"})
+		c.pass(10, detect.Suspected, "n1", "n2", "n3", "n4")
+		c.detector.Found(c.now, name, "n1", detect.Stalled)
+		c.pass(10, detect.Lost, "n1", "n2", "n3", "n4")
+	}
+	c.silence(100, detect.Stalled)
+	c.pass(5, detect.Green, "n1", "n2", "n3", "n4") // n3 beats, after some ten seconds
+	c.detector.Watch(detect.Watched{Node: "n3", Incarnation: "a", Number: c.number})
+	c.pass(10, detect.Green, "n1", "n2", "n3", "n4")
+	if took := c.silence(100, detect.Stalled); took < 12 {
+		t.Errorf("n3 was back after some five seconds, and is lost after %.1f s", took)
 	}
 }
 
