@@ -31,6 +31,8 @@ type course struct {
 	world   *world.World
 	random  *rand.Rand
 	nodes   int
+	names   []string // of the nodes that are there, or come back
+	hosts   int      // that ever were
 	long    time.Duration
 	seed    uint64
 	struck  map[string]*strike
@@ -38,7 +40,8 @@ type course struct {
 	lost    map[string]int // nodes that were said lost, by kind of failure
 	falsely []string       // living nodes that were said lost
 	told    map[events.Kind]int
-	found   []time.Duration // after which failures were said
+	bytes   map[events.Kind]int // of their data
+	found   []time.Duration     // after which failures were said
 	steps   steps
 	samples []sample
 	end     string
@@ -59,6 +62,10 @@ func play(nodes int, long time.Duration, seed uint64, progress io.Writer) *cours
 		}, false),
 		random: rand.New(rand.NewPCG(seed, 3)), nodes: nodes, long: long, seed: seed,
 		struck: map[string]*strike{}, counts: map[string]int{}, lost: map[string]int{}, told: map[events.Kind]int{},
+		bytes: map[events.Kind]int{},
+	}
+	for range nodes {
+		c.names = append(c.names, c.newName())
 	}
 	c.world.Heard, c.world.Stepped = c.hear, c.step
 	due := c.schedule()
@@ -103,29 +110,39 @@ func (c *course) schedule() []deed {
 // strike has a node that trains fail, and returns its name; empty where none trains.
 func (c *course) strike(f failure) (victim string) {
 	for range 100 {
-		victim = fmt.Sprintf("n%d", 1+c.random.IntN(c.nodes))
+		victim = c.names[c.random.IntN(c.nodes)]
 		if c.struck[victim] == nil && c.world.Runs(victim) {
 			c.struck[victim] = &strike{kind: f.kind, at: c.world.Now()}
 			c.counts[f.kind.name]++
 			// A network comes back after its host.
-			c.do(f.kind.strike, victim, f.back-f.at+time.Second)
+			c.do(f.kind.strike, "NODE", victim, "TIME", (f.back - f.at + time.Second).String())
 			return victim
 		}
 	}
 	return ""
 }
 
-// mend has a node come back. The failure is over once it runs again.
+// mend has a node come back, or another in its place. The failure is over once it runs.
 func (c *course) mend(f failure, victim string) {
-	if victim != "" {
-		c.do(f.kind.mend, victim, 0)
-		delete(c.struck, victim)
+	if victim == "" {
+		return
 	}
+	if slices.Contains(f.kind.mend, "start NEW") {
+		c.names[slices.Index(c.names, victim)] = c.newName()
+	}
+	c.do(f.kind.mend, "NODE", victim, "NEW", fmt.Sprintf("n%d", c.hosts))
+	delete(c.struck, victim)
 }
 
-func (c *course) do(faults []string, node string, long time.Duration) {
+// newName returns the next name that no node has had, as tests/simulation/world numbers them.
+func (c *course) newName() string {
+	c.hosts++
+	return fmt.Sprintf("n%d", c.hosts)
+}
+
+func (c *course) do(faults []string, words ...string) {
 	for _, fault := range faults {
-		if err := c.world.Do(strings.NewReplacer("NODE", node, "TIME", long.String()).Replace(fault)); err != nil {
+		if err := c.world.Do(strings.NewReplacer(words...).Replace(fault)); err != nil {
 			panic(err) // see kinds
 		}
 	}
@@ -134,6 +151,7 @@ func (c *course) do(faults []string, node string, long time.Duration) {
 // hear takes what a stream has stored.
 func (c *course) hear(event events.Event) {
 	c.told[event.Kind]++
+	c.bytes[event.Kind] += len(event.Data)
 	if event.Kind != events.NodeLost {
 		return
 	}

@@ -12,17 +12,17 @@ const day = 24 * time.Hour
 type kind struct {
 	name  string
 	share float64 // of all failures
-	// strike and mend are faults of tests/simulation. After mend the node runs again.
+	// strike and mend are faults of tests/simulation. After mend the node runs again, or NEW in its place.
 	strike, mend []string
 }
 
-// kinds are the failures of a node. A host that vanishes is silent to everybody. Of a trainer that hangs its own agent
-// makes an end, and starts another.
+// kinds are the failures of a node. A host that vanishes is silent to everybody, and another takes its place under a
+// name of its own. Of a trainer that hangs its own agent makes an end, and starts another.
 var kinds = []kind{
 	{"killed", 0.4, []string{"kill NODE"}, []string{"start NODE"}},
 	{
 		"host lost", 0.2, []string{"cut NODE from hub for TIME", "cut NODE from peers for TIME", "pause NODE"},
-		[]string{"kill NODE", "start NODE"},
+		[]string{"kill NODE", "start NEW"},
 	},
 	{"hangs", 0.2, []string{"hang NODE"}, nil},
 	{"leaves", 0.2, []string{"leave NODE within 120"}, []string{"return NODE"}},

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/service"
 	"github.com/reknit/reknit/tests/simulation/world"
 )
@@ -119,11 +120,40 @@ func (c *course) settled() []sample {
 	return slices.DeleteFunc(slices.Clone(c.samples), func(s sample) bool { return s.days < from })
 }
 
-// most returns the most that a store has held.
-func (c *course) most(store int) int64 {
-	most := int64(0)
-	for _, s := range c.samples {
-		most = max(most, s.stores[store].Held)
+// store is how one of the stores came to be filled.
+type store struct {
+	world.Store
+	most   float64 // bytes that it has held
+	perDay float64 // bytes that came, while it dropped nothing for its age
+}
+
+// filled returns how the stores came to be filled.
+func (c *course) filled() []store {
+	var stores []store
+	for i, last := range c.samples[len(c.samples)-1].stores {
+		s := store{Store: last}
+		for _, sample := range c.samples {
+			held := float64(sample.stores[i].Held)
+			s.most = max(s.most, held)
+			if last.Age == 0 || sample.days < last.Age.Hours()/24 {
+				s.perDay = held / sample.days
+			}
+		}
+		stores = append(stores, s)
 	}
-	return most
+	return stores
+}
+
+// replaced reports whether what comes replaces what is there.
+func (s store) replaced() bool { return s.Name == events.SnapshotBucket }
+
+// needs returns what the store will hold once it drops as much as comes, and after so many days where it drops nothing.
+func (s store) needs(days float64) float64 {
+	if s.replaced() {
+		return s.most
+	}
+	if s.Age > 0 {
+		days = s.Age.Hours() / 24
+	}
+	return max(s.most, s.perDay*days)
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +24,7 @@ func main() {
 	nodes := flag.Int("nodes", 100, "that train")
 	days := flag.Float64("days", 10, "of virtual time")
 	seed := flag.Uint64("seed", 1, "of all that happens")
-	profile := flag.String("profile", "", "")
 	flag.Parse()
-	if *profile != "" {
-		f, _ := os.Create(*profile)
-		pprof.StartCPUProfile(f)
-		defer pprof.StopCPUProfile()
-	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	began, spent := time.Now(), figures.Spent()
@@ -38,8 +32,7 @@ func main() {
 	fmt.Print(course.table())
 	fmt.Printf("\n%v of the clock and %v of processor time\n", time.Since(began).Round(time.Second),
 		(figures.Spent() - spent).Round(time.Second))
-	pprof.StopCPUProfile()
-	if faults := course.faults(); len(faults) > 0 {
+	if faults := slices.Concat(course.unsound(), course.overflowing(), course.growing()); len(faults) > 0 {
 		fmt.Println("\n" + strings.Join(faults, "\n"))
 		os.Exit(1)
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
+// lifeDays is how many days a store has to suffice that drops nothing.
+const lifeDays = 10
+
 // table tells the run for people.
 func (c *course) table() string {
 	var text strings.Builder
@@ -27,16 +30,16 @@ func (c *course) table() string {
 	fmt.Fprintf(out, "steps that took longer\t%d, by %v (median), %v at most\n", len(c.steps.holds), ms(middle(c.steps.holds)),
 		ms(longest(c.steps.holds)))
 	fmt.Fprintf(out, "at the end\t%s\n", c.end)
-	fmt.Fprintf(out, "\nstore\tmost held\tof its bound\tat the end\n")
-	for i, store := range c.samples[len(c.samples)-1].stores { // Settle lifts the bounds
-		most := c.most(i)
-		fmt.Fprintf(out, "%s\t%s\t%.1f %%\t%s\n", store.Name, mib(most), 100*float64(most)/float64(store.Bound), mib(store.Held))
+	fmt.Fprintf(out, "\nstore\tmost held\tcame a day\tneeds\tof its bound\n")
+	for _, s := range c.filled() {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%.2f %%\n", s.Name, mib(s.most), mib(s.perDay), mib(s.needs(lifeDays)),
+			100*s.needs(lifeDays)/float64(s.Bound))
 	}
 	fmt.Fprintf(out, "\nmemory\tmean\tgrows a day by\tstandard error\n")
 	settled := c.settled()
 	for _, name := range c.machines() {
 		t := fit(settled, name)
-		fmt.Fprintf(out, "%s\t%s\t%+.2f %%\t%.2f %%\n", name, mib(int64(t.mean)), 100*t.slope/t.mean, 100*t.error/t.mean)
+		fmt.Fprintf(out, "%s\t%s\t%+.2f %%\t%.2f %%\n", name, mib(t.mean), 100*t.slope/t.mean, 100*t.error/t.mean)
 	}
 	out.Flush()
 	fmt.Fprintf(&text, "\nevents: %s\n", c.kinds())
@@ -46,35 +49,47 @@ func (c *course) table() string {
 func (c *course) kinds() string {
 	var list []string
 	for _, kind := range slices.SortedFunc(maps.Keys(c.told), func(a, b events.Kind) int { return c.told[b] - c.told[a] }) {
-		list = append(list, fmt.Sprintf("%s %d", kind, c.told[kind]))
+		list = append(list, fmt.Sprintf("%s %d (%.0f bytes)", kind, c.told[kind], float64(c.bytes[kind])/float64(c.told[kind])))
 	}
 	return strings.Join(list, ", ")
 }
 
 func ms(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-func mib(bytes int64) string { return fmt.Sprintf("%.3f MiB", float64(bytes)/(1<<20)) }
+func mib(bytes float64) string { return fmt.Sprintf("%.3f MiB", bytes/(1<<20)) }
 
 // machines lists what has a trend.
 func (c *course) machines() []string {
 	return slices.Sorted(maps.Keys(c.samples[len(c.samples)-1].machines))
 }
 
-// faults lists what must not be.
-func (c *course) faults() []string {
-	faults := slices.Clone(c.world.Violations)
+// unsound lists what must never happen.
+func (c *course) unsound() []string {
+	unsound := slices.Clone(c.world.Violations)
 	for _, lost := range c.falsely {
-		faults = append(faults, "said lost though it lives: "+lost)
+		unsound = append(unsound, "said lost though it lives: "+lost)
 	}
-	for i, store := range c.samples[len(c.samples)-1].stores {
-		if most := c.most(i); most > store.Bound {
-			faults = append(faults, fmt.Sprintf("%s: %d bytes, and its bound is %d", store.Name, most, store.Bound))
+	return unsound
+}
+
+// overflowing lists the stores that do not suffice.
+func (c *course) overflowing() []string {
+	var overflowing []string
+	for _, s := range c.filled() {
+		if needs := s.needs(lifeDays); needs > float64(s.Bound) {
+			overflowing = append(overflowing, fmt.Sprintf("%s needs %s, and its bound is %s", s.Name, mib(needs), mib(float64(s.Bound))))
 		}
 	}
+	return overflowing
+}
+
+// growing lists what grows.
+func (c *course) growing() []string {
+	var growing []string
 	for _, name := range c.machines() {
 		if t := fit(c.settled(), name); t.grows() {
-			faults = append(faults, fmt.Sprintf("%s: grows by %.0f bytes a day", name, t.slope))
+			growing = append(growing, fmt.Sprintf("%s grows by %.0f bytes a day", name, t.slope))
 		}
 	}
-	return faults
+	return growing
 }

@@ -1,6 +1,10 @@
 package world
 
-import "time"
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
 
 // Now returns how much virtual time has passed.
 func (w *World) Now() time.Duration { return w.now }
@@ -14,18 +18,27 @@ func (w *World) Runs(node string) bool {
 // Store is how full one of the hub's stores is.
 type Store struct {
 	Name        string
-	Held, Bound int64 // bytes
+	Held, Bound int64         // bytes
+	Age         time.Duration // at which it drops what it holds; zero: never
 }
 
 // Stores returns what the hub holds, without the shard parts, which are not modelled.
 func (w *World) Stores() []Store {
-	var stores []Store
+	ages := map[string]time.Duration{}
+	for _, store := range events.ObjectStores {
+		ages[store.Bucket] = store.MaxAge
+	}
+	stores := []Store{
+		{Name: events.EventStream.Name, Age: events.EventStream.MaxAge},
+		{Name: events.PayloadBucket, Age: ages[events.PayloadBucket]},
+		{Name: events.PlanStream.Name, Age: events.PlanStream.MaxAge},
+		{Name: events.PlanPayloadBucket, Age: ages[events.PlanPayloadBucket]},
+		{Name: events.SnapshotBucket},
+	}
 	for i, sized := range []interface{ Size() (held, bound int64) }{
 		w.hub.Events, w.hub.Events.Payloads, w.hub.Plans, w.hub.Plans.Payloads, w.hub.Snapshots,
 	} {
-		held, bound := sized.Size()
-		name := []string{"events", "payloads of events", "plans", "payloads of plans", "memories"}[i]
-		stores = append(stores, Store{name, held, bound})
+		stores[i].Held, stores[i].Bound = sized.Size()
 	}
 	return stores
 }
