@@ -2,6 +2,7 @@ package detect
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -47,13 +48,38 @@ const mostGap = 1.0
 // Hangs finds trainers that hang, among those that work under one plan. It is fed with heartbeats.
 type Hangs struct {
 	nodes    map[string]*course
-	verdicts map[string]int // by node: each makes the next one wait twice as long, for it may have been a long pause
+	verdicts map[string]verdicts // by node
+	now      float64             // when the last heartbeat came
+}
+
+// verdicts are those on a node. Each makes the next one wait twice as long, for it may have been a long pause, and counts
+// for a day: all wait as long as the next one does, and no trainer is to hold them the longer the older the cluster is.
+type verdicts struct {
+	count int
+	last  float64 // when it was said
 }
 
 const (
-	mostVerdicts = 4096 // nodes that are remembered for them
-	mostDoubled  = 10   // a thousand times as long
+	mostVerdicts   = 4096 // nodes that are remembered for them
+	mostDoubled    = 10   // a thousand times as long
+	verdictSeconds = 86400
 )
+
+// counts returns how many verdicts on a node still count.
+func (h *Hangs) counts(node string) int {
+	on := h.verdicts[node]
+	return max(0, on.count-int((h.now-on.last)/verdictSeconds))
+}
+
+// note counts a verdict on a node.
+func (h *Hangs) note(node string) {
+	on := verdicts{count: h.counts(node) + 1, last: h.now}
+	maps.DeleteFunc(h.verdicts, func(node string, _ verdicts) bool { return h.counts(node) == 0 })
+	if len(h.verdicts) >= mostVerdicts {
+		clear(h.verdicts)
+	}
+	h.verdicts[node] = on
+}
 
 // course is how a trainer got on under one plan.
 type course struct {
@@ -65,10 +91,11 @@ type course struct {
 }
 
 // NewHangs returns one that knows of no trainer.
-func NewHangs() *Hangs { return &Hangs{nodes: map[string]*course{}, verdicts: map[string]int{}} }
+func NewHangs() *Hangs { return &Hangs{nodes: map[string]*course{}, verdicts: map[string]verdicts{}} }
 
 // Pulse takes a heartbeat.
 func (h *Hangs) Pulse(now float64, node string, told Progress) {
+	h.now = max(h.now, now)
 	known := h.nodes[node]
 	switch {
 	case known == nil || known.told.Generation != told.Generation:
@@ -100,7 +127,7 @@ func (h *Hangs) Find() (hang Hang, found bool) {
 			continue
 		}
 		for _, node := range step.computing {
-			limit := step.limit * float64(int(1)<<min(h.verdicts[node], mostDoubled))
+			limit := step.limit * float64(int(1)<<min(h.counts(node), mostDoubled))
 			if min(step.waited, h.nodes[node].spent()) > limit {
 				hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
 			}
@@ -110,10 +137,7 @@ func (h *Hangs) Find() (hang Hang, found bool) {
 		return Hang{}, false
 	}
 	hang = slices.MinFunc(hangs, func(a, b Hang) int { return cmp.Compare(a.Node, b.Node) })
-	if len(h.verdicts) >= mostVerdicts {
-		clear(h.verdicts)
-	}
-	h.verdicts[hang.Node]++
+	h.note(hang.Node)
 	for _, known := range h.nodes {
 		known.since = known.heard
 	}

@@ -104,14 +104,33 @@ func TestAStepMayTakeLongerAfterASwitch(t *testing.T) {
 	}
 }
 
+// hang has n2 hang after some steps, and returns who was found, and after how many seconds.
+func (c *crew) hang() string {
+	c.phases = map[string]detect.Phase{"n1": detect.Computing, "n2": detect.Computing, "n3": detect.Computing}
+	c.train(10)
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	return c.pass(20)
+}
+
 func TestWhoWasAccusedBeforeHasTwiceTheTime(t *testing.T) {
 	c := newCrew(10, "n1", "n2", "n3")
 	for _, expected := range []string{"n2 after 3.0", "n2 after 5.5"} {
-		c.phases = map[string]detect.Phase{"n1": detect.Computing, "n2": detect.Computing, "n3": detect.Computing}
-		c.train(10)
-		c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
-		if found := c.pass(20); found != expected {
+		if found := c.hang(); found != expected {
 			t.Errorf("expected %q, got %q", expected, found)
+		}
+	}
+}
+
+func TestAnAccusationCountsForADay(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.hang()
+	for _, day := range []struct {
+		after    float64
+		expected string
+	}{{40_000, "n2 after 5.5"}, {90_000, "n2 after 5.5"}, {200_000, "n2 after 3.0"}} {
+		c.now += day.after
+		if found := c.hang(); found != day.expected {
+			t.Errorf("%v s later: expected %q, got %q", day.after, day.expected, found)
 		}
 	}
 }
