@@ -111,6 +111,8 @@ const anyone = "user"
 const (
 	JoinRequested       Kind = "membership.join-requested"
 	LeaveRequested      Kind = "membership.leave-requested"
+	JoinDelayed         Kind = "membership.join-delayed"
+	LeaveDelayed        Kind = "membership.leave-delayed"
 	MembershipRefused   Kind = "membership.refused"
 	ConnectRequested    Kind = "link.connect-requested"
 	DisconnectRequested Kind = "link.disconnect-requested"
@@ -160,6 +162,8 @@ const (
 var Catalogue = []Row{
 	{JoinRequested, "A node asks to take part.", []string{"node"}, func() Payload { return new(Join) }, false},
 	{LeaveRequested, "A node asks to go, before a deadline if it has one.", []string{"node", anyone}, func() Payload { return new(Leave) }, false},
+	{JoinDelayed, "A node that asked to take part is asked to consent only later, and why.", []string{"negotiator"}, func() Payload { return new(JoinDelay) }, false},
+	{LeaveDelayed, "The others cannot do without a leaver by its deadline, as soon as that is known.", []string{"negotiator"}, func() Payload { return new(LeaveDelay) }, false},
 	{MembershipRefused, "A request was refused, and why.", []string{"negotiator"}, func() Payload { return new(Refusal) }, false},
 	{ConnectRequested, "A link between two nodes is to be used.", []string{"node", anyone}, func() Payload { return new(LinkRequest) }, false},
 	{DisconnectRequested, "A link between two nodes is no longer to be used.", []string{"node", anyone}, func() Payload { return new(LinkRequest) }, false},

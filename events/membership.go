@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // Join asks for a place in training. The same node with another incarnation is a restarted process: it holds
 // nothing any more.
 type Join struct {
@@ -23,6 +25,27 @@ type Leave struct {
 	Node            string  `json:"node"`
 	Reason          string  `json:"reason"`
 	DeadlineSeconds float64 `json:"deadlineSeconds"`
+}
+
+// JoinDelay says that a node is not asked to consent before a while has passed: it failed again and again, or the
+// others are to train meanwhile. Its request stands.
+type JoinDelay struct {
+	Node        string  `json:"node"`
+	Incarnation string  `json:"incarnation"`
+	Seconds     float64 `json:"seconds"` // from the time of this event on
+	Reason      string  `json:"reason"`
+}
+
+// LeaveDelay says, as soon as the moves are planned, that they take longer than a leaver has.
+type LeaveDelay struct {
+	Node            string  `json:"node"`
+	Incarnation     string  `json:"incarnation"`
+	Seconds         float64 `json:"seconds"`         // until the others could do without it, as predicted
+	DeadlineSeconds float64 `json:"deadlineSeconds"` // that it has left
+	// Alone are the units that nobody else holds. The others take what else it holds from each other, and do not need it
+	// for that. Where there are none, it may go at its deadline and nothing is lost.
+	Alone  []Range `json:"alone"`
+	Reason string  `json:"reason"`
 }
 
 // Refusal answers a request that cannot be granted, or ends a membership.
@@ -63,6 +86,31 @@ func (l *Leave) Validate() error {
 	c.token("node", l.Node)
 	c.reason(l.Reason)
 	c.amount("deadlineSeconds", l.DeadlineSeconds)
+	return c.err
+}
+
+func (j *JoinDelay) Validate() error {
+	var c check
+	c.token("node", j.Node)
+	c.token("incarnation", j.Incarnation)
+	c.amount("seconds", j.Seconds)
+	c.reason(j.Reason)
+	return c.err
+}
+
+func (l *LeaveDelay) Validate() error {
+	var c check
+	c.token("node", l.Node)
+	c.token("incarnation", l.Incarnation)
+	c.amount("seconds", l.Seconds)
+	c.amount("deadlineSeconds", l.DeadlineSeconds)
+	c.that(len(l.Alone) <= MostUnits, "alone", fmt.Sprintf("at most %d ranges", MostUnits), len(l.Alone))
+	c.each(len(l.Alone), "alone", func(i int) error {
+		var c check
+		c.units("units", l.Alone[i])
+		return c.err
+	})
+	c.reason(l.Reason)
 	return c.err
 }
 

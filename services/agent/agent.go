@@ -69,6 +69,10 @@ type Config struct {
 	// block. nil: nobody wants to know.
 	Waits func(reason string, awaits []string, since time.Time)
 
+	// Late hears that the others need longer to do without the node than its leave gave them, and which units it alone
+	// holds: they are lost if it ends before Boundary returns ErrLeft. It must not block. nil: nobody wants to know.
+	Late func(reason string, seconds float64, alone []events.Range)
+
 	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, address string, bytes int) (
 		roundTripSeconds, bandwidthBytesPerSecond float64, err error)
@@ -237,9 +241,9 @@ func (s *Session) listen() error {
 	}
 	var heard []string
 	for _, kind := range s.machine.Hears() {
-		switch kind {
-		case events.PlanCommitted: // on a stream of its own
-		case events.MembershipRefused:
+		switch {
+		case kind == events.PlanCommitted: // on a stream of its own
+		case machine.Answers(kind):
 			heard = append(heard, events.EventSubject(s.config.Cluster, kind, s.config.Node))
 		default:
 			heard = append(heard, events.EventSubject(s.config.Cluster, kind, "*"))

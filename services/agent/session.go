@@ -226,6 +226,8 @@ func (s *Session) do(action machine.Action) {
 		}
 	case machine.Waits:
 		s.waits(action)
+	case machine.Late:
+		s.late(action)
 	case machine.Rejoin:
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
 		for _, action := range s.newMember() {

@@ -76,6 +76,15 @@ func (s *Session) waits(waits machine.Waits) {
 	}
 }
 
+// late tells who reads the log, and the trainer, that the node cannot leave in time.
+func (s *Session) late(late machine.Late) {
+	slog.Warn("the leave takes longer than its deadline", "node", s.config.Node, "reason", late.Reason,
+		"seconds", late.Seconds, "alone", late.Alone)
+	if s.config.Late != nil {
+		s.config.Late(late.Reason, late.Seconds, late.Alone)
+	}
+}
+
 // sayWaitsFor tells it with what the log knows of those who are waited for, unless it is no news any more.
 func (s *Session) sayWaitsFor(waits machine.Waits) {
 	finished := s.finished(waits.Awaits[:min(len(waits.Awaits), mostLook)])

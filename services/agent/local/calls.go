@@ -210,6 +210,8 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 			open = say(abort)
 		case waits := <-t.waits:
 			open = say(waits)
+		case late := <-t.lates:
+			open = say(late)
 		case <-request.Context().Done():
 			return
 		case <-t.ended.Done():

@@ -71,6 +71,23 @@ func TestATrainerIsToldWhyTrainingWaitsAndThatItGoesOn(t *testing.T) {
 	}
 }
 
+func TestATrainerIsToldThatItCannotLeaveInTime(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	c.expect(http.StatusOK, nil, "POST", "/v1/leave", `{"reason": "preempted", "deadlineSeconds": 10}`)
+	await[events.Leave](r, events.LeaveRequested)
+	delayed := r.speaker.First(time.Now(), "test", events.LeaveDelayed, c.member.Node, &events.LeaveDelay{
+		Node: c.member.Node, Incarnation: c.member.Incarnation, Seconds: 61, DeadlineSeconds: 10,
+		Alone: []events.Range{{First: 0, End: 1}}, Reason: "the others need 61 s",
+	})
+	if _, err := r.bus.Publish(r.Context(), delayed); err != nil {
+		t.Fatal(err)
+	}
+	if said := c.line(); said["late"] != "the others need 61 s" || said["seconds"] != 61.0 || len(said["alone"].([]any)) != 1 {
+		t.Errorf("it hears %v", said)
+	}
+}
+
 func TestWhoIsReadyCanMakeTheNextStepAndIsAskedToWhereItIsNeeded(t *testing.T) {
 	r := newRig(t)
 	c, step := r.train()

@@ -37,6 +37,7 @@ type trainer struct {
 	heard   chan struct{} // closed when its session stream is open
 	aborts  chan Abort    // the last that was not told yet
 	waits   chan Waits    // likewise
+	lates   chan Late     // likewise
 	waiting chan struct{} // a token for each call that waits for a value
 
 	speed speed.Meter
@@ -61,6 +62,14 @@ type Waits struct {
 	Waits  string    `json:"waits"`
 	Awaits []string  `json:"awaits,omitempty"`
 	Since  time.Time `json:"since"`
+}
+
+// Late is a line of the session stream: why the others cannot do without the trainer by the deadline of its leave, for
+// how long they need it, and which units nobody else holds.
+type Late struct {
+	Late    string         `json:"late"`
+	Seconds float64        `json:"seconds"`
+	Alone   []events.Range `json:"alone"`
 }
 
 // exit says how a trainer's process ended.
@@ -91,7 +100,8 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t := &trainer{
 		node: joining.Node, total: joining.TotalSteps, caller: callerOf(ctx),
 		job: job, over: make(chan struct{}), heard: make(chan struct{}),
-		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), waiting: make(chan struct{}, mostWaiting),
+		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1),
+		waiting: make(chan struct{}, mostWaiting),
 	}
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
@@ -156,7 +166,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
-		Stays: config.Stays, Waits: t.wait,
+		Stays: config.Stays, Waits: t.wait, Late: t.late,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
 			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,
@@ -314,6 +324,11 @@ func (t *trainer) abort(id uint64) {
 // wait tells the trainer why training waits. The session calls it, once at a time.
 func (t *trainer) wait(reason string, awaits []string, since time.Time) {
 	replace(t.waits, Waits{Waits: reason, Awaits: awaits, Since: since})
+}
+
+// late tells the trainer that it cannot leave in time. The session calls it, once at a time.
+func (t *trainer) late(reason string, seconds float64, alone []events.Range) {
+	replace(t.lates, Late{Late: reason, Seconds: seconds, Alone: alone})
 }
 
 // replace puts a line where the last one may stand that was not told yet. One goroutine at a time does it.

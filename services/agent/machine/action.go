@@ -44,6 +44,14 @@ type (
 		Since  time.Time
 	}
 
+	// Late tells that the others cannot do without the node by the deadline of its leave: for how long they need it, and
+	// which units nobody else holds.
+	Late struct {
+		Reason  string
+		Seconds float64
+		Alone   []events.Range
+	}
+
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
 
@@ -135,6 +143,7 @@ func (Train) action()   {}
 func (Abandon) action() {}
 func (Stuck) action()   {}
 func (Waits) action()   {}
+func (Late) action()    {}
 func (Rejoin) action()  {}
 func (Reread) action()  {}
 func (End) action()     {}

@@ -86,6 +86,8 @@ func New(settings Settings) *Machine {
 // handlers says what the machine does about each kind of event.
 var handlers = events.Handlers[*Machine]{
 	events.MembershipRefused: handling((*Machine).refused),
+	events.JoinDelayed:       handling((*Machine).joinDelayed),
+	events.LeaveDelayed:      handling((*Machine).leaveDelayed),
 	events.NegotiationOpened: handling((*Machine).opened),
 	events.PreCopyStarted:    handling((*Machine).preCopyStarted),
 	events.Prepared:          handling((*Machine).prepared),
@@ -106,8 +108,14 @@ func handling[T any, P interface {
 	})
 }
 
-// Hears returns the kinds of event that the machine handles. Refusals of other nodes have no effect.
+// Hears returns the kinds of event that the machine handles. Answers to other nodes have no effect.
 func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
+
+// Answers reports whether events of a kind answer what a node asked for, and have it as their subject: nobody else needs
+// to hear them.
+func Answers(kind events.Kind) bool {
+	return kind == events.MembershipRefused || kind == events.JoinDelayed || kind == events.LeaveDelayed
+}
 
 // Handle takes one event. Each stream's events come in their order; the streams have none in common. An event whose
 // payload is not what its kind demands is an error and has no effect.

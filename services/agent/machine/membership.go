@@ -84,6 +84,22 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	}
 }
 
+// joinDelayed hears that this node waits for its turn.
+func (m *Machine) joinDelayed(event events.Event, delay events.JoinDelay) {
+	if delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && m.membership == joining {
+		asked := event.Time.Add(time.Duration(delay.Seconds * float64(time.Second)))
+		reason := fmt.Sprintf("this node is asked at %s: %s", asked.UTC().Format(time.TimeOnly), delay.Reason)
+		m.held(event, events.Hold{Reason: reason})
+	}
+}
+
+// leaveDelayed hears that the others need longer than this node has.
+func (m *Machine) leaveDelayed(_ events.Event, delay events.LeaveDelay) {
+	if delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && m.leave != nil {
+		m.do(Late{Reason: delay.Reason, Seconds: delay.Seconds, Alone: delay.Alone})
+	}
+}
+
 // stay takes back the wish to leave, which was refused.
 func (m *Machine) stay() {
 	m.leave = nil

@@ -239,3 +239,28 @@ func TestANodeThatWentAstrayMayClaimAgainOnceItHasAdoptedAPlan(t *testing.T) {
 	n.expect("say negotiation.delayed g6: it digests what it claims", "tell claims",
 		"say negotiation.consented g6 true at 0: 0 holdings, 1 claims of plan 5")
 }
+
+func TestALeaverHearsThatTheOthersNeedLongerAndWhatItAloneHolds(t *testing.T) {
+	n := trainingNode(t, 15)
+	delay := &events.LeaveDelay{
+		Node: "n1", Incarnation: "i1", Seconds: 61, DeadlineSeconds: 10, Alone: []events.Range{{First: 0, End: 1}},
+	}
+	n.hears(events.LeaveDelayed, delay)
+	n.expect() // it has asked for nothing
+	n.do(n.machine.Leave(now, "asked to go", 10*time.Second))
+	n.told = nil
+	n.hears(events.LeaveDelayed, delay)
+	n.expect("late by 61 s, alone with [{0 1}]")
+	delay.Incarnation = "older"
+	n.hears(events.LeaveDelayed, delay)
+	n.expect()
+}
+
+func TestANodeThatWaitsForItsTurnHearsWhenAndWhy(t *testing.T) {
+	n := newNode(t)
+	n.hears(events.JoinDelayed, &events.JoinDelay{Node: "n1", Incarnation: "i1", Seconds: 60, Reason: "it failed 3 times"})
+	asked := now.Add(time.Minute).UTC().Format(time.TimeOnly)
+	n.expect("waits since " + now.Format(time.TimeOnly) + " this node is asked at " + asked + ": it failed 3 times")
+	n.hears(events.JoinDelayed, &events.JoinDelay{Node: "n1", Incarnation: "older", Seconds: 90})
+	n.expect()
+}

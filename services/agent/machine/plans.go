@@ -23,8 +23,8 @@ type newest struct {
 	heard      uint64 // the greatest generation that was spoken of
 }
 
-// inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. A refusal
-// is taken at once: it ends what the kept events are about.
+// inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. An answer to
+// this node is taken at once: a refusal ends what the kept events are about.
 func (m *Machine) inOrder(event events.Event) error {
 	switch {
 	case event.Kind == events.PlanCommitted:
@@ -32,7 +32,7 @@ func (m *Machine) inOrder(event events.Event) error {
 			return err
 		}
 		return m.catchUp()
-	case event.Kind != events.MembershipRefused && (len(m.overtaking) > 0 || m.overtakes(event)):
+	case !Answers(event.Kind) && (len(m.overtaking) > 0 || m.overtakes(event)):
 		m.keep(event)
 		return nil
 	}

@@ -252,6 +252,8 @@ func words(action Action) string {
 		return fmt.Sprintf("end left=%t %s", action.Left, action.Reason)
 	case Waits:
 		return strings.TrimSpace(fmt.Sprintf("waits since %s %s", action.Since.Format(time.TimeOnly), action.Reason))
+	case Late:
+		return fmt.Sprintf("late by %.0f s, alone with %v", action.Seconds, action.Alone)
 	case Reread:
 		return fmt.Sprintf("reread %d", action.Generation)
 	}

@@ -153,7 +153,8 @@ class Job:
         return {"done": self.done}
 
     def leave(self, reason="the trainer asked to", deadline=0):
-        """Asks to go. steps() raises Left once the cluster can do without this trainer."""
+        """Asks to go. steps() raises Left once the cluster can do without this trainer. Where that takes longer than the
+        deadline, in seconds, it is said at once, and of which units nobody else has a copy."""
         self._agent.call("POST", "leave", {"reason": reason, "deadlineSeconds": deadline})
 
     def state(self):
@@ -515,6 +516,8 @@ class _Agent:
                     held = json.loads(line)
                     _say(f"reknit: training waits since {held['since']}: {held['waits']}" if held["waits"] else
                          "reknit: training goes on")
+                elif line.startswith(b'{"late"') and not _NO_OTHER:
+                    _say(f"reknit: {json.loads(line)['late']}")
 
     def _give_up(self, step):
         with self.lock:

@@ -470,6 +470,13 @@ class WithAnAgent(unittest.TestCase):
                              said.get(timeout=PATIENCE))
             self.assertEqual("reknit: training goes on", said.get(timeout=PATIENCE))
 
+    def test_a_leave_that_takes_longer_than_its_deadline_is_said(self):
+        said = queue.Queue()
+        with unittest.mock.patch.object(reknit, "print", lambda text, file: said.put(text), create=True):
+            self.join()
+            self.agent.lines.put({"late": "the others need 313 s to do without it", "seconds": 312.5, "alone": []})
+            self.assertEqual("reknit: the others need 313 s to do without it", said.get(timeout=PATIENCE))
+
     @unittest.mock.patch("reknit.print", create=True, side_effect=BrokenPipeError)
     def test_who_cannot_say_that_training_waits_still_hears_of_steps_that_are_given_up(self, _):
         self.agent.step(0)

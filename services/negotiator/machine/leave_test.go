@@ -75,3 +75,60 @@ func TestALeaverThatDiesBeforeItsStepMakesTheOthersGiveUpTheirs(t *testing.T) {
 		t.Fatal("its loss counts twice")
 	}
 }
+
+// leavesLate has n1, from which units are to come, ask to go sooner than they can move.
+func leavesLate(t *testing.T) *world {
+	w := newWorld(t, 3)
+	w.transfer, w.seconds = true, 60
+	w.mute[events.PreCopyStarted], w.mute[events.Scheduled] = true, true
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1", DeadlineSeconds: 30})
+	w.run()
+	return w
+}
+
+func TestALeaverWithoutWhichTheOthersCannotDoInTimeIsToldSoBeforeItsDeadline(t *testing.T) {
+	w := leavesLate(t)
+	last := w.said[len(w.said)-2]
+	if last.Kind != events.LeaveDelayed || last.Subject != "n1" {
+		t.Fatalf("said %v", w.saidKinds())
+	}
+	delay := must[events.LeaveDelay](t, last)
+	if delay.Seconds != 62 || delay.DeadlineSeconds != 30 || len(delay.Alone) > 0 || delay.Incarnation != w.process["n1"] {
+		t.Errorf("it is told %+v", delay)
+	}
+}
+
+func TestWhatALateLeaverHoldsIsTakenFromOthersWhoHoldItToo(t *testing.T) {
+	w := leavesLate(t)
+	asked := w.count(events.RestorationAsked)
+	for _, event := range w.said {
+		if event.Kind == events.PreCopyStarted {
+			for _, transfer := range must[events.PreCopyStart](t, event).Plan.Migration.Transfers {
+				if asked != 3 || transfer.Sources[0].Node == "n1" {
+					t.Errorf("asked %d times, and %s gives unit %d", asked, transfer.Sources[0].Node, transfer.Unit)
+				}
+			}
+		}
+	}
+}
+
+func TestNobodyGivesUpALeaverAtItsDeadlineWhereAllStandStillAndNothingComesFromIt(t *testing.T) {
+	w := leavesLate(t)
+	if w.tick(26 * time.Second); w.phase() != protocol.PreCopying {
+		t.Fatalf("phase %q: others train on until they have to stop", w.phase())
+	}
+	w.tick(10 * time.Second)
+	if w.phase() != protocol.Transferring || len(w.refusals("n1")) > 0 {
+		t.Fatalf("phase %q, refused %+v", w.phase(), w.refusals("n1"))
+	}
+}
+
+func TestALeaverWithTheTimeThatItTakesIsToldNothing(t *testing.T) {
+	w := newWorld(t, 3)
+	w.transfer, w.seconds = true, 60
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1", DeadlineSeconds: 120})
+	w.run()
+	if w.count(events.LeaveDelayed) > 0 {
+		t.Fatal("it is told that it is late")
+	}
+}

@@ -35,7 +35,11 @@ func (m *Machine) preCopy(cause events.Event) []events.Event {
 		if !has {
 			continue
 		}
-		grace := deadline.Sub(cause.Logged).Seconds() / 2 // the other half is for the pause
+		left := deadline.Sub(cause.Logged).Seconds()
+		grace := left / 2 // the other half is for the pause
+		if len(under.takenFrom(change.Node)) == 0 {
+			grace = left - protocol.ComeSeconds(m.stepSeconds()) // it need only come to the step at which all stop
+		}
 		if grace <= 0 {
 			return m.prepare(cause)
 		}

@@ -21,7 +21,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		Unreachable: m.state.relays(under.Opening.Members),
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
 	}
-	request.Links, request.Usual = m.state.told(m.state.after(under.Opening.Changes))
+	request.Links, request.Usual = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()
 		switch {
@@ -35,9 +35,9 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 			return rested
 		}
 		under.StopStep = point.Step
-		request.Holders, request.Snapshot = holders(point.Holders), under.Snapshot.Plan != ""
+		request.Holders, request.Snapshot = holders(protocol.Sparing(under.Spared, point.Holders)), under.Snapshot.Plan != ""
 	} else {
-		request.Holders = holders(m.current())
+		request.Holders = holders(protocol.Sparing(under.Spared, m.current()))
 	}
 	under.enter(protocol.Restoring)
 	return []events.Event{m.say(cause, events.RestorationAsked, request)}
@@ -184,6 +184,16 @@ func (m *Machine) restorationPlanned(cause events.Event, restoration events.Rest
 		return nil
 	}
 	under.Plan = &restoration.Plan
+	late, needs := m.late(cause)
+	if under.spareLate(late) {
+		return m.restore(cause)
+	}
+	return append(m.sayLate(cause, late, needs), m.move(cause)...)
+}
+
+// move begins to bring about the plan that stands.
+func (m *Machine) move(cause events.Event) []events.Event {
+	under := m.state.Negotiation
 	switch {
 	case under.Opening.Abandon:
 		return m.transfer(cause)

@@ -230,11 +230,16 @@ func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Eve
 	return m.negotiate(cause, protocol.Patient)
 }
 
-// deadlinePassed gives up a node that had to leave by now, unless it is the last to hold a unit: as long as it lives it
-// is needed.
+// deadlinePassed gives up a node that had to leave by now, unless all stand still for a plan that takes nothing from it,
+// or it is the last to hold a unit: as long as it lives it is needed.
 func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []events.Event {
 	leaver := m.state.Members[overdue.Node]
 	if leaver == nil || overdue.Negotiation != alarmID(leaving, overdue.Node, leaver.Incarnation) {
+		return nil
+	}
+	under := m.state.Negotiation
+	if under != nil && under.Phase == protocol.Transferring && leaves(under.Opening.Changes, overdue.Node) &&
+		len(under.takenFrom(overdue.Node)) == 0 {
 		return nil
 	}
 	spare, _ := protocol.Spare(m.state.placed(), []string{overdue.Node})

@@ -108,6 +108,8 @@ type negotiation struct {
 	Snapshot protocol.Snapshot         `json:"snapshot,omitzero"` // to go back to; zero: none
 	Grace    float64                   `json:"grace,omitempty"`   // seconds that units may move before a leaver's deadline; zero: none
 
+	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
+
 	missing map[string]bool // whose answer the phase waits for; nil: not looked up since the phase began, or the restart
 }
 

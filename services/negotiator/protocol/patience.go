@@ -38,6 +38,12 @@ func AnswerSeconds(least, step float64) float64 { return max(least, patientSteps
 // TransferSeconds is how long units may take to move.
 func TransferSeconds(least, predicted float64) float64 { return max(least, transferSlack*predicted) }
 
+// promisedSteps is how many steps ahead members promise to stop, at most.
+const promisedSteps = 2
+
+// DrainSeconds is how long the others need a node that leaves, where all train on to the step at which they stop.
+func DrainSeconds(step, transition float64) float64 { return promisedSteps*step + transition }
+
 // ComeSeconds is how long members may take to come to the step at which all stop.
 func ComeSeconds(step float64) float64 { return patientSteps * step }
 

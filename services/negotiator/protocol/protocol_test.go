@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -234,5 +235,16 @@ func TestTheNewestOlderStepIsTakenThatOnePlanTrainedWhole(t *testing.T) {
 	}
 	if point, ok := OlderPoint(3, map[uint64][]Claim{4: claim("d", 20, 0, 1), 5: claim("f", 20, 2)}); ok {
 		t.Fatalf("two plans' units together: %+v", point)
+	}
+}
+
+func TestOfWhoIsSparedOnlyWhatNobodyElseHoldsIsTaken(t *testing.T) {
+	held := map[string][]int{"a": {0, 1}, "b": {1, 2}, "c": {2}, "d": {2}}
+	got := Sparing([]string{"a", "b", "d"}, held)
+	if want := map[string][]int{"a": {0, 1}, "b": {1}, "c": {2}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, expected %v: a and b alone hold 1", got, want)
+	}
+	if got := Sparing(nil, held); !reflect.DeepEqual(got, held) {
+		t.Errorf("nobody is spared, and %v give", got)
 	}
 }

@@ -124,8 +124,8 @@ func command(w **world.World, line string) (string, error) {
 var worthTelling = []string{
 	" negotiation.opened ", " negotiation.aborted ", " plan.committed ", " plan.refused ", " cluster.held ", " node.lost ",
 	" node.exited ", " step.broken ", " negotiation.delayed ",
-	" membership.refused ", " replica.diverged ", " restoration.failed ", " precopy.started ", " link.lost ",
-	" link.restored ", " are lost", "  starts", "  dies ", "  ends", "  joins again", "VIOLATION",
+	" membership.refused ", " membership.join-delayed ", " membership.leave-delayed ", " replica.diverged ", " restoration.failed ", " precopy.started ", " link.lost ",
+	" link.restored ", " are lost", "  starts", "  dies ", "  ends", "  joins again", "cannot leave in time", "VIOLATION",
 }
 
 // negotiation is the id of one, of which only the generation says something.

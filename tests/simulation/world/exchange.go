@@ -133,17 +133,21 @@ func (p *process) preCopy(a agent.PreCopy) {
 	e := p.exchange
 	var givers []string
 	var bytes int64
+	var seconds float64
 	for _, transfer := range e.Plan.Migration.Transfers {
-		for _, source := range transfer.Sources {
-			if transfer.To == p.node.name {
-				givers, bytes = append(givers, source.Node), bytes+transfer.Bytes
-			}
+		if transfer.To != p.node.name {
+			continue
 		}
+		rate := 0.0
+		for _, source := range transfer.Sources {
+			givers, rate = append(givers, source.Node), rate+p.bandwidth(source.Node, p.node.name)
+		}
+		bytes, seconds = bytes+transfer.Bytes, seconds+float64(transfer.Bytes)/rate
 	}
 	if len(givers) == 0 {
 		return
 	}
-	takes := time.Duration(float64(bytes) / usualBandwidth * float64(time.Second))
+	takes := time.Duration(seconds * float64(time.Second))
 	p.later(takes, func() {
 		if !e.opened {
 			return

@@ -113,6 +113,8 @@ func (p *process) do(actions []agent.Action) {
 			p.after(0, p.restart)
 		case agent.Waits:
 			p.tell(p.node.name, "waits since %s: %s", a.Since.Format(time.TimeOnly), a.Reason)
+		case agent.Late:
+			p.tell(p.node.name, "hears that it cannot leave in time: %s", a.Reason)
 		case agent.Rejoin:
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()
@@ -310,7 +312,7 @@ func (p *process) subjects() []string {
 	var subjects []string
 	for _, kind := range p.agent.Hears() {
 		about := "*"
-		if kind == events.MembershipRefused {
+		if agent.Answers(kind) {
 			about = p.node.name
 		}
 		subjects = append(subjects, events.EventSubject(cluster, kind, about))

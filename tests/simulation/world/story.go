@@ -57,6 +57,12 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.LeaveRequested: teller(func(l events.Leave) string {
 		return fmt.Sprintf("%s within %v s", l.Reason, l.DeadlineSeconds)
 	}),
+	events.JoinDelayed: teller(func(d events.JoinDelay) string {
+		return fmt.Sprintf("of %s for %.0f s: %s", d.Node, d.Seconds, d.Reason)
+	}),
+	events.LeaveDelayed: teller(func(d events.LeaveDelay) string {
+		return fmt.Sprintf("of %s: %s", d.Node, d.Reason)
+	}),
 	events.MembershipRefused: teller(func(r events.Refusal) string {
 		astray := ""
 		if r.Astray {
