@@ -11,9 +11,9 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know,
+// Ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know,
 // save the plan committed since and what was measured since.
-func ask(ctx context.Context, b *bus.Bus) (Question, error) {
+func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 	cluster := b.Cluster()
 	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(cluster, events.PlanRequested, "*"))
 	if err != nil {

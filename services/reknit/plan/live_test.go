@@ -105,7 +105,7 @@ func TestWhatWasMeasuredSinceTheLastPlanCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	q, err := ask(t.Context(), b)
+	q, err := Ask(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}

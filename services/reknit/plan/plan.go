@@ -90,7 +90,7 @@ func (o options) question(ctx context.Context) (Question, error) {
 		return Question{}, err
 	}
 	defer b.Close()
-	q, err := ask(ctx, b)
+	q, err := Ask(ctx, b)
 	if err != nil {
 		return q, err
 	}

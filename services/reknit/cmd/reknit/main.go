@@ -23,6 +23,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/plan"
+	"github.com/reknit/reknit/services/reknit/policies"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/reknit/up"
@@ -77,7 +78,7 @@ func root() *cobra.Command {
 	})
 	group(root, "Look into a cluster:",
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
-		doctor.Command(),
+		policies.Command(), doctor.Command(),
 	)
 	group(root, "Change it:", drain.Command())
 	group(root, "Run a cluster, or a part of one:",

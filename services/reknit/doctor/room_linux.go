@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 package doctor
 
 import "syscall"
@@ -10,5 +8,5 @@ func room(directory string) (free, whole int64, err error) {
 	if err := syscall.Statfs(directory, &disk); err != nil {
 		return 0, 0, err
 	}
-	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
+	return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, nil
 }
