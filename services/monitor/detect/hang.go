@@ -32,13 +32,17 @@ type Hang struct {
 
 // A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a pause for a cold
 // file or a garbage collection. They begin to wait when a step of theirs should be over, and heartbeats tell of it a
-// second later: with both, a hang is found within three steps and two seconds. Nobody is accused of the first steps of a
-// plan, which build connections and may compile. Waiting is what tells a hang from an evaluation, a slow file or a pause
-// that all trainers have at once.
+// second later: with both, a hang is found within three steps and two seconds. The first steps of a plan build
+// connections and may compile: they are measured by the first steps of the last plans, with a longer pause, and by nothing
+// before there were any. A trainer that hangs in one is found, too: where each node of a thousand fails once a day, a plan
+// has few other steps. Waiting is what tells a hang from an evaluation, a slow file or a pause that all trainers have at
+// once.
 const (
 	hangSteps  = 2
 	hangSlack  = 1.5 // seconds
+	firstSlack = 30
 	knownSteps = 3
+	knownPlans = 8
 )
 
 // mostGap is how many seconds between two heartbeats count at most. A longer gap means that heartbeats were lost, or that
@@ -49,6 +53,7 @@ const mostGap = 1.0
 type Hangs struct {
 	nodes    map[string]*course
 	verdicts map[string]verdicts // by node
+	first    map[uint64]float64  // by generation of the last plans: seconds of the longest of its first steps
 	now      float64             // when the last heartbeat came
 }
 
@@ -91,7 +96,9 @@ type course struct {
 }
 
 // NewHangs returns one that knows of no trainer.
-func NewHangs() *Hangs { return &Hangs{nodes: map[string]*course{}, verdicts: map[string]verdicts{}} }
+func NewHangs() *Hangs {
+	return &Hangs{nodes: map[string]*course{}, verdicts: map[string]verdicts{}, first: map[uint64]float64{}}
+}
 
 // Pulse takes a heartbeat.
 func (h *Hangs) Pulse(now float64, node string, told Progress) {
@@ -102,6 +109,9 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 		h.nodes[node] = &course{told: told, since: now, heard: now}
 		return
 	case known.told.Step != told.Step:
+		if known.steps <= knownSteps {
+			h.noteFirst(told)
+		}
 		if known.steps > 0 {
 			known.longest = max(known.longest, told.StepSeconds)
 		}
@@ -112,6 +122,26 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 		known.since += max(0, now-known.heard-mostGap)
 	}
 	known.told, known.heard = told, now
+}
+
+// noteFirst takes how long one of the first steps of a plan took.
+func (h *Hangs) noteFirst(told Progress) {
+	h.first[told.Generation] = max(h.first[told.Generation], told.StepSeconds)
+	if len(h.first) > knownPlans {
+		delete(h.first, slices.Min(slices.Collect(maps.Keys(h.first))))
+	}
+}
+
+// limit returns for how long one that waits may wait for another in its step, where anything tells.
+func (h *Hangs) limit(waiting *course) (seconds float64, isKnown bool) {
+	if waiting.steps > knownSteps {
+		return hangSteps*waiting.longest + hangSlack, true
+	}
+	longest := 0.0
+	for _, seconds := range h.first {
+		longest = max(longest, seconds)
+	}
+	return hangSteps*longest + firstSlack, longest > 0
 }
 
 // Forget ends the watch over a node.
@@ -178,10 +208,11 @@ func (h *Hangs) steps() map[place]*inStep {
 			continue
 		}
 		step.waiting++
-		if known.steps <= knownSteps {
+		limit, isKnown := h.limit(known)
+		if !isKnown {
 			continue
 		}
-		step.limit = max(step.limit, hangSteps*known.longest+hangSlack)
+		step.limit = max(step.limit, limit)
 		if spent := known.spent(); step.by == "" || spent > step.waited || spent == step.waited && node < step.by {
 			step.by, step.waited = node, spent
 		}

@@ -95,11 +95,19 @@ func TestWhoEvaluatesBetweenStepsDoesNotHang(t *testing.T) {
 	}
 }
 
-func TestAStepMayTakeLongerAfterASwitch(t *testing.T) {
+func TestAStepMayTakeHalfAMinuteLongerAfterASwitch(t *testing.T) {
 	c := newCrew(10, "n1", "n2", "n3")
 	c.generation = 2
 	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
-	if found := c.pass(60); found != "" {
+	if found := c.pass(600); found != "n2 after 31.5" {
+		t.Errorf("%s", found)
+	}
+}
+
+func TestWhereNothingTellsHowLongTheFirstStepTakesNobodyIsAccused(t *testing.T) {
+	c := newCrew(0, "n1", "n2", "n3")
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	if found := c.pass(600); found != "" {
 		t.Errorf("%s", found)
 	}
 }
