@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/negotiator/protocol"
+	"github.com/reknit/reknit/services/negotiator/merit"
 	"github.com/reknit/reknit/tests/invariants"
 	"github.com/reknit/reknit/tests/observer"
 )
@@ -53,7 +53,7 @@ var drills = []drill{
 	{name: "crash-loop", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(5, 3*time.Second), members: 5},
 	{
 		name: "crash-loop-15", trainers: 4, pipelines: 2, stages: 2, strike: crashLoop(15, time.Second), members: 5,
-		backOff: protocol.RestartWait(16),
+		backOff: merit.Wait(15),
 	},
 	{
 		name: "holders-killed", trainers: 6, stages: 3, snapshots: true,

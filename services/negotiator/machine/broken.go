@@ -72,7 +72,7 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
 // the node that seems to be at fault the others are rid, where they can do without what it holds; each of these steps
-// counts as a restart, so that it is not back at once. Otherwise the cluster holds, each time for longer. It returns
+// counts as a failure, so that it is not back at once. Otherwise the cluster holds, each time for longer. It returns
 // nil where the negotiation may go on to the step to resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
@@ -89,7 +89,7 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 		delete(known.By, tired)
 		clear(known.Told)
 		clear(known.After)
-		m.state.Restarts[tired] = restart{Count: m.state.Restarts[tired].Count + mostBreaks, Last: cause.Logged}
+		m.noteFailure(tired, cause.Logged, 0, mostBreaks)
 		return m.giveUp(cause, spare, reason, false)
 	}
 	if known.InARow < mostRetries {

@@ -28,7 +28,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
-			m.state.Members[member.Node] = joiner
+			m.state.Members[member.Node], joiner.Since = joiner, cause.Logged
 		}
 		if leaves(under.Opening.Changes, member.Node) {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}

@@ -36,30 +36,14 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		MemoryBytes: join.MemoryBytes, Samples: join.Samples,
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
-		NotBefore:   m.notBefore(join.Node, cause.Logged),
 	}
+	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
 	if urgency == protocol.Patient && !m.state.Joiners[join.Node].NotBefore.IsZero() {
 		m.state.Pending = append(m.state.Pending, change) // see admit: what others negotiate meanwhile goes on
-		return nil
+		return said
 	}
-	return m.pend(cause, change, urgency)
-}
-
-// notBefore counts a node's request to join and returns from when on it may be negotiated, zero where it need not wait.
-// A cluster that waits for the node takes it at once, and so does one that has no plan to lose or nobody to train it.
-func (m *Machine) notBefore(node string, now time.Time) time.Time {
-	maps.DeleteFunc(m.state.Restarts, func(_ string, r restart) bool {
-		return now.Sub(r.Last).Seconds() > protocol.RestartMemory
-	})
-	joins := restart{Count: m.state.Restarts[node].Count + 1, Last: now}
-	m.state.Restarts[node] = joins
-	wait := protocol.RestartWait(joins.Count)
-	nobody := m.state.Hold.Active && len(m.state.Members) == 0
-	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
-		return time.Time{}
-	}
-	return now.Add(seconds(wait))
+	return append(said, m.pend(cause, change, urgency)...)
 }
 
 // isExpected reports whether all are paused until a lost node is back.
@@ -175,7 +159,7 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for. An active one leaves a failure to be negotiated. A step
+// forget removes a node that is gone, and what it asked for; how often that happened is remembered. An active one leaves a failure to be negotiated. A step
 // that it told of stays broken. What the monitor said of its links is over; what another node asked for is still to be
 // answered.
 func (m *Machine) forget(cause events.Event, node string) {
@@ -184,6 +168,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 		observed := change.Kind == events.ChangeLinkLost || change.Kind == events.ChangeRestored
 		return change.Node == node && !stays || change.Peer == node && observed
 	})
+	m.noteFailure(node, cause.Logged, m.lived(node, cause.Logged), 1)
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
 		m.state.Lacking = time.Time{} // nobody has waited for this node yet

@@ -39,7 +39,7 @@ func (m *Machine) renew(cause events.Event) []events.Event {
 }
 
 // due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
-// as are negotiated together. A joiner that restarts again and again waits.
+// as are negotiated together. A joiner that failed again and again waits.
 func (m *Machine) due(now time.Time) []events.Change {
 	var due []events.Change
 	asked := 0
@@ -106,9 +106,6 @@ func (m *Machine) undo(change events.Change) {
 	switch change.Kind {
 	case events.ChangeJoin:
 		delete(m.state.Joiners, change.Node)
-		if joins, counted := m.state.Restarts[change.Node]; counted { // it did not come, so that it fails nobody
-			m.state.Restarts[change.Node] = restart{Count: joins.Count - 1, Last: joins.Last}
-		}
 	case events.ChangeLeave:
 		delete(m.state.Deadlines, change.Node)
 	case events.ChangeConnect:

@@ -18,7 +18,7 @@ type state struct {
 	Members     map[string]*member     `json:"members"`       // active nodes
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
 	Busy        map[string]busy        `json:"busy"`          // by "phase node": members that said they will answer later
-	Restarts    map[string]restart     `json:"restarts"`      // of nodes that asked to join lately
+	Failed      map[string]failures    `json:"failed"`        // by node: lately
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
 	Links       map[string]events.Link `json:"links"`         // by "from to"
@@ -57,6 +57,7 @@ type member struct {
 	Samples     int64     `json:"samples,omitempty"` // of its local data
 	SpeedFactor float64   `json:"speedFactor"`
 	Snapshots   bool      `json:"snapshots"` // it may be able to read some
+	Since       time.Time `json:"since"`     // it takes part, by the log's clock; zero: not yet
 	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
@@ -64,12 +65,6 @@ type member struct {
 type busy struct {
 	Since   time.Time `json:"since"`
 	Seconds float64   `json:"seconds"`
-}
-
-// restart is how often a node asked to join, and when it last did, by the log's clock.
-type restart struct {
-	Count int       `json:"count"`
-	Last  time.Time `json:"last"`
 }
 
 // leaver is a process that may still train towards the step at which a plan takes over that does without it.
@@ -115,7 +110,7 @@ type negotiation struct {
 
 func newState() state {
 	return state{
-		Members: map[string]*member{}, Joiners: map[string]*member{}, Restarts: map[string]restart{}, Busy: map[string]busy{},
+		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
 		Links: map[string]events.Link{}, Cut: map[string]bool{},

@@ -1,12 +1,14 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/merit"
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
@@ -104,5 +106,92 @@ func TestAJoinThatWaitsForItsTurnLeavesTheNegotiationUnderWayAlone(t *testing.T)
 	}
 	if w.tick(2 * time.Second); w.nodes() != "n1 n2 n3 n9" {
 		t.Errorf("nodes %q after its turn has come", w.nodes())
+	}
+}
+
+// joinDelays are what nodes were told that have to wait for their turn.
+func (w *world) joinDelays(node string) (told []events.JoinDelay) {
+	for _, event := range w.said {
+		if event.Kind == events.JoinDelayed && event.Subject == node {
+			told = append(told, must[events.JoinDelay](w.t, event))
+		}
+	}
+	return told
+}
+
+// flap has a node take part for a while, fail and come back.
+func (w *world) flap(node string, lives time.Duration) {
+	w.tick(lives)
+	w.lose(node)
+	w.run()
+	w.join(node)
+	w.run()
+}
+
+func TestAMemberThatFailsOnceHasItsPlaceBackAtOnceAndIsToldNothing(t *testing.T) {
+	w := newWorld(t, 3)
+	w.flap("n3", time.Minute)
+	if w.nodes() != "n1 n2 n3" || len(w.joinDelays("n3")) > 0 {
+		t.Fatalf("nodes %q, told %+v", w.nodes(), w.joinDelays("n3"))
+	}
+}
+
+func TestAMemberThatFailsAgainAndAgainIsToldWhyItWaitsAndUntilWhen(t *testing.T) {
+	w := newWorld(t, 3)
+	var waits []float64
+	for range 5 {
+		w.flap("n3", 40*time.Second)
+	}
+	for _, told := range w.joinDelays("n3") {
+		waits = append(waits, told.Seconds)
+		if !strings.Contains(told.Reason, "times lately") || told.Incarnation == "" {
+			t.Errorf("told %+v", told)
+		}
+	}
+	if !slices.Equal(waits, []float64{1, 2, 4, 8}) {
+		t.Errorf("waits %v", waits)
+	}
+	if w.tick(7 * time.Second); w.nodes() != "n1 n2" {
+		t.Errorf("nodes %q before its turn has come", w.nodes())
+	}
+	if w.tick(2 * time.Second); w.nodes() != "n1 n2 n3" || len(w.joinDelays("n3")) != 4 {
+		t.Errorf("nodes %q, told %d times", w.nodes(), len(w.joinDelays("n3")))
+	}
+}
+
+func TestTheTimeThatAMemberLivedCountsForItAcrossARestartOfTheNegotiator(t *testing.T) {
+	w := newWorld(t, 3)
+	for range 4 {
+		w.flap("n3", 30*time.Second)
+	}
+	w.tick(10 * time.Second)
+	w.now = w.now.Add(time.Hour) // all train on, and nothing is said
+	w.restart()
+	w.flap("n3", time.Second)
+	told := w.joinDelays("n3")
+	if last := told[len(told)-1]; last.Seconds != 2 {
+		t.Errorf("after an hour it waits %v s: expected two failures less", last.Seconds)
+	}
+}
+
+// Processes that have another name each time would fill the memory.
+func TestHoweverManyNodesFailTheMemoryIsBounded(t *testing.T) {
+	w := newWorld(t, 2)
+	w.mute[events.NegotiationOpened] = true
+	for i := range merit.MostNodes + 10 {
+		name := fmt.Sprintf("x%d", i)
+		w.join(name)
+		w.lose(name)
+		w.run()
+	}
+	remembered := w.machine.state.Failed
+	if _, first := remembered["x0"]; first || len(remembered) != merit.MostNodes {
+		t.Errorf("%d are remembered", len(remembered))
+	}
+	w.now = w.now.Add(3 * time.Hour)
+	w.join("late")
+	w.lose("late")
+	if w.run(); len(w.machine.state.Failed) != 1 {
+		t.Errorf("%d are remembered after hours", len(w.machine.state.Failed))
 	}
 }

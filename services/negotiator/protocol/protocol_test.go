@@ -169,16 +169,6 @@ func TestClaimsCountWhereNobodyContradictsThem(t *testing.T) {
 	}
 }
 
-func TestWhoRestartsAgainAndAgainWaitsLongerEachTime(t *testing.T) {
-	var waits []float64
-	for joins := range 14 {
-		waits = append(waits, RestartWait(joins))
-	}
-	if want := []float64{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}; !slices.Equal(waits, want) {
-		t.Errorf("waits %v", waits)
-	}
-}
-
 func TestAChangeThatCanWaitEndsNoNegotiationWhileTrainingGoesOn(t *testing.T) {
 	for _, at := range []struct {
 		phase   Phase

@@ -1,0 +1,62 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/merit"
+)
+
+// failures are what a node is remembered by that failed lately.
+type failures struct {
+	Count float64   `json:"count"` // less those that it lived down
+	Last  time.Time `json:"last"`  // by the log's clock
+}
+
+// noteFailure remembers that a node failed, so many times at once, after it took part for so many seconds.
+func (m *Machine) noteFailure(node string, now time.Time, lived, times float64) {
+	before := m.state.Failed[node]
+	for other, failed := range m.state.Failed {
+		if merit.Forgotten(now.Sub(failed.Last).Seconds()) {
+			delete(m.state.Failed, other)
+		}
+	}
+	m.state.Failed[node] = failures{merit.After(before.Count, now.Sub(before.Last).Seconds(), lived, times), now}
+	if len(m.state.Failed) > merit.MostNodes {
+		oldest := node
+		for other, failed := range m.state.Failed {
+			if last := m.state.Failed[oldest].Last; failed.Last.Before(last) || failed.Last.Equal(last) && other < oldest {
+				oldest = other
+			}
+		}
+		delete(m.state.Failed, oldest)
+	}
+}
+
+// lived returns for how many seconds a node has taken part.
+func (m *Machine) lived(node string, now time.Time) float64 {
+	member := m.state.Members[node]
+	if member == nil {
+		return 0
+	}
+	return now.Sub(member.Since).Seconds()
+}
+
+// takeTurn has a node that failed again and again wait, and says until when; a node that need not wait is told nothing.
+// A cluster that waits for the node takes it at once, and so does one that has no plan to lose or nobody to train it.
+func (m *Machine) takeTurn(cause events.Event, node string) []events.Event {
+	failed := m.state.Failed[node]
+	wait := merit.Wait(failed.Count)
+	nobody := m.state.Hold.Active && len(m.state.Members) == 0
+	forgotten := merit.Forgotten(cause.Logged.Sub(failed.Last).Seconds())
+	if wait == 0 || forgotten || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
+		return nil
+	}
+	joiner := m.state.Joiners[node]
+	joiner.NotBefore = cause.Logged.Add(seconds(wait))
+	return []events.Event{m.speaker.Say(cause, events.JoinDelayed, node, &events.JoinDelay{
+		Node: node, Incarnation: joiner.Incarnation, Seconds: wait,
+		Reason: fmt.Sprintf("it failed %.0f times lately: who fails again and again waits longer each time", failed.Count),
+	})}
+}

@@ -1,0 +1,44 @@
+// Package merit says for how long a node that failed again and again waits for its place. Each of its failures has all
+// others stop and begin anew, and so may each of its returns. Of what it failed it is forgiven a part by each second that
+// it took part since.
+//
+//	failures, less those lived down, rounded   it waits for
+//	1                                          nothing: whoever dies once is not punished
+//	2, 3, 4, 5, ...                            1 s, 2 s, 4 s, 8 s, ...
+//	11 and more                                5 min
+package merit
+
+import "math"
+
+const (
+	free      = 1       // failures that cost nothing
+	firstWait = 1.0     // seconds
+	mostWait  = 300.0   // seconds
+	most      = 11      // failures that count: more would not make the wait longer, but the way back
+	lifetime  = 1_800.0 // seconds in which a node that takes part lives down one failure
+	window    = 7_200.0 // seconds after the last failure in which all are remembered
+)
+
+// MostNodes bounds how many nodes are remembered: a cluster whose processes have new names each time forgets the oldest.
+const MostNodes = 4096
+
+// After returns what a node is to be remembered by that failed so often before, by its last failure, so many seconds
+// ago, and that took part for so long since. It fails now, so many times at once.
+func After(before, ago, lived, times float64) float64 {
+	if Forgotten(ago) {
+		before = 0
+	}
+	return min(most, max(0, before-max(0, lived)/lifetime)+times)
+}
+
+// Wait returns for how many seconds a node that failed so often waits.
+func Wait(failures float64) float64 {
+	counted := math.Round(failures) - free
+	if counted < 1 {
+		return 0
+	}
+	return min(firstWait*math.Exp2(counted-1), mostWait)
+}
+
+// Forgotten reports whether a node whose last failure was so many seconds ago has a clean slate.
+func Forgotten(ago float64) bool { return ago > window }
