@@ -184,11 +184,7 @@ func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := plans.CachedInfo().Config
-	if config.FirstSeq = 2; js.DeleteStream(f.ctx, config.Name) != nil {
-		t.Fatal("not deleted")
-	}
-	if _, err := js.CreateStream(f.ctx, config); err != nil {
+	if err := plans.Purge(f.ctx, jetstream.WithPurgeSubject(events.PlanSubject(cluster, "2"))); err != nil {
 		t.Fatal(err)
 	}
 	if plan := f.expect(heard, "2"); plan.Sequence != 2 {

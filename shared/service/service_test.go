@@ -291,8 +291,8 @@ func TestAServiceSaysWhetherItIsReady(t *testing.T) {
 func TestVariablesHaveUnitAndReason(t *testing.T) {
 	type config struct{ service.Common }
 	all := service.Variables(config{})
-	if len(all) != 4 {
-		t.Errorf("expected the four common variables, got %v", all)
+	if len(all) != 5 {
+		t.Errorf("expected the five common variables, got %v", all)
 	}
 	for _, v := range all {
 		if v.Unit == "" || v.Reason == "" {

@@ -147,7 +147,7 @@ func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"lets messages be deleted or purged", "older than 1h0m0s, sooner", "remembers ids for 1m0s",
+			want: []string{"lets messages be deleted or purged", "another number of messages of a subject", "older than 1h0m0s, sooner", "remembers ids for 1m0s",
 				"streams wrong: REKNIT_EVENTS drops what it acknowledged"},
 		},
 		"plans that may change": {

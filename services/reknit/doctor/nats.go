@@ -158,8 +158,12 @@ func (e expectation) settings(is jetstream.StreamConfig, say func(state, do, for
 	if e.stream.WriteOnce && (is.MaxMsgsPerSubject != 1 || !is.DiscardNewPerSubject) {
 		say(wrong, anew, "takes a second plan for a generation")
 	}
-	if !is.DenyDelete || !is.DenyPurge {
+	if !is.DenyDelete || !is.DenyPurge && !e.stream.WriteOnce { // old plans are purged
 		say(warning, anew, "lets messages be deleted or purged")
+	}
+	if newest := int64(e.stream.Newest); newest > 0 && is.MaxMsgsPerSubject != newest {
+		say(warning, fmt.Sprintf("nats stream edit %s --max-msgs-per-subject %d", e.name, newest),
+			"keeps another number of messages of a subject than %d: it fills up, or forgets", newest)
 	}
 	if is.Storage != jetstream.FileStorage {
 		say(warning, anew, "is in memory: it is gone with its server")
