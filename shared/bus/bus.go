@@ -33,7 +33,8 @@ type Bus struct {
 	js         jetstream.JetStream
 	kit        kit
 	cluster    string
-	replicas   int // of the streams and buckets that are made
+	replicas   int         // of the streams and buckets that are made
+	makes      atomic.Bool // it has made what was missing, and does so again
 	connection atomic.Pointer[connection]
 	fence      atomic.Pointer[fence]
 	stores     sync.Map // *store by bucket: those that were looked up
@@ -88,6 +89,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted())
 			b.connected(c, time.Now())
+			b.remake()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
 	)...)

@@ -38,8 +38,24 @@ func (b *Bus) provision(ctx context.Context) error {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
 		}
 	}
+	b.makes.Store(!b.isGuest())
 	b.tellReplicas(ctx)
 	return nil
+}
+
+// remake makes again what was in the memory of a server that has restarted, where this bus has made it before.
+func (b *Bus) remake() {
+	if !b.makes.Load() {
+		return
+	}
+	ctx := b.connection.Load().lasts
+	for _, config := range b.streams() {
+		if config.Storage == jetstream.MemoryStorage {
+			go func() {
+				_ = b.Repeat(ctx, "making of "+config.Name, func(ctx context.Context) error { return b.provisionStream(ctx, config) })
+			}()
+		}
+	}
 }
 
 func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig) error {
