@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		return nil, err
 	}
 	b := &Bus{kit: kit, cluster: config.Cluster, replicas: replicas(config.URL)}
-	conn, err := nats.Connect(config.URL, append(append(b.Options(), config.Options...),
+	conn, err := nats.Connect(config.URL, append(slices.Concat(b.Options(), config.Options),
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),

@@ -32,7 +32,11 @@ func dial(
 		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late,
 		answers: map[string]*answer{}, ahead: map[string]*answer{},
 	}
-	conn, err := nats.Connect(config.URL, append(slices.Clone(config.Options),
+	var keys []nats.Option
+	if config.Options != nil {
+		keys = slices.Clone(config.Options())
+	}
+	conn, err := nats.Connect(config.URL, append(keys,
 		nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),

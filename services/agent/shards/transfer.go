@@ -28,12 +28,12 @@ const lookEvery = 20 * time.Millisecond
 
 // Source is a store to fetch from: a neighbour's or the hub's.
 type Source struct {
-	Name           string        // unique in the transfer
-	URL            string        // of its NATS server
-	Options        []nats.Option // of a connection to it
-	API            string        // prefix of the JetStream API there; empty for the usual one
-	Bucket         string        // there
-	BytesPerSecond float64       // planned or measured earlier; zero where nothing is known
+	Name           string               // unique in the transfer
+	URL            string               // of its NATS server
+	Options        func() []nats.Option // of a connection to it; nil where it asks for no key
+	API            string               // prefix of the JetStream API there; empty for the usual one
+	Bucket         string               // there
+	BytesPerSecond float64              // planned or measured earlier; zero where nothing is known
 }
 
 // Part is a range of a layer's bytes and the digest that they must have.
