@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (o options) run(ctx context.Context, node string, w io.Writer) error {
 		return err
 	}
 	defer b.Close()
-	switch is, plan, err := isMember(ctx, b, node); {
+	switch is, plan, err := isMember(ctx, b, node, "*"); {
 	case err != nil:
 		return err
 	case !is:
@@ -86,9 +87,9 @@ func (o options) ask(ctx context.Context, b *bus.Bus, node string) error {
 	return err
 }
 
-// isMember reports whether the plan in force has the node.
-func isMember(ctx context.Context, b *bus.Bus, node string) (is bool, plan events.Plan, err error) {
-	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), "*"))
+// isMember reports whether the plan of a generation has the node; "*" is the plan in force.
+func isMember(ctx context.Context, b *bus.Bus, node, generation string) (is bool, plan events.Plan, err error) {
+	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), generation))
 	if err != nil || !found {
 		return false, plan, err
 	}
@@ -120,7 +121,11 @@ func (w *watcher) hear(news history.News, event events.Event) (enough bool) {
 	if event.Kind != events.PlanActivated { // all trainers work under a plan
 		return false
 	}
-	is, _, err := isMember(w.ctx, w.bus, w.node)
+	activation, err := events.Open[events.Activation](event)
+	is := true
+	if err == nil { // the plan in force may be a later one already
+		is, _, err = isMember(w.ctx, w.bus, w.node, strconv.FormatUint(activation.Generation, 10))
+	}
 	w.left, w.err = !is && err == nil, err
 	return w.left || w.err != nil
 }

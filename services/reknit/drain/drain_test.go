@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,10 @@ func (h *house) commit(generation uint64, nodes ...string) {
 func (h *house) drain(answer func(events.Leave), arguments ...string) (printed string, err error) {
 	h.t.Helper()
 	subject := events.EventSubject("c", events.LeaveRequested, "*")
+	var answering sync.WaitGroup
 	stop, err := h.bus.Follow(h.t.Context(), events.EventStream, []string{subject}, bus.New, func(event events.Event) {
+		answering.Add(1)
+		defer answering.Done()
 		leave, err := events.Open[events.Leave](event)
 		if err != nil || event.Source != "/user" {
 			h.t.Errorf("%s asks, %v", event.Source, err)
@@ -94,6 +98,7 @@ func (h *house) drain(answer func(events.Leave), arguments ...string) (printed s
 	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
 	defer cancel()
 	err = command.ExecuteContext(ctx)
+	answering.Wait() // the command may hear the answer before who gives it hears that it is stored
 	return output.String(), err
 }
 
