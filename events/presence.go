@@ -1,63 +1,74 @@
 package events
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// missing reports the first required field that data lacks; data is the JSON of a value of type t. Every field is
+// missing reports a required field that data lacks; data is the valid JSON of a value of type t. Every field is
 // required but those with omitempty. An empty list may be null, because Go programs write a nil slice so.
 func missing(t reflect.Type, data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return err
-	}
-	if lacks := missingIn(t, value); lacks != nil {
+	c := cursor{data: data}
+	if lacks := c.missingIn(t); lacks != nil {
 		return lacks
 	}
 	return nil
 }
 
-func missingIn(t reflect.Type, value any) *FieldError {
-	switch t.Kind() {
-	case reflect.Pointer:
-		return missingIn(t.Elem(), value)
-	case reflect.Struct:
-		return missingField(t, value)
-	case reflect.Slice:
-		elements, _ := value.([]any)
-		for i := 0; t.Elem().Kind() == reflect.Struct && i < len(elements); i++ {
-			if lacks := missingField(t.Elem(), elements[i]); lacks != nil {
-				return lacks.within(fmt.Sprintf("[%d]", i))
-			}
+func (c *cursor) missingIn(t reflect.Type) *FieldError {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return c.missingIn(t.Elem())
+	case t.Kind() == reflect.Struct:
+		return c.missingField(t)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && c.peek() == '[':
+		return c.missingElement(t.Elem())
+	}
+	c.skip()
+	return nil
+}
+
+func (c *cursor) missingElement(t reflect.Type) *FieldError {
+	c.at++
+	for i := 0; c.more(); i++ {
+		if lacks := c.missingField(t); lacks != nil {
+			return lacks.within(fmt.Sprintf("[%d]", i))
 		}
 	}
 	return nil
 }
 
-func missingField(t reflect.Type, value any) *FieldError {
-	object, isObject := value.(map[string]any)
-	if !isObject {
-		got, _ := json.Marshal(value)
-		return &FieldError{Expected: "an object", Got: fmt.Sprintf("%.20s", got)}
+func (c *cursor) missingField(t reflect.Type) *FieldError {
+	if c.peek() != '{' {
+		return &FieldError{Expected: "an object", Got: fmt.Sprintf("%.20s", c.skip())}
 	}
-	for _, field := range fieldsOf(t) {
-		inner, isPresent := object[field.name]
-		if !field.optional && (!isPresent || inner == nil && !field.list) {
-			return &FieldError{Field: field.name, Expected: "a value", Got: "none"}
-		}
-		if inner == nil {
+	c.at++
+	fields := fieldsOf(t)
+	present := make([]bool, len(fields))
+	for c.more() {
+		name := c.name()
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
+		if i < 0 {
+			c.skip()
 			continue
 		}
-		if lacks := missingIn(field.of, inner); lacks != nil {
-			return lacks.within(field.name)
+		isNull := c.peek() == 'n'
+		present[i] = !isNull || fields[i].list
+		if isNull {
+			c.skip()
+			continue
+		}
+		if lacks := c.missingIn(fields[i].of); lacks != nil {
+			return lacks.within(fields[i].name)
+		}
+	}
+	for i, field := range fields {
+		if !present[i] && !field.optional {
+			return &FieldError{Field: field.name, Expected: "a value", Got: "none"}
 		}
 	}
 	return nil
