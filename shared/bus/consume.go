@@ -101,6 +101,54 @@ func (c *Consumer) Pending(ctx context.Context) (uint64, error) {
 	return info.NumPending + uint64(info.NumAckPending), nil
 }
 
+// Lag is what the log has for a reader beyond what it acknowledged.
+type Lag struct {
+	Messages uint64
+	Age      time.Duration // of the oldest, by the server's clock; zero where there is none
+	Taken    uint64        // the sequence of the last message that was handed to the reader
+}
+
+func (l Lag) String() string {
+	return fmt.Sprintf("behind by %d events, the oldest %v old", l.Messages, l.Age.Round(time.Second))
+}
+
+// Lag looks once at how far behind the reader is.
+func (c *Consumer) Lag(ctx context.Context) (Lag, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	info, err := c.consumer.Info(ctx)
+	if err != nil {
+		return Lag{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+	}
+	lag := Lag{Messages: info.NumPending + uint64(info.NumAckPending), Taken: c.progress.taken()}
+	if lag.Messages > 0 {
+		var oldest time.Time
+		if oldest, err = c.oldest(ctx, max(info.AckFloor.Stream+1, info.Config.OptStartSeq)); !oldest.IsZero() {
+			lag.Age = max(0, info.TimeStamp.Sub(oldest))
+		}
+	}
+	return lag, err
+}
+
+// oldest tells when the first message from a sequence on that the consumer delivers was logged; zero: there is none.
+func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, err error) {
+	stream, err := c.bus.leader(ctx, events.EventStream)
+	if err != nil {
+		return oldest, err
+	}
+	for _, subject := range c.consumer.CachedInfo().Config.FilterSubjects {
+		message, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case err != nil:
+			return oldest, err
+		case oldest.IsZero() || message.Time.Before(oldest):
+			oldest = message.Time
+		}
+	}
+	return oldest, nil
+}
+
 // Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
 // ErrFenced where the next reader dropped the consumer.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
@@ -227,6 +275,12 @@ func (p *progress) reached() uint64 {
 	p.Lock()
 	defer p.Unlock()
 	return p.done
+}
+
+func (p *progress) taken() uint64 {
+	p.Lock()
+	defer p.Unlock()
+	return p.handed
 }
 
 // Refuse makes the record of a message that its reader cannot bear.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ type clerk struct {
 	ticking chan struct{} // if any, one token: a tick came
 	crashes bool          // at the snapshot after the first event
 	waits   chan struct{} // if any, before it has handled an event
+	asked   atomic.Bool   // to handle an event
 }
 
 func (c *clerk) Hears() []events.Kind { return []events.Kind{events.NodeLost} }
@@ -47,6 +49,7 @@ func (c *clerk) Handle(event events.Event) ([]events.Event, error) {
 	if event.Subject == "absurd" {
 		return nil, errors.New("no such node")
 	}
+	c.asked.Store(true)
 	if c.waits != nil {
 		<-c.waits
 	}

@@ -22,7 +22,7 @@ func TestOfThreeThatStartAtOnceOneTakesTheLeaseAndTwoStandBy(t *testing.T) {
 	f.until("one is ready and two stand by", func() bool {
 		acting, standing := 0, 0
 		for _, address := range addresses {
-			switch said := ready(address); {
+			switch said := says(address + "/readyz"); {
 			case strings.HasPrefix(said, "ok"):
 				acting++
 			case strings.Contains(said, "standby"):

@@ -24,6 +24,7 @@ type fixture struct {
 	url     string
 	ctx     context.Context
 	bus     *bus.Bus
+	halt    func() // of the server
 	restart func() // of the server, with its data
 }
 
@@ -40,8 +41,9 @@ func newFixture(t *testing.T) *fixture {
 	if _, err := fmt.Sscanf(f.url, "nats://127.0.0.1:%d", &config.Port); err != nil {
 		t.Fatal(f.url, err)
 	}
+	f.halt = func() { server.Shutdown() }
 	f.restart = func() {
-		server.Shutdown()
+		f.halt()
 		if server, err = embedded.Start(config); err != nil {
 			t.Fatal(err)
 		}
@@ -191,16 +193,31 @@ func (f *fixture) until(what string, holds func() bool) {
 // untilReadySays asks /readyz until the answer has a text in it.
 func (f *fixture) untilReadySays(address, text string) {
 	f.Helper()
+	f.untilSays(address+"/readyz", text)
+}
+
+func (f *fixture) untilSays(page, text string) {
+	f.Helper()
 	said := ""
-	for ; !strings.Contains(said, text); said = ready(address) {
+	for ; !strings.Contains(said, text); said = says(page) {
 		if f.ctx.Err() != nil {
-			f.Fatalf("expected /readyz to say %q, got %q", text, said)
+			f.Fatalf("expected %s to say %q, got %q", page, text, said)
 		}
 	}
 }
 
-func ready(address string) string {
-	response, err := http.Get("http://" + address + "/readyz")
+// staysLive asks /healthz for longer than a service may be stuck.
+func (f *fixture) staysLive(address string) {
+	f.Helper()
+	for start := time.Now(); time.Since(start) < 20*stands; time.Sleep(stands) {
+		if said := says(address + "/healthz"); said != "ok\n" {
+			f.Fatalf("expected /healthz to stay ok, got %q", said)
+		}
+	}
+}
+
+func says(page string) string {
+	response, err := http.Get("http://" + page)
 	if err != nil {
 		return err.Error()
 	}

@@ -1,12 +1,15 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,16 +18,32 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// health answers over HTTP how the service is.
+// health answers over HTTP how the service is. Without a bus it is not connected yet.
 type health struct {
 	bus      *bus.Bus
 	consumer atomic.Pointer[bus.Consumer]
 	caughtUp atomic.Bool
 	busy     atomic.Pointer[time.Time] // since when the loop is at one thing; nil: it waits
+	thinks   atomic.Pointer[time.Time] // since when the machine is; nil: it was not asked, or has answered
 	stands   atomic.Pointer[string]    // why the service waits for somebody else; nil: it does not
+	lag      atomic.Pointer[lag]       // as last looked at; nil: not known
+
+	standstill time.Duration
 }
 
-const checkTimeout = 2 * time.Second
+func newHealth(b *bus.Bus) *health { return &health{bus: b, standstill: standstill} }
+
+// lag is what the log has for the service beyond what it is done with.
+type lag struct {
+	bus.Lag
+	idle time.Time // since when there is something, and neither it nor anything else comes; zero: all comes
+}
+
+const (
+	checkTimeout = 2 * time.Second
+	stuckAfter   = 6 // standstills: a planner with 1,000 nodes thinks for seconds, and a restart costs more than a minute's patience
+	looks        = 4 // at the lag, within a standstill
+)
 
 // standstill is how long one message or one tick may take before the service counts as standing still.
 var standstill = 10 * time.Second
@@ -37,58 +56,109 @@ func (h *health) begin() {
 	h.busy.Store(&now)
 }
 
+// think calls the machine.
+func (h *health) think(call func()) {
+	now := time.Now()
+	h.thinks.Store(&now)
+	defer h.thinks.Store(nil)
+	call()
+}
+
+// watch looks at the lag until ctx ends. What cannot be asked is not known: the log is out of reach.
+func (h *health) watch(ctx context.Context, consumer *bus.Consumer) {
+	for {
+		found, err := consumer.Lag(ctx)
+		if err != nil {
+			h.lag.Store(nil)
+		} else {
+			h.lag.Store(&lag{found, h.idleSince(found)})
+		}
+		if pause(ctx, h.standstill/looks) != nil {
+			return
+		}
+	}
+}
+
+// idleSince tells since when nothing comes though there is something. A loop that is at one thing takes nothing either.
+func (h *health) idleSince(found bus.Lag) time.Time {
+	before := h.lag.Load()
+	switch {
+	case found.Messages == 0 || h.busy.Load() != nil || !h.bus.Together(h.standstill):
+		return time.Time{}
+	case before == nil || before.idle.IsZero() || before.Taken != found.Taken:
+		return time.Now()
+	}
+	return before.idle
+}
+
+// stuck says what only a restart mends. An outage of the log, a full store and another instance's lease are none of that.
+func (h *health) stuck() error {
+	if thinks := h.thinks.Load(); thinks != nil && time.Since(*thinks) > stuckAfter*h.standstill {
+		return fmt.Errorf("stuck: the machine is at one thing since %v", thinks.Format(time.RFC3339))
+	}
+	if lag := h.lag.Load(); lag != nil && !lag.idle.IsZero() && time.Since(lag.idle) > stuckAfter*h.standstill {
+		return fmt.Errorf("stuck: %v, and nothing comes since %v", lag.Lag, lag.idle.Format(time.RFC3339))
+	}
+	return nil
+}
+
 // standsStill says what does not get on, nil where all does.
 func (h *health) standsStill() error {
 	if reason := h.stands.Load(); reason != nil {
 		return errors.New(*reason)
 	}
-	if busy := h.busy.Load(); busy != nil && time.Since(*busy) > standstill {
+	if busy := h.busy.Load(); busy != nil && time.Since(*busy) > h.standstill {
 		return fmt.Errorf("loop: at one thing since %v", busy.Format(time.RFC3339))
 	}
-	if consumer := h.consumer.Load(); consumer != nil && consumer.Outstanding() > standstill {
+	if consumer := h.consumer.Load(); consumer != nil && consumer.Outstanding() > h.standstill {
 		return fmt.Errorf("loop: a message came %v ago and is not handled", consumer.Outstanding().Round(time.Second))
 	}
 	return nil
 }
 
-// serve answers on address until ctx ends: /healthz while the process lives, /readyz while the service can do its
-// work, /metrics for Prometheus.
-func (h *health) serve(ctx context.Context, address string) error {
+// serve answers on address until it is stopped: /healthz fails where a restart helps, /readyz while the service cannot
+// do its work, /metrics is for Prometheus. Stop returns when the address is free again.
+func (h *health) serve(address string) (stop func(), err error) {
 	if address == "" {
-		return nil
+		return func() {}, nil
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("REKNIT_HTTP_ADDRESS: expected a free host:port: %w", err)
+		return nil, fmt.Errorf("REKNIT_HTTP_ADDRESS: expected a free host:port: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", h.answerReady)
+	mux.HandleFunc("GET /healthz", answer(func(context.Context) error { return h.stuck() }))
+	mux.HandleFunc("GET /readyz", answer(h.ready))
 	mux.Handle("GET /metrics", promhttp.Handler())
 	server := &http.Server{Handler: mux, ReadTimeout: checkTimeout, WriteTimeout: 2 * checkTimeout}
-	context.AfterFunc(ctx, func() { server.Close() })
-	go func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			slog.Error("health server", "error", err)
 		}
-	}()
-	slog.InfoContext(ctx, "health is served", "address", listener.Addr().String())
-	return nil
+	})
+	slog.Info("health is served", "address", listener.Addr().String())
+	return func() { server.Close(); serving.Wait() }, nil
 }
 
-func (h *health) answerReady(w http.ResponseWriter, request *http.Request) {
-	if err := h.ready(request.Context()); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
+func answer(check func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		if err := check(request.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
 	}
-	fmt.Fprintln(w, "ok")
 }
 
-// ready names the first check that fails: nats, streams, what stands still, or backlog.
+// ready names the first check that fails: nats, streams, what stands still, or what is behind.
 func (h *health) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if !h.bus.Conn().IsConnected() {
+	switch {
+	case h.bus == nil:
+		return errors.New("nats: no server has answered yet")
+	case !h.bus.Conn().IsConnected():
 		return fmt.Errorf("nats: expected a connection, got %v", h.bus.Conn().Status())
 	}
 	if err := h.bus.Provisioned(ctx); err != nil {
@@ -97,20 +167,28 @@ func (h *health) ready(ctx context.Context) error {
 	if err := h.standsStill(); err != nil {
 		return err
 	}
-	if !h.caughtUp.Load() {
-		return errors.New("backlog: the log up to the start is not handled yet")
+	lag := h.lag.Load()
+	switch {
+	case lag != nil && (lag.Age > h.standstill || !h.caughtUp.Load()):
+		return errors.New(lag.String())
+	case !h.caughtUp.Load():
+		return errors.New("behind: the log up to the start is not handled yet")
 	}
 	return nil
 }
 
-// Healthcheck asks a running service whether it is ready.
-func Healthcheck(ctx context.Context, address string) error {
+// Healthcheck asks a running service whether it is ready or, of what is live, whether no restart would help.
+func Healthcheck(ctx context.Context, address, what string) error {
+	page, known := map[string]string{"": "/readyz", "live": "/healthz"}[what]
+	if !known {
+		return fmt.Errorf("healthcheck: expected live or nothing, got %.80q", what)
+	}
 	if address == "" {
 		return errors.New("REKNIT_HTTP_ADDRESS: expected host:port of the running service, got none")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*checkTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+page, nil)
 	if err != nil {
 		return fmt.Errorf("REKNIT_HTTP_ADDRESS: %w", err)
 	}
@@ -120,7 +198,8 @@ func Healthcheck(ctx context.Context, address string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: expected 200, got %s", request.URL, response.Status)
+		why, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("%s: expected 200, got %s: %s", request.URL, response.Status, bytes.TrimSpace(why))
 	}
 	return nil
 }

@@ -221,7 +221,8 @@ func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs
 			err = fmt.Errorf("restore after the panic %v: %w", cause, restoring) // not errPanicked: it cannot go on
 		}
 	}()
-	return call(), nil
+	r.health.think(func() { outputs = call() })
+	return outputs, nil
 }
 
 // quarantine keeps a refused message as an event. With everybody as speaker of its id there is one record of it,

@@ -37,13 +37,19 @@ func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 		return nil, fmt.Errorf("REKNIT_CLUSTER: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Cluster)
 	}
 	telemetry.Level.Set(c.LogLevel)
+	stop, err := newHealth(nil).serve(c.HTTPAddress) // or a service that waits for NATS would pass for one that hangs
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	return bus.Connect(ctx, bus.Config{URL: c.URL, Name: name, Cluster: c.Cluster, Kit: c.Kit})
 }
 
 const flushTimeout = 3 * time.Second
 
 // Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT.
-// The sub-command healthcheck asks the running service on REKNIT_HTTP_ADDRESS; help prints the variables.
+// The sub-command healthcheck asks the service that runs on REKNIT_HTTP_ADDRESS whether it is ready, healthcheck live
+// whether a restart would help it; help prints the variables.
 func Main[C any](name string, run func(context.Context, C) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -58,7 +64,7 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	switch {
 	case len(os.Args) == 1:
 	case os.Args[1] == "healthcheck":
-		return Healthcheck(ctx, os.Getenv("REKNIT_HTTP_ADDRESS"))
+		return Healthcheck(ctx, os.Getenv("REKNIT_HTTP_ADDRESS"), strings.Join(os.Args[2:], " "))
 	case slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]):
 		return help(config)
 	default:

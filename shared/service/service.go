@@ -65,14 +65,16 @@ func Run(ctx context.Context, options Options) error {
 	r := &runner{
 		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name),
 		speaker: events.Speaker{Source: "/" + options.Name, Cluster: options.Bus.Cluster()},
-		health:  &health{bus: options.Bus},
+		health:  newHealth(options.Bus),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := r.health.serve(ctx, options.Address); err != nil {
+	stop, err := r.health.serve(options.Address)
+	if err != nil {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
-	err := r.run(ctx)
+	defer stop()
+	err = r.run(ctx)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
@@ -96,6 +98,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	r.health.consumer.Store(consumer)
+	go r.health.watch(ctx, consumer)
 	slog.InfoContext(ctx, "service runs", "instance", r.instance, "after", r.memory.Sequence,
 		"said", r.said, "backlog", r.backlog)
 	return r.loop(ctx, consumer)

@@ -265,14 +265,14 @@ func TestEachKindOfRefusalIsCountedAndQuarantinedOnce(t *testing.T) {
 func TestAServiceSaysWhetherItIsReady(t *testing.T) {
 	f := newFixture(t)
 	address := freeAddress(t)
-	if err := service.Healthcheck(f.ctx, address); err == nil {
+	if err := service.Healthcheck(f.ctx, address, ""); err == nil {
 		t.Error("nobody is there yet")
 	}
 	aborted := f.said(events.Aborted)
 	f.run(service.Options{Machine: &clerk{}, Address: address})
 	f.lose("n1")
 	f.expect(aborted, "g1")
-	for err := service.Healthcheck(f.ctx, address); err != nil; err = service.Healthcheck(f.ctx, address) {
+	for err := service.Healthcheck(f.ctx, address, ""); err != nil; err = service.Healthcheck(f.ctx, address, "") {
 		if f.ctx.Err() != nil {
 			t.Fatal(err)
 		}
