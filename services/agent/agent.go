@@ -19,6 +19,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -73,8 +74,8 @@ type Config struct {
 	// holds: they are lost if it ends before Boundary returns ErrLeft. It must not block. nil: nobody wants to know.
 	Late func(reason string, seconds float64, alone []events.Range)
 
-	// Measure measures the link to another trainer's data plane, sending so many bytes for the bandwidth.
-	Measure func(ctx context.Context, address string, bytes int) (
+	// Measure measures the link to a node's data plane, sending so many bytes for the bandwidth.
+	Measure func(ctx context.Context, node, address string, bytes int) (
 		roundTripSeconds, bandwidthBytesPerSecond float64, err error)
 	// Relayed receives a data-plane frame that came through the hub.
 	Relayed func(frame []byte)
@@ -156,6 +157,11 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected that of the node %s, got the one of %s", config.Node, key)
 	}
 	session := newSession(ctx, config, connection)
+	if session.identity, err = mtls.Open(config.NATSKit); err != nil {
+		session.Close()
+		return nil, err
+	}
+	config.Store.TLS = session.identity.Server()
 	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
 	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
 		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job,

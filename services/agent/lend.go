@@ -92,6 +92,7 @@ func (s *Session) keep(text []byte) error {
 func (s *Session) borrow(ctx context.Context, request events.Keeping) (part snapshots.Part, err error) {
 	fetch, err := shards.NewTransfer([]shards.Source{{
 		Name: request.Node, URL: "nats://" + request.ShardAddress, Bucket: events.ShardBucketOf(request.Node),
+		Options: func() []nats.Option { return s.identity.Options(request.Node) },
 	}})
 	if err != nil {
 		return part, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -32,6 +33,7 @@ type Session struct {
 	config    Config
 	bus       *bus.Bus
 	store     *shards.Store
+	identity  *mtls.Identity // to other nodes
 	snapshots *snapshots.Snapshots
 	stop      []func()
 	cancel    context.CancelFunc
@@ -375,7 +377,7 @@ func (s *Session) measure(peer, address string, bytes int) (events.Measurement, 
 	ctx, cancel := context.WithTimeout(s.context, measureTime)
 	defer cancel()
 	var err error
-	measured.RoundTripSeconds, measured.BandwidthBytesPerSecond, err = s.config.Measure(ctx, address, bytes)
+	measured.RoundTripSeconds, measured.BandwidthBytesPerSecond, err = s.config.Measure(ctx, peer, address, bytes)
 	return measured, err
 }
 

@@ -17,6 +17,7 @@ import (
 	_ "gocloud.dev/blob/s3blob" // for REKNIT_SNAPSHOT_BUCKET
 
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
@@ -41,9 +42,14 @@ func Run(ctx context.Context, config Config) error {
 	asked := ctx // ends when the trainer is asked to go
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	identity, err := mtls.Open(config.Kit)
+	if err != nil {
+		return err
+	}
 	var plane dataPlane
 	network, err := transport.Listen(ctx, transport.Config{
-		Cluster: config.Cluster, Node: config.Node, Listen: config.Listen, Suspect: plane.suspect, Relay: plane.relay,
+		Cluster: config.Cluster, Node: config.Node, Listen: config.Listen, Identity: identity,
+		Suspect: plane.suspect, Relay: plane.relay,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/mtls"
 )
 
 // A probe is a request of 4 bytes, the length of what follows them, and an answer of one byte once all is there.
@@ -21,24 +23,24 @@ var ErrStalled = errors.New("connected, and nobody answers")
 // probeBytes bounds one probe.
 const probeBytes = 64 << 20
 
-// Measure times the link from a node of a cluster to a peer's address, over a connection of its own: the round trip,
-// and the bandwidth of sending so many bytes (0 where bytes is 0).
-func Measure(ctx context.Context, cluster, node, address string, bytes int) (
+// Measure times the link from who speaks to a node at an address, over a connection of its own: the round trip, and the
+// bandwidth of sending so many bytes (0 where bytes is 0).
+func Measure(ctx context.Context, identity *mtls.Identity, who Hello, node, address string, bytes int) (
 	roundTripSeconds, bandwidthBytesPerSecond float64, err error,
 ) {
 	if bytes < 0 || bytes > probeBytes {
 		return 0, 0, fmt.Errorf("probe of %d bytes: expected 0 to %d", bytes, probeBytes)
 	}
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	who.Probe = true
+	connection, err := Dial(ctx, identity, net.Dialer{}, who, node, address)
+	if errors.Is(err, mtls.ErrSilent) {
+		return 0, 0, fmt.Errorf("%w within the time for a probe", ErrStalled)
+	}
 	if err != nil {
 		return 0, 0, err
 	}
 	defer connection.Close()
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
-	who := Hello{Cluster: cluster, Node: node, Probe: true}
-	if _, err := connection.Write(who.Bytes()); err != nil {
-		return 0, 0, err
-	}
 	for range roundTrips {
 		seconds, err := probe(connection, 0)
 		if err != nil && ctx.Err() != nil && roundTripSeconds == 0 {

@@ -1,7 +1,6 @@
 package links
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +14,14 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/mtls"
 )
 
 const (
-	helloTimeout = 5 * time.Second        // for a new connection to say who it is
-	dialTimeout  = 2 * time.Second        // a SYN and its first repeat, after one second
-	redialEvery  = 250 * time.Millisecond // a peer that is starting is not kept waiting
-	byeTimeout   = time.Second            // for a peer to take a byte
-	bye          = 'b'
+	dialTimeout = 2 * time.Second        // a SYN and its first repeat, after one second
+	redialEvery = 250 * time.Millisecond // a peer that is starting is not kept waiting
+	byeTimeout  = time.Second            // for a peer to take a byte
+	bye         = 'b'
 )
 
 // watched is how many peers a node dials. As many dial it, so that it is missed unless seven neighbours die at once.
@@ -36,6 +35,8 @@ type Config struct {
 	Cluster string
 	Node    string
 	Listen  string // host:port to listen on
+
+	Identity *mtls.Identity // nil where nodes need not prove who they are
 
 	// Suspect hears of a peer that does not answer: refused is set where its connection was reset or refused.
 	Suspect func(node string, refused bool, reason string)
@@ -93,11 +94,11 @@ func Listen(ctx context.Context, config Config) (*Watch, error) {
 // Address returns the address that is listened on.
 func (w *Watch) Address() string { return w.listener.Addr().String() }
 
-// Measure times the link to a peer's address.
-func (w *Watch) Measure(ctx context.Context, address string, bytes int) (
+// Measure times the link to a node at an address.
+func (w *Watch) Measure(ctx context.Context, node, address string, bytes int) (
 	roundTripSeconds, bandwidthBytesPerSecond float64, err error,
 ) {
-	return Measure(ctx, w.config.Cluster, w.config.Node, address, bytes)
+	return Measure(ctx, w.config.Identity, Hello{Cluster: w.config.Cluster, Node: w.config.Node}, node, address, bytes)
 }
 
 // Switch watches the peers of a new plan, the node itself not among them.
@@ -129,11 +130,9 @@ func (w *Watch) follow(ctx context.Context, incarnation string, peer Peer) {
 	who := Hello{Cluster: w.config.Cluster, Node: w.config.Node, Incarnation: incarnation}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 	for ctx.Err() == nil {
-		connection, err := dialer.DialContext(ctx, "tcp", peer.Address)
+		connection, err := Dial(ctx, w.config.Identity, dialer, who, peer.Node, peer.Address)
 		if err == nil {
-			if _, err = connection.Write(who.Bytes()); err == nil {
-				err = w.listenTo(ctx, connection)
-			}
+			err = w.listenTo(ctx, connection)
 			connection.Close()
 		}
 		if err == nil {
@@ -216,22 +215,23 @@ func (w *Watch) accept() {
 func (w *Watch) serve(connection net.Conn) {
 	defer connection.Close()
 	defer context.AfterFunc(w.context, func() { connection.Close() })() // who says nothing does not hold up the end
-	reader := bufio.NewReaderSize(connection, 64<<10)
-	connection.SetReadDeadline(time.Now().Add(helloTimeout))
-	hello, err := ReadHello(reader, w.config.Cluster)
+	hello, secured, reader, err := Accept(w.context, w.config.Identity, w.config.Cluster, connection)
 	if err != nil {
-		slog.Debug("links: connection refused", "from", connection.RemoteAddr(), "error", err)
+		level := slog.LevelDebug // whoever tries the port, or ends
+		if errors.Is(err, mtls.ErrRefused) {
+			level = slog.LevelWarn
+		}
+		slog.Log(w.context, level, "links: connection refused", "from", connection.RemoteAddr(), "error", err)
 		return
 	}
-	connection.SetReadDeadline(time.Time{})
 	if hello.Probe {
-		AnswerProbes(connection, reader)
+		AnswerProbes(secured, reader)
 		return
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it silence is found by heartbeats
 	}
-	if err := w.listenTo(w.context, connection); err != nil {
+	if err := w.listenTo(w.context, secured); err != nil {
 		w.suspect(hello.Node, hello.Incarnation, err)
 	}
 }

@@ -170,21 +170,21 @@ func TestEachNodeIsWatchedBySixOthersHoweverManyThereAre(t *testing.T) {
 
 func TestALinkIsMeasured(t *testing.T) {
 	all, _ := stations(t, "a", "b")
-	roundTrip, bandwidth, err := all["a"].Measure(t.Context(), all["b"].Address(), 1<<20)
+	roundTrip, bandwidth, err := all["a"].Measure(t.Context(), "b", all["b"].Address(), 1<<20)
 	if err != nil || roundTrip <= 0 || bandwidth <= 0 {
 		t.Errorf("%g s, %g bytes/s, %v", roundTrip, bandwidth, err)
 	}
-	if _, bandwidth, err := all["a"].Measure(t.Context(), all["b"].Address(), 0); err != nil || bandwidth != 0 {
+	if _, bandwidth, err := all["a"].Measure(t.Context(), "b", all["b"].Address(), 0); err != nil || bandwidth != 0 {
 		t.Errorf("without bytes: %g bytes/s, %v", bandwidth, err)
 	}
-	if _, _, err := all["a"].Measure(t.Context(), all["b"].Address(), -1); err == nil {
+	if _, _, err := all["a"].Measure(t.Context(), "b", all["b"].Address(), -1); err == nil {
 		t.Error("a probe of -1 bytes was made")
 	}
 }
 
 func TestASpeakerOfAnotherClusterIsNotListenedTo(t *testing.T) {
 	all, _ := stations(t, "a", "b")
-	if _, _, err := Measure(t.Context(), "other", "b", all["a"].Address(), 0); err == nil {
+	if _, _, err := Measure(t.Context(), nil, Hello{Cluster: "other", Node: "b"}, "a", all["a"].Address(), 0); err == nil {
 		t.Error("its probe was answered")
 	}
 	connection, err := net.Dial("tcp", all["a"].Address())
@@ -207,7 +207,7 @@ func TestAConnectionThatSaysNothingDoesNotHoldUpTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if _, _, err := Measure(t.Context(), "test", "b", all["a"].Address(), 0); err != nil { // accepted after it
+	if _, _, err := Measure(t.Context(), nil, Hello{Cluster: "test", Node: "b"}, "a", all["a"].Address(), 0); err != nil { // accepted after it
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -15,6 +15,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/speed"
 )
@@ -146,9 +147,13 @@ const (
 
 // join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing.
 func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job, kept uint64) (err error) {
+	identity, err := mtls.Open(config.Kit)
+	if err != nil {
+		return err
+	}
 	session := make(chan *agent.Session, 1) // the watch suspects nobody before there is one
 	t.watch, err = links.Listen(t.ended, links.Config{
-		Cluster: config.Cluster, Node: t.node, Listen: config.Listen,
+		Cluster: config.Cluster, Node: t.node, Listen: config.Listen, Identity: identity,
 		Suspect: func(node string, refused bool, reason string) {
 			known := <-session
 			session <- known

@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,8 @@ type StoreConfig struct {
 	Dir      string // of this store alone: its files lie in Dir/shards; default a new temporary directory
 	Memory   bool   // stored parts lie in memory, not in files, and the temporary directory in shared memory
 	MaxBytes int64  // all stored parts and their manifests; default 8 GiB
+
+	TLS *tls.Config // how to take connections; nil: as they come
 }
 
 // Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
@@ -40,7 +43,8 @@ const (
 	streamBuffer    = 256 << 20
 	writeDeadline   = time.Minute
 	startTimeout    = 10 * time.Second
-	maxConsumers    = 64 // that nats object get makes
+	tlsTimeout      = 10 * time.Second // of a handshake, beside the bytes of others
+	maxConsumers    = 64               // that nats object get makes
 )
 
 // Store is a node's own bucket on a server of its own. It begins empty, and nothing of it outlives Close. Its methods
@@ -129,6 +133,9 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if s.server, err = server.NewServer(options(config, s.dir, writer)); err != nil {
 		return err
 	}
+	if config.TLS != nil {
+		s.server.SetLogger(refusals{bucket: config.Bucket}, false, false)
+	}
 	s.server.Start()
 	if !s.server.ReadyForConnections(startTimeout) {
 		return fmt.Errorf("expected it to accept connections within %v (is the port taken?)", startTimeout)
@@ -164,6 +171,7 @@ func options(config StoreConfig, dir string, writer *server.User) *server.Option
 		JetStream: true, StoreDir: dir,
 		JetStreamMaxMemory: config.MaxBytes, JetStreamMaxStore: config.MaxBytes,
 		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
+		TLSConfig: config.TLS, TLSVerify: config.TLS != nil, TLSHandshakeFirst: config.TLS != nil, TLSTimeout: tlsTimeout.Seconds(),
 		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	}
 }

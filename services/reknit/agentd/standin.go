@@ -13,6 +13,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -127,8 +128,12 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	identity, err := mtls.Open(s.config.Kit)
+	if err != nil {
+		return err
+	}
 	s.watch, err = links.Listen(ctx, links.Config{
-		Cluster: s.config.Cluster, Node: s.config.Node, Listen: s.config.Listen,
+		Cluster: s.config.Cluster, Node: s.config.Node, Listen: s.config.Listen, Identity: identity,
 		Suspect: func(node string, refused bool, reason string) { s.session.Suspect(node, refused, reason) },
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -32,6 +33,7 @@ type Node struct {
 	MemoryBytes int64 // what training may use
 	Bus         *bus.Bus
 	Store       *shards.Store
+	Identity    *mtls.Identity // to other nodes
 }
 
 // Exchange is what a negotiation asks a node to give and to take.
@@ -122,7 +124,8 @@ func (e *Exchange) Reach(ctx context.Context) map[string]bool {
 }
 
 func (e *Exchange) answers(ctx context.Context, giver string) bool {
-	conn, err := nats.Connect("nats://"+e.storeOf(giver), nats.Timeout(reachTimeout), nats.NoReconnect())
+	conn, err := nats.Connect("nats://"+e.storeOf(giver), append(e.node.Identity.Options(giver),
+		nats.Timeout(reachTimeout), nats.NoReconnect())...)
 	if err != nil {
 		slog.WarnContext(ctx, "a neighbour's shard store is out of reach; its shards go through the hub",
 			"node", e.node.Name, "neighbour", giver, "error", err)
@@ -140,6 +143,7 @@ func (e *Exchange) Sources(reached map[string]bool) []shards.Source {
 			sources = append(sources, shards.Source{
 				Name: member.Node, URL: "nats://" + member.ShardAddress, Bucket: events.ShardBucketOf(member.Node),
 				BytesPerSecond: e.rateOf(member.Node),
+				Options:        func() []nats.Option { return e.node.Identity.Options(member.Node) },
 			})
 		}
 	}

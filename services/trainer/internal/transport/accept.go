@@ -1,21 +1,19 @@
 package transport
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/mtls"
 )
-
-// helloTimeout is how long a new connection may take to say who it is.
-const helloTimeout = 5 * time.Second
 
 // accept serves connections until the listener closes.
 func (t *Transport) accept() {
@@ -39,18 +37,15 @@ func (t *Transport) accept() {
 func (t *Transport) serve(connection net.Conn) {
 	defer connection.Close()
 	defer context.AfterFunc(t.context, func() { connection.Close() })()
-	reader := bufio.NewReaderSize(connection, 64<<10)
-	connection.SetReadDeadline(time.Now().Add(helloTimeout))
-	hello, err := links.ReadHello(reader, t.config.Cluster)
+	hello, secured, reader, err := links.Accept(t.context, t.config.Identity, t.config.Cluster, connection)
 	if err != nil {
 		if t.context.Err() == nil {
 			slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
 		}
 		return
 	}
-	connection.SetReadDeadline(time.Time{})
 	if hello.Probe {
-		links.AnswerProbes(connection, reader)
+		links.AnswerProbes(secured, reader)
 		return
 	}
 	if err := t.read(hello, reader); err != nil {
@@ -137,7 +132,7 @@ func (t *Transport) left(node string, generation uint64) {
 // refusals are what a peer's kernel says when its process is gone.
 var refusals = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE}
 
-// broken reports a peer whose connection was reset or refused. Other errors, such as no route, leave the peer silent,
+// broken reports a peer whose connection was reset or refused, or that is not who it is meant to be. Other errors, such as no route, leave the peer silent,
 // which the watch finds out.
 func (t *Transport) broken(node string, err error) {
 	t.mutex.Lock()
@@ -146,10 +141,8 @@ func (t *Transport) broken(node string, err error) {
 	if link == nil || link.isLeaving() || t.context.Err() != nil {
 		return
 	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			t.config.Suspect(node, true, err.Error())
-			return
-		}
+	isRefusal := func(refusal error) bool { return errors.Is(err, refusal) }
+	if gone := slices.ContainsFunc(refusals, isRefusal); gone || mtls.Refused(err) {
+		t.config.Suspect(node, gone, err.Error())
 	}
 }

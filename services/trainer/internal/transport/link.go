@@ -27,7 +27,7 @@ const (
 // all of the one before.
 type link struct {
 	peer      Peer
-	hello     []byte // who speaks
+	hello     links.Hello // who speaks
 	transport *Transport
 	news      chan struct{} // one token: the outbox has changed
 
@@ -41,7 +41,7 @@ type link struct {
 
 func newLink(t *Transport, peer Peer, incarnation string) *link {
 	who := links.Hello{Cluster: t.config.Cluster, Node: t.config.Node, Incarnation: incarnation}
-	return &link{peer: peer, hello: who.Bytes(), transport: t, news: make(chan struct{}, 1)}
+	return &link{peer: peer, hello: who, transport: t, news: make(chan struct{}, 1)}
 }
 
 // change alters the outbox and wakes the writer.
@@ -139,7 +139,7 @@ func (l *link) connect(ctx context.Context) error {
 		return l.relay(ctx)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
-	connection, err := dialer.DialContext(ctx, "tcp", l.peer.Address)
+	connection, err := links.Dial(ctx, l.transport.config.Identity, dialer, l.hello, l.peer.Node, l.peer.Address)
 	if err != nil {
 		return err
 	}
@@ -153,9 +153,6 @@ func (l *link) connect(ctx context.Context) error {
 		cancel(fmt.Errorf("connection closed by the peer: %w", orEnd(err)))
 	}()
 	buffer := bufio.NewWriterSize(connection, 64<<10)
-	if _, err := buffer.Write(l.hello); err != nil {
-		return err
-	}
 	err = l.carry(ctx, func(f frame) error { return writeFrame(buffer, f) }, buffer.Flush)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
@@ -173,7 +170,7 @@ func orEnd(err error) error {
 // relay carries frames through the hub, each with a hello before it.
 func (l *link) relay(ctx context.Context) error {
 	return l.carry(ctx, func(f frame) error {
-		return l.transport.config.Relay(l.peer.Node, slices.Concat(l.hello, f.header(), f.piece))
+		return l.transport.config.Relay(l.peer.Node, slices.Concat(l.hello.Bytes(), f.header(), f.piece))
 	}, func() error { return nil })
 }
 

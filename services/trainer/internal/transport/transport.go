@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/mtls"
 )
 
 // Config is what a transport needs of its surroundings.
@@ -21,6 +22,8 @@ type Config struct {
 	Cluster string
 	Node    string
 	Listen  string // host:port to listen on
+
+	Identity *mtls.Identity // nil where nodes need not prove who they are
 
 	// Suspect hears of a peer that does not answer: refused is set where its connection was reset or refused.
 	Suspect func(node string, refused bool, reason string)
@@ -82,11 +85,12 @@ func Listen(ctx context.Context, config Config) (*Transport, error) {
 	return t, nil
 }
 
-// Measure times the link to another trainer's data plane (links.Measure).
+// Measure times the link to a node's data plane (links.Measure).
 func (t *Transport) Measure(
-	ctx context.Context, address string, bytes int,
+	ctx context.Context, node, address string, bytes int,
 ) (roundTripSeconds, bandwidthBytesPerSecond float64, err error) {
-	return links.Measure(ctx, t.config.Cluster, t.config.Node, address, bytes)
+	who := links.Hello{Cluster: t.config.Cluster, Node: t.config.Node}
+	return links.Measure(ctx, t.config.Identity, who, node, address, bytes)
 }
 
 // Address returns the address that is listened on.

@@ -296,14 +296,14 @@ func TestASpeakerOfAnotherClusterIsRefused(t *testing.T) {
 
 func TestALinkIsMeasured(t *testing.T) {
 	a, b := listen(t, "a"), listen(t, "b")
-	roundTrip, bandwidth, err := a.Measure(t.Context(), b.Address(), 1<<20)
+	roundTrip, bandwidth, err := a.Measure(t.Context(), "b", b.Address(), 1<<20)
 	if err != nil || !(roundTrip > 0 && roundTrip < 1) || !(bandwidth > 1e6) {
 		t.Errorf("measured a round trip of %v s and %v B/s, %v: expected a loopback link", roundTrip, bandwidth, err)
 	}
-	if _, bandwidth, err := a.Measure(t.Context(), b.Address(), 0); err != nil || bandwidth != 0 {
+	if _, bandwidth, err := a.Measure(t.Context(), "b", b.Address(), 0); err != nil || bandwidth != 0 {
 		t.Errorf("measured %v B/s, %v: expected no bandwidth from no bytes", bandwidth, err)
 	}
-	if _, _, err := a.Measure(t.Context(), b.Address(), -1); err == nil {
+	if _, _, err := a.Measure(t.Context(), "b", b.Address(), -1); err == nil {
 		t.Error("a probe of -1 bytes was made")
 	}
 }

@@ -1,0 +1,19 @@
+package shards
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// refusals is the log of a store's server: who was not let in, and why.
+type refusals struct{ bucket string }
+
+func (r refusals) Errorf(format string, args ...any) {
+	slog.Warn("shard store: "+fmt.Sprintf(format, args...), "bucket", r.bucket)
+}
+
+func (r refusals) Fatalf(format string, args ...any) { r.Errorf(format, args...) }
+func (r refusals) Warnf(string, ...any)              {}
+func (r refusals) Noticef(string, ...any)            {}
+func (r refusals) Debugf(string, ...any)             {}
+func (r refusals) Tracef(string, ...any)             {}
