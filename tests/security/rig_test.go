@@ -27,8 +27,8 @@ type place struct {
 func open(t *testing.T) *place {
 	t.Helper()
 	p := &place{T: t, dir: t.TempDir()}
-	p.provision(provision.Options{Institution: "alpha", Nodes: []string{"n1", "n2"}})
-	p.provision(provision.Options{Institution: "beta", Nodes: []string{"n3"}})
+	p.provision(optionsOf("alpha", "n1", "n2"))
+	p.provision(optionsOf("beta", "n3"))
 	options, err := server.ProcessConfigFile(filepath.Join(p.dir, "server", "nats.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +47,10 @@ func open(t *testing.T) *place {
 	t.Cleanup(func() { p.server.Shutdown(); p.server.WaitForShutdown() })
 	p.url = p.server.ClientURL()
 	return p
+}
+
+func optionsOf(institution string, nodes ...string) provision.Options {
+	return provision.Options{Institution: institution, Nodes: nodes}
 }
 
 func (p *place) provision(options provision.Options) {

@@ -2,6 +2,8 @@ package security
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,76 +15,146 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer"
+	"github.com/reknit/reknit/services/trainer/model"
+	"github.com/reknit/reknit/services/trainer/oracle"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/services"
 )
 
-const steps = 100_000
+const steps = 4000
 
-// train runs a reference trainer until the test's process ends: training has no end, and who asks to leave goes when the
-// others can do without it.
-func (p *place) train(ctx context.Context, name, text string) error {
+// prose is what is trained on.
+var prose = strings.Repeat("A bar of iron heated in the fire, and a wheel that turns. ", 50)
+
+// train runs a reference trainer until training is complete, or its node has left: who asks to leave goes when the others
+// can do without it.
+func (p *place) train(ctx context.Context, name, text string, more map[string]string) error {
+	config, err := p.trainer(name, text, more)
+	if err != nil {
+		return err
+	}
+	return trainer.Run(ctx, config)
+}
+
+func (p *place) trainer(name, text string, more map[string]string) (config trainer.Config, err error) {
 	settings := map[string]string{
 		"REKNIT_NATS_URL": p.url, "REKNIT_CLUSTER": cluster, "REKNIT_NATS_KIT": p.kit(name), "REKNIT_TRAINER_NODE": p.key(name),
 		"REKNIT_TRAINER_TEXT": text, "REKNIT_TRAINER_STEPS": strconv.Itoa(steps), "REKNIT_TRAINER_BLOCKS": "2",
 		"REKNIT_TRAINER_GLOBAL_BATCH": "12", "REKNIT_TRAINER_WIDTH": "16", "REKNIT_TRAINER_HIDDEN": "16",
 		"REKNIT_TRAINER_COMPARE_EVERY": "10", "REKNIT_TRAINER_PIPELINES": "1", "REKNIT_TRAINER_LEAST_STAGES": "2",
 	}
-	var config trainer.Config
-	if err := env.ParseWithOptions(&config, env.Options{Environment: settings}); err != nil {
-		return err
+	maps.Copy(settings, more)
+	return config, env.ParseWithOptions(&config, env.Options{Environment: settings})
+}
+
+// course is a training that the test follows, and steers: when the first plan is committed a third node joins, and when
+// that one is in, the first leaves.
+type course struct {
+	*place
+	begin     func(name string)
+	leave     func()
+	committed int
+	took      bool           // the third node took a place
+	digests   map[int]string // of the trained model, by unit
+}
+
+func (c *course) hear(event events.Event) {
+	switch event.Kind {
+	case events.PlanActivated:
+		c.took = c.took || event.Subject == c.key("n3")
+	case events.TrainingDigested:
+		var told events.Digests
+		if err := json.Unmarshal(event.Data, &told); err != nil {
+			c.Fatal(err)
+		}
+		for _, unit := range told.Units {
+			if told.Final {
+				c.digests[unit.Unit] = unit.Digest
+			}
+		}
+	case events.Committed:
+		if c.committed++; c.committed == 1 {
+			c.begin("n3")
+		} else {
+			c.leave()
+		}
 	}
-	return trainer.Run(ctx, config)
+}
+
+// digest returns that of the trained model; empty while parts of it are not told.
+func (c *course) digest(units int) string {
+	all := make([]string, units)
+	for unit, digest := range c.digests {
+		all[unit] = digest
+	}
+	if len(c.digests) < units {
+		return ""
+	}
+	return model.ModelDigest(all)
 }
 
 // TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits has all that a job needs pass: two nodes train half of a model
-// each, and one of another institution takes the place, and the layers, of one that leaves.
+// each, and one of another institution takes the place, and the layers, of one that leaves. All of it goes over TLS, and
+// the model comes out as a single process trains it.
 func TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits(t *testing.T) {
 	p := open(t)
 	services.RunWith(t, p.url, cluster, 2, filepath.Join(p.dir, "services"))
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("A bar of iron heated in the fire, and a wheel that turns. ", 50)), 0o600); err != nil {
+	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := p.connect("negotiator").Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	heard := make(chan events.Event, 16)
-	subjects := []string{
-		events.EventSubject(cluster, events.PlanActivated, "*"), events.EventSubject(cluster, events.Committed, "*"),
+	heard := make(chan events.Event, 1024)
+	var subjects []string
+	for _, kind := range []events.Kind{events.PlanActivated, events.Committed, events.TrainingDigested} {
+		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
 	}
 	if _, err := p.connect("user").Follow(ctx, events.EventStream, subjects, bus.All,
 		func(event events.Event) { heard <- event }); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 3)
-	begin := func(ctx context.Context, name string) { go func() { ended <- p.train(ctx, name, text) }() }
 	leaver, leave := context.WithCancel(ctx)
 	defer leave()
-	begin(leaver, "n1")
-	begin(ctx, "n2")
-	for committed := 0; ; {
+	contexts := map[string]context.Context{"n1": leaver, "n2": ctx, "n3": ctx}
+	begin := func(name string) { go func() { ended <- p.train(contexts[name], name, text, nil) }() }
+	begin("n1")
+	begin("n2")
+	want, units := p.oracle(text)
+	for c := (&course{place: p, begin: begin, leave: leave, digests: map[int]string{}}); c.digest(units) == ""; {
 		select {
 		case event := <-heard:
-			switch {
-			case event.Kind == events.PlanActivated && event.Subject == p.key("n3"):
-				return
-			case event.Kind != events.Committed:
-				continue
-			}
-			if committed++; committed == 1 {
-				begin(ctx, "n3")
-			} else {
-				leave()
+			c.hear(event)
+			if digest := c.digest(units); digest != "" && (digest != want || !c.took) {
+				t.Errorf("the model's digest is %s, the oracle's %s; the third node took part: %v", digest, want, c.took)
 			}
 		case err := <-ended:
 			if err != nil {
 				t.Fatalf("a trainer ended: %v", err)
 			}
 		case <-ctx.Done():
-			t.Fatal("the third node never took part")
+			t.Fatalf("training did not end; the third node took part: %v", c.took)
 		}
 	}
+}
+
+// oracle returns the digest of the model that an undisturbed process trains, and of how many units it is.
+func (p *place) oracle(text string) (digest string, units int) {
+	p.Helper()
+	config, err := p.trainer("n1", text, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	training, samples, err := config.Training()
+	if err != nil {
+		p.Fatal(err)
+	}
+	if digest, _, err = oracle.Run(training, samples, nil); err != nil {
+		p.Fatal(err)
+	}
+	return digest, training.Shape.Layers()
 }
