@@ -110,11 +110,11 @@ func accept(listener net.Listener, reached chan<- struct{}) {
 		if err != nil {
 			return
 		}
-		conn.Close()
 		select {
-		case reached <- struct{}{}:
+		case reached <- struct{}{}: // before who dialled can tell of the end
 		default: // one is as good as many
 		}
+		conn.Close()
 	}
 }
 
