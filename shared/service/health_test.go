@@ -48,7 +48,6 @@ func TestAServiceThatGetsNothingWhileTheLogHasMoreForItIsStuck(t *testing.T) {
 		if _, err := log.PauseConsumer(f.ctx, consumer, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		defer log.ResumeConsumer(f.ctx, consumer)
 	}
 	f.lose("n1")
 	f.lose("n2")
