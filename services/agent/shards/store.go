@@ -134,7 +134,7 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 		return err
 	}
 	if config.TLS != nil {
-		s.server.SetLogger(refusals{bucket: config.Bucket}, false, false)
+		s.server.SetLogger(refusals{bucket: config.Bucket}, true, false)
 	}
 	s.server.Start()
 	if !s.server.ReadyForConnections(startTimeout) {
