@@ -150,6 +150,19 @@ func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testin
 	p.finish(again)
 }
 
+func TestAScriptGoesOnAloneThoughTheLastPlanOfAllThatWereKilledDidWithoutIt(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.lose(first)
+	p.together(second)
+	p.lose(second)
+	again := p.join("n1")
+	p.together(again)
+	p.finish(again)
+}
+
 func TestScriptsThatEndWhileNATSIsAwayEndTheirAgentsOnceItIsBack(t *testing.T) {
 	t.Parallel()
 	p := newPlain(t, 2)

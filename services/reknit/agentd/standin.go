@@ -152,8 +152,9 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	return err
 }
 
-// keptFrom returns the generation of the newest plan where that names this node: what its agent before kept is the same
-// byte. So a cluster of which all agents ended goes on.
+// keptFrom returns the generation of the newest plan that names this node, if that is the newest of all or the one before:
+// what its agent before kept is the same byte. So a cluster of which all agents ended goes on, also where the others made one
+// more plan without this node before they ended.
 func (s *standIn) keptFrom(ctx context.Context) (generation uint64, err error) {
 	b, err := bus.Connect(ctx, bus.Config{
 		URL: s.config.URL, Name: s.config.Node, Cluster: s.config.Cluster, Kit: s.config.Kit,
@@ -165,16 +166,34 @@ func (s *standIn) keptFrom(ctx context.Context) (generation uint64, err error) {
 	if err := b.Provision(ctx); err != nil {
 		return 0, err
 	}
-	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(s.config.Cluster, "*"))
+	last, placed, err := s.readPlan(ctx, b, "*")
+	switch {
+	case err != nil || last.Generation == 0:
+		return 0, err
+	case placed:
+		s.done = last.ResumeStep + farAhead
+		return last.Generation, nil
+	}
+	before, placed, err := s.readPlan(ctx, b, strconv.FormatUint(last.Generation-1, 10))
+	if err != nil || !placed {
+		return 0, err
+	}
+	s.done = last.ResumeStep
+	return before.Generation, nil
+}
+
+// readPlan reads the newest plan of a generation, or of all, and whether it has a place for this node. Where there is none
+// the plan is empty.
+func (s *standIn) readPlan(ctx context.Context, b *bus.Bus, generation string) (plan events.Plan, placed bool, err error) {
+	event, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(s.config.Cluster, generation))
 	if err != nil || !found {
-		return 0, err
+		return events.Plan{}, false, err
 	}
-	plan, err := events.Open[events.Plan](last)
-	if _, placed := plan.Holds(s.config.Node); err != nil || !placed {
-		return 0, err
+	if plan, err = events.Open[events.Plan](event); err != nil {
+		return events.Plan{}, false, err
 	}
-	s.done = plan.ResumeStep + farAhead
-	return plan.Generation, nil
+	_, placed = plan.Holds(s.config.Node)
+	return plan, placed, nil
 }
 
 // step waits for the next step, and then for its end.
@@ -354,6 +373,17 @@ func (s *standIn) awaitAllFinished(ctx context.Context, of place, finished chan<
 		}
 	}
 	close(finished)
+}
+
+// haveAllFinished reports whether the scripts of all ranks have ended well, as far as the hub tells at once.
+func (s *standIn) haveAllFinished(ctx context.Context, of place) bool {
+	ctx, cancel := context.WithTimeout(ctx, tellExit)
+	defer cancel()
+	rendezvous, err := s.session.Rendezvous(ctx, of.generation)
+	for rank := 0; err == nil && rank < len(of.crew); rank++ {
+		_, err = rendezvous.Get(ctx, finishedKey+strconv.Itoa(rank))
+	}
+	return err == nil
 }
 
 // The stand-in is an agent.State: a byte, at whatever step.

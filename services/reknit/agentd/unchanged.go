@@ -84,7 +84,7 @@ func (u *unchanged) turn(ctx context.Context) error {
 	}
 	select {
 	case next := <-u.standIn.places:
-		return u.take(next)
+		return u.take(ctx, next)
 	case exit := <-ended:
 		return u.end(ctx, exit)
 	case <-u.finished:
@@ -103,8 +103,12 @@ func (u *unchanged) turn(ctx context.Context) error {
 	}
 }
 
-// take ends the script, and starts it in its next place.
-func (u *unchanged) take(next place) error {
+// take ends the script, and starts it in its next place. There is none after one that has ended well with all others: the
+// plan is what is left of them, whose agents end one after the other.
+func (u *unchanged) take(ctx context.Context, next place) error {
+	if u.finished != nil && u.standIn.haveAllFinished(ctx, u.place) {
+		return errDone
+	}
 	if u.child != nil {
 		slog.Info("another plan: the script is stopped")
 	}
