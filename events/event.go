@@ -142,13 +142,16 @@ func (e *Event) Read() (Payload, error) {
 	return payload, nil
 }
 
+// whole is the name of a payload as a field: the envelope's.
+const whole = "data"
+
 // named is a value of the wrong JSON type as an error that names its field.
 func named(err error) error {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) {
 		return err
 	}
-	return &FieldError{Field: cmp.Or(typed.Field, "data"), Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
+	return &FieldError{Field: cmp.Or(typed.Field, whole), Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
 }
 
 // kindOf says in words what JSON a Go type is read from.

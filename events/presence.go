@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,10 +14,12 @@ import (
 // required but those with omitempty. An empty list may be null, because Go programs write a nil slice so.
 func missing(t reflect.Type, data []byte) error {
 	c := cursor{data: data}
-	if lacks := c.missingIn(t); lacks != nil {
-		return lacks
+	lacks := c.missingIn(t)
+	if lacks == nil {
+		return nil
 	}
-	return nil
+	lacks.Field = cmp.Or(lacks.Field, whole)
+	return lacks
 }
 
 func (c *cursor) missingIn(t reflect.Type) *FieldError {
