@@ -10,7 +10,7 @@ import (
 
 // randomModel returns a small model whose parameters, biases too, are all random, and
 // a sample for it.
-func randomModel(t *testing.T, seed uint64) ([]*Layer, Sample) {
+func randomModel(t testing.TB, seed uint64) ([]*Layer, Sample) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
 	shape := Shape{
@@ -58,7 +58,7 @@ func newRunner(layers []*Layer) *runner {
 	return r
 }
 
-func (r *runner) run(t *testing.T, sample Sample) (loss float32) {
+func (r *runner) run(t testing.TB, sample Sample) (loss float32) {
 	t.Helper()
 	var between []float32
 	var err error

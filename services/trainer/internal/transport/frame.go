@@ -84,6 +84,9 @@ func readFrame(r io.Reader) (frame, error) {
 		return frame{}, fmt.Errorf("frame of %d bytes of a message of %d: expected at most %d of %d",
 			size, f.total, PieceBytes, messageBytes)
 	}
+	if uint64(f.offset)+uint64(size) > uint64(f.total) { // what is beyond the end would be kept as well
+		return frame{}, fmt.Errorf("frame of %d bytes at %d of a message of %d: expected an end within it", size, f.offset, f.total)
+	}
 	f.piece = make([]byte, size)
 	_, err := io.ReadFull(r, f.piece)
 	return f, err
