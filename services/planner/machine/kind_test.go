@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,26 @@ func TestABatchThatFollowsTheNodesTellsItsScale(t *testing.T) {
 		if plan.Data.GlobalBatch != 16*nodes || plan.LearningRateScale != want {
 			t.Errorf("%d nodes train %d samples a step at a scale of %v", nodes, plan.Data.GlobalBatch,
 				plan.LearningRateScale)
+		}
+	}
+}
+
+func TestSamplesWeighOnlyWhereDataStaysWithItsNodes(t *testing.T) {
+	r := request("n1", "n2", "n3")
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 1e9
+	}
+	r.Nodes[0].Samples = 40_000 // which one node told, though all train the same data
+	for _, pipeline := range proposed(t, r).Plan.Pipelines {
+		if pipeline.Weight != 0 {
+			t.Errorf("%+v: expected no weight", pipeline)
+		}
+	}
+	r.Job.Kind, r.Job.Data = events.DataParallel, events.LocalData
+	r.Nodes[0].Samples, r.Nodes[1].Samples, r.Nodes[2].Samples = 1<<62, 1<<62, 1<<62
+	for _, pipeline := range proposed(t, r).Plan.Pipelines {
+		if math.Abs(pipeline.Weight-1.0/3) > 1e-9 {
+			t.Errorf("%+v: expected a third", pipeline)
 		}
 	}
 }

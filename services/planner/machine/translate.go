@@ -174,24 +174,29 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		})
 	}
 	plan.Deal()
-	weigh(&plan, request.Nodes)
+	if request.Job.Data == events.LocalData {
+		weigh(&plan, request.Nodes)
+	}
 	plan.Considered = considered
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
 }
 
-// weigh has each replica count as much as the local data of its node, where nodes tell how much they have.
+// weigh has each replica count as much as the local data of its node, where all nodes tell how much they have.
 func weigh(plan *events.Plan, nodes []events.Device) {
-	samples, total := map[string]int64{}, int64(0)
+	samples, total := map[string]float64{}, 0.0
 	for _, node := range nodes {
-		samples[node.Node] = node.Samples
+		samples[node.Node] = float64(node.Samples) // a sum of these has no end to run over
 	}
 	for _, pipeline := range plan.Pipelines {
-		total += samples[pipeline.Stages[0].Node]
+		own := samples[pipeline.Stages[0].Node]
+		if own < 1 {
+			return
+		}
+		total += own
 	}
 	for p := range plan.Pipelines {
-		if pipeline := &plan.Pipelines[p]; total > 0 {
-			pipeline.Weight = float64(samples[pipeline.Stages[0].Node]) / float64(total)
-		}
+		pipeline := &plan.Pipelines[p]
+		pipeline.Weight = samples[pipeline.Stages[0].Node] / total
 	}
 }
 
