@@ -9,11 +9,14 @@ import (
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// Changes returns what is known of all generations, in their order; now is the time until which the last one took.
+// Changes returns what is known of all generations, in their order; now is the time until which the last one took. One of
+// which only a first step is known, by a log that begins behind it or by a node that lies, is no change.
 func (r *Record) Changes(now time.Time) []Change {
 	var told []Change
 	for _, number := range slices.Sorted(maps.Keys(r.generations)) {
-		told = append(told, r.told(number, now))
+		if g := r.generations[number]; len(g.attempts) > 0 || g.hold != nil || len(g.refusals) > 0 {
+			told = append(told, r.told(number, now))
+		}
 	}
 	return told
 }
