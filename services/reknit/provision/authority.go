@@ -58,7 +58,10 @@ func openAuthority(folder string) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", keyFile, err)
 	}
-	a.key = key.(crypto.Signer)
+	var signs bool
+	if a.key, signs = key.(crypto.Signer); !signs {
+		return nil, fmt.Errorf("%s: expected a key that signs, got %T", keyFile, key)
+	}
 	return a, nil
 }
 

@@ -64,6 +64,9 @@ func readRevoked(file string) (map[string]int64, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &revoked)
 	}
+	if err == nil && revoked == nil {
+		err = errors.New("expected keys and when they were revoked, got null")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
