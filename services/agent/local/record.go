@@ -110,6 +110,8 @@ func (f *files) recorded() (r record, is bool) {
 	if err != nil || json.Unmarshal(content, &r) != nil {
 		return record{}, false
 	}
-	beyond := func(units events.Range) bool { return units.First < 0 || units.End > len(f.units) }
+	beyond := func(units events.Range) bool {
+		return units.First < 0 || units.First > units.End || units.End > len(f.units)
+	}
 	return r, !slices.ContainsFunc(r.Units, beyond)
 }

@@ -1,0 +1,55 @@
+package shards
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+func FuzzManifest(f *testing.F) {
+	sum := sha256.Sum256([]byte("part"))
+	whole, err := json.Marshal(newInfo("b", digestOf(sum[:]), chunkID(sum), 3*chunkBytes-1, sum, []uint64{3, 4, 9}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("", whole)
+	f.Add("404", []byte(nil))
+	f.Add("", []byte(`{"deleted": true}`))
+	f.Add("", []byte(`{"size": 18446744073709551615, "options": {"max_chunk_size": 524288}, "metadata": {"reknit-sequences": "[1]"}}`))
+	f.Fuzz(func(t *testing.T, status string, data []byte) {
+		answer := &nats.Msg{Header: nats.Header{"Status": {status}}, Data: data}
+		found, err := parseManifest(answer)
+		if err != nil || found == nil {
+			return
+		}
+		if count := int64(len(found.sequences)); count > 0 && count != chunksOf(int64(found.info.Size)) {
+			t.Errorf("%d places of %d bytes", count, found.info.Size)
+		}
+		text, err := json.Marshal(found.info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := parseManifest(&nats.Msg{Data: text})
+		if err != nil || back == nil || !reflect.DeepEqual(back.sequences, found.sequences) {
+			t.Errorf("%s came back as %+v, %v", text, back, err)
+		}
+	})
+}
+
+func FuzzDigest(f *testing.F) {
+	sum := sha256.Sum256(nil)
+	f.Add(digestOf(sum[:]))
+	f.Add("sha256:")
+	f.Fuzz(func(t *testing.T, text string) {
+		sum, err := sumOf(text)
+		if err != nil {
+			return
+		}
+		if back, err := sumOf(digestOf(sum[:])); err != nil || back != sum {
+			t.Errorf("%q came back as %x, %v", text, back, err)
+		}
+	})
+}
