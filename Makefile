@@ -60,6 +60,10 @@ simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= f
 simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all; WITHIN=60s begins no other after it)
 	go run ./tests/simulation/planted $(if $(WITHIN),-within $(WITHIN)) $(PLANTED)
 
+.PHONY: fuzz
+fuzz: ## feed each decoder and validator with what nobody would send (TIME= each, TARGETS= a regular expression, else all)
+	go run ./tests/fuzz -time $(or $(TIME),10s) -targets '$(TARGETS)'
+
 .PHONY: conformance
 conformance: ## solve the sample cases of a folder and judge the answers (CASES= the folder)
 	go run ./tests/conformance -cases $(or $(CASES),$(error CASES= is required: the folder of the cases))
