@@ -134,8 +134,8 @@ test-faults: ## break sources, links, stores and the destination during transfer
 	go run ./tests/faults
 
 .PHONY: generate
-generate: ## write schemas, AsyncAPI and the table of events/README.md anew
-	cd tests && go test ./contract -run TestTheGeneratedFilesAreUpToDate -count=1 -update
+generate: ## write schemas, AsyncAPI and the tables of events/README.md and deploy/settings.md anew
+	cd tests && go test ./contract -run UpToDate -count=1 -update
 
 .PHONY: lint
 lint: ## run the linters of .golangci.yml
@@ -155,4 +155,4 @@ tidy: ## bring every go.mod and go.sum up to date
 verify: generate ## check that each module builds alone, is tidy, and that generate changes nothing
 	@for module in $(MODULES); do echo "verify $$module"; \
 		(cd $$module && export GOWORK=off && go build -o /dev/null ./... && go mod tidy -diff) || exit 1; done
-	git diff --exit-code -- events
+	git diff --exit-code -- events deploy/settings.md

@@ -62,7 +62,7 @@ func Generated(readme string) (map[string][]byte, error) {
 		files["schema/"+message.Name+".json"] = render(schema)
 	}
 	files["asyncapi.yaml"] = asyncAPI()
-	files["README.md"], err = readmeWithTable(readme)
+	files["README.md"], err = withTable(readme, table())
 	return files, err
 }
 

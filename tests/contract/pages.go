@@ -59,14 +59,14 @@ const (
 	tableEnd   = "<!-- end of what is generated -->\n"
 )
 
-// readmeWithTable replaces the generated part of the README of package events.
-func readmeWithTable(readme string) ([]byte, error) {
-	before, rest, hasStart := strings.Cut(readme, tableStart)
+// withTable replaces the generated part of a page.
+func withTable(page, table string) ([]byte, error) {
+	before, rest, hasStart := strings.Cut(page, tableStart)
 	_, after, hasEnd := strings.Cut(rest, tableEnd)
 	if !hasStart || !hasEnd {
-		return nil, fmt.Errorf("events/README.md: expected the lines %q and %q around the table", tableStart, tableEnd)
+		return nil, fmt.Errorf("expected the lines %q and %q around the table", tableStart, tableEnd)
 	}
-	return []byte(before + tableStart + table() + tableEnd + after), nil
+	return []byte(before + tableStart + table + tableEnd + after), nil
 }
 
 // table has a row for each event.
