@@ -128,7 +128,7 @@ func (t target) fuzz(ctx context.Context, binary string, span time.Duration) (ta
 	bounded, cancel := context.WithTimeout(ctx, span+3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(bounded, binary, "-test.run=^$", "-test.fuzz=^"+t.name+"$",
-		"-test.fuzztime="+span.String(), "-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+cache)
+		"-test.fuzztime="+span.String(), "-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+cache)
 	command.Dir = t.folder
 	output, err := command.CombinedOutput()
 	if errors.Is(bounded.Err(), context.DeadlineExceeded) {
