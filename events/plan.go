@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"strings"
 )
 
 // Range is a half-open range: of layers, of units of the state, of shards of a unit, or of samples of a step.
@@ -259,6 +260,15 @@ func (p *Plan) validatePipelines(members map[string]bool) error {
 			p.Data.MicroBatch)
 	}
 	return nil
+}
+
+// Shape returns the lengths of the pipelines, such as 3+3+2.
+func (p *Plan) Shape() string {
+	var lengths []string
+	for _, pipeline := range p.Pipelines {
+		lengths = append(lengths, fmt.Sprint(len(pipeline.Stages)))
+	}
+	return strings.Join(lengths, "+")
 }
 
 // LayerCount returns the number of layers of the model.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/trainer/model"
 )
 
@@ -45,7 +44,7 @@ func (s *story) status() status {
 		}
 	}
 	if s.plan != nil {
-		now.generation, now.shape = s.plan.Generation, tell.Shape(*s.plan)
+		now.generation, now.shape = s.plan.Generation, s.plan.Shape()
 	}
 	return now
 }

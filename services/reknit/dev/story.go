@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // story makes sense of the log: which plan is in force, and what became of each change.
@@ -226,7 +225,7 @@ func (s *story) committed(event events.Event, commitment events.Commitment) {
 			change.TransferredSeconds = since(change.done, negotiated.transferred)
 			change.CommittedSeconds = since(change.done, event.Logged)
 			change.BytesMoved, change.NaiveBytes = negotiated.restoration.BytesMoved, negotiated.restoration.NaiveBytes
-			change.Policy, change.Shape = policyOf(negotiated.restoration.Plan), tell.Shape(negotiated.restoration.Plan)
+			change.Policy, change.Shape = policyOf(negotiated.restoration.Plan), negotiated.restoration.Plan.Shape()
 			change.Sources = sourcesOf(negotiated.restoration.Plan, change.node)
 		}
 	}

@@ -1,3 +1,4 @@
+// Package history tells what a cluster's log holds of changes, as they happened and as they happen.
 package history
 
 import (
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -80,17 +82,17 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 	if generation := generationOf(given); generation > 0 {
 		return o.one(ctx, b, generation, w)
 	}
-	changes, err := Last(ctx, b, o.most)
+	all, err := Last(ctx, b, o.most)
 	switch {
 	case err != nil:
 		return err
 	case o.json:
-		return tell.Document(w, changes)
-	case len(changes) == 0:
+		return tell.Document(w, all)
+	case len(all) == 0:
 		fmt.Fprintf(w, "Nothing has changed in %s in what the log holds, the last %v.\n", b.Cluster(), events.EventAge)
 		return nil
 	}
-	list(w, changes)
+	list(w, all)
 	return nil
 }
 
@@ -111,28 +113,28 @@ var columns = []struct {
 	name   string
 	phases []string
 }{
-	{"noticed", []string{noticing}},
-	{"agreed", []string{queueing, repeating, phaseNames[consented], phaseNames[planned], phaseNames[restored], phaseNames[promised]}},
-	{"moved", []string{phaseNames[copied], phaseNames[transferred]}},
-	{"next step", []string{phaseNames[committed], stepping}},
+	{"noticed", []string{changes.Notice}},
+	{"agreed", []string{changes.Queue, changes.Repeat, changes.Consent, changes.Plan, changes.Restore, changes.Promise}},
+	{"moved", []string{changes.PreCopy, changes.Transfer}},
+	{"next step", []string{changes.Commit, changes.FirstStep}},
 }
 
 // list writes a line a change.
-func list(w io.Writer, changes []Change) {
+func list(w io.Writer, all []changes.Change) {
 	table := tell.Table(w)
 	fmt.Fprint(table, "generation\tbegan\tchange\tplan\t")
 	for _, column := range columns {
 		fmt.Fprint(table, column.name+"\t")
 	}
 	fmt.Fprintln(table, "in all\tstall\tbytes\tattempts")
-	for _, c := range changes {
+	for _, c := range all {
 		plan := c.State
-		if c.State == Working {
+		if c.State == changes.Working {
 			plan = tell.Folded(c.Shape) + " " + c.Policy
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t", c.Generation, clock(c.Began), c.What(), plan)
 		for _, column := range columns {
-			fmt.Fprint(table, tell.Seconds(c.sum(column.phases))+"\t")
+			fmt.Fprint(table, tell.Seconds(sum(c, column.phases))+"\t")
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", tell.Seconds(c.TotalSeconds), tell.Seconds(c.StallSeconds), tell.Bytes(c.BytesMoved),
 			len(c.Attempts))
@@ -140,7 +142,7 @@ func list(w io.Writer, changes []Change) {
 	table.Flush()
 }
 
-func (c Change) sum(phases []string) (seconds float64) {
+func sum(c changes.Change, phases []string) (seconds float64) {
 	for _, phase := range c.Phases {
 		for _, name := range phases {
 			if phase.Name == name {
@@ -152,7 +154,7 @@ func (c Change) sum(phases []string) (seconds float64) {
 }
 
 // detail writes all that is known of a change.
-func detail(w io.Writer, c Change) {
+func detail(w io.Writer, c changes.Change) {
 	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
 	if len(c.Attempts) > 0 {
 		fmt.Fprintf(w, "  began %s; %s\n\n", clock(c.Began), told[c.State])
@@ -166,12 +168,13 @@ func detail(w io.Writer, c Change) {
 
 // told says what a state means.
 var told = map[string]string{
-	Pending: "nothing is negotiated now", Negotiating: "it is negotiated",
-	Refused:   "what was asked for was refused",
-	Committed: "committed, and some trainers have not completed a step under it", Working: "all trainers work under it",
+	changes.Pending: "nothing is negotiated now", changes.Negotiating: "it is negotiated",
+	changes.Refused:   "what was asked for was refused",
+	changes.Committed: "committed, and some trainers have not completed a step under it",
+	changes.Working:   "all trainers work under it",
 }
 
-func phases(w io.Writer, c Change) {
+func phases(w io.Writer, c changes.Change) {
 	if len(c.Phases) == 0 {
 		return
 	}
@@ -179,7 +182,7 @@ func phases(w io.Writer, c Change) {
 	fmt.Fprintln(table, "phase\ttook\tof all\twaited for at its end")
 	for _, phase := range c.Phases {
 		mark := ""
-		if phase == c.slowest() {
+		if phase == c.Slowest() {
 			mark = "  <- slowest"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%.0f%%\t%s%s\n", phase.Name, tell.Seconds(phase.Seconds), 100*phase.Seconds/c.TotalSeconds,
@@ -222,7 +225,7 @@ func transfers(w io.Writer, receipts []events.Receipt) {
 }
 
 // attempts tells of negotiations that came to nothing, and what was objected in any.
-func attempts(w io.Writer, all []Attempt) {
+func attempts(w io.Writer, all []changes.Attempt) {
 	for i, a := range all {
 		if a.Ended == "" && len(a.Said) == 0 && a.Overdue == 0 {
 			continue
@@ -249,7 +252,7 @@ func refusals(w io.Writer, all []events.Refusal) {
 }
 
 // waits tells for whom a change waits now, and why.
-func waits(w io.Writer, c Change) {
+func waits(w io.Writer, c changes.Change) {
 	if c.Held != nil {
 		fmt.Fprintf(w, "\nThe cluster holds: %s\n", c.Held.Reason)
 		if len(c.Held.Awaits) > 0 {
@@ -259,7 +262,7 @@ func waits(w io.Writer, c Change) {
 	if c.Waiting != nil {
 		fmt.Fprintf(w, "\nIt waits, for at most %s: %s\n", tell.Seconds(c.Waiting.Seconds), c.Waiting.Reason)
 	}
-	if c.State != Negotiating {
+	if c.State != changes.Negotiating {
 		return
 	}
 	a := c.Attempts[len(c.Attempts)-1]

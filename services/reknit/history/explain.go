@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -18,9 +19,9 @@ generation, what it answers, how far it is from the best there could be, and why
 
 // Explanation is why a plan is as it is, and why another is not there yet.
 type Explanation struct {
-	Pending []Change     `json:"pending"`          // that have no plan yet
-	Change  *Change      `json:"change,omitempty"` // that led to the plan, where the log still holds it
-	Plan    *events.Plan `json:"plan,omitempty"`
+	Pending []changes.Change `json:"pending"`          // that have no plan yet
+	Change  *changes.Change  `json:"change,omitempty"` // that led to the plan, where the log still holds it
+	Plan    *events.Plan     `json:"plan,omitempty"`
 }
 
 // ExplainCommand is `reknit explain`.
@@ -63,13 +64,13 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	if why.Plan, err = planOf(ctx, b, "*"); err != nil {
 		return why, err
 	}
-	changes, err := Last(ctx, b, 1)
-	for i, change := range changes {
+	last, err := Last(ctx, b, 1)
+	for i, change := range last {
 		switch {
-		case change.State != Committed && change.State != Working:
+		case change.State != changes.Committed && change.State != changes.Working:
 			why.Pending = append(why.Pending, change)
 		case why.Plan != nil && change.Generation == why.Plan.Generation:
-			why.Change = &changes[i]
+			why.Change = &last[i]
 		}
 	}
 	return why, err
@@ -87,7 +88,7 @@ func explainOne(ctx context.Context, b *bus.Bus, generation uint64) (why Explana
 	case err != nil:
 		return why, nil
 	case why.Plan == nil:
-		why.Pending = []Change{change}
+		why.Pending = []changes.Change{change}
 	default:
 		why.Change = &change
 	}

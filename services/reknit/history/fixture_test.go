@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -107,8 +108,8 @@ func (l *teller) step(generation uint64, stall float64, nodes ...string) {
 }
 
 // changes are those that a record makes of the log.
-func (l *teller) changes() []Change {
-	record := NewRecord()
+func (l *teller) changes() []changes.Change {
+	record := changes.NewRecord(0)
 	for _, event := range l.said {
 		record.Take(event)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
@@ -34,20 +36,22 @@ func printed(t *testing.T, command *cobra.Command, url string, arguments ...stri
 func TestThePhasesOfAChangeAddUpToTheTimeFromItsFirstSignToTheLastStep(t *testing.T) {
 	log := newTeller()
 	log.failure(2)
-	changes := log.changes()
-	if len(changes) != 1 || changes[0].State != Working {
-		t.Fatalf("%+v", changes)
+	all := log.changes()
+	if len(all) != 1 || all[0].State != changes.Working {
+		t.Fatalf("%+v", all)
 	}
-	c := changes[0]
-	var phases []Phase
+	c := all[0]
+	var phases []changes.Phase
 	sum := 0.0
 	for _, phase := range c.Phases {
 		phase.Seconds = math.Round(1e3*phase.Seconds) / 1e3
 		phases, sum = append(phases, phase), sum+phase.Seconds
 	}
-	want := []Phase{
-		{"notice", 0.5, "monitor"}, {"wait to begin", 0.01, "negotiator"}, {"consent", 0.03, "n3"}, {"plan", 0.01, "planner"},
-		{"restore", 0.02, "restorer"}, {"transfer", 0.23, "n3"}, {"commit", 0.01, "negotiator"}, {"first step", 0.04, "n3"},
+	want := []changes.Phase{
+		{Name: "notice", Seconds: 0.5, Last: "monitor"}, {Name: "wait to begin", Seconds: 0.01, Last: "negotiator"},
+		{Name: "consent", Seconds: 0.03, Last: "n3"}, {Name: "plan", Seconds: 0.01, Last: "planner"},
+		{Name: "restore", Seconds: 0.02, Last: "restorer"}, {Name: "transfer", Seconds: 0.23, Last: "n3"},
+		{Name: "commit", Seconds: 0.01, Last: "negotiator"}, {Name: "first step", Seconds: 0.04, Last: "n3"},
 	}
 	for i := range max(len(phases), len(want)) {
 		if i >= len(phases) || i >= len(want) || phases[i] != want[i] {
@@ -57,7 +61,7 @@ func TestThePhasesOfAChangeAddUpToTheTimeFromItsFirstSignToTheLastStep(t *testin
 	if whole := log.now.Sub(log.began.Add(10 * time.Millisecond)).Seconds(); math.Abs(sum-whole) > 1e-9 || math.Abs(c.TotalSeconds-whole) > 1e-9 {
 		t.Errorf("they are %v s and %v s, expected %v s", sum, c.TotalSeconds, whole)
 	}
-	if c.slowest().Name != "notice" || c.StallSeconds != 0.3 || c.StallNode != "n2" || c.BytesMoved != 100 || c.Shape != "3" {
+	if c.Slowest().Name != "notice" || c.StallSeconds != 0.3 || c.StallNode != "n2" || c.BytesMoved != 100 || c.Shape != "3" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -78,7 +82,7 @@ func TestAttemptsThatCameToNothingAreAPhaseAndSayWhy(t *testing.T) {
 	log.commit("b", plan)
 	log.step(2, 0, "n1", "n2")
 	c := log.changes()[0]
-	if c.State != Committed {
+	if c.State != changes.Committed {
 		t.Errorf("it is %s, expected committed: n3 has not completed a step", c.State)
 	}
 	if len(c.Attempts) != 2 || c.Phases[1].Name != "earlier attempts" || math.Abs(c.Phases[1].Seconds-0.04) > 1e-9 {
@@ -107,10 +111,10 @@ func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 			t.Errorf("expected %q in\n%s", says, one)
 		}
 	}
-	var changes []Change
-	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--json")), &changes); err != nil || len(changes) != 3 ||
-		changes[2].Receipts[0].Sources[0].From != "n1" {
-		t.Errorf("%v, %+v", err, changes)
+	var all []changes.Change
+	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--json")), &all); err != nil || len(all) != 3 ||
+		all[2].Receipts[0].Sources[0].From != "n1" {
+		t.Errorf("%v, %+v", err, all)
 	}
 }
 
@@ -196,4 +200,16 @@ func TestEachPhaseSaysWhomItWaitsFor(t *testing.T) {
 	expect("transferring", "n4")
 	log.receive("g", plan)
 	expect("transferring")
+}
+
+func TestThePhasesAreCalledWhatTheNegotiatorCallsThem(t *testing.T) {
+	phases := []string{changes.Consenting, changes.Planning, changes.Restoring, changes.PreCopying, changes.Promising, changes.Transferring}
+	if len(protocol.Waits) != len(phases) {
+		t.Errorf("the negotiator has %d phases, expected %v", len(protocol.Waits), phases)
+	}
+	for _, phase := range phases {
+		if _, known := protocol.Waits[protocol.Phase(phase)]; !known {
+			t.Errorf("the negotiator has no phase %q", phase)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -25,7 +26,7 @@ func commits(ctx context.Context, b *bus.Bus) (all []commit, err error) {
 }
 
 // Last returns the last changes that were committed, at most so many, and those that are not yet.
-func Last(ctx context.Context, b *bus.Bus, most int) ([]Change, error) {
+func Last(ctx context.Context, b *bus.Bus, most int) ([]changes.Change, error) {
 	all, err := commits(ctx, b)
 	if err != nil {
 		return nil, err
@@ -35,27 +36,27 @@ func Last(ctx context.Context, b *bus.Bus, most int) ([]Change, error) {
 	if len(newest) < len(all) {
 		from = all[len(all)-most-1].generation + 1
 	}
-	return changes(ctx, b, spanOf(all, from, 0), from)
+	return read(ctx, b, spanOf(all, from, 0), from)
 }
 
 // Of returns the change that led to a generation.
-func Of(ctx context.Context, b *bus.Bus, generation uint64) (Change, error) {
+func Of(ctx context.Context, b *bus.Bus, generation uint64) (changes.Change, error) {
 	all, err := commits(ctx, b)
 	if err != nil {
-		return Change{}, err
+		return changes.Change{}, err
 	}
-	found, err := changes(ctx, b, spanOf(all, generation, generation+1), generation)
+	found, err := read(ctx, b, spanOf(all, generation, generation+1), generation)
 	if err != nil {
-		return Change{}, err
+		return changes.Change{}, err
 	}
-	at := slices.IndexFunc(found, func(c Change) bool { return c.Generation == generation })
+	at := slices.IndexFunc(found, func(c changes.Change) bool { return c.Generation == generation })
 	if at >= 0 {
 		return found[at], nil
 	}
 	if len(all) == 0 {
-		return Change{}, fmt.Errorf("generation %d: no generation was committed in what the log holds", generation)
+		return changes.Change{}, fmt.Errorf("generation %d: no generation was committed in what the log holds", generation)
 	}
-	return Change{}, fmt.Errorf("generation %d: expected %d to %d, or the next: events are kept for %v", generation,
+	return changes.Change{}, fmt.Errorf("generation %d: expected %d to %d, or the next: events are kept for %v", generation,
 		all[0].generation, all[len(all)-1].generation, events.EventAge)
 }
 
@@ -73,12 +74,11 @@ func spanOf(all []commit, from, until uint64) (span connect.Span) {
 	return span
 }
 
-// changes reads a part of the log, and leaves out generations before one.
-func changes(ctx context.Context, b *bus.Bus, span connect.Span, from uint64) ([]Change, error) {
-	record := NewRecord()
-	if err := connect.Read(ctx, b, Kinds(), span, record.Take); err != nil {
+// read returns the changes of a part of the log, without generations before one.
+func read(ctx context.Context, b *bus.Bus, span connect.Span, from uint64) ([]changes.Change, error) {
+	record := changes.NewRecord(0)
+	if err := connect.Read(ctx, b, changes.Kinds(), span, record.Take); err != nil {
 		return nil, err
 	}
-	all := record.Changes(time.Now())
-	return slices.DeleteFunc(all, func(c Change) bool { return c.Generation < from }), nil
+	return record.Since(from, time.Now()), nil
 }

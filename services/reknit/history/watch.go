@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/negotiator/protocol"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -93,11 +93,12 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 	if err != nil {
 		return err
 	}
-	record, last := NewRecord(), uint64(0)
+	committed, last := uint64(0), uint64(0)
 	if len(all) > 0 {
-		record.committed = all[len(all)-1].generation
+		committed = all[len(all)-1].generation
 	}
-	err = connect.Read(ctx, b, Kinds(), spanOf(all, record.committed+1, 0), func(event events.Event) {
+	record := changes.NewRecord(committed)
+	err = connect.Read(ctx, b, changes.Kinds(), spanOf(all, committed+1, 0), func(event events.Event) {
 		record.Take(event)
 		last = event.Sequence
 	})
@@ -105,7 +106,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 		return err
 	}
 	for _, change := range record.Changes(time.Now()) {
-		if change.State == Negotiating {
+		if change.State == changes.Negotiating {
 			now := change.Attempts[len(change.Attempts)-1]
 			hear(News{At: time.Now(), Generation: change.Generation, Seconds: now.Seconds,
 				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))}, events.Event{})
@@ -120,7 +121,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 	defer stop()
 	_, err = b.Follow(ctx, events.EventStream, subjects(b.Cluster()), bus.AfterSequence(last), func(event events.Event) {
 		record.Take(event)
-		if news, is := record.news(event); is && ctx.Err() == nil && hear(news, event) {
+		if news, is := newsOf(record, event); is && ctx.Err() == nil && hear(news, event) {
 			stop()
 		}
 	})
@@ -131,50 +132,54 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 }
 
 func subjects(cluster string) (all []string) {
-	for _, kind := range Kinds() {
+	for _, kind := range changes.Kinds() {
 		all = append(all, events.EventSubject(cluster, kind, "*"))
 	}
 	return all
 }
 
-// news returns what an event that was taken says to a person; is tells whether it says anything. What each node says for
+// newsOf returns what an event that was taken says to a person; is tells whether it says anything. What each node says for
 // itself is told once the last one has.
-func (r *Record) news(event events.Event) (news News, is bool) {
-	says := ""
-	news = News{At: event.Logged, Kind: string(event.Kind), Source: event.Source, Generation: r.committed + 1}
-	a := r.negotiationOf(event)
-	switch {
-	case event.Kind == events.PlanActivated:
-		return r.worked(news, event)
-	case a != nil:
-		news.Generation, news.Seconds = a.opening.Generation, since(a.opened, event.Logged)
-		news.Bytes, news.BytesMoved = a.moved, a.received()
-		says = a.news(event)
-		news.Ended = event.Kind == events.Aborted && !a.abort.Superseded
-	default:
-		says = aside(event)
+func newsOf(record *changes.Record, event events.Event) (news News, is bool) {
+	news = News{At: event.Logged, Kind: string(event.Kind), Source: event.Source, Generation: record.Committed() + 1}
+	if event.Kind == events.PlanActivated {
+		return worked(record, news, event)
 	}
-	news.Says = says
-	return news, says != ""
+	change, attempt, found := record.About(event, event.Logged)
+	if !found {
+		news.Says = aside(event)
+		return news, news.Says != ""
+	}
+	news.Generation, news.Seconds = change.Generation, since(attempt.Opened, event.Logged)
+	news.Bytes, news.BytesMoved = change.BytesMoved, received(change)
+	news.Ended = event.Kind == events.Aborted && !attempt.Superseded
+	news.Says = says(change, attempt, event)
+	return news, news.Says != ""
 }
 
+func since(from, to time.Time) float64 { return max(0, to.Sub(from).Seconds()) }
+
 // worked is the news once all trainers of a plan completed a step.
-func (r *Record) worked(news News, event events.Event) (News, bool) {
+func worked(record *changes.Record, news News, event events.Event) (News, bool) {
 	activation, err := events.Open[events.Activation](event)
 	if err != nil {
 		return news, false
 	}
-	change := r.told(activation.Generation, event.Logged)
+	all := record.Since(activation.Generation, event.Logged)
+	if len(all) == 0 || all[0].State != changes.Working || len(all[0].Attempts) == 0 {
+		return news, false
+	}
+	change := all[0]
 	news.Generation, news.Seconds, news.Ended = change.Generation, change.TotalSeconds, true
 	news.Bytes, news.BytesMoved = change.BytesMoved, change.BytesMoved
 	news.Says = fmt.Sprintf("all trainers work under it, %s after it began; they stood still for %s at most",
 		tell.Seconds(change.TotalSeconds), tell.Seconds(change.StallSeconds))
-	return news, change.State == Working && len(change.Attempts) > 0
+	return news, true
 }
 
 // received sums what nodes verified.
-func (a *attempt) received() (bytes int64) {
-	for _, receipt := range a.receipts {
+func received(change changes.Change) (bytes int64) {
+	for _, receipt := range change.Receipts {
 		for _, unit := range receipt.Units {
 			bytes += unit.Bytes
 		}
@@ -182,33 +187,32 @@ func (a *attempt) received() (bytes int64) {
 	return bytes
 }
 
-// news says what an event that was taken changes in a negotiation; empty for what only others wait for.
-func (a *attempt) news(event events.Event) string {
-	members := func(phase protocol.Phase) bool { return len(a.silent(phase, a.members())) == 0 }
+// says tells what an event that was taken changes in a negotiation; empty for what only others wait for.
+func says(change changes.Change, attempt changes.Attempt, event events.Event) string {
 	switch event.Kind {
 	case events.NegotiationOpened:
-		return "begins: " + Change{Changes: a.opening.Changes}.What()
+		return "begins: " + change.What()
 	case events.Consented:
-		if members(protocol.Consenting) {
-			return fmt.Sprintf("all %d consented", len(a.opening.Members))
+		if attempt.Phase != changes.Consenting || len(attempt.Awaits) == 0 {
+			return fmt.Sprintf("all %d consented", attempt.Members)
 		}
 	case events.ConsentDelayed, events.PlanRefused, events.RestorationRefused, events.RestorationFailed:
 		return reasonOf(event)
 	case events.RestorationPlanned:
-		return fmt.Sprintf("planned: %s by %s, %s to move to %s", tell.Folded(tell.Shape(a.plan)), a.plan.Policy, tell.Bytes(a.moved),
-			tell.Count(len(a.receivers()), "node", "nodes"))
+		return fmt.Sprintf("planned: %s by %s, %s to move to %s", tell.Folded(change.Shape), change.Policy, tell.Bytes(change.BytesMoved),
+			tell.Count(len(change.Fetches), "node", "nodes"))
 	case events.Promised:
-		if members(protocol.Promising) {
+		if attempt.Phase == changes.Promising && len(attempt.Awaits) == 0 {
 			return "all promised at which step they stop"
 		}
 	case events.ShardReceived:
-		return fmt.Sprintf("%s has its layers: %s of %s", a.last[transferred], tell.Bytes(a.received()), tell.Bytes(a.moved))
+		return fmt.Sprintf("%s has its layers: %s of %s", event.Subject, tell.Bytes(received(change)), tell.Bytes(change.BytesMoved))
 	case events.Committed:
 		return "committed"
 	case events.Aborted:
-		return "aborted: " + a.abort.Reason
+		return "aborted: " + attempt.Ended
 	case events.NegotiationOverdue:
-		return fmt.Sprintf("%s takes long: waiting for %s", a.phase(), some(a.awaits()))
+		return fmt.Sprintf("%s takes long: waiting for %s", attempt.Phase, some(attempt.Awaits))
 	}
 	return ""
 }

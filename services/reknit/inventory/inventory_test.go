@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
@@ -144,7 +145,7 @@ func TestEachNodeHasTheStateThatTheLogAndItsHeartbeatsTell(t *testing.T) {
 	s.beat("n1", "n3")
 	expect := func(when, want string) {
 		t.Helper()
-		nodes, err := answered[[]Node](s, Nodes())
+		nodes, err := answered[[]overlay.Node](s, Nodes())
 		if err != nil {
 			t.Fatal(err)
 		}

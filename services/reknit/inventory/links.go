@@ -1,16 +1,15 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -20,16 +19,10 @@ const linksHelp = `Lists what is known of the links between nodes, in each direc
 for a plan and from what was measured, lost, cut or connected since. Where very many links are known, a request lists those that
 are not as usual, and says what the usual one is like.`
 
-// Link is a link in one direction.
-type Link struct {
-	events.Link
-	Measured *time.Time `json:"measured,omitempty"` // left out where it was before the last request for a plan
-}
-
 // linkList is the links that are known.
 type linkList struct {
-	Links []Link        `json:"links"`
-	Usual *events.Usual `json:"usual,omitempty"` // what those are like that are not listed
+	Links []overlay.Link `json:"links"`
+	Usual *events.Usual  `json:"usual,omitempty"` // what those are like that are not listed
 }
 
 // Links is `reknit links`.
@@ -41,56 +34,20 @@ func Links() *cobra.Command {
 }
 
 func links(ctx context.Context, b *bus.Bus, of []string) (list linkList, err error) {
-	request, sequence, err := lastRequest(ctx, b)
+	known := overlay.New()
+	sequence, err := takeRequest(ctx, b, known)
 	if err != nil {
 		return list, err
 	}
-	for _, link := range request.Links {
-		list.Links = append(list.Links, Link{Link: link})
-	}
-	list.Usual = request.Usual
-	kinds := []events.Kind{events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested}
-	if err := connect.Read(ctx, b, kinds, connect.Span{After: sequence}, list.take); err != nil {
+	if err := connect.Read(ctx, b, overlay.LinkKinds, connect.Span{After: sequence}, known.Take); err != nil {
 		return list, err
 	}
+	list.Links, list.Usual = known.Links()
 	if len(of) > 0 {
 		list.Links = slices.DeleteFunc(list.Links,
-			func(link Link) bool { return !slices.Contains(of, link.From) && !slices.Contains(of, link.To) })
+			func(link overlay.Link) bool { return !slices.Contains(of, link.From) && !slices.Contains(of, link.To) })
 	}
-	slices.SortFunc(list.Links, func(a, b Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	return list, nil
-}
-
-// take hears what became of a link. That it was asked for is not yet that it is so, and is all that the log tells of it
-// before the next plan.
-func (l *linkList) take(event events.Event) {
-	switch event.Kind {
-	case events.LinkMeasured:
-		if measured, err := events.Open[events.Measurement](event); err == nil {
-			link := l.of(measured.From, measured.To)
-			link.Measurement, link.Measured = measured, &event.Logged
-		}
-	case events.LinkLost, events.LinkRestored:
-		if state, err := events.Open[events.LinkState](event); err == nil {
-			l.of(state.From, state.To).Lost = event.Kind == events.LinkLost
-			l.of(state.To, state.From).Lost = event.Kind == events.LinkLost
-		}
-	case events.ConnectRequested, events.DisconnectRequested:
-		if asked, err := events.Open[events.LinkRequest](event); err == nil {
-			l.of(asked.From, asked.To).Disconnected = event.Kind == events.DisconnectRequested
-			l.of(asked.To, asked.From).Disconnected = event.Kind == events.DisconnectRequested
-		}
-	}
-}
-
-// of returns a link, which it adds where it is not known.
-func (l *linkList) of(from, to string) *Link {
-	at := slices.IndexFunc(l.Links, func(link Link) bool { return link.From == from && link.To == to })
-	if at < 0 {
-		at = len(l.Links)
-		l.Links = append(l.Links, Link{Link: events.Link{Measurement: events.Measurement{From: from, To: to}}})
-	}
-	return &l.Links[at]
 }
 
 func (linkList) wrong() error { return nil }
@@ -105,7 +62,7 @@ func (l linkList) tell(w io.Writer) {
 		if i == 0 {
 			fmt.Fprintln(table, "from\tto\tround trip\tbandwidth\tstate")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", link.From, link.To, link.figures(), link.state())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", link.From, link.To, figures(link), state(link))
 	}
 	table.Flush()
 	if l.Usual != nil {
@@ -114,14 +71,14 @@ func (l linkList) tell(w io.Writer) {
 	}
 }
 
-func (l Link) figures() string {
+func figures(l overlay.Link) string {
 	if l.BandwidthBytesPerSecond == 0 {
 		return "-\t-"
 	}
 	return tell.Seconds(l.RoundTripSeconds) + "\t" + tell.Bytes(int64(l.BandwidthBytesPerSecond)) + "/s"
 }
 
-func (l Link) state() string {
+func state(l overlay.Link) string {
 	switch {
 	case l.Disconnected:
 		return "cut on purpose"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -24,11 +25,11 @@ func Nodes() *cobra.Command {
 				return nil, err
 			}
 			pulses, err := pulses(ctx, b)
-			return known.nodes(pulses), err
+			return known.Nodes(pulses), err
 		})
 }
 
-type nodeList []Node
+type nodeList []overlay.Node
 
 func (nodeList) wrong() error { return nil }
 
@@ -40,7 +41,7 @@ func (l nodeList) tell(w io.Writer) {
 	table := tell.Table(w)
 	fmt.Fprintln(table, "node\tstate\tplace\tlayers\tpeak memory\tspeed\tstep\tstep time\tsite")
 	for _, node := range l {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", node.Node, node.State, strings.Join(node.cells(), "\t"), node.Site)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", node.Node, node.State, strings.Join(cells(node), "\t"), node.Site)
 	}
 	table.Flush()
 	for _, node := range l {
@@ -51,7 +52,7 @@ func (l nodeList) tell(w io.Writer) {
 }
 
 // cells are those from its place to its step.
-func (n Node) cells() []string {
+func cells(n overlay.Node) []string {
 	place, layers, memory, speed, step, takes := "-", "-", "-", "-", "-", "-"
 	if n.Layers != nil {
 		place = fmt.Sprintf("pipeline %d, stage %d", *n.Pipeline, *n.Stage)

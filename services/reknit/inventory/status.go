@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -40,7 +42,7 @@ type Overview struct {
 	Predicted  float64         `json:"predictedStepSeconds"` // by the planner
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Services   []Service       `json:"services"`
-	Change     *history.Change `json:"change,omitempty"` // under way, or the last
+	Change     *changes.Change `json:"change,omitempty"` // under way, or the last
 	Problems   []string        `json:"problems"`
 }
 
@@ -68,30 +70,30 @@ func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err erro
 		return o, err
 	}
 	o.takePlan(known)
-	for _, node := range known.nodes(pulses) {
+	for _, node := range known.Nodes(pulses) {
 		o.takeNode(node)
 	}
 	if o.Services, err = Services(ctx, b); err != nil {
 		return o, err
 	}
-	changes, err := history.Last(ctx, b, 1)
-	if len(changes) > 0 {
-		o.Change = &changes[len(changes)-1]
+	last, err := history.Last(ctx, b, 1)
+	if len(last) > 0 {
+		o.Change = &last[len(last)-1]
 	}
 	o.judge()
 	return o, err
 }
 
-func (o *Overview) takePlan(known known) {
-	if plan := known.plan; plan != nil {
-		o.Generation, o.Committed = plan.Generation, &known.planned
-		o.Policy, o.Shape, o.Predicted = plan.Policy, tell.Shape(*plan), plan.Predicted.StepSeconds
+func (o *Overview) takePlan(known *overlay.Overlay) {
+	if plan, committed := known.Plan(); plan != nil {
+		o.Generation, o.Committed = plan.Generation, &committed
+		o.Policy, o.Shape, o.Predicted = plan.Policy, plan.Shape(), plan.Predicted.StepSeconds
 	}
 }
 
-func (o *Overview) takeNode(node Node) {
+func (o *Overview) takeNode(node overlay.Node) {
 	o.Nodes[node.State]++
-	if node.State == Silent || node.State == Suspected || node.State == Lost {
+	if node.State == overlay.Silent || node.State == overlay.Suspected || node.State == overlay.Lost {
 		problem := fmt.Sprintf("%s is %s", node.Node, node.State)
 		if node.Reason != "" {
 			problem += ": " + node.Reason

@@ -236,7 +236,7 @@ func (t Trial) tell(w io.Writer) {
 	case t.Waiting != nil:
 		fmt.Fprintf(w, "Now: wait for at most %s, %s\n", tell.Seconds(t.Waiting.Seconds), t.Waiting.Reason)
 	default:
-		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(tell.Shape(*t.Plan)), t.Plan.Policy,
+		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy,
 			tell.Seconds(t.Plan.Predicted.StepSeconds), plan.Gap(t.Plan.Predicted))
 	}
 	fmt.Fprintf(w, "The policy %s answered in %s.\n", t.Policy, tell.Seconds(t.Seconds))

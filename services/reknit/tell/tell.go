@@ -99,15 +99,6 @@ func Runs(layers []int) string {
 	return strings.Join(runs, ",")
 }
 
-// Shape writes the lengths of a plan's pipelines, such as 3+3+2.
-func Shape(plan events.Plan) string {
-	var lengths []string
-	for _, pipeline := range plan.Pipelines {
-		lengths = append(lengths, fmt.Sprint(len(pipeline.Stages)))
-	}
-	return strings.Join(lengths, "+")
-}
-
 // Folded writes equal pipelines once: 3+3+2 as 2x3+2.
 func Folded(shape string) string {
 	lengths := strings.Split(shape, "+")

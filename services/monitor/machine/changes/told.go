@@ -1,4 +1,4 @@
-package history
+package changes
 
 import (
 	"maps"
@@ -6,15 +6,18 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// Changes returns what is known of all generations, in their order; now is the time until which the last one took. One of
-// which only a first step is known, by a log that begins behind it or by a node that lies, is no change.
-func (r *Record) Changes(now time.Time) []Change {
+// Changes returns what is known of all generations, in their order; now is the time until which the last one took.
+func (r *Record) Changes(now time.Time) []Change { return r.Since(0, now) }
+
+// Since returns what is known of the generations from one on. One of which only a first step is known, by a log that begins
+// behind it or by a node that lies, is no change.
+func (r *Record) Since(generation uint64, now time.Time) []Change {
 	var told []Change
 	for _, number := range slices.Sorted(maps.Keys(r.generations)) {
-		if g := r.generations[number]; len(g.attempts) > 0 || g.hold != nil || len(g.refusals) > 0 {
+		g := r.generations[number]
+		if number >= generation && (len(g.attempts) > 0 || g.hold != nil || len(g.refusals) > 0) {
 			told = append(told, r.told(number, now))
 		}
 	}
@@ -38,8 +41,8 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	}
 	last := g.attempts[len(g.attempts)-1]
 	told.Changes, told.Receipts = last.opening.Changes, last.receipts
-	told.BytesMoved, told.NaiveBytes = last.moved, last.naive
-	told.Policy, told.Shape = last.plan.Policy, tell.Shape(last.plan)
+	told.BytesMoved, told.NaiveBytes, told.Fetches = last.moved, last.naive, last.fetches
+	told.Policy, told.Shape = last.plan.Policy, last.plan.Shape()
 	told.Began, told.Phases = r.phases(g)
 	for _, phase := range told.Phases {
 		told.TotalSeconds += phase.Seconds
@@ -93,14 +96,14 @@ func (r *Record) phases(g *generation) (began time.Time, phases []Phase) {
 	if cause, found := r.firstCause(last.opening.Changes); found && cause.logged.Before(first.opened) {
 		began = cause.logged.Add(-time.Duration(cause.silent * float64(time.Second)))
 		at = began
-		add(noticing, "monitor", cause.logged)
+		add(Notice, "monitor", cause.logged)
 	}
-	add(queueing, "negotiator", first.opened)
-	add(repeating, "", last.opened)
+	add(Queue, "negotiator", first.opened)
+	add(Repeat, "", last.opened)
 	for m, until := range last.marked {
-		add(phaseNames[m], last.last[m], until)
+		add(names[m], last.last[m], until)
 	}
-	add(stepping, g.stepper, g.stepped)
+	add(FirstStep, g.stepper, g.stepped)
 	return began, phases
 }
 

@@ -1,4 +1,4 @@
-package history
+package changes
 
 import (
 	"encoding/json"
@@ -35,9 +35,11 @@ type generation struct {
 	stall     events.Activation
 }
 
-// NewRecord returns a record of nothing.
-func NewRecord() *Record {
-	return &Record{causes: map[string]cause{}, negotiations: map[string]*attempt{}, generations: map[uint64]*generation{}}
+// NewRecord returns a record of nothing, for what comes behind the commit of a generation.
+func NewRecord(committed uint64) *Record {
+	return &Record{
+		causes: map[string]cause{}, negotiations: map[string]*attempt{}, generations: map[uint64]*generation{}, committed: committed,
+	}
 }
 
 // Kinds are those of which a record is made.
@@ -126,6 +128,40 @@ func (r *Record) negotiationOf(event events.Event) *attempt {
 		return nil
 	}
 	return r.negotiations[named.Negotiation]
+}
+
+// About returns the change of which an event tells, and which of its attempts; found is false for an event of none, or of one
+// whose beginning was not heard. now is as in Changes.
+func (r *Record) About(event events.Event, now time.Time) (change Change, attempt Attempt, found bool) {
+	a := r.negotiationOf(event)
+	if a == nil {
+		return change, attempt, false
+	}
+	return r.told(a.opening.Generation, now), a.told(now), true
+}
+
+// Committed returns the last generation that was.
+func (r *Record) Committed() uint64 { return r.committed }
+
+// Forget drops the changes to generations before one, and what was heard before the first one that is left was begun.
+func (r *Record) Forget(before uint64) {
+	maps.DeleteFunc(r.generations, func(number uint64, g *generation) bool { return number < before })
+	maps.DeleteFunc(r.negotiations, func(_ string, a *attempt) bool { return a.opening.Generation < before })
+	began := r.began()
+	maps.DeleteFunc(r.causes, func(_ string, c cause) bool { return c.logged.Before(began) })
+}
+
+// began returns when the first change began of which all is known; zero where there is none.
+func (r *Record) began() (began time.Time) {
+	for _, g := range r.generations {
+		if len(g.attempts) == 0 {
+			continue
+		}
+		if first, _ := r.phases(g); began.IsZero() || first.Before(began) {
+			began = first
+		}
+	}
+	return began
 }
 
 func (r *Record) of(number uint64) *generation {

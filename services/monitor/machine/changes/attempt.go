@@ -1,13 +1,11 @@
-package history
+package changes
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // mark is what ends a phase.
@@ -24,19 +22,18 @@ const (
 	marks // how many there are
 )
 
-// phaseNames are those of the phases that the marks end.
-var phaseNames = [marks]string{
-	consented: "consent", planned: "plan", restored: "restore", copied: "pre-copy", promised: "promise",
-	transferred: "transfer", committed: "commit",
+// names are those of the phases that the marks end.
+var names = [marks]string{
+	consented: Consent, planned: Plan, restored: Restore, copied: PreCopy, promised: Promise, transferred: Transfer, committed: Commit,
 }
 
 // attempt is what the log tells of a negotiation.
 type attempt struct {
 	opening  events.Opening
 	opened   time.Time
-	marked   [marks]time.Time // zero: it was not
-	last     [marks]string    // who made the mark
-	answered map[protocol.Phase]map[string]bool
+	marked   [marks]time.Time           // zero: it was not
+	last     [marks]string              // who made the mark
+	answered map[string]map[string]bool // by phase: the nodes that did their part
 	delays   map[string]string
 	ended    time.Time // zero: it is under way
 	abort    events.Abort
@@ -44,6 +41,7 @@ type attempt struct {
 	said     []string
 	asked    map[events.Kind]bool // what was requested and begun
 	plan     events.Plan          // as it was restored
+	fetches  []Fetch              // that it takes
 	moved    int64
 	naive    int64
 	receipts []events.Receipt
@@ -52,7 +50,7 @@ type attempt struct {
 func newAttempt(opening events.Opening, at time.Time) *attempt {
 	return &attempt{
 		opening: opening, opened: at, delays: map[string]string{}, asked: map[events.Kind]bool{},
-		answered: map[protocol.Phase]map[string]bool{},
+		answered: map[string]map[string]bool{},
 	}
 }
 
@@ -60,7 +58,7 @@ func newAttempt(opening events.Opening, at time.Time) *attempt {
 func (a *attempt) reach(m mark, by string, at time.Time) { a.marked[m], a.last[m] = at, by }
 
 // answer notes that a node did its part in a phase.
-func (a *attempt) answer(phase protocol.Phase, node string) {
+func (a *attempt) answer(phase, node string) {
 	if a.answered[phase] == nil {
 		a.answered[phase] = map[string]bool{}
 	}
@@ -69,34 +67,36 @@ func (a *attempt) answer(phase protocol.Phase, node string) {
 }
 
 // phase returns how far the negotiation has come.
-func (a *attempt) phase() protocol.Phase {
+func (a *attempt) phase() string {
 	begun := []struct {
 		by    events.Kind
-		phase protocol.Phase
+		phase string
 	}{
-		{events.Scheduled, protocol.Transferring}, {events.Prepared, protocol.Promising},
-		{events.PreCopyStarted, protocol.PreCopying}, {events.RestorationAsked, protocol.Restoring},
+		{events.Scheduled, Transferring}, {events.Prepared, Promising},
+		{events.PreCopyStarted, PreCopying}, {events.RestorationAsked, Restoring},
 	}
 	for _, begins := range begun {
 		if a.asked[begins.by] {
 			return begins.phase
 		}
 	}
-	if a.asked[events.PlanRequested] && len(a.silent(protocol.Consenting, a.members())) == 0 {
-		return protocol.Planning
+	if a.asked[events.PlanRequested] && len(a.silent(Consenting, a.members())) == 0 {
+		return Planning
 	}
-	return protocol.Consenting
+	return Consenting
 }
 
 // awaits lists the nodes and services that are waited for now.
 func (a *attempt) awaits() []string {
 	switch phase := a.phase(); phase {
-	case protocol.Consenting, protocol.Promising:
+	case Consenting, Promising:
 		return a.silent(phase, a.members())
-	case protocol.PreCopying, protocol.Transferring:
+	case PreCopying, Transferring:
 		return a.silent(phase, a.receivers())
+	case Planning:
+		return []string{"planner"}
 	default:
-		return []string{protocol.Waits[phase].Service}
+		return []string{"restorer"}
 	}
 }
 
@@ -107,16 +107,15 @@ func (a *attempt) members() (nodes []string) {
 	return nodes
 }
 
-func (a *attempt) receivers() []string {
-	to := map[string]bool{}
-	for _, transfer := range a.plan.Migration.Transfers {
-		to[transfer.To] = true
+func (a *attempt) receivers() (nodes []string) {
+	for _, fetch := range a.fetches {
+		nodes = append(nodes, fetch.Node)
 	}
-	return slices.Sorted(maps.Keys(to))
+	return nodes
 }
 
 // silent returns who of some nodes has not done its part in a phase.
-func (a *attempt) silent(phase protocol.Phase, nodes []string) []string {
+func (a *attempt) silent(phase string, nodes []string) []string {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return a.answered[phase][node] })
 }
 
@@ -124,7 +123,7 @@ func (a *attempt) silent(phase protocol.Phase, nodes []string) []string {
 func (a *attempt) told(now time.Time) Attempt {
 	told := Attempt{
 		Negotiation: a.opening.Negotiation, Opened: a.opened, Ended: a.abort.Reason, Superseded: a.abort.Superseded,
-		Phase: string(a.phase()), Delays: a.delays, Overdue: a.overdue, Said: a.said,
+		Phase: a.phase(), Members: len(a.opening.Members), Delays: a.delays, Overdue: a.overdue, Said: a.said,
 	}
 	if a.ended.IsZero() {
 		told.Awaits = a.awaits()
@@ -138,7 +137,7 @@ func (a *attempt) told(now time.Time) Attempt {
 func since(from, to time.Time) float64 { return max(0, to.Sub(from).Seconds()) }
 
 func consent(a *attempt, event events.Event, consent *events.Consent) {
-	a.answer(protocol.Consenting, consent.Node)
+	a.answer(Consenting, consent.Node)
 	a.reach(consented, consent.Node, event.Logged)
 	if !consent.Accepted {
 		a.said = append(a.said, consent.Node+" objects: "+consent.Reason)
@@ -154,20 +153,21 @@ func propose(a *attempt, event events.Event, _ *events.Proposal) {
 func restore(a *attempt, event events.Event, restoration *events.Restoration) {
 	a.reach(restored, "restorer", event.Logged)
 	a.plan, a.moved, a.naive = restoration.Plan, restoration.BytesMoved, restoration.NaiveBytes
+	a.fetches = fetchesOf(restoration.Plan.Migration)
 }
 
 func catchUp(a *attempt, event events.Event, caughtUp *events.CaughtUp) {
-	a.answer(protocol.PreCopying, caughtUp.Node)
+	a.answer(PreCopying, caughtUp.Node)
 	a.reach(copied, caughtUp.Node, event.Logged)
 }
 
 func promise(a *attempt, event events.Event, promise *events.Promise) {
-	a.answer(protocol.Promising, promise.Node)
+	a.answer(Promising, promise.Node)
 	a.reach(promised, promise.Node, event.Logged)
 }
 
 func receive(a *attempt, event events.Event, receipt *events.Receipt) {
-	a.answer(protocol.Transferring, receipt.Node)
+	a.answer(Transferring, receipt.Node)
 	a.receipts = append(a.receipts, *receipt)
 	a.reach(transferred, receipt.Node, event.Logged)
 }

@@ -1,8 +1,9 @@
-// Package history makes changes of what a cluster's log tells: what brought each about, how long every phase of it took
+// Package changes makes changes of what a cluster's log tells: what brought each about, how long every phase of it took
 // and for whom it waited, which attempts ended without a plan and why.
-package history
+package changes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Change struct {
 	NaiveBytes   int64            `json:"naiveBytes"` // a restart: every place reads its layers anew
 	Policy       string           `json:"policy,omitempty"`
 	Shape        string           `json:"shape,omitempty"`
+	Fetches      []Fetch          `json:"fetches,omitempty"` // what is to move, by who receives it
 	Receipts     []events.Receipt `json:"receipts,omitempty"`
 	Attempts     []Attempt        `json:"attempts"`           // negotiations; the last one is the one that counts
 	Refusals     []events.Refusal `json:"refusals,omitempty"` // of requests and memberships, since the generation before
@@ -49,6 +51,13 @@ type Phase struct {
 	Last    string  `json:"last,omitempty"` // who was waited for at its end
 }
 
+// Fetch is what one node receives to take its place.
+type Fetch struct {
+	Node    string   `json:"node"`
+	Bytes   int64    `json:"bytes"`
+	Sources []string `json:"sources"`
+}
+
 // Attempt is a negotiation.
 type Attempt struct {
 	Negotiation string            `json:"negotiation"`
@@ -57,26 +66,44 @@ type Attempt struct {
 	Ended       string            `json:"ended,omitempty"`      // why, where it ended without a plan
 	Superseded  bool              `json:"superseded,omitempty"` // by another one, with more changes
 	Phase       string            `json:"phase,omitempty"`      // in which it is, or ended
+	Members     int               `json:"members"`              // who are to consent
 	Awaits      []string          `json:"awaits,omitempty"`     // nodes and services, where it is under way
 	Delays      map[string]string `json:"delays,omitempty"`     // by node that asked for time: what it is busy with
 	Overdue     int               `json:"overdue,omitempty"`    // how often somebody was waited for too long
 	Said        []string          `json:"said,omitempty"`       // objections, refusals and failures, with who said them
 }
 
-// Names of phases that are none of a negotiation.
+// Phases of the time that a change took, in their order.
 const (
-	noticing  = "notice"           // nothing was heard of a node, and it was not lost yet
-	queueing  = "wait to begin"    // until a negotiation was opened
-	repeating = "earlier attempts" // negotiations that came to nothing
-	stepping  = "first step"       // until all completed one under the plan
+	Notice    = "notice"           // nothing was heard of a node, and it was not lost yet
+	Queue     = "wait to begin"    // until a negotiation was opened
+	Repeat    = "earlier attempts" // negotiations that came to nothing
+	Consent   = "consent"
+	Plan      = "plan"
+	Restore   = "restore"
+	PreCopy   = "pre-copy"
+	Promise   = "promise"
+	Transfer  = "transfer"
+	Commit    = "commit"
+	FirstStep = "first step" // until all completed one under the plan
 )
 
-// slowest returns the phase that took longest.
-func (c Change) slowest() Phase {
+// Phases that a negotiation is in, as the negotiator calls them.
+const (
+	Consenting   = "consenting"
+	Planning     = "planning"
+	Restoring    = "restoring"
+	PreCopying   = "pre-copying"
+	Promising    = "promising"
+	Transferring = "transferring"
+)
+
+// Slowest returns the phase that took longest.
+func (c Change) Slowest() Phase {
 	if len(c.Phases) == 0 {
 		return Phase{}
 	}
-	return slices.MaxFunc(c.Phases, func(a, b Phase) int { return int(1e9 * (a.Seconds - b.Seconds)) })
+	return slices.MaxFunc(c.Phases, func(a, b Phase) int { return cmp.Compare(a.Seconds, b.Seconds) })
 }
 
 // What says in a line what changes.
@@ -112,4 +139,24 @@ func kindsOf(changes []events.Change) (kinds []string) {
 		}
 	}
 	return kinds
+}
+
+// fetchesOf sums the transfers of a migration, by receiver.
+func fetchesOf(migration events.Migration) (all []Fetch) {
+	at := map[string]int{}
+	for _, transfer := range migration.Transfers {
+		i, known := at[transfer.To]
+		if !known {
+			i = len(all)
+			at[transfer.To], all = i, append(all, Fetch{Node: transfer.To})
+		}
+		all[i].Bytes += transfer.Bytes
+		for _, source := range transfer.Sources {
+			if !slices.Contains(all[i].Sources, source.Node) {
+				all[i].Sources = append(all[i].Sources, source.Node)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Fetch) int { return strings.Compare(a.Node, b.Node) })
+	return all
 }

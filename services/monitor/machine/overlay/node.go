@@ -1,0 +1,140 @@
+package overlay
+
+import (
+	"encoding/json"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Node is a node of a cluster.
+type Node struct {
+	Node        string        `json:"node"`
+	State       string        `json:"state"`            // one of the constants
+	Reason      string        `json:"reason,omitempty"` // of the state, as it was said
+	Site        string        `json:"site,omitempty"`
+	Address     string        `json:"address"`
+	Incarnation string        `json:"incarnation"`
+	Pipeline    *int          `json:"pipeline,omitempty"` // left out where it has no place
+	Stage       *int          `json:"stage,omitempty"`
+	Layers      *events.Range `json:"layers,omitempty"`
+	MemoryBytes int64         `json:"memoryBytes,omitempty"`
+	PeakBytes   int64         `json:"peakBytes,omitempty"` // that the plan fills
+	SpeedFactor float64       `json:"speedFactor,omitempty"`
+	// Pulse is its last heartbeat; left out where none was heard.
+	Pulse *events.Pulse `json:"pulse,omitempty"`
+}
+
+// The states of a node.
+const (
+	Training  = "training"
+	Spare     = "spare"     // active, without a place
+	Joining   = "joining"   // it asked for a place and has none yet
+	Leaving   = "leaving"   // it asked to go, or was drained, and is needed still
+	Suspected = "suspected" // it may have failed
+	Lost      = "lost"      // it has, and no plan is there without it yet
+	Silent    = "silent"    // nothing says that it failed, and it sends no heartbeats
+	Ended     = "ended"     // training is complete, or it was told to go
+)
+
+// told is what the log tells of a node, in the log's order.
+type told struct {
+	join                               *events.Join // the last
+	leaving, suspected, lost, expected bool
+	gone                               bool // it asked for a place and has none to wait for
+	reason                             string
+}
+
+// take hears an event about the node.
+func (n *told) take(event events.Event) {
+	switch event.Kind {
+	case events.JoinRequested:
+		if join, err := events.Open[events.Join](event); err == nil {
+			*n = told{join: &join}
+		}
+	case events.LeaveRequested:
+		n.leaving, n.reason = true, reasonOf(event)
+	case events.MembershipRefused:
+		n.refuse(event)
+	case events.NodeSuspected:
+		n.suspected, n.reason = true, reasonOf(event)
+	case events.NodeCleared:
+		n.suspected, n.reason = false, ""
+	case events.NodeLost:
+		n.lost, n.gone, n.reason = true, true, reasonOf(event)
+	case events.NodeExited:
+		if exit, err := events.Open[events.Exit](event); err == nil {
+			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason
+		}
+	}
+}
+
+func (n *told) refuse(event events.Event) {
+	refusal, err := events.Open[events.Refusal](event)
+	switch {
+	case err != nil:
+	case refusal.Refused == events.ChangeLeave:
+		n.leaving = false
+	case n.join != nil && refusal.Incarnation == n.join.Incarnation:
+		n.gone, n.reason = true, refusal.Reason
+	}
+}
+
+func reasonOf(event events.Event) string {
+	var payload struct {
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(event.Data, &payload) != nil {
+		return ""
+	}
+	return payload.Reason
+}
+
+// placesOf returns where each node of a plan trains.
+func placesOf(plan events.Plan) map[string]events.Place {
+	places := map[string]events.Place{}
+	for p, pipeline := range plan.Pipelines {
+		for s, stage := range pipeline.Stages {
+			places[stage.Node] = events.Place{Pipeline: p, Stage: s}
+		}
+	}
+	return places
+}
+
+func (o *Overlay) member(member events.Member, places map[string]events.Place, pulses map[string]events.Pulse) Node {
+	device := o.devices[member.Node]
+	node := Node{
+		Node: member.Node, State: Spare, Site: member.Site, Address: member.Address, Incarnation: member.Incarnation,
+		MemoryBytes: device.MemoryBytes, SpeedFactor: device.SpeedFactor, PeakBytes: o.plan.Predicted.PeakBytes[member.Node],
+	}
+	if place, placed := places[member.Node]; placed {
+		layers := o.plan.Pipelines[place.Pipeline].Stages[place.Stage].Layers
+		node.State, node.Pipeline, node.Stage, node.Layers = Training, &place.Pipeline, &place.Stage, &layers
+	}
+	if pulse, heard := pulses[member.Node]; heard && pulse.Incarnation == member.Incarnation {
+		node.Pulse = &pulse
+	}
+	o.judge(&node)
+	return node
+}
+
+// judge changes the state of a member by what was said of it.
+func (o *Overlay) judge(node *Node) {
+	told := o.told[node.Node]
+	isOf := told != nil && (told.join == nil || told.join.Incarnation == node.Incarnation) // the log may have dropped the join
+	state := ""
+	switch {
+	case isOf && told.gone && told.expected:
+		state = Ended
+	case isOf && (told.lost || told.gone):
+		state = Lost
+	case isOf && told.suspected:
+		state = Suspected
+	case isOf && told.leaving:
+		state = Leaving
+	case node.Pulse == nil:
+		node.State = Silent
+	}
+	if state != "" {
+		node.State, node.Reason = state, told.reason
+	}
+}

@@ -1,0 +1,116 @@
+// Package overlay makes the nodes and links of a cluster of what its log and its heartbeats tell.
+package overlay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Overlay takes a log, and knows who is there now, where, and how good the links are.
+type Overlay struct {
+	plan    *events.Plan
+	planned time.Time // when the plan was committed
+	devices map[string]events.Device
+	told    map[string]*told
+	links   map[direction]*Link
+	usual   *events.Usual
+}
+
+type direction struct{ from, to string }
+
+// New returns an overlay of which nothing is known.
+func New() *Overlay {
+	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{}}
+}
+
+// NodeKinds are the events that change a node's state, LinkKinds those that change a link.
+var (
+	NodeKinds = []events.Kind{
+		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
+		events.NodeLost, events.NodeExited,
+	}
+	LinkKinds = []events.Kind{
+		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
+	}
+)
+
+// Take hears an event: one of these kinds, a request for a plan, which lists devices and links, or a committed plan. What
+// its schema refuses says nothing.
+func (o *Overlay) Take(event events.Event) {
+	switch {
+	case event.Kind == events.PlanCommitted:
+		if plan, err := events.Open[events.Plan](event); err == nil {
+			o.commit(plan, event.Logged)
+		}
+	case event.Kind == events.PlanRequested:
+		if request, err := events.Open[events.PlanRequest](event); err == nil {
+			o.request(request)
+		}
+	case slices.Contains(NodeKinds, event.Kind):
+		if o.told[event.Subject] == nil {
+			o.told[event.Subject] = &told{}
+		}
+		o.told[event.Subject].take(event)
+	case slices.Contains(LinkKinds, event.Kind):
+		o.takeLink(event)
+	}
+}
+
+// commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
+func (o *Overlay) commit(plan events.Plan, at time.Time) {
+	o.plan, o.planned = &plan, at
+	members := map[string]bool{}
+	for _, member := range plan.Nodes {
+		members[member.Node] = true
+	}
+	maps.DeleteFunc(o.told, func(node string, told *told) bool { return (told.gone || told.leaving) && !members[node] })
+}
+
+// request takes what a planner was told, in place of what was known.
+func (o *Overlay) request(request events.PlanRequest) {
+	clear(o.devices)
+	for _, device := range request.Nodes {
+		o.devices[device.Node] = device
+	}
+	clear(o.links)
+	for _, link := range request.Links {
+		*o.of(link.From, link.To) = Link{Link: link}
+	}
+	o.usual = request.Usual
+}
+
+// Plan returns the plan in force and when it was committed; nil where there is none.
+func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
+
+// Nodes lists the members of the plan and those who want to be, in the order of their names; pulses are the last heartbeats.
+// O(n log n).
+func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
+	members := map[string]string{} // their incarnations
+	if o.plan != nil {
+		places := placesOf(*o.plan)
+		for _, member := range o.plan.Nodes {
+			members[member.Node] = member.Incarnation
+			all = append(all, o.member(member, places, pulses))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.told)) {
+		told := o.told[name]
+		if told.join == nil || told.gone || told.leaving || members[name] == told.join.Incarnation {
+			continue
+		}
+		node := Node{
+			Node: name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
+			MemoryBytes: told.join.MemoryBytes,
+		}
+		if pulse, heard := pulses[name]; heard {
+			node.Pulse = &pulse
+		}
+		all = append(all, node)
+	}
+	slices.SortFunc(all, func(a, b Node) int { return cmp.Or(len(a.Node)-len(b.Node), cmp.Compare(a.Node, b.Node)) }) // n2 before n10
+	return all
+}

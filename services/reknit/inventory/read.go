@@ -1,0 +1,67 @@
+// Package inventory tells what there is of a cluster now: nodes, links, services, the plan in force and how training gets
+// on. Facts come from the log, and what is never stored from heartbeats that it listens to.
+package inventory
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// listening is how long heartbeats are listened to: two periods, and what a busy node is late by.
+const listening = 1200 * time.Millisecond
+
+// pulses returns the last heartbeat of each node that sends one while it listens.
+func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
+	heard := make(chan *nats.Msg, 4096)
+	subscription, err := b.Conn().ChanSubscribe(events.PulseSubject(b.Cluster(), "*"), heard)
+	if err != nil {
+		return nil, err
+	}
+	defer subscription.Unsubscribe()
+	last, ends := map[string]events.Pulse{}, time.After(listening)
+	for {
+		select {
+		case message := <-heard:
+			var pulse events.Pulse
+			if events.Decode(message.Data, &pulse) == nil && message.Subject == events.PulseSubject(b.Cluster(), pulse.Node) {
+				last[pulse.Node] = pulse
+			}
+		case <-ends:
+			return last, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// read returns what the log tells of nodes.
+func read(ctx context.Context, b *bus.Bus) (*overlay.Overlay, error) {
+	known := overlay.New()
+	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), "*"))
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		known.Take(last)
+	}
+	if _, err := takeRequest(ctx, b, known); err != nil {
+		return nil, err
+	}
+	return known, connect.Read(ctx, b, overlay.NodeKinds, connect.Span{}, known.Take)
+}
+
+// takeRequest has an overlay take the last request for a plan, which lists devices and links, and returns its place in the log.
+func takeRequest(ctx context.Context, b *bus.Bus, known *overlay.Overlay) (sequence uint64, err error) {
+	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.PlanRequested, "*"))
+	if found {
+		known.Take(last)
+	}
+	return last.Sequence, err
+}
