@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/internal/page"
 	"github.com/reknit/reknit/services/monitor/machine"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/service"
@@ -32,6 +33,8 @@ type Config struct {
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction for each 64 nodes: 256 KiB a second of all of them"`
 	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
+	PageAddress      string        `env:"REKNIT_PAGE_ADDRESS" unit:"host:port" reason:"of the page that shows the cluster live; off by default, as it tells whoever reaches it what there is"`
+	PageToken        string        `env:"REKNIT_PAGE_TOKEN" unit:"at least 16 characters" reason:"that the page's link must hold; needed where everything is secured"`
 	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" reason:"a smaller change of a link does not change a plan"`
 }
 
@@ -89,9 +92,18 @@ func Run(ctx context.Context, config Config) error {
 	defer b.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // whoever still probes
+	var shown *page.Page
+	if config.PageAddress != "" {
+		shown, err = page.Open(ctx, b, page.Config{Address: config.PageAddress, Token: config.PageToken})
+		if err != nil {
+			return fmt.Errorf("monitor: %w", err)
+		}
+		defer shown.Close()
+	}
 	inputs := make(chan func(time.Time) []events.Event, mostAnswers)
 	w := &watcher{
 		Machine: machine.New(settings), ctx: ctx, bus: b, inputs: inputs, pulses: make(chan arrival, mostWaiting),
+		page: shown,
 	}
 	pulses, err := b.Conn().Subscribe(events.PulseSubject(config.Cluster, "*"), w.pulse)
 	if err != nil {
@@ -110,6 +122,7 @@ type watcher struct {
 	bus    *bus.Bus
 	inputs chan func(time.Time) []events.Event
 	pulses chan arrival
+	page   *page.Page  // nil: none is served
 	called atomic.Bool // the loop to take what waits in pulses
 }
 
@@ -163,6 +176,9 @@ func (w *watcher) pulse(message *nats.Msg) {
 		return
 	}
 	w.keep(arrival{pulse, at})
+	if w.page != nil {
+		w.page.Hear(pulse)
+	}
 	if w.called.CompareAndSwap(false, true) {
 		select {
 		case w.inputs <- w.hear:

@@ -25,6 +25,7 @@ type cluster struct {
 	bus       *bus.Bus
 	processes *processes.Supervisor
 	log       *recorder
+	page      string // host:port; empty: none
 }
 
 func startCluster(ctx context.Context, options Options, story *story, screen *screen) (*cluster, error) {
@@ -45,6 +46,12 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	}
 	screen.println(fmt.Sprintf("NATS at %s; reknit plan --cluster %s --nats %[1]s tells what would happen", c.server.URL(),
 		options.Cluster))
+	if c.page, err = processes.PageAddress(options.Page); err != nil {
+		return c, err
+	}
+	if c.page != "" {
+		screen.println(fmt.Sprintf("http://%s/ shows the cluster live", c.page))
+	}
 	if c.log, err = newRecorder(options.Log); err != nil {
 		return c, err
 	}
@@ -85,7 +92,9 @@ func (c *cluster) listen(ctx context.Context, story *story) error {
 
 func (c *cluster) startProcesses() error {
 	for _, name := range processes.Services {
-		env := c.environment(map[string]string{"REKNIT_START_NODES": fmt.Sprint(c.options.Trainers)})
+		env := c.environment(map[string]string{
+			"REKNIT_START_NODES": fmt.Sprint(c.options.Trainers), "REKNIT_PAGE_ADDRESS": c.page,
+		})
 		if err := c.processes.Start(name, name, env, true); err != nil {
 			return err
 		}

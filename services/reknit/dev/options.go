@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
@@ -28,6 +29,7 @@ type Options struct {
 	Log                 string
 	Dir                 string
 	Cluster             string
+	Page                string
 
 	actions   []Action
 	temporary bool // Dir was made here
@@ -62,6 +64,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.Log, "log", "", "write every event to this file, a line of JSON each")
 	flags.StringVar(&o.Dir, "dir", "", "an empty directory for the processes' logs and the NATS store "+
 		"(default: a temporary one, removed after a success)")
+	processes.PageFlag(flags, &o.Page)
 	flags.StringVar(&o.Cluster, "cluster", "dev", "id of the cluster")
 	return command
 }

@@ -27,8 +27,8 @@ const closeTimeout = 5 * time.Second
 
 // options are the flags.
 type options struct {
-	dir, cluster, host string
-	port, startNodes   int
+	dir, cluster, host, page string
+	port, startNodes         int
 }
 
 // Command is `reknit up`. It ends with its context.
@@ -46,6 +46,7 @@ reknit agent run -- COMMAND. Started again with the same --dir it goes on where 
 	flags.StringVar(&o.host, "host", "127.0.0.1",
 		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
 	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
+	processes.PageFlag(flags, &o.page)
 	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
 	return command
 }
@@ -71,10 +72,17 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer server.Shutdown()
-	stop, err := o.start(server.URL(), logs, out)
+	page, err := processes.PageAddress(o.page)
+	if err != nil {
+		return err
+	}
+	stop, err := o.start(server.URL(), page, logs, out)
 	defer stop()
 	if err != nil {
 		return err
+	}
+	if page != "" {
+		fmt.Fprintf(out, "http://%s/ shows the cluster live\n", page)
 	}
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
@@ -129,7 +137,7 @@ func (o options) check() error {
 }
 
 // start starts the services; stop ends those that were started.
-func (o options) start(url, logs string, out io.Writer) (stop func(), err error) {
+func (o options) start(url, page, logs string, out io.Writer) (stop func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return func() {}, err
@@ -145,6 +153,7 @@ func (o options) start(url, logs string, out io.Writer) (stop func(), err error)
 	for _, name := range processes.Services {
 		env := map[string]string{
 			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": o.cluster, "REKNIT_START_NODES": fmt.Sprint(o.startNodes),
+			"REKNIT_PAGE_ADDRESS": page,
 		}
 		if err := running.Start(name, name, env, true); err != nil {
 			return stop, err

@@ -40,7 +40,7 @@ type attempt struct {
 	overdue  int
 	said     []string
 	asked    map[events.Kind]bool // what was requested and begun
-	plan     events.Plan          // as it was restored
+	plan     events.Plan          // as it was proposed, and then restored
 	fetches  []Fetch              // that it takes
 	moved    int64
 	naive    int64
@@ -146,8 +146,9 @@ func consent(a *attempt, event events.Event, consent *events.Consent) {
 
 func delay(a *attempt, _ events.Event, delay *events.Delay) { a.delays[delay.Node] = delay.Reason }
 
-func propose(a *attempt, event events.Event, _ *events.Proposal) {
+func propose(a *attempt, event events.Event, proposal *events.Proposal) {
 	a.reach(planned, "planner", event.Logged)
+	a.plan = proposal.Plan
 }
 
 func restore(a *attempt, event events.Event, restoration *events.Restoration) {

@@ -140,6 +140,15 @@ func (r *Record) About(event events.Event, now time.Time) (change Change, attemp
 	return r.told(a.opening.Generation, now), a.told(now), true
 }
 
+// Plan returns the plan of a generation, or the one that it comes to as far as is known; nil where nothing is.
+func (r *Record) Plan(generation uint64) *events.Plan {
+	g := r.generations[generation]
+	if g == nil || len(g.attempts) == 0 || len(g.attempts[len(g.attempts)-1].plan.Pipelines) == 0 {
+		return nil
+	}
+	return &g.attempts[len(g.attempts)-1].plan
+}
+
 // Committed returns the last generation that was.
 func (r *Record) Committed() uint64 { return r.committed }
 
@@ -171,16 +180,37 @@ func (r *Record) of(number uint64) *generation {
 	return r.generations[number]
 }
 
-func (r *Record) asked(event events.Event) { r.causes[event.ID] = cause{logged: event.Logged} }
+func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: event.Logged}) }
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
-	r.causes[event.ID] = cause{event.Logged, lost.SilentSeconds}
+	r.note(event.ID, cause{event.Logged, lost.SilentSeconds})
+}
+
+// What is remembered of a log in which nothing is committed, and much is asked for and refused.
+const (
+	mostCauses   = 1 << 14
+	mostRefusals = 256 // of a generation
+	mostAttempts = 64  // of a generation
+)
+
+// note keeps a cause. Where there are too many, the older half goes.
+func (r *Record) note(id string, noted cause) {
+	if len(r.causes) >= mostCauses {
+		byAge := slices.SortedFunc(maps.Values(r.causes), func(a, b cause) int { return a.logged.Compare(b.logged) })
+		middle := byAge[len(byAge)/2].logged
+		maps.DeleteFunc(r.causes, func(_ string, c cause) bool { return !c.logged.After(middle) })
+	}
+	r.causes[id] = noted
 }
 
 func (r *Record) opened(event events.Event, opening *events.Opening) {
 	a := newAttempt(*opening, event.Logged)
 	r.negotiations[opening.Negotiation] = a
 	to := r.of(opening.Generation)
+	if len(to.attempts) == mostAttempts { // the first tells when it began
+		delete(r.negotiations, to.attempts[1].opening.Negotiation)
+		to.attempts = slices.Delete(to.attempts, 1, 2)
+	}
 	to.attempts = append(to.attempts, a)
 }
 
@@ -195,6 +225,7 @@ func (r *Record) held(_ events.Event, hold *events.Hold) { r.of(r.committed + 1)
 func (r *Record) refused(_ events.Event, refusal *events.Refusal) {
 	g := r.of(r.committed + 1)
 	g.refusals = append(g.refusals, *refusal)
+	g.refusals = g.refusals[max(0, len(g.refusals)-mostRefusals):]
 }
 
 func (r *Record) commit(event events.Event, commitment *events.Commitment) {

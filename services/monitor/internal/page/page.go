@@ -1,0 +1,100 @@
+// Package page serves a page that shows a cluster live: its nodes and links, the plan, training, and changes as they happen. It
+// only reads. The monitor never waits for it, and it never waits for a viewer.
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/view"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// Config says where the page is served, and to whom.
+type Config struct {
+	Address string // host:port
+	Token   string // that a viewer has to know; empty: anybody who reaches the address may look
+}
+
+// leastToken is the shortest token that nobody guesses.
+const leastToken = 16
+
+const (
+	mostWaiting = 1 << 12 // heartbeats that wait for the page; others are not shown
+	lookEvery   = 200 * time.Millisecond
+)
+
+// Page is a page that is served.
+type Page struct {
+	config Config
+	pulses chan events.Pulse
+	asks   chan ask
+	board  *board
+	server *http.Server
+	ended  sync.WaitGroup
+	stop   context.CancelFunc
+}
+
+// ask is a question for who keeps the view.
+type ask struct {
+	generation uint64
+	answer     chan<- answer // takes one without waiting
+}
+
+type answer struct {
+	detail view.Detail
+	found  bool
+}
+
+// Open serves the page of a cluster until it is closed. It fails where the address is taken, or where a secured installation has no
+// token for it.
+func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
+	switch {
+	case config.Token == "" && b.Secured():
+		return nil, errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")
+	case config.Token != "" && len(config.Token) < leastToken:
+		return nil, fmt.Errorf("REKNIT_PAGE_TOKEN: expected at least %d characters, got %d", leastToken, len(config.Token))
+	}
+	listener, err := net.Listen("tcp", config.Address)
+	if err != nil {
+		return nil, fmt.Errorf("REKNIT_PAGE_ADDRESS: expected a free host:port: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &Page{
+		config: config, pulses: make(chan events.Pulse, mostWaiting), asks: make(chan ask), board: newBoard(), stop: stop,
+	}
+	p.server = &http.Server{
+		Handler: p.routes(), ReadHeaderTimeout: requestTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	p.ended.Go(func() {
+		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			slog.Error("the page is not served any more", "error", err)
+		}
+	})
+	p.ended.Go(func() { p.keep(ctx, b) })
+	slog.Info("the page is served", "address", listener.Addr().String())
+	return p, nil
+}
+
+// Close ends it, and returns when the address is free again.
+func (p *Page) Close() {
+	p.stop()
+	p.server.Close()
+	p.ended.Wait()
+}
+
+// Hear shows a heartbeat. It never waits: where the page is behind, this one is not shown.
+func (p *Page) Hear(pulse events.Pulse) {
+	select {
+	case p.pulses <- pulse:
+	default:
+	}
+}

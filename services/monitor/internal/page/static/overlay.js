@@ -1,0 +1,105 @@
+// The overlay: nodes, or groups of them, on a circle, and how good the links between them are.
+
+import { arrows, at, fill, make } from './dom.js';
+import { bytes, count, seconds, states } from './figures.js';
+import { listen, part } from './stream.js';
+
+const size = 420, middle = size / 2;
+let chosen; // the name of a group
+
+const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+// health says how a pair is beside the usual one.
+function health(pair, usual) {
+  if (pair.lost) return 'lost';
+  if (pair.cut && !pair.measured) return 'cut';
+  const isSlow = pair.bytesPerSecond < usual.rate / 4 || pair.roundTripSeconds > 8 * usual.trip + 1e-3;
+  return pair.measured && isSlow ? 'slow' : 'well';
+}
+
+// worst returns the state of a group that wants attention most.
+const worst = (group) => Object.keys(states).find((state) => group.states[state]) ?? 'training';
+
+function places(groups) {
+  const all = groups.reduce((sum, group) => sum + group.nodes, 0), far = groups.length > 1 ? middle - 44 : 0;
+  return new Map(groups.map((group, i) => {
+    const angle = (2 * Math.PI * i) / groups.length - Math.PI / 2;
+    const radius = all === groups.length ? (groups.length > 16 ? 7 : 11) : Math.max(7, Math.min(34, 60 * Math.sqrt(group.nodes / all)));
+    return [group.name, { x: middle + far * Math.cos(angle), y: middle + far * Math.sin(angle), radius, group, angle }];
+  }));
+}
+
+// arcs draws a group: a ring with an arc for each state.
+function arcs({ x, y, radius, group }) {
+  const entries = Object.entries(group.states);
+  if (entries.length === 1) return [make('circle', { cx: x, cy: y, r: radius, style: { fill: `var(--${entries[0][0]})` } })];
+  let from = -Math.PI / 2;
+  return entries.map(([state, nodes]) => {
+    const to = from + (2 * Math.PI * nodes) / group.nodes, long = to - from > Math.PI ? 1 : 0;
+    const point = (angle) => `${x + radius * Math.cos(angle)} ${y + radius * Math.sin(angle)}`;
+    const path = make('path', { d: `M${x} ${y}L${point(from)}A${radius} ${radius} 0 ${long} 1 ${point(to)}Z`, style: { fill: `var(--${state})` } });
+    from = to;
+    return path;
+  });
+}
+
+function line(pair, from, to, usual) {
+  const state = health(pair, usual);
+  const width = state === 'well' ? Math.max(0.6, Math.min(5, 1.5 + Math.log2((pair.bytesPerSecond || usual.rate) / (usual.rate || 1)))) : 2;
+  return make('line', {
+    class: `${state}${chosen === pair.a || chosen === pair.b ? ' of' : ''}`, x1: from.x, y1: from.y, x2: to.x, y2: to.y, 'stroke-width': width,
+  }, make('title', {}, says(pair, usual)));
+}
+
+function says(pair, usual) {
+  const parts = [pair.measured ? `${bytes(pair.bytesPerSecond)}/s, ${seconds(pair.roundTripSeconds)}` : 'not measured'];
+  if (pair.lost) parts.push(pair.lost > 2 ? `${pair.lost} lost` : 'lost');
+  if (pair.cut) parts.push('cut on purpose');
+  if (health(pair, usual) === 'slow') parts.push('slow');
+  return `${pair.a === pair.b ? `within ${pair.a}` : `${pair.a} – ${pair.b}`}: ${parts.join(', ')}`;
+}
+
+function label(by, { x, y, radius, group, angle }) {
+  const far = radius + 12, mark = states[worst(group)];
+  return make('text', { x: x + Math.cos(angle) * (by === 'node' ? far : 0), y: y + 4 + Math.sin(angle) * far + (by === 'node' ? 0 : Math.sign(Math.sin(angle) || 1) * 4) },
+    `${mark} ${group.name}`.trim() + (by === 'node' ? '' : ` (${group.nodes})`));
+}
+
+function note(links, usual) {
+  const bad = [...links.pairs, ...links.bad].filter((pair) => ['lost', 'slow', 'cut'].includes(health(pair, usual)));
+  if (chosen) {
+    const own = links.pairs.filter((pair) => pair.a === chosen || pair.b === chosen);
+    return `${chosen}: ${own.length ? own.slice(0, 8).map((pair) => says(pair, usual)).join('; ') : 'no link was measured'}${own.length > 8 ? ` and ${own.length - 8} more` : ''}`;
+  }
+  if (bad.length) return bad.slice(0, 5).map((pair) => says(pair, usual)).join('; ') + (bad.length > 5 ? ` and ${bad.length - 5} more` : '');
+  const measured = links.pairs.reduce((sum, pair) => sum + (pair.measured ?? 0), 0);
+  return `${count(measured, 'direction')} measured, none lost, cut or slow. A line's width is its bandwidth.`;
+}
+
+function draw() {
+  const links = part('links');
+  if (!links?.groups.length) return fill(at('overlay'), make('p', { class: 'note' }, 'There are no nodes yet.'));
+  const measured = links.pairs.filter((pair) => pair.measured);
+  const usual = { rate: median(measured.map((pair) => pair.bytesPerSecond)), trip: median(measured.map((pair) => pair.roundTripSeconds)) };
+  const where = places(links.groups);
+  if (!where.has(chosen)) chosen = undefined;
+  const choose = (name) => () => { chosen = chosen === name ? undefined : name; draw(); };
+  at('links-by').textContent = links.by === 'node' ? '' : links.by === 'all' ? 'all nodes together' : `by ${links.by}`;
+  const order = { well: 0, cut: 1, slow: 2, lost: 3 };
+  const pairs = links.pairs.filter((pair) => pair.a !== pair.b && where.has(pair.a) && where.has(pair.b))
+    .toSorted((a, b) => order[health(a, usual)] - order[health(b, usual)]);
+  fill(at('overlay'), make('svg', { class: `overlay${chosen ? ' chosen' : ''}`, viewBox: `0 0 ${size} ${size}`, role: 'group', 'aria-label': 'nodes and links', style: { 'max-height': '26rem' } },
+    pairs.map((pair) => line(pair, where.get(pair.a), where.get(pair.b), usual)),
+    links.groups.map(({ name }, i) => {
+      const place = where.get(name);
+      return make('g', {
+        class: `ring${chosen === name ? ' chosen' : ''}`, tabindex: i ? -1 : 0, role: 'button', 'data-key': name, 'aria-pressed': `${chosen === name}`,
+        'aria-label': `${name}: ${Object.entries(place.group.states).map(([state, nodes]) => `${nodes} ${state}`).join(', ')}`, click: choose(name),
+        keydown: (event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(name)(); } },
+      }, arcs(place), make('circle', { class: 'halo', cx: place.x, cy: place.y, r: place.radius + 4 }), label(links.by, place));
+    })));
+  at('links-note').textContent = note(links, usual);
+}
+
+listen(['links'], draw);
+arrows(at('overlay'), '.ring');

@@ -1,0 +1,38 @@
+// The cluster in a line, its figures, and whether this page is up to date.
+
+import { at, fill, make } from './dom.js';
+import { count, seconds, short } from './figures.js';
+import { listen, part } from './stream.js';
+
+const says = {
+  live: 'live', lost: 'out of reach: what stands here is old', refused: 'this link holds no valid token: ask for the whole link',
+};
+
+// tell says how the connection to the monitor is.
+export function tell(state) {
+  at('link').textContent = says[state];
+  at('link').className = state === 'live' ? 'quiet' : 'alarm';
+  if (state === 'refused') at('says').textContent = 'Nothing is shown';
+}
+
+function figure(name, value, more) {
+  return make('div', {}, make('dt', {}, name), make('dd', {}, value, more && make('small', {}, ` ${more}`)));
+}
+
+listen(['now', 'plan'], () => {
+  const now = part('now');
+  if (!now) return;
+  const plan = part('plan');
+  at('cluster').textContent = now.cluster;
+  if (at('says').textContent !== now.says) at('says').textContent = now.says;
+  document.body.className = now.level;
+  document.title = `${now.level === 'trouble' ? '⚠ ' : ''}${now.cluster}: ${now.says}`;
+  const nodes = Object.values(now.states).reduce((sum, some) => sum + some, 0);
+  fill(at('figures'),
+    figure('Step', now.step.toLocaleString('en')),
+    figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
+    figure('Throughput', short(now.rate), 'samples/s'),
+    figure('Step time', seconds(now.stepSeconds), plan && `${seconds(plan.predicted.stepSeconds)} planned`),
+    figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
+    figure('Generation', now.generation || '–'));
+});

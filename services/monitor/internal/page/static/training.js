@@ -1,0 +1,61 @@
+// Throughput and loss over time, with the changes where they began.
+
+import { at, fill, make } from './dom.js';
+import { clock, seconds, short } from './figures.js';
+import { listen, now, under } from './stream.js';
+
+const minutes = 15, height = 96, left = 44;
+const eventColours = { failure: 'var(--lost)', 'link-failure': 'var(--lost)', 'broken-step': 'var(--lost)', join: 'var(--joining)' };
+
+// scale returns what maps a value to the panel's height, and the greatest value; both ends are round.
+function scale(values, fromZero) {
+  const most = Math.max(...values, 0), least = fromZero ? 0 : Math.min(...values);
+  const room = (most - least) * 0.12 || most * 0.1 || 1;
+  const top = most + room, bottom = fromZero ? 0 : Math.max(0, least - room);
+  return { y: (value) => height - ((value - bottom) / (top - bottom)) * height, least, most };
+}
+
+function panel(name, unit, points, value, shape, width, x) {
+  const { y, least, most } = scale(points.map(value), shape === 'area');
+  const path = points.map((point, i) => `${i ? 'L' : 'M'}${x(point[0]).toFixed(1)} ${y(value(point)).toFixed(1)}`).join('');
+  const last = points.at(-1);
+  const label = `${name}: ${short(value(last))} ${unit}; ${short(least)} to ${short(most)} in this time`;
+  const ends = `L${x(last[0]).toFixed(1)} ${height}L${x(points[0][0]).toFixed(1)} ${height}Z`;
+  return make('svg', { class: 'chart', viewBox: `0 0 ${width} ${height + 4}`, role: 'img', 'aria-label': label },
+    [0, 0.5, 1].map((part) => make('line', { class: 'grid', x1: left, x2: width, y1: part * height, y2: part * height })),
+    shape === 'area' && make('path', { class: 'area', d: path + ends }),
+    make('path', { class: shape === 'area' ? 'line' : 'line loss', d: path }),
+    marks(width, x),
+    make('text', { x: 0, y: y(most) + 9 }, short(most)),
+    most !== least && make('text', { x: 0, y: Math.min(height, y(least)) }, short(least)),
+    make('text', { x: left + 6, y: 12 }, `${name}, ${unit}`));
+}
+
+function marks(width, x) {
+  return under('change/').map(([generation, change]) => {
+    const where = x(change.began / 1e3);
+    if (!change.began || where < left) return undefined;
+    return make('line', {
+      class: 'event', x1: where, x2: where, y1: 0, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
+    }, make('title', {}, `${clock(change.began)} ${change.what}, generation ${generation}, stall ${seconds(change.stallSeconds)}`));
+  });
+}
+
+function draw() {
+  const points = under('points/').sort(([a], [b]) => a - b).flatMap(([, some]) => some);
+  if (points.length < 2) {
+    fill(at('training'), make('p', { class: 'note' }, 'Training has not been seen for long enough.'));
+    return;
+  }
+  const width = Math.max(280, at('training').clientWidth), end = now() / 1e3, begin = Math.max(end - minutes * 60, points[0][0]);
+  const x = (second) => left + ((second - begin) / (end - begin)) * (width - left);
+  const seen = points.filter(([second]) => second >= begin);
+  const known = seen.filter(([, , loss]) => loss > 0);
+  fill(at('training'),
+    panel('throughput', 'samples/s', seen, (point) => point[3], 'area', width, x),
+    known.length > 1 && panel('loss', 'of the last step', known, (point) => point[2], 'line', width, x),
+    make('p', { class: 'note' }, `${clock(begin * 1e3)} to now; lines where changes began`));
+}
+
+listen(['points/', 'change/'], draw);
+addEventListener('resize', draw);

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+)
+
+// Status is the cluster in a line, and its figures.
+type Status struct {
+	Cluster     string         `json:"cluster"`
+	Level       string         `json:"level"` // one of the constants
+	Says        string         `json:"says"`
+	Generation  uint64         `json:"generation"`
+	Step        uint64         `json:"step"`
+	Loss        float64        `json:"loss"`
+	Rate        float64        `json:"rate"`        // samples a second, of the last seconds
+	StepSeconds float64        `json:"stepSeconds"` // of the slowest node
+	States      map[string]int `json:"states"`      // nodes by state
+}
+
+// Levels of a status.
+const (
+	Idle    = "idle"    // nothing is trained yet, or any more
+	Calm    = "calm"    // all is well
+	Busy    = "change"  // a change is under way
+	Trouble = "trouble" // somebody is missing, or the cluster holds
+)
+
+func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
+	status := Status{
+		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Rate: v.progress.rate(), States: map[string]int{},
+	}
+	for _, node := range nodes {
+		status.States[node.State]++
+		if node.Pulse != nil {
+			status.StepSeconds = max(status.StepSeconds, node.Pulse.StepSeconds)
+		}
+	}
+	if plan != nil {
+		status.Generation = plan.Generation
+	}
+	status.Level, status.Says = v.level(status, nodes)
+	return status
+}
+
+func (v *View) level(status Status, nodes []overlay.Node) (level, says string) {
+	if change, under := v.underWay(); under {
+		return levelOf(change)
+	}
+	missing := func(node overlay.Node) bool {
+		return node.State == overlay.Lost || node.State == overlay.Suspected || node.State == overlay.Silent
+	}
+	training, ended := status.States[overlay.Training], status.States[overlay.Ended]
+	switch i := slices.IndexFunc(nodes, missing); {
+	case i >= 0:
+		says = nodes[i].Node + " is " + nodes[i].State
+		if others := status.States[overlay.Lost] + status.States[overlay.Suspected] + status.States[overlay.Silent] - 1; others > 0 {
+			says += fmt.Sprintf(", and %d more are missing", others)
+		}
+		return Trouble, says
+	case ended > 0 && training == 0:
+		return Idle, "training is complete"
+	case status.Generation == 0:
+		return Idle, "no plan yet: it waits for trainers"
+	case training == 1:
+		return Calm, "1 node trains"
+	}
+	return Calm, fmt.Sprintf("%d nodes train", training)
+}
+
+// underWay returns the newest change that is not done with.
+func (v *View) underWay() (Change, bool) {
+	for _, generation := range slices.Backward(slices.Sorted(maps.Keys(v.told))) {
+		switch change := v.told[generation]; {
+		case generation < v.record.Committed():
+			return Change{}, false
+		case change.State == changes.Negotiating || change.State == changes.Committed || change.State == changes.Pending:
+			return change, true
+		}
+	}
+	return Change{}, false
+}
+
+func levelOf(change Change) (level, says string) {
+	switch {
+	case change.Held != nil:
+		return Trouble, "the cluster holds: " + change.Held.Reason
+	case change.Waiting != "":
+		return Busy, "it waits: " + change.Waiting
+	case change.Now == nil:
+		return Busy, change.What + ": it begins anew"
+	case change.State == changes.Committed:
+		return Busy, change.What + ": committed, waiting for first steps"
+	case change.Now.Waits == 0:
+		return Busy, fmt.Sprintf("%s: %s", change.What, change.Now.Phase)
+	case change.Now.Waits == 1:
+		return Busy, fmt.Sprintf("%s: %s, waiting for %s", change.What, change.Now.Phase, change.Now.Awaits[0])
+	}
+	return Busy, fmt.Sprintf("%s: %s, waiting for %s and %d more", change.What, change.Now.Phase, change.Now.Awaits[0], change.Now.Waits-1)
+}

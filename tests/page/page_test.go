@@ -1,0 +1,115 @@
+package page
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// story is a failure of one of six, from the silence to the last first step; at looks in between.
+func story(c *cluster, at func(phase string)) {
+	failure := c.lose("n4")
+	at("lost")
+	c.change(failure, len(c.living)/2, at)
+	c.resume()
+}
+
+func TestThePageShowsCalmFailureAndRecovery(t *testing.T) {
+	c := newCluster(t, 6, 3, 3)
+	b := open(t, "http://"+c.page, desk)
+	b.until(`document.body.className === "calm" && document.querySelectorAll(".chart").length === 2`)
+	time.Sleep(12 * time.Second) // of training, so that there is a line to see
+	b.picture("calm")
+	story(c, func(phase string) {
+		switch phase {
+		case "lost":
+			b.until(`document.querySelectorAll(".stage.lost").length === 1`)
+			if says := asks[string](b, `document.getElementById("coverage").textContent`); says[:len("4 layers are one death from lost")] != "4 layers are one death from lost" {
+				t.Errorf("the page says %q, expected that what n4 held is one death from lost", says)
+			}
+			b.picture("failure")
+		case "consent":
+			b.until(`document.getElementById("change").textContent.includes("Waiting for 5 answers of 5 members")`)
+		case "receipt":
+			b.until(`document.querySelector("[role=progressbar]") && +document.querySelector("[role=progressbar]").getAttribute("aria-valuenow") > 0`)
+		}
+	})
+	b.until(`document.body.className === "calm" && document.getElementById("says").textContent === "4 nodes train"`)
+	b.do(clickOn("#change-2"))
+	b.until(`document.querySelector(".detail")?.textContent.includes("lost because")`)
+	b.picture("recovery")
+}
+
+func TestThePageIsReadInTheDarkAndOnAPhone(t *testing.T) {
+	c := newCluster(t, 6, 3, 3)
+	story(c, func(string) {})
+	dark := open(t, "http://"+c.page+"/#change-2", look{width: 1280, height: 1500, dark: true})
+	dark.until(`document.querySelector(".detail")?.textContent.includes("lost because")`)
+	if ground := asks[string](dark, `getComputedStyle(document.body).backgroundColor`); ground == "rgb(245, 246, 244)" {
+		t.Errorf("the ground is %s in the dark", ground)
+	}
+	dark.picture("dark")
+	phone := open(t, "http://"+c.page, look{width: 390, height: 844, phone: true})
+	phone.until(`document.querySelectorAll(".chart").length === 2`)
+	if wide := asks[int](phone, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("the page is %d pixels wide on a phone of 390", wide)
+	}
+	phone.picture("phone")
+}
+
+func TestAThousandNodesAreSeenWithinASecondAndEachEventWithinAnother(t *testing.T) {
+	c := newCluster(t, 1000, 8, 8)
+	b := open(t, "http://"+c.page, desk)
+	b.until(`document.getElementById("says").textContent === "1000 nodes train"`)
+	b.do(reload())
+	b.until(`performance.getEntriesByName("drawn").length > 0 && document.querySelector("canvas")`)
+	paint := asks[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
+	drawn := asks[float64](b, `performance.getEntriesByName("drawn")[0].startTime`)
+	fmt.Printf("1000 nodes: first paint after %.0f ms, all drawn after %.0f ms\n", paint, drawn)
+	if paint >= 1000 || drawn >= 1000 {
+		t.Errorf("first paint after %.0f ms and all drawn after %.0f ms, expected less than a second", paint, drawn)
+	}
+	time.Sleep(5 * time.Second)
+	b.picture("thousand")
+	worst := time.Duration(0)
+	for _, node := range []string{"n17", "n500", "n983"} {
+		c.lose(node)
+		worst = max(worst, b.until(fmt.Sprintf(`document.getElementById("nodes").textContent.includes("%slost")`, node)))
+	}
+	fmt.Printf("1000 nodes: an event is seen after at most %v\n", worst.Round(time.Millisecond))
+	if worst > time.Second {
+		t.Errorf("an event was seen after %v, expected within a second", worst)
+	}
+	b.picture("thousand-lost")
+}
+
+func TestThePageIsReadByKeyboard(t *testing.T) {
+	c := newCluster(t, 6, 3, 0)
+	story(c, func(string) {})
+	b := open(t, "http://"+c.page, desk)
+	b.until(`document.querySelectorAll(".head").length === 2`)
+	focused := func() string {
+		return asks[string](b, `document.activeElement.dataset.key ?? document.activeElement.className`)
+	}
+	b.do(press("\t"))
+	if now := focused(); now != "skip" {
+		t.Errorf("the first Tab leads to %q, expected the link that skips the head", now)
+	}
+	b.do(press("\r"))
+	b.do(press("\t"))
+	if now := focused(); now != "n1" {
+		t.Errorf("behind it is %q, expected the first stage, n1", now)
+	}
+	b.do(press(right), press(right))
+	if now := focused(); now != "n3" {
+		t.Errorf("two arrows lead to %q, expected n3", now)
+	}
+	b.do(press("\t"), press(down), press("\r"))
+	b.until(`document.querySelector(".ring.chosen")`)
+	b.do(press("\t"), press(down), press("\r"))
+	b.until(`document.querySelector("#change-1[aria-expanded=true]")`)
+	if now := focused(); now != "change-1" {
+		t.Errorf("the focus is on %q behind the opening of change 1, expected on its head", now)
+	}
+	b.until(`!document.querySelector(":not([alt]):is(img)") && document.querySelector("[role=status][aria-live=polite]")`)
+}
