@@ -133,6 +133,12 @@ test-security: ## make every attempt of the attack matrix on a secured installat
 test-faults: ## break sources, links, stores and the destination during transfers (root)
 	go run ./tests/faults
 
+.PHONY: test-page
+test-page: ## look at the monitor's page with a browser, at calm, failure and recovery, 6 and 1,000 nodes (Debian's chromium; PICTURES= folder)
+	@command -v chromium >/dev/null || { ((EUID == 0)) && apt-get install -y --no-install-recommends chromium; } || { \
+		echo "test-page is skipped: there is no chromium, and only root can install it (apt-get install chromium)"; exit 0; }; \
+	cd tests && go test ./page -count=1 -timeout 20m -v -chromium "$$(command -v chromium)" $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
+
 .PHONY: generate
 generate: ## write schemas, AsyncAPI and the tables of events/README.md and deploy/settings.md anew
 	cd tests && go test ./contract -run UpToDate -count=1 -update

@@ -86,7 +86,7 @@ func (b *browser) hear(console iter.Seq2[chromedp.ConsoleMessage, error]) {
 		}
 		if message.Type == chromedp.ConsoleException || message.Type == chromedp.ConsoleError {
 			b.mutex.Lock()
-			b.errors = append(b.errors, message.String() + " " + message.URL)
+			b.errors = append(b.errors, message.String()+" "+message.URL)
 			b.mutex.Unlock()
 		}
 	}

@@ -37,19 +37,24 @@ func (p *Page) keep(ctx context.Context, b *bus.Bus) {
 func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	looked, isNews := time.Time{}, true
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case event := <-heard:
 			v.Take(event)
+			isNews = true
 		case pulse := <-p.pulses:
 			v.Pulse(pulse, time.Now())
 		case ask := <-p.asks:
 			detail, found := v.Detail(ask.generation, time.Now())
 			ask.answer <- answer{detail, found}
 		case now := <-ticker.C:
-			p.board.put(encode(v.Parts(now)))
+			if isNews || now.Sub(looked) >= lookAgain {
+				p.board.put(encode(v.Parts(now)))
+				looked, isNews = now, false
+			}
 		}
 	}
 }

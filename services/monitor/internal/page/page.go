@@ -27,8 +27,9 @@ type Config struct {
 const leastToken = 16
 
 const (
-	mostWaiting = 1 << 12 // heartbeats that wait for the page; others are not shown
-	lookEvery   = 200 * time.Millisecond
+	mostWaiting = 1 << 12                // heartbeats that wait for the page; others are not shown
+	lookEvery   = 200 * time.Millisecond // for events
+	lookAgain   = time.Second            // for heartbeats, and for those that stay away
 )
 
 // Page is a page that is served.

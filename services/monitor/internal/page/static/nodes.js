@@ -5,7 +5,7 @@ import { bytes, layers, seconds, short, states } from './figures.js';
 import { listen, part, under } from './stream.js';
 import { stages } from './pipelines.js';
 
-const mostRows = 60;
+const mostRows = 24;
 const order = Object.keys(states);
 let wanted = '', state = '';
 

@@ -59,10 +59,14 @@ function says(pair, usual) {
   return `${pair.a === pair.b ? `within ${pair.a}` : `${pair.a} – ${pair.b}`}: ${parts.join(', ')}`;
 }
 
+// label stands outside of the circle beside a node, and below a group.
 function label(by, { x, y, radius, group, angle }) {
-  const far = radius + 12, mark = states[worst(group)];
-  return make('text', { x: x + Math.cos(angle) * (by === 'node' ? far : 0), y: y + 4 + Math.sin(angle) * far + (by === 'node' ? 0 : Math.sign(Math.sin(angle) || 1) * 4) },
-    `${mark} ${group.name}`.trim() + (by === 'node' ? '' : ` (${group.nodes})`));
+  const state = worst(group), isNode = by === 'node', side = isNode ? Math.cos(angle) : 0, far = radius + 8;
+  const some = group.states[state] < group.nodes ? `, ${group.states[state]} ${state}` : '';
+  return make('text', {
+    x: x + side * far, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 8,
+    'text-anchor': side > 0.1 ? 'start' : side < -0.1 ? 'end' : 'middle',
+  }, `${states[state]} ${group.name}`.trim() + (isNode ? '' : ` (${group.nodes}${some})`));
 }
 
 function note(links, usual) {
@@ -88,7 +92,7 @@ function draw() {
   const order = { well: 0, cut: 1, slow: 2, lost: 3 };
   const pairs = links.pairs.filter((pair) => pair.a !== pair.b && where.has(pair.a) && where.has(pair.b))
     .toSorted((a, b) => order[health(a, usual)] - order[health(b, usual)]);
-  fill(at('overlay'), make('svg', { class: `overlay${chosen ? ' chosen' : ''}`, viewBox: `0 0 ${size} ${size}`, role: 'group', 'aria-label': 'nodes and links', style: { 'max-height': '26rem' } },
+  fill(at('overlay'), make('svg', { class: `overlay${chosen ? ' chosen' : ''}`, viewBox: `0 0 ${size} ${size}`, role: 'group', 'aria-label': 'nodes and links', style: { 'max-height': '21rem' } },
     pairs.map((pair) => line(pair, where.get(pair.a), where.get(pair.b), usual)),
     links.groups.map(({ name }, i) => {
       const place = where.get(name);

@@ -40,16 +40,18 @@ function blocks(plan, alone) {
     make('span', { class: 'quiet', title: 'micro-batches a step' }, `${pipeline.microBatches} mb`)));
 }
 
-// strip counts the holders of each layer, in at most so many cells.
+// strip counts the holders of each layer; layers side by side that have as many are one cell.
 function strip(holders) {
-  const cells = Math.min(holders.length, 64);
+  const runs = [];
+  holders.forEach((some, layer) => {
+    if (runs.at(-1)?.some === some) runs.at(-1).end = layer + 1;
+    else runs.push({ some, first: layer, end: layer + 1 });
+  });
   return make('div', { class: 'row' }, make('span', { class: 'quiet', title: 'holders of each layer' }, 'held'),
     make('div', { class: 'holders', role: 'img', 'aria-label': `least holders of a layer: ${Math.min(...holders)}` },
-      Array.from({ length: cells }, (_, i) => {
-        const from = Math.floor((i * holders.length) / cells), to = Math.floor(((i + 1) * holders.length) / cells);
-        const least = Math.min(...holders.slice(from, to));
-        return make('span', { class: least === 1 ? 'one' : least ? '' : 'none', title: `${layers(from, to)}: ${count(least, 'holder')}` }, least);
-      })), make('span'));
+      runs.map(({ some, first, end }) => make('span', {
+        class: some === 1 ? 'one' : some ? '' : 'none', title: `${layers(first, end)}: ${count(some, 'holder')}`, style: { flex: `${end - first} 1 0` },
+      }, some))), make('span'));
 }
 
 function coverage({ holders, alone }) {

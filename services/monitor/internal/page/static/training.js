@@ -4,7 +4,7 @@ import { at, fill, make } from './dom.js';
 import { clock, seconds, short } from './figures.js';
 import { listen, now, under } from './stream.js';
 
-const minutes = 15, height = 96, left = 44;
+const minutes = 15, height = 110, head = 18, left = 44; // pixels, the head for the name
 const eventColours = { failure: 'var(--lost)', 'link-failure': 'var(--lost)', 'broken-step': 'var(--lost)', join: 'var(--joining)' };
 
 // scale returns what maps a value to the panel's height, and the greatest value; both ends are round.
@@ -12,7 +12,7 @@ function scale(values, fromZero) {
   const most = Math.max(...values, 0), least = fromZero ? 0 : Math.min(...values);
   const room = (most - least) * 0.12 || most * 0.1 || 1;
   const top = most + room, bottom = fromZero ? 0 : Math.max(0, least - room);
-  return { y: (value) => height - ((value - bottom) / (top - bottom)) * height, least, most };
+  return { y: (value) => height - ((value - bottom) / (top - bottom)) * (height - head), least, most };
 }
 
 function panel(name, unit, points, value, shape, width, x) {
@@ -22,13 +22,13 @@ function panel(name, unit, points, value, shape, width, x) {
   const label = `${name}: ${short(value(last))} ${unit}; ${short(least)} to ${short(most)} in this time`;
   const ends = `L${x(last[0]).toFixed(1)} ${height}L${x(points[0][0]).toFixed(1)} ${height}Z`;
   return make('svg', { class: 'chart', viewBox: `0 0 ${width} ${height + 4}`, role: 'img', 'aria-label': label },
-    [0, 0.5, 1].map((part) => make('line', { class: 'grid', x1: left, x2: width, y1: part * height, y2: part * height })),
+    [head, (head + height) / 2, height].map((y1) => make('line', { class: 'grid', x1: left, x2: width, y1, y2: y1 })),
     shape === 'area' && make('path', { class: 'area', d: path + ends }),
     make('path', { class: shape === 'area' ? 'line' : 'line loss', d: path }),
     marks(width, x),
     make('text', { x: 0, y: y(most) + 9 }, short(most)),
     most !== least && make('text', { x: 0, y: Math.min(height, y(least)) }, short(least)),
-    make('text', { x: left + 6, y: 12 }, `${name}, ${unit}`));
+    make('text', { x: left, y: 12 }, `${name}, ${unit}`));
 }
 
 function marks(width, x) {
@@ -36,7 +36,7 @@ function marks(width, x) {
     const where = x(change.began / 1e3);
     if (!change.began || where < left) return undefined;
     return make('line', {
-      class: 'event', x1: where, x2: where, y1: 0, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
+      class: 'event', x1: where, x2: where, y1: head, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
     }, make('title', {}, `${clock(change.began)} ${change.what}, generation ${generation}, stall ${seconds(change.stallSeconds)}`));
   });
 }
