@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 )
 
 // FuzzLog tells of a change to which any valid event was added: whatever it says, there is something to tell.
 func FuzzLog(f *testing.F) {
-	kinds := Kinds()
+	kinds := changes.Kinds()
 	for i, kind := range kinds {
 		files, err := filepath.Glob("../../../events/examples/" + string(kind) + ".v1*.json")
 		if err != nil || len(files) == 0 {
@@ -42,17 +43,17 @@ func FuzzLog(f *testing.F) {
 			log.failure(lost)
 		}
 		for until := range log.said { // a change that is under way tells more than one that is over
-			record := NewRecord()
+			record := changes.NewRecord(0)
 			for _, said := range log.said[:until+1] {
 				record.Take(said)
 			}
 			record.Take(event)
-			changes := record.Changes(log.now)
-			list(io.Discard, changes)
-			for _, change := range changes {
+			told := record.Changes(log.now)
+			list(io.Discard, told)
+			for _, change := range told {
 				detail(io.Discard, change)
 			}
-			Explanation{Pending: changes}.tell(io.Discard)
+			Explanation{Pending: told}.tell(io.Discard)
 		}
 	})
 }
