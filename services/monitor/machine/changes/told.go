@@ -8,16 +8,16 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Changes returns what is known of all generations, in their order; now is the time until which the last one took.
+// Changes returns what is known of all generations, in their order; now is the time until which the last one took. One of
+// which only a first step is known, by a log that begins behind it or by a node that lies, is no change.
 func (r *Record) Changes(now time.Time) []Change { return r.Since(0, now) }
 
-// Since returns what is known of the generations from one on. One of which only a first step is known, by a log that begins
-// behind it or by a node that lies, is no change.
+// Since returns what is known of the generations from one on.
 func (r *Record) Since(generation uint64, now time.Time) []Change {
 	var told []Change
 	for _, number := range slices.Sorted(maps.Keys(r.generations)) {
 		g := r.generations[number]
-		if number >= generation && (len(g.attempts) > 0 || g.hold != nil || len(g.refusals) > 0) {
+		if isKnown := len(g.attempts) > 0 || g.hold != nil || len(g.refusals) > 0; isKnown && number >= generation {
 			told = append(told, r.told(number, now))
 		}
 	}
