@@ -59,7 +59,7 @@ func (s *site) lose(node string) {
 	s.t.Helper()
 	s.said++
 	event := events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), fmt.Sprint(s.said), events.NegotiationOpened, "g",
-		&events.Opening{Negotiation: fmt.Sprint("g", s.said), Generation: 1, Changes: []events.Change{{Kind: events.ChangeFailure, Node: node}}})
+		&events.Opening{Negotiation: fmt.Sprint("g", s.said), Generation: uint64(s.said), Changes: []events.Change{{Kind: events.ChangeFailure, Node: node}}})
 	if _, err := s.bus.Publish(s.t.Context(), event); err != nil {
 		s.t.Fatal(err)
 	}
@@ -152,7 +152,9 @@ func TestAViewerHearsEverythingAndThenWhatChanges(t *testing.T) {
 	if _, again := news.Parts["links"]; again || news.Anew {
 		t.Errorf("with the change come %d parts, expected those that changed", len(news.Parts))
 	}
-	again := <-s.watch(news.id)
+	back := s.watch(news.id)
+	s.lose("n5")
+	again := <-back
 	if _, known := again.Parts["change/1"]; known || again.Anew {
 		t.Errorf("who comes back hears again what it knew: %+v", again)
 	}
