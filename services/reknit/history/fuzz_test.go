@@ -48,12 +48,12 @@ func FuzzLog(f *testing.F) {
 				record.Take(said)
 			}
 			record.Take(event)
-			told := record.Changes(log.now)
-			list(io.Discard, told)
-			for _, change := range told {
+			all := record.Changes(log.now)
+			list(io.Discard, all)
+			for _, change := range all {
 				detail(io.Discard, change)
 			}
-			Explanation{Pending: told}.tell(io.Discard)
+			Explanation{Pending: all}.tell(io.Discard)
 		}
 	})
 }
