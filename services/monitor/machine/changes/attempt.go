@@ -40,7 +40,7 @@ type attempt struct {
 	overdue  int
 	said     []string
 	asked    map[events.Kind]bool // what was requested and begun
-	plan     events.Plan          // as it was restored
+	plan     events.Plan          // as it was proposed, and then restored
 	fetches  []Fetch              // that it takes
 	moved    int64
 	naive    int64

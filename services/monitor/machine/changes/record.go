@@ -140,6 +140,15 @@ func (r *Record) About(event events.Event, now time.Time) (change Change, attemp
 	return r.told(a.opening.Generation, now), a.told(now), true
 }
 
+// Plan returns the plan of a generation, or the one that it comes to as far as is known; nil where nothing is.
+func (r *Record) Plan(generation uint64) *events.Plan {
+	g := r.generations[generation]
+	if g == nil || len(g.attempts) == 0 || len(g.attempts[len(g.attempts)-1].plan.Pipelines) == 0 {
+		return nil
+	}
+	return &g.attempts[len(g.attempts)-1].plan
+}
+
 // Committed returns the last generation that was.
 func (r *Record) Committed() uint64 { return r.committed }
 
