@@ -128,8 +128,8 @@ func unknownType(ceType string, unknown error) error {
 }
 
 // check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
-// refuses to say. The event's payload is read by it.
-func check(event *events.Event, cluster, subject string) error {
+// refuses to say. The payload is had by read.
+func check(event *events.Event, cluster, subject string, read func(*events.Event) (events.Payload, error)) error {
 	row, ok := event.Kind.Row()
 	switch {
 	case !ok:
@@ -144,7 +144,7 @@ func check(event *events.Event, cluster, subject string) error {
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
 	}
-	payload, err := event.Read()
+	payload, err := read(event)
 	if err != nil {
 		return refuse(Invalid, "data: %v", err)
 	}
