@@ -247,7 +247,7 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Done says here that a message is done with, and all before it. The server hears it with the next acknowledgement.
+// Done says that a message is done with, and all before it; the server hears it with the next acknowledgement.
 func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
 
 // Ack says that a message is done with, and all before it.

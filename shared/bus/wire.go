@@ -127,8 +127,7 @@ func unknownType(ceType string, unknown error) error {
 	return refuse(Malformed, "%.300v", unknown)
 }
 
-// check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
-// refuses to say. The payload is had by read.
+// check reports why an event may not travel on subject in this cluster. What a service refuses to hear it refuses to say.
 func check(event *events.Event, cluster, subject string, read func(*events.Event) (events.Payload, error)) error {
 	row, ok := event.Kind.Row()
 	switch {

@@ -14,12 +14,7 @@ import (
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
-const (
-	insistPause = 2 * time.Second
-	// mostAhead is how many messages are read while the machine is at one. As many of which nothing is said may wait to be
-	// acknowledged with one that comes behind them.
-	mostAhead = 64
-)
+const insistPause, mostAhead = 2 * time.Second, 64 // messages read while the machine is at one, or acknowledged with the next
 
 // regroup is the time that others have to come back and speak after an outage, before the machine's clock goes on.
 var regroup = bus.Regroup
@@ -99,9 +94,8 @@ func (r *runner) deliver(ctx context.Context, delivery taken, isFollowed bool) e
 	return r.remember(ctx)
 }
 
-// acknowledge may fail while there is no connection: the message comes again, and is acknowledged then. One that brought
-// about nothing may be acknowledged with the next, if that is here. One that came to an instance before may not: it counts
-// which message is the first with which nobody was done.
+// acknowledge may fail while there is no connection: the message comes again, and is acknowledged then. It may wait for the
+// next to be, unless it came to an instance before: which one is the first with which nobody was done tells of deaths.
 func (r *runner) acknowledge(ctx context.Context, delivery taken, mayWait bool) {
 	if mayWait && r.unacknowledged < mostAhead && delivery.Event.Sequence > r.memory.Heard {
 		r.unacknowledged++
