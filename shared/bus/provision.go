@@ -81,6 +81,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 			Name: stream.Name, Subjects: stream.Subjects, MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge,
 			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe,
 			DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
+			Discard: jetstream.DiscardNew,
 		}
 		if stream.WriteOnce {
 			config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true
@@ -91,6 +92,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		config := jetstream.StreamConfig{
 			Name: "KV_" + bucket.Bucket, Subjects: []string{"$KV." + bucket.Bucket + ".>"}, MaxBytes: bucket.MaxBytes,
 			MaxAge: bucket.MaxAge, MaxMsgsPerSubject: 1, AllowDirect: true, DenyDelete: true, AllowRollup: !b.Secured(),
+			Discard: jetstream.DiscardNew,
 		}
 		if bucket.InMemory {
 			config.Storage = jetstream.MemoryStorage
@@ -98,13 +100,17 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		all = append(all, config)
 	}
 	for _, store := range events.ObjectStores {
-		all = append(all, jetstream.StreamConfig{
+		config := jetstream.StreamConfig{
 			Name: objectStream(store.Bucket), Subjects: []string{"$O." + store.Bucket + ".C.>", "$O." + store.Bucket + ".M.>"},
-			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, AllowDirect: true, AllowRollup: !b.Secured(),
-		})
+			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, AllowDirect: true, AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
+		}
+		if store.DropsOldest {
+			config.Discard = jetstream.DiscardOld
+		}
+		all = append(all, config)
 	}
 	for i := range all {
-		all[i].Discard, all[i].Replicas = jetstream.DiscardNew, b.replicas
+		all[i].Replicas = b.replicas
 	}
 	return all
 }
@@ -123,7 +129,7 @@ func (b *Bus) tellReplicas(ctx context.Context) {
 	}
 }
 
-// Provisioned reports the first stream or bucket that is missing or all but full.
+// Provisioned reports the first stream or bucket that is missing, or all but full and about to refuse.
 func (b *Bus) Provisioned(ctx context.Context) error {
 	for _, config := range b.streams() {
 		stream, err := b.js.Stream(ctx, config.Name)
@@ -131,7 +137,8 @@ func (b *Bus) Provisioned(ctx context.Context) error {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
 		}
 		held, bound := stream.CachedInfo().State.Bytes, stream.CachedInfo().Config.MaxBytes
-		if bound > 0 && float64(held) > fullShare*float64(bound) {
+		refuses := stream.CachedInfo().Config.Discard == jetstream.DiscardNew
+		if refuses && bound > 0 && float64(held) > fullShare*float64(bound) {
 			return fmt.Errorf("stream %s: %w: %d of %d bytes", config.Name, ErrFull, held, bound)
 		}
 	}

@@ -126,6 +126,59 @@ func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
 	}
 }
 
+func TestAPayloadBucketThatMakesRoomRefusesNobodyAndHasWhatIsNew(t *testing.T) {
+	bus.SetUnreadableAfter(t, 100*time.Millisecond)
+	ctx, b := connect(t, startServer(t).URL(), cluster)
+	name := "OBJ_" + events.PayloadBucket
+	_, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{"$O." + events.PayloadBucket + ".C.>", "$O." + events.PayloadBucket + ".M.>"},
+		MaxBytes: 300 << 10, Discard: jetstream.DiscardOld, AllowDirect: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const said = 10
+	for i := range said {
+		publish(t, ctx, b, large(fmt.Sprint(i)))
+	}
+	if err := b.Provisioned(ctx); err != nil {
+		t.Errorf("what makes room is not full: %v", err)
+	}
+	consumer, dropped := consume(t, ctx, b), 0
+	for i := range said {
+		delivery := next(t, ctx, consumer)
+		if gone := delivery.Refusal != nil && delivery.Refusal.Reason == bus.Unreadable; gone && dropped == i {
+			dropped++
+		} else if gone || dropped == 0 || delivery.Refusal != nil {
+			t.Errorf("event %d: refused %+v, and %d before it", i, delivery.Refusal, dropped)
+		}
+		if err := delivery.Ack(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOnlyTheBucketOfPayloadsDropsWhatItHasForWhatComes(t *testing.T) {
+	ctx, b := newBus(t)
+	for names := b.JetStream().StreamNames(ctx).Name(); ; {
+		name, more := <-names
+		if !more {
+			return
+		}
+		stream, err := b.JetStream().Stream(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drops := stream.CachedInfo().Config.Discard == jetstream.DiscardOld
+		if drops != (name == "OBJ_"+events.PayloadBucket) {
+			t.Errorf("%s drops what it holds: %v", name, drops)
+		}
+	}
+}
+
 func TestAPutThatFailedHalfWayIsMadeGoodByTheNext(t *testing.T) {
 	ctx, b := newBus(t)
 	data := bytes.Repeat([]byte("shard"), 1<<18)

@@ -100,7 +100,7 @@ func (d *doctor) streams(ctx context.Context) (all []Finding) {
 		{name: "KV_" + events.SnapshotBucket},
 	}
 	for _, store := range events.ObjectStores {
-		expected = append(expected, expectation{name: "OBJ_" + store.Bucket})
+		expected = append(expected, expectation{name: "OBJ_" + store.Bucket, drops: store.DropsOldest})
 	}
 	for _, one := range expected {
 		all = append(all, one.compare(ctx, d.js)...)
@@ -112,6 +112,7 @@ func (d *doctor) streams(ctx context.Context) (all []Finding) {
 type expectation struct {
 	name   string
 	stream *events.Stream // nil: of a bucket
+	drops  bool           // what is oldest, once it is full
 }
 
 func (e expectation) compare(ctx context.Context, js jetstream.JetStream) (all []Finding) {
@@ -129,11 +130,15 @@ func (e expectation) compare(ctx context.Context, js jetstream.JetStream) (all [
 	if e.stream != nil {
 		e.settings(info.Config, say)
 	}
-	if info.Config.Discard != jetstream.DiscardNew {
+	switch drops := info.Config.Discard == jetstream.DiscardOld; {
+	case e.drops && !drops:
+		say(warning, "nats stream edit "+e.name+" --discard old", "refuses what comes once it is full: a change then waits for room")
+	case !e.drops && drops:
 		say(wrong, "nats stream edit "+e.name+" --discard new", "drops what it acknowledged once it is full")
 	}
 	held, bound := float64(info.State.Bytes), float64(info.Config.MaxBytes)
 	switch {
+	case info.Config.Discard == jetstream.DiscardOld: // it is full most of the time, and makes room
 	case bound > 0 && held > full*bound:
 		say(wrong, "nats stream edit "+e.name+" --max-bytes …", "is full: %.0f%% of %s", 100*held/bound, tell.Bytes(info.Config.MaxBytes))
 	case bound > 0 && held > almostFull*bound:
