@@ -47,7 +47,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Abandoned = plan.Generation
 	}
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, false, 0, 0
-	m.state.Hold.InARow, m.state.Unanswered, m.state.WentBack = 0, 0, under.Back != nil
+	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
 	clear(m.state.Busy)
@@ -107,6 +107,9 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	under := m.state.Negotiation
 	m.state.Negotiation = nil
 	followed := after(cause)
+	if m.state.Hold.Active && under.Opening.Abandon && m.isNewsTo(under, cause.Logged) { // who came may have what is missing
+		followed = m.openNext(cause)
+	}
 	if m.state.Negotiation == nil && !m.state.Hold.Active {
 		clear(m.state.Busy) // the next negotiation is about something else
 	}

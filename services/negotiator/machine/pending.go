@@ -24,13 +24,24 @@ func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []even
 	switch {
 	case under == nil:
 		return m.openNext(cause)
-	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon):
+	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon, m.state.Renewals):
 		return nil
-	case under.Phase == protocol.Consenting && under.Opening.Abandon:
+	}
+	if urgency < protocol.Urgent && !under.Outdated {
+		m.state.Renewals++
+	}
+	if under.Phase == protocol.Consenting && under.Opening.Abandon {
 		under.Outdated, under.missing = true, nil
 		return m.allConsented(cause)
 	}
 	return m.renew(cause)
+}
+
+// isNewsTo reports whether a change that is due waits for the commit of a negotiation.
+func (m *Machine) isNewsTo(under *negotiation, now time.Time) bool {
+	return slices.ContainsFunc(m.due(now), func(change events.Change) bool {
+		return !slices.Contains(under.Opening.Changes, change)
+	})
 }
 
 // renew begins again with the changes that are pending now.

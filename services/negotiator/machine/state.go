@@ -39,6 +39,7 @@ type state struct {
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
 	Together    int                    `json:"together"` // that are negotiated at a time; zero: all
+	Renewals    int                    `json:"renewals"` // negotiations since the last commit that ended for what is not urgent
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
 	Deferred    bool                   `json:"deferred"`   // lost nodes were waited for since the last commit: once is enough

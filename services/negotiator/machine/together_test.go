@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // A rack that died was negotiated node by node: 32 of 2,048 had not been done without after 90 s.
@@ -48,6 +49,37 @@ func TestWhoJoinsWhileAllConsentIsTakenUpWhereThePlannerHasNoAnswer(t *testing.T
 		t.Fatalf("opened %+v, held %+v", w.opened, w.held())
 	}
 	if joins := w.opened.Changes[len(w.opened.Changes)-1]; joins.Kind != events.ChangeJoin || joins.Node != "n4" {
+		t.Errorf("negotiated are %+v", w.opened.Changes)
+	}
+}
+
+// Nobody stands still for long because small changes follow each other, and nobody who may have what is missing is left
+// waiting: who came after the last renewal is taken up where there is no plan without it.
+func TestWhoCameAfterTheLastRenewalIsTakenUpBeforeTheClusterHolds(t *testing.T) {
+	w := newEmptyWorld(t, 1, 0)
+	w.mute[events.PlanRequested] = true
+	w.join("n1")
+	w.run()
+	for i := range protocol.MostRenewals {
+		before := w.opened.Negotiation
+		w.join(fmt.Sprint("n", 2+i))
+		w.run()
+		if w.opened.Negotiation == before {
+			t.Fatalf("join %d did not begin the negotiation anew", i+1)
+		}
+	}
+	last := w.opened.Negotiation
+	w.join("late")
+	w.run()
+	if w.opened.Negotiation != last {
+		t.Error("a negotiation begins anew again and again for those who come")
+	}
+	w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: last, Reason: "too little memory"})
+	w.run()
+	if w.opened == nil || w.opened.Negotiation == last || w.held() != nil {
+		t.Fatalf("opened %+v, held %+v", w.opened, w.held())
+	}
+	if joins := w.opened.Changes[len(w.opened.Changes)-1]; joins.Node != "late" {
 		t.Errorf("negotiated are %+v", w.opened.Changes)
 	}
 }

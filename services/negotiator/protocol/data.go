@@ -13,9 +13,9 @@ type Stretch struct {
 	GlobalBatch int    `json:"globalBatch"` // samples of each step
 }
 
-// mostStretches bounds a memory of batches that follow the nodes: a plan goes back to the last steps or to the newest
+// MostStretches bounds a memory of batches that follow the nodes: a plan goes back to the last steps or to the newest
 // snapshots, not over a thousand changes.
-const mostStretches = 1024
+const MostStretches = 1024
 
 // Position returns how many samples training has consumed after so many steps that count. Before the oldest stretch
 // that is remembered, steps are taken to be like its own. Where nothing is remembered they are taken to be like
@@ -38,5 +38,5 @@ func (d Data) From(step, samples uint64, globalBatch int) Data {
 		return left
 	}
 	left = append(left, next)
-	return left[max(0, len(left)-mostStretches):]
+	return left[max(0, len(left)-MostStretches):]
 }

@@ -65,10 +65,10 @@ func TestPositionsAreTheSumsOfTheStepsThatCount(t *testing.T) {
 
 func TestWhatIsRememberedOfBatchesIsBounded(t *testing.T) {
 	var data Data
-	for step := range uint64(3 * mostStretches) {
+	for step := range uint64(3 * MostStretches) {
 		data = from(data, step, 1+int(step%2))
 	}
-	if len(data) != mostStretches || data.Position(3*mostStretches, 0) != 3*mostStretches*3/2 {
-		t.Errorf("%d stretches, position %d", len(data), data.Position(3*mostStretches, 0))
+	if len(data) != MostStretches || data.Position(3*MostStretches, 0) != 3*MostStretches*3/2 {
+		t.Errorf("%d stretches, position %d", len(data), data.Position(3*MostStretches, 0))
 	}
 }

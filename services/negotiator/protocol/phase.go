@@ -38,13 +38,17 @@ const (
 	Urgent                  // the plan in force, or the negotiation under way, cannot go on
 )
 
+// MostRenewals is how many negotiations end, between two commits, for changes that are not urgent. It bounds how long
+// training stands still for those who come and go: by as many negotiations beyond the one that it needs.
+const MostRenewals = 3
+
 // Supersedes reports whether a new change ends the negotiation under way, which then starts again with both changes.
 // Others wait for the commit, all together: a herd of joins would else end each other's negotiations, and none would
 // come to its commit. Where training stopped before the negotiation began, nobody gains by waiting, and who comes may
-// have what is missing.
-func Supersedes(change Urgency, phase Phase, stopped bool) bool {
+// have what is missing: that is tried so often and no more.
+func Supersedes(change Urgency, phase Phase, stopped bool, renewals int) bool {
 	switch {
-	case phase == Transferring:
+	case phase == Transferring || renewals >= MostRenewals:
 		return change == Urgent
 	case stopped:
 		return true

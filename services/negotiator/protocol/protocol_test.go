@@ -180,8 +180,12 @@ func TestAChangeThatCanWaitEndsNoNegotiationWhileTrainingGoesOn(t *testing.T) {
 		{PreCopying, false, Pressing}, {Promising, false, Pressing}, {Transferring, false, Urgent},
 	} {
 		for _, change := range []Urgency{Patient, Pressing, Urgent} {
-			if got, want := Supersedes(change, at.phase, at.stopped), change >= at.least; got != want {
-				t.Errorf("urgency %d in %s, stopped %v: supersedes %v, want %v", change, at.phase, at.stopped, got, want)
+			for renewals := range MostRenewals + 2 {
+				want := change >= at.least && (change == Urgent || renewals < MostRenewals)
+				if got := Supersedes(change, at.phase, at.stopped, renewals); got != want {
+					t.Errorf("urgency %d in %s, stopped %v, after %d renewals: supersedes %v, want %v", change, at.phase, at.stopped,
+						renewals, got, want)
+				}
 			}
 		}
 	}
