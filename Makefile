@@ -86,8 +86,8 @@ bench-monitor: build ## measure the failure detector on a model of a WAN beside 
 	cd tests && go test ./bench/monitor/gossip -count=1 -timeout 2h -v -hours 3
 
 .PHONY: bench-days
-bench-days: ## simulate days in which each node fails once a day: what is lost, what grows, how full the stores get (NODES=, DAYS=)
-	go run ./tests/bench/days -nodes $(or $(NODES),100) -days $(or $(DAYS),10)
+bench-days: ## simulate days of failures: what is lost, what grows, how full stores get, training time (NODES=, DAYS=, FAILURES=1,10,100)
+	go run ./tests/bench/days -nodes $(or $(NODES),100) -days $(or $(DAYS),10) -failures $(or $(FAILURES),1)
 
 .PHONY: bench-bytes
 bench-bytes: ## put and fetch parts beside plain TCP and the client library (JSON= file for the rows)

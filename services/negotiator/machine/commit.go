@@ -105,9 +105,10 @@ func (m *Machine) nodesOf(under *negotiation) []events.Member {
 // Trainers that promised to stop are free again, unless another negotiation follows at once.
 func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
 	under := m.state.Negotiation
+	news := under.Opening.Abandon && m.isNewsTo(under, cause.Logged)
 	m.state.Negotiation = nil
 	followed := after(cause)
-	if m.state.Hold.Active && under.Opening.Abandon && m.isNewsTo(under, cause.Logged) { // who came may have what is missing
+	if news && m.state.Hold.Active { // who came may have what is missing
 		followed = m.openNext(cause)
 	}
 	if m.state.Negotiation == nil && !m.state.Hold.Active {

@@ -26,11 +26,16 @@ const calm = 20 * time.Minute
 // sampleEvery is how often sizes are looked at.
 const sampleEvery = time.Hour
 
+// judged events of the log are kept and judged with tests/invariants; there are millions of a thousand nodes. What follows
+// is checked as it is stored, and as it is trained.
+const judged = 60_000
+
 // course is one run, and what was seen of it.
 type course struct {
 	world   *world.World
 	random  *rand.Rand
 	nodes   int
+	perDay  float64  // failures of a node
 	names   []string // of the nodes that are there, or come back
 	hosts   int      // that ever were
 	long    time.Duration
@@ -52,15 +57,17 @@ type strike struct {
 	kind kind
 	at   time.Duration
 	lost bool // and said to be
+	over bool // it would be, had it been found
 }
 
-func play(nodes int, long time.Duration, seed uint64, progress io.Writer) *course {
+// play runs a cluster for a while in which each node fails so often a day, and tells of it as it goes.
+func play(nodes int, perDay float64, long time.Duration, seed uint64, progress io.Writer) *course {
 	c := &course{
 		world: world.New(world.Cluster{
 			Seed: 2 * seed, Nodes: nodes, Layers: layers, Kind: events.DataParallel, SamplesPerNode: 1,
-			LayerSeconds: layerSeconds, CompareEvery: compareEvery, Provisioned: true,
+			LayerSeconds: layerSeconds, CompareEvery: compareEvery, Judged: judged, Provisioned: true,
 		}, false),
-		random: rand.New(rand.NewPCG(seed, 3)), nodes: nodes, long: long, seed: seed,
+		random: rand.New(rand.NewPCG(seed, 3)), nodes: nodes, perDay: perDay, long: long, seed: seed,
 		struck: map[string]*strike{}, counts: map[string]int{}, lost: map[string]int{}, told: map[events.Kind]int{},
 		bytes: map[events.Kind]int{},
 	}
@@ -68,7 +75,7 @@ func play(nodes int, long time.Duration, seed uint64, progress io.Writer) *cours
 		c.names = append(c.names, c.newName())
 	}
 	c.world.Heard, c.world.Stepped = c.hear, c.step
-	due := c.schedule()
+	due, told := c.schedule(), &rows{to: progress}
 	for at := sampleEvery; len(c.world.Violations) == 0; at += sampleEvery {
 		for len(due) > 0 && due[0].at <= min(at, long) {
 			c.world.Run(due[0].at - c.world.Now())
@@ -80,9 +87,7 @@ func play(nodes int, long time.Duration, seed uint64, progress io.Writer) *cours
 		}
 		c.world.Run(at - c.world.Now())
 		c.samples = append(c.samples, c.look())
-		if len(c.samples)%24 == 0 {
-			fmt.Fprintf(progress, "%v: %d steps, %d plans\n", at, c.steps.done, c.told[events.PlanCommitted])
-		}
+		told.tell(c)
 	}
 	c.world.Run(max(long-c.world.Now(), 0))
 	c.steps.end = c.world.Now()
@@ -99,7 +104,7 @@ type deed struct {
 // schedule returns all that happens to nodes, in its order. Who is struck is chosen when it happens.
 func (c *course) schedule() []deed {
 	var due []deed
-	for _, f := range failures(c.random, c.nodes, c.long) {
+	for _, f := range failures(c.random, c.nodes, c.perDay, c.long) {
 		victim := ""
 		due = append(due, deed{f.at, func() { victim = c.strike(f) }}, deed{f.back, func() { c.mend(f, victim) }})
 	}
@@ -122,7 +127,7 @@ func (c *course) strike(f failure) (victim string) {
 	return ""
 }
 
-// mend has a node come back, or another in its place. The failure is over once it runs.
+// mend has a node come back, or another in its place. A trainer hangs until that is found.
 func (c *course) mend(f failure, victim string) {
 	if victim == "" {
 		return
@@ -131,6 +136,10 @@ func (c *course) mend(f failure, victim string) {
 		c.names[slices.Index(c.names, victim)] = c.newName()
 	}
 	c.do(f.kind.mend, "NODE", victim, "NEW", fmt.Sprintf("n%d", c.hosts))
+	if struck := c.struck[victim]; f.kind.mend == nil && !struck.lost {
+		struck.over = true
+		return
+	}
 	delete(c.struck, victim)
 }
 
@@ -155,12 +164,32 @@ func (c *course) hear(event events.Event) {
 	if event.Kind != events.NodeLost {
 		return
 	}
-	now, struck := c.world.Now(), c.struck[event.Subject]
-	if struck == nil || struck.lost {
-		c.falsely = append(c.falsely, fmt.Sprintf("%s after %v", event.Subject, now))
-		return
+	lost, err := events.Open[events.NodeState](event)
+	if err != nil {
+		panic(err) // the world has read it
 	}
-	struck.lost = true
-	c.lost[struck.kind.name]++
-	c.found = append(c.found, now-struck.at)
+	now, struck := c.world.Now(), c.struck[lost.Node]
+	switch {
+	case c.world.IsWell(lost.Node, lost.Incarnation):
+		c.falsely = append(c.falsely, fmt.Sprintf("%s after %v: %s", lost.Node, now, lost.Reason))
+	case struck != nil && !struck.lost:
+		struck.lost = true
+		c.lost[struck.kind.name]++
+		c.found = append(c.found, now-struck.at)
+	}
+	if struck != nil && struck.over {
+		delete(c.struck, lost.Node)
+	}
+}
+
+// unfound lists who failed long ago, was not said lost, and has not trained since.
+func (c *course) unfound() []string {
+	var unfound []string
+	for name, struck := range c.struck {
+		if struck.kind.silent && !struck.lost && !c.world.Runs(name) && c.steps.end-struck.at > longestAway {
+			unfound = append(unfound, fmt.Sprintf("%s (%s) for %v", name, struck.kind.name, c.steps.end-struck.at))
+		}
+	}
+	slices.Sort(unfound)
+	return unfound
 }

@@ -5,10 +5,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/tests/simulation/world"
 )
 
 func TestADayOfFailuresLosesNobodyWhoLivesAndFillsNoStore(t *testing.T) {
-	c := play(6, day, 9, io.Discard)
+	c := play(6, 1, day, 9, io.Discard)
 	for _, k := range kinds {
 		if c.counts[k.name] == 0 {
 			t.Errorf("nothing %s: draw another seed", k.name)
@@ -19,6 +23,9 @@ func TestADayOfFailuresLosesNobodyWhoLivesAndFillsNoStore(t *testing.T) {
 	}
 	for _, fault := range append(c.unsound(), c.overflowing()...) {
 		t.Error(fault)
+	}
+	if leases := c.told[events.LeaseTaken]; leases != 8 {
+		t.Errorf("%d leases: expected one of each service at its start, and after 18 hours the same again", leases)
 	}
 	if share := c.steps.share(); share < 0.98 || share > 1 {
 		t.Errorf("training went on for %.4f of the time", share)
@@ -43,6 +50,28 @@ func TestWhatGrowsIsFoundAndWhatChangesByChanceIsNot(t *testing.T) {
 		if trend.grows() != test.grows || math.Abs(trend.slope-test.perDay) > 4*trend.error {
 			t.Errorf("%v a day: found %+v", test.perDay, trend)
 		}
+	}
+}
+
+func TestWhatIsKeptShortIsNoGrowth(t *testing.T) {
+	memory := []byte(`{"members":{},"data":[{"firstStep":0,"samples":0,"globalBatch":8},{"firstStep":9,"samples":72,"globalBatch":7}]}`)
+	if bytes, count := bounded(memory); bytes != len(memory)-len(`{"members":{},"data":}`) || count != 2 {
+		t.Errorf("%d bytes of %d stretches", bytes, count)
+	}
+	if bytes, count := bounded([]byte(`{"nodes":{}}`)); bytes != 0 || count != 0 {
+		t.Errorf("%d bytes of %d stretches of a service that has none", bytes, count)
+	}
+}
+
+func TestAHangThatNobodyFindsIsAFault(t *testing.T) {
+	c := &course{struck: map[string]*strike{
+		"n1": {kind: kinds[2], at: time.Hour}, "n2": {kind: kinds[2], at: time.Hour, lost: true}, "n3": {kind: kinds[3], at: time.Hour},
+	}, world: &world.World{}}
+	if c.steps.end = 2 * time.Hour; len(c.unsound()) != 1 {
+		t.Errorf("faults %v", c.unsound())
+	}
+	if c.steps.end = 70 * time.Minute; len(c.unsound()) > 0 {
+		t.Errorf("faults %v: it may yet be found", c.unsound())
 	}
 }
 

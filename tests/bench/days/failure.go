@@ -14,21 +14,22 @@ type kind struct {
 	share float64 // of all failures
 	// strike and mend are faults of tests/simulation. After mend the node runs again, or NEW in its place.
 	strike, mend []string
+	silent       bool // nobody says that it happens: it has to be found
 }
 
 // kinds are the failures of a node. A host that vanishes is silent to everybody, and another takes its place under a
 // name of its own. Of a trainer that hangs its own agent makes an end, and starts another.
 var kinds = []kind{
-	{"killed", 0.4, []string{"kill NODE"}, []string{"start NODE"}},
+	{"killed", 0.4, []string{"kill NODE"}, []string{"start NODE"}, true},
 	{
 		"host lost", 0.2, []string{"cut NODE from hub for TIME", "cut NODE from peers for TIME", "pause NODE"},
-		[]string{"kill NODE", "start NEW"},
+		[]string{"kill NODE", "start NEW"}, true,
 	},
-	{"hangs", 0.2, []string{"hang NODE"}, nil},
-	{"leaves", 0.2, []string{"leave NODE within 120"}, []string{"return NODE"}},
+	{"hangs", 0.2, []string{"hang NODE"}, nil, true},
+	{"leaves", 0.2, []string{"leave NODE within 120"}, []string{"return NODE"}, false},
 }
 
-// longestAway is for how long a node stays away at most; half of that in the mean.
+// longestAway is for how long a node that fails once a day stays away at most; half of that in the mean.
 const longestAway = 30 * time.Minute
 
 // failure is one that is due.
@@ -37,17 +38,18 @@ type failure struct {
 	kind     kind
 }
 
-// failures draws when something fails: one failure a node and day, at any time.
-func failures(random *rand.Rand, nodes int, long time.Duration) []failure {
+// failures draws when something fails: so many failures a node and day, at any time. Nodes that fail more often are back
+// sooner, so that as many are there at any rate.
+func failures(random *rand.Rand, nodes int, perDay float64, long time.Duration) []failure {
 	var drawn []failure
-	mean := float64(day) / float64(nodes)
+	mean := float64(day) / float64(nodes) / perDay
 	for at := calm; ; {
 		at += time.Duration(random.ExpFloat64() * mean)
 		if at >= long {
 			return drawn
 		}
 		away := time.Minute + time.Duration(random.Int64N(int64(longestAway-time.Minute)))
-		drawn = append(drawn, failure{at: at, back: at + away, kind: draw(random)})
+		drawn = append(drawn, failure{at: at, back: at + time.Duration(float64(away)/perDay), kind: draw(random)})
 	}
 }
 

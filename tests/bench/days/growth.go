@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"math"
 	"reflect"
 	"slices"
+	"unsafe"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/shared/service"
 	"github.com/reknit/reknit/tests/simulation/world"
 )
@@ -14,7 +17,10 @@ import (
 type sample struct {
 	days     float64
 	machines map[string]float64 // bytes
-	stores   []world.Store
+	// stretches are those in which the negotiator remembers where the data went on. There are 1,024 at most (protocol.Data), and
+	// they are not in the bytes.
+	stretches int
+	stores    []world.Store
 }
 
 // look measures what each service remembers, what each machine takes with all that a restart forgets, and the stores.
@@ -30,10 +36,24 @@ func (c *course) look() sample {
 		if err != nil {
 			panic(err) // the service itself would have ended
 		}
-		s.machines[name+", remembered"] = float64(len(snapshot))
-		s.machines[name+", in all"] = float64(reached(machine))
+		kept, count := bounded(snapshot)
+		s.stretches = max(s.stretches, count)
+		s.machines[name+", remembered"] = float64(len(snapshot) - kept)
+		s.machines[name+", in all"] = float64(reached(machine) - count*int(unsafe.Sizeof(protocol.Stretch{})))
 	}
 	return s
+}
+
+// bounded returns how much of a memory is a table that is kept short, and how many entries that has.
+func bounded(snapshot []byte) (bytes, count int) {
+	var memory struct {
+		Data json.RawMessage `json:"data"`
+	}
+	var stretches protocol.Data
+	if json.Unmarshal(snapshot, &memory) != nil || json.Unmarshal(memory.Data, &stretches) != nil {
+		return 0, 0 // another service's
+	}
+	return len(memory.Data), len(stretches)
 }
 
 const agents = "the largest agent"
@@ -144,12 +164,15 @@ func (c *course) filled() []store {
 	return stores
 }
 
-// replaced reports whether what comes replaces what is there.
-func (s store) replaced() bool { return s.Name == events.SnapshotBucket }
+// settles reports whether the store does not fill for ever: what comes replaces what is there, or the oldest, or the
+// newest plans alone are kept.
+func (s store) settles() bool {
+	return s.Name != events.EventStream.Name
+}
 
 // needs returns what the store will hold once it drops as much as comes, and after so many days where it drops nothing.
 func (s store) needs(days float64) float64 {
-	if s.replaced() {
+	if s.settles() {
 		return s.most
 	}
 	if s.Age > 0 {

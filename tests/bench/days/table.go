@@ -23,6 +23,7 @@ func (c *course) table() string {
 		fmt.Fprintf(out, "%s\t%d, of them said lost %d\n", k.name, c.counts[k.name], c.lost[k.name])
 	}
 	fmt.Fprintf(out, "said lost after\t%v (median), %v at most\n", ms(middle(c.found)), ms(longest(c.found)))
+	fmt.Fprintf(out, "never found\t%v\n", c.unfound())
 	fmt.Fprintf(out, "living nodes said lost\t%d %v\n", len(c.falsely), c.falsely[:min(len(c.falsely), 5)])
 	fmt.Fprintf(out, "plans, aborted negotiations, holds\t%d, %d, %d\n", c.told[events.PlanCommitted], c.told[events.Aborted],
 		c.told[events.ClusterHeld])
@@ -30,6 +31,7 @@ func (c *course) table() string {
 	fmt.Fprintf(out, "steps that took longer\t%d, by %v (median), %v at most\n", len(c.steps.holds), ms(middle(c.steps.holds)),
 		ms(longest(c.steps.holds)))
 	fmt.Fprintf(out, "at the end\t%s\n", c.end)
+	fmt.Fprintf(out, "stretches of the data\t%d of 1,024 that the negotiator remembers at most\n", c.samples[len(c.samples)-1].stretches)
 	fmt.Fprintf(out, "\nstore\tmost held\tcame a day\tneeds\tof its bound\n")
 	for _, s := range c.filled() {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%.2f %%\n", s.Name, mib(s.most), mib(s.perDay), mib(s.needs(lifeDays)),
@@ -68,6 +70,9 @@ func (c *course) unsound() []string {
 	unsound := slices.Clone(c.world.Violations)
 	for _, lost := range c.falsely {
 		unsound = append(unsound, "said lost though it lives: "+lost)
+	}
+	for _, missed := range c.unfound() {
+		unsound = append(unsound, "never found: "+missed)
 	}
 	return unsound
 }

@@ -2,8 +2,10 @@ package loop
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -87,7 +89,7 @@ func (p *Publication) Step(now time.Time, fate stream.Fate) time.Duration {
 			p.stage = send
 		}
 	case put:
-		err := log.Payloads.Put(now, p.apart, int64(len(p.event.Data)), p.event.Data, fate)
+		err := log.Payloads.Put(now, p.apart, packed(p.event.Data), p.event.Data, fate)
 		if err != nil {
 			return p.fail(err, objectTimeout)
 		}
@@ -138,6 +140,7 @@ func (p *Publication) send(now time.Time, fate stream.Fate, log *stream.Stream, 
 	switch {
 	case err == nil && !ack.Duplicate:
 		p.end(bus.Ack{Sequence: ack.Sequence}, nil)
+		p.trimPlans(log)
 	case err == nil:
 		p.stage, p.held = compare, ack.Sequence
 	case errors.As(err, &api) && writeOnce:
@@ -148,6 +151,39 @@ func (p *Publication) send(now time.Time, fate stream.Fate, log *stream.Stream, 
 		return p.fail(err, requestTimeout)
 	}
 	return 0
+}
+
+// trimEvery is after how many plans those are dropped that are too many, as in shared/bus.
+const trimEvery = 64
+
+func (p *Publication) trimPlans(log *stream.Stream) {
+	generation, err := strconv.ParseUint(p.event.Subject, 10, 64)
+	if log != p.bus.server.Plans || err != nil || generation%trimEvery != 0 {
+		return
+	}
+	for _, dropped := range log.Purge(events.PlansKept) {
+		log.Payloads.Remove(dropped.Data.(Words).Apart)
+	}
+}
+
+// packed is how many bytes a payload takes in its store. Those that travel apart in an installation are compressed, as in
+// shared/bus.
+func packed(data []byte) int64 {
+	if len(data) <= events.MaxEventBytes {
+		return int64(len(data))
+	}
+	var count counter
+	writer, _ := gzip.NewWriterLevel(&count, gzip.BestSpeed) // a level that there is
+	_, _ = writer.Write(data)                                // a counter takes all
+	_ = writer.Close()
+	return int64(count)
+}
+
+type counter int64
+
+func (c *counter) Write(data []byte) (int, error) {
+	*c += counter(len(data))
+	return len(data), nil
 }
 
 // findLease tells, after a refusal, whether the lease is another's: the server says the same while a publish of ours

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
 )
 
 // Objects is an object store. An object is a manifest and its chunks; the manifest may be there without them.
@@ -13,6 +15,7 @@ type Objects struct {
 	bytes    int64
 	maxBytes int64
 	maxAge   time.Duration
+	drops    bool    // the oldest objects, where there is no room for one more
 	aging    []aging // oldest first
 }
 
@@ -36,18 +39,36 @@ type object struct {
 // Bound lets the store take nothing beyond so many bytes. Zero means unlimited.
 func (o *Objects) Bound(bytes int64) { o.maxBytes = bytes }
 
-// Keep gives the store a bound and an age at which it drops what it holds. Zero is none.
-func (o *Objects) Keep(maxBytes int64, maxAge time.Duration) { o.maxBytes, o.maxAge = maxBytes, maxAge }
+// Keep gives the store the bound, the age and the rule of an object store.
+func (o *Objects) Keep(store events.ObjectStore) {
+	o.maxBytes, o.maxAge, o.drops = store.MaxBytes, store.MaxAge, store.DropsOldest
+}
+
+// Remove drops an object, if it is there.
+func (o *Objects) Remove(name string) {
+	o.bytes -= o.objects[name].bytes
+	delete(o.objects, name)
+}
+
+// makeRoom drops the oldest objects until there is room for so many bytes more.
+func (o *Objects) makeRoom(bytes int64) {
+	for o.drops && len(o.aging) > 0 && o.bytes+bytes > o.maxBytes {
+		o.dropOldest()
+	}
+}
+
+func (o *Objects) dropOldest() {
+	oldest := o.aging[0]
+	o.aging = o.aging[1:]
+	if o.objects[oldest.name].put.Equal(oldest.put) { // it was not put again
+		o.Remove(oldest.name)
+	}
+}
 
 // expire drops objects for their age. The server does so at its own times, the model when something is put.
 func (o *Objects) expire(now time.Time) {
 	for o.maxAge > 0 && len(o.aging) > 0 && now.Sub(o.aging[0].put) >= o.maxAge {
-		oldest := o.aging[0]
-		o.aging = o.aging[1:]
-		if there := o.objects[oldest.name]; there.put.Equal(oldest.put) {
-			o.bytes -= there.bytes
-			delete(o.objects, oldest.name)
-		}
+		o.dropOldest()
 	}
 }
 
@@ -69,8 +90,8 @@ func (o *Objects) find(name string, fate Fate) (object, error) {
 	return found, nil
 }
 
-// Put stores an object. Where its chunks find no room, they are refused and the manifest is stored without them.
-// Errors: *jetstream.APIError 10077, ErrNoConnection, ErrNoAnswer, jetstream.ErrNoStreamResponse.
+// Put stores an object. Where its chunks find no room, and the store drops nothing for them, they are refused and the
+// manifest is stored without them. Errors: *jetstream.APIError 10077, ErrNoConnection, ErrNoAnswer, jetstream.ErrNoStreamResponse.
 func (o *Objects) Put(now time.Time, name string, bytes int64, data any, fate Fate) error {
 	if err := o.server.reach(fate); err != nil {
 		return err
@@ -79,6 +100,7 @@ func (o *Objects) Put(now time.Time, name string, bytes int64, data any, fate Fa
 		return ErrNoAnswer
 	}
 	o.expire(now)
+	o.makeRoom(bytes)
 	full := o.maxBytes > 0 && o.bytes+bytes > o.maxBytes
 	o.bytes -= o.objects[name].bytes // the server drops the chunks of the object before
 	o.aging = append(o.aging, aging{name, now})

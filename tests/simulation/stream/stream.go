@@ -237,19 +237,32 @@ func (s *Stream) keepNewest(stored *Message) {
 	if s.config.Newest == 0 {
 		return
 	}
-	on := append(s.on[stored.Subject], stored.Sequence)
-	if len(on) > s.config.Newest {
-		if oldest := s.at(on[0]); oldest != nil {
-			s.remove(oldest)
-		}
-		on = on[1:]
+	s.on[stored.Subject] = append(s.on[stored.Subject], stored.Sequence)
+	if on := s.on[stored.Subject]; len(on) > s.config.Newest {
+		s.remove(s.at(on[0]))
 	}
-	s.on[stored.Subject] = on
+}
+
+// Purge drops all but the newest messages, and returns what it dropped.
+func (s *Stream) Purge(newest int) (dropped []*Message) {
+	for ; s.first+uint64(newest) < s.end(); s.first++ {
+		if oldest := s.at(s.first); oldest != nil {
+			s.remove(oldest)
+			dropped = append(dropped, oldest)
+		}
+	}
+	return dropped
 }
 
 func (s *Stream) remove(stored *Message) {
 	s.messages[stored.Sequence-1] = nil
 	s.bytes -= stored.Bytes
+	switch on := s.on[stored.Subject]; { // what goes is the oldest on its subject
+	case len(on) > 1:
+		s.on[stored.Subject] = on[1:]
+	case len(on) == 1:
+		delete(s.on, stored.Subject)
+	}
 	if s.last[stored.Subject] == stored {
 		delete(s.last, stored.Subject)
 	}

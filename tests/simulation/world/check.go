@@ -5,6 +5,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/shared/ledger"
 )
 
 // checkStored finds, in the log as it grows, a plan that could not go on from its step, or that is not the next.
@@ -31,6 +32,10 @@ func (w *World) checkPlan(plan *events.Plan) {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
 	w.checkKind(plan)
+	w.planned = append(w.planned, ledger.Plan{
+		Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
+		GlobalBatch: uint64(plan.Data.GlobalBatch),
+	})
 	if plan.ResumeStep > w.newest+aheadOfAll {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}

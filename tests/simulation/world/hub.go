@@ -46,9 +46,9 @@ func (h *hub) provision() {
 	for _, store := range events.ObjectStores {
 		switch store.Bucket {
 		case events.PayloadBucket:
-			h.Events.Payloads.Keep(store.MaxBytes, store.MaxAge)
+			h.Events.Payloads.Keep(store)
 		case events.PlanPayloadBucket:
-			h.Plans.Payloads.Keep(store.MaxBytes, store.MaxAge)
+			h.Plans.Payloads.Keep(store)
 		}
 	}
 }
@@ -105,8 +105,7 @@ func (w *World) look() {
 		fresh := w.hub.fresh(s)
 		for _, event := range fresh {
 			w.stored(event)
-			w.hub.log[s] = append(w.hub.log[s], event)
-			w.unjudged++
+			w.keep(s, event)
 		}
 		switch {
 		case len(fresh) > 0 && len(w.nodes) > mostAwake:
@@ -118,6 +117,23 @@ func (w *World) look() {
 	}
 	w.judgeOften()
 }
+
+// keep keeps an event to be judged. Of a log that is longer than is judged, the newest plan is kept, and that others were.
+func (w *World) keep(s *stream.Stream, event events.Event) {
+	log := w.hub.log[s]
+	switch {
+	case !w.longer():
+		w.unjudged++
+	case s == w.hub.Events:
+		return
+	case len(log) > 0:
+		log[len(log)-1] = events.Event{}
+	}
+	w.hub.log[s] = append(log, event)
+}
+
+// longer reports whether the log is longer than is kept and judged.
+func (w *World) longer() bool { return w.judged > 0 && len(w.hub.log[w.hub.Events]) >= w.judged }
 
 // mostAwake are the nodes that all look for messages at each that is stored, whoever is to hear it. Among more, looking
 // in vain is most of what happens.

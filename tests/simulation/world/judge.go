@@ -31,7 +31,9 @@ func (w *World) judge() {
 		}
 	}
 	w.checkSamples()
-	w.judgeLog(true)
+	if !w.longer() {
+		w.judgeLog(true)
+	}
 }
 
 // explains reports whether a version is what undisturbed training makes, or what comes of a copy that the script
@@ -54,7 +56,7 @@ func (w *World) explains(unit int, v version) bool {
 // judgeOften judges the log as it grows, where the negotiator has said all that follows from what it heard.
 func (w *World) judgeOften() {
 	negotiator := w.services["negotiator"].last()
-	if w.unjudged < w.judgeAfter() || negotiator == nil || !negotiator.life.CaughtUp() {
+	if w.longer() || w.unjudged < w.judgeAfter() || negotiator == nil || !negotiator.life.CaughtUp() {
 		return
 	}
 	w.judgeLog(false)

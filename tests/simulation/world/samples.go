@@ -1,6 +1,9 @@
 package world
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/ledger"
 )
@@ -18,6 +21,30 @@ func (p *process) note(pipeline int) {
 			First: position + uint64(samples.First), End: position + uint64(samples.End),
 		})
 	}
+	p.foldLedger()
+}
+
+// foldAfter is after how many entries those of a step that lie side by side are joined to one: a thousand nodes leave a
+// thousand each step.
+const foldAfter = 1 << 20
+
+func (w *World) foldLedger() {
+	if len(w.trained) < w.folded+foldAfter {
+		return
+	}
+	slices.SortFunc(w.trained, func(a, b ledger.Entry) int {
+		return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Step, b.Step), cmp.Compare(a.First, b.First))
+	})
+	folded := w.trained[:0]
+	for _, entry := range w.trained {
+		last := len(folded) - 1
+		if last >= 0 && folded[last].Generation == entry.Generation && folded[last].Step == entry.Step && folded[last].End == entry.First {
+			folded[last].End = entry.End
+			continue
+		}
+		folded = append(folded, entry)
+	}
+	w.trained, w.folded = folded, len(folded)
 }
 
 // share is what a process trains of each step's samples under a plan.
@@ -46,24 +73,13 @@ func shareOf(plan *events.Plan, node string) share {
 
 // checkSamples finds samples that were skipped or trained twice in the steps that count.
 func (w *World) checkSamples() {
-	var plans []ledger.Plan
-	for _, event := range w.hub.plans() {
-		plan, err := events.Open[events.Plan](event)
-		if err != nil {
-			return // see checkStored
-		}
-		plans = append(plans, ledger.Plan{
-			Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
-			GlobalBatch: uint64(plan.Data.GlobalBatch),
-		})
-	}
 	steps := min(w.resumed, w.newest) // all may be gone before they come to the step of the newest plan
 	for _, n := range w.nodes {
 		if p := n.process; p != nil && p.generation == w.generation() {
 			steps = max(steps, p.done)
 		}
 	}
-	if err := ledger.Check(plans, w.trained, steps); err != nil {
+	if err := ledger.Check(w.planned, w.trained, steps); err != nil {
 		w.violation("%v", err)
 	}
 }

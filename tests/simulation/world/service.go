@@ -37,6 +37,7 @@ type instance struct {
 	machine shared.Machine
 	life    *loop.Service
 	busy    bool // a request is on its way
+	renews  bool // its lease is to be taken again
 	dead    bool
 	paused  bool
 	inputs  []func(now time.Time) []events.Event
@@ -55,6 +56,7 @@ func (s *service) start() {
 	s.tell(s.name, "instance %d starts", s.started)
 	i.go_()
 	i.tick()
+	i.renew()
 }
 
 // otherWorks reports whether another instance answers this one.
@@ -98,6 +100,10 @@ func (i *instance) take() bool {
 		i.inputs = i.inputs[1:]
 		i.life.Input(i.host(), input)
 		i.spoken()
+		return true
+	}
+	if i.renews && i.life.Renew(i.hubTime()) {
+		i.renews = false
 		return true
 	}
 	took := i.life.Save(i.hubTime()) || i.life.Take(i.hubTime(), i.hub.fate(i.random))
@@ -185,6 +191,19 @@ func (i *instance) tick() {
 		}
 		i.go_()
 		i.tick()
+	})
+}
+
+// renewEvery is how often an instance takes its lease again before the log drops it for its age, as in shared/service.
+const renewEvery = events.EventAge / 4
+
+func (i *instance) renew() {
+	i.after(renewEvery, func() {
+		if !i.dead {
+			i.renews = true
+			i.go_()
+			i.renew()
+		}
 	})
 }
 

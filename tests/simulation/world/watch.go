@@ -15,6 +15,15 @@ func (w *World) Runs(node string) bool {
 	return n != nil && n.process != nil && n.process.collective != nil && !n.process.stopped()
 }
 
+// IsWell reports whether an incarnation of a node lives, its trainer does not stand, and it reaches the hub and its peers.
+func (w *World) IsWell(node, incarnation string) bool {
+	n := w.byName(node)
+	if n == nil || n.process == nil || n.process.incarnation != incarnation || n.process.stopped() {
+		return false
+	}
+	return w.toHub(node) && !w.noPeers[node]
+}
+
 // Store is how full one of the hub's stores is.
 type Store struct {
 	Name        string

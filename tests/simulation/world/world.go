@@ -48,7 +48,10 @@ type World struct {
 	stains      map[int][]version // by unit: copies that the script spoiled
 	unjudged    int               // events since the log was judged
 	misled      bool              // the log was found wrong
+	judged      int               // events of the log that are kept; zero: all
+	planned     []ledger.Plan
 	trained     []ledger.Entry
+	folded      int    // of trained, when it was folded last
 	snapshots   uint64 // steps between two, on each disk; zero: none are taken
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
@@ -77,6 +80,7 @@ type Cluster struct {
 	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
 	LayerSeconds float64
 	CompareEvery uint64 // steps between two comparisons of replicas; zero: 8
+	Judged       int    // events of the log that are kept and judged with tests/invariants; zero: all
 	Provisioned  bool   // the stores have the bounds and ages of an installation, and large payloads lie apart as there
 }
 
@@ -114,7 +118,7 @@ func New(c Cluster, verbose bool) *World {
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
 		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
-		compareEvery: cmp.Or(c.CompareEvery, 8),
+		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged,
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
