@@ -60,7 +60,7 @@ func connect(f *fleet) (events.Event, *trainer, func(*events.Plan) bool) {
 func (f *fleet) link(kind events.Kind) (events.Event, *trainer, func(*events.Plan) bool) {
 	placed := f.placed()
 	a, b := placed[0], placed[len(placed)-1]
-	request := a.speaker.First(time.Now(), fmt.Sprint(f.plan.Generation), kind, a.name+"-"+b.name,
+	request := a.speaker.First(time.Now(), fmt.Sprint(f.plan.Generation), kind, a.name,
 		&events.LinkRequest{From: a.name, To: b.name})
 	return request, a, func(*events.Plan) bool { return true }
 }

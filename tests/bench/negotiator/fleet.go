@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -26,7 +27,8 @@ const (
 // fleet is all trainers of a cluster in one process. What all of them hear is read once.
 type fleet struct {
 	ctx   context.Context
-	nodes int // for which the job is made
+	nodes int                              // for which the job is made
+	own   func(born int) (*bus.Bus, error) // a connection for each trainer; nil: they share some
 	buses []*bus.Bus
 	plans chan committed
 
@@ -66,14 +68,22 @@ type exchange struct {
 	missing  map[string]map[string]bool // by receiver: unit and giver
 }
 
+// fleetOf returns a fleet without a connection, whose job is one of so many nodes.
+func fleetOf(ctx context.Context, nodes int) *fleet {
+	return &fleet{ctx: ctx, nodes: nodes, trainers: map[string]*trainer{}, plans: make(chan committed, 64)}
+}
+
 func newFleet(ctx context.Context, url string, nodes int) (*fleet, error) {
-	f := &fleet{ctx: ctx, nodes: nodes, trainers: map[string]*trainer{}, plans: make(chan committed, 64)}
+	f := fleetOf(ctx, nodes)
 	for i := range connections {
 		b, err := bus.Connect(ctx, bus.Config{URL: url, Name: fmt.Sprintf("trainers-%d", i), Cluster: cluster})
 		if err != nil {
 			return nil, err
 		}
 		f.buses = append(f.buses, b)
+	}
+	if _, err := f.buses[0].Conn().Subscribe(events.ProbeSubject(cluster, "*"), f.probed); err != nil {
+		return nil, err
 	}
 	return f, f.listen()
 }
@@ -91,10 +101,7 @@ func (f *fleet) listen() error {
 		return err
 	}
 	plans := []string{events.PlanSubject(cluster, "*")}
-	if _, err := f.buses[1].Follow(f.ctx, events.PlanStream, plans, bus.New, f.hear); err != nil {
-		return err
-	}
-	if _, err := first.Conn().Subscribe(events.ProbeSubject(cluster, "*"), f.probed); err != nil {
+	if _, err := f.buses[len(f.buses)-1].Follow(f.ctx, events.PlanStream, plans, bus.New, f.hear); err != nil {
 		return err
 	}
 	go f.beat()
@@ -113,13 +120,32 @@ func (f *fleet) create() *trainer {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.born++
-	name := fmt.Sprintf("n%d", f.born)
+	name, b := fmt.Sprintf("n%d", f.born), f.buses[f.born%len(f.buses)]
+	if f.own != nil {
+		var err error
+		if b, err = f.connect(); err != nil {
+			panic(err) // there is nothing to be measured without it
+		}
+		name = cmp.Or(b.Key(), name)
+	}
 	t := &trainer{
-		name: name, incarnation: strings.ToLower(rand.Text()[:12]), bus: f.buses[f.born%connections],
+		name: name, incarnation: strings.ToLower(rand.Text()[:12]), bus: b,
 		speaker: events.Speaker{Source: events.NodeSource(name), Cluster: cluster},
 	}
 	f.trainers[name] = t
 	return t
+}
+
+// connect gives the trainer that is born a connection of its own.
+func (f *fleet) connect() (*bus.Bus, error) {
+	b, err := f.own(f.born)
+	if err != nil {
+		return nil, err
+	}
+	f.buses = append(f.buses, b)
+	name := cmp.Or(b.Key(), fmt.Sprintf("n%d", f.born))
+	_, err = b.Conn().Subscribe(events.ProbeSubject(cluster, name), f.probed)
+	return b, err
 }
 
 // remove has a trainer fall silent.

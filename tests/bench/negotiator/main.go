@@ -18,11 +18,16 @@ func main() {
 	herds := flag.String("herds", "6+100,100+1000", "how many nodes, and how many join these at once, with commas")
 	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes a third of that")
 	flag.IntVar(&b.servers, "servers", 1, "of NATS, 1 or 3; three have every write on their disks before they acknowledge it")
+	secured := flag.Bool("secured", false, "measure what security costs: each change without and with it, in turns")
 	flag.StringVar(&b.programs, "programs", "bin", "directory of reknit and reknit-nats")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, list(*sizes), list(*herds)); err != nil {
+	run := func() error { return b.run(ctx, list(*sizes), list(*herds)) }
+	if *secured {
+		run = func() error { return b.compare(ctx, list(*sizes)) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-negotiator:", err)
 		os.Exit(1)
 	}

@@ -174,14 +174,17 @@ func (f *fleet) settled(ctx context.Context) (held, error) {
 }
 
 func (f *fleet) held(ctx context.Context) (h held, err error) {
-	streams := f.buses[0].JetStream().ListStreams(ctx)
-	for stream := range streams.Info() {
-		switch name := stream.Config.Name; {
-		case name == events.EventStream.Name:
-			h.count, h.bytes = stream.State.Msgs, stream.State.Bytes
-		case name != "KV_"+events.SnapshotBucket: // which is written now and then, whatever happens
-			h.apart += stream.State.Bytes
+	for _, name := range []string{events.EventStream.Name, events.PlanStream.Name, "OBJ_" + events.PayloadBucket,
+		"OBJ_" + events.PlanPayloadBucket} {
+		stream, err := f.buses[0].JetStream().Stream(ctx, name)
+		if err != nil {
+			return h, err
+		}
+		if state := stream.CachedInfo().State; name == events.EventStream.Name {
+			h.count, h.bytes = state.Msgs, state.Bytes
+		} else {
+			h.apart += state.Bytes
 		}
 	}
-	return h, streams.Err()
+	return h, nil
 }

@@ -22,6 +22,7 @@ const (
 // plane is a NATS server or three, and the four services, each a process of its own.
 type plane struct {
 	url      string // of all servers, joined by commas
+	kits     string // folder that reknit provision security made; empty where nobody needs a key
 	brokers  []string
 	servers  *processes.Supervisor
 	services *processes.Supervisor
@@ -29,27 +30,37 @@ type plane struct {
 
 // start starts a control plane that makes the first plan for so many nodes.
 func start(directory, programs string, servers, nodes int) (*plane, error) {
+	p := begin(directory, programs)
+	return p, p.run(p.serve(directory, servers), nodes)
+}
+
+func begin(directory, programs string) *plane {
 	died := func(name string, err error) {
 		fmt.Fprintf(os.Stderr, "%s ended by itself, %v: see %s\n", name, err, directory)
 	}
-	p := &plane{
+	return &plane{
 		servers:  processes.New(filepath.Join(programs, "reknit-nats"), directory, died),
 		services: processes.New(filepath.Join(programs, "reknit"), directory, died),
 	}
-	if err := p.serve(directory, servers); err != nil {
-		p.close()
-		return nil, err
-	}
-	settings := map[string]string{
-		"REKNIT_NATS_URL": p.url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(nodes),
-	}
+}
+
+// run starts the services, unless the servers did not start.
+func (p *plane) run(err error, nodes int) error {
 	for _, service := range processes.Services {
-		if err := p.services.Start(service, service, settings, true); err != nil {
-			p.close()
-			return nil, err
+		settings := map[string]string{
+			"REKNIT_NATS_URL": p.url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(nodes),
+		}
+		if p.kits != "" {
+			settings["REKNIT_NATS_KIT"] = filepath.Join(p.kits, "services", service)
+		}
+		if err == nil {
+			err = p.services.Start(service, service, settings, true)
 		}
 	}
-	return p, nil
+	if err != nil {
+		p.close()
+	}
+	return err
 }
 
 // serve starts so many servers. Several keep three copies of all, and each write is on a disk before it is acknowledged.

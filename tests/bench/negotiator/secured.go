@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/reknit/reknit/services/reknit/provision"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const institution = "alpha"
+
+// side is a control plane and its trainers, each of which has a connection of its own.
+type side struct {
+	plane *plane
+	fleet *fleet
+	costs map[string]*cost
+}
+
+// compare measures at each size what security costs.
+func (b bench) compare(ctx context.Context, sizes []string) error {
+	for _, size := range sizes {
+		nodes, err := strconv.Atoi(size)
+		if err != nil || nodes < 6 {
+			return fmt.Errorf("expected -nodes of 6 or more, got %q", size)
+		}
+		if err := b.compareAt(ctx, nodes); err != nil {
+			return fmt.Errorf("%d nodes: %w", nodes, err)
+		}
+	}
+	return nil
+}
+
+// compareAt has two clusters of one size make the same changes in turns: one without keys, and one that is secured. What
+// the machine does beside meets both.
+func (b bench) compareAt(ctx context.Context, nodes int) (err error) {
+	directory, err := os.MkdirTemp("", "bench-negotiator-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	ctx, cancel := context.WithCancel(ctx)
+	var sides [2]*side
+	defer func() {
+		cancel()
+		for _, s := range sides {
+			s.close()
+		}
+	}()
+	for i, name := range []string{"open", "secured"} {
+		folder := filepath.Join(directory, name)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+		if sides[i], err = b.side(ctx, folder, nodes, name == "secured"); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for trial := range b.trials {
+		for _, change := range changes {
+			for turn := range sides {
+				if err := sides[(turn+trial)%2].add(ctx, change); err != nil {
+					return fmt.Errorf("%s: %w", change.name, err)
+				}
+			}
+		}
+	}
+	printCompared(os.Stdout, nodes, sides[0].costs, sides[1].costs)
+	return nil
+}
+
+// side starts a control plane and forms a cluster of so many nodes.
+func (b bench) side(ctx context.Context, folder string, nodes int, secured bool) (*side, error) {
+	p := begin(folder, b.programs)
+	var err error
+	if secured {
+		err = p.serveSecured(folder, nodes+2*b.trials) // each trial has two joins
+	} else {
+		err = p.serve(folder, 1)
+	}
+	if err := p.run(err, nodes); err != nil {
+		return nil, err
+	}
+	s := &side{plane: p, costs: map[string]*cost{}}
+	shared, err := p.connect(ctx, "bench", filepath.Join(p.kits, "services", "user"))
+	if err != nil {
+		return s, err
+	}
+	s.fleet = fleetOf(ctx, nodes)
+	s.fleet.buses = []*bus.Bus{shared}
+	s.fleet.own = func(born int) (*bus.Bus, error) {
+		return p.connect(ctx, "", filepath.Join(p.kits, "institutions", institution, fmt.Sprint("n", born)))
+	}
+	for s.fleet.buses[0].Provision(ctx) != nil { // who has a kit makes nothing: the services do
+		time.Sleep(settleTime)
+	}
+	if err := s.fleet.listen(); err != nil {
+		return s, err
+	}
+	_, err = s.fleet.form(ctx, nodes)
+	return s, err
+}
+
+func (p *plane) connect(ctx context.Context, name, kit string) (*bus.Bus, error) {
+	config := bus.Config{URL: p.url, Name: name, Cluster: cluster}
+	if p.kits != "" {
+		config.Kit = kit
+	}
+	return bus.Connect(ctx, config)
+}
+
+func (s *side) add(ctx context.Context, change change) error {
+	c := s.costs[change.name]
+	if c == nil {
+		c = &cost{change: change}
+		s.costs[change.name] = c
+	}
+	return c.add(ctx, s.plane, s.fleet)
+}
+
+func (s *side) close() {
+	if s == nil {
+		return
+	}
+	if s.fleet != nil {
+		s.fleet.close()
+	}
+	s.plane.close()
+}
+
+// serveSecured starts a server as it is provisioned for so many nodes, but for two lines: nothing listens for its health,
+// and no write waits for the disk, as none does on the open side.
+func (p *plane) serveSecured(directory string, nodes int) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	p.kits = filepath.Join(directory, "kits")
+	options := provision.Options{
+		Dir: p.kits, Cluster: cluster, Hosts: []string{"127.0.0.1"}, Port: port, Institution: institution,
+	}
+	for n := range nodes {
+		options.Nodes = append(options.Nodes, fmt.Sprint("n", n+1))
+	}
+	if err := provision.Security(options); err != nil {
+		return err
+	}
+	file := filepath.Join(p.kits, "server", "nats.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text = regexp.MustCompile(`(?m)^ *(http|sync_interval): .*$`).ReplaceAll(text, nil)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	p.brokers = []string{broker}
+	p.url = "nats://" + net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
+	return p.servers.Start(broker, "--config="+file, nil, false)
+}
+
+// printCompared writes what each change took without security and with it.
+func printCompared(w io.Writer, nodes int, open, secured map[string]*cost) {
+	fmt.Fprintf(w, "\n%d nodes, each with a connection of its own: without security / with it\n\n", nodes)
+	fmt.Fprintln(w, "| change | times | p50 | with / without | p99 | events | CPU of the services | of the server |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
+	for _, change := range changes[:len(changes)-1] { // the last is a join again
+		a, b := open[change.name], secured[change.name]
+		n := len(a.times)
+		before, after := quantile(a.times, 0.5), quantile(b.times, 0.5)
+		fmt.Fprintf(w, "| %s | %d | %s / %s | %.2f | %s / %s | %d / %d | %s / %s | %s / %s |\n", change.name, n,
+			milliseconds(before), milliseconds(after), after.Seconds()/before.Seconds(),
+			milliseconds(quantile(a.times, 0.99)), milliseconds(quantile(b.times, 0.99)), a.events/uint64(n), b.events/uint64(n),
+			milliseconds(each(a.cpu, n)), milliseconds(each(b.cpu, n)), milliseconds(each(a.broker, n)), milliseconds(each(b.broker, n)))
+	}
+}
