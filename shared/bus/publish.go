@@ -96,14 +96,10 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
-	id, err := b.kit.messageID(event.ID)
-	if err != nil {
-		return Ack{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	stream := streamOf(event.Kind)
-	options := []jetstream.PublishOpt{jetstream.WithMsgID(id), jetstream.WithExpectStream(stream.Name)}
+	options := []jetstream.PublishOpt{jetstream.WithMsgID(b.kit.messageID(event.ID)), jetstream.WithExpectStream(stream.Name)}
 	fence := b.fence.Load()
 	if fence != nil && !stream.WriteOnce {
 		options = append(options, jetstream.WithExpectLastSequenceForSubject(fence.sequence, fence.subject))

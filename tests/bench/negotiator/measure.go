@@ -9,6 +9,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/processes"
+	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 // cost is what all changes of one kind took and cost, at one size.
@@ -19,6 +20,7 @@ type cost struct {
 	bytes  uint64  // of these
 	apart  uint64  // bytes of plans, and of what is too large for an event
 	cpu    float64 // seconds of the services
+	own    float64 // of all trainers together, which are in this process
 	broker float64 // seconds of the server
 }
 
@@ -124,6 +126,7 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	if err != nil {
 		return err
 	}
+	spent := figures.Spent()
 	took, err := f.play(ctx, c.change)
 	if err != nil {
 		return err
@@ -136,7 +139,7 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	if err != nil {
 		return err
 	}
-	c.times = append(c.times, took)
+	c.times, c.own = append(c.times, took), c.own+(figures.Spent()-spent).Seconds()
 	c.events += after.count - before.count
 	c.bytes += after.bytes - before.bytes
 	c.apart += after.apart - before.apart

@@ -170,15 +170,16 @@ func (p *plane) serveSecured(directory string, nodes int) error {
 // printCompared writes what each change took without security and with it.
 func printCompared(w io.Writer, nodes int, open, secured map[string]*cost) {
 	fmt.Fprintf(w, "\n%d nodes, each with a connection of its own: without security / with it\n\n", nodes)
-	fmt.Fprintln(w, "| change | times | p50 | with / without | p99 | events | CPU of the services | of the server |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| change | times | p50 | with / without | p99 | events | CPU of the services | of the server | of the trainers |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|")
 	for _, change := range changes[:len(changes)-1] { // the last is a join again
 		a, b := open[change.name], secured[change.name]
 		n := len(a.times)
 		before, after := quantile(a.times, 0.5), quantile(b.times, 0.5)
-		fmt.Fprintf(w, "| %s | %d | %s / %s | %.2f | %s / %s | %d / %d | %s / %s | %s / %s |\n", change.name, n,
+		fmt.Fprintf(w, "| %s | %d | %s / %s | %.2f | %s / %s | %d / %d | %s / %s | %s / %s | %s / %s |\n", change.name, n,
 			milliseconds(before), milliseconds(after), after.Seconds()/before.Seconds(),
 			milliseconds(quantile(a.times, 0.99)), milliseconds(quantile(b.times, 0.99)), a.events/uint64(n), b.events/uint64(n),
-			milliseconds(each(a.cpu, n)), milliseconds(each(b.cpu, n)), milliseconds(each(a.broker, n)), milliseconds(each(b.broker, n)))
+			milliseconds(each(a.cpu, n)), milliseconds(each(b.cpu, n)), milliseconds(each(a.broker, n)), milliseconds(each(b.broker, n)),
+			milliseconds(each(a.own, n)), milliseconds(each(b.own, n)))
 	}
 }
