@@ -26,6 +26,17 @@ type Identity struct {
 	Key      string            `json:"key"`           // public; a node's is its id
 	API      string            `json:"api,omitempty"` // prefix of the JetStream API, where it is not the usual one
 	Speakers map[string]string `json:"speakers"`      // public keys of the services, and of users, by their names
+
+	Institutions map[string]string `json:"institutions,omitempty"` // public keys of those that enrol nodes; services know them
+}
+
+// ReadIdentity reads what a kit tells.
+func ReadIdentity(kit string) (identity Identity, err error) {
+	text, err := os.ReadFile(filepath.Join(kit, IdentityFile))
+	if err != nil {
+		return identity, err
+	}
+	return identity, json.Unmarshal(text, &identity)
 }
 
 // kit is how to connect. The zero value is how to connect to an installation that asks nobody for a key.
@@ -42,14 +53,12 @@ func openKit(config Config) (kit, error) {
 	}
 	at := func(file string) string { return filepath.Join(config.Kit, file) }
 	var k kit
-	text, err := os.ReadFile(at(IdentityFile))
-	if err == nil {
-		err = json.Unmarshal(text, &k.Identity)
-	}
-	if err != nil {
+	var err error
+	if k.Identity, err = ReadIdentity(config.Kit); err != nil {
 		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
 	}
-	if text, err = os.ReadFile(at(CredentialsFile)); err == nil {
+	text, err := os.ReadFile(at(CredentialsFile))
+	if err == nil {
 		k.signer, err = signerIn(text)
 	}
 	if err != nil {

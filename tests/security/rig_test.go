@@ -2,7 +2,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,12 +81,9 @@ func (p *place) key(name string) string {
 	return identity(p.T, p.kit(name)).Key
 }
 
-func identity(t *testing.T, folder string) (identity bus.Identity) {
+func identity(t *testing.T, folder string) bus.Identity {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, bus.IdentityFile))
-	if err == nil {
-		err = json.Unmarshal(text, &identity)
-	}
+	identity, err := bus.ReadIdentity(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@ package provision
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
@@ -30,14 +30,6 @@ func (i *installation) kit(role, name string) string {
 // keyOf returns the key that a kit has, a new one where there is no kit.
 func (i *installation) keyOf(role, name string) (nkeys.KeyPair, error) {
 	return keyAt(filepath.Join(i.kit(role, name), "key.nk"), nkeys.CreateUser)
-}
-
-func identityIn(folder string) (identity bus.Identity, err error) {
-	data, err := os.ReadFile(filepath.Join(folder, bus.IdentityFile))
-	if err != nil {
-		return identity, err
-	}
-	return identity, json.Unmarshal(data, &identity)
 }
 
 func writeIdentity(folder string, identity bus.Identity) error {
@@ -67,6 +59,11 @@ func (i *installation) writeKit(role, name string, speakers map[string]string) e
 		return err
 	}
 	identity := bus.Identity{Key: public(key), Speakers: speakers}
+	if slices.Contains(permission.Services, role) {
+		if identity.Institutions, err = i.institutionKeys(); err != nil {
+			return err
+		}
+	}
 	if role == permission.Node || role == permission.User {
 		identity.API = permission.API
 	}

@@ -127,7 +127,7 @@ func (i *installation) revoke(name string) error {
 	if slices.Contains(i.roles(), name) {
 		folder = i.kit(name, name)
 	}
-	known, err := identityIn(folder)
+	known, err := bus.ReadIdentity(folder)
 	if err != nil {
 		return fmt.Errorf("--revoke: no kit of %q is here, and it is no public key: %w", name, err)
 	}
@@ -175,7 +175,7 @@ func (i *installation) tellOthers(speakers map[string]string) error {
 		return err
 	}
 	for _, file := range files {
-		identity, err := identityIn(filepath.Dir(file))
+		identity, err := bus.ReadIdentity(filepath.Dir(file))
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -216,4 +216,19 @@ func (i *installation) institutions() ([]string, error) {
 // signer returns the key with which an institution enrols its nodes, and nothing but nodes.
 func (i *installation) signer(institution string) (nkeys.KeyPair, error) {
 	return keyAt(i.path(operatorFolder, institutionsFolder, institution+".nk"), nkeys.CreateAccount)
+}
+
+// institutionKeys returns the public keys with which the institutions enrol nodes and sign policies.
+func (i *installation) institutionKeys() (map[string]string, error) {
+	names, err := i.institutions()
+	keys := map[string]string{}
+	for _, name := range names {
+		if err == nil {
+			var key nkeys.KeyPair
+			if key, err = i.signer(name); err == nil {
+				keys[name] = public(key)
+			}
+		}
+	}
+	return keys, err
 }

@@ -48,7 +48,7 @@ type way struct {
 
 // bytesPath measures putting and getting an object of some size, in memory or in files.
 func bytesPath(ctx context.Context, size int, memory bool, repeat int) ([]figures.Row, error) {
-	o, err := start(size, memory)
+	o, err := start(size, memory, "")
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,11 @@ func median(values []float64) float64 {
 }
 
 func (b *bench) get(ctx context.Context) error {
-	transfer, err := shards.NewTransfer([]shards.Source{{Name: "other", URL: b.Store, Bucket: storeBucket}})
+	return b.getFrom(ctx, shards.Source{Name: "other", URL: b.Store, Bucket: storeBucket})
+}
+
+func (b *bench) getFrom(ctx context.Context, source shards.Source) error {
+	transfer, err := shards.NewTransfer([]shards.Source{source})
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,18 @@ func main() {
 	repeat := flag.Int("repeat", 5, "how often each way is measured")
 	only := flag.Int("mib", 0, "only objects of this size")
 	serving := flag.String("serve", "", "be the other process: file or memory")
+	secured := flag.Bool("secured", false, "measure what TLS between nodes costs, and nothing else")
+	kits := flag.String("kits", "", "of the nodes, where the other process serves over TLS, too")
 	size := flag.Int("bytes", 0, "of the object that the other process serves")
 	flag.Parse()
 	ctx := context.Background()
 	if *serving != "" {
-		exitOn(answer(ctx, *size, *serving == "memory"))
+		exitOn(answer(ctx, *size, *serving == "memory", *kits))
 		return
+	}
+	measure := bytesPath
+	if *secured {
+		measure = securedPath
 	}
 	var report figures.Report
 	for _, mebibytes := range []int{64, 1024} {
@@ -29,13 +35,13 @@ func main() {
 		}
 		for _, memory := range []bool{false, true} {
 			first := len(report.Rows)
-			rows, err := bytesPath(ctx, mebibytes<<20, memory, *repeat)
+			rows, err := measure(ctx, mebibytes<<20, memory, *repeat)
 			exitOn(err)
 			for _, row := range rows {
 				report.Add(row)
 			}
 			for _, row := range report.Rows[first:] {
-				fmt.Printf("%-30s %9.3f %-9s  %-7s %9.3f  ratio %5.2f of %4.2f\n",
+				fmt.Printf("%-30s %9.3f %-9s  %-13s %9.3f  ratio %5.2f of %4.2f\n",
 					row.Figure, row.Ours, row.Unit, row.BaselineName, row.Baseline, row.Ratio, row.LeastRatio)
 			}
 		}

@@ -32,31 +32,33 @@ const (
 // served is what the other process says at its start.
 type served struct {
 	Store, Hub, TCP string   // where it listens
+	Secured         string   // a store like the first, over TLS; empty where there are no kits
 	Whole           string   // digest of the object as one
 	Parts           []string // digests of its parts
 }
 
 // answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of
 // input is answered with the CPU seconds spent so far.
-func answer(ctx context.Context, size int, memory bool) (err error) {
+func answer(ctx context.Context, size int, memory bool, kits string) (err error) {
 	data := content(size)
-	store, err := shards.Serve(ctx, shards.StoreConfig{Bucket: storeBucket, Memory: memory, MaxBytes: 4 << 30})
+	says := served{Whole: events.Digest(data)}
+	for part := range slices.Chunk(data, partBytes) {
+		says.Parts = append(says.Parts, events.Digest(part))
+	}
+	store, err := says.store(ctx, data, shards.StoreConfig{Memory: memory})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	says := served{Whole: events.Digest(data)}
-	if err := store.PutAs(ctx, says.Whole, data); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(data, partBytes) {
-		digest := events.Digest(part)
-		if err := store.PutAs(ctx, digest, part); err != nil {
+	says.Store = store.URL()
+	if kits != "" {
+		secured, err := says.secured(ctx, data, memory, kits)
+		if err != nil {
 			return err
 		}
-		says.Parts = append(says.Parts, digest)
+		defer secured.Close()
+		says.Secured = secured.URL()
 	}
-	says.Store = store.URL()
 	dir, err := os.MkdirTemp("", "reknit-bench-")
 	if err != nil {
 		return err
@@ -82,6 +84,22 @@ func answer(ctx context.Context, size int, memory bool) (err error) {
 		fmt.Println(figures.Spent().Seconds())
 	}
 	return nil
+}
+
+// store serves the object, as one and in parts.
+func (s *served) store(ctx context.Context, data []byte, config shards.StoreConfig) (*shards.Store, error) {
+	config.Bucket, config.MaxBytes = storeBucket, 4<<30
+	store, err := shards.Serve(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	err = store.PutAs(ctx, s.Whole, data)
+	for i, digest := range s.Parts {
+		if err == nil {
+			err = store.PutAs(ctx, digest, data[i*partBytes:min((i+1)*partBytes, len(data))])
+		}
+	}
+	return store, err
 }
 
 func content(size int) []byte {
@@ -138,12 +156,12 @@ type other struct {
 	out     *bufio.Reader
 }
 
-func start(size int, memory bool) (*other, error) {
+func start(size int, memory bool, kits string) (*other, error) {
 	kind := "file"
 	if memory {
 		kind = "memory"
 	}
-	command := exec.Command(os.Args[0], "-serve", kind, "-bytes", strconv.Itoa(size))
+	command := exec.Command(os.Args[0], "-serve", kind, "-bytes", strconv.Itoa(size), "-kits", kits)
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	if err != nil {
