@@ -19,6 +19,7 @@ type Config struct {
 	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
 	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
+	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"none: everybody who is let in may join; else the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
@@ -62,8 +63,13 @@ func (c Config) settings() (machine.Settings, error) {
 	if !(c.PreCopySteps >= 0) {
 		return machine.Settings{}, fmt.Errorf("REKNIT_PRECOPY_STEPS: expected 0 or more, got %v", c.PreCopySteps)
 	}
+	admission, err := readAdmission(c.Admission, c.Kit, c.Cluster)
+	if err != nil {
+		return machine.Settings{}, fmt.Errorf("REKNIT_ADMISSION: %w", err)
+	}
 	return machine.Settings{
-		Cluster: c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
+		Admission: admission,
+		Cluster:   c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
 		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: c.TransferAttempts,
 		PreCopySteps: c.PreCopySteps, HoldTime: holdTime,
 	}, nil

@@ -149,6 +149,9 @@ func (m *Machine) allConsented(cause events.Event) []events.Event {
 	case under.Outdated:
 		return m.renew(cause)
 	}
+	if said := m.unapproved(cause); said != nil {
+		return said
+	}
 	under.enter(protocol.Planning)
 	if under.plannedAtOnce() {
 		return m.restore(cause)

@@ -19,6 +19,7 @@ type Settings struct {
 	FailuresPrior float64       // failures per node and second, before the monitor said anything
 	PreCopySteps  float64       // a move expected to take longer than so many steps is made while training goes on
 	AttemptsLimit int           // transfers that may fail in a row before the cluster is held
+	Admission     protocol.Admission
 	HoldTime      time.Duration // a cluster that is held is tried again after so long, then after twice as long, and so on
 }
 

@@ -17,6 +17,11 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
+	if reason := m.settings.Admission.Refuses(join.Node); reason != "" {
+		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
+		refusal.Incarnation = join.Incarnation
+		return m.refuse(cause, refusal)
+	}
 	urgency := protocol.Patient
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back

@@ -13,13 +13,13 @@ import (
 
 const pushTimeout = 30 * time.Second
 
-// Command is reknit provision, of which security is all there is.
+// Command is reknit provision.
 func Command() *cobra.Command {
 	provision := tell.Command(&cobra.Command{
-		Use: "provision", Short: "make keys, permissions and certificates of a secured installation",
+		Use: "provision", Short: "make keys, permissions, certificates and the admission policy of a secured installation",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	})
-	provision.AddCommand(security())
+	provision.AddCommand(security(), admission())
 	return provision
 }
 

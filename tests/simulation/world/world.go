@@ -5,7 +5,9 @@ package world
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	agent "github.com/reknit/reknit/services/agent/machine"
 	monitor "github.com/reknit/reknit/services/monitor/machine"
 	negotiator "github.com/reknit/reknit/services/negotiator/machine"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	restorer "github.com/reknit/reknit/services/restorer/machine"
 	"github.com/reknit/reknit/shared/ledger"
@@ -75,6 +78,7 @@ type Cluster struct {
 	Stages     int // that a pipeline has at least
 	// Kind is the job's, and SamplesPerNode its rule for the batch. Zero: pipelines, and a batch that stays.
 	Kind           string
+	Admission      protocol.Admission
 	SamplesPerNode int
 	Snapshots      uint64 // steps between two, on each disk; zero: none are taken
 	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
@@ -93,12 +97,19 @@ func (c Cluster) String() string {
 	if c.Snapshots > 0 {
 		words += fmt.Sprintf(" snapshots=%d", c.Snapshots)
 	}
+	for i, node := range slices.Sorted(maps.Keys(c.Admission.Nodes)) {
+		words += fmt.Sprint([]string{" admits=", ","}[min(i, 1)], node, "/", c.Admission.Nodes[node])
+	}
+	if c.Admission.Nodes != nil {
+		words += fmt.Sprintf(" quorum=%d", c.Admission.Quorum)
+	}
 	return words
 }
 
 // ReadCluster reads what String tells.
 func ReadCluster(line string) (Cluster, error) {
 	c := Cluster{Seed: 1}
+	line, admits, isGuarded := strings.Cut(line, " admits=")
 	line, every, keeps := strings.Cut(line, " snapshots=")
 	first, rest, isMore := strings.Cut(line, " kind=")
 	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
@@ -109,7 +120,23 @@ func ReadCluster(line string) (Cluster, error) {
 	if err == nil && keeps {
 		_, err = fmt.Sscan(every, &c.Snapshots)
 	}
+	if err == nil && isGuarded {
+		c.Admission, err = readAdmission(admits)
+	}
 	return c, err
+}
+
+// readAdmission reads "n1/a,n2/b quorum=1": which nodes may join, and their institutions, and how many of these must
+// approve of others.
+func readAdmission(text string) (admission protocol.Admission, err error) {
+	nodes, quorum, _ := strings.Cut(text, " quorum=")
+	admission.Nodes = map[string]string{}
+	for listed := range strings.SplitSeq(nodes, ",") {
+		node, institution, _ := strings.Cut(listed, "/")
+		admission.Nodes[node] = institution
+	}
+	_, err = fmt.Sscan(quorum, &admission.Quorum)
+	return admission, err
 }
 
 // New returns a world with its services and nodes.
@@ -123,7 +150,7 @@ func New(c Cluster, verbose bool) *World {
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
 		"monitor":    func() shared.Machine { return monitor.New(monitorSettings()) },
-		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(c.Nodes)) },
+		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(c)) },
 		"planner": func() shared.Machine {
 			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
 		},
@@ -165,9 +192,9 @@ func monitorSettings() monitor.Settings {
 	return settings
 }
 
-func negotiatorSettings(nodes int) negotiator.Settings {
+func negotiatorSettings(c Cluster) negotiator.Settings {
 	return negotiator.Settings{
-		Cluster: cluster, StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: 30 * time.Second,
+		Cluster: cluster, Admission: c.Admission, StartNodes: c.Nodes, AnswerTimeout: 5 * time.Second, TransferTime: 30 * time.Second,
 		FailuresPrior: 1.0 / (24 * 3600), AttemptsLimit: 5, PreCopySteps: 1, HoldTime: 30 * time.Second,
 	}
 }

@@ -1,0 +1,38 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented; nil where
+// nobody does. Who is listed, and whatever else changes, is negotiated anew without them. Who has a place in the plan in
+// force was approved of when it got it, and may hold what the others lack.
+func (m *Machine) unapproved(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	consenting := slices.Sorted(maps.Keys(under.Consents))
+	lacks := func(change events.Change) string {
+		if change.Kind != events.ChangeJoin || m.placed(change.Node) {
+			return ""
+		}
+		return m.settings.Admission.Lacks(change.Node, consenting)
+	}
+	for _, change := range under.Opening.Changes {
+		if reason := lacks(change); reason != "" {
+			return m.abort(cause, change.Node+" may not join: "+reason,
+				m.refuseChanges(reason, func(other events.Change) bool { return lacks(other) != "" }))
+		}
+	}
+	return nil
+}
+
+// placed reports whether a node has a place in the plan in force.
+func (m *Machine) placed(node string) bool {
+	if m.state.Plan == nil {
+		return false
+	}
+	_, placed := m.state.Plan.Holds(node)
+	return placed
+}

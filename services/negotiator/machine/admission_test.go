@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+func guarded(t *testing.T, quorum int) *world {
+	w := newEmptyWorld(t, 3, 0)
+	w.machine.settings.Admission = protocol.Admission{
+		Nodes: map[string]string{"n1": "alpha", "n2": "beta", "n3": "beta", "n4": "beta"}, Quorum: quorum,
+	}
+	w.begin(3)
+	return w
+}
+
+func TestWhoIsOnNoListIsRefusedAtOnceAndWhoIsJoins(t *testing.T) {
+	w := guarded(t, 0)
+	before := len(w.plans())
+	w.join("n9")
+	w.run()
+	if got := w.refusals("n9"); len(got) != 1 || len(w.plans()) != before || w.opened != nil {
+		t.Fatalf("n9 is refused %v, with %d plans; opened %v", got, len(w.plans()), w.opened)
+	}
+	w.join("n4")
+	w.run()
+	if !strings.Contains(w.nodes(), "n4") {
+		t.Fatalf("n4 is listed: nodes %q", w.nodes())
+	}
+}
+
+func TestWhoIsOnNoListJoinsWithTheApprovalOfAsManyInstitutionsAsItTakes(t *testing.T) {
+	w := guarded(t, 2)
+	w.join("n9")
+	w.run()
+	if !strings.Contains(w.nodes(), "n9") {
+		t.Fatalf("alpha and beta approve: nodes %q, refused %v", w.nodes(), w.refusals("n9"))
+	}
+}
+
+func TestManyMembersOfOneInstitutionAreOneApproval(t *testing.T) {
+	w := guarded(t, 2)
+	w.lose("n1")
+	w.run()
+	w.join("n9")
+	w.join("n4")
+	w.run()
+	got := w.refusals("n9")
+	if len(got) != 1 || !strings.Contains(got[0].Reason, "of 2 that must approve there are 1: beta") {
+		t.Fatalf("refused %v", got)
+	}
+	if strings.Contains(w.nodes(), "n9") || !strings.Contains(w.nodes(), "n4") {
+		t.Fatalf("n4, which asked with it, is listed: nodes %q", w.nodes())
+	}
+}
+
+func TestWhoWasApprovedOfComesBackToWhatItHeldAlone(t *testing.T) {
+	w := guarded(t, 2)
+	w.join("n9")
+	w.run()
+	for _, node := range []string{"n2", "n3", "n9"} {
+		w.lose(node)
+	}
+	w.join("n9")
+	w.run()
+	if got := w.refusals("n9"); slices.ContainsFunc(got, func(refusal events.Refusal) bool { return refusal.Refused == events.ChangeJoin }) {
+		t.Fatalf("refused %v", got)
+	}
+}

@@ -1,0 +1,176 @@
+package provision
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const admissionFile = "admission.json"
+
+// AdmissionOptions say who may join, and who signs that.
+type AdmissionOptions struct {
+	Dir     string   // of the installation
+	Cluster string   // default "default"
+	Quorum  int      // of how many institutions members must approve of a node that none lists; 0: it may not join
+	Sign    []string // institutions whose keys sign; default all that are here
+}
+
+// Admission writes the policy that lists all nodes of the installation, and signs it. Where the file has the same policy,
+// other institutions' signatures stay: each may sign where its key is.
+func Admission(o AdmissionOptions) error {
+	o.Cluster = cmp.Or(o.Cluster, "default")
+	switch {
+	case o.Dir == "":
+		return errors.New("--dir: expected a folder")
+	case !events.Token(o.Cluster):
+		return fmt.Errorf("--cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Cluster)
+	}
+	i, err := open(Options{Dir: o.Dir})
+	if err != nil {
+		return err
+	}
+	institutions, err := i.institutions()
+	if err != nil {
+		return err
+	}
+	if o.Quorum < 0 || o.Quorum > len(institutions) {
+		return fmt.Errorf("--quorum: expected 0 to %d, as many as there are institutions, got %d", len(institutions), o.Quorum)
+	}
+	signed, err := readSigned(filepath.Join(o.Dir, admissionFile))
+	if err != nil {
+		return err
+	}
+	policy := negotiator.Policy{Cluster: o.Cluster, Quorum: o.Quorum}
+	if policy.Institutions, err = i.listed(institutions); err != nil {
+		return err
+	}
+	if err := signed.replace(policy); err != nil {
+		return err
+	}
+	if len(o.Sign) == 0 {
+		o.Sign = institutions
+	}
+	for _, institution := range o.Sign {
+		if !slices.Contains(institutions, institution) {
+			return fmt.Errorf("--sign: expected one of %v, got %q", institutions, institution)
+		}
+		if err := i.signPolicy(signed, institution); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(signed, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(o.Dir, admissionFile), text, 0o644)
+}
+
+// listed returns the keys of the nodes of each institution that have a kit.
+func (i *installation) listed(institutions []string) (map[string][]string, error) {
+	nodes := map[string][]string{}
+	for _, institution := range institutions {
+		files, err := filepath.Glob(i.path(institutionsFolder, institution, "*", bus.IdentityFile))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			identity, err := bus.ReadIdentity(filepath.Dir(file))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			nodes[institution] = append(nodes[institution], identity.Key)
+		}
+	}
+	return nodes, nil
+}
+
+// signed is a policy with its signatures.
+type signed negotiator.Signed
+
+func readSigned(file string) (*signed, error) {
+	s := &signed{Signatures: map[string]string{}}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+// replace puts a policy in the place of the one before, as its next version and without its signatures, unless it says the
+// same.
+func (s *signed) replace(policy negotiator.Policy) error {
+	var before negotiator.Policy
+	if len(s.Policy) > 0 {
+		if err := json.Unmarshal(s.Policy, &before); err != nil {
+			return fmt.Errorf("policy: %w", err)
+		}
+	}
+	policy.Version = before.Version
+	same, err := json.Marshal(before)
+	if err != nil {
+		return err
+	}
+	if s.Policy, err = json.Marshal(policy); err != nil || string(s.Policy) == string(same) {
+		return err
+	}
+	policy.Version++
+	s.Signatures = map[string]string{}
+	s.Policy, err = json.Marshal(policy)
+	return err
+}
+
+func (i *installation) signPolicy(s *signed, institution string) error {
+	key, err := i.signer(institution)
+	if err != nil {
+		return err
+	}
+	text, err := negotiator.SignedText(s.Policy)
+	if err != nil {
+		return err
+	}
+	signature, err := key.Sign(text)
+	s.Signatures[institution] = base64.RawURLEncoding.EncodeToString(signature)
+	return err
+}
+
+func admission() *cobra.Command {
+	var o AdmissionOptions
+	command := tell.Command(&cobra.Command{
+		Use: "admission", Short: "write and sign the policy of who may join",
+		Long: `Writes DIR/admission.json, which lists every node of the installation that has a kit, and signs it for the institutions
+whose keys are here. The negotiator takes it (REKNIT_ADMISSION) where more than half of the institutions have signed.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := Admission(o); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: the negotiator reads it with REKNIT_ADMISSION, at its start\n", filepath.Join(o.Dir, admissionFile))
+			return nil
+		},
+	})
+	flags := command.Flags()
+	flags.StringVar(&o.Dir, "dir", "", "folder of all keys and kits")
+	flags.StringVar(&o.Cluster, "cluster", "default", "id of the cluster")
+	flags.IntVar(&o.Quorum, "quorum", 0, "of how many institutions members must approve of a node that is not listed; 0: it may not join")
+	flags.StringArrayVar(&o.Sign, "sign", nil, "institution whose key signs; again for each; default all that are here")
+	return command
+}
