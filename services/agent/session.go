@@ -48,6 +48,7 @@ type Session struct {
 	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
 	telling  bool                         // facts are being said
+	heard    heard
 	ended    error
 	waiting  waiting
 	refusal  refusal
@@ -154,7 +155,7 @@ func (s *Session) Digested(ctx context.Context, step uint64, final bool, units [
 	if !final {
 		return nil
 	}
-	_, err := s.bus.Publish(ctx, digested)
+	_, err := s.publish(ctx, digested)
 	return err
 }
 
@@ -165,7 +166,7 @@ func (s *Session) join(ctx context.Context) error {
 	s.mutex.Unlock()
 	for _, action := range actions {
 		if said, ok := action.(machine.Say); ok {
-			if _, err := s.bus.Publish(ctx, said.Event); err != nil {
+			if _, err := s.publish(ctx, said.Event); err != nil {
 				return err
 			}
 		}
@@ -185,6 +186,7 @@ func (s *Session) newMember() []machine.Action {
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
 	s.tell(func() []machine.Action {
+		s.heard.note(event)
 		actions, err := s.machine.Handle(event)
 		if err != nil {
 			slog.Error("event not understood", "kind", event.Kind, "id", event.ID, "error", err)
@@ -279,58 +281,6 @@ func (s *Session) end(end machine.End) {
 		s.ended = errors.New(end.Reason)
 	}
 	s.loop.cancelled()
-}
-
-// say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
-// still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
-// no harm.
-func (s *Session) say(ctx context.Context, event events.Event) {
-	if err := s.insist(ctx, event); err != nil && ctx.Err() == nil {
-		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
-	}
-}
-
-func (s *Session) insist(ctx context.Context, event events.Event) error {
-	ack, err := s.bus.Publish(ctx, event)
-	for errors.Is(err, bus.ErrFull) && pause(ctx, insistPause) {
-		ack, err = s.bus.Publish(ctx, event)
-	}
-	if err == nil {
-		slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
-	}
-	return err
-}
-
-// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the
-// mutex held.
-func (s *Session) fact(event events.Event) {
-	s.facts[event.Kind] = event
-	if !s.telling {
-		s.telling = true
-		go s.sayFacts()
-	}
-}
-
-func (s *Session) sayFacts() {
-	for {
-		event, ctx, more := s.nextFact()
-		if !more {
-			return
-		}
-		s.say(ctx, event)
-	}
-}
-
-// nextFact takes the fact to be said next; more is false where there is none.
-func (s *Session) nextFact() (event events.Event, ctx context.Context, more bool) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for kind, event := range s.facts {
-		delete(s.facts, kind)
-		return event, s.answers, true
-	}
-	s.telling = false
-	return events.Event{}, nil, false
 }
 
 // reread reads a plan that was not heard until it is there.

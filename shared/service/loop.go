@@ -282,7 +282,12 @@ func (r *runner) admit(ctx context.Context, input func(time.Time) []events.Event
 // publish says one event. One that was said with other words, or may not be said, is a fault of the machine: it is
 // logged and counted. What was said first stands; who asked hears why there is no answer. What forbids going on is an error.
 func (r *runner) publish(ctx context.Context, question, event events.Event) (bus.Ack, error) {
+	end := func(error) {}
+	if event.Traceparent == "" { // a first cause: a change begins
+		end = telemetry.Send(ctx, &event, time.Now())
+	}
 	ack, err := r.insist(ctx, event)
+	end(err)
 	if errors.Is(err, bus.ErrOtherWords) || bus.IsRefusal(err) {
 		r.metrics.unsaid.add(ctx, "kind", string(event.Kind))
 		slog.ErrorContext(ctx, "event was not said", "event", event.Kind, "subject", event.Subject, "error", err)

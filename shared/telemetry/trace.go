@@ -7,41 +7,74 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/reknit/reknit/events"
 )
 
+// One trace holds one change: from the request of a trainer through all services to the last receipt. Ids are functions
+// of the events, so that a redelivered one says the same words. The trace is that of an event's traceparent, or for a first
+// cause the first 16 bytes of sha256(event id). The span is the first 8 bytes of sha256(who|event id). Names and
+// attributes follow OpenTelemetry's conventions for messaging.
+
 // Process starts the span of a service that handles an event, and returns the traceparent that what it says carries.
-// One trace holds one change: ids are functions of the event, so that a redelivered one says the same words.
-//
-// The trace is that of the event's traceparent, or for a first cause the first 16 bytes of sha256(event id). The span
-// is the first 8 bytes of sha256(service|event id).
 func Process(ctx context.Context, service string, event events.Event) (_ context.Context, traceparent string, end func()) {
+	ctx, own, span := begin(ctx, service, event, "process",
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(semconv.MessagingConsumerGroupName(service)))
+	if !span.IsRecording() { // no exporter: logs and outputs carry the trace all the same
+		ctx = trace.ContextWithSpanContext(ctx, own)
+	}
+	return ctx, format(own), func() { span.End() }
+}
+
+// Send starts the span of who says an event that no service brought about by handling another, and gives the event its
+// traceparent, where spans are exported. A node's span begins when it heard what it answers: since then it has worked on the
+// answer, or waited for its next step.
+func Send(ctx context.Context, event *events.Event, heard time.Time) (end func(error)) {
+	_, own, span := begin(ctx, event.Source, *event, "send", trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(heard))
+	if span.IsRecording() {
+		event.Traceparent = format(own)
+	}
+	return func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
+}
+
+func begin(
+	ctx context.Context, who string, event events.Event, operation string, options ...trace.SpanStartOption,
+) (context.Context, trace.SpanContext, trace.Span) {
 	parent, hasParent := parse(event.Traceparent)
 	traceID := parent.TraceID()
 	if !hasParent {
 		sum := sha256.Sum256([]byte(event.ID))
 		traceID = trace.TraceID(sum[:16])
 	}
-	sum := sha256.Sum256([]byte(service + "|" + event.ID))
+	sum := sha256.Sum256([]byte(who + "|" + event.ID))
 	own := trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: traceID, SpanID: trace.SpanID(sum[:8]), TraceFlags: trace.FlagsSampled,
 	})
 	if hasParent {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	ctx, span := otel.Tracer("reknit").Start(context.WithValue(ctx, derived{}, own), "process "+string(event.Kind),
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attribute.String("event.id", event.ID), attribute.String("event.subject", event.Subject)))
-	if !span.IsRecording() { // no exporter: logs and outputs carry the trace all the same
-		ctx = trace.ContextWithSpanContext(ctx, own)
-	}
-	return ctx, fmt.Sprintf("00-%s-%s-01", own.TraceID(), own.SpanID()), func() { span.End() }
+	options = append(options, trace.WithAttributes(
+		semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation),
+		semconv.MessagingOperationTypeKey.String(operation),
+		semconv.MessagingDestinationName(event.SubjectName()),
+		semconv.MessagingMessageID(event.ID), attribute.String("event.source", event.Source)))
+	ctx, span := otel.Tracer("reknit").Start(context.WithValue(ctx, derived{}, own), operation+" "+string(event.Kind), options...)
+	return ctx, own, span
 }
+
+func format(c trace.SpanContext) string { return fmt.Sprintf("00-%s-%s-01", c.TraceID(), c.SpanID()) }
 
 // parse reads a W3C traceparent of version 00.
 func parse(traceparent string) (trace.SpanContext, bool) {

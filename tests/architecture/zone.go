@@ -66,7 +66,7 @@ var sharedPackages = map[string]string{
 // that are spelt wrong, at 2,910; kits, and streams that are followed, and objects that are put and read, with nothing but
 // what a node may do, at 3,120; signatures, at 3,260; health that tells a service
 // that hangs, or gets nothing, from one that waits, and how far behind it is, at 3,410.
-const sharedLines = 3420
+const sharedLines = 3460
 
 // thirdParty is what production code may depend on, by the beginning of the import path.
 var thirdParty = map[string]string{

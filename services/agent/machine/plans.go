@@ -9,10 +9,12 @@ import (
 
 const mostOvertaking = 1024 // events that wait for a plan: those of some hundred negotiations of a small cluster
 
-// committed is a plan and the digest that the next one names as its parent.
+// committed is a plan, the digest that the next one names as its parent, and of the event that it came in what answers
+// to it carry.
 type committed struct {
-	plan   *events.Plan
-	digest string
+	plan               *events.Plan
+	digest             string
+	cause, traceparent string
 }
 
 // newest is the newest committed plan that the node knows to exist.
@@ -98,7 +100,7 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 			plan.Generation, m.newest.digest, plan.Parent)})
 		return
 	}
-	next := committed{&plan, events.Digest(event.Data)}
+	next := committed{&plan, events.Digest(event.Data), event.ID, event.Traceparent}
 	if m.wants(next.plan) {
 		m.pending = append(m.pending, next)
 	}

@@ -24,10 +24,12 @@ func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Actio
 	m.done = step
 	stall, usual, first := m.pace.note(now, seconds)
 	if first && m.plan != nil {
-		m.do(Say{m.speaker.First(now, m.plan.digest+m.incarnation, events.PlanActivated, m.settings.Node, &events.Activation{
+		activated := m.speaker.First(now, m.plan.digest+m.incarnation, events.PlanActivated, m.settings.Node, &events.Activation{
 			Node: m.settings.Node, Generation: m.generation(), Step: step,
 			StallSeconds: stall, StallSteps: stall / max(usual, 1e-9), StepSeconds: usual,
-		})})
+		})
+		activated.Cause, activated.Traceparent = m.plan.cause, m.plan.traceparent
+		m.do(Say{activated})
 	}
 	return m.act()
 }

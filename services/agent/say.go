@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/telemetry"
+)
+
+// mostHeard is how many events the node may still be at work on: a negotiation and its plan have five.
+const mostHeard = 16
+
+// heard is when the last events came that the node answers, the newest last.
+type heard []heardEvent
+
+type heardEvent struct {
+	id string
+	at time.Time
+}
+
+// note keeps when an event came. Shards are offered by the thousand, and nothing is said because of one.
+func (h *heard) note(event events.Event) {
+	if event.Kind == events.ShardOffered {
+		return
+	}
+	*h = append(*h, heardEvent{event.ID, time.Now()})
+	*h = (*h)[max(0, len(*h)-mostHeard):]
+}
+
+// since returns when the event came that causes another, or now where that is not known.
+func (h *heard) since(cause string) time.Time {
+	for _, event := range *h {
+		if event.id == cause {
+			return event.at
+		}
+	}
+	return time.Now()
+}
+
+// publish says an event, in the trace of the change that it belongs to.
+func (s *Session) publish(ctx context.Context, event events.Event) (bus.Ack, error) {
+	s.mutex.Lock()
+	since := s.heard.since(event.Cause)
+	s.mutex.Unlock()
+	end := telemetry.Send(ctx, &event, since)
+	ack, err := s.bus.Publish(ctx, event)
+	end(err)
+	return ack, err
+}
+
+// say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
+// still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
+// no harm.
+func (s *Session) say(ctx context.Context, event events.Event) {
+	if err := s.insist(ctx, event); err != nil && ctx.Err() == nil {
+		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
+	}
+}
+
+func (s *Session) insist(ctx context.Context, event events.Event) error {
+	ack, err := s.publish(ctx, event)
+	for errors.Is(err, bus.ErrFull) && pause(ctx, insistPause) {
+		ack, err = s.publish(ctx, event)
+	}
+	if err == nil {
+		slog.Debug("said", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", ack.Sequence)
+	}
+	return err
+}
+
+// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the
+// mutex held.
+func (s *Session) fact(event events.Event) {
+	s.facts[event.Kind] = event
+	if !s.telling {
+		s.telling = true
+		go s.sayFacts()
+	}
+}
+
+func (s *Session) sayFacts() {
+	for {
+		event, ctx, more := s.nextFact()
+		if !more {
+			return
+		}
+		s.say(ctx, event)
+	}
+}
+
+// nextFact takes the fact to be said next; more is false where there is none.
+func (s *Session) nextFact() (event events.Event, ctx context.Context, more bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for kind, event := range s.facts {
+		delete(s.facts, kind)
+		return event, s.answers, true
+	}
+	s.telling = false
+	return events.Event{}, nil, false
+}
