@@ -49,3 +49,42 @@ func newMetrics(service string) metrics {
 		seconds: seconds,
 	}
 }
+
+// watchHealth has Prometheus see what /healthz and /readyz go by, until stop is called. A copy that stands by acts not, and
+// is at the end of the log.
+func watchHealth(service string, h *health) (stop func()) {
+	meter := otel.Meter("reknit")
+	about := metric.WithAttributes(attribute.String("service", service))
+	gauge := func(name, description string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithDescription(description))
+		if err != nil {
+			otel.Handle(err)
+		}
+		return g
+	}
+	acting := gauge("reknit.service.acting", "1 where this copy has the lease and acts, 0 where it stands by.")
+	standing := gauge("reknit.service.standing.still", "1 where the copy does not get on; /readyz says why.")
+	stuck := gauge("reknit.service.stuck", "1 where only a restart helps; /healthz says why.")
+	behind := gauge("reknit.service.behind", "Messages of the log that the copy is not done with.")
+	registered, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(acting, one(h.consumer.Load() != nil), about)
+		o.ObserveInt64(standing, one(h.standsStill() != nil), about)
+		o.ObserveInt64(stuck, one(h.stuck() != nil), about)
+		if lag := h.lag.Load(); lag != nil {
+			o.ObserveInt64(behind, int64(lag.Messages), about)
+		}
+		return nil
+	}, acting, standing, stuck, behind)
+	if err != nil {
+		otel.Handle(err)
+		return func() {}
+	}
+	return func() { _ = registered.Unregister() } // it cannot fail
+}
+
+func one(holds bool) int64 {
+	if holds {
+		return 1
+	}
+	return 0
+}

@@ -75,6 +75,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
 	defer stop()
+	defer watchHealth(r.Name, r.health)()
 	err = r.run(ctx)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: %w", r.Name, err)

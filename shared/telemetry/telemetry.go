@@ -1,5 +1,5 @@
-// Package telemetry sets up logs, traces and metrics of a process: structured logs joined to the trace, spans over
-// OTLP/HTTP where OTEL_EXPORTER_OTLP_ENDPOINT is set, metrics for Prometheus to fetch.
+// Package telemetry sets up logs, traces and metrics of a process: structured logs joined to the trace, spans and
+// metrics over OTLP/HTTP where OTEL_EXPORTER_OTLP_ENDPOINT is set, metrics for Prometheus to fetch, too.
 package telemetry
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -22,19 +23,29 @@ import (
 // Level is the least level that is logged.
 var Level = new(slog.LevelVar)
 
-// Setup makes the process's logger, tracer and meter, once a process. Shutdown sends the spans that wait.
+// Setup makes the process's logger, tracer and meter, once a process. Shutdown sends the spans and figures that wait.
 func Setup(ctx context.Context, name string) (shutdown func(context.Context) error, err error) {
 	slog.SetDefault(slog.New(logHandler{newLogHandler(os.Stderr)}).With("service", name))
-	reader, err := prometheus.New()
+	fetched, err := prometheus.New()
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: metrics: %w", err)
 	}
-	about := resource.NewSchemaless(attribute.String("service.name", name))
-	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about))
-	otel.SetMeterProvider(meters)
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", name)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	measures := []metric.Option{metric.WithReader(fetched), metric.WithResource(about)}
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
+		meters := metric.NewMeterProvider(measures...)
+		otel.SetMeterProvider(meters)
 		return meters.Shutdown, nil
 	}
+	pushed, err := otlpmetrichttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: metrics: %w", err)
+	}
+	meters := metric.NewMeterProvider(append(measures, metric.WithReader(metric.NewPeriodicReader(pushed)))...)
+	otel.SetMeterProvider(meters)
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: traces: %w", err)
