@@ -33,8 +33,9 @@ type View struct {
 	pulses   map[string]beat
 	told     map[uint64]Change // by generation
 	progress progress
-	began    time.Time // heartbeats were heard from then on
-	news     bool      // of changes, since the last look
+	began    time.Time       // heartbeats were heard from then on
+	news     bool            // of changes, since the last look
+	counted  map[uint64]bool // by generation: it was among the figures as done; nil before the first
 }
 
 // beat is a heartbeat and when it came.

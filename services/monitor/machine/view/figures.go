@@ -1,0 +1,65 @@
+package view
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/services/monitor/machine/changes"
+)
+
+// Figures are what monitoring keeps of a cluster.
+type Figures struct {
+	Status
+	Holds     bool // no plan is possible now
+	Alone     int  // layers of which one living node holds some part, and nobody else
+	Bare      int  // layers of which no living node holds some part
+	LinksLost int
+	Done      []Change // under whose plans everybody works, since the last figures
+}
+
+// Figures returns those of now. What was done with before the first ones is not in Done. O(n log n) of the nodes and links.
+func (v *View) Figures(now time.Time) Figures {
+	nodes := v.nodes(now)
+	plan, _ := v.overlay.Plan()
+	v.progress.look(plan, now)
+	figures := Figures{Status: v.status(nodes, plan), Done: v.done(now)}
+	if plan != nil {
+		for _, holders := range CoverageOf(plan, alive(nodes)).Holders {
+			switch holders {
+			case 0:
+				figures.Bare++
+			case 1:
+				figures.Alone++
+			}
+		}
+	}
+	links, _ := v.overlay.Links()
+	for _, link := range links {
+		if link.Lost && link.From < link.To { // lost ways back are told, too
+			figures.LinksLost++
+		}
+	}
+	change, under := v.underWay()
+	figures.Holds = under && change.Held != nil
+	return figures
+}
+
+// done returns the changes that everybody has come to work under, each once.
+func (v *View) done(now time.Time) (done []Change) {
+	told, first := v.changes(now), v.counted == nil
+	if first {
+		v.counted = map[uint64]bool{}
+	}
+	for _, generation := range slices.Sorted(maps.Keys(told)) {
+		if told[generation].State == changes.Working && !v.counted[generation] {
+			v.counted[generation] = true
+			done = append(done, told[generation])
+		}
+	}
+	maps.DeleteFunc(v.counted, func(generation uint64, _ bool) bool { _, shown := told[generation]; return !shown })
+	if first {
+		return nil
+	}
+	return done
+}
