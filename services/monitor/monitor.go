@@ -93,7 +93,7 @@ func Run(ctx context.Context, config Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // whoever still probes
 	var shown *page.Page
-	if config.PageAddress != "" {
+	if config.PageAddress != "" || config.HTTPAddress != "" { // or nobody sees it
 		shown, err = page.Open(ctx, b, page.Config{Address: config.PageAddress, Token: config.PageToken})
 		if err != nil {
 			return fmt.Errorf("monitor: %w", err)

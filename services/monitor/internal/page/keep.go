@@ -51,11 +51,21 @@ func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event
 			detail, found := v.Detail(ask.generation, time.Now())
 			ask.answer <- answer{detail, found}
 		case now := <-ticker.C:
-			if isNews || now.Sub(looked) >= lookAgain {
-				p.board.put(encode(v.Parts(now)))
+			if again := now.Sub(looked) >= lookAgain; isNews || again {
+				p.show(v, now, again)
 				looked, isNews = now, false
 			}
 		}
+	}
+}
+
+// show has readers see what there is; Prometheus sees it once a second.
+func (p *Page) show(v *view.View, now time.Time, again bool) {
+	if p.server != nil {
+		p.board.put(encode(v.Parts(now)))
+	}
+	if again || p.server == nil {
+		p.told.put(v.Figures(now))
 	}
 }
 

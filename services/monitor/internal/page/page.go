@@ -19,7 +19,7 @@ import (
 
 // Config says where the page is served, and to whom.
 type Config struct {
-	Address string // host:port
+	Address string // host:port; empty: there are figures only
 	Token   string // that a viewer has to know; empty: anybody who reaches the address may look
 }
 
@@ -38,7 +38,8 @@ type Page struct {
 	pulses chan events.Pulse
 	asks   chan ask
 	board  *board
-	server *http.Server
+	server *http.Server // nil: nothing is served
+	told   *figures
 	ended  sync.WaitGroup
 	stop   context.CancelFunc
 }
@@ -54,22 +55,37 @@ type answer struct {
 	found  bool
 }
 
-// Open serves the page of a cluster until it is closed. It fails where the address is taken, or where a secured installation has no
-// token for it.
+// Open keeps the view and the figures of a cluster until it is closed, and serves the page where Config has an address. It fails
+// where the address is taken, or where a secured installation has no token for it.
 func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
-	switch {
-	case config.Token == "" && b.Secured():
-		return nil, errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")
-	case config.Token != "" && len(config.Token) < leastToken:
-		return nil, fmt.Errorf("REKNIT_PAGE_TOKEN: expected at least %d characters, got %d", leastToken, len(config.Token))
-	}
-	listener, err := net.Listen("tcp", config.Address)
+	told, err := newFigures(b.Cluster())
 	if err != nil {
-		return nil, fmt.Errorf("REKNIT_PAGE_ADDRESS: expected a free host:port: %w", err)
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	p := &Page{
-		config: config, pulses: make(chan events.Pulse, mostWaiting), asks: make(chan ask), board: newBoard(), stop: stop,
+		config: config, pulses: make(chan events.Pulse, mostWaiting), asks: make(chan ask), board: newBoard(), told: told, stop: stop,
+	}
+	if config.Address != "" {
+		if err := p.serve(ctx, b.Secured()); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	p.ended.Go(func() { p.keep(ctx, b) })
+	return p, nil
+}
+
+func (p *Page) serve(ctx context.Context, secured bool) error {
+	switch {
+	case p.config.Token == "" && secured:
+		return errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")
+	case p.config.Token != "" && len(p.config.Token) < leastToken:
+		return fmt.Errorf("REKNIT_PAGE_TOKEN: expected at least %d characters, got %d", leastToken, len(p.config.Token))
+	}
+	listener, err := net.Listen("tcp", p.config.Address)
+	if err != nil {
+		return fmt.Errorf("REKNIT_PAGE_ADDRESS: expected a free host:port: %w", err)
 	}
 	p.server = &http.Server{
 		Handler: p.routes(), ReadHeaderTimeout: requestTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -80,16 +96,18 @@ func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
 			slog.Error("the page is not served any more", "error", err)
 		}
 	})
-	p.ended.Go(func() { p.keep(ctx, b) })
 	slog.Info("the page is served", "address", listener.Addr().String())
-	return p, nil
+	return nil
 }
 
 // Close ends it, and returns when the address is free again.
 func (p *Page) Close() {
 	p.stop()
-	p.server.Close()
+	if p.server != nil {
+		p.server.Close()
+	}
 	p.ended.Wait()
+	p.told.stop()
 }
 
 // Hear shows a heartbeat. It never waits: where the page is behind, this one is not shown.
