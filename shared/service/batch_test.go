@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -57,7 +58,9 @@ func TestWhatWasSaidIsAcknowledgedAtOnceThoughMoreIsWaiting(t *testing.T) {
 	f.lose("n2")
 	machine := &clerk{waits: make(chan struct{})}
 	f.run(service.Options{Machine: machine})
-	machine.waits <- struct{}{} // n1
+	f.until("both are with it", func() bool { return f.unacknowledged() == 2 })
+	time.Sleep(50 * time.Millisecond) // until n2 is read, too, of which no sign can be seen
+	machine.waits <- struct{}{}       // n1
 	f.until("n1 is acknowledged while the machine is at n2", func() bool { return f.unacknowledged() == 1 })
 	close(machine.waits)
 }

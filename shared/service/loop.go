@@ -42,7 +42,7 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		case <-ctx.Done():
 			return nil
 		case delivery := <-deliveries:
-			err = r.deliver(ctx, delivery, len(deliveries) > 0)
+			err = r.deliver(ctx, delivery, deliveries)
 		case <-ticks:
 			err = r.tick(ctx)
 		case input := <-inputs:
@@ -76,7 +76,7 @@ func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) 
 	}
 }
 
-func (r *runner) deliver(ctx context.Context, delivery taken, isFollowed bool) error {
+func (r *runner) deliver(ctx context.Context, delivery taken, next <-chan taken) error {
 	if delivery.err != nil {
 		return delivery.err
 	}
@@ -86,7 +86,7 @@ func (r *runner) deliver(ctx context.Context, delivery taken, isFollowed bool) e
 	if err != nil {
 		return err
 	}
-	r.acknowledge(ctx, delivery, isSilent && isFollowed)
+	r.acknowledge(ctx, delivery, isSilent && len(next) > 0)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
 	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && !feared {
 		return nil
