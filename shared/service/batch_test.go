@@ -61,7 +61,11 @@ func TestWhatWasSaidIsAcknowledgedAtOnceThoughMoreIsWaiting(t *testing.T) {
 	f.until("both are with it", func() bool { return f.unacknowledged() == 2 })
 	time.Sleep(50 * time.Millisecond) // until n2 is read, too, of which no sign can be seen
 	machine.waits <- struct{}{}       // n1
+	began := time.Now()
 	f.until("n1 is acknowledged while the machine is at n2", func() bool { return f.unacknowledged() == 1 })
+	if took := time.Since(began); took > 4*time.Second { // after five it comes again, and is acknowledged then at the latest
+		t.Errorf("acknowledged after %v", took)
+	}
 	close(machine.waits)
 }
 
