@@ -2,8 +2,8 @@ package bus
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"compress/gzip"
+	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"

@@ -33,10 +33,10 @@ type Identity struct {
 // ReadIdentity reads what a kit tells.
 func ReadIdentity(kit string) (identity Identity, err error) {
 	text, err := os.ReadFile(filepath.Join(kit, IdentityFile))
-	if err != nil {
-		return identity, err
+	if err == nil {
+		err = json.Unmarshal(text, &identity)
 	}
-	return identity, json.Unmarshal(text, &identity)
+	return identity, err
 }
 
 // kit is how to connect. The zero value is how to connect to an installation that asks nobody for a key.
@@ -46,23 +46,17 @@ type kit struct {
 	options []nats.Option
 }
 
-func openKit(config Config) (kit, error) {
+func openKit(config Config) (k kit, err error) {
 	if config.Kit == "" {
 		slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
 		return kit{}, nil
 	}
 	at := func(file string) string { return filepath.Join(config.Kit, file) }
-	var k kit
-	var err error
-	if k.Identity, err = ReadIdentity(config.Kit); err != nil {
-		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
-	}
-	text, err := os.ReadFile(at(CredentialsFile))
-	if err == nil {
-		k.signer, err = signerIn(text)
+	if k.Identity, err = ReadIdentity(config.Kit); err == nil {
+		k.signer, err = signerIn(at(CredentialsFile))
 	}
 	if err != nil {
-		return k, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
+		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
 	}
 	k.options = []nats.Option{
 		nats.UserCredentials(at(CredentialsFile)), // read at each connection, so that a new token needs no restart
@@ -73,20 +67,18 @@ func openKit(config Config) (kit, error) {
 	return k, nil
 }
 
-// signerIn returns the key that credentials hold.
-func signerIn(credentials []byte) (ed25519.PrivateKey, error) {
-	pair, err := nkeys.ParseDecoratedUserNKey(credentials)
+// signerIn returns the key that a file of credentials holds.
+func signerIn(file string) (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	seed, err := pair.Seed()
+	pair, err := nkeys.ParseDecoratedUserNKey(text)
 	if err != nil {
 		return nil, err
 	}
-	_, raw, err := nkeys.DecodeSeed(seed)
-	if err != nil {
-		return nil, err
-	}
+	seed, _ := pair.Seed() // from which it was made
+	_, raw, _ := nkeys.DecodeSeed(seed)
 	return ed25519.NewKeyFromSeed(raw), nil
 }
 

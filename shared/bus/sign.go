@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -67,10 +68,7 @@ func (k kit) verify(event events.Event, e envelope) error {
 	if err != nil {
 		return refuse(Unsigned, "signature: expected URL-safe base64 without padding: %v", err)
 	}
-	digest := e.dataref
-	if digest == "" {
-		digest = events.Digest(event.Data)
-	}
+	digest := cmp.Or(e.dataref, events.Digest(event.Data))
 	if !ed25519.Verify(speaker, signed(event, digest), signature) {
 		return refuse(Unsigned, "signature: expected that of %s by %s", event.Source, key)
 	}
