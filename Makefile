@@ -139,6 +139,12 @@ test-page: ## look at the monitor's page with a browser, at calm, failure and re
 		echo "test-page is skipped: there is no chromium, and only root can install it (apt-get install chromium)"; exit 0; }; \
 	cd tests && go test ./page -count=1 -timeout 20m -v -chromium "$$(command -v chromium)" $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
+.PHONY: test-observation
+test-observation: ## ask a real Prometheus each query of the dashboard and of the alerts (Debian's prometheus)
+	@command -v prometheus >/dev/null || { ((EUID == 0)) && apt-get install -y --no-install-recommends prometheus; } || { \
+		echo "test-observation is skipped: there is no prometheus, and only root can install it (apt-get install prometheus)"; exit 0; }; \
+	cd tests && go test ./observation -count=1 -timeout 10m -v -run Query -prometheus "$$(command -v prometheus)"
+
 .PHONY: generate
 generate: ## write schemas, AsyncAPI and the tables of events/README.md and deploy/settings.md anew
 	cd tests && go test ./contract -run UpToDate -count=1 -update

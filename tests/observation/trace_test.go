@@ -39,14 +39,15 @@ func TestMain(m *testing.M) {
 // watched is a cluster whose spans are collected.
 type watched struct {
 	*testing.T
-	spans *collected
-	url   string
-	text  string
-	news  chan events.Event
+	spans   *collected
+	url     string
+	metrics string // host:port
+	text    string
+	news    chan events.Event
 }
 
 func watch(t *testing.T) *watched {
-	w := &watched{T: t, text: filepath.Join(t.TempDir(), "text"), news: make(chan events.Event, 1<<12)}
+	w := &watched{T: t, metrics: freeAddress(t), text: filepath.Join(t.TempDir(), "text"), news: make(chan events.Event, 1<<12)}
 	var address string
 	w.spans, address = collect(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
@@ -67,7 +68,12 @@ func watch(t *testing.T) *watched {
 	t.Cleanup(server.Shutdown)
 	w.url = server.URL()
 	services.Provision(t, w.url, clusterName)
-	services.Run(t, w.url, clusterName, 3)
+	services.RunWith(t, w.url, clusterName, 3, func(service string) map[string]string {
+		if service != "monitor" {
+			return nil // one process has one set of metrics
+		}
+		return map[string]string{"REKNIT_HTTP_ADDRESS": w.metrics}
+	})
 	w.follow()
 	return w
 }

@@ -98,7 +98,9 @@ func (c *course) digest(units int) string {
 // the model comes out as a single process trains it.
 func TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits(t *testing.T) {
 	p := open(t)
-	services.RunWith(t, p.url, cluster, 2, filepath.Join(p.dir, "services"))
+	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
+		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
+	})
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
 		t.Fatal(err)

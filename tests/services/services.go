@@ -3,7 +3,7 @@ package services
 
 import (
 	"context"
-	"path/filepath"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -32,17 +32,17 @@ func Provision(t *testing.T, url, cluster string) {
 
 // Run runs the services until the test ends. The first plan waits for so many nodes. A service that ends by itself
 // fails the test.
-func Run(t *testing.T, url, cluster string, startNodes int) { RunWith(t, url, cluster, startNodes, "") }
+func Run(t *testing.T, url, cluster string, startNodes int) {
+	RunWith(t, url, cluster, startNodes, func(string) map[string]string { return nil })
+}
 
-// RunWith has each service connect with its kit, which is in a folder of its name.
-func RunWith(t *testing.T, url, cluster string, startNodes int, kits string) {
+// RunWith gives each service settings beside those.
+func RunWith(t *testing.T, url, cluster string, startNodes int, more func(service string) map[string]string) {
 	settings := func(service string) map[string]string {
 		all := map[string]string{
 			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": cluster, "REKNIT_START_NODES": strconv.Itoa(startNodes),
 		}
-		if kits != "" {
-			all["REKNIT_NATS_KIT"] = filepath.Join(kits, service)
-		}
+		maps.Copy(all, more(service))
 		return all
 	}
 	ctx, cancel := context.WithCancel(context.Background())
