@@ -2,21 +2,26 @@ package events
 
 import "time"
 
-// Stream is what a JetStream stream of Reknit must be, as data: shared/bus creates it, deploy and tests read it.
+// Lane returns what a cluster's own stream or bucket of a sort is called. Each cluster of an installation has one of each,
+// with bounds of its own: the busiest takes no room of another and evicts nothing there, and no publish waits for
+// another cluster's.
+func Lane(cluster, sort string) string { return sort + "_" + cluster }
+
+// Stream is what a sort of JetStream stream must be, as data: shared/bus creates it, deploy and tests read it.
 type Stream struct {
-	Name      string
-	Subjects  []string
+	Name      string        // of the sort; Lane has a cluster's
+	root      string        // of the subjects, before the cluster
 	WriteOnce bool          // one message a subject: no second publish, and no delete
 	Newest    int           // messages a subject that are kept: an older one goes when one more comes; zero: all
 	MaxBytes  int64         // the stream refuses what is beyond: it never drops what it acknowledged for want of room
 	MaxAge    time.Duration // older messages are dropped; zero: never
 	Dedupe    time.Duration // how long the server remembers message ids
-	Payloads  string        // object store of its payloads that are too large for an event
+	Payloads  string        // sort of object store of its payloads that are too large for an event
 }
 
-// ObjectStore is what an object store of Reknit must be, as data.
+// ObjectStore is what a sort of object store must be, as data.
 type ObjectStore struct {
-	Bucket   string
+	Bucket   string        // of the sort
 	MaxBytes int64         // it refuses what is beyond, or drops what is oldest
 	MaxAge   time.Duration // what was put longer ago is dropped; zero: never
 	// DropsOldest has what was put first make room for what comes.
@@ -38,12 +43,15 @@ const EventAge = 3 * 24 * time.Hour
 // FreshAge is how long content counts as just put: put again within it, it is left alone.
 const FreshAge = 30 * time.Minute
 
-// The streams of a Reknit installation. A thousand nodes that fail once a day each say 3.4 GiB of consents, promises and
+// Subjects returns what the stream of a cluster hears.
+func (s Stream) Subjects(cluster string) []string { return []string{s.root + "." + cluster + ".>"} }
+
+// The streams of a cluster. A thousand nodes that fail once a day each say 3.4 GiB of consents, promises and
 // receipts in it (measured, tests/bench/negotiator), of which nobody needs a node's last but 256.
 var (
 	EventStream = Stream{
 		Name:     "REKNIT_EVENTS",
-		Subjects: []string{"reknit.event.>"},
+		root:     "reknit.event",
 		MaxBytes: 4 << 30,
 		MaxAge:   EventAge,
 		Newest:   256,
@@ -52,7 +60,7 @@ var (
 	}
 	PlanStream = Stream{
 		Name:      "REKNIT_PLANS",
-		Subjects:  []string{"reknit.plan.>"},
+		root:      "reknit.plan",
 		WriteOnce: true,
 		MaxBytes:  1 << 30,
 		Dedupe:    10 * time.Minute,
@@ -64,6 +72,7 @@ var (
 // nodes 500 plans take 20 MiB, and fewer than a service or an agent misses while it is away.
 const PlansKept = 500
 
+// The sorts of buckets.
 const (
 	SnapshotBucket    = "REKNIT_SNAPSHOTS"     // KV: what each service remembers, with the stream position it belongs to
 	PayloadBucket     = "REKNIT_PAYLOADS"      // object store: payloads too large for an event
@@ -72,21 +81,21 @@ const (
 	RendezvousBucket  = "REKNIT_RENDEZVOUS"    // KV, in memory: what trainers of a generation tell each other to find together
 )
 
-// KeyValue is what a KV bucket of Reknit must be, as data.
+// KeyValue is what a sort of KV bucket must be, as data.
 type KeyValue struct {
-	Bucket   string
+	Bucket   string        // of the sort
 	MaxBytes int64         // it refuses what is beyond
 	MaxAge   time.Duration // what was set longer ago is dropped; zero: never
 	InMemory bool          // it is gone with its server
 }
 
-// KeyValues are the KV buckets of a Reknit installation. Each memory of a service replaces the one before it.
+// KeyValues are the KV buckets of a cluster. Each memory of a service replaces the one before it.
 var KeyValues = []KeyValue{
 	{Bucket: SnapshotBucket, MaxBytes: 256 << 20},
 	{Bucket: RendezvousBucket, MaxBytes: 64 << 20, MaxAge: time.Hour, InMemory: true},
 }
 
-// ObjectStores are those of a Reknit installation. A payload outlives every event that names it: it was put, or put
+// ObjectStores are those of a cluster. A payload outlives every event that names it: it was put, or put
 // again, at most FreshAge before the event. But where three days of payloads are more than their bucket may hold, the oldest
 // make room: no change waits because others that ended days ago were many. 2,048 nodes that fail once a day put 1.8 GiB a day
 // (tests/bench/negotiator). Shard parts are needed only while they move.

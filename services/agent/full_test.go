@@ -33,7 +33,7 @@ func (h *hub) bound(bytes int64) (before int64) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	log, err := js.Stream(h.t.Context(), events.EventStream.Name)
+	log, err := js.Stream(h.t.Context(), h.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		h.t.Fatal(err)
 	}

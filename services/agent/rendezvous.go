@@ -30,14 +30,14 @@ type Rendezvous struct {
 
 // Rendezvous returns that of a generation of the session's cluster.
 func (s *Session) Rendezvous(ctx context.Context, generation uint64) (*Rendezvous, error) {
-	js := s.bus.JetStream()
-	bucket, err := js.KeyValue(ctx, events.RendezvousBucket)
+	js, lane := s.bus.JetStream(), s.bus.Lane(events.RendezvousBucket)
+	bucket, err := js.KeyValue(ctx, lane)
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
+		return nil, fmt.Errorf("bucket %s: %w", lane, err)
 	}
-	stream, err := js.Stream(ctx, "KV_"+events.RendezvousBucket)
+	stream, err := js.Stream(ctx, "KV_"+lane)
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", events.RendezvousBucket, err)
+		return nil, fmt.Errorf("bucket %s: %w", lane, err)
 	}
 	return &Rendezvous{bucket, stream, fmt.Sprintf("%s.%d.", s.config.Cluster, generation), s.bus.Secured()}, nil
 }
@@ -71,7 +71,7 @@ func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
 		return value, err
 	}
 	consumer, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"$KV." + events.RendezvousBucket + "." + r.name(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubjects: []string{"$KV." + r.bucket.Bucket() + "." + r.name(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {
 		return nil, err
@@ -117,5 +117,5 @@ func (r *Rendezvous) Sweep(ctx context.Context) error {
 	if r.kept {
 		return nil
 	}
-	return r.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+events.RendezvousBucket+"."+r.prefix+">"))
+	return r.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+r.bucket.Bucket()+"."+r.prefix+">"))
 }

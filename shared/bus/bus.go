@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
 )
 
 // Config says where the bus is and who speaks on it.
@@ -152,6 +154,9 @@ func (b *Bus) Replicas() int { return b.replicas }
 
 // Cluster returns the cluster the bus speaks for.
 func (b *Bus) Cluster() string { return b.cluster }
+
+// Lane returns what the cluster's own stream or bucket of a sort is called.
+func (b *Bus) Lane(sort string) string { return events.Lane(b.cluster, sort) }
 
 // Close sends what is under way and ends the connection.
 func (b *Bus) Close() {

@@ -213,7 +213,7 @@ func TestAnObjectIsStoredUnderItsDigest(t *testing.T) {
 
 func TestBytesThatAreNotTheirDigestsAreCorrupt(t *testing.T) {
 	ctx, b := newBus(t)
-	store, err := b.JetStream().ObjectStore(ctx, events.ShardBucket)
+	store, err := b.JetStream().ObjectStore(ctx, b.Lane(events.ShardBucket))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,14 +53,14 @@ type Delivery struct {
 
 // Consume opens a durable consumer on the event stream behind a sequence.
 func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subjects []string) (*Consumer, error) {
-	consumer, err := b.js.CreateOrUpdateConsumer(ctx, events.EventStream.Name, jetstream.ConsumerConfig{
+	consumer, err := b.js.CreateOrUpdateConsumer(ctx, b.Lane(events.EventStream.Name), jetstream.ConsumerConfig{
 		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 		AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
-	stream, err := b.js.Stream(ctx, events.EventStream.Name)
+	stream, err := b.js.Stream(ctx, b.Lane(events.EventStream.Name))
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
@@ -73,7 +73,7 @@ func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subject
 // Reach returns how far the reader of a consumer came: up to which sequence it acknowledged everything, and up to which
 // messages were delivered to it. Both are zero where there is no such consumer.
 func (b *Bus) Reach(ctx context.Context, durable string) (acknowledged, delivered uint64, err error) {
-	consumer, err := b.js.Consumer(ctx, events.EventStream.Name, durable)
+	consumer, err := b.js.Consumer(ctx, b.Lane(events.EventStream.Name), durable)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return 0, 0, nil
@@ -85,7 +85,7 @@ func (b *Bus) Reach(ctx context.Context, durable string) (acknowledged, delivere
 
 // Drop deletes a consumer, if there is one. Its reader hears so.
 func (b *Bus) Drop(ctx context.Context, durable string) error {
-	err := b.js.DeleteConsumer(ctx, events.EventStream.Name, durable)
+	err := b.js.DeleteConsumer(ctx, b.Lane(events.EventStream.Name), durable)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("consumer %s: %w", durable, err)
 	}
@@ -225,7 +225,7 @@ func (c *Consumer) goBack(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		_, err := c.bus.js.ResetConsumerToSequence(ctx, events.EventStream.Name, c.durable, c.progress.reached()+1)
+		_, err := c.bus.js.ResetConsumerToSequence(ctx, c.bus.Lane(events.EventStream.Name), c.durable, c.progress.reached()+1)
 		return err
 	})
 }

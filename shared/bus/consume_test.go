@@ -43,7 +43,7 @@ func TestACrashBetweenPublishAndAckRepeatsNothing(t *testing.T) {
 // steal takes a message that was for a reader, which is as good as lost on its way.
 func steal(t *testing.T, ctx context.Context, b *bus.Bus) {
 	t.Helper()
-	consumer, err := b.JetStream().Consumer(ctx, events.EventStream.Name, "reader")
+	consumer, err := b.JetStream().Consumer(ctx, b.Lane(events.EventStream.Name), "reader")
 	if err != nil {
 		t.Fatal(err)
 	}

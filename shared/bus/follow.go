@@ -53,7 +53,7 @@ func (b *Bus) lastSequence(ctx context.Context, stream events.Stream) (last uint
 	err = b.Repeat(ctx, "look at "+stream.Name, func(ctx context.Context) error { // it may have no leader now
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		held, err := b.js.Stream(ctx, stream.Name)
+		held, err := b.js.Stream(ctx, b.Lane(stream.Name))
 		if err == nil {
 			last = held.CachedInfo().State.LastSeq
 		}
@@ -81,15 +81,15 @@ func (f *follower) open(ctx context.Context) error {
 	return f.bus.Repeat(ctx, "follow "+f.stream.Name, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		name := rand.Text()
+		lane, name := f.bus.Lane(f.stream.Name), rand.Text()
 		if f.bus.isGuest() {
 			name = f.bus.kit.Key
-			if err := f.bus.js.DeleteConsumer(ctx, f.stream.Name, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if err := f.bus.js.DeleteConsumer(ctx, lane, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 				return err
 			}
 		}
 		f.connection = f.bus.connection.Load().lasts
-		f.consumer, err = f.bus.js.CreateConsumer(ctx, f.stream.Name, jetstream.ConsumerConfig{
+		f.consumer, err = f.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
 			Name: name, FilterSubjects: f.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
@@ -182,7 +182,7 @@ func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.
 	}
 	message, err := stream.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		fresh, err := b.js.Stream(ctx, events.EventStream.Name)
+		fresh, err := b.js.Stream(ctx, b.Lane(events.EventStream.Name))
 		if err != nil {
 			return false, err
 		}
@@ -206,7 +206,7 @@ func (b *Bus) leader(ctx context.Context, stream events.Stream) (jetstream.Strea
 	if known, ok := b.leaders.Load(stream.Name); ok {
 		return known.(jetstream.Stream), nil
 	}
-	handle, err := b.js.Stream(ctx, stream.Name)
+	handle, err := b.js.Stream(ctx, b.Lane(stream.Name))
 	if err == nil {
 		handle.CachedInfo().Config.AllowDirect = false // by this nats.go chooses whom it asks
 		b.leaders.Store(stream.Name, handle)

@@ -49,7 +49,7 @@ func (b *Bus) put(ctx context.Context, bucket, name string, content func() []byt
 		return nil
 	}
 	id := rand.Text()
-	if err = b.write(ctx, bucket, id, name, content()); err != nil {
+	if err = b.write(ctx, store, id, name, content()); err != nil {
 		err = fmt.Errorf("put into %s: %w", bucket, storeFull(err))
 	} else if there != nil {
 		id = there.NUID // which is replaced
@@ -62,16 +62,16 @@ func (b *Bus) put(ctx context.Context, bucket, name string, content func() []byt
 
 // write stores chunks and then their manifest, as the library does but for the header by which the manifest would remove
 // others.
-func (b *Bus) write(ctx context.Context, bucket, id, digest string, data []byte) error {
+func (b *Bus) write(ctx context.Context, store *store, id, digest string, data []byte) error {
 	sum := sha256.New()
 	sum.Write(data)
 	manifest := jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
-		Bucket:     bucket, NUID: id, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
+		Bucket:     store.bucket, NUID: id, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
 	}
 	var stored []jetstream.PubAckFuture
 	for chunk := range slices.Chunk(data, chunkBytes) {
-		future, err := b.js.PublishAsync("$O."+bucket+".C."+id, chunk)
+		future, err := b.js.PublishAsync("$O."+store.bucket+".C."+id, chunk)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (b *Bus) write(ctx context.Context, bucket, id, digest string, data []byte)
 	if err != nil {
 		return err
 	}
-	_, err = b.js.Publish(ctx, "$O."+bucket+"."+manifestOf(digest), text)
+	_, err = b.js.Publish(ctx, "$O."+store.bucket+"."+manifestOf(digest), text)
 	return err
 }
 
@@ -142,20 +142,21 @@ type store struct {
 // objectStream is the name of the stream under a bucket.
 func objectStream(bucket string) string { return "OBJ_" + bucket }
 
-// store returns a bucket. It is looked up once: trainers stand still while parts move, and a look-up is a round trip.
+// store returns the cluster's bucket of a sort. It is looked up once: trainers stand still while parts move, and a look-up is a round trip.
 func (b *Bus) store(ctx context.Context, bucket string) (*store, error) {
 	if known, ok := b.stores.Load(bucket); ok {
 		return known.(*store), nil
 	}
-	objects, err := b.js.ObjectStore(ctx, bucket)
+	lane := b.Lane(bucket)
+	objects, err := b.js.ObjectStore(ctx, lane)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := b.js.Stream(ctx, objectStream(bucket))
+	stream, err := b.js.Stream(ctx, objectStream(lane))
 	if err != nil {
 		return nil, err
 	}
-	found := &store{objects, bucket, stream}
+	found := &store{objects, lane, stream}
 	b.stores.Store(bucket, found)
 	return found, nil
 }

@@ -72,13 +72,13 @@ func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig
 	return err
 }
 
-// streams lists what an installation has. Buckets are as the library makes them. Where it is secured, none lets one
+// streams lists what a cluster has. Buckets are as the library makes them. Where it is secured, none lets one
 // message remove others (Nats-Rollup), as who may set one key could remove all.
 func (b *Bus) streams() []jetstream.StreamConfig {
 	var all []jetstream.StreamConfig
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		config := jetstream.StreamConfig{
-			Name: stream.Name, Subjects: stream.Subjects, MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge,
+			Name: b.Lane(stream.Name), Subjects: stream.Subjects(b.cluster), MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge,
 			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe,
 			DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
 			Discard: jetstream.DiscardNew,
@@ -89,8 +89,9 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		all = append(all, config)
 	}
 	for _, bucket := range events.KeyValues {
+		lane := b.Lane(bucket.Bucket)
 		config := jetstream.StreamConfig{
-			Name: "KV_" + bucket.Bucket, Subjects: []string{"$KV." + bucket.Bucket + ".>"}, MaxBytes: bucket.MaxBytes,
+			Name: "KV_" + lane, Subjects: []string{"$KV." + lane + ".>"}, MaxBytes: bucket.MaxBytes,
 			MaxAge: bucket.MaxAge, MaxMsgsPerSubject: 1, AllowDirect: true, DenyDelete: true, AllowRollup: !b.Secured(),
 			Discard: jetstream.DiscardNew,
 		}
@@ -100,8 +101,9 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		all = append(all, config)
 	}
 	for _, store := range events.ObjectStores {
+		lane := b.Lane(store.Bucket)
 		config := jetstream.StreamConfig{
-			Name: objectStream(store.Bucket), Subjects: []string{"$O." + store.Bucket + ".C.>", "$O." + store.Bucket + ".M.>"},
+			Name: objectStream(lane), Subjects: []string{"$O." + lane + ".C.>", "$O." + lane + ".M.>"},
 			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, AllowDirect: true, AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
 		}
 		if store.DropsOldest {

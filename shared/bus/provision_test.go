@@ -65,7 +65,7 @@ func TestAStreamWithFewerReplicasThanTheServersNamedIsWarnedOf(t *testing.T) {
 		t.Errorf("one server: %s", log)
 	}
 	log := provision(three(url))
-	for _, stream := range []string{events.EventStream.Name, "KV_" + events.SnapshotBucket} {
+	for _, stream := range []string{events.Lane(cluster, events.EventStream.Name), "KV_" + events.Lane(cluster, events.SnapshotBucket)} {
 		if !strings.Contains(log, "stream="+stream+" replicas=1 expected=3") {
 			t.Errorf("%s is not named in %s", stream, log)
 		}

@@ -99,7 +99,9 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	stream := streamOf(event.Kind)
-	options := []jetstream.PublishOpt{jetstream.WithMsgID(b.kit.messageID(event.ID)), jetstream.WithExpectStream(stream.Name)}
+	options := []jetstream.PublishOpt{
+		jetstream.WithMsgID(b.kit.messageID(event.ID)), jetstream.WithExpectStream(b.Lane(stream.Name)),
+	}
 	fence := b.fence.Load()
 	if fence != nil && !stream.WriteOnce {
 		options = append(options, jetstream.WithExpectLastSequenceForSubject(fence.sequence, fence.subject))

@@ -28,11 +28,12 @@ func large(name string) events.Event {
 // purge drops what a bucket has under subjects: manifests are at M, chunks at C.
 func purge(t *testing.T, ctx context.Context, b *bus.Bus, bucket, subjects string) {
 	t.Helper()
-	stream, err := b.JetStream().Stream(ctx, "OBJ_"+bucket)
+	lane := b.Lane(bucket)
+	stream, err := b.JetStream().Stream(ctx, "OBJ_"+lane)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject("$O."+bucket+"."+subjects)); err != nil {
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject("$O."+lane+"."+subjects)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,7 +90,7 @@ func TestAnEventWhosePayloadStaysUnreadableIsRefusedAndTheNextIsHeard(t *testing
 
 func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
 	ctx, b := connect(t, startServer(t).URL(), cluster)
-	small := jetstream.ObjectStoreConfig{Bucket: events.PayloadBucket, MaxBytes: 300 << 10}
+	small := jetstream.ObjectStoreConfig{Bucket: b.Lane(events.PayloadBucket), MaxBytes: 300 << 10}
 	if _, err := b.JetStream().CreateObjectStore(ctx, small); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log, err := b.JetStream().Stream(ctx, events.EventStream.Name)
+	log, err := b.JetStream().Stream(ctx, b.Lane(events.EventStream.Name))
 	if err != nil || log.CachedInfo().State.LastSeq != uint64(stored) {
 		t.Errorf("%d events and %d payloads, %v", log.CachedInfo().State.LastSeq, stored, err)
 	}
@@ -201,7 +202,7 @@ func TestAPutThatFailedHalfWayIsMadeGoodByTheNext(t *testing.T) {
 func TestAFullLogIsAnErrorAtThePublisher(t *testing.T) {
 	ctx, b := connect(t, startServer(t).URL(), cluster)
 	small := jetstream.StreamConfig{
-		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, MaxBytes: 32 << 10, Discard: jetstream.DiscardNew,
+		Name: b.Lane(events.EventStream.Name), Subjects: events.EventStream.Subjects(cluster), MaxBytes: 32 << 10, Discard: jetstream.DiscardNew,
 	}
 	if _, err := b.JetStream().CreateStream(ctx, small); err != nil {
 		t.Fatal(err)

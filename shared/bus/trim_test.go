@@ -31,7 +31,7 @@ func TestOfEachNodeTheNewestEventsAreKeptAndAServiceThatMissedSomeGoesOn(t *test
 		event.ID = fmt.Sprint("n1-", i)
 		publish(t, ctx, b, event)
 	}
-	if held := streamOf(t, ctx, b, events.EventStream.Name).Msgs; held != uint64(events.EventStream.Newest)+1 {
+	if held := streamOf(t, ctx, b, b.Lane(events.EventStream.Name)).Msgs; held != uint64(events.EventStream.Newest)+1 {
 		t.Errorf("%d events are kept", held)
 	}
 	for sequence, id := range map[uint64]string{quiet.Sequence: lost("quiet", "silent").ID, quiet.Sequence + 1: "n1-0"} {
@@ -55,7 +55,7 @@ func TestTheNewestPlansAreKeptAndThePayloadsOfOlderOnesGoWithThem(t *testing.T) 
 		}
 		publish(t, ctx, b, plan)
 	}
-	if held := streamOf(t, ctx, b, events.PlanStream.Name).Msgs; held != events.PlansKept {
+	if held := streamOf(t, ctx, b, b.Lane(events.PlanStream.Name)).Msgs; held != events.PlansKept {
 		t.Errorf("%d plans are kept", held)
 	}
 	for generation, kept := range map[int]bool{plans - events.PlansKept: false, plans - events.PlansKept + 1: true, plans: true} {
@@ -64,7 +64,7 @@ func TestTheNewestPlansAreKeptAndThePayloadsOfOlderOnesGoWithThem(t *testing.T) 
 			t.Errorf("plan %d: found %v, %v", generation, found, err)
 		}
 	}
-	store, err := b.JetStream().ObjectStore(ctx, events.PlanPayloadBucket)
+	store, err := b.JetStream().ObjectStore(ctx, b.Lane(events.PlanPayloadBucket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestWhatTravelsApartIsCompressed(t *testing.T) {
 	ctx, b := newBus(t)
 	event := committedBy(1, 1500)
 	publish(t, ctx, b, event)
-	if held := streamOf(t, ctx, b, "OBJ_"+events.PlanPayloadBucket).Bytes; held > uint64(len(event.Data)/5) {
+	if held := streamOf(t, ctx, b, "OBJ_"+b.Lane(events.PlanPayloadBucket)).Bytes; held > uint64(len(event.Data)/5) {
 		t.Errorf("%d bytes of JSON take %d", len(event.Data), held)
 	}
 	read, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(cluster, "1"))

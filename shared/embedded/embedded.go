@@ -14,14 +14,14 @@ type Config struct {
 	Host       string // default 127.0.0.1
 	Port       int    // 0 takes any free one
 	SyncAlways bool   // an acknowledged event is on the disk, not only in the page cache: costs 0.2 to 5 ms an event
-	StoreBytes int64  // default 32 GiB; the streams and buckets of a Reknit installation reserve under 18 GiB
+	StoreBytes int64  // default 1 TiB, for 56 clusters: the streams and buckets of each reserve under 18 GiB, whatever they hold
 }
 
 // Limits of the server. A connection that reads two objects at a time needs more than the default 64 MiB of pending
 // bytes, else it is cut as a slow consumer.
 const (
-	defaultStoreBytes = 32 << 30
-	memoryBytes       = 256 << 20
+	defaultStoreBytes = 1 << 40
+	memoryBytes       = 4 << 30 // each cluster reserves 64 MiB
 	maxPayload        = 1 << 20
 	maxPending        = 512 << 20
 	streamBuffer      = 256 << 20

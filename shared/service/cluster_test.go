@@ -78,16 +78,16 @@ func (three *trio) replicate() error {
 	defer cancel()
 	js := three.bus.JetStream()
 	_, noLog := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, Replicas: 3,
+		Name: events.Lane(cluster, events.EventStream.Name), Subjects: events.EventStream.Subjects(cluster), Replicas: 3,
 		Duplicates: events.EventStream.Dedupe,
 	})
-	_, noMemories := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.SnapshotBucket, Replicas: 3})
+	_, noMemories := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: events.Lane(cluster, events.SnapshotBucket), Replicas: 3})
 	return errors.Join(noLog, noMemories, three.bus.Provision(ctx))
 }
 
 // followers are the servers that do not lead the log.
 func (three *trio) followers() (followers []int) {
-	log, err := three.bus.JetStream().Stream(three.ctx, events.EventStream.Name)
+	log, err := three.bus.JetStream().Stream(three.ctx, three.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		three.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestWhoBeginsToFollowWhileTheLogHasNoLeaderFollowsOnceItHas(t *testing.T) {
 	}
 	heard, follows := make(chan events.Event, 1), make(chan error, 1)
 	go func() {
-		_, err := b.Follow(three.ctx, events.EventStream, events.EventStream.Subjects, bus.All, func(event events.Event) { heard <- event })
+		_, err := b.Follow(three.ctx, events.EventStream, events.EventStream.Subjects(cluster), bus.All, func(event events.Event) { heard <- event })
 		follows <- err
 	}()
 	select {
@@ -201,7 +201,7 @@ func TestOnThreeServersAnInstanceThatWasPausedCannotWriteItsMemory(t *testing.T)
 
 // writes returns how often memories were written.
 func (f *fixture) writes() uint64 {
-	stream, err := f.bus.JetStream().Stream(f.ctx, "KV_"+events.SnapshotBucket)
+	stream, err := f.bus.JetStream().Stream(f.ctx, "KV_"+f.bus.Lane(events.SnapshotBucket))
 	if err != nil {
 		f.Fatal(err)
 	}

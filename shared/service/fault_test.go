@@ -170,7 +170,7 @@ func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T
 	f := newFixture(t)
 	js, address := f.bus.JetStream(), freeAddress(t)
 	heard := make(chan events.Event, 1)
-	stop, err := f.bus.Follow(f.ctx, events.PlanStream, events.PlanStream.Subjects, bus.New,
+	stop, err := f.bus.Follow(f.ctx, events.PlanStream, events.PlanStream.Subjects(cluster), bus.New,
 		func(event events.Event) { heard <- event })
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T
 	f.run(service.Options{Machine: &committer{}, Address: address})
 	f.lose("n1")
 	f.untilReadySays(address, bus.ErrTaken.Error())
-	plans, err := js.Stream(f.ctx, events.PlanStream.Name)
+	plans, err := js.Stream(f.ctx, f.bus.Lane(events.PlanStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestAPlanWhoseSubjectIsTakenIsInsistedOnUntilAnOperatorFreesIt(t *testing.T
 func TestAServiceInsistsOnWhatTheFullLogDoesNotTake(t *testing.T) {
 	f := newFixture(t)
 	js, address := f.bus.JetStream(), freeAddress(t)
-	log, err := js.Stream(f.ctx, events.EventStream.Name)
+	log, err := js.Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestAServiceOutlivesTheAgeOfItsLog(t *testing.T) {
 	service.SetRememberAfter(t, time.Millisecond)
 	f := newFixture(t)
 	js := f.bus.JetStream()
-	log, err := js.Stream(f.ctx, events.EventStream.Name)
+	log, err := js.Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}

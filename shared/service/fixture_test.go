@@ -124,7 +124,7 @@ func (f *fixture) untilRemembered(writes uint64) {
 
 // forgetIDs has the log take again what was said before, as it does ten minutes later.
 func (f *fixture) forgetIDs() {
-	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
+	log, err := f.bus.JetStream().Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func (f *fixture) expect(heard <-chan events.Event, subjects ...string) (last ev
 
 // unacknowledged returns how many messages instances have and have not acknowledged.
 func (f *fixture) unacknowledged() (count int) {
-	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
+	log, err := f.bus.JetStream().Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestAServiceThatGetsNothingWhileTheLogHasMoreForItIsStuck(t *testing.T) {
 	service.SetStandstill(t, stands)
 	f := newFixture(t)
 	address := f.served(&clerk{})
-	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
+	log, err := f.bus.JetStream().Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAServiceWhoseLogIsFullIsNotReadyAndNotRestarted(t *testing.T) {
 	f, machine := newFixture(t), &clerk{waits: make(chan struct{})}
 	address := f.served(machine)
 	f.lose("n1")
-	log, err := f.bus.JetStream().Stream(f.ctx, events.EventStream.Name)
+	log, err := f.bus.JetStream().Stream(f.ctx, f.bus.Lane(events.EventStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ const requestTimeout = 5 * time.Second
 // recall reads a service's memory and signs it as this instance's, which ends the instance before. How far that one had
 // come beyond it is signed too: its consumer is dropped after this.
 func recall(ctx context.Context, b *bus.Bus, name, instance string) (*memory, error) {
-	bucket, err := b.JetStream().KeyValue(ctx, events.SnapshotBucket)
+	bucket, err := b.JetStream().KeyValue(ctx, b.Lane(events.SnapshotBucket))
 	if err != nil {
 		return nil, fmt.Errorf("memory: %w", err)
 	}

@@ -130,7 +130,7 @@ func TestALogThatWentBackwardsEndsTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	js := f.bus.JetStream()
-	if err := js.DeleteStream(f.ctx, events.EventStream.Name); err != nil {
+	if err := js.DeleteStream(f.ctx, f.bus.Lane(events.EventStream.Name)); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.bus.Provision(f.ctx); err != nil {
@@ -159,7 +159,7 @@ func TestALogThatWentBackBehindTheMemoryEndsTheService(t *testing.T) {
 	if err := second.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.bus.JetStream().DeleteStream(f.ctx, events.EventStream.Name); err != nil {
+	if err := f.bus.JetStream().DeleteStream(f.ctx, f.bus.Lane(events.EventStream.Name)); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.bus.Provision(f.ctx); err != nil {
@@ -277,7 +277,7 @@ func TestAServiceSaysWhetherItIsReady(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.bus.JetStream().DeleteObjectStore(f.ctx, events.ShardBucket); err != nil {
+	if err := f.bus.JetStream().DeleteObjectStore(f.ctx, f.bus.Lane(events.ShardBucket)); err != nil {
 		t.Fatal(err)
 	}
 	if page := fetch(t, "http://"+address+"/readyz"); !strings.Contains(page, events.ShardBucket) {

@@ -95,7 +95,7 @@ func (f fault) String() string {
 	return line
 }
 
-// strikeServer strikes one of the servers, every second time the leader of the log.
+// strikeServer strikes one of the servers, every second time the leader of the ledger's log.
 func (c *chaos) strikeServer(ctx context.Context, random *rand.Rand) error {
 	js := c.bus.JetStream()
 	err := eventually(ctx, "streams whole again", func() bool { return c.servers.whole(ctx, js) })
@@ -105,7 +105,7 @@ func (c *chaos) strikeServer(ctx context.Context, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	leader := c.servers.leader(ctx, js, events.EventStream.Name)
+	leader := c.servers.leader(ctx, js, c.ledger.bus.Lane(events.EventStream.Name))
 	server, role := random.IntN(serverCount), "follower"
 	if random.IntN(2) == 0 {
 		server = leader

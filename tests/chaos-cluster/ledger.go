@@ -14,7 +14,7 @@ import (
 	"github.com/reknit/reknit/tests/observer"
 )
 
-// ledger writes into the log, in the name of a cluster of its own, and notes what was acknowledged when.
+// ledger writes into a log of its own, of another cluster, and notes what was acknowledged when.
 type ledger struct {
 	bus     *bus.Bus
 	mutex   sync.Mutex
@@ -34,7 +34,14 @@ const (
 
 func newLedger(ctx context.Context, url string) (*ledger, error) {
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: ledgerID, Cluster: ledgerID})
-	return &ledger{bus: b}, err
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Provision(ctx); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &ledger{bus: b}, nil
 }
 
 // write writes an event after the other until ctx ends, and has an answer to the last. Each is about another node: of one

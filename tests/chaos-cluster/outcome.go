@@ -19,11 +19,10 @@ import (
 type outcome struct {
 	faults       []fault
 	verdict      observer.Verdict
-	acknowledged int               // events of the ledger
-	lost         int               // of them, and of those heard of the cluster, that the log does not hold
-	ledger       map[uint64]string // ids by sequence
-	mistaken     []string          // for dead, though nobody struck them
-	needless     []string          // leases taken from a copy that nobody struck
+	acknowledged int      // events of the ledger
+	lost         int      // of them, and of those heard of the cluster, that the log does not hold
+	mistaken     []string // for dead, though nobody struck them
+	needless     []string // leases taken from a copy that nobody struck
 }
 
 // judge waits until all train again and have told digests of one step, and compares with the oracle and the log.
@@ -58,22 +57,7 @@ func judge(ctx context.Context, c *chaos, finish func()) (result outcome, err er
 	if result.verdict, err = c.observer.Judge(config, scene); err != nil {
 		return result, err
 	}
-	result.verdict.Violations = slices.DeleteFunc(result.verdict.Violations, result.fills)
 	return result, result.verdict.Err()
-}
-
-// fills reports whether a violation is a gap in the log all of which the ledger, which is another cluster's, has written.
-func (o *outcome) fills(violation invariants.Violation) bool {
-	var before uint64
-	if _, err := fmt.Sscanf(violation.What, "follows %d", &before); err != nil {
-		return false
-	}
-	for missing := before + 1; missing < violation.Sequence; missing++ {
-		if _, written := o.ledger[missing]; !written {
-			return false
-		}
-	}
-	return before < violation.Sequence
 }
 
 // count looks for what was lost, and for what was mistaken for a death.
@@ -89,7 +73,7 @@ func (o *outcome) count(ctx context.Context, c *chaos, heard []byte) error {
 	if err != nil {
 		return err
 	}
-	o.acknowledged, o.lost, o.ledger = len(c.ledger.written), lost+gone, held
+	o.acknowledged, o.lost = len(c.ledger.written), lost+gone
 	log, err := invariants.Read(bytes.NewReader(heard))
 	if err != nil {
 		return err

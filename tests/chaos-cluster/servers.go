@@ -94,7 +94,7 @@ max_pending: 512MB
 write_deadline: "60s"
 ping_interval: "5s"
 ping_max: 3
-jetstream { store_dir: %q, sync_interval: always, max_memory_store: 256MB, max_file_store: 32GB, max_buffered_size: 256MB }
+jetstream { store_dir: %q, sync_interval: always, max_memory_store: 256MB, max_file_store: 64GB, max_buffered_size: 256MB }
 cluster { name: chaos, listen: %s, advertise: "127.0.0.1:1", no_advertise: true, routes: [%s] }
 `, serverName(server), s.addresses[server], filepath.Join(s.directory, serverName(server)), listen, strings.Join(routes, ", "))
 }

@@ -79,7 +79,7 @@ func TestTheBusSaysAnExampleAsItsSchemaDemands(t *testing.T) {
 		if example.row.Plan {
 			stream = events.PlanStream.Name
 		}
-		stored, err := carrier.JetStream().Stream(ctx, stream)
+		stored, err := carrier.JetStream().Stream(ctx, carrier.Lane(stream))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,9 +100,9 @@ func eventSchema(row events.Row, comments comments) *Schema {
 // payloadsOf returns where a payload goes that is too large for the event.
 func payloadsOf(row events.Row) string {
 	if row.Plan {
-		return events.PlanStream.Payloads
+		return events.Lane("<cluster>", events.PlanStream.Payloads)
 	}
-	return events.EventStream.Payloads
+	return events.Lane("<cluster>", events.EventStream.Payloads)
 }
 
 // sourceSchema admits those who may say an event.

@@ -30,7 +30,7 @@ func Listen(ctx context.Context, b *bus.Bus) (*Observer, error) {
 	o := &Observer{scene: newScene(), news: make(chan struct{})}
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		hear := func(event events.Event) { o.hear(stream, event) }
-		if _, err := b.Follow(ctx, stream, stream.Subjects, bus.All, hear); err != nil {
+		if _, err := b.Follow(ctx, stream, stream.Subjects(b.Cluster()), bus.All, hear); err != nil {
 			return nil, err
 		}
 	}

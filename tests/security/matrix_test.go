@@ -138,7 +138,7 @@ func (m *matrix) judge(try try) verdict {
 		return byServer
 	case said.Duplicate && try.replay:
 		return byNobody
-	case said.Stream != events.EventStream.Name:
+	case said.Stream != events.Lane(cluster, events.EventStream.Name):
 		return succeeded
 	}
 	_, _, err = m.reader.LastEvent(m.Context(), events.EventStream, try.message.Subject)

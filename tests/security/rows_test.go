@@ -28,8 +28,8 @@ func (m *matrix) said(by *attacker) (rows []events.Row, messages []*nats.Msg) {
 func (m *matrix) headers() (tries []try) {
 	for _, by := range m.attackers {
 		_, messages := m.said(by)
-		for _, bucket := range []string{"$O.REKNIT_PAYLOADS.M.x", "$O.REKNIT_SHARDS.M.x", "$O.REKNIT_PLAN_PAYLOADS.M.x",
-			by.api + ".$KV.REKNIT_RENDEZVOUS." + cluster + ".1.x", "$KV.REKNIT_SNAPSHOTS." + cluster + "." + by.name} {
+		for _, bucket := range []string{"$O.REKNIT_PAYLOADS_opticks.M.x", "$O.REKNIT_SHARDS_opticks.M.x", "$O.REKNIT_PLAN_PAYLOADS_opticks.M.x",
+			by.api + ".$KV.REKNIT_RENDEZVOUS_opticks." + cluster + ".1.x", "$KV.REKNIT_SNAPSHOTS_opticks." + cluster + "." + by.name} {
 			messages = append(messages, &nats.Msg{Subject: bucket, Data: []byte("{}")})
 		}
 		for _, message := range messages {
@@ -48,8 +48,8 @@ func (m *matrix) headers() (tries []try) {
 
 // streams are all that a secured installation has.
 var streams = []string{
-	"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "KV_REKNIT_RENDEZVOUS", "OBJ_REKNIT_PAYLOADS",
-	"OBJ_REKNIT_PLAN_PAYLOADS", "OBJ_REKNIT_SHARDS",
+	"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks", "KV_REKNIT_RENDEZVOUS_opticks", "OBJ_REKNIT_PAYLOADS_opticks",
+	"OBJ_REKNIT_PLAN_PAYLOADS_opticks", "OBJ_REKNIT_SHARDS_opticks",
 }
 
 // api tries to alter, drop and copy streams, to use the consumers of others, and to read what is not for the attacker.
@@ -72,7 +72,7 @@ func (m *matrix) api() (tries []try) {
 				subjects = append(subjects, "STREAM.CREATE."+stream, "CONSUMER.RESET."+stream+".victim")
 			}
 			isLog := strings.HasPrefix(stream, "REKNIT_")
-			if by.isGuest() && isLog || strings.HasPrefix(stream, "OBJ_") || stream == "KV_REKNIT_SNAPSHOTS" {
+			if by.isGuest() && isLog || strings.HasPrefix(stream, "OBJ_") || stream == "KV_REKNIT_SNAPSHOTS_opticks" {
 				for _, verb := range []string{"CREATE", "DELETE", "MSG.NEXT", "INFO"} {
 					subjects = append(subjects, fmt.Sprintf("CONSUMER.%s.%s.victim", verb, stream),
 						fmt.Sprintf("CONSUMER.%s.%s.%s", verb, stream, m.key("n2")))
@@ -80,8 +80,10 @@ func (m *matrix) api() (tries []try) {
 			}
 		}
 		subjects = append(subjects, "INFO", "STREAM.LIST", "STREAM.NAMES", "META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.PURGE.X",
-			"STREAM.MSG.GET.KV_REKNIT_SNAPSHOTS", "DIRECT.GET.KV_REKNIT_SNAPSHOTS",
-			"DIRECT.GET.KV_REKNIT_SNAPSHOTS.$KV.REKNIT_SNAPSHOTS."+cluster+".somebody")
+			"STREAM.MSG.GET.KV_REKNIT_SNAPSHOTS_opticks", "DIRECT.GET.KV_REKNIT_SNAPSHOTS_opticks",
+			"DIRECT.GET.KV_REKNIT_SNAPSHOTS_opticks.$KV.REKNIT_SNAPSHOTS_opticks."+cluster+".somebody",
+			"STREAM.INFO.REKNIT_EVENTS_another", "STREAM.MSG.GET.REKNIT_EVENTS_another", "DIRECT.GET.OBJ_REKNIT_SHARDS_another",
+			"CONSUMER.CREATE.REKNIT_EVENTS_another."+by.key)
 		for _, subject := range subjects {
 			for _, prefix := range []string{"$JS.API.", "reknit.js."} {
 				tries = append(tries, by.says(prefix+subject, []byte("{}"), "asks %s", prefix+subject))
@@ -97,11 +99,11 @@ func (m *matrix) core() (tries []try) {
 		subjects := []string{
 			events.PulseSubject(cluster, m.key("n2")), events.PulseSubject("another", by.key), "_INBOX." + m.key("n2") + ".x",
 			"_INBOX." + m.key("planner") + ".x", "_INBOX.x", "_R_.x.y", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO",
-			"$SYS.REQ.ACCOUNT." + by.key + ".INFO", "$JS.ACK.REKNIT_PLANS.x.1.1.1.1.1", "$JS.FC.REKNIT_EVENTS.x", "$JSC.R.x",
+			"$SYS.REQ.ACCOUNT." + by.key + ".INFO", "$JS.ACK.REKNIT_PLANS_opticks.x.1.1.1.1.1", "$JS.FC.REKNIT_EVENTS_opticks.x", "$JSC.R.x",
 			"reknit.event.another.node.exited." + by.key, "reknit.event." + cluster, "reknit.event." + cluster + ".x",
 			"reknit.event." + cluster + ".node.invented." + by.key, "reknit.plan.another.1", "reknit.plan." + cluster, "reknit.x", "x",
-			"$KV.REKNIT_SNAPSHOTS." + cluster + ".somebody", "$KV.REKNIT_SNAPSHOTS.another." + by.name, "$KV.REKNIT_RENDEZVOUS.another.1.x",
-			"reknit.js.$KV.REKNIT_RENDEZVOUS.another.1.x", "reknit.js.$KV.REKNIT_SNAPSHOTS." + cluster + ".monitor", "$O.OTHER.M.x",
+			"$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".somebody", "$KV.REKNIT_SNAPSHOTS_opticks.another." + by.name, "$KV.REKNIT_RENDEZVOUS_opticks.another.1.x",
+			"reknit.js.$KV.REKNIT_RENDEZVOUS_opticks.another.1.x", "reknit.js.$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".monitor", "$O.OTHER.M.x",
 			events.ShardSubject("another", m.key("n2")), events.PreCopySubject("another", m.key("n2")), "shards.warm.other",
 		}
 		if by.name != "monitor" {
@@ -112,15 +114,15 @@ func (m *matrix) core() (tries []try) {
 		}
 		for _, service := range []string{"monitor", "negotiator", "planner", "restorer"} {
 			if service != by.name {
-				subjects = append(subjects, events.LeaseSubject(cluster, service), "$KV.REKNIT_SNAPSHOTS."+cluster+"."+service)
+				subjects = append(subjects, events.LeaseSubject(cluster, service), "$KV.REKNIT_SNAPSHOTS_opticks."+cluster+"."+service)
 			}
 		}
 		if !by.isNode() {
-			subjects = append(subjects, "$O.REKNIT_SHARDS.C.x", events.RelaySubject(cluster, m.key("n2")), events.KeepSubject(cluster, m.key("n2")),
+			subjects = append(subjects, "$O.REKNIT_SHARDS_opticks.C.x", events.RelaySubject(cluster, m.key("n2")), events.KeepSubject(cluster, m.key("n2")),
 				events.PulseSubject(cluster, by.key))
 		}
 		if by.isGuest() {
-			subjects = append(subjects, "$O.REKNIT_PLAN_PAYLOADS.C.x", "$O.REKNIT_PLAN_PAYLOADS.M.x", "$JS.ACK.REKNIT_EVENTS.victim.1.1.1.1.1")
+			subjects = append(subjects, "$O.REKNIT_PLAN_PAYLOADS_opticks.C.x", "$O.REKNIT_PLAN_PAYLOADS_opticks.M.x", "$JS.ACK.REKNIT_EVENTS_opticks.victim.1.1.1.1.1")
 		}
 		for _, subject := range subjects {
 			tries = append(tries, by.says(subject, []byte("{}"), "publishes %s", subject))
@@ -198,15 +200,15 @@ func (m *matrix) replies() {
 			continue
 		}
 		_, own := m.said(by)
-		consumer := `{"stream_name":"REKNIT_EVENTS","config":{"name":"` + by.key + `","ack_policy":"none","mem_storage":true}}`
-		_, _, _ = by.publish(&nats.Msg{Subject: "$O.REKNIT_SHARDS.C.forged", Data: own[0].Data})
+		consumer := `{"stream_name":"REKNIT_EVENTS_opticks","config":{"name":"` + by.key + `","ack_policy":"none","mem_storage":true}}`
+		_, _, _ = by.publish(&nats.Msg{Subject: "$O.REKNIT_SHARDS_opticks.C.forged", Data: own[0].Data})
 		asks := []*nats.Msg{
 			own[0],
-			{Subject: by.api + ".STREAM.INFO.REKNIT_EVENTS"},
-			{Subject: by.api + ".STREAM.MSG.GET.REKNIT_EVENTS", Data: []byte(`{"seq":1}`)},
-			{Subject: by.api + ".DIRECT.GET.OBJ_REKNIT_SHARDS", Data: []byte(`{"seq":1}`)},
-			{Subject: by.api + ".CONSUMER.CREATE.REKNIT_EVENTS." + by.key, Data: []byte(consumer)},
-			{Subject: by.api + ".CONSUMER.MSG.NEXT.REKNIT_EVENTS." + by.key, Data: []byte(`{"batch":3}`)},
+			{Subject: by.api + ".STREAM.INFO.REKNIT_EVENTS_opticks"},
+			{Subject: by.api + ".STREAM.MSG.GET.REKNIT_EVENTS_opticks", Data: []byte(`{"seq":1}`)},
+			{Subject: by.api + ".DIRECT.GET.OBJ_REKNIT_SHARDS_opticks", Data: []byte(`{"seq":1}`)},
+			{Subject: by.api + ".CONSUMER.CREATE.REKNIT_EVENTS_opticks." + by.key, Data: []byte(consumer)},
+			{Subject: by.api + ".CONSUMER.MSG.NEXT.REKNIT_EVENTS_opticks." + by.key, Data: []byte(`{"batch":3}`)},
 		}
 		for _, kind := range events.Catalogue {
 			for n, ask := range asks {
@@ -246,7 +248,7 @@ func (m *matrix) listens() {
 	for _, by := range m.attackers {
 		subjects := []string{
 			">", "*", "reknit.>", "_INBOX.>", "_INBOX.*.*", "_INBOX." + m.key("n2") + ".>", "_INBOX." + m.key("monitor") + "x.>", "$SYS.>", "$JS.>",
-			"$KV.>", "$O.>", "$KV.REKNIT_SNAPSHOTS.>", "_R_.>", "$JS.API.>", "reknit.js.>", events.ProbeSubject(cluster, m.key("n2")),
+			"$KV.>", "$O.>", "$KV.REKNIT_SNAPSHOTS_opticks.>", "_R_.>", "$JS.API.>", "reknit.js.>", events.ProbeSubject(cluster, m.key("n2")),
 			events.ProbeSubject(cluster, "*"), events.RelaySubject(cluster, m.key("n2")), events.RelaySubject(cluster, ">"),
 			events.KeepSubject(cluster, m.key("n2")), events.PreCopySubject(cluster, m.key("n2")), events.ShardSubject(cluster, "*"),
 			events.LeaseSubject(cluster, "*"), events.PolicySubject(cluster, "x"), events.EventSubject(cluster, events.JoinRequested, "*"),

@@ -57,7 +57,7 @@ func (s *Stranger) payload(event envelope) ([]byte, error) {
 	if event.Type == "io.reknit.plan.committed.v1" {
 		bucket = "REKNIT_PLAN_PAYLOADS"
 	}
-	objects, err := s.stream.ObjectStore(bucket)
+	objects, err := s.stream.ObjectStore(bucket + "_" + s.Cluster)
 	if err != nil {
 		return nil, err
 	}

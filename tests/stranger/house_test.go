@@ -22,9 +22,10 @@ import (
 
 // house is Reknit as a stranger finds it: a NATS server and the four services.
 type house struct {
-	url   string
-	inbox chan *nats.Msg // every event and plan, as any NATS client hears it
-	conn  *nats.Conn
+	url     string
+	cluster string
+	inbox   chan *nats.Msg // every event and plan, as any NATS client hears it
+	conn    *nats.Conn
 }
 
 const patience = 30 * time.Second
@@ -45,7 +46,7 @@ func build(t *testing.T, cluster string, startNodes int) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	h := &house{url: server.URL(), inbox: make(chan *nats.Msg, 1<<16)}
+	h := &house{url: server.URL(), cluster: cluster, inbox: make(chan *nats.Msg, 1<<16)}
 	services.Provision(t, h.url, cluster)
 	if h.conn, err = nats.Connect(h.url); err != nil {
 		t.Fatal(err)
@@ -107,12 +108,12 @@ func (h *house) judge(t *testing.T) {
 	}
 	var lines strings.Builder
 	for _, name := range []string{"REKNIT_EVENTS", "REKNIT_PLANS"} {
-		info, err := stream.StreamInfo(name)
+		info, err := stream.StreamInfo(name + "_" + h.cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for sequence := uint64(1); sequence <= info.State.LastSeq; sequence++ {
-			message, err := stream.GetMsg(name, sequence)
+			message, err := stream.GetMsg(name+"_"+h.cluster, sequence)
 			if err != nil {
 				t.Fatal(err)
 			}

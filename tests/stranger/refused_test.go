@@ -81,7 +81,7 @@ func (h *house) count(t *testing.T, subject string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := stream.StreamInfo("REKNIT_EVENTS", &nats.StreamInfoRequest{SubjectsFilter: subject})
+	info, err := stream.StreamInfo("REKNIT_EVENTS_"+h.cluster, &nats.StreamInfoRequest{SubjectsFilter: subject})
 	if err != nil {
 		t.Fatal(err)
 	}

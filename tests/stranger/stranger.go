@@ -96,7 +96,7 @@ func (s *Stranger) connect(url string, job map[string]any) (messages chan *nats.
 	if s.stream, err = s.conn.JetStream(); err != nil {
 		return nil, err
 	}
-	if s.objects, err = s.stream.ObjectStore("REKNIT_SHARDS"); err != nil {
+	if s.objects, err = s.stream.ObjectStore("REKNIT_SHARDS_" + s.Cluster); err != nil {
 		return nil, err
 	}
 	if s.plane, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

@@ -207,7 +207,7 @@ func TestAStrangerReadsDataThatTravelsApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := stream.ObjectStore("REKNIT_PAYLOADS")
+	objects, err := stream.ObjectStore("REKNIT_PAYLOADS_guests")
 	if err != nil {
 		t.Fatal(err)
 	}

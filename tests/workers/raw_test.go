@@ -93,7 +93,7 @@ func TestAWorkerWithoutAnAgentReadsDataThatTravelsApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	payloads, err := stream.ObjectStore("REKNIT_PAYLOADS")
+	payloads, err := stream.ObjectStore("REKNIT_PAYLOADS_workers")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAWorkerWithoutAnAgentWhoseWordIsRefusedSaysItAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := stream.StreamInfo(events.EventStream.Name)
+	log, err := stream.StreamInfo(events.Lane("workers", events.EventStream.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAWorkerWithoutAnAgentWhoseWordIsRefusedSaysItAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if log, err := stream.StreamInfo(events.EventStream.Name); err == nil && log.State.Msgs > 0 {
+		if log, err := stream.StreamInfo(events.Lane("workers", events.EventStream.Name)); err == nil && log.State.Msgs > 0 {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -220,7 +220,7 @@ func (p *plain) awaitValue() {
 	}
 	defer b.Close()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if bucket, err := b.JetStream().KeyValue(p.Context(), events.RendezvousBucket); err == nil {
+		if bucket, err := b.JetStream().KeyValue(p.Context(), b.Lane(events.RendezvousBucket)); err == nil {
 			if keys, err := bucket.Keys(p.Context()); err == nil && len(keys) > 0 {
 				return
 			}

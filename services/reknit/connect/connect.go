@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -134,27 +132,21 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	return b, nil
 }
 
-// onlyCluster returns the cluster of a server, where there is one. Each has services, which said that they act for it, or
-// asked for a plan.
+// onlyCluster returns the cluster of a server, where there is one. Each has a log of its own.
 func (s settings) onlyCluster(ctx context.Context, js jetstream.JetStream) (string, error) {
-	stream, err := js.Stream(ctx, events.EventStream.Name)
-	if err != nil {
-		return "", fmt.Errorf("%s at %s: %w; reknit doctor tells more", events.EventStream.Name, s.url, err)
-	}
-	found := map[string]bool{}
-	for _, kind := range []events.Kind{events.LeaseTaken, events.PlanRequested} {
-		log, err := stream.Info(ctx, jetstream.WithSubjectFilter(events.EventSubject("*", kind, "*")))
-		if err != nil {
-			return "", err
-		}
-		for subject := range log.State.Subjects {
-			found[strings.Split(subject, ".")[2]] = true // reknit.event.<cluster>.…
+	var clusters []string
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		if cluster, isLog := strings.CutPrefix(name, events.Lane("", events.EventStream.Name)); isLog {
+			clusters = append(clusters, cluster)
 		}
 	}
-	clusters := slices.Sorted(maps.Keys(found))
+	if err := names.Err(); err != nil {
+		return "", fmt.Errorf("--cluster: expected its name, for %s does not tell which there are: %w", s.url, err)
+	}
 	if len(clusters) != 1 {
 		return "", tell.UsageError{Err: fmt.Errorf("--cluster: expected one of those at %s: %s", s.url,
-			cmp.Or(strings.Join(clusters, ", "), "none has services yet"))}
+			cmp.Or(strings.Join(clusters, ", "), "there is none yet"))}
 	}
 	return clusters[0], nil
 }

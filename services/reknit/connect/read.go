@@ -69,7 +69,7 @@ func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handl
 func lastOf(ctx context.Context, b *bus.Bus, subjects []string) (last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	stream, err := b.JetStream().Stream(ctx, events.EventStream.Name)
+	stream, err := b.JetStream().Stream(ctx, b.Lane(events.EventStream.Name))
 	if err != nil {
 		return 0, err
 	}

@@ -75,7 +75,7 @@ func (c *cluster) listen(ctx context.Context, story *story) error {
 		}
 	}
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
-		if _, err := c.bus.Follow(ctx, stream, stream.Subjects, bus.All, hear(stream)); err != nil {
+		if _, err := c.bus.Follow(ctx, stream, stream.Subjects(c.options.Cluster), bus.All, hear(stream)); err != nil {
 			return err
 		}
 	}

@@ -84,9 +84,9 @@ func (d *doctor) examine(ctx context.Context) {
 	}{
 		{"NATS", nil, d.nats},
 		{"JetStream", d.connected, d.jetStream},
-		{"streams", d.stored, d.streams},
-		{"clock", d.stored, d.clock},
 		{"cluster", d.stored, d.cluster},
+		{"streams", d.joined, d.streams},
+		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},
 		{"peers", d.joined, d.peers},

@@ -141,32 +141,32 @@ func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
 	}{
 		"a log that drops what is old, and may be purged": {
 			spoil: func(t *testing.T, js jetstream.JetStream) {
-				config := jetstream.StreamConfig{Name: events.EventStream.Name, Subjects: events.EventStream.Subjects,
+				config := jetstream.StreamConfig{Name: events.Lane("c", events.EventStream.Name), Subjects: events.EventStream.Subjects("c"),
 					Discard: jetstream.DiscardOld, MaxAge: time.Hour, Duplicates: time.Minute, DenyDelete: true}
 				if _, err := js.CreateStream(t.Context(), config); err != nil {
 					t.Fatal(err)
 				}
 			},
 			want: []string{"lets messages be deleted or purged", "another number of messages of a subject", "older than 1h0m0s, sooner", "remembers ids for 1m0s",
-				"streams wrong: REKNIT_EVENTS drops what it acknowledged"},
+				"streams wrong: REKNIT_EVENTS_c drops what it acknowledged"},
 		},
 		"plans that may change": {
 			spoil: func(t *testing.T, js jetstream.JetStream) {
-				config := jetstream.StreamConfig{Name: events.PlanStream.Name, Subjects: events.PlanStream.Subjects,
+				config := jetstream.StreamConfig{Name: events.Lane("c", events.PlanStream.Name), Subjects: events.PlanStream.Subjects("c"),
 					Discard: jetstream.DiscardNew, Duplicates: events.PlanStream.Dedupe, DenyDelete: true, DenyPurge: true}
 				if _, err := js.CreateStream(t.Context(), config); err != nil {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"streams wrong: REKNIT_PLANS takes a second plan for a generation"},
+			want: []string{"streams wrong: REKNIT_PLANS_c takes a second plan for a generation"},
 		},
 		"a bucket that is missing": {
 			then: func(c *clinic) {
-				if err := c.bus.JetStream().DeleteStream(c.t.Context(), "OBJ_"+events.ShardBucket); err != nil {
+				if err := c.bus.JetStream().DeleteStream(c.t.Context(), "OBJ_"+c.bus.Lane(events.ShardBucket)); err != nil {
 					c.t.Fatal(err)
 				}
 			},
-			want: []string{"streams wrong: OBJ_REKNIT_SHARDS is missing"},
+			want: []string{"streams wrong: OBJ_REKNIT_SHARDS_c is missing"},
 		},
 		"an address that nobody reaches": {
 			then: func(c *clinic) { c.t.Setenv("REKNIT_AGENT_ADVERTISE", "127.0.0.1:1") },

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 // Shares of a bound from which on something is said. Services are no longer ready at the second.
@@ -62,7 +64,7 @@ func serverIsTested(version string) bool {
 func (d *doctor) jetStream(ctx context.Context) []Finding {
 	account, err := d.api.AccountInfo(ctx)
 	if isSilent(err) {
-		if _, known := d.api.Stream(ctx, events.EventStream.Name); known == nil { // a node need not know more
+		if _, known := d.api.Stream(ctx, events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)); known == nil { // a node need not know more
 			d.js = d.api
 			return found(fine, "", "it answers, though not how much it holds")
 		}
@@ -96,14 +98,14 @@ func isSilent(err error) bool {
 // streams compares each stream, and the stream under each bucket, with what services make where there is none.
 func (d *doctor) streams(ctx context.Context) (all []Finding) {
 	expected := []expectation{
-		{name: events.EventStream.Name, stream: &events.EventStream}, {name: events.PlanStream.Name, stream: &events.PlanStream},
-		{name: "KV_" + events.SnapshotBucket},
+		{name: d.bus.Lane(events.EventStream.Name), stream: &events.EventStream},
+		{name: d.bus.Lane(events.PlanStream.Name), stream: &events.PlanStream}, {name: "KV_" + d.bus.Lane(events.SnapshotBucket)},
 	}
 	for _, store := range events.ObjectStores {
-		expected = append(expected, expectation{name: "OBJ_" + store.Bucket, drops: store.DropsOldest})
+		expected = append(expected, expectation{name: "OBJ_" + d.bus.Lane(store.Bucket), drops: store.DropsOldest})
 	}
 	for _, one := range expected {
-		all = append(all, one.compare(ctx, d.js)...)
+		all = append(all, one.compare(ctx, d.bus)...)
 	}
 	return all
 }
@@ -115,8 +117,8 @@ type expectation struct {
 	drops  bool           // what is oldest, once it is full
 }
 
-func (e expectation) compare(ctx context.Context, js jetstream.JetStream) (all []Finding) {
-	stream, err := js.Stream(ctx, e.name)
+func (e expectation) compare(ctx context.Context, b *bus.Bus) (all []Finding) {
+	stream, err := b.JetStream().Stream(ctx, e.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return found(wrong, "start a service: it makes those that are missing", "%s is missing", e.name)
@@ -128,7 +130,7 @@ func (e expectation) compare(ctx context.Context, js jetstream.JetStream) (all [
 		all = append(all, found(state, do, e.name+" "+format, arguments...)...)
 	}
 	if e.stream != nil {
-		e.settings(info.Config, say)
+		e.settings(b.Cluster(), info.Config, say)
 	}
 	switch drops := info.Config.Discard == jetstream.DiscardOld; {
 	case e.drops && !drops:
@@ -155,10 +157,10 @@ func (e expectation) compare(ctx context.Context, js jetstream.JetStream) (all [
 }
 
 // settings compares what makes of a stream a log, or a list of plans that never change.
-func (e expectation) settings(is jetstream.StreamConfig, say func(state, do, format string, arguments ...any)) {
+func (e expectation) settings(cluster string, is jetstream.StreamConfig, say func(state, do, format string, arguments ...any)) {
 	anew := "keep what it holds (deploy/README.md), and make it anew: a service does, where it is missing"
-	if !slices.Equal(is.Subjects, e.stream.Subjects) {
-		say(wrong, anew, "hears %v, expected %v", is.Subjects, e.stream.Subjects)
+	if expected := e.stream.Subjects(cluster); !slices.Equal(is.Subjects, expected) {
+		say(wrong, anew, "hears %v, expected %v", is.Subjects, expected)
 	}
 	if e.stream.WriteOnce && (is.MaxMsgsPerSubject != 1 || !is.DiscardNewPerSubject) {
 		say(wrong, anew, "takes a second plan for a generation")
@@ -185,7 +187,7 @@ func (e expectation) settings(is jetstream.StreamConfig, say func(state, do, for
 // clock compares this machine's with the server's, which dates every event. It is known to half of a round trip.
 func (d *doctor) clock(ctx context.Context) []Finding {
 	asked := time.Now()
-	stream, err := d.js.Stream(ctx, events.EventStream.Name)
+	stream, err := d.js.Stream(ctx, d.bus.Lane(events.EventStream.Name))
 	trip := time.Since(asked)
 	if err != nil {
 		return found(unseen, "", "%v", err)

@@ -35,7 +35,8 @@ type Rights struct{ Publish, Subscribe []string }
 // OfUser returns the rights of a person, whose inbox is below the one given, and whose consumers have this name.
 func OfUser(consumer, cluster, inbox string) Rights {
 	return Rights{
-		Publish:   join(said(User, cluster, "*"), looks(API), readsLog(API, consumer), readsObjects(API)),
+		Publish: join(said(User, cluster, "*"), looks(API, cluster), readsLog(API, cluster, consumer),
+			readsObjects(API, cluster)),
 		Subscribe: []string{inbox + ".>", events.PulseSubject(cluster, "*")},
 	}
 }
@@ -43,8 +44,8 @@ func OfUser(consumer, cluster, inbox string) Rights {
 // OfService returns the rights of a service, whose inbox is below the one given.
 func OfService(name, cluster, inbox string) Rights {
 	rights := Rights{
-		Publish: join(said(name, cluster, "*"), looks(controlAPI), readsLog(controlAPI, "*"), readsObjects(controlAPI),
-			runs(name, cluster), writesObjects(events.PayloadBucket, events.PlanPayloadBucket)),
+		Publish: join(said(name, cluster, "*"), looks(controlAPI, cluster), readsLog(controlAPI, cluster, "*"),
+			readsObjects(controlAPI, cluster), runs(name, cluster), writesObjects(cluster, events.PayloadBucket, events.PlanPayloadBucket)),
 		Subscribe: []string{inbox + ".>", events.LeaseSubject(cluster, name)},
 	}
 	switch name {
@@ -52,8 +53,8 @@ func OfService(name, cluster, inbox string) Rights {
 		rights.Publish = append(rights.Publish, events.ProbeSubject(cluster, "*"))
 		rights.Subscribe = append(rights.Subscribe, events.PulseSubject(cluster, "*"))
 	case "negotiator": // it drops old plans
-		rights.Publish = append(rights.Publish, controlAPI+".STREAM.PURGE."+events.PlanStream.Name,
-			controlAPI+".STREAM.PURGE.OBJ_"+events.PlanPayloadBucket)
+		rights.Publish = append(rights.Publish, controlAPI+".STREAM.PURGE."+events.Lane(cluster, events.PlanStream.Name),
+			controlAPI+".STREAM.PURGE.OBJ_"+events.Lane(cluster, events.PlanPayloadBucket))
 	case "planner":
 		rights.Publish = append(rights.Publish, events.PolicySubject(cluster, "*"))
 	}
@@ -65,8 +66,8 @@ func OfService(name, cluster, inbox string) Rights {
 func OfNode(id, cluster, inbox string) Rights {
 	return Rights{
 		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, asksNodes(cluster, "*"),
-			looks(API), readsLog(API, id), readsObjects(API), writesObjects(events.PayloadBucket, events.ShardBucket),
-			meets(cluster), missing()),
+			looks(API, cluster), readsLog(API, cluster, id), readsObjects(API, cluster),
+			writesObjects(cluster, events.PayloadBucket, events.ShardBucket), meets(cluster), missing(cluster)),
 		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id), probes(cluster, id)),
 	}
 }
@@ -114,84 +115,88 @@ func asksNodes(cluster, id string) []string {
 
 func probes(cluster, id string) []string { return []string{events.ProbeSubject(cluster, id)} }
 
-// readsLog lists what it takes to read the streams, by consumers of this name.
-func readsLog(api, consumer string) []string {
+// readsLog lists what it takes to read a cluster's streams, by consumers of this name.
+func readsLog(api, cluster, consumer string) []string {
 	var subjects []string
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
-		of := stream.Name + "." + consumer
-		subjects = append(subjects, api+".STREAM.MSG.GET."+stream.Name, api+".CONSUMER.CREATE."+of,
+		lane := events.Lane(cluster, stream.Name)
+		of := lane + "." + consumer
+		subjects = append(subjects, api+".STREAM.MSG.GET."+lane, api+".CONSUMER.CREATE."+of,
 			api+".CONSUMER.INFO."+of, api+".CONSUMER.DELETE."+of, api+".CONSUMER.MSG.NEXT."+of)
 	}
 	return subjects
 }
 
-// readsObjects lists what it takes to read the object stores. They are read without a consumer.
-func readsObjects(api string) []string {
+// readsObjects lists what it takes to read a cluster's object stores. They are read without a consumer.
+func readsObjects(api, cluster string) []string {
 	var subjects []string
 	for _, store := range events.ObjectStores {
-		stream := "OBJ_" + store.Bucket
+		stream := "OBJ_" + events.Lane(cluster, store.Bucket)
 		subjects = append(subjects, api+".DIRECT.GET."+stream, api+".DIRECT.GET."+stream+".>")
 	}
 	return subjects
 }
 
-func writesObjects(buckets ...string) []string {
+func writesObjects(cluster string, buckets ...string) []string {
 	var subjects []string
 	for _, bucket := range buckets {
-		subjects = append(subjects, "$O."+bucket+".>")
+		subjects = append(subjects, "$O."+events.Lane(cluster, bucket)+".>")
 	}
 	return subjects
 }
 
 // meets lists what it takes to use the rendezvous of a cluster. The library puts the API's prefix before a key.
 func meets(cluster string) []string {
-	stream := "KV_" + events.RendezvousBucket
+	lane := events.Lane(cluster, events.RendezvousBucket)
+	stream := "KV_" + lane
 	return []string{
 		API + ".DIRECT.GET." + stream + ".>",
 		API + ".CONSUMER.CREATE." + stream + ".>", API + ".CONSUMER.MSG.NEXT." + stream + ".*",
 		API + ".CONSUMER.DELETE." + stream + ".*",
-		API + ".$KV." + events.RendezvousBucket + "." + cluster + ".>",
+		API + ".$KV." + lane + "." + cluster + ".>",
 	}
 }
 
 // missing lists what a receiver asks a neighbour's shard store, and the hub's, which has nobody for it and says so at
 // once: what is forbidden is never answered.
-func missing() []string {
-	return []string{"shards.warm." + events.ShardBucket, "shards.lent." + events.ShardBucket}
+func missing(cluster string) []string {
+	lane := events.Lane(cluster, events.ShardBucket)
+	return []string{"shards.warm." + lane, "shards.lent." + lane}
 }
 
 // runs lists what shared/service does: streams that are missing are made, though never altered; the log is read by
 // consumers that each instance names itself; the memory is its own.
 func runs(service, cluster string) []string {
+	log, memory := events.Lane(cluster, events.EventStream.Name), events.Lane(cluster, events.SnapshotBucket)
 	subjects := []string{
 		events.LeaseSubject(cluster, service),
-		"$JS.ACK." + events.EventStream.Name + ".>",
-		controlAPI + ".CONSUMER.RESET." + events.EventStream.Name + ".*",
-		controlAPI + ".DIRECT.GET.KV_" + events.SnapshotBucket + ".$KV." + events.SnapshotBucket + "." + cluster + "." + service,
-		"$KV." + events.SnapshotBucket + "." + cluster + "." + service,
+		"$JS.ACK." + log + ".>",
+		controlAPI + ".CONSUMER.RESET." + log + ".*",
+		controlAPI + ".DIRECT.GET.KV_" + memory + ".$KV." + memory + "." + cluster + "." + service,
+		"$KV." + memory + "." + cluster + "." + service,
 	}
-	for _, stream := range streams() {
+	for _, stream := range streams(cluster) {
 		subjects = append(subjects, controlAPI+".STREAM.CREATE."+stream)
 	}
 	return subjects
 }
 
 // looks lists what it takes to see whether the streams are there, and how full.
-func looks(api string) []string {
+func looks(api, cluster string) []string {
 	var subjects []string
-	for _, stream := range streams() {
+	for _, stream := range streams(cluster) {
 		subjects = append(subjects, api+".STREAM.INFO."+stream)
 	}
 	return subjects
 }
 
-func streams() []string {
-	names := []string{events.EventStream.Name, events.PlanStream.Name}
+func streams(cluster string) []string {
+	names := []string{events.Lane(cluster, events.EventStream.Name), events.Lane(cluster, events.PlanStream.Name)}
 	for _, bucket := range events.KeyValues {
-		names = append(names, "KV_"+bucket.Bucket)
+		names = append(names, "KV_"+events.Lane(cluster, bucket.Bucket))
 	}
 	for _, store := range events.ObjectStores {
-		names = append(names, "OBJ_"+store.Bucket)
+		names = append(names, "OBJ_"+events.Lane(cluster, store.Bucket))
 	}
 	return names
 }

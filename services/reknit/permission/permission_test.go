@@ -62,10 +62,10 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		{"node", events.LeaseSubject(cluster, "monitor")},
 		{"monitor", events.EventSubject(cluster, events.LeaseTaken, "planner")},
 		{"monitor", events.LeaseSubject(cluster, "planner")},
-		{"planner", "$KV.REKNIT_SNAPSHOTS." + cluster + ".monitor"},
+		{"planner", "$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".monitor"},
 		{"restorer", events.PlanSubject(cluster, "7")},
 		{User, events.PulseSubject(cluster, "n1")},
-		{User, "$O.REKNIT_PAYLOADS.C.x"},
+		{User, "$O.REKNIT_PAYLOADS_opticks.C.x"},
 	} {
 		if allows(everybody()[try.speaker].Publish, try.subject) {
 			t.Errorf("%s may publish %s", try.speaker, try.subject)
@@ -90,8 +90,8 @@ func TestNobodyAltersOrPurgesAStreamButTheNegotiatorThatDropsOldPlans(t *testing
 	for speaker, rights := range everybody() {
 		for _, verb := range []string{"UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			for _, api := range []string{controlAPI, API} {
-				for _, stream := range []string{"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "OBJ_REKNIT_SHARDS"} {
-					dropsPlans := speaker == "negotiator" && verb == "PURGE" && api == controlAPI && stream == "REKNIT_PLANS"
+				for _, stream := range []string{"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks", "OBJ_REKNIT_SHARDS_opticks"} {
+					dropsPlans := speaker == "negotiator" && verb == "PURGE" && api == controlAPI && stream == "REKNIT_PLANS_opticks"
 					if subject := api + ".STREAM." + verb + "." + stream; allows(rights.Publish, subject) != dropsPlans {
 						t.Errorf("%s may publish %s: %v", speaker, subject, !dropsPlans)
 					}
@@ -104,9 +104,28 @@ func TestNobodyAltersOrPurgesAStreamButTheNegotiatorThatDropsOldPlans(t *testing
 func TestANodeReadsTheLogByItsOwnConsumerOnly(t *testing.T) {
 	node := everybody()["node"]
 	for _, verb := range []string{"CREATE", "DELETE", "MSG.NEXT", "INFO"} {
-		own, others := API+".CONSUMER."+verb+".REKNIT_EVENTS.n1", API+".CONSUMER."+verb+".REKNIT_EVENTS.opticks-monitor-X"
+		own, others := API+".CONSUMER."+verb+".REKNIT_EVENTS_opticks.n1", API+".CONSUMER."+verb+".REKNIT_EVENTS_opticks.opticks-monitor-X"
 		if !allows(node.Publish, own) || allows(node.Publish, others) {
 			t.Errorf("%s: its own %v, the monitor's %v", verb, allows(node.Publish, own), allows(node.Publish, others))
+		}
+	}
+}
+
+func TestNobodyReadsWritesOrMakesWhatIsAnotherClusters(t *testing.T) {
+	for speaker, rights := range everybody() {
+		for _, sort := range []string{"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "KV_REKNIT_RENDEZVOUS", "OBJ_REKNIT_PAYLOADS", "OBJ_REKNIT_SHARDS"} {
+			for _, verb := range []string{"STREAM.INFO.", "STREAM.CREATE.", "STREAM.MSG.GET.", "DIRECT.GET.", "STREAM.PURGE."} {
+				for _, api := range []string{controlAPI, API} {
+					for _, stream := range []string{sort, events.Lane("another", sort)} {
+						if subject := api + "." + verb + stream; allows(rights.Publish, subject) || allows(rights.Publish, subject+".x") {
+							t.Errorf("%s may ask %s", speaker, subject)
+						}
+					}
+				}
+			}
+		}
+		if consumer := API + ".CONSUMER.CREATE.REKNIT_EVENTS_another.n1"; allows(rights.Publish, consumer) {
+			t.Errorf("%s may read by %s", speaker, consumer)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func listen(ctx context.Context, ears *bus.Bus) (*log, error) {
 	if err := ears.Provision(ctx); err != nil {
 		return nil, err
 	}
-	_, err := ears.Follow(ctx, events.EventStream, events.EventStream.Subjects, bus.All, l.hear)
+	_, err := ears.Follow(ctx, events.EventStream, events.EventStream.Subjects(ears.Cluster()), bus.All, l.hear)
 	return l, err
 }
 

@@ -44,7 +44,7 @@ func (l *log) listen(ctx context.Context, url string) error {
 		return err
 	}
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
-		_, err := ears.Follow(ctx, stream, stream.Subjects, bus.All,
+		_, err := ears.Follow(ctx, stream, stream.Subjects(cluster), bus.All,
 			func(event events.Event) { l.add(Line{event.Kind, event.Logged, event.Data}) })
 		if err != nil {
 			return err

@@ -177,13 +177,16 @@ func (f *fleet) settled(ctx context.Context) (held, error) {
 }
 
 func (f *fleet) held(ctx context.Context) (h held, err error) {
-	for _, name := range []string{events.EventStream.Name, events.PlanStream.Name, "OBJ_" + events.PayloadBucket,
-		"OBJ_" + events.PlanPayloadBucket} {
+	for _, sort := range []string{events.EventStream.Name, events.PlanStream.Name, events.PayloadBucket, events.PlanPayloadBucket} {
+		name := events.Lane(cluster, sort)
+		if sort == events.PayloadBucket || sort == events.PlanPayloadBucket {
+			name = "OBJ_" + name
+		}
 		stream, err := f.buses[0].JetStream().Stream(ctx, name)
 		if err != nil {
 			return h, err
 		}
-		if state := stream.CachedInfo().State; name == events.EventStream.Name {
+		if state := stream.CachedInfo().State; sort == events.EventStream.Name {
 			h.count, h.bytes = state.Msgs, state.Bytes
 		} else {
 			h.apart += state.Bytes

@@ -140,7 +140,7 @@ func TestThePublisherOutlivesALeaderWithoutFollowers(t *testing.T) {
 	c := startTrio(t)
 	p := waitForPair(t, c)
 	config := jetstream.StreamConfig{
-		Name: events.EventStream.Name, Subjects: events.EventStream.Subjects, Replicas: 3, Duplicates: never,
+		Name: events.Lane("c", events.EventStream.Name), Subjects: events.EventStream.Subjects("c"), Replicas: 3, Duplicates: never,
 	}
 	held, err := p.js.CreateStream(p.ctx, config)
 	if err != nil {

@@ -23,8 +23,10 @@ const (
 
 // Streams as an installation has them, but small enough to be filled.
 var (
-	facts = events.Stream{Name: "FACTS", Subjects: []string{"fact.>"}, MaxBytes: 4000, Newest: 9, Dedupe: never}
-	plans = events.Stream{Name: "PLANS", Subjects: []string{"plan.>"}, WriteOnce: true, MaxBytes: 2000, Dedupe: never}
+	facts = events.Stream{Name: "FACTS", MaxBytes: 4000, Newest: 9, Dedupe: never}
+	plans = events.Stream{Name: "PLANS", WriteOnce: true, MaxBytes: 2000, Dedupe: never}
+
+	subjects = map[string][]string{facts.Name: {"fact.>"}, plans.Name: {"plan.>"}}
 )
 
 // pair is the model and the real server, side by side.
@@ -75,7 +77,7 @@ func (p *pair) connect(url string) {
 func (p *pair) create() {
 	for _, wanted := range []events.Stream{facts, plans} {
 		config := jetstream.StreamConfig{
-			Name: wanted.Name, Subjects: wanted.Subjects, Storage: jetstream.FileStorage, Replicas: p.replicas,
+			Name: wanted.Name, Subjects: subjects[wanted.Name], Storage: jetstream.FileStorage, Replicas: p.replicas,
 			MaxBytes: wanted.MaxBytes, Discard: jetstream.DiscardNew, Duplicates: wanted.Dedupe,
 			MaxMsgsPerSubject: int64(wanted.Newest), DenyDelete: true, DenyPurge: true,
 		}

@@ -23,7 +23,6 @@ import wire
 from perceptron import BATCH, MICRO_BATCH, Perceptron, digest
 from trainer import NO_PLAN, Trainer
 
-SHARDS = "REKNIT_SHARDS"  # the bucket of units on their way
 BEAT_SECONDS = 0.2
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
@@ -45,6 +44,7 @@ class Worker:
     def __init__(self, options):
         self.node, self.cluster, self.options = options.node, options.cluster, options
         self.inbox, self.leaving, self.over = queue.SimpleQueue(), False, False
+        self.shards = f"REKNIT_SHARDS_{self.cluster}"  # the bucket of units on their way
         self.trainer = Trainer(self.node, self.send)
         self.trained = NO_PLAN  # the plan before this worker was given up: it claims what it holds
         self.heard = collections.deque(maxlen=1000)  # ids of events
@@ -179,7 +179,7 @@ class Worker:
         if act:
             if "data" not in event:  # it is over 64 KiB
                 bucket = "REKNIT_PLAN_PAYLOADS" if act == self.committed else "REKNIT_PAYLOADS"
-                event["data"] = json.loads(wire.Objects(self.hub, bucket).get(event["dataref"]))
+                event["data"] = json.loads(wire.Objects(self.hub, f"{bucket}_{self.cluster}").get(event["dataref"]))
             act(event, event["data"])
 
     def opened(self, event, opening):
@@ -263,7 +263,7 @@ class Worker:
             if not self.given:
                 self.given = True
                 self.give(schedule, about)
-            taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, wire.Objects(self.hub, SHARDS))
+            taken = moving.take(self.node, schedule["plan"]["migration"], self.offers, wire.Objects(self.hub, self.shards))
         except (wire.Refused, wire.Error, ValueError) as error:
             self.schedule = None
             self.say("restoration.failed", reason=str(error), **about)
@@ -280,7 +280,7 @@ class Worker:
             self.trainer.reach(schedule["stopStep"])
             return self.trainer.model.read(unit)
 
-        for offer in moving.give(self.node, schedule["plan"]["migration"], content_of, wire.Objects(self.hub, SHARDS)):
+        for offer in moving.give(self.node, schedule["plan"]["migration"], content_of, wire.Objects(self.hub, self.shards)):
             self.say("shard.offered", f"unit-{offer['unit']}", step=schedule["stopStep"], **about, **offer)
 
     def adopt(self):

@@ -40,7 +40,7 @@ func TestAHubThatTakesAPartIsNoError(t *testing.T) {
 
 func TestAHubThatTakesNothingIsAtFaultItself(t *testing.T) {
 	exchange := hub(t)
-	if err := exchange.node.Bus.JetStream().DeleteObjectStore(t.Context(), events.ShardBucket); err != nil {
+	if err := exchange.node.Bus.JetStream().DeleteObjectStore(t.Context(), exchange.node.Bus.Lane(events.ShardBucket)); err != nil {
 		t.Fatal(err)
 	}
 	if err := exchange.putIntoHub(t.Context(), []byte("part")); !errors.Is(err, ErrHub) {

@@ -42,7 +42,7 @@ func (r *Receiver) run() {
 	r.reached = r.exchange.Reach(r.context)
 	node := r.exchange.node
 	hub := shards.Source{
-		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.API(), Bucket: events.ShardBucket,
+		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.API(), Bucket: node.Bus.Lane(events.ShardBucket),
 	}
 	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...))
 	close(r.ready)
