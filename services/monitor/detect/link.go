@@ -53,6 +53,12 @@ func (p Proof) Prove(bytes int64, bytesPerSecond, probed float64) (proof Proof, 
 	return Proof{bytesPerSecond, probed}, true
 }
 
+// Confirmed reports whether bytes that came at a rate are as good as a probe of a link that measured so much: they came as
+// fast as the link is said to carry, or nearly, within a share of it.
+func (p Proof) Confirmed(bytes int64, bytesPerSecond, probed, share float64) bool {
+	return bytes >= leastProofBytes && probed > 0 && bytesPerSecond >= (1-share)*p.Bandwidth(probed)
+}
+
 // Bandwidth is what the link carries when probes measure so much.
 func (p Proof) Bandwidth(probed float64) float64 {
 	if p.Probed == 0 {

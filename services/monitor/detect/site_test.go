@@ -104,3 +104,19 @@ func TestSilenceOfMostNodesIsExcusedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Three of five nodes that name no site die, of 20 in all.
+func TestNodesThatNameNoSiteStandAtNone(t *testing.T) {
+	c, names := watchSites(t)
+	var others []string
+	for i := range 5 {
+		others = append(others, fmt.Sprint("x", i))
+		c.detector.Watch(detect.Watched{Node: others[i], Incarnation: "a"})
+	}
+	well := append(append(names["a"], names["b"]...), append(names["c"], others[3:]...)...)
+	c.pass(10, detect.Green, append(well, others[:3]...)...)
+	took := c.pass(100, detect.Lost, well...)
+	if nodes, _ := c.lost(); nodes != 3 || took > 6 || len(c.sites()) > 0 {
+		t.Errorf("%d nodes were lost after %.1f s, and of sites was said %v", nodes, took, c.sites())
+	}
+}

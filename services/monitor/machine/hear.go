@@ -12,16 +12,17 @@ import (
 // handlers says what the machine does about each kind of event. It hears some of its own facts, so that one that was
 // said just before a crash is not said again in other words.
 var handlers = events.Handlers[*Machine]{
-	events.JoinRequested:     events.Handling((*Machine).join),
-	events.MembershipRefused: events.Handling((*Machine).refused),
-	events.NegotiationOpened: events.Handling((*Machine).opened),
-	events.Committed:         events.Handling((*Machine).committed),
-	events.Consented:         events.Handling((*Machine).consented),
-	events.ShardReceived:     events.Handling((*Machine).received),
-	events.NodeExited:        events.Handling((*Machine).exited),
-	events.NodeLost:          events.Handling((*Machine).nodeLost),
-	events.LinkLost:          events.Handling((*Machine).linkLost),
-	events.LinkRestored:      events.Handling((*Machine).linkRestored),
+	events.JoinRequested:      events.Handling((*Machine).join),
+	events.MembershipRefused:  events.Handling((*Machine).refused),
+	events.NegotiationOpened:  events.Handling((*Machine).opened),
+	events.Committed:          events.Handling((*Machine).committed),
+	events.Consented:          events.Handling((*Machine).consented),
+	events.RestorationPlanned: events.Handling((*Machine).restored),
+	events.ShardReceived:      events.Handling((*Machine).received),
+	events.NodeExited:         events.Handling((*Machine).exited),
+	events.NodeLost:           events.Handling((*Machine).nodeLost),
+	events.LinkLost:           events.Handling((*Machine).linkLost),
+	events.LinkRestored:       events.Handling((*Machine).linkRestored),
 }
 
 // Hears returns the kinds that the machine handles.
@@ -74,6 +75,7 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 		return nil
 	}
 	m.state.Opening = nil
+	m.takesCourse(commitment.Negotiation)
 	left := map[string]bool{}
 	for _, change := range opening.Changes {
 		switch change.Kind {
@@ -150,7 +152,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		if m.state.Nodes[way.to] == nil {
 			continue
 		}
-		m.smooth[way], m.state.said[way] = measured, measured.Rounded()
+		m.smooth[way], m.state.said[way], m.measuredAt[way] = measured, measured.Rounded(), m.ticked
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
 		}
@@ -222,6 +224,7 @@ func (m *Machine) forget(name string) {
 	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
 	maps.DeleteFunc(m.state.said, ofNode)
 	maps.DeleteFunc(m.smooth, ofNode)
+	maps.DeleteFunc(m.measuredAt, func(way direction, _ float64) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.proofs, func(way direction, _ detect.Proof) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.asked, func(ask Ask, _ float64) bool { return ask.Node == name || ask.Target == name })
 }

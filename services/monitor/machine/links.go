@@ -83,7 +83,7 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 		measured.RoundTripSeconds = blend(before.RoundTripSeconds, measured.RoundTripSeconds)
 		measured.BandwidthBytesPerSecond = blend(before.BandwidthBytesPerSecond, measured.BandwidthBytesPerSecond)
 	}
-	m.smooth[way] = measured
+	m.smooth[way], m.measuredAt[way] = measured, m.clock.seconds(at)
 	news, significant := m.news(way)
 	if !significant {
 		return nil
@@ -98,6 +98,9 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	for _, source := range receipt.Sources {
 		way := direction{source.From, receipt.Node}
 		probed := m.smooth[way].BandwidthBytesPerSecond // zero where either end is unknown
+		if m.proofs[way].Confirmed(source.Bytes, source.BytesPerSecond, probed, m.settings.Significant) {
+			m.measuredAt[way] = m.ticked
+		}
 		proof, higher := m.proofs[way].Prove(source.Bytes, source.BytesPerSecond, probed)
 		if !higher {
 			continue
@@ -155,6 +158,9 @@ func (m *Machine) askNextLink(now float64) {
 	for probes := 1 + len(m.state.Nodes)/nodesPerProbe; now >= m.nextLink; {
 		m.nextLink = max(m.nextLink, now-m.settings.LinkSeconds) + m.settings.LinkSeconds/float64(probes)
 		way, ok := m.nextLost()
+		if !ok {
+			way, ok = m.nextUsed(now)
+		}
 		if !ok {
 			way, ok = m.nextWay()
 		}

@@ -1,0 +1,133 @@
+package machine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine"
+)
+
+// grid is a world with a plan of so many pipelines, each of so many stages, and the links that the plan uses, both ways.
+func grid(t *testing.T, pipelines, stages int) (w *world, used map[[2]string]bool) {
+	var names []string
+	for i := range pipelines * stages {
+		names = append(names, fmt.Sprintf("n%04d", i))
+	}
+	w, used = newWorld(t, names...), map[[2]string]bool{}
+	use := func(a, b string) { used[[2]string{a, b}], used[[2]string{b, a}] = true, true }
+	plan := events.Plan{Cluster: cluster, Generation: 1, Policy: "repipeline", Data: events.Data{GlobalBatch: pipelines, MicroBatch: 1}}
+	groups := make([]events.Group, stages)
+	at := func(pipeline, stage int) string { return names[(pipeline*7+stage*pipelines)%len(names)] } // nobody's neighbour by name
+	for p := range pipelines {
+		pipeline := events.Pipeline{MicroBatches: 1}
+		for s := range stages {
+			pipeline.Stages = append(pipeline.Stages, events.Stage{Node: at(p, s), Layers: events.Range{First: s, End: s + 1}})
+			groups[s].Layers, groups[s].Nodes = events.Range{First: s, End: s + 1}, append(groups[s].Nodes, at(p, s))
+			if s > 0 {
+				use(at(p, s-1), at(p, s))
+			}
+			use(at(p, s), at((p+1)%pipelines, s))
+		}
+		plan.Pipelines = append(plan.Pipelines, pipeline)
+	}
+	for _, name := range names {
+		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "a", Address: name + ":1"})
+	}
+	plan.Sync.Rounds = []events.Round{{Groups: groups}}
+	w.hear("/restorer", events.RestorationPlanned, "g2", &events.Restoration{Negotiation: "g2", Plan: plan})
+	w.commit("g2", nil, names...)
+	w.asks = nil
+	return w, used
+}
+
+// oldest lets time pass, a second at a time. It returns for how long any of some links was not measured, counted from the
+// beginning, and the most links that were probed in one second.
+func (w *world) oldest(links map[[2]string]bool, duration time.Duration) (oldest time.Duration, most int) {
+	began, last := w.now, map[[2]string]time.Time{}
+	age := func(link [2]string) time.Duration {
+		if at, measured := last[link]; measured {
+			return w.now.Sub(at)
+		}
+		return w.now.Sub(began)
+	}
+	for end := w.now.Add(duration); w.now.Before(end); {
+		w.asks = nil
+		w.pass(time.Second)
+		probes := 0
+		for _, ask := range w.asks {
+			if ask.Bytes == 0 {
+				continue // a sign of life
+			}
+			link := [2]string{ask.Node, ask.Target}
+			if probes++; links[link] {
+				oldest = max(oldest, age(link))
+			}
+			last[link] = w.now
+		}
+		most = max(most, probes)
+	}
+	for link := range links {
+		oldest = max(oldest, age(link))
+	}
+	return oldest, most
+}
+
+// 1,000 nodes have a plan of 3,750 directions and more links that somebody told of, and 16 probes a second.
+func TestOfAThousandNodesNoLinkOfThePlanIsOlderThanSixMinutesAndTheBudgetIsKept(t *testing.T) {
+	w, used := grid(t, 125, 8)
+	oldest, most := w.oldest(used, 13*time.Minute)
+	if oldest > 6*time.Minute || most > 17 || len(used) < 3700 {
+		t.Errorf("of %d directions one was not measured for %v, and %d were probed in one second", len(used), oldest, most)
+	}
+}
+
+func TestTheLinksOfANewPlanAreMeasuredBeforeOthers(t *testing.T) {
+	w, used := grid(t, 10, 4)
+	round := time.Duration(len(used)*4/3+3) * time.Second
+	if oldest, _ := w.oldest(used, round); oldest >= round {
+		t.Errorf("of %d directions that the plan uses one was not measured within %v", len(used), round)
+	}
+}
+
+func TestAPlanThatWasNotCommittedUsesNoLinks(t *testing.T) {
+	w, used := grid(t, 10, 4)
+	w.hear("/restorer", events.RestorationPlanned, "g9", &events.Restoration{Negotiation: "g9", Plan: events.Plan{
+		Cluster: cluster, Generation: 1, Data: events.Data{GlobalBatch: 1, MicroBatch: 1}, Nodes: []events.Member{{Node: "n0000"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n0000", Layers: events.Range{End: 1}}}}},
+	}})
+	bound := time.Duration(len(used)*4/3+3) * time.Second
+	if oldest, _ := w.oldest(used, 2*bound); oldest > bound {
+		t.Errorf("a link of the plan in force was not measured for %v", oldest)
+	}
+}
+
+func TestARestartForgetsNoLinkOfThePlan(t *testing.T) {
+	w, used := grid(t, 10, 4)
+	w.restart()
+	bound := time.Duration(len(used)*4/3+3) * time.Second
+	if oldest, _ := w.oldest(used, 2*bound); oldest > bound {
+		t.Errorf("a link of the plan was not measured for %v", oldest)
+	}
+}
+
+// A transfer that came as fast as its link is said to carry, or nearly, is as good as a probe. A slower one tells nothing.
+func TestATransferAtTheRateOfItsLinkIsAMeasurementOfIt(t *testing.T) {
+	for rate, probed := range map[float64]bool{1e8: false, 0.8e8: false, 0.5e8: true} {
+		w, used := grid(t, 10, 4)
+		round := time.Duration(len(used)*4/3+3) * time.Second
+		w.oldest(used, round)
+		w.asks = nil
+		for passed := time.Duration(0); passed < round; passed += 5 * time.Second {
+			w.hear("/node/n0010", events.ShardReceived, "n0010", &events.Receipt{Negotiation: "g2", Node: "n0010",
+				Sources: []events.Received{{From: "n0000", Bytes: 100 << 20, BytesPerSecond: rate}}})
+			w.pass(5 * time.Second)
+		}
+		again := slices.ContainsFunc(w.asks, func(ask machine.Ask) bool { return ask.Node == "n0000" && ask.Target == "n0010" })
+		if again != probed {
+			t.Errorf("a link with transfers at %.1e bytes a second was probed again: %t, expected %t", rate, again, probed)
+		}
+	}
+}
