@@ -96,6 +96,9 @@ var verbs = []verb{
 			w.after(w.jitter(time.Second), w.AddNode().launcher(w))
 		}
 	}},
+	{"uplink of SITE fails", func(w *World, a args) { w.fail(w.cutOff, a) }},
+	{"switch of SITE fails", func(w *World, a args) { w.fail(w.without, a) }},
+	{"power of SITE fails", (*World).powerFails},
 	{"cut NODE from peers", func(w *World, a args) {
 		n := a["NODE"]
 		w.noPeers[n] = true
@@ -215,6 +218,8 @@ func (v verb) parse(words string) (args, bool) {
 		case word == "SERVICE" && !slices.Contains(serviceNames, got[i]):
 			return nil, false
 		case word == "STORE" && !slices.Contains(storeNames, got[i]):
+			return nil, false
+		case word == "SITE" && !strings.HasPrefix(got[i], "s"):
 			return nil, false
 		case (word == "NODE" || word == "PEER") && !strings.HasPrefix(got[i], "n"):
 			return nil, false

@@ -89,7 +89,7 @@ const (
 func (w *World) probe(ask monitor.Ask) (answer *events.ProbeAnswer, gone bool, wait time.Duration) {
 	p := w.byName(ask.Node).process
 	switch {
-	case !w.hub.away() && (p == nil || w.dropped[ask.Node]):
+	case !w.hub.away() && !w.isAlone(ask.Node) && (p == nil || w.dropped[ask.Node]):
 		return nil, true, w.latency()
 	case !w.toHub(ask.Node) || p == nil || p.paused:
 		if ask.Target != "" {

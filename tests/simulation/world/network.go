@@ -19,6 +19,7 @@ type network struct {
 	noPeers map[string]bool // node: its ways to all other nodes are cut
 	cut     map[events.Pair]bool
 	slow    map[events.Pair]float64 // of the usual bandwidth
+	sites
 }
 
 const (
@@ -30,6 +31,7 @@ func newNetwork() network {
 	return network{
 		noHub: map[string]bool{}, dropped: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{},
 		stale: map[string]bool{}, noPeers: map[string]bool{}, cut: map[events.Pair]bool{}, slow: map[events.Pair]float64{},
+		sites: newSites(),
 	}
 }
 
@@ -44,7 +46,7 @@ func (w *World) hears(node string) bool { return w.online(node) && !w.deaf[node]
 
 // online reports whether a node believes that it is connected to the hub: a black hole of one direction shows late.
 func (w *World) online(node string) bool {
-	return !w.hub.away() && !w.noHub[node] && !w.stale[node]
+	return !w.hub.away() && !w.noHub[node] && !w.stale[node] && !w.isAlone(node)
 }
 
 // staleAfter is after how long a client gives up a connection on which its pings have no answer, as in shared/bus.
@@ -62,8 +64,8 @@ func (w *World) fate(node string) stream.Fate {
 }
 
 // direct reports whether two nodes hear each other on the data plane.
-func (n *network) direct(a, b string) bool {
-	return a == b || !n.noPeers[a] && !n.noPeers[b] && !n.cut[events.PairOf(a, b)]
+func (w *World) direct(a, b string) bool {
+	return a == b || !w.noPeers[a] && !w.noPeers[b] && !w.cut[events.PairOf(a, b)] && !w.apart(a, b)
 }
 
 // connected reports whether two nodes of a plan reach each other, directly or as the plan says through the hub.
@@ -97,7 +99,7 @@ func (w *World) allConnected(plan *events.Plan, nodes []string) bool {
 
 // suspects returns the nodes that may not reach some other node of a plan. All others reach each other.
 func (w *World) suspects(plan *events.Plan) map[string]bool {
-	if len(plan.Relays)+len(w.cut)+len(w.noPeers) == 0 {
+	if len(plan.Relays)+len(w.cut)+len(w.noPeers)+len(w.cutOff)+len(w.without) == 0 {
 		return nil
 	}
 	suspects := map[string]bool{}
@@ -109,6 +111,11 @@ func (w *World) suspects(plan *events.Plan) map[string]bool {
 	}
 	for node := range w.noPeers {
 		suspects[node] = true
+	}
+	for _, member := range plan.Nodes {
+		if w.isAlone(member.Node) {
+			suspects[member.Node] = true
+		}
 	}
 	return suspects
 }

@@ -25,6 +25,7 @@ type node struct {
 	consents consent.Policy // of its next processes
 	freezes  bool           // its agent can tell what its trainer holds while that gives up a step
 	left     bool           // and did
+	site     string         // where it stands; empty: the cluster has no sites
 	disk     *tier          // outlives its processes
 }
 

@@ -129,8 +129,10 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.ClusterHeld: teller(func(h events.Hold) string {
 		return strings.TrimSpace(h.Reason + " " + strings.Join(h.Awaits, " "))
 	}),
-	events.NodeLost:   teller(func(n events.NodeState) string { return n.Node + " " + n.Incarnation + ": " + n.Reason }),
-	events.NodeExited: teller(func(e events.Exit) string { return e.Incarnation + ": " + e.Reason }),
+	events.NodeLost:      teller(func(n events.NodeState) string { return n.Node + " " + n.Incarnation + ": " + n.Reason }),
+	events.SiteSuspected: teller(func(s events.SiteState) string { return fmt.Sprintf("%s: %d of %d", s.Site, s.Silent, s.Nodes) }),
+	events.SiteCleared:   teller(func(s events.SiteState) string { return fmt.Sprintf("%s: %d of %d", s.Site, s.Silent, s.Nodes) }),
+	events.NodeExited:    teller(func(e events.Exit) string { return e.Incarnation + ": " + e.Reason }),
 	events.StepBroken: teller(func(b events.BrokenStep) string {
 		return fmt.Sprintf("step %d of generation %d: %s", b.Step, b.Generation, b.Reason)
 	}),

@@ -58,6 +58,7 @@ type World struct {
 	snapshots   uint64 // steps between two, on each disk; zero: none are taken
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
+	siteCount    int
 	bucket       *tier // of snapshots that all read
 }
 
@@ -80,6 +81,7 @@ type Cluster struct {
 	Kind           string
 	Admission      protocol.Admission
 	SamplesPerNode int
+	Sites          int    // at which they stand in turn; zero: they name none
 	Snapshots      uint64 // steps between two, on each disk; zero: none are taken
 	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
 	LayerSeconds float64
@@ -93,6 +95,9 @@ func (c Cluster) String() string {
 	words := fmt.Sprintf("world nodes=%d layers=%d partitions=%d stages=%d", c.Nodes, c.Layers, c.Partitions, c.Stages)
 	if c.Kind != "" || c.SamplesPerNode > 0 {
 		words += fmt.Sprintf(" kind=%s samples=%d", cmp.Or(c.Kind, events.Pipelined), c.SamplesPerNode)
+	}
+	if c.Sites > 0 {
+		words += fmt.Sprintf(" sites=%d", c.Sites)
 	}
 	if c.Snapshots > 0 {
 		words += fmt.Sprintf(" snapshots=%d", c.Snapshots)
@@ -111,11 +116,15 @@ func ReadCluster(line string) (Cluster, error) {
 	c := Cluster{Seed: 1}
 	line, admits, isGuarded := strings.Cut(line, " admits=")
 	line, every, keeps := strings.Cut(line, " snapshots=")
+	line, sites, stands := strings.Cut(line, " sites=")
 	first, rest, isMore := strings.Cut(line, " kind=")
 	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
 		&c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
 	if err == nil && isMore {
 		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)
+	}
+	if err == nil && stands {
+		_, err = fmt.Sscan(sites, &c.Sites)
 	}
 	if err == nil && keeps {
 		_, err = fmt.Sscan(every, &c.Snapshots)
@@ -145,7 +154,7 @@ func New(c Cluster, verbose bool) *World {
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
 		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
-		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged,
+		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites,
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
@@ -178,6 +187,9 @@ func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
 	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, freezes: len(w.nodes)%2 == 0}
+	if w.siteCount > 0 {
+		n.site = fmt.Sprint("s", 1+len(w.nodes)%w.siteCount)
+	}
 	w.nodes = append(w.nodes, n)
 	w.named[n.name] = n
 	return n
@@ -202,7 +214,8 @@ func negotiatorSettings(c Cluster) negotiator.Settings {
 func (w *World) agentSettings(n *node) agent.Settings {
 	return agent.Settings{
 		Cluster: cluster, Node: n.name, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
-		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
+		Site: n.site,
+		Job:  w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
 }
 

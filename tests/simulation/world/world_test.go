@@ -27,6 +27,7 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 		"break n2", "break n2 for 10s", "exit n2", "exit n2 for 3s", "kernel of n2 takes 40 for 20s",
 		"start n9", "herd 4", "state of n2 takes 40 for 20s", "mute n2 for 10s", "deafen n2 for 10s",
 		"full events for 10s", "full plans for 10s", "full payloads for 10s", "full memories for 10s",
+		"uplink of s2 fails for 10s", "switch of s2 fails for 10s", "power of s2 fails for 10s",
 		"cut n2 from hub for 10s", "cut n2 from peers for 10s", "cut n1 n2 for 10s", "reset n2 for 5s", "link n1 n2 0.1 for 5s",
 		"disconnect n1 n2", "hub away for 5s", "hub electing for 5s", "requests lost 0.2 for 5s", "answers lost 0.2 for 5s",
 		"crash negotiator", "crash planner before publish 1", "depose restorer for 2s", "pause monitor for 2s",
