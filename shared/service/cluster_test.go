@@ -148,7 +148,8 @@ func TestWhoBeginsToFollowWhileTheLogHasNoLeaderFollowsOnceItHas(t *testing.T) {
 	}
 	heard, follows := make(chan events.Event, 1), make(chan error, 1)
 	go func() {
-		_, err := b.Follow(three.ctx, events.EventStream, events.EventStream.Subjects(cluster), bus.All, func(event events.Event) { heard <- event })
+		_, err := b.Follow(three.ctx, events.EventStream, events.EventStream.Subjects(cluster), bus.All,
+			func(event events.Event) { heard <- event })
 		follows <- err
 	}()
 	select {

@@ -48,8 +48,8 @@ func (m *matrix) headers() (tries []try) {
 
 // streams are all that a secured installation has.
 var streams = []string{
-	"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks", "KV_REKNIT_RENDEZVOUS_opticks", "OBJ_REKNIT_PAYLOADS_opticks",
-	"OBJ_REKNIT_PLAN_PAYLOADS_opticks", "OBJ_REKNIT_SHARDS_opticks",
+	"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks", "KV_REKNIT_RENDEZVOUS_opticks",
+	"OBJ_REKNIT_PAYLOADS_opticks", "OBJ_REKNIT_PLAN_PAYLOADS_opticks", "OBJ_REKNIT_SHARDS_opticks",
 }
 
 // api tries to alter, drop and copy streams, to use the consumers of others, and to read what is not for the attacker.
@@ -102,7 +102,8 @@ func (m *matrix) core() (tries []try) {
 			"$SYS.REQ.ACCOUNT." + by.key + ".INFO", "$JS.ACK.REKNIT_PLANS_opticks.x.1.1.1.1.1", "$JS.FC.REKNIT_EVENTS_opticks.x", "$JSC.R.x",
 			"reknit.event.another.node.exited." + by.key, "reknit.event." + cluster, "reknit.event." + cluster + ".x",
 			"reknit.event." + cluster + ".node.invented." + by.key, "reknit.plan.another.1", "reknit.plan." + cluster, "reknit.x", "x",
-			"$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".somebody", "$KV.REKNIT_SNAPSHOTS_opticks.another." + by.name, "$KV.REKNIT_RENDEZVOUS_opticks.another.1.x",
+			"$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".somebody", "$KV.REKNIT_SNAPSHOTS_opticks.another." + by.name,
+			"$KV.REKNIT_RENDEZVOUS_opticks.another.1.x",
 			"reknit.js.$KV.REKNIT_RENDEZVOUS_opticks.another.1.x", "reknit.js.$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".monitor", "$O.OTHER.M.x",
 			events.ShardSubject("another", m.key("n2")), events.PreCopySubject("another", m.key("n2")), "shards.warm.other",
 		}
@@ -118,11 +119,13 @@ func (m *matrix) core() (tries []try) {
 			}
 		}
 		if !by.isNode() {
-			subjects = append(subjects, "$O.REKNIT_SHARDS_opticks.C.x", events.RelaySubject(cluster, m.key("n2")), events.KeepSubject(cluster, m.key("n2")),
+			subjects = append(subjects, "$O.REKNIT_SHARDS_opticks.C.x", events.RelaySubject(cluster, m.key("n2")),
+				events.KeepSubject(cluster, m.key("n2")),
 				events.PulseSubject(cluster, by.key))
 		}
 		if by.isGuest() {
-			subjects = append(subjects, "$O.REKNIT_PLAN_PAYLOADS_opticks.C.x", "$O.REKNIT_PLAN_PAYLOADS_opticks.M.x", "$JS.ACK.REKNIT_EVENTS_opticks.victim.1.1.1.1.1")
+			subjects = append(subjects, "$O.REKNIT_PLAN_PAYLOADS_opticks.C.x", "$O.REKNIT_PLAN_PAYLOADS_opticks.M.x",
+				"$JS.ACK.REKNIT_EVENTS_opticks.victim.1.1.1.1.1")
 		}
 		for _, subject := range subjects {
 			tries = append(tries, by.says(subject, []byte("{}"), "publishes %s", subject))

@@ -120,3 +120,12 @@ func TestNodesThatNameNoSiteStandAtNone(t *testing.T) {
 		t.Errorf("%d nodes were lost after %.1f s, and of sites was said %v", nodes, took, c.sites())
 	}
 }
+
+func TestTheSilenceOfASiteExcusesNobodyElse(t *testing.T) {
+	c, names := watchSites(t)
+	well := append(names["b"][1:], names["c"]...)
+	took := c.pass(50, detect.Lost, well...)
+	if nodes, _ := c.lost(); nodes != 1 || c.detector.State("b0") != detect.Lost || took > 6 {
+		t.Errorf("%d nodes were lost after %.1f s: %v", nodes, took, c.verdicts)
+	}
+}

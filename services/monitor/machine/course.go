@@ -81,8 +81,8 @@ func (m *Machine) takesCourse(negotiation string) {
 	}
 }
 
-// Of four probes three are for the links that the plan uses: in a round of its own, which takes 4 min with 1,000 nodes, and
-// twice that while links are lost, of which every second probe is. The fourth is for all other links.
+// Of four probes three are for the links that the plan uses: in a round of its own, of 5 min with 1,000 nodes, and of
+// twice that while links are lost, which every second probe is for. The fourth is for all other links.
 const shareOfOthers = 4
 
 // nextUsed returns the next direction that the plan uses, those that were not measured for the longest time first, and

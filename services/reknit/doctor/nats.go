@@ -64,7 +64,8 @@ func serverIsTested(version string) bool {
 func (d *doctor) jetStream(ctx context.Context) []Finding {
 	account, err := d.api.AccountInfo(ctx)
 	if isSilent(err) {
-		if _, known := d.api.Stream(ctx, events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)); known == nil { // a node need not know more
+		lane := events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)
+		if _, known := d.api.Stream(ctx, lane); known == nil { // a node need not know more
 			d.js = d.api
 			return found(fine, "", "it answers, though not how much it holds")
 		}

@@ -90,7 +90,8 @@ func TestNobodyAltersOrPurgesAStreamButTheNegotiatorThatDropsOldPlans(t *testing
 	for speaker, rights := range everybody() {
 		for _, verb := range []string{"UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			for _, api := range []string{controlAPI, API} {
-				for _, stream := range []string{"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks", "OBJ_REKNIT_SHARDS_opticks"} {
+				for _, stream := range []string{"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks",
+					"OBJ_REKNIT_SHARDS_opticks"} {
 					dropsPlans := speaker == "negotiator" && verb == "PURGE" && api == controlAPI && stream == "REKNIT_PLANS_opticks"
 					if subject := api + ".STREAM." + verb + "." + stream; allows(rights.Publish, subject) != dropsPlans {
 						t.Errorf("%s may publish %s: %v", speaker, subject, !dropsPlans)
@@ -113,7 +114,8 @@ func TestANodeReadsTheLogByItsOwnConsumerOnly(t *testing.T) {
 
 func TestNobodyReadsWritesOrMakesWhatIsAnotherClusters(t *testing.T) {
 	for speaker, rights := range everybody() {
-		for _, sort := range []string{"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "KV_REKNIT_RENDEZVOUS", "OBJ_REKNIT_PAYLOADS", "OBJ_REKNIT_SHARDS"} {
+		for _, sort := range []string{"REKNIT_EVENTS", "REKNIT_PLANS", "KV_REKNIT_SNAPSHOTS", "KV_REKNIT_RENDEZVOUS", "OBJ_REKNIT_PAYLOADS",
+			"OBJ_REKNIT_SHARDS"} {
 			for _, verb := range []string{"STREAM.INFO.", "STREAM.CREATE.", "STREAM.MSG.GET.", "DIRECT.GET.", "STREAM.PURGE."} {
 				for _, api := range []string{controlAPI, API} {
 					for _, stream := range []string{sort, events.Lane("another", sort)} {

@@ -122,7 +122,8 @@ func command(w **world.World, line string) (string, error) {
 
 // worthTelling is what a scenario shows; the rest follows from it.
 var worthTelling = []string{
-	" negotiation.opened ", " negotiation.aborted ", " plan.committed ", " plan.refused ", " cluster.held ", " node.lost ", " site.suspected ", " site.cleared ",
+	" negotiation.opened ", " negotiation.aborted ", " plan.committed ", " plan.refused ", " cluster.held ", " node.lost ",
+	" site.suspected ", " site.cleared ",
 	" node.exited ", " step.broken ", " negotiation.delayed ",
 	" membership.refused ", " membership.join-delayed ", " membership.leave-delayed ", " replica.diverged ", " restoration.failed ", " precopy.started ", " link.lost ",
 	" link.restored ", " are lost", "  starts", "  dies ", "  ends", "  joins again", "cannot leave in time", "VIOLATION",
