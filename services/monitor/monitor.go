@@ -71,7 +71,8 @@ func (c Config) settings() (machine.Settings, error) {
 }
 
 const (
-	tickEvery = 100 * time.Millisecond
+	tickEvery   = 100 * time.Millisecond
+	followPause = time.Second
 	// mostWaiting is how many heartbeats wait for the loop: those of 10,000 nodes in six seconds. Then newer ones take the
 	// place of older ones.
 	mostWaiting = 1 << 16
@@ -110,6 +111,7 @@ func Run(ctx context.Context, config Config) error {
 		return fmt.Errorf("monitor: heartbeats: %w", err)
 	}
 	defer func() { _ = pulses.Unsubscribe() }()
+	go w.followPlans()
 	return service.Run(ctx, service.Options{
 		Name: "monitor", Bus: b, Machine: w, TickEvery: tickEvery, Address: config.HTTPAddress, Inputs: inputs,
 	})
@@ -143,6 +145,43 @@ func (w *watcher) Tick(now time.Time) []events.Event {
 	said := w.hear(now) // or who was heard meanwhile would pass for silent
 	defer w.send()
 	return append(said, w.Machine.Tick(now)...)
+}
+
+// followPlans tells the machine the plan in force, and each that comes after it. There may be no stream yet.
+func (w *watcher) followPlans() {
+	for err := w.follow(); err != nil && w.ctx.Err() == nil; err = w.follow() {
+		slog.DebugContext(w.ctx, "the links of the plan are not known yet", "error", err)
+		select {
+		case <-time.After(followPause):
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+func (w *watcher) follow() error {
+	plans := events.PlanSubject(w.bus.Cluster(), "*")
+	last, found, err := w.bus.LastEvent(w.ctx, events.PlanStream, plans)
+	if err != nil {
+		return err
+	}
+	position := bus.All
+	if found {
+		position = bus.AfterSequence(last.Sequence - 1)
+	}
+	_, err = w.bus.Follow(w.ctx, events.PlanStream, []string{plans}, position, w.uses)
+	return err
+}
+
+// uses hands a plan to the loop. One that cannot be read is the negotiator's to mend.
+func (w *watcher) uses(event events.Event) {
+	plan, err := events.Open[events.Plan](event)
+	if err != nil {
+		return
+	}
+	select {
+	case w.inputs <- func(time.Time) []events.Event { w.Machine.Uses(&plan); return nil }:
+	case <-w.ctx.Done():
+	}
 }
 
 // hear takes the heartbeats that wait as it begins.

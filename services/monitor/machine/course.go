@@ -7,78 +7,43 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// course is where the traffic of a plan goes: what the monitor keeps of it.
-type course struct {
-	Negotiation string     `json:"negotiation"` // that it came of
-	Chains      [][]string `json:"chains"`      // pipelines, also with who stands in for a lost node: each passes on to the next and back
-	Rings       [][]string `json:"rings"`       // groups of an all-reduce: each node and the next, and the last and the first
+// Uses tells the machine the plan in force: its links are measured before all others. It is told again after a restart.
+func (m *Machine) Uses(plan *events.Plan) {
+	m.using, m.used, m.usedSince = used(plan), nil, 0
 }
 
-// courseOf returns where the traffic of a plan goes. Groups of the same nodes, for other layers, count once.
-func courseOf(restoration *events.Restoration) *course {
-	c := &course{Negotiation: restoration.Negotiation}
-	for _, pipeline := range restoration.Plan.Pipelines {
-		var chain []string
-		for _, stage := range pipeline.Stages {
-			chain = append(chain, stage.Node)
-		}
-		if len(chain) < 2 {
-			continue
-		}
-		c.Chains = append(c.Chains, chain)
-		for _, reroute := range restoration.Plan.Reroutes {
-			if at := slices.Index(chain, reroute.From); at >= 0 {
-				around := slices.Clone(chain)
-				around[at] = reroute.To
-				c.Chains = append(c.Chains, around)
-			}
-		}
-	}
-	for _, round := range restoration.Plan.Sync.Rounds {
-		for _, group := range round.Groups {
-			if len(group.Nodes) > 1 {
-				c.Rings = append(c.Rings, group.Nodes)
-			}
-		}
-	}
-	slices.SortFunc(c.Rings, slices.Compare)
-	c.Rings = slices.CompactFunc(c.Rings, slices.Equal)
-	return c
-}
-
-// ways are the directions that the traffic takes, each once. Where a node is in one pipeline and one group they are at
-// most four times the nodes.
-func (c *course) ways() []direction {
-	if c == nil {
-		return nil
-	}
+// used returns the directions that the traffic of a plan takes, each once: between neighbours of a pipeline, also where a
+// node stands in for a lost one, and around each group of an all-reduce. Where a node is in one pipeline and one group
+// they are at most four times the nodes.
+func used(plan *events.Plan) []direction {
 	var ways []direction
 	use := func(a, b string) { ways = append(ways, direction{a, b}, direction{b, a}) }
-	for _, chain := range c.Chains {
-		for i := range chain[1:] {
-			use(chain[i], chain[i+1])
+	for _, pipeline := range plan.Pipelines {
+		for i, stage := range pipeline.Stages[1:] {
+			use(pipeline.Stages[i].Node, stage.Node)
+		}
+		for _, reroute := range plan.Reroutes {
+			at := slices.IndexFunc(pipeline.Stages, func(stage events.Stage) bool { return stage.Node == reroute.From })
+			if at > 0 {
+				use(pipeline.Stages[at-1].Node, reroute.To)
+			}
+			if at >= 0 && at+1 < len(pipeline.Stages) {
+				use(reroute.To, pipeline.Stages[at+1].Node)
+			}
 		}
 	}
-	for _, ring := range c.Rings {
-		for i, node := range ring {
-			use(node, ring[(i+1)%len(ring)])
+	for _, round := range plan.Sync.Rounds {
+		for _, group := range round.Groups {
+			for i, node := range group.Nodes[:max(0, len(group.Nodes)-1)] {
+				use(node, group.Nodes[i+1])
+			}
+			if len(group.Nodes) > 2 {
+				use(group.Nodes[len(group.Nodes)-1], group.Nodes[0])
+			}
 		}
 	}
 	slices.SortFunc(ways, compareDirections)
 	return slices.Compact(ways)
-}
-
-// restored keeps what a negotiation means to commit.
-func (m *Machine) restored(_ events.Event, restoration events.Restoration) []events.Event {
-	m.state.Next = courseOf(&restoration)
-	return nil
-}
-
-// takesCourse has the links of the plan that a negotiation committed measured before all others.
-func (m *Machine) takesCourse(negotiation string) {
-	if next := m.state.Next; next != nil && next.Negotiation == negotiation {
-		m.state.Course, m.state.Next, m.used, m.usedSince = next, nil, nil, 0
-	}
 }
 
 // Of four probes three are for the links that the plan uses: in a round of its own, of 5 min with 1,000 nodes, and of
@@ -93,7 +58,7 @@ func (m *Machine) nextUsed(now float64) (direction, bool) {
 		return direction{}, false
 	}
 	if len(m.used) == 0 && (m.usedSince == 0 || now-m.usedSince >= m.settings.LinkSeconds) {
-		m.used, m.usedSince = m.state.Course.ways(), now
+		m.used, m.usedSince = slices.Clone(m.using), now
 		age := func(way direction) float64 {
 			if at, measured := m.measuredAt[way]; measured {
 				return now - at

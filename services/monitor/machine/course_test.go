@@ -33,12 +33,8 @@ func grid(t *testing.T, pipelines, stages int) (w *world, used map[[2]string]boo
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
-	for _, name := range names {
-		plan.Nodes = append(plan.Nodes, events.Member{Node: name, Incarnation: "a", Address: name + ":1"})
-	}
 	plan.Sync.Rounds = []events.Round{{Groups: groups}}
-	w.hear("/restorer", events.RestorationPlanned, "g2", &events.Restoration{Negotiation: "g2", Plan: plan})
-	w.commit("g2", nil, names...)
+	w.machine.Uses(&plan)
 	w.asks = nil
 	return w, used
 }
@@ -92,24 +88,14 @@ func TestTheLinksOfANewPlanAreMeasuredBeforeOthers(t *testing.T) {
 	}
 }
 
-func TestAPlanThatWasNotCommittedUsesNoLinks(t *testing.T) {
-	w, used := grid(t, 10, 4)
-	w.hear("/restorer", events.RestorationPlanned, "g9", &events.Restoration{Negotiation: "g9", Plan: events.Plan{
-		Cluster: cluster, Generation: 1, Data: events.Data{GlobalBatch: 1, MicroBatch: 1}, Nodes: []events.Member{{Node: "n0000"}},
-		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n0000", Layers: events.Range{End: 1}}}}},
-	}})
-	bound := time.Duration(len(used)*4/3+3) * time.Second
-	if oldest, _ := w.oldest(used, 2*bound); oldest > bound {
-		t.Errorf("a link of the plan in force was not measured for %v", oldest)
-	}
-}
-
-func TestARestartForgetsNoLinkOfThePlan(t *testing.T) {
-	w, used := grid(t, 10, 4)
-	w.restart()
-	bound := time.Duration(len(used)*4/3+3) * time.Second
-	if oldest, _ := w.oldest(used, 2*bound); oldest > bound {
-		t.Errorf("a link of the plan was not measured for %v", oldest)
+func TestTheLinksOfANodeThatStandsInForALostOneAreTheirs(t *testing.T) {
+	w, _ := grid(t, 10, 4)
+	stages := []events.Stage{{Node: "n0001"}, {Node: "lost"}, {Node: "n0020"}}
+	plan := &events.Plan{Pipelines: []events.Pipeline{{Stages: stages}}, Reroutes: []events.Reroute{{From: "lost", To: "n0035"}}}
+	w.machine.Uses(plan)
+	links := map[[2]string]bool{{"n0001", "n0035"}: true, {"n0035", "n0001"}: true, {"n0035", "n0020"}: true, {"n0020", "n0035"}: true}
+	if oldest, _ := w.oldest(links, 30*time.Second); oldest > 10*time.Second {
+		t.Errorf("one of its links was not measured for %v", oldest)
 	}
 }
 

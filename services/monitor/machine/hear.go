@@ -12,17 +12,16 @@ import (
 // handlers says what the machine does about each kind of event. It hears some of its own facts, so that one that was
 // said just before a crash is not said again in other words.
 var handlers = events.Handlers[*Machine]{
-	events.JoinRequested:      events.Handling((*Machine).join),
-	events.MembershipRefused:  events.Handling((*Machine).refused),
-	events.NegotiationOpened:  events.Handling((*Machine).opened),
-	events.Committed:          events.Handling((*Machine).committed),
-	events.Consented:          events.Handling((*Machine).consented),
-	events.RestorationPlanned: events.Handling((*Machine).restored),
-	events.ShardReceived:      events.Handling((*Machine).received),
-	events.NodeExited:         events.Handling((*Machine).exited),
-	events.NodeLost:           events.Handling((*Machine).nodeLost),
-	events.LinkLost:           events.Handling((*Machine).linkLost),
-	events.LinkRestored:       events.Handling((*Machine).linkRestored),
+	events.JoinRequested:     events.Handling((*Machine).join),
+	events.MembershipRefused: events.Handling((*Machine).refused),
+	events.NegotiationOpened: events.Handling((*Machine).opened),
+	events.Committed:         events.Handling((*Machine).committed),
+	events.Consented:         events.Handling((*Machine).consented),
+	events.ShardReceived:     events.Handling((*Machine).received),
+	events.NodeExited:        events.Handling((*Machine).exited),
+	events.NodeLost:          events.Handling((*Machine).nodeLost),
+	events.LinkLost:          events.Handling((*Machine).linkLost),
+	events.LinkRestored:      events.Handling((*Machine).linkRestored),
 }
 
 // Hears returns the kinds that the machine handles.
@@ -75,7 +74,6 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 		return nil
 	}
 	m.state.Opening = nil
-	m.takesCourse(commitment.Negotiation)
 	left := map[string]bool{}
 	for _, change := range opening.Changes {
 		switch change.Kind {

@@ -53,7 +53,8 @@ type Machine struct {
 	lostTurn int                              // of trying lost links; the two take turns
 
 	measuredAt map[direction]float64 // when a direction was last measured, whoever did it
-	used       []direction           // by the plan: still to be measured before all have their turn again
+	using      []direction           // what the plan in force uses
+	used       []direction           // of these: still to be measured before all have their turn again
 	usedSince  float64               // when that round began
 	turn       int                   // of measuring what the plan uses, and what it does not
 }
@@ -66,11 +67,9 @@ type state struct {
 	Opening *events.Opening       `json:"opening,omitempty"`
 	Rate    detect.Rate           `json:"rate"`
 	Returns detect.Returns        `json:"returns"`
-	Learned detect.Memory         `json:"learned"`          // by the detector
-	Leavers map[string]uint64     `json:"leavers"`          // generation that does without a node which still trains to its step
-	Turn    int                   `json:"turn"`             // directions measured in this round
-	Course  *course               `json:"course,omitempty"` // of the plan in force
-	Next    *course               `json:"next,omitempty"`   // of one that is not committed
+	Learned detect.Memory         `json:"learned"` // by the detector
+	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
+	Turn    int                   `json:"turn"`    // directions measured in this round
 	links   map[events.Pair]*link // Links
 	said    map[direction]events.Measurement
 }
@@ -137,7 +136,7 @@ func (m *Machine) reset(state state) {
 	}
 	m.clock, m.ticked, m.nextLink, m.round = clock{}, 0, 0, nil
 	m.smooth, m.proofs = maps.Clone(m.state.said), map[direction]detect.Proof{}
-	m.measuredAt, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, 0, 0
+	m.measuredAt, m.using, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, nil, 0, 0
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }
 
