@@ -3,8 +3,7 @@ package events
 import "time"
 
 // Lane returns what a cluster's own stream or bucket of a sort is called. Each cluster of an installation has one of each,
-// with bounds of its own: the busiest takes no room of another and evicts nothing there, and no publish waits for
-// another cluster's.
+// with bounds of its own: the busiest takes no room of another and evicts nothing there. The server, and so its time, is shared.
 func Lane(cluster, sort string) string { return sort + "_" + cluster }
 
 // Stream is what a sort of JetStream stream must be, as data: shared/bus creates it, deploy and tests read it.

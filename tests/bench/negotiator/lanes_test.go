@@ -26,7 +26,7 @@ const (
 
 // One cluster of a server makes changes while another says as much as its members may, each cluster in a log of its own.
 // The last row floods the log of the one that makes changes, as it was when all clusters shared one.
-func TestAFloodInOneClusterDelaysNoOther(t *testing.T) {
+func TestAFloodInOneClusterBesideAnother(t *testing.T) {
 	if *programs == "" {
 		t.Skip("skipped: it measures; give it -lanes=../../../bin after make build")
 	}
