@@ -21,19 +21,12 @@ func (s Situation) lowerBound(pipelines int) float64 {
 	for _, link := range s.Network.Links {
 		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
 	}
+	best.AllReduce = s.allReduce(s.bestLink())
 	found, err := search.Fastest(best)
 	if err != nil {
 		return 0
 	}
 	return found.LowerBoundSeconds * (1 - 1e-12) // sums may round up
-}
-
-// least is what no plan of so many pipelines, made of so many nodes, does in less: to train, and to all-reduce.
-func (s Situation) least(nodes int) func(pipelines int) (trainSeconds, syncSeconds float64) {
-	fastest, best := s.fastest(), s.bestLink()
-	return func(pipelines int) (trainSeconds, syncSeconds float64) {
-		return s.leastTrainSeconds(pipelines, fastest), s.leastSyncSeconds(nodes, pipelines, best)
-	}
 }
 
 // fastest is, for each number of nodes from zero on, the sum of so many of the highest speeds.
@@ -82,14 +75,9 @@ func faster(layers []estimate.Layer, speed float64) []estimate.Layer {
 	return layers
 }
 
-// leastSyncSeconds is the least that the all-reduces of a step take with so many pipelines of so many nodes: the
-// shortest pipeline has no more stages than its part of the nodes, its fullest stage no fewer gradients than the mean,
-// and all links are like the best.
-func (s Situation) leastSyncSeconds(nodes, pipelines int, best Link) float64 {
-	if pipelines < 2 || s.Network.BytesPerSecond <= 0 {
-		return 0
+// allReduce is that of each step, were all links like one.
+func (s Situation) allReduce(link Link) search.AllReduce {
+	return search.AllReduce{
+		GradientBytes: s.GradientBytes, BytesPerSecond: link.BytesPerSecond, LatencySeconds: link.LatencySeconds,
 	}
-	stages := int64(max(1, nodes/pipelines))
-	bytes := max(slices.Max(s.GradientBytes), sum(s.GradientBytes)/stages)
-	return estimate.RingSeconds(bytes, pipelines, best.BytesPerSecond, best.LatencySeconds) * (1 - 1e-12)
 }

@@ -131,7 +131,7 @@ func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Prob
 		Nodes: nodes, NodeMemoryBytes: memory, Layers: s.withPipelines(widest).Layers, Shares: s.shares(widest),
 		MicroBatches:    s.MicroBatches,
 		TransferSeconds: s.Network.TransferSeconds, DataParallel: s.DataParallel, PipelineLength: s.PipelineLength,
-		MinReplicas: minReplicas, Least: s.least(nodes),
+		MinReplicas: minReplicas, AllReduce: s.allReduce(s.Network.usual()),
 	}
 }
 

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -9,7 +10,9 @@ import (
 // itself proves its answer; only where a split search gave up is it gone through again with what is certain, an
 // undecided split counting as found.
 func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, proven bool) {
-	gaveUp := slices.ContainsFunc(degrees, func(d degree) bool { return s.at(d.pipelines).gaveUp })
+	gaveUp := slices.ContainsFunc(degrees, func(d degree) bool {
+		return slices.ContainsFunc(s.at(d.pipelines).fullestFirst(), func(at *searcher) bool { return at.gaveUp })
+	})
 	if !gaveUp || !s.maybe(before(best), degrees) {
 		return best, true
 	}
@@ -24,37 +27,32 @@ func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, pr
 	return low, false
 }
 
-// synced is a bound on all of these degrees with the all-reduces of each.
-func (s *searcher) synced(bound float64, degrees []degree) float64 {
-	if s.Least == nil {
-		return bound
-	}
-	least := never
-	for _, d := range degrees {
-		train, sync := s.Least(d.pipelines)
-		least = min(least, max(bound, d.floor, train)+sync)
-	}
-	return least
-}
-
 const certificateSteps = 16 // to 1/65536 of the step time
+
+// fullestFirst is the searcher and those with a limit to the gradients of a stage, in the order of their limits.
+func (s *searcher) fullestFirst() []*searcher {
+	all := []*searcher{s}
+	for _, bytes := range slices.Backward(slices.Sorted(maps.Keys(s.capped))) {
+		all = append(all, s.capped[bytes])
+	}
+	return all
+}
 
 // maybe reports whether a plan that takes at most limit seconds cannot be excluded.
 func (s *searcher) maybe(limit float64, degrees []degree) bool {
-	capacity := map[*searcher][]int{} // looked up, never ranged over
-	for _, d := range degrees {
-		if d.floor > limit {
-			continue
+	return slices.ContainsFunc(degrees, func(d degree) bool {
+		all := s.at(d.pipelines).fullestFirst()
+		for i, at := range all {
+			sync := d.sync // a plan has as much to reduce, or more than the next limit
+			if i+1 < len(all) {
+				sync = max(sync, s.AllReduce.seconds(d.pipelines, all[i+1].mostGradient))
+			}
+			if d.floor+sync <= limit && at.counts(d.pipelines, at.notExcluded(limit-sync), !s.EveryNode) != nil {
+				return true
+			}
 		}
-		at := s.at(d.pipelines)
-		if capacity[at] == nil {
-			capacity[at] = at.notExcluded(limit)
-		}
-		if at.counts(d.pipelines, capacity[at], !s.EveryNode) != nil {
-			return true
-		}
-	}
-	return false
+		return false
+	})
 }
 
 // notExcluded is how many micro-batches a pipeline of each length might take within the limit, for all that was proven.

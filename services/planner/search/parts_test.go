@@ -17,7 +17,7 @@ func TestNoSplitIsFasterThanTheBounds(t *testing.T) {
 		}
 		stages, microBatches := 1+random.Intn(len(p.Layers)), 1+random.Intn(20)
 		p.NodeMemoryBytes, p.MicroBatches = 1<<40, microBatches
-		m := newModel(p)
+		m := newModel(p, noLimit)
 		sh := m.shape(stages, microBatches)
 		sh.fill()
 		sh.fillRest()
@@ -157,7 +157,7 @@ func TestTheSplitOfAPipelineIsTheBestOfItsFamily(t *testing.T) {
 		if random.Intn(2) == 0 {
 			p.NodeMemoryBytes = int64(30 + random.Intn(120))
 		}
-		want := slowPipeline(p, stages, p.MicroBatches)
+		want := slowPipeline(p, stages, p.MicroBatches, noLimit)
 		got, err := Best(p)
 		if want == never && err == nil || want < never && got.StepSeconds != want {
 			t.Fatalf("seed %d round %d: %+v: got %v, %v, want %v", seed, round, p, got.StepSeconds, err, want)

@@ -43,9 +43,10 @@ type Problem struct {
 	MinReplicas     int     // fewer pipelines are used only where nothing else is possible; 0 means 1
 	EveryNode       bool    // leave no node idle, even where that would be as fast or faster
 	Splits          Family
-	// Least is what no so many pipelines train in less, and what their all-reduces add at least; nil: nothing is known.
-	// The lower bound counts it, the search does not.
-	Least func(pipelines int) (trainSeconds, syncSeconds float64)
+	AllReduce       AllReduce
+	// Floor is what so many pipelines train in at least if no stage has more gradients than so many bytes, whatever the
+	// search finds for alike nodes: each plan counts as taking no less. Nil: nothing.
+	Floor func(pipelines int, stageBytes int64) (seconds float64)
 }
 
 // Pipeline is one pipeline of a plan: its share of the batch and the layers of its stages.
@@ -54,7 +55,7 @@ type Pipeline = estimate.Member
 // Plan is a feasible plan with its figures.
 type Plan struct {
 	Pipelines   []Pipeline // by length, then by share, both ascending; pipelines of one length share one split
-	StepSeconds float64    // of the slowest pipeline, without gradient synchronisation
+	StepSeconds float64    // of the slowest pipeline, and of the all-reduces behind it
 }
 
 // Nodes is the number of nodes the plan uses.
@@ -69,8 +70,8 @@ func (p Plan) Nodes() int {
 // Result is the best plan with its proof and its rivals.
 type Result struct {
 	Plan
-	// No plan of the data-parallel degrees weighed is faster than this, all-reduces included. Without any it is equal to
-	// StepSeconds unless a split search ran into its effort limit.
+	// No plan of the data-parallel degrees weighed is faster than this. It is equal to StepSeconds unless a split search
+	// ran into its effort limit.
 	LowerBoundSeconds float64
 	// The answer, and the best plans found for the most promising other data-parallel degrees, best first.
 	Considered []Plan
@@ -125,7 +126,7 @@ func (p Problem) check() error {
 	if !usable(p.TransferSeconds) {
 		return fmt.Errorf("transferSeconds is %v, expected a finite number of at least 0", p.TransferSeconds)
 	}
-	return p.checkLayers()
+	return errors.Join(p.checkLayers(), p.AllReduce.check(len(p.Layers)))
 }
 
 func usable(seconds float64) bool { return seconds >= 0 && !math.IsInf(seconds, 1) }

@@ -40,27 +40,32 @@ func (s *searcher) best(most int) (Result, error) {
 		}
 	}
 	var result Result
-	bound, proven := s.lowerBound(best.seconds, degrees)
+	bound, proven := s.lowerBound(best.step(), degrees)
 	for _, mix := range s.rivals(best, degrees, most) {
 		result.Considered = append(result.Considered, s.at(mix.pipelines).build(mix))
 	}
 	result.Plan = result.Considered[0]
-	bound = min(bound, result.StepSeconds)
+	result.LowerBoundSeconds = min(bound, result.StepSeconds)
 	if proven {
-		bound = result.StepSeconds
+		result.LowerBoundSeconds = result.StepSeconds
 	}
-	result.LowerBoundSeconds = s.synced(bound, degrees)
 	return result, nil
 }
 
 type searcher struct {
 	Problem
-	*oracle             // of plans wider than all shares say
-	shares  []*searcher // of those of each share
+	*oracle                     // of plans wider than all shares say
+	shares  []*searcher         // of those of each share
+	capped  map[int64]*searcher // of those whose stages have at most so many bytes of gradients; looked up, never ranged over
 }
 
-func newSearcher(p Problem) *searcher {
-	return &searcher{p, newOracle(newModel(p), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares))}
+func newSearcher(p Problem) *searcher { return newCapped(p, noLimit) }
+
+func newCapped(p Problem, mostGradient int64) *searcher {
+	return &searcher{
+		p, newOracle(newModel(p, mostGradient), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares)),
+		map[int64]*searcher{},
+	}
 }
 
 // lengthMix is a plan but for the details: how many pipelines there are of each length, and what each can take.
@@ -68,30 +73,38 @@ type lengthMix struct {
 	pipelines, nodes int
 	counts           []int // by length
 	*capacities
-	seconds float64 // of the slowest pipeline with all it can take
+	starts      [][]int // by length: the split of its pipelines
+	seconds     float64 // of the slowest pipeline with all it can take
+	syncSeconds float64 // of the all-reduces
 }
 
+func (m lengthMix) step() float64 { return m.seconds + m.syncSeconds }
+
 func better(a, b lengthMix) int {
-	return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.nodes, a.nodes),
+	return cmp.Or(cmp.Compare(a.step(), b.step()), cmp.Compare(b.nodes, a.nodes),
 		cmp.Compare(b.pipelines, a.pipelines))
 }
 
-// degree is a number of pipelines and a lower bound on their step time.
+// degree is a number of pipelines, and lower bounds on the time of the slowest of them and of their all-reduces.
 type degree struct {
-	pipelines int
-	floor     float64
+	pipelines   int
+	floor, sync float64
 }
+
+func (d degree) step() float64 { return d.floor + d.sync }
 
 // degrees from least to most that memory allows, the most promising first.
 func (s *searcher) degrees(least, most int) []degree {
 	var degrees []degree
 	for pipelines := least; pipelines <= most; pipelines++ {
 		if floor := s.at(pipelines).degreeFloor(pipelines); floor < never {
-			degrees = append(degrees, degree{pipelines, floor})
+			// The shortest pipeline has its part of the nodes at most.
+			stages := min(s.PipelineLength.Most, s.Nodes/pipelines)
+			degrees = append(degrees, degree{pipelines, floor, s.AllReduce.seconds(pipelines, s.leastFullest(stages))})
 		}
 	}
 	slices.SortFunc(degrees, func(a, b degree) int {
-		return cmp.Or(cmp.Compare(a.floor, b.floor), cmp.Compare(b.pipelines, a.pipelines))
+		return cmp.Or(cmp.Compare(a.step(), b.step()), cmp.Compare(b.pipelines, a.pipelines))
 	})
 	return degrees
 }
@@ -108,14 +121,37 @@ func (s *searcher) degreeFloor(pipelines int) float64 {
 func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 	best.seconds = never
 	for _, d := range degrees {
-		if d.floor >= best.seconds {
+		if d.step() >= best.step() {
 			break
 		}
-		if mix, faster := s.at(d.pipelines).fastest(d, best.seconds, 0); faster {
+		if mix, faster := s.at(d.pipelines).fastest(d, best.step(), 0); faster {
 			best, ok = mix, true
 		}
 	}
 	return best, ok
+}
+
+// fastest is the fastest mix of one degree with its all-reduces, or one about within tolerance of it, if it is faster
+// than the cutoff. First the pipelines alone decide. Whatever is better than that has less to reduce in its fullest
+// stage, by as much as the pipelines cannot become faster, and so on, until they cannot make up for it.
+func (s *searcher) fastest(d degree, cutoff, tolerance float64) (best lengthMix, ok bool) {
+	for most := int64(noLimit); ; {
+		at := s.under(most)
+		mix, found := at.trained(d, cutoff-d.sync, tolerance)
+		if !found {
+			return best, ok
+		}
+		fullest := mix.fullest(at.gradient)
+		mix.syncSeconds = s.AllReduce.seconds(d.pipelines, fullest)
+		if mix.step() < cutoff {
+			best, ok, cutoff = mix, true, mix.step()
+		}
+		d.floor = max(d.floor, mix.seconds/(1+tolerance))
+		if d.step() >= cutoff {
+			return best, ok
+		}
+		most = min(fullest-1, s.AllReduce.within(d.pipelines, cutoff-d.floor))
+	}
 }
 
 // rivals are mixes of other degrees to compare the best with, the best of all first: of the next degrees up and down,
@@ -134,8 +170,8 @@ func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMi
 		if len(mixes) == most {
 			break
 		}
-		d.floor = max(d.floor, best.seconds)
 		at := s.at(d.pipelines)
+		d.floor = max(d.floor, best.step()-s.AllReduce.seconds(d.pipelines, at.gradient[len(at.layers)]))
 		at.roughly = true
 		if mix, ok := at.fastest(d, never, rivalTolerance); ok {
 			mixes = append(mixes, mix)
@@ -163,8 +199,9 @@ func (s *searcher) shortestTime(microBatches int) float64 {
 	return seconds
 }
 
-// fastest is the fastest mix of one degree, or one within tolerance of it, if it is faster than the cutoff.
-func (s *searcher) fastest(d degree, cutoff, tolerance float64) (lengthMix, bool) {
+// trained is the mix of one degree whose pipelines are fastest, or one within tolerance of it, if they are faster than the
+// cutoff.
+func (s *searcher) trained(d degree, cutoff, tolerance float64) (lengthMix, bool) {
 	var best lengthMix
 	attempt := func(limit float64) (float64, bool) {
 		mix, ok := s.mixWithin(d.pipelines, limit, !s.EveryNode)
@@ -197,14 +234,16 @@ func (s *searcher) mixWithin(pipelines int, limit float64, idle bool) (lengthMix
 		if mix.counts == nil {
 			return mix, false
 		}
+		mix.starts = make([][]int, len(mix.counts))
 		right := true
 		for length, count := range mix.counts {
 			if count == 0 {
 				continue
 			}
 			right = s.settle(capacities, length) && right
+			cell := s.cell(length, capacities.most[length])
 			mix.nodes += count * length
-			mix.seconds = max(mix.seconds, s.cell(length, capacities.most[length]).atMost)
+			mix.seconds, mix.starts[length] = max(mix.seconds, cell.atMost), cell.starts
 		}
 		if right {
 			return mix, true
@@ -246,7 +285,7 @@ func (s *searcher) build(mix lengthMix) Plan {
 			continue
 		}
 		most := mix.most[length]
-		stages := ranges(s.cell(length, most).starts)
+		stages := ranges(mix.starts[length])
 		for range count {
 			plan.Pipelines = append(plan.Pipelines, Pipeline{MicroBatches: most, Stages: stages})
 		}
@@ -265,6 +304,7 @@ func (s *searcher) build(mix lengthMix) Plan {
 		stages := estimate.OfLayers(s.Layers, pipeline.Stages, pipeline.MicroBatches, s.Problem.TransferSeconds)
 		plan.StepSeconds = max(plan.StepSeconds, estimate.OneForwardOneBackward(stages).MakespanSeconds)
 	}
+	plan.StepSeconds += mix.syncSeconds
 	return plan
 }
 

@@ -40,7 +40,45 @@ func randomProblem(random *rand.Rand) Problem {
 		p.DataParallel = Limits{random.Intn(3), 0}
 		p.PipelineLength = Limits{0, 1 + random.Intn(6)}
 	}
+	if random.Intn(2) == 0 {
+		p.AllReduce = AllReduce{BytesPerSecond: 1 + float64(random.Intn(8)), LatencySeconds: float64(random.Intn(3))}
+		for range p.Layers {
+			p.AllReduce.GradientBytes = append(p.AllReduce.GradientBytes, int64(random.Intn(100)))
+		}
+	}
 	return p
+}
+
+// slowSync is the all-reduce of the stage that has most to reduce.
+func slowSync(p Problem, pipelines int, fullest int64) float64 {
+	if p.AllReduce.GradientBytes == nil {
+		return 0
+	}
+	return estimate.RingSeconds(fullest, pipelines, p.AllReduce.BytesPerSecond, p.AllReduce.LatencySeconds)
+}
+
+func fullestStage(p Problem, split []estimate.Range) int64 {
+	fullest := int64(0)
+	for _, stage := range split {
+		bytes := int64(0)
+		for layer := stage.First; layer < stage.End && p.AllReduce.GradientBytes != nil; layer++ {
+			bytes += p.AllReduce.GradientBytes[layer]
+		}
+		fullest = max(fullest, bytes)
+	}
+	return fullest
+}
+
+// fullestStages are all that any stage may have to reduce.
+func fullestStages(p Problem) []int64 {
+	list := []int64{0}
+	for first := range p.Layers {
+		for end := first + 1; end <= len(p.Layers); end++ {
+			list = append(list, fullestStage(p, []estimate.Range{{First: first, End: end}}))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // slowSplits calls each with every split of the problem's family into so many stages.
@@ -64,12 +102,12 @@ func slowSplits(p Problem, stages int, each func([]estimate.Range)) {
 	cut(nil, 0)
 }
 
-// slowPipeline is the time of the best split, or never.
-func slowPipeline(p Problem, stages, microBatches int) float64 {
+// slowPipeline is the time of the best split whose stages have no more than so much to reduce, or never.
+func slowPipeline(p Problem, stages, microBatches int, fullest int64) float64 {
 	best := never
 	slowSplits(p, stages, func(split []estimate.Range) {
 		peak := slices.Max(estimate.PeakBytes(p.Layers, split, microBatches))
-		if p.NodeMemoryBytes == 0 || peak <= p.NodeMemoryBytes {
+		if fullestStage(p, split) <= fullest && (p.NodeMemoryBytes == 0 || peak <= p.NodeMemoryBytes) {
 			stages := estimate.OfLayers(p.Layers, split, microBatches, p.TransferSeconds)
 			best = min(best, estimate.OneForwardOneBackward(stages).MakespanSeconds)
 		}
@@ -77,8 +115,21 @@ func slowPipeline(p Problem, stages, microBatches int) float64 {
 	return best
 }
 
-// slowBest is the twin: every multiset of lengths, every distribution of the batch, every split.
+// slowBest is the twin: every amount that a stage may have to reduce, every multiset of lengths, every distribution of
+// the batch, every split.
 func slowBest(p Problem) float64 {
+	best := [2]float64{never, never} // with enough replicas, without
+	for _, fullest := range fullestStages(p) {
+		under := slowBestUnder(p, fullest)
+		best[0], best[1] = min(best[0], under[0]), min(best[1], under[1])
+	}
+	if best[0] < never {
+		return best[0]
+	}
+	return best[1]
+}
+
+func slowBestUnder(p Problem, fullest int64) [2]float64 {
 	longest, widest := p.PipelineLength.Most, p.DataParallel.Most
 	if longest == 0 {
 		longest = p.Nodes
@@ -90,7 +141,7 @@ func slowBest(p Problem) float64 {
 	time := func(length, microBatches int) float64 {
 		key := [2]int{length, microBatches}
 		if _, ok := times[key]; !ok {
-			times[key] = slowPipeline(p, length, microBatches)
+			times[key] = slowPipeline(p, length, microBatches, fullest)
 		}
 		return times[key]
 	}
@@ -102,7 +153,7 @@ func slowBest(p Problem) float64 {
 			if pipelines < p.MinReplicas {
 				few = 1
 			}
-			best[few] = min(best[few], slowest)
+			best[few] = min(best[few], slowest+slowSync(p, pipelines, fullest))
 		}
 		if pipelines == widest {
 			return
@@ -114,15 +165,12 @@ func slowBest(p Problem) float64 {
 		}
 	}
 	add(0, max(1, p.PipelineLength.Least), p.Nodes, p.MicroBatches, 0)
-	if best[0] < never {
-		return best[0]
-	}
-	return best[1]
+	return best
 }
 
 // check reports what is wrong with a plan for a problem.
 func check(p Problem, plan Plan) error {
-	batch, slowest := 0, 0.0
+	batch, slowest, fullest := 0, 0.0, int64(0)
 	for j, pipeline := range plan.Pipelines {
 		if pipeline.MicroBatches < 1 {
 			return fmt.Errorf("pipeline %d has no micro-batches", j)
@@ -143,8 +191,9 @@ func check(p Problem, plan Plan) error {
 		}
 		stages := estimate.OfLayers(p.Layers, pipeline.Stages, pipeline.MicroBatches, p.TransferSeconds)
 		slowest = max(slowest, estimate.OneForwardOneBackward(stages).MakespanSeconds)
-		batch += pipeline.MicroBatches
+		batch, fullest = batch+pipeline.MicroBatches, max(fullest, fullestStage(p, pipeline.Stages))
 	}
+	slowest += slowSync(p, len(plan.Pipelines), fullest)
 	if batch != p.MicroBatches || plan.Nodes() > p.Nodes || p.EveryNode && plan.Nodes() < p.Nodes ||
 		slowest != plan.StepSeconds {
 		return fmt.Errorf("%d micro-batches on %d nodes in %v seconds, said to take %v", batch, plan.Nodes(), slowest,
@@ -278,7 +327,7 @@ func TestALowerBoundHoldsEvenWhereTheSearchGivesUp(t *testing.T) {
 		}
 		gaveUp++
 		plan := s.build(mix)
-		bound, _ := s.lowerBound(mix.seconds, degrees)
+		bound, _ := s.lowerBound(mix.step(), degrees)
 		best := slowBest(p)
 		if bound > best || plan.StepSeconds < best {
 			t.Fatalf("seed %d round %d: %+v: bound %v, best %v, found %v", seed, round, p, bound, best,

@@ -13,6 +13,9 @@ type model struct {
 	layers                      []estimate.Layer
 	forward, total              []float64 // total: forward and backward
 	static, activation          []int64
+	gradient                    []int64
+	mostGradient                int64         // bytes of a stage
+	leastBytes                  map[int]int64 // by stages; looked up, never ranged over
 	largestLayer                float64
 	forwardShare, backwardShare float64 // the largest share a layer's forward, or backward, has of its time
 	transferSeconds             float64
@@ -31,15 +34,19 @@ type scratch struct {
 	starts            []int
 }
 
-func newModel(p Problem) *model {
+func newModel(p Problem, mostGradient int64) *model {
 	layers, transferSeconds := onGrid(p)
 	m := &model{
 		layers: layers, transferSeconds: transferSeconds, memoryBytes: p.NodeMemoryBytes, family: p.Splits,
-		effort: effort(p.PipelineLength, p.DataParallel),
+		effort:       effort(p.PipelineLength, p.DataParallel),
+		mostGradient: mostGradient, leastBytes: map[int]int64{},
 	}
 	n := len(layers)
 	m.forward, m.total = make([]float64, n+1), make([]float64, n+1)
-	m.static, m.activation = make([]int64, n+1), make([]int64, n+1)
+	m.static, m.activation, m.gradient = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
+	for i, bytes := range p.AllReduce.GradientBytes {
+		m.gradient[i+1] = m.gradient[i] + bytes
+	}
 	for i, layer := range layers {
 		both := layer.ForwardSeconds + layer.BackwardSeconds
 		m.forward[i+1], m.total[i+1] = m.forward[i]+layer.ForwardSeconds, m.total[i]+both
@@ -92,7 +99,7 @@ func (m *model) sizes(stages int) (least, most int) {
 
 func (m *model) fits(stage, stages, microBatches, first, end int) bool {
 	inFlight := int64(estimate.InFlight(stage, stages, microBatches))
-	return m.static[end]-m.static[first]+inFlight*(m.activation[end]-m.activation[first]) <= m.memoryBytes
+	return m.gradient[end]-m.gradient[first] <= m.mostGradient && m.static[end]-m.static[first]+inFlight*(m.activation[end]-m.activation[first]) <= m.memoryBytes
 }
 
 // makespan of a split, given by the first layer of each stage and the number of layers at the end.
