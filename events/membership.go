@@ -16,8 +16,11 @@ type Join struct {
 	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
 	Snapshots    bool   `json:"snapshots,omitempty"` // it may read some, and says which when an opening asks
 	MemoryBytes  int64  `json:"memoryBytes"`         // what training may use
-	Samples      int64  `json:"samples,omitempty"`   // of its local data, where the job's data is local
-	Job          Job    `json:"job"`                 // what it came to train; must equal the cluster's
+	// StateCopies is how many copies of the units it trains the node keeps in memory beside them: versions to roll back to,
+	// and snapshots, its own and a neighbour's. Plans leave room for them.
+	StateCopies int   `json:"stateCopies,omitempty"`
+	Samples     int64 `json:"samples,omitempty"` // of its local data, where the job's data is local
+	Job         Job   `json:"job"`               // what it came to train; must equal the cluster's
 }
 
 // Leave asks to go. Training must not need the node after the deadline; zero is no deadline.
@@ -74,11 +77,19 @@ func (j *Join) Validate() error {
 	}
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
+	c.stateCopies(j.StateCopies)
 	c.nested("job", j.Job.Validate())
 	if j.Job.Data == LocalData {
 		c.atLeast("samples", j.Samples, 1)
 	}
 	return c.err
+}
+
+// mostStateCopies is more than anybody needs.
+const mostStateCopies = 1000
+
+func (c *check) stateCopies(copies int) {
+	c.that(copies >= 0 && copies <= mostStateCopies, "stateCopies", fmt.Sprintf("0 to %d", mostStateCopies), copies)
 }
 
 func (l *Leave) Validate() error {

@@ -49,8 +49,9 @@ type Deferral struct {
 type Device struct {
 	Member
 	MemoryBytes int64   `json:"memoryBytes"`
-	SpeedFactor float64 `json:"speedFactor"`       // relative to the job's layer profile; 1 where nothing was measured
-	Samples     int64   `json:"samples,omitempty"` // of its local data
+	StateCopies int     `json:"stateCopies,omitempty"` // of the units it trains, that it keeps in memory beside them
+	SpeedFactor float64 `json:"speedFactor"`           // relative to the job's layer profile; 1 where nothing was measured
+	Samples     int64   `json:"samples,omitempty"`     // of its local data
 }
 
 // Link is a link between two nodes in one direction.
@@ -176,6 +177,7 @@ func (r *PlanRequest) Validate() error {
 		var c check
 		c.token("node", r.Nodes[i].Node)
 		c.atLeast("memoryBytes", r.Nodes[i].MemoryBytes, 1)
+		c.stateCopies(r.Nodes[i].StateCopies)
 		return c.err
 	})
 	c.nested("job", r.Job.Validate())

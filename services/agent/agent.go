@@ -41,6 +41,7 @@ type Config struct {
 	Address     string        // host:port where other trainers reach its data plane
 	Site        string        // where the node stands; empty: nobody says
 	MemoryBytes int64         // what training may use
+	Versions    int           // that the State keeps in memory to roll back to, beside the one it trains
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
 	TotalSteps  uint64        // training ends there; zero is never
@@ -201,7 +202,8 @@ func (c *Config) complete() error {
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, Site: s.config.Site, ShardAddress: s.shardAddress(),
-		MemoryBytes: s.config.MemoryBytes, Samples: s.config.Samples, Job: s.config.Job,
+		MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
+		Samples: s.config.Samples, Job: s.config.Job,
 		TotalSteps: s.config.TotalSteps, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})

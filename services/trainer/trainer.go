@@ -19,6 +19,7 @@ import (
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
+	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 	"github.com/reknit/reknit/shared/telemetry"
@@ -58,7 +59,7 @@ func Run(ctx context.Context, config Config) error {
 	joined := context.AfterFunc(asked, end) // while there is no membership there is nothing to leave
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: config.Node, Address: config.address(network), Site: config.Site,
-		MemoryBytes: config.MemoryBytes, Job: job, TotalSteps: config.Steps, Snapshots: config.Settings, Consent: config.Policy,
+		MemoryBytes: config.MemoryBytes, Versions: state.Versions, Job: job, TotalSteps: config.Steps, Snapshots: config.Settings, Consent: config.Policy,
 		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()

@@ -152,7 +152,7 @@ func (s *Server) join(request *http.Request) (any, error) {
 	if joining.Node == "" {
 		joining.Node = s.config.Node
 	}
-	job, err := joining.complete()
+	job, err := joining.complete(s.config.Snapshots.MemoryCopies())
 	if err == nil {
 		err = (&events.Join{
 			Node: joining.Node, Incarnation: "any", Address: "any", MemoryBytes: joining.MemoryBytes,

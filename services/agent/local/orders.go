@@ -128,8 +128,9 @@ const (
 	stateCopied = "copied"
 )
 
-// complete fills in what was left out, and names the field that is not as expected.
-func (j *Joining) complete() (events.Job, error) {
+// complete fills in what was left out, and names the field that is not as expected. The node keeps so many copies of its
+// state in memory for snapshots.
+func (j *Joining) complete(copies int) (events.Job, error) {
 	if len(j.Units) == 0 {
 		return events.Job{}, errors.New("units: expected the bytes of one at least")
 	}
@@ -147,7 +148,8 @@ func (j *Joining) complete() (events.Job, error) {
 		return events.Job{}, fmt.Errorf("state: expected %s or %s, got %.40q", stateMapped, stateCopied, j.State)
 	}
 	if j.MemoryBytes == 0 {
-		j.MemoryBytes = 8 * bytes // parameters, two moments and a gradient, and as much again for activations
+		// Parameters, two moments and a gradient, as much again for activations, and snapshots.
+		j.MemoryBytes = int64(8+copies) * bytes
 	}
 	return j.job()
 }

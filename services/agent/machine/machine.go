@@ -23,6 +23,7 @@ type Settings struct {
 	Site         string // where the node stands; empty: nobody said
 	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
 	MemoryBytes  int64  // what training may use
+	StateCopies  int    // of the units that are trained, in memory beside them
 	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
 	TotalSteps   uint64 // training ends there; zero is never

@@ -36,7 +36,8 @@ func (m *Machine) Join(now time.Time, incarnation string) []Action {
 		Node: m.settings.Node, Incarnation: incarnation,
 		Address: m.settings.Address, Site: m.settings.Site, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
 		Snapshots:   len(m.settings.Tiers) > 0,
-		MemoryBytes: m.settings.MemoryBytes, Samples: m.settings.Samples, Job: m.settings.Job,
+		MemoryBytes: m.settings.MemoryBytes, StateCopies: m.settings.StateCopies, Samples: m.settings.Samples,
+		Job: m.settings.Job,
 	})})
 	return m.act()
 }

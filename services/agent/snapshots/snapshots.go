@@ -97,6 +97,15 @@ func (s Settings) Validate() error {
 	return nil
 }
 
+// MemoryCopies is how many copies of what a node trains it keeps in memory: of each snapshot and of the one that is being
+// written its own part, and about as much of a neighbour.
+func (s Settings) MemoryCopies() int {
+	if s.MemoryEvery == 0 {
+		return 0
+	}
+	return 2 * (s.Keep + 1)
+}
+
 // Open opens the tiers that are configured, which may be none. The end of ctx ends what is being written.
 func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, error) {
 	s := &Snapshots{

@@ -38,7 +38,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
 			Site: join.Site, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
-		MemoryBytes: join.MemoryBytes, Samples: join.Samples,
+		MemoryBytes: join.MemoryBytes, StateCopies: join.StateCopies, Samples: join.Samples,
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
 	}

@@ -18,8 +18,8 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	request.Links, request.Usual = m.state.told(nodes)
 	for _, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
-			Member: node.Member, MemoryBytes: node.MemoryBytes, SpeedFactor: node.SpeedFactor,
-			Samples: node.Samples,
+			Member: node.Member, MemoryBytes: node.MemoryBytes, StateCopies: node.StateCopies,
+			SpeedFactor: node.SpeedFactor, Samples: node.Samples,
 		})
 	}
 	rate := m.state.Failures

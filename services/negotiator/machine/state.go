@@ -55,6 +55,7 @@ type state struct {
 type member struct {
 	events.Member
 	MemoryBytes int64     `json:"memoryBytes"`
+	StateCopies int       `json:"stateCopies,omitempty"`
 	Samples     int64     `json:"samples,omitempty"` // of its local data
 	SpeedFactor float64   `json:"speedFactor"`
 	Snapshots   bool      `json:"snapshots"` // it may be able to read some

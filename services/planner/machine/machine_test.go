@@ -327,3 +327,34 @@ func sameWhenRenamed(t *testing.T, r events.PlanRequest, answer events.Event) er
 	}
 	return nil
 }
+
+// A trainer that keeps the version before needs room for it, and snapshots in memory need theirs.
+func TestAPlanLeavesRoomForTheCopiesThatNodesKeep(t *testing.T) {
+	request, static := request("n1", "n2", "n3", "n4", "n5", "n6"), int64(0)
+	for _, layer := range request.Job.Layers {
+		static += layer.StateBytes()
+	}
+	for copies := range 4 {
+		for i := range request.Nodes {
+			request.Nodes[i].StateCopies = copies
+		}
+		proposal := proposed(t, request)
+		for _, pipeline := range proposal.Plan.Pipelines {
+			for _, stage := range pipeline.Stages {
+				var state int64
+				for _, layer := range request.Job.Layers[stage.Layers.First:stage.Layers.End] {
+					state += layer.StateBytes()
+				}
+				if peak := proposal.Plan.Predicted.PeakBytes[stage.Node]; peak < state*int64(1+copies) {
+					t.Errorf("%d copies: %s keeps %d bytes of state, and %d in all", copies, stage.Node, state, peak)
+				}
+			}
+		}
+	}
+	for i := range request.Nodes {
+		request.Nodes[i].StateCopies, request.Nodes[i].MemoryBytes = 1, static/int64(len(request.Nodes))
+	}
+	if _, err := New(Settings{Cluster: "opticks", MinReplicas: 1}).Plan(request); err == nil {
+		t.Error("a model that fits once was planned for nodes that keep it twice")
+	}
+}

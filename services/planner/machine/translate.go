@@ -29,6 +29,10 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Nodes = append(s.Nodes, node.Node)
 		s.MemoryBytes = append(s.MemoryBytes, node.MemoryBytes)
 	}
+	s.PreCopies = true
+	for _, node := range request.Nodes {
+		s.StateCopies, s.PreCopies = max(s.StateCopies, node.StateCopies), s.PreCopies && node.PreCopies
+	}
 	slowest := slowestFactor(request.Nodes)
 	s.Speed = speeds(request.Nodes, slowest)
 	if s.Kind == policy.DataParallel {
@@ -39,7 +43,8 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		layer := together(profiles[tied[run]:tied[run+1]])
 		s.Layers = append(s.Layers, estimate.Layer{
 			ForwardSeconds: layer.ForwardSeconds / slowest, BackwardSeconds: layer.BackwardSeconds / slowest,
-			StaticBytes: layer.StateBytes() + layer.GradientBytes, ActivationBytes: layer.ActivationBytes,
+			StaticBytes:     s.WithCopies(layer.StateBytes()) + layer.GradientBytes,
+			ActivationBytes: layer.ActivationBytes,
 		})
 		s.StateBytes = append(s.StateBytes, layer.StateBytes())
 		s.GradientBytes = append(s.GradientBytes, layer.GradientBytes)

@@ -89,7 +89,7 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
 		"Situation": {"Kind", "Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
-			"OptimizerBytes", "KeptPartitions",
+			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "currentSeconds",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
 			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},
 		"Network": {
@@ -97,7 +97,7 @@ func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 		},
 		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds",
-			"PeakBytes", "Replicas",
+			"CopySeconds", "PeakBytes", "Replicas",
 			"Classes", "Score", "Rejected"},
 	}
 	for _, value := range []any{Situation{}, Network{}, Pipeline{}, Candidate{}} {

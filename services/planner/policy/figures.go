@@ -19,22 +19,35 @@ func (s Situation) figured(k known, pipelines []Pipeline) Candidate {
 	if len(s.Current) == 0 {
 		return c // every node makes the layers of the first plan itself
 	}
-	c.TransitionSeconds += s.fetchSeconds(s.largestMissing(k.has, pipelines))
+	c.CopySeconds = s.copySeconds(k, pipelines)
+	c.TransitionSeconds += c.CopySeconds
 	return c
 }
 
 // known is what is looked up by a node's name for every candidate.
 type known struct {
-	wires wires
-	has   map[string]holding
+	wires   wires
+	has     map[string]holding
+	fetches *fetches
 }
 
 func (s Situation) known() known {
-	k, kept := known{s.wires(), make(map[string]holding, len(s.Nodes))}, s.kept(s.Current)
-	for i, layers := range s.holds() {
+	holds, kept := s.holds(), s.kept(s.Current)
+	k := known{s.wires(), make(map[string]holding, len(s.Nodes)), s.newFetches(holds)}
+	for i, layers := range holds {
 		k.has[s.Nodes[i]] = holding{layers, len(kept[s.Nodes[i]])}
 	}
 	return k
+}
+
+// copySeconds is how long nodes fetch what they lack for a plan, from who holds it under the plan in force.
+func (s Situation) copySeconds(k known, pipelines []Pipeline) float64 {
+	if s.Network.BytesPerSecond <= 0 {
+		return 0
+	}
+	fetches := *k.fetches
+	fetches.situation = s // with as many pipelines as the plan
+	return fetches.seconds(k.has, pipelines)
 }
 
 // holding is what a node has: layers, and how many partitions of each.
@@ -43,21 +56,27 @@ type holding struct {
 	partitions int
 }
 
-// largestMissing is the most bytes that a node must fetch to take its stage, given what each node has. A node fetches
-// all of a layer that it lacks. Of a layer that it has it fetches only the partitions beyond the number it kept before:
-// the restorer deals the lists of partitions so that the fewest bytes move, and most nodes keep the partitions they
-// have.
+// missing is the bytes of a layer that a node must fetch to train it with so many partitions. It fetches all of a layer
+// that it lacks. Of a layer that it has it fetches only the partitions beyond the number it kept before: the restorer
+// deals the lists of partitions so that the fewest bytes move, and most nodes keep the partitions they have.
+func (s Situation) missing(held holding, layer, partitions int) int64 {
+	if layer < held.layers.First || layer >= held.layers.End {
+		return s.StateBytes[layer]
+	}
+	if more := partitions - held.partitions; more > 0 {
+		return s.partitionBytes(layer, more)
+	}
+	return 0
+}
+
+// largestMissing is the most bytes that a node must fetch to take its stage, given what each node has.
 func (s Situation) largestMissing(has map[string]holding, pipelines []Pipeline) int64 {
 	largest := int64(0)
 	for _, pipeline := range pipelines {
 		for _, stage := range pipeline.Stages {
 			held, missing := has[stage.Node], int64(0)
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
-				if layer < held.layers.First || layer >= held.layers.End {
-					missing += s.StateBytes[layer]
-				} else if more := len(pipeline.Partitions) - held.partitions; more > 0 {
-					missing += s.partitionBytes(layer, more)
-				}
+				missing += s.missing(held, layer, len(pipeline.Partitions))
 			}
 			largest = max(largest, missing)
 		}

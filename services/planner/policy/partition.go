@@ -105,10 +105,20 @@ func (s Situation) keeping(partitions int) Situation {
 	s.Layers, s.StateBytes, s.KeptPartitions = slices.Clone(s.Layers), slices.Clone(s.StateBytes), partitions
 	for layer := range s.Layers {
 		more := s.partitionBytes(layer, partitions) - s.partitionBytes(layer, before)
-		s.Layers[layer].StaticBytes += more
+		s.Layers[layer].StaticBytes += s.WithCopies(more)
 		s.StateBytes[layer] += more
 	}
 	return s
+}
+
+// WithCopies is the bytes of some state with the copies that a node keeps of it, at most more than any node has: sums over
+// layers do not overflow.
+func (s Situation) WithCopies(bytes int64) int64 {
+	const most = 1 << 50
+	if bytes > most/int64(1+s.StateCopies) {
+		return most
+	}
+	return bytes * int64(1+s.StateCopies)
 }
 
 // staying is the situation of who keeps the plan in force with its partitions.

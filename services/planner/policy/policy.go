@@ -26,9 +26,12 @@ type Situation struct {
 	// Partitions is into how many each layer's optimizer state is cut; zero: every holder keeps all of it.
 	Partitions     int
 	OptimizerBytes []int64 // per layer: what is cut, part of StateBytes
-	KeptPartitions int     // the most of a pipeline that Layers and StateBytes count; zero: all
-	MicroBatches   int     // of a step
-	GlobalBatch    int     // samples of a step
+	// StateCopies is how many copies of the state that a node trains it keeps beside it, the most of any node; Layers count
+	// them.
+	StateCopies    int
+	KeptPartitions int // the most of a pipeline that Layers and StateBytes count; zero: all
+	MicroBatches   int // of a step
+	GlobalBatch    int // samples of a step
 	DataParallel   search.Limits
 	PipelineLength search.Limits
 	MinReplicas    int        // a plan with fewer holders of some layer is taken only where there is no other
@@ -38,7 +41,10 @@ type Situation struct {
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
-	SecondsUntilReturn     float64 // until the lost nodes are back; zero: not known, or not to be waited for
+	// PreCopies tells that all nodes can fetch and give layers while they train.
+	PreCopies          bool
+	currentSeconds     float64 // see timed
+	SecondsUntilReturn float64 // until the lost nodes are back; zero: not known, or not to be waited for
 }
 
 // Network is what a plan may expect of the links.
@@ -80,6 +86,7 @@ type Candidate struct {
 	StepSeconds       float64
 	LowerBoundSeconds float64 // no plan of this policy, as safe, is faster in the model; zero where it has no bound
 	TransitionSeconds float64
+	CopySeconds       float64 // of the transition: until all have fetched what they lack
 	PeakBytes         map[string]int64
 	// Replicas is how many live holders the layer has, or the partition of one, that has fewest. Those of a partition
 	// count up to MinReplicas.
@@ -159,6 +166,7 @@ func Choose(s Situation) ([]Candidate, error) {
 // fails where there is no candidate, and tells the reason it was given.
 func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, error) {
 	var all []Candidate
+	s = s.timed()
 	for _, candidate := range candidates {
 		candidate.Score = s.score(candidate)
 		if candidate.measurable() {

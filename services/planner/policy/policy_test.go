@@ -220,7 +220,7 @@ func TestFiguresThatMakeNoSenseAreNoPlan(t *testing.T) {
 		},
 		"links that take for ever": func(s *Situation) {
 			s.Network.BytesPerSecond = 1e-307
-			s.StateBytes[0] = 1e9
+			s.StateBytes[0], s.DataParallel.Least = 1e9, 2
 		},
 		"no time between two failures": func(s *Situation) {
 			s.SecondsBetweenFailures, s.SwitchSeconds = 0, 0

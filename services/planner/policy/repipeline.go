@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,11 +43,20 @@ func (s Situation) searched() ([]Candidate, error) {
 	var candidates []Candidate
 	var ofAll []search.Plan // seated among all nodes
 	var refused error
+	isMemoryEnough, first := false, search.Plan{}
 	for i, choice := range s.choices() {
-		found, err := s.found(choice, i == 0)
+		if choice.larger && isMemoryEnough {
+			continue
+		}
+		found, err := s.found(choice, i == 0, t.fastest)
 		if err != nil {
 			refused = cmp.Or(refused, err)
 			continue
+		}
+		if i == 0 {
+			first = found.Plan
+		} else if choice.larger && len(s.Nodes) > mostTried {
+			isMemoryEnough = samePlan(first, found.Plan)
 		}
 		plans := found.Considered
 		if i == 0 {
@@ -60,6 +70,9 @@ func (s Situation) searched() ([]Candidate, error) {
 					continue
 				}
 				ofAll = append(ofAll, plan)
+			}
+			if !t.isPromising(plan) {
+				continue
 			}
 			candidate, err := t.seat(plan, choice)
 			if err != nil {
@@ -76,9 +89,20 @@ func (s Situation) searched() ([]Candidate, error) {
 }
 
 // found is the fastest plans for a choice: of several data-parallel degrees, or where how many partitions a pipeline keeps
-// depends on that.
-func (s Situation) found(choice choice, several bool) (search.Result, error) {
+// depends on that. It looks for none that cannot beat the fastest step there is, were all nodes as fast as the best of
+// the choice.
+func (s Situation) found(choice choice, several bool, fastest float64) (search.Result, error) {
 	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
+	slowest, best := s.speed(choice.nodes[len(choice.nodes)-1]), s.speed(choice.nodes[0])
+	problem.Layers = faster(problem.Layers, slowest)
+	for i := range problem.Shares {
+		problem.Shares[i].Layers = faster(problem.Shares[i].Layers, slowest)
+	}
+	if !math.IsInf(fastest, 1) && !s.Network.hasFaster() {
+		problem.Below = fastest * best / slowest
+		problem.DataParallel.Least = max(problem.DataParallel.Least, s.MinReplicas)
+	}
+	problem.Roughly = s.unequal() && len(s.Nodes) > mostTried
 	if several || s.Partitions > 0 {
 		return search.Best(problem)
 	}
@@ -135,10 +159,12 @@ func (s Situation) problem(nodes int, memory int64, minReplicas int) search.Prob
 	}
 }
 
-// choice is the nodes to plan for, and what each of them is taken to hold.
+// choice is the nodes to plan for, and what each of them is taken to hold. The largest memory is tried first: where it
+// changes nothing, no other does.
 type choice struct {
 	nodes  []int
 	memory int64
+	larger bool // than some of all nodes have
 }
 
 // mostLevels is how many larger memories, and higher speeds, are tried.
@@ -152,10 +178,10 @@ func (s Situation) choices() []choice {
 	if s.Speed != nil { // the fastest first, so that fast ones share pipelines
 		slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.Speed[b], s.Speed[a]) })
 	}
-	choices := []choice{{all, slices.Min(s.MemoryBytes)}}
-	for _, memory := range levels(s.MemoryBytes) {
+	choices := []choice{{nodes: all, memory: slices.Min(s.MemoryBytes)}}
+	for _, memory := range slices.Backward(levels(s.MemoryBytes)) {
 		enough := slices.DeleteFunc(slices.Clone(all), func(node int) bool { return s.MemoryBytes[node] < memory })
-		choices = append(choices, choice{all, memory}, choice{enough, memory})
+		choices = append(choices, choice{all, memory, true}, choice{enough, memory, true})
 	}
 	for _, speed := range levels(s.Speed) {
 		fast := slices.DeleteFunc(slices.Clone(all), func(node int) bool { return s.Speed[node] < speed })
@@ -163,7 +189,7 @@ func (s Situation) choices() []choice {
 		for _, node := range fast {
 			least = min(least, s.MemoryBytes[node])
 		}
-		choices = append(choices, choice{fast, least})
+		choices = append(choices, choice{nodes: fast, memory: least})
 	}
 	return choices
 }

@@ -39,7 +39,8 @@ func reroute(s Situation) ([]Candidate, error) {
 	}
 	w := s.wires()
 	candidate.StepSeconds = s.reroutedSeconds(w, loads) + s.syncSeconds(w, s.Current) + s.dearSeconds(s.Current)
-	candidate.TransitionSeconds = s.SwitchSeconds + s.fetchSeconds(s.largestRefill())
+	candidate.CopySeconds = s.copySeconds(s.known(), s.Current) // of nodes that came back empty
+	candidate.TransitionSeconds = s.SwitchSeconds + candidate.CopySeconds
 	return []Candidate{candidate}, nil
 }
 
@@ -193,17 +194,4 @@ func (s Situation) reroutedPeaks(loads map[string]load) (map[string]int64, error
 		}
 	}
 	return peaks, nil
-}
-
-// largestRefill is the most bytes that a node which came back empty must fetch to take its place again.
-func (s Situation) largestRefill() int64 {
-	largest, alive := int64(0), s.alive()
-	for _, pipeline := range s.Current {
-		for _, stage := range pipeline.Stages {
-			if alive[stage.Node] && slices.Contains(s.Empty, stage.Node) {
-				largest = max(largest, sum(s.StateBytes[stage.Layers.First:stage.Layers.End]))
-			}
-		}
-	}
-	return largest
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -18,6 +19,8 @@ type seating struct {
 	network   place.Network // all links; none where they are equal, or too many
 	classes   [][]string
 	best      float64 // score
+	fastest   float64 // step of those with the replicas asked for
+	seated    float64 // the least that a step takes with real nodes, beside that with like ones
 	// How many more candidates may be refined: all of a small cluster, the two most promising of a large one.
 	refinements int
 }
@@ -26,9 +29,10 @@ type seating struct {
 const mostRefined = 512
 
 func (s Situation) newSeating() *seating {
+	s = s.timed()
 	t := &seating{
 		situation: s, known: s.known(), holds: s.holds(), apart: s.dearPairs(), classes: s.classes(),
-		refinements: max(2, 512/len(s.Nodes)),
+		refinements: max(2, 512/len(s.Nodes)), fastest: math.Inf(1), seated: 1,
 	}
 	for _, pair := range s.unusualPairs() {
 		if more := pair.Cost - s.Network.TransferSeconds; more > 0 {
@@ -145,8 +149,25 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 			}
 		}
 	}
-	t.best = max(t.best, s.score(candidate))
+	t.best, t.seated = max(t.best, s.score(candidate)), min(t.seated, candidate.StepSeconds/plan.StepSeconds)
+	if candidate.Replicas >= s.MinReplicas {
+		t.fastest = min(t.fastest, candidate.StepSeconds)
+	}
 	return candidate, nil
+}
+
+// mostSeated is the most nodes among which every plan is seated.
+const mostSeated = 64
+
+// isPromising reports whether a plan may be taken, were its nodes seated as well as those of the best so far, a little
+// better, and nothing to move. Many nodes take too long to be seated for a plan that may not.
+func (t *seating) isPromising(plan search.Plan) bool {
+	if len(t.situation.Nodes) <= mostSeated || !t.situation.unequal() {
+		return true
+	}
+	const better = 0.95
+	hope := Candidate{StepSeconds: better * t.seated * plan.StepSeconds, TransitionSeconds: t.situation.SwitchSeconds}
+	return t.situation.score(hope) > t.best
 }
 
 // worthReseating reports whether seats chosen by the links are worth it, against those that let nodes keep most. A pair

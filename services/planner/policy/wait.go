@@ -24,12 +24,32 @@ func (p Policy) Wait(s Situation) []Candidate {
 // are expected back before, the plan in force may be taken up again then.
 func (s Situation) score(c Candidate) float64 {
 	if !s.mayReturn() {
-		return estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
+		return s.meanwhile(c) +
+			estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
 		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.wires(), s.Current),
 		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
+}
+
+// timed is the situation with the step of the plan in force, where that trains on while layers are copied for another:
+// where all can pre-copy and nobody is lost.
+func (s Situation) timed() Situation {
+	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.gaps()) == 0 {
+		s.currentSeconds = s.stepSeconds(s.wires(), s.Current)
+	}
+	return s
+}
+
+// meanwhile is the samples a second, until the next failure, that the plan in force of a timed situation trains while
+// layers are copied. Moves that take less than a step are not pre-copied.
+func (s Situation) meanwhile(c Candidate) float64 {
+	if s.currentSeconds == 0 || c.CopySeconds <= s.currentSeconds {
+		return 0
+	}
+	return estimate.ExpectedThroughput(s.GlobalBatch, s.currentSeconds, 0, s.SecondsBetweenFailures) -
+		estimate.ExpectedThroughput(s.GlobalBatch, s.currentSeconds, c.CopySeconds, s.SecondsBetweenFailures)
 }
 
 // mayReturn reports whether the plan in force may be taken up again.

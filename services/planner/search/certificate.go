@@ -60,9 +60,11 @@ func (s *searcher) notExcluded(limit float64) []int {
 	capacity := make([]int, len(s.inMemory))
 	for length := s.PipelineLength.Least; length < len(capacity); length++ {
 		most := s.floorCapacity(length, limit)
-		for _, fact := range s.proven[length] {
-			if fact.above >= limit {
-				most = min(most, fact.microBatches-1)
+		for of := s.oracle; of != nil; of = of.freer {
+			for _, fact := range of.proven[length] {
+				if fact.above >= limit {
+					most = min(most, fact.microBatches-1)
+				}
 			}
 		}
 		capacity[length] = most
@@ -88,6 +90,9 @@ func (s *searcher) explain() error {
 	case s.EveryNode:
 		return fmt.Errorf("search: everyNode is set, but no plan within dataParallel %v and pipelineLength %v uses exactly %d nodes: %w",
 			s.DataParallel, s.PipelineLength, s.Nodes, ErrInfeasible)
+	}
+	if s.Below < never {
+		return fmt.Errorf("search: below is %v s, which no plan takes: %w", s.Below, ErrInfeasible)
 	}
 	return fmt.Errorf("search: nodeMemoryBytes is %d, too little to keep %d microBatches in flight on %d nodes: %w",
 		memory, s.MicroBatches, s.Nodes, ErrInfeasible)

@@ -13,6 +13,7 @@ type oracle struct {
 	proven       [][]fact                // by length
 	known        map[float64]*capacities // by limit
 	shortest     map[int]float64         // by micro-batches: a lower bound on the time of any pipeline
+	freer        *oracle                 // for pipelines whose stages may have more gradients; nil: none
 	roughly      bool                    // look no further than the last split found
 	gaveUp       bool                    // some split search ran into its effort limit
 }
@@ -86,6 +87,11 @@ func (o *oracle) within(length, microBatches int, limit float64) answer {
 		return impossible
 	case c.abandoned >= limit:
 		return gaveUp
+	case o.knownWithout(c, length, microBatches, limit):
+		if c.atMost <= limit {
+			return found
+		}
+		return impossible
 	}
 	if starts := o.last[length]; starts != nil && o.splitFits(starts, microBatches) {
 		if seconds := o.makespan(starts, microBatches); seconds < c.atMost {
@@ -109,6 +115,22 @@ func (o *oracle) within(length, microBatches int, limit float64) answer {
 		c.abandoned, o.gaveUp = limit, true
 	}
 	return result
+}
+
+// knownWithout looks at what is known of a pipeline whose stages may have more gradients.
+func (o *oracle) knownWithout(c *cell, length, microBatches int, limit float64) bool {
+	if o.freer == nil {
+		return false
+	}
+	known := o.freer.cells[length][microBatches]
+	if known == nil {
+		return false
+	}
+	c.above = max(c.above, known.above)
+	if known.atMost < c.atMost && o.splitFits(known.starts, microBatches) {
+		c.atMost, c.starts, o.last[length] = known.atMost, known.starts, known.starts
+	}
+	return c.atMost <= limit || c.above >= limit
 }
 
 func (o *oracle) splitFits(starts []int, microBatches int) bool {

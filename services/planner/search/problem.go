@@ -44,9 +44,11 @@ type Problem struct {
 	EveryNode       bool    // leave no node idle, even where that would be as fast or faster
 	Splits          Family
 	AllReduce       AllReduce
-	// Floor is what so many pipelines train in at least if no stage has more gradients than so many bytes, whatever the
-	// search finds for alike nodes: each plan counts as taking no less. Nil: nothing.
-	Floor func(pipelines int, stageBytes int64) (seconds float64)
+	// Floor is what so many pipelines take at least, without all-reduces, by what is known of the nodes beside what is alike
+	// here. The lower bound counts it, the plans do not. Nil: nothing.
+	Floor   func(pipelines int) (seconds float64)
+	Below   float64 // only plans that take less are looked for; 0: all
+	Roughly bool    // a plan within a few percent of the best is good enough: what is alike here is not quite
 }
 
 // Pipeline is one pipeline of a plan: its share of the batch and the layers of its stages.
@@ -71,7 +73,7 @@ func (p Plan) Nodes() int {
 type Result struct {
 	Plan
 	// No plan of the data-parallel degrees weighed is faster than this. It is equal to StepSeconds unless a split search
-	// ran into its effort limit.
+	// ran into its effort limit, or was to search roughly.
 	LowerBoundSeconds float64
 	// The answer, and the best plans found for the most promising other data-parallel degrees, best first.
 	Considered []Plan
@@ -87,6 +89,9 @@ func (p Problem) normalised() (Problem, error) {
 	}
 	if p.NodeMemoryBytes == 0 {
 		p.NodeMemoryBytes = math.MaxInt64
+	}
+	if p.Below == 0 {
+		p.Below = never
 	}
 	p.MinReplicas = max(1, p.MinReplicas)
 	p.PipelineLength = p.PipelineLength.within(min(len(p.Layers), p.Nodes))
@@ -122,6 +127,9 @@ func (p Problem) check() error {
 	}
 	if p.NodeMemoryBytes < 0 {
 		return fmt.Errorf("nodeMemoryBytes is %d, expected at least 0", p.NodeMemoryBytes)
+	}
+	if !(p.Below >= 0) {
+		return fmt.Errorf("below is %v, expected at least 0", p.Below)
 	}
 	if !usable(p.TransferSeconds) {
 		return fmt.Errorf("transferSeconds is %v, expected a finite number of at least 0", p.TransferSeconds)

@@ -111,6 +111,7 @@ func (s *searcher) under(bytes int64) *searcher {
 	capped := s.capped[bytes]
 	if capped == nil {
 		capped = newCapped(s.Problem, bytes)
+		capped.freer = s.oracle
 		s.capped[bytes] = capped
 	}
 	capped.roughly = s.roughly

@@ -40,13 +40,18 @@ func (s *searcher) best(most int) (Result, error) {
 		}
 	}
 	var result Result
-	bound, proven := s.lowerBound(best.step(), degrees)
+	bound, proven := degrees[0].step(), false
+	if !s.Roughly {
+		bound, proven = s.lowerBound(best.step(), degrees)
+	}
 	for _, mix := range s.rivals(best, degrees, most) {
 		result.Considered = append(result.Considered, s.at(mix.pipelines).build(mix))
 	}
 	result.Plan = result.Considered[0]
 	result.LowerBoundSeconds = min(bound, result.StepSeconds)
-	if proven {
+	if s.Floor != nil {
+		result.LowerBoundSeconds = bound
+	} else if proven {
 		result.LowerBoundSeconds = result.StepSeconds
 	}
 	return result, nil
@@ -119,14 +124,24 @@ func (s *searcher) degreeFloor(pipelines int) float64 {
 
 // fastestOf is the fastest mix of all the degrees. One whose floor is no better than what was found is not looked into.
 func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
-	best.seconds = never
-	for _, d := range degrees {
-		if d.step() >= best.step() {
+	best.seconds = s.Below
+	tolerance, patience := 0.0, len(degrees)
+	if s.Roughly {
+		tolerance, patience = roughTolerance, roughPatience
+	}
+	for missed := 0; len(degrees) > 0 && missed < patience; degrees = degrees[1:] {
+		d, cutoff := degrees[0], best.step()*(1-tolerance)
+		if d.step() >= cutoff {
 			break
 		}
-		if mix, faster := s.at(d.pipelines).fastest(d, best.step(), 0); faster {
-			best, ok = mix, true
+		at := s.at(d.pipelines)
+		at.roughly = s.Roughly
+		mix, faster := at.fastest(d, cutoff, tolerance)
+		if !faster {
+			missed++
+			continue
 		}
+		best, ok, missed = mix, true, 0
 	}
 	return best, ok
 }
@@ -143,6 +158,9 @@ func (s *searcher) fastest(d degree, cutoff, tolerance float64) (best lengthMix,
 		}
 		fullest := mix.fullest(at.gradient)
 		mix.syncSeconds = s.AllReduce.seconds(d.pipelines, fullest)
+		if s.Floor != nil {
+			mix.seconds = max(mix.seconds, s.Floor(d.pipelines))
+		}
 		if mix.step() < cutoff {
 			best, ok, cutoff = mix, true, mix.step()
 		}
@@ -173,7 +191,7 @@ func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMi
 		at := s.at(d.pipelines)
 		d.floor = max(d.floor, best.step()-s.AllReduce.seconds(d.pipelines, at.gradient[len(at.layers)]))
 		at.roughly = true
-		if mix, ok := at.fastest(d, never, rivalTolerance); ok {
+		if mix, ok := at.fastest(d, never, roughTolerance); ok {
 			mixes = append(mixes, mix)
 		}
 	}
@@ -181,8 +199,11 @@ func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMi
 	return mixes
 }
 
-// rivalTolerance is how far from the best of its degree a rival may be for lack of trying, beside its split.
-const rivalTolerance = 1. / 64
+// roughTolerance is how far from the best of its degree a rival may be for lack of trying, beside its split.
+const roughTolerance = 1. / 64
+
+// roughPatience is how many degrees in turn may be no better before a rough search ends. The most promising come first.
+const roughPatience = 8
 
 // shortestTime is a lower bound on the time of any pipeline with so many micro-batches.
 func (s *searcher) shortestTime(microBatches int) float64 {

@@ -16,6 +16,9 @@ import (
 	"github.com/reknit/reknit/services/trainer/model"
 )
 
+// Versions is how many versions of each unit are kept beside the one to train.
+const Versions = 1
+
 // State is the units of one node. Versions are completed steps. It serves one goroutine.
 type State struct {
 	shape   model.Shape
