@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -31,17 +32,18 @@ func grouped(kinds []kind) [][]int {
 	return groups
 }
 
-// kinds of nodes and of seats. What sets no limit is left out, or nodes of one kind would seem to differ.
+// kinds of nodes and of seats. Nodes that can take the same seats are of one kind, whatever more they have.
 func (p Problem) kinds() (nodes, seats []kind) {
 	nodes, seats = make([]kind, len(p.Holds)), make([]kind, len(p.Holds))
 	limited, paced := p.NeedBytes != nil && p.MemoryBytes != nil, p.NeedSpeed != nil && p.Speed != nil
+	bytes, speeds := distinct(p.NeedBytes), distinct(p.NeedSpeed)
 	for node := range nodes {
 		nodes[node].layers = p.Holds[node]
 		if limited {
-			nodes[node].bytes = p.MemoryBytes[node]
+			nodes[node].bytes = most(bytes, p.MemoryBytes[node])
 		}
 		if paced {
-			nodes[node].speed = p.Speed[node]
+			nodes[node].speed = most(speeds, p.Speed[node])
 		}
 	}
 	for seat := range seats {
@@ -57,6 +59,22 @@ func (p Problem) kinds() (nodes, seats []kind) {
 		}
 	}
 	return nodes, seats
+}
+
+func distinct[T cmp.Ordered](needs []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(needs)))
+}
+
+// most is the largest of the needs that someone meets who has so much; zero: none.
+func most[T cmp.Ordered](needs []T, has T) (need T) {
+	at, exact := slices.BinarySearch(needs, has)
+	if exact {
+		return has
+	}
+	if at > 0 {
+		need = needs[at-1]
+	}
+	return need
 }
 
 // leastMoved gives every seat a node: the most that one node must fetch is least, and then the sum is. Seats beyond the
