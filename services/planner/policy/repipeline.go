@@ -90,7 +90,7 @@ func (s Situation) searched() ([]Candidate, error) {
 
 // found is the fastest plans for a choice: of several data-parallel degrees, or where how many partitions a pipeline keeps
 // depends on that. It looks for none that cannot beat the fastest step there is, were all nodes as fast as the best of
-// the choice.
+// the choice. Of many unequal nodes plans of other degrees take longer to seat than they are likely to be worth.
 func (s Situation) found(choice choice, several bool, fastest float64) (search.Result, error) {
 	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
 	slowest, best := s.speed(choice.nodes[len(choice.nodes)-1]), s.speed(choice.nodes[0])
@@ -103,7 +103,7 @@ func (s Situation) found(choice choice, several bool, fastest float64) (search.R
 		problem.DataParallel.Least = max(problem.DataParallel.Least, s.MinReplicas)
 	}
 	problem.Roughly = s.unequal() && len(s.Nodes) > mostTried
-	if several || s.Partitions > 0 {
+	if several && !(s.unequal() && len(s.Nodes) > mostRefined) || s.Partitions > 0 {
 		return search.Best(problem)
 	}
 	return search.Fastest(problem)
@@ -167,7 +167,7 @@ type choice struct {
 	larger bool // than some of all nodes have
 }
 
-// mostLevels is how many larger memories, and higher speeds, are tried.
+// mostLevels is how many larger memories, and higher speeds, are tried; of many nodes only the largest memory.
 const mostLevels = 3
 
 func (s Situation) choices() []choice {
@@ -179,7 +179,11 @@ func (s Situation) choices() []choice {
 		slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.Speed[b], s.Speed[a]) })
 	}
 	choices := []choice{{nodes: all, memory: slices.Min(s.MemoryBytes)}}
-	for _, memory := range slices.Backward(levels(s.MemoryBytes)) {
+	memories := levels(s.MemoryBytes)
+	if len(s.Nodes) > mostRefined {
+		memories = memories[max(0, len(memories)-1):]
+	}
+	for _, memory := range slices.Backward(memories) {
 		enough := slices.DeleteFunc(slices.Clone(all), func(node int) bool { return s.MemoryBytes[node] < memory })
 		choices = append(choices, choice{all, memory, true}, choice{enough, memory, true})
 	}

@@ -13,15 +13,19 @@ import (
 // uneven plans for nodes of unequal memory or speed what a search over equal nodes cannot see: pipelines in which each
 // stage has as many layers as its node can hold and train in time. Nodes are dealt to the pipelines so that all are
 // about as strong, the larger ones of each in front, where most activations are kept. The widest plans that fit,
-// search.Weighed at most; found, not proven best. O(nodes log nodes + widths * (nodes + layers)), and the shares of the
+// search.Weighed at most, of many nodes one; found, not proven best. O(nodes log nodes + widths * (nodes + layers)), and the shares of the
 // batch.
 func (s Situation) uneven(k known) []Candidate {
 	if s.Speed == nil && slices.Min(s.MemoryBytes) == slices.Max(s.MemoryBytes) {
 		return nil
 	}
 	var candidates []Candidate
+	most := search.Weighed
+	if len(s.Nodes) > mostRefined {
+		most = 1
+	}
 	classes, order, narrowest := s.classes(), s.strongestFirst(), max(1, s.DataParallel.Least)
-	for width := s.widest(len(s.Nodes)); width >= narrowest && len(candidates) < search.Weighed; width-- {
+	for width := s.widest(len(s.Nodes)); width >= narrowest && len(candidates) < most; width-- {
 		if pipelines, fits := s.withPipelines(width).unevenPipelines(k.wires, order, width); fits {
 			candidate := s.figured(k, pipelines)
 			candidate.Classes = classes

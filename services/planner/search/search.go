@@ -128,11 +128,13 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 	tolerance, patience := 0.0, len(degrees)
 	if s.Roughly {
 		tolerance, patience = roughTolerance, roughPatience
+		degrees = s.longestFirst(degrees)
 	}
 	for missed := 0; len(degrees) > 0 && missed < patience; degrees = degrees[1:] {
 		d, cutoff := degrees[0], best.step()*(1-tolerance)
 		if d.step() >= cutoff {
-			break
+			missed++
+			continue
 		}
 		at := s.at(d.pipelines)
 		at.roughly = s.Roughly
@@ -144,6 +146,16 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 		best, ok, missed = mix, true, 0
 	}
 	return best, ok
+}
+
+// longestFirst is the degrees with the one of the longest pipelines in front: where layers are few, those of the next
+// degrees are uneven, which their floors do not tell.
+func (s *searcher) longestFirst(degrees []degree) []degree {
+	longest := slices.IndexFunc(degrees, func(d degree) bool { return d.pipelines == s.Nodes/s.PipelineLength.Most })
+	if longest < 0 {
+		return degrees
+	}
+	return slices.Insert(slices.Delete(slices.Clone(degrees), longest, longest+1), 0, degrees[longest])
 }
 
 // fastest is the fastest mix of one degree with its all-reduces, or one about within tolerance of it, if it is faster
