@@ -13,8 +13,8 @@ import (
 // uneven plans for nodes of unequal memory or speed what a search over equal nodes cannot see: pipelines in which each
 // stage has as many layers as its node can hold and train in time. Nodes are dealt to the pipelines so that all are
 // about as strong, the larger ones of each in front, where most activations are kept. The widest plans that fit,
-// search.Weighed at most, of many nodes one; found, not proven best. O(nodes log nodes + widths * (nodes + layers)), and the shares of the
-// batch.
+// search.Weighed at most, of many nodes one; found, not proven best. O(nodes log nodes + widths * (nodes + layers)), and the
+// shares of the batch.
 func (s Situation) uneven(k known) []Candidate {
 	if s.Speed == nil && slices.Min(s.MemoryBytes) == slices.Max(s.MemoryBytes) {
 		return nil

@@ -99,7 +99,8 @@ func (m *model) sizes(stages int) (least, most int) {
 
 func (m *model) fits(stage, stages, microBatches, first, end int) bool {
 	inFlight := int64(estimate.InFlight(stage, stages, microBatches))
-	return m.gradient[end]-m.gradient[first] <= m.mostGradient && m.static[end]-m.static[first]+inFlight*(m.activation[end]-m.activation[first]) <= m.memoryBytes
+	return m.gradient[end]-m.gradient[first] <= m.mostGradient &&
+		m.static[end]-m.static[first]+inFlight*(m.activation[end]-m.activation[first]) <= m.memoryBytes
 }
 
 // makespan of a split, given by the first layer of each stage and the number of layers at the end.
