@@ -130,9 +130,10 @@ func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
 func TestAPayloadBucketThatMakesRoomRefusesNobodyAndHasWhatIsNew(t *testing.T) {
 	bus.SetUnreadableAfter(t, 100*time.Millisecond)
 	ctx, b := connect(t, startServer(t).URL(), cluster)
-	name := "OBJ_" + events.PayloadBucket
+	lane := b.Lane(events.PayloadBucket)
+	name := "OBJ_" + lane
 	_, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{"$O." + events.PayloadBucket + ".C.>", "$O." + events.PayloadBucket + ".M.>"},
+		Name: name, Subjects: []string{"$O." + lane + ".C.>", "$O." + lane + ".M.>"},
 		MaxBytes: 300 << 10, Discard: jetstream.DiscardOld, AllowDirect: true,
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func TestOnlyTheBucketOfPayloadsDropsWhatItHasForWhatComes(t *testing.T) {
 			t.Fatal(err)
 		}
 		drops := stream.CachedInfo().Config.Discard == jetstream.DiscardOld
-		if drops != (name == "OBJ_"+events.PayloadBucket) {
+		if drops != (name == "OBJ_"+b.Lane(events.PayloadBucket)) {
 			t.Errorf("%s drops what it holds: %v", name, drops)
 		}
 	}

@@ -26,7 +26,7 @@ func (q *quiet) Handle(event events.Event) ([]events.Event, error) {
 func TestMessagesOfWhichNothingIsSaidAreAcknowledgedTogether(t *testing.T) {
 	f := newFixture(t)
 	var acknowledgements atomic.Int32
-	_, err := f.bus.Conn().Subscribe("$JS.ACK."+events.EventStream.Name+".>", func(*nats.Msg) { acknowledgements.Add(1) })
+	_, err := f.bus.Conn().Subscribe("$JS.ACK."+f.bus.Lane(events.EventStream.Name)+".>", func(*nats.Msg) { acknowledgements.Add(1) })
 	if err != nil {
 		t.Fatal(err)
 	}
