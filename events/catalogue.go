@@ -18,8 +18,11 @@ type Row struct {
 	Plan   bool           // lives in the write-once plan stream
 }
 
+// Version is that of all events, as their types end.
+const Version = "v1"
+
 // Type returns the CloudEvents type. The version changes only when the meaning does; fields are only added.
-func (k Kind) Type() string { return "io.reknit." + string(k) + ".v1" }
+func (k Kind) Type() string { return "io.reknit." + string(k) + "." + Version }
 
 // KindOf returns the kind of a CloudEvents type.
 func KindOf(ceType string) (Kind, error) {

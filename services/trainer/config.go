@@ -20,7 +20,7 @@ type Config struct {
 	service.Common
 	snapshots.Settings
 	consent.Policy
-	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"none: two trainers must not share one"`
+	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"two trainers must not share one; by default the key of REKNIT_NATS_KIT, and where there is no kit it must be set"`
 	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
 	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
 	Site         string `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`

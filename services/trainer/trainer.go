@@ -22,12 +22,20 @@ import (
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
+	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
 // Run trains until the node has left the cluster. The end of ctx (SIGTERM) is a wish to leave: the cluster first takes
 // over what only this node holds. Once training is complete there is nothing to take over, and Run ends at once.
 func Run(ctx context.Context, config Config) error {
+	if config.Node == "" && config.Kit != "" {
+		identity, err := bus.ReadIdentity(config.Kit)
+		if err != nil {
+			return fmt.Errorf("REKNIT_NATS_KIT: %w", err)
+		}
+		config.Node = identity.Key
+	}
 	if err := config.validate(); err != nil {
 		return err
 	}

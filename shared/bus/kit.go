@@ -46,6 +46,13 @@ type kit struct {
 	options []nats.Option
 }
 
+// Enter returns how a connection that is no bus is made with a kit: its options, and the prefix of JetStream's subjects, which
+// is empty for the usual one.
+func Enter(folder string) (options []nats.Option, api string, err error) {
+	k, err := openKit(Config{Kit: folder})
+	return k.options, k.API, err
+}
+
 func openKit(config Config) (k kit, err error) {
 	if config.Kit == "" {
 		slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)

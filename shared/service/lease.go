@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -79,14 +80,22 @@ func (r *runner) othersWork(ctx context.Context, subject string) (lease uint64, 
 	return last.Sequence, silence == nil, nil
 }
 
-// answer tells who asks that this instance holds the lease, as long as it gets on.
+// Version names the build of this program as Go wrote it down: a version of its module, or one made of its commit.
+func Version() string {
+	if info, known := debug.ReadBuildInfo(); known {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// answer tells who asks that this instance holds the lease, as long as it gets on, and of which build it is.
 func (r *runner) answer() (*nats.Subscription, error) {
 	return r.Bus.Conn().Subscribe(events.LeaseSubject(r.Bus.Cluster(), r.Name), func(ask *nats.Msg) {
 		if err := r.health.standsStill(); err != nil {
 			slog.Error("another instance may take the lease", "error", err)
 			return
 		}
-		if err := ask.Respond(nil); err != nil {
+		if err := ask.Respond([]byte(Version())); err != nil {
 			slog.Warn("another instance was not answered", "error", err)
 		}
 	})

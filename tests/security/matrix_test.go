@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,9 @@ import (
 var full = flag.Bool("full", false, "make every attempt of the matrix, and not each seventeenth")
 
 const stride = 17
+
+// examples is found before a test goes to where its server runs.
+var examples, _ = filepath.Abs("../../events/examples")
 
 // try is an attempt of somebody with a kit.
 type try struct {
@@ -200,7 +204,7 @@ func TestEveryAttackIsRefused(t *testing.T) {
 // words returns an event of a kind as its example has it, said by an attacker as somebody.
 func (m *matrix) words(kind events.Kind, source, subject string) words {
 	m.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("../../events/examples/%s.v1.json", kind))
+	text, err := os.ReadFile(filepath.Join(examples, string(kind)+".v1.json"))
 	var example words
 	if err == nil {
 		err = json.Unmarshal(text, &example)

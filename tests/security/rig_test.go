@@ -20,6 +20,7 @@ const cluster = "opticks"
 type place struct {
 	*testing.T
 	dir, url string
+	site     string // URL of the server that n3 connects to; empty where that is the one of all
 	server   *server.Server
 }
 
@@ -28,7 +29,8 @@ func open(t *testing.T) *place {
 	p := &place{T: t, dir: t.TempDir()}
 	p.provision(optionsOf("alpha", "n1", "n2"))
 	p.provision(optionsOf("beta", "n3"))
-	options, err := server.ProcessConfigFile(filepath.Join(p.dir, "server", "nats.conf"))
+	t.Chdir(filepath.Join(p.dir, "server")) // where it is meant to run
+	options, err := server.ProcessConfigFile("nats.conf")
 	if err != nil {
 		t.Fatal(err)
 	}

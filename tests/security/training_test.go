@@ -43,6 +43,9 @@ func (p *place) trainer(name, text string, more map[string]string) (config train
 		"REKNIT_TRAINER_GLOBAL_BATCH": "12", "REKNIT_TRAINER_WIDTH": "16", "REKNIT_TRAINER_HIDDEN": "16",
 		"REKNIT_TRAINER_COMPARE_EVERY": "10", "REKNIT_TRAINER_PIPELINES": "1", "REKNIT_TRAINER_LEAST_STAGES": "2",
 	}
+	if name == "n3" && p.site != "" {
+		settings["REKNIT_NATS_URL"] = p.site
+	}
 	maps.Copy(settings, more)
 	return config, env.ParseWithOptions(&config, env.Options{Environment: settings})
 }
@@ -96,8 +99,11 @@ func (c *course) digest(units int) string {
 // TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits has all that a job needs pass: two nodes train half of a model
 // each, and one of another institution takes the place, and the layers, of one that leaves. All of it goes over TLS, and
 // the model comes out as a single process trains it.
-func TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits(t *testing.T) {
-	p := open(t)
+func TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits(t *testing.T) { trainTogether(open(t)) }
+
+func trainTogether(p *place) {
+	t := p.T
+	t.Helper()
 	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
 		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
 	})

@@ -54,14 +54,26 @@ const (
 type settings struct {
 	url, api string
 	options  []nats.Option
+	kit      string // folder; empty: NATS is entered as the nats command does
 }
 
-// settings reads them as the nats command does. A URL that is given takes the place of the context that is selected, not
-// of one that is named.
+// settings reads them as the nats command does, but that the kit of an installation (REKNIT_NATS_KIT) comes before a context
+// that is selected. A URL that is given takes the place of that, too, not of one that is named.
 func (f Flags) settings() (settings, error) {
 	name, url := cmp.Or(f.Context, os.Getenv("NATS_CONTEXT")), f.URL
 	if name == "" {
 		url = cmp.Or(url, os.Getenv("REKNIT_NATS_URL"), os.Getenv("NATS_URL"))
+	}
+	kit := ""
+	if name == "" {
+		kit = os.Getenv("REKNIT_NATS_KIT")
+	}
+	if kit != "" {
+		options, api, err := bus.Enter(kit)
+		if err != nil {
+			return settings{}, tell.UsageError{Err: err}
+		}
+		return settings{url: cmp.Or(url, nats.DefaultURL), api: api, options: options, kit: kit}, nil
 	}
 	of, err := natscontext.New(name, name != "" || url == "",
 		natscontext.WithServerURL(url), natscontext.WithCreds(cmp.Or(f.Creds, os.Getenv("NATS_CREDS"))))
@@ -125,7 +137,11 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	case !events.Token(name):
 		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: to.url, Name: "reknit", Cluster: name, Options: to.options, API: to.api})
+	entry := bus.Config{URL: to.url, Name: "reknit", Cluster: name, Kit: to.kit}
+	if to.kit == "" {
+		entry.Options, entry.API = to.options, to.api
+	}
+	b, err := bus.Connect(ctx, entry)
 	if err != nil {
 		return nil, Unreachable{URL: to.url, Err: err}
 	}

@@ -45,6 +45,7 @@ const (
 type doctor struct {
 	live     connect.Flags
 	node     agentd.Config
+	kit      bus.Identity // zero where the installation is not secured
 	conn     *nats.Conn
 	api      jetstream.JetStream // that is asked
 	js       jetstream.JetStream // the same, once it has answered
@@ -60,6 +61,9 @@ func Command() *cobra.Command {
 		Use: "doctor", Short: "look for what is wrong with an installation, from where a node stands", Long: help,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := env.Parse(&d.node); err != nil {
+				return tell.UsageError{Err: err}
+			}
+			if err := d.openKit(); err != nil {
 				return tell.UsageError{Err: err}
 			}
 			d.examine(c.Context())
@@ -82,6 +86,7 @@ func (d *doctor) examine(ctx context.Context) {
 		needs func() bool // nil: nothing
 		make  func(ctx context.Context) []Finding
 	}{
+		{"kit", nil, d.keys},
 		{"NATS", nil, d.nats},
 		{"JetStream", d.connected, d.jetStream},
 		{"cluster", d.stored, d.cluster},

@@ -62,6 +62,13 @@ func serverIsTested(version string) bool {
 }
 
 func (d *doctor) jetStream(ctx context.Context) []Finding {
+	if d.kit.API != "" { // who has such a kit may not ask how much there is
+		if _, err := d.api.Stream(ctx, events.EventStream.Name); !isSilent(err) {
+			d.js = d.api
+			return found(fine, "", "it answers")
+		}
+		return found(wrong, "see whether the servers have a leader: nats server report jetstream, or their logs", "nobody answers on its subjects")
+	}
 	account, err := d.api.AccountInfo(ctx)
 	if isSilent(err) {
 		lane := events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)
@@ -151,6 +158,14 @@ func (e expectation) compare(ctx context.Context, b *bus.Bus) (all []Finding) {
 		say(warning, "nats stream edit "+e.name+" --replicas 3", "is kept %s: it is gone with a server",
 			tell.Count(info.Config.Replicas, "time", "times"))
 	}
+	if info.Cluster != nil {
+		for _, follower := range info.Cluster.Replicas {
+			if follower.Offline || !follower.Current {
+				say(warning, "start "+follower.Name+", or see its log: till it has all, another loss of a server stops everything",
+					"is not whole on %s", follower.Name)
+			}
+		}
+	}
 	if len(all) == 0 {
 		say(fine, "", "is as it must be, and holds %s", tell.Bytes(int64(info.State.Bytes)))
 	}
@@ -213,14 +228,15 @@ func (d *doctor) cluster(ctx context.Context) []Finding {
 
 // permissions tries what a node hears. What it says cannot be tried without being heard by others.
 func (d *doctor) permissions(ctx context.Context) (all []Finding) {
-	cluster, node := d.bus.Cluster(), d.node.Node
-	if node == "" {
-		node = "reknit-doctor"
-	}
-	for _, subject := range []string{
+	cluster, node := d.bus.Cluster(), cmp.Or(d.node.Node, "reknit-doctor")
+	subjects := []string{
 		events.PlanSubject(cluster, "*"), events.EventSubject(cluster, events.NegotiationOpened, "*"),
 		events.EventSubject(cluster, events.MembershipRefused, node), events.ProbeSubject(cluster, node),
-	} {
+	}
+	if d.isUser() {
+		subjects = []string{events.PulseSubject(cluster, "*")}
+	}
+	for _, subject := range subjects {
 		if err := d.mayHear(subject); err != nil {
 			all = append(all, found(wrong, "give this user the permission to subscribe to it", "%s: %v", subject, err)...)
 		}
@@ -228,6 +244,9 @@ func (d *doctor) permissions(ctx context.Context) (all []Finding) {
 	err := connect.Read(ctx, d.bus, []events.Kind{events.LeaseTaken}, connect.Span{}, func(events.Event) {})
 	if err != nil {
 		all = append(all, found(wrong, "give this user the permission to read the stream by consumers", "the log cannot be read: %v", err)...)
+	}
+	if len(all) == 0 && d.isUser() {
+		return found(fine, "", "this user hears heartbeats, and reads the log")
 	}
 	if len(all) == 0 {
 		return found(fine, "", "this user hears what a node must, and reads the log")
@@ -251,6 +270,9 @@ func (d *doctor) mayHear(subject string) error {
 }
 
 func (d *doctor) services(ctx context.Context) (all []Finding) {
+	if d.isNode() {
+		return found(unseen, "", "services do not answer nodes; ask with the kit of a user (services/user)")
+	}
 	services, err := inventory.Services(ctx, d.bus)
 	if err != nil {
 		return found(wrong, "see whether this user may ask on reknit.lease.>", "%v", err)
@@ -261,7 +283,7 @@ func (d *doctor) services(ctx context.Context) (all []Finding) {
 		}
 	}
 	if len(all) == 0 {
-		return found(fine, "", "all four answer")
+		return found(fine, "", "all four answer, of build %s", builds(services))
 	}
 	return all
 }

@@ -51,7 +51,19 @@ type Service struct {
 	Service  string     `json:"service"`
 	Works    bool       `json:"works"` // it answers that it acts for the cluster and gets on
 	Instance string     `json:"instance,omitempty"`
-	Since    *time.Time `json:"since,omitempty"` // when this instance took over
+	Since    *time.Time `json:"since,omitempty"`   // when this instance took over
+	Version  string     `json:"version,omitempty"` // of its build; empty where it does not answer, or is too old to tell
+}
+
+// Build says of which build a service is.
+func (s Service) Build() string {
+	switch {
+	case s.Version != "":
+		return s.Version
+	case s.Works:
+		return "works, and is of a build before November 2026"
+	}
+	return "does not answer"
 }
 
 // Status is `reknit status`.
@@ -130,6 +142,9 @@ func (o *Overview) judge() {
 // askTimeout is how long a service has to answer that it works.
 const askTimeout = time.Second
 
+// mostVersion bounds what is believed to be a version.
+const mostVersion = 128
+
 // Services asks each of the four whether it works, all at a time.
 func Services(ctx context.Context, b *bus.Bus) ([]Service, error) {
 	all, failed := make([]Service, len(processes.Services)), make([]error, len(processes.Services))
@@ -152,8 +167,10 @@ func ask(ctx context.Context, b *bus.Bus, name string) (Service, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, err = b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name), nil)
-	service.Works = err == nil
+	reply, err := b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name), nil)
+	if service.Works = err == nil; service.Works {
+		service.Version = string(reply.Data[:min(len(reply.Data), mostVersion)])
+	}
 	if silent := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded); silent || err == nil {
 		return service, nil
 	}

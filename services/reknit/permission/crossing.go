@@ -16,7 +16,7 @@ type Crossing struct {
 }
 
 // OfControl lists what the control account exports and the nodes' imports: all that some node may publish, but to other
-// nodes, and what nodes hear.
+// nodes, what nodes hear, and what a person asks services.
 func OfControl(cluster string) []Crossing {
 	var crossings []Crossing
 	rights := OfNode("*", cluster, "")
@@ -27,6 +27,9 @@ func OfControl(cluster string) []Crossing {
 		subject := inControl(local)
 		many := strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")
 		crossings = append(crossings, Crossing{Subject: subject, Local: local, Service: true, Many: many})
+	}
+	for _, subject := range asksServices(cluster) {
+		crossings = append(crossings, Crossing{Subject: subject, Local: subject, Service: true})
 	}
 	for _, subject := range heard(cluster, "*") {
 		crossings = append(crossings, Crossing{Subject: subject, Local: subject})

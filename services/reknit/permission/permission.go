@@ -36,7 +36,7 @@ type Rights struct{ Publish, Subscribe []string }
 func OfUser(consumer, cluster, inbox string) Rights {
 	return Rights{
 		Publish: join(said(User, cluster, "*"), looks(API, cluster), readsLog(API, cluster, consumer),
-			readsObjects(API, cluster)),
+			readsObjects(API, cluster), asksServices(cluster)),
 		Subscribe: []string{inbox + ".>", events.PulseSubject(cluster, "*")},
 	}
 }
@@ -71,6 +71,10 @@ func OfNode(id, cluster, inbox string) Rights {
 		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id), probes(cluster, id)),
 	}
 }
+
+// OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. Who runs one
+// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature.
+func OfLeaf(cluster string) Rights { return OfNode("*", cluster, "_INBOX.*") }
 
 // said lists the subjects of what a speaker says. Of itself and of services it says what names it.
 func said(speaker, cluster, id string) []string {
@@ -111,6 +115,15 @@ func asksNodes(cluster, id string) []string {
 		events.ShardSubject(cluster, id), events.PreCopySubject(cluster, id), events.KeepSubject(cluster, id),
 		events.RelaySubject(cluster, id),
 	}
+}
+
+// asksServices lists on what a person asks each service whether it works.
+func asksServices(cluster string) []string {
+	var subjects []string
+	for _, service := range Services {
+		subjects = append(subjects, events.LeaseSubject(cluster, service))
+	}
+	return subjects
 }
 
 func probes(cluster, id string) []string { return []string{events.ProbeSubject(cluster, id)} }

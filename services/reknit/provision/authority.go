@@ -32,8 +32,9 @@ type authority struct {
 	text        []byte // of the certificate
 }
 
-func openAuthority(folder string) (*authority, error) {
-	file, keyFile := filepath.Join(folder, "ca.pem"), filepath.Join(folder, "ca-key.pem")
+// openAuthority returns the authority whose files have this prefix, a new one where there are none.
+func openAuthority(folder, prefix string) (*authority, error) {
+	file, keyFile := filepath.Join(folder, prefix+"ca.pem"), filepath.Join(folder, prefix+"ca-key.pem")
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newAuthority(file, keyFile)

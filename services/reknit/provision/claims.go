@@ -37,14 +37,39 @@ func (i *installation) operatorToken() (string, error) {
 
 // accountTokens returns the tokens of the accounts by their public keys.
 func (i *installation) accountTokens() (map[string]string, error) {
-	tokens := map[string]string{}
 	nodes, err := i.nodesAccount()
 	if err != nil {
 		return nil, err
 	}
+	for _, crossing := range permission.OfNodes(i.Cluster) {
+		nodes.Exports.Add(exported(crossing))
+	}
+	for _, crossing := range permission.OfControl(i.Cluster) {
+		nodes.Imports.Add(imported(crossing, i.control))
+	}
+	return i.signed(i.systemAccount(), i.controlAccount(), nodes)
+}
+
+// leafTokens returns those that the server of a site has. What crosses from the nodes' account into another does so where
+// the log is, and what a node asks for is answered there alone.
+func (i *installation) leafTokens() (map[string]string, error) {
+	nodes, err := i.nodesAccount()
+	if err != nil {
+		return nil, err
+	}
+	return i.signed(i.systemAccount(), nodes)
+}
+
+func (i *installation) systemAccount() *jwt.AccountClaims {
 	system := jwt.NewAccountClaims(public(i.system))
 	system.Name = "SYS"
-	for _, claims := range []*jwt.AccountClaims{system, i.controlAccount(), nodes} {
+	return system
+}
+
+// signed returns the tokens of accounts by their public keys.
+func (i *installation) signed(accounts ...*jwt.AccountClaims) (tokens map[string]string, err error) {
+	tokens = map[string]string{}
+	for _, claims := range accounts {
 		claims.Limits.DisallowBearer = true // a token alone must be worth nothing
 		var faults jwt.ValidationResults
 		claims.Validate(&faults)
@@ -76,17 +101,11 @@ func (i *installation) controlAccount() *jwt.AccountClaims {
 	return claims
 }
 
-// nodesAccount is that of all nodes. Who holds an institution's signing key can enrol nodes with it, and no node of
+// nodesAccount is that of all nodes, before anything crosses into another account. Who holds an institution's signing key can enrol nodes with it, and no node of
 // another's, whose key it lacks.
 func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(public(i.nodes))
 	claims.Name = "nodes"
-	for _, crossing := range permission.OfNodes(i.Cluster) {
-		claims.Exports.Add(exported(crossing))
-	}
-	for _, crossing := range permission.OfControl(i.Cluster) {
-		claims.Imports.Add(imported(crossing, i.control))
-	}
 	institutions, err := i.institutions()
 	if err != nil {
 		return nil, err
@@ -151,6 +170,10 @@ func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, 
 		return claims.Encode(signer)
 	case systemRole:
 		return claims.Encode(i.system)
+	case leafRole:
+		claims.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeLeafnode}
+		claims.Permissions = rightsOf(permission.OfLeaf(i.Cluster))
+		return claims.Encode(i.nodes)
 	case permission.User:
 		claims.Permissions = rightsOf(permission.OfUser(public(key), i.Cluster, inbox(public(key))))
 		return claims.Encode(i.nodes)

@@ -39,12 +39,15 @@ that is named. Run again with the same --dir it adds to what is there, and renew
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "folder of all keys and kits; keep it secret")
-	flags.StringVar(&o.Cluster, "cluster", "default", "id of the cluster")
+	flags.StringVar(&o.Cluster, "cluster", "", "id of the cluster (default: as before, or \"default\")")
 	flags.StringVar(&o.Institution, "institution", "", "who the nodes belong to")
-	flags.IntVar(&o.Port, "port", 4222, "port of the NATS server")
+	flags.IntVar(&o.Port, "port", 0, "port of each NATS server (default: as before, or 4222)")
+	flags.StringArrayVar(&o.Servers, "server", nil,
+		"name by which one of three NATS servers is reached; again for each (default: as before, or one server at --host)")
+	flags.StringVar(&o.Leaf, "leaf", "", "name by which the NATS server of a site is reached, where the nodes of this run connect")
 	flags.StringVar(&push, "push", "", "URL of a running NATS server, which is to learn at once who was revoked")
 	flags.StringArrayVar(&o.Nodes, "node", nil, "name of a node that gets a kit; again for each")
-	flags.StringArrayVar(&o.Hosts, "host", nil, "name or address by which NATS is reached; again for each")
+	flags.StringArrayVar(&o.Hosts, "host", nil, "name or address by which NATS is reached too; again for each (default: as before, or this machine's)")
 	flags.StringArrayVar(&o.Revoke, "revoke", nil,
 		"name of a node of the institution or of a service, or a public key; again for each")
 	return command
@@ -54,8 +57,8 @@ func (o Options) run(ctx context.Context, push string, out io.Writer) error {
 	if err := Security(o); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "NATS runs with %s/%s/nats.conf; the kits are in %s/%s and %s/%s\n", o.Dir, serverFolder, o.Dir, servicesFolder,
-		o.Dir, institutionsFolder)
+	fmt.Fprintf(out, "NATS servers run in %s/%s, with the nats.conf there; the kits are in %s/%s and %s/%s\n", o.Dir, serverFolder, o.Dir,
+		servicesFolder, o.Dir, institutionsFolder)
 	if push == "" {
 		return nil
 	}

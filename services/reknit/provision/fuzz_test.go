@@ -38,7 +38,7 @@ func FuzzAuthority(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		opened, err := openAuthority(folder)
+		opened, err := openAuthority(folder, "")
 		if err != nil {
 			if !strings.Contains(err.Error(), folder) {
 				t.Errorf("%v names no file", err)

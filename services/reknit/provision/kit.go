@@ -13,8 +13,8 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// systemRole tells a running server of new tokens, and does nothing else.
-const systemRole = "system"
+// systemRole tells a running server of new tokens, and does nothing else. leafRole is the server of a site.
+const systemRole, leafRole = "system", "leaf"
 
 // kit returns the folder of a kit.
 func (i *installation) kit(role, name string) string {
@@ -23,6 +23,8 @@ func (i *installation) kit(role, name string) string {
 		return i.path(institutionsFolder, i.Institution, name)
 	case systemRole:
 		return i.path(operatorFolder, systemRole)
+	case leafRole:
+		return i.path(serverFolder, name)
 	}
 	return i.path(servicesFolder, name)
 }
@@ -71,13 +73,11 @@ func (i *installation) writeKit(role, name string, speakers map[string]string) e
 	if err := writeIdentity(folder, identity); err != nil {
 		return err
 	}
-	certificate, certificateKey, err := i.authority.certify(public(key), []string{public(key)})
-	if err != nil {
+	if err := writeCertificate(i.authority, folder, "", public(key), []string{public(key)}); err != nil {
 		return err
 	}
 	for file, data := range map[string][]byte{
-		bus.CredentialsFile: credentials, bus.AuthorityFile: i.authority.text, bus.CertificateFile: certificate,
-		bus.KeyFile: certificateKey, "environment": i.environment(role, folder, public(key)),
+		bus.CredentialsFile: credentials, "environment": i.environment(role, folder, public(key)),
 	} {
 		if err := write(filepath.Join(folder, file), data, 0o600); err != nil {
 			return err
@@ -93,7 +93,11 @@ func (i *installation) environment(role, folder, key string) []byte {
 	if err != nil {
 		path = folder
 	}
-	text := fmt.Sprintf("REKNIT_NATS_URL=%s\nREKNIT_CLUSTER=%s\nREKNIT_NATS_KIT=%s\n", i.url(), i.Cluster, path)
+	leaf := ""
+	if role == permission.Node {
+		leaf = i.Leaf
+	}
+	text := fmt.Sprintf("REKNIT_NATS_URL=%s\nREKNIT_CLUSTER=%s\nREKNIT_NATS_KIT=%s\n", i.url(leaf), i.Cluster, path)
 	if role == permission.Node {
 		text += fmt.Sprintf("REKNIT_AGENT_NODE=%s\nREKNIT_TRAINER_NODE=%s\n", key, key)
 	}

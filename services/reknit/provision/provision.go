@@ -6,11 +6,9 @@
 package provision
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,8 +24,10 @@ import (
 type Options struct {
 	Dir         string   // of all keys and kits; it is made where it is missing
 	Cluster     string   // default "default"
-	Hosts       []string // names and addresses by which the NATS server is reached; default those of this machine alone
-	Port        int      // of the NATS server; default 4222
+	Hosts       []string // names and addresses by which each NATS server is reached; default those of this machine alone
+	Servers     []string // names by which each of several NATS servers is reached, which keep the log together; empty: there is one
+	Leaf        string   // name by which the server of a site is reached, where the nodes that are named connect; empty: there is none
+	Port        int      // of each NATS server; default 4222
 	Institution string   // that the nodes belong to; empty: none is provisioned
 	Nodes       []string // names of which kits are written
 	Revoke      []string // names of the institution's nodes, of services, or public keys, that may not connect any more
@@ -43,11 +43,6 @@ const (
 
 // Security provisions. A server that runs hears of what changed by Push.
 func Security(options Options) error {
-	options.Cluster = cmp.Or(options.Cluster, "default")
-	options.Port = cmp.Or(options.Port, 4222)
-	if len(options.Hosts) == 0 {
-		options.Hosts = []string{"127.0.0.1", "::1", "localhost"}
-	}
 	if err := options.check(); err != nil {
 		return err
 	}
@@ -67,12 +62,20 @@ func (o Options) check() error {
 	switch {
 	case o.Dir == "":
 		return errors.New("--dir: expected a folder")
-	case !events.Token(o.Cluster):
+	case o.Cluster != "" && !events.Token(o.Cluster):
 		return fmt.Errorf("--cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Cluster)
 	case o.Institution == "" && len(o.Nodes) > 0:
 		return errors.New("--institution: expected the name of who the nodes belong to")
 	case o.Institution != "" && !events.Token(o.Institution):
 		return fmt.Errorf("--institution: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Institution)
+	}
+	if count := len(o.Servers); count == 2 || count != len(slices.Compact(slices.Sorted(slices.Values(o.Servers)))) {
+		return fmt.Errorf("--server: expected one name, or at least three that differ, for two keep nothing that one does not: got %q", o.Servers)
+	}
+	for _, name := range append(o.Servers, o.Leaf) {
+		if name != "" && name != filepath.Base(name) {
+			return fmt.Errorf("--server, --leaf: expected the name of a host, got %q", name)
+		}
 	}
 	for _, name := range o.Nodes {
 		if !events.Token(name) {
@@ -88,6 +91,7 @@ type installation struct {
 	operator, system, control, nodes nkeys.KeyPair
 	authority                        *authority
 	revoked                          map[string]int64 // when, by public key
+	leaves                           []string         // all that were ever provisioned here
 }
 
 func open(options Options) (*installation, error) {
@@ -110,8 +114,11 @@ func open(options Options) (*installation, error) {
 			return nil, err
 		}
 	}
+	if err := i.settle(); err != nil {
+		return nil, err
+	}
 	var err error
-	if i.authority, err = openAuthority(i.path(operatorFolder)); err != nil {
+	if i.authority, err = openAuthority(i.path(operatorFolder), ""); err != nil {
 		return nil, err
 	}
 	i.revoked, err = readRevoked(i.path(operatorFolder, "revoked.json"))
@@ -165,7 +172,7 @@ func (i *installation) write() error {
 	if err := i.tellOthers(speakers); err != nil {
 		return err
 	}
-	return i.writeServer()
+	return i.writeServers()
 }
 
 // tellOthers has the kits that are not written anew know the services' keys, which a revocation changes.
@@ -193,11 +200,6 @@ func (i *installation) roles() []string {
 
 func (i *installation) path(parts ...string) string {
 	return filepath.Join(append([]string{i.Dir}, parts...)...)
-}
-
-// urls are where clients find the server.
-func (i *installation) url() string {
-	return fmt.Sprintf("nats://%s", net.JoinHostPort(i.Hosts[0], fmt.Sprint(i.Port)))
 }
 
 // institutions lists all that were ever provisioned here.

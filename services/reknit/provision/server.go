@@ -3,12 +3,13 @@ package provision
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/template"
 
 	"github.com/nats-io/jwt/v2"
@@ -16,40 +17,35 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-//go:embed nats.conf.tmpl
-var configuration string
+//go:embed *.tmpl
+var configuration embed.FS
 
-// writeServer writes what the NATS server needs, and the accounts' tokens for Push.
-func (i *installation) writeServer() error {
-	folder, err := filepath.Abs(i.path(serverFolder))
-	if err != nil {
-		return err
-	}
-	operator, err := i.operatorToken()
-	if err != nil {
-		return err
-	}
+// writeServers writes what each NATS server needs, and the accounts' tokens for Push.
+func (i *installation) writeServers() error {
 	accounts, err := i.accountTokens()
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	err = template.Must(template.New("nats.conf").Parse(configuration)).Execute(&text, map[string]any{
-		"Port": i.Port, "Folder": filepath.ToSlash(folder), "Operator": operator, "System": public(i.system), "Accounts": accounts,
-	})
+	routes, err := openAuthority(i.path(operatorFolder), "route-")
 	if err != nil {
 		return err
 	}
-	certificate, key, err := i.authority.certify("NATS", i.Hosts)
-	if err != nil {
-		return err
-	}
-	for file, data := range map[string][]byte{
-		"nats.conf": text.Bytes(), "certificate.pem": certificate, "key.pem": key, "ca.pem": i.authority.text,
-	} {
-		if err := write(filepath.Join(folder, file), data, 0o600); err != nil {
+	for _, server := range i.Servers {
+		folder, others := i.path(serverFolder, server), i.addresses(server, routePort)
+		if err := i.writeServer(folder, server, map[string]any{"Advertise": server, "Routes": others, "Accounts": accounts}); err != nil {
 			return err
 		}
+		if err := writeCertificate(routes, folder, "route-", server, i.Servers); err != nil {
+			return err
+		}
+	}
+	if len(i.Servers) == 0 {
+		if err := i.writeServer(i.path(serverFolder), "reknit", map[string]any{"Accounts": accounts}); err != nil {
+			return err
+		}
+	}
+	if err := i.writeLeaves(); err != nil {
+		return err
 	}
 	if err := i.writeKit(systemRole, systemRole, nil); err != nil {
 		return err
@@ -59,6 +55,60 @@ func (i *installation) writeServer() error {
 		return err
 	}
 	return write(i.path(operatorFolder, "accounts.json"), tokens, 0o600)
+}
+
+// writeLeaves writes what the servers of sites need: among it a kit, with which they connect to the others.
+func (i *installation) writeLeaves() error {
+	accounts, err := i.leafTokens()
+	if err != nil {
+		return err
+	}
+	for _, leaf := range i.leaves {
+		if err := i.writeKit(leafRole, leaf, nil); err != nil {
+			return err
+		}
+		if err := i.writeServer(i.kit(leafRole, leaf), leaf, map[string]any{
+			"Advertise": leaf, "Remotes": i.addresses("", leafPort), "Accounts": accounts,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeServer writes the configuration of a server and the certificate that it shows. It is known by its name, and by what
+// the whole installation is.
+func (i *installation) writeServer(folder, name string, settings map[string]any) error {
+	operator, err := i.operatorToken()
+	if err != nil {
+		return err
+	}
+	settings["Name"], settings["Port"], settings["Leaves"] = name, i.Port, i.leaves
+	settings["Operator"], settings["System"], settings["Nodes"] = operator, public(i.system), public(i.nodes)
+	for _, file := range []string{"nats.conf", "accounts.conf"} {
+		var text bytes.Buffer
+		if err := template.Must(template.ParseFS(configuration, file+".tmpl")).Execute(&text, settings); err != nil {
+			return err
+		}
+		if err := write(filepath.Join(folder, file), text.Bytes(), 0o600); err != nil {
+			return err
+		}
+	}
+	return writeCertificate(i.authority, folder, "", "NATS", slices.Concat([]string{name}, i.Servers, i.Hosts))
+}
+
+// writeCertificate writes a certificate, its key and who signed it.
+func writeCertificate(by *authority, folder, prefix, name string, hosts []string) error {
+	certificate, key, err := by.certify(name, hosts)
+	if err != nil {
+		return err
+	}
+	for file, data := range map[string][]byte{"certificate.pem": certificate, "key.pem": key, "ca.pem": by.text} {
+		if err := write(filepath.Join(folder, prefix+file), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Push gives a running server the accounts' tokens that Security wrote. Who was revoked is disconnected when it returns.

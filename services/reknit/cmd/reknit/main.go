@@ -27,6 +27,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/reknit/up"
+	"github.com/reknit/reknit/services/reknit/version"
 	"github.com/reknit/reknit/services/restorer"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/shared/service"
@@ -78,7 +79,7 @@ func root() *cobra.Command {
 	})
 	group(root, "Look into a cluster:",
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
-		policies.Command(), doctor.Command(),
+		policies.Command(), doctor.Command(), version.Command(),
 	)
 	group(root, "Change it:", drain.Command())
 	group(root, "Run a cluster, or a part of one:",
