@@ -63,7 +63,7 @@ func FuzzJoining(f *testing.F) {
 			}
 			return
 		}
-		job, err := j.complete()
+		job, err := j.complete(0)
 		if err == nil {
 			err = (&events.Join{Node: "n1", Incarnation: "any", Address: "any", MemoryBytes: j.MemoryBytes, Samples: j.Samples, Job: job}).Validate()
 		}
