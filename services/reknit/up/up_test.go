@@ -46,7 +46,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	said, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := up(ctx, out, "--dir", dir, "--port", "0", "--cluster", "c", "--start-nodes", "3")
+		err := up(ctx, out, "--dir", dir, "--port", "0", "--cluster", "c", "--start-nodes", "3", "--page", "none")
 		out.Close()
 		ended <- err
 	}()
