@@ -32,19 +32,6 @@ type Event struct {
 	Sequence uint64    // position in its stream; zero before that
 
 	payload Payload // Data, once it was read
-	said    *said   // what Data was made from, where a Speaker made it
-}
-
-// said is a payload as it was when a Speaker said it, and what is wrong with it.
-type said struct {
-	data    json.RawMessage
-	payload Payload
-	fault   error
-}
-
-// is reports whether data is what was made then, and not other bytes.
-func (s *said) is(data json.RawMessage) bool {
-	return len(data) == len(s.data) && len(data) > 0 && &data[0] == &s.data[0]
 }
 
 // Payload is the data of an event. Validate names the first field that is wrong and what was expected.
@@ -79,19 +66,7 @@ func (s Speaker) state(kind Kind, subject, reason string, payload Payload) Event
 	return Event{
 		ID:   deriveID(s.Source, s.Cluster, string(kind), subject, reason),
 		Kind: kind, Source: s.Source, Subject: subject, Cluster: s.Cluster, Data: data,
-		said: &said{data, copied(payload), payload.Validate()},
 	}
-}
-
-// copied returns a payload whose fields are its own, so that the speaker may go on to change those of the first.
-func copied(payload Payload) Payload {
-	value := reflect.ValueOf(payload)
-	if value.Kind() != reflect.Pointer {
-		return payload
-	}
-	copied := reflect.New(value.Type().Elem())
-	copied.Elem().Set(value.Elem())
-	return copied.Interface().(Payload)
 }
 
 // Digest returns "sha256:" and the lower-case hex SHA-256 of data: how plans, parts and blocks of units are named.
@@ -163,22 +138,12 @@ func (e *Event) Read() (Payload, error) {
 	if err := Decode(e.Data, payload); err != nil {
 		return nil, err
 	}
-	e.payload, e.said = payload, nil
+	e.payload = payload
 	return payload, nil
 }
 
 // whole is the name of a payload as a field: the envelope's.
 const whole = "data"
-
-// Said returns the payload of an event that is to be said, and what is wrong with it. One that a Speaker made here was
-// validated then and is not read; the lists in it may have changed since. Any other is read. Errors are as Decode's.
-func (e *Event) Said() (Payload, error) {
-	row, known := e.Kind.Row()
-	if e.said != nil && known && e.said.is(e.Data) && reflect.TypeOf(e.said.payload) == reflect.TypeOf(row.New()) {
-		return e.said.payload, e.said.fault
-	}
-	return e.Read()
-}
 
 // named is a value of the wrong JSON type as an error that names its field.
 func named(err error) error {

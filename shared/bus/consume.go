@@ -55,7 +55,7 @@ type Delivery struct {
 func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subjects []string) (*Consumer, error) {
 	consumer, err := b.js.CreateOrUpdateConsumer(ctx, b.Lane(events.EventStream.Name), jetstream.ConsumerConfig{
 		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
@@ -247,12 +247,12 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Done says that a message is done with, and all before it; the server hears it with the next acknowledgement.
-func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
-
-// Ack says that a message is done with, and all before it.
+// Ack says that a message is done with, and all before it; a refused one never comes again.
 func (d Delivery) Ack() error {
-	d.Done()
+	d.consumer.progress.reach(d.Event.Sequence)
+	if d.Refusal != nil {
+		return d.message.TermWithReason(d.Refusal.Reason)
+	}
 	return d.message.Ack()
 }
 
@@ -304,7 +304,7 @@ func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal,
 		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, e.dataref)
 	}
 	if err == nil {
-		err = check(&event, b.cluster, message.subject, (*events.Event).Read)
+		err = check(&event, b.cluster, message.subject)
 	}
 	if err == nil {
 		event.Sequence, event.Logged = message.sequence, message.logged

@@ -59,7 +59,7 @@ func FuzzEnvelope(f *testing.F) {
 			mustRefuse(t, message, err)
 			return
 		}
-		if err := check(&event, "opticks", event.SubjectName(), (*events.Event).Read); err != nil {
+		if err := check(&event, "opticks", event.SubjectName()); err != nil {
 			mustRefuse(t, message, err)
 			return
 		}

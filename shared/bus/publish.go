@@ -43,7 +43,7 @@ const publishTimeout = 5 * time.Second
 // Publish stores an event once and returns when the stream has it. It repeats until the stream acknowledges or ctx
 // ends. Errors: ErrTaken, ErrFenced, ErrOtherWords, ErrFull, or why the event may not travel.
 func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err error) {
-	if err := check(&event, b.cluster, event.SubjectName(), (*events.Event).Said); err != nil {
+	if err := check(&event, b.cluster, event.SubjectName()); err != nil {
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
 	attempts := 0

@@ -127,8 +127,9 @@ func unknownType(ceType string, unknown error) error {
 	return refuse(Malformed, "%.300v", unknown)
 }
 
-// check reports why an event may not travel on subject in this cluster. What a service refuses to hear it refuses to say.
-func check(event *events.Event, cluster, subject string, read func(*events.Event) (events.Payload, error)) error {
+// check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
+// refuses to say. The event's payload is read by it.
+func check(event *events.Event, cluster, subject string) error {
 	row, ok := event.Kind.Row()
 	switch {
 	case !ok:
@@ -143,7 +144,7 @@ func check(event *events.Event, cluster, subject string, read func(*events.Event
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
 	}
-	payload, err := read(event)
+	payload, err := event.Read()
 	if err != nil {
 		return refuse(Invalid, "data: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
-const insistPause, mostAhead = 2 * time.Second, 64 // messages read while the machine is at one, or acknowledged with the next
+const insistPause = 2 * time.Second
 
 // regroup is the time that others have to come back and speak after an outage, before the machine's clock goes on.
 var regroup = bus.Regroup
@@ -27,7 +27,7 @@ type taken struct {
 // loop gives the machine one thing at a time. Time does not pass for the machine, and nothing comes in from elsewhere,
 // until it has handled what was in the log at the start.
 func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
-	deliveries := make(chan taken, mostAhead)
+	deliveries := make(chan taken)
 	go take(ctx, consumer, deliveries)
 	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(consumer.LogAge/renewals)
 	for {
@@ -42,7 +42,7 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		case <-ctx.Done():
 			return nil
 		case delivery := <-deliveries:
-			err = r.deliver(ctx, delivery, deliveries)
+			err = r.deliver(ctx, delivery)
 		case <-ticks:
 			err = r.tick(ctx)
 		case input := <-inputs:
@@ -67,26 +67,22 @@ func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) 
 		case deliveries <- taken{delivery, err}:
 		case <-ctx.Done():
 		}
-		for len(delivery.Event.Data) > events.MaxEventBytes && len(deliveries) > 0 && err == nil {
-			err = pause(ctx, time.Millisecond) // of what is large there is one at a time
-		}
 		if err != nil || ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-func (r *runner) deliver(ctx context.Context, delivery taken, next <-chan taken) error {
+func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	if delivery.err != nil {
 		return delivery.err
 	}
 	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
-	isSilent, err := r.handle(ctx, delivery.Delivery)
-	if err != nil {
+	if err := r.handle(ctx, delivery.Delivery); err != nil {
 		return err
 	}
-	r.acknowledge(ctx, delivery, isSilent && len(next) > 0)
+	acknowledge(ctx, delivery)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
 	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && !feared {
 		return nil
@@ -94,15 +90,8 @@ func (r *runner) deliver(ctx context.Context, delivery taken, next <-chan taken)
 	return r.remember(ctx)
 }
 
-// acknowledge may fail while there is no connection: the message comes again, and is acknowledged then. It may wait for the
-// next to be, unless it came to an instance before: which one is the first with which nobody was done tells of deaths.
-func (r *runner) acknowledge(ctx context.Context, delivery taken, mayWait bool) {
-	if mayWait && r.unacknowledged < mostAhead && delivery.Event.Sequence > r.memory.Heard {
-		r.unacknowledged++
-		delivery.Done()
-		return
-	}
-	r.unacknowledged = 0
+// acknowledge may fail while there is no connection: the message comes again, and is acknowledged then.
+func acknowledge(ctx context.Context, delivery taken) {
 	if err := delivery.Ack(); err != nil {
 		slog.WarnContext(ctx, "not acknowledged", "sequence", delivery.Event.Sequence, "error", err)
 	}
@@ -110,7 +99,7 @@ func (r *runner) acknowledge(ctx context.Context, delivery taken, mayWait bool) 
 
 // handle brings about what a message brings about. Of a message with which an instance before was done, that is what
 // the machine becomes by it, and nothing is said.
-func (r *runner) handle(ctx context.Context, delivery bus.Delivery) (isSilent bool, err error) {
+func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	event, again := delivery.Event, delivery.Event.Sequence <= r.said
 	start := time.Now()
 	if delivery.Refusal == nil {
@@ -123,12 +112,12 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) (isSilent bo
 		outputs, err = nil, r.readBefore(ctx, delivery)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, output := range outputs {
 		ack, err := r.publish(ctx, event, output)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if ack.Duplicate && event.Sequence > r.memory.Heard && delivery.Refusal == nil {
 			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
@@ -138,7 +127,7 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) (isSilent bo
 	}
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
 	r.recent.note(event, borne)
-	return len(outputs) == 0, nil
+	return nil
 }
 
 // readBefore fails where an instance before could read a message that is unreadable now, which has no record as refused:

@@ -47,17 +47,16 @@ var ErrLogWentBackwards = errors.New("the event log went backwards: it does not 
 
 type runner struct {
 	Options
-	speaker        events.Speaker
-	instance       string
-	leases         int // taken by this instance: the first and its renewals
-	memory         *memory
-	recent         recent
-	said           uint64 // up to which message all that it brought about was said, by instances before
-	metrics        metrics
-	offset         time.Duration // from this host's clock to that of the log
-	backlog        uint64        // messages to handle before time passes for the machine
-	unacknowledged int           // messages that are done with, and are acknowledged with the next
-	health         *health
+	speaker  events.Speaker
+	instance string
+	leases   int // taken by this instance: the first and its renewals
+	memory   *memory
+	recent   recent
+	said     uint64 // up to which message all that it brought about was said, by instances before
+	metrics  metrics
+	offset   time.Duration // from this host's clock to that of the log
+	backlog  uint64        // messages to handle before time passes for the machine
+	health   *health
 }
 
 // Run runs the machine until ctx ends, which is no error. While another instance works it stands by. It ends with

@@ -111,7 +111,7 @@ func (s *spread) readdress(urls []*url.URL) {
 func TestASiteTrainsThroughItsOwnServerAndThreeOthersKeepTheLog(t *testing.T) {
 	s := openSpread(t)
 	trainTogether(s.place)
-	stream, err := s.connect("negotiator").JetStream().Stream(t.Context(), events.EventStream.Name)
+	stream, err := s.connect("negotiator").JetStream().Stream(t.Context(), events.Lane(cluster, events.EventStream.Name))
 	if err != nil || stream.CachedInfo().Config.Replicas != len(hosts) {
 		t.Errorf("expected the log on %d servers: %v", len(hosts), err)
 	}

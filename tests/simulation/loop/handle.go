@@ -119,7 +119,7 @@ func (s *Service) guard(call func() []events.Event) (outputs []events.Event, err
 // deliver gives the machine the message that was taken.
 func (s *Service) deliver(refusal *bus.Refusal) {
 	message := s.delivery.Message
-	s.borne, s.spoke = false, false
+	s.borne = false
 	if words := message.Data.(Words); words.Refusal != nil {
 		refusal = words.Refusal
 	}
@@ -192,22 +192,11 @@ func (s *Service) nextOutput() {
 	again := s.delivery != nil && s.delivery.Message.Sequence <= s.said
 	switch {
 	case len(s.outputs) > 0 && !again:
-		s.publication, s.point, s.spoke = s.bus.Publish(s.outputs[0]), Publish, true
+		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
 	case s.delivery != nil:
 		s.note()
-		if s.mayWait() {
-			s.waiting++
-			s.acknowledged()
-			return
-		}
 		s.point = Acknowledge
 	default:
 		s.remember()
 	}
-}
-
-// mayWait reports whether the message is acknowledged with the next: that is here, nothing was said, and no instance
-// before had it.
-func (s *Service) mayWait() bool {
-	return !s.spoke && len(s.inbox) > 0 && s.waiting < mostAhead && s.delivery.Message.Sequence > s.memory.page.heard
 }

@@ -49,7 +49,6 @@ const (
 	insistPause     = 2 * time.Second
 	standstill      = 10 * time.Second
 	window          = 256
-	mostAhead       = 64
 )
 
 // Service is one instance of a service: a machine and where it stands. A crash is to drop it, a pause not to step it,
@@ -84,8 +83,6 @@ type Service struct {
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
 	borne    bool             // the machine could bear the message
-	spoke    bool             // the message brought about something to say
-	waiting  int              // messages that are done with, and are acknowledged with the next
 	goesBack repeats
 	fetched  fetching
 }
@@ -147,24 +144,18 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	case GoBack:
 		return s.goBack(fate)
 	case Acknowledge:
-		s.waiting = 0
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
-		s.acknowledged()
+		if s.recent.count >= mostRecent {
+			s.delivery = nil
+			s.remember()
+			return 0
+		}
+		s.rest()
 	case Idle, Ended:
 	default:
 		return s.prepare(now, fate)
 	}
 	return 0
-}
-
-// acknowledged goes on once a message is acknowledged, or waits to be.
-func (s *Service) acknowledged() {
-	if s.recent.count >= mostRecent {
-		s.delivery = nil
-		s.remember()
-		return
-	}
-	s.rest()
 }
 
 // rest waits for what comes next.

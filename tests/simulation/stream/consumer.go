@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Consumer is a durable pull consumer that delivers so many messages before the first of them is acknowledged. An
-// acknowledgement is of all messages up to one.
+// Consumer is a durable pull consumer with explicit acknowledgement, which delivers so many messages before the first of
+// them is acknowledged.
 type Consumer struct {
 	stream  *Stream
 	filter  filter
@@ -147,15 +147,20 @@ func (c *Consumer) deliver(now time.Time, w *waiting) *Delivery {
 	return &Delivery{Message: w.message, Deliveries: w.deliveries, Number: c.number}
 }
 
-// Ack says that a message is done with, and all before it; who delivered it does not matter. Nobody answers: it may be
-// lost. It fails with ErrNoConnection.
+// Ack says that a message is done with; who delivered it does not matter. Nobody answers: it may be lost. It fails
+// with ErrNoConnection.
 func (c *Consumer) Ack(delivery *Delivery, fate Fate) error {
 	if err := c.stream.server.reach(fate); err != nil {
 		return unlessSent(err)
 	}
-	sequence := delivery.Message.Sequence
-	c.floor = max(c.floor, sequence)
-	c.waiting = slices.DeleteFunc(c.waiting, func(w waiting) bool { return w.message.Sequence <= sequence })
+	first := len(c.waiting) > 0 && c.waiting[0].message.Sequence == delivery.Message.Sequence
+	c.waiting = slices.DeleteFunc(c.waiting, func(w waiting) bool { return w.message.Sequence == delivery.Message.Sequence })
+	switch {
+	case len(c.waiting) == 0:
+		c.floor = c.from - 1
+	case first:
+		c.floor = c.waiting[0].message.Sequence - 1
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (p *pair) reader() (string, *stream.Consumer, jetstream.Consumer) {
 	}
 	real, err := p.js.CreateOrUpdateConsumer(p.ctx, facts.Name, jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: filters[name], DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		AckPolicy: jetstream.AckAllPolicy, AckWait: never, MaxAckPending: window,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: never, MaxAckPending: window,
 	})
 	if err != nil {
 		p.Fatal(err)
