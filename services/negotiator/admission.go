@@ -108,6 +108,9 @@ func (p Policy) admission(cluster string) (admission protocol.Admission, err err
 			if !nkeys.IsValidPublicUserKey(node) {
 				return admission, fmt.Errorf("institutions.%s: expected public keys of nodes, got %.100q", name, node)
 			}
+			if other := admission.Nodes[node]; other != "" && other != name {
+				return admission, fmt.Errorf("institutions: expected %s once, got it in %s and in %s", node, min(name, other), max(name, other))
+			}
 			admission.Nodes[node] = name
 		}
 	}

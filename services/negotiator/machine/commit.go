@@ -109,7 +109,11 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 	m.state.Negotiation = nil
 	followed := after(cause)
 	if news && m.state.Hold.Active { // who came may have what is missing
-		followed = m.openNext(cause)
+		again := m.openNext(cause)
+		if len(again) > 0 { // then the hold is over, or is told anew; what else was said stays said
+			followed = slices.DeleteFunc(followed, func(said events.Event) bool { return said.Kind == events.ClusterHeld })
+		}
+		followed = append(followed, again...)
 	}
 	if m.state.Negotiation == nil && !m.state.Hold.Active {
 		clear(m.state.Busy) // the next negotiation is about something else

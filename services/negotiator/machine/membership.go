@@ -17,7 +17,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
-	if reason := m.settings.Admission.Refuses(join.Node); reason != "" {
+	if reason := m.settings.Admission.Refuses(join.Node); reason != "" && !m.placed(join.Node) {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)

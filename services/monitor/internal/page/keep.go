@@ -37,7 +37,7 @@ func (p *Page) keep(ctx context.Context, b *bus.Bus) {
 func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	looked, isNews := time.Time{}, true
+	looked, figured, isNews := time.Time{}, time.Time{}, true
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,21 +51,15 @@ func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event
 			detail, found := v.Detail(ask.generation, time.Now())
 			ask.answer <- answer{detail, found}
 		case now := <-ticker.C:
-			if again := now.Sub(looked) >= lookAgain; isNews || again {
-				p.show(v, now, again)
+			if p.server != nil && (isNews || now.Sub(looked) >= lookAgain) {
+				p.board.put(encode(v.Parts(now)))
 				looked, isNews = now, false
 			}
+			if now.Sub(figured) >= lookAgain {
+				p.told.put(v.Figures(now))
+				figured = now
+			}
 		}
-	}
-}
-
-// show has readers see what there is; Prometheus sees it once a second.
-func (p *Page) show(v *view.View, now time.Time, again bool) {
-	if p.server != nil {
-		p.board.put(encode(v.Parts(now)))
-	}
-	if again || p.server == nil {
-		p.told.put(v.Figures(now))
 	}
 }
 

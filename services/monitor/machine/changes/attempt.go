@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +124,7 @@ func (a *attempt) silent(phase string, nodes []string) []string {
 func (a *attempt) told(now time.Time) Attempt {
 	told := Attempt{
 		Negotiation: a.opening.Negotiation, Opened: a.opened, Ended: a.abort.Reason, Superseded: a.abort.Superseded,
-		Phase: a.phase(), Members: len(a.opening.Members), Delays: a.delays, Overdue: a.overdue, Said: a.said,
+		Phase: a.phase(), Members: len(a.opening.Members), Delays: maps.Clone(a.delays), Overdue: a.overdue, Said: a.said,
 	}
 	if a.ended.IsZero() {
 		told.Awaits = a.awaits()

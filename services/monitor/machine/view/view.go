@@ -74,7 +74,11 @@ func (v *View) Pulse(pulse events.Pulse, at time.Time) {
 	if _, known := v.pulses[pulse.Node]; known || len(v.pulses) < mostPulses {
 		v.pulses[pulse.Node] = beat{pulse, at}
 	}
-	v.progress.hear(pulse, at)
+	if plan, _ := v.overlay.Plan(); plan != nil { // who has no place, or begins only, stands at another step
+		if _, placed := plan.Holds(pulse.Node); placed && pulse.Step > 0 {
+			v.progress.hear(pulse, at)
+		}
+	}
 }
 
 // Parts returns all that there is to see, by key. A part that did not change is as it was. O(n log n) of the nodes and links.
