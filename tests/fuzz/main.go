@@ -69,7 +69,7 @@ func run(ctx context.Context, root string, pattern *regexp.Regexp, span time.Dur
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(binaries)
+	defer func() { _ = os.RemoveAll(binaries) }()
 	began, sum, failed := time.Now(), tally{}, []string(nil)
 	for i, one := range targets {
 		binary := filepath.Join(binaries, "test")

@@ -11,7 +11,7 @@ import (
 // gaps has the first plan of each drawn cluster compared with the bound beside it: what is between may be the bound's
 // fault or the plan's. The baseline is a bound that counts the work and nothing else, all nodes sharing it by their
 // speed: of the gap to it, what the bound proves that no plan can close is proven away.
-func gaps(r *figures.Report) error {
+func gaps(r *figures.Report) {
 	var above, proven []float64
 	for seed := range uint64(drawnClusters) {
 		request := drawn(rand.New(rand.NewPCG(seed, 1)))
@@ -44,7 +44,6 @@ func gaps(r *figures.Report) error {
 		Figure: "first plan of unequal nodes beside its bound, median", Unit: "times", Ours: 1 + above[n/2],
 		Target: mostAboveBound,
 	})
-	return nil
 }
 
 // mostAboveBound is how many times its bound a first plan may be in the median.

@@ -27,9 +27,10 @@ func main() {
 
 func run(r *figures.Report, cases string) error {
 	planning(r)
-	if err := errors.Join(planningUnequal(r), recoveries(r), gaps(r), losses(r), noise(r)); err != nil {
+	if err := errors.Join(planningUnequal(r), recoveries(r), losses(r), noise(r)); err != nil {
 		return err
 	}
+	gaps(r)
 	networks, err := load(cases)
 	if err != nil {
 		return err

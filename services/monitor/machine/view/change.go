@@ -120,23 +120,21 @@ const mostRows = 200
 
 // Detail returns all that is known of the change to a generation; found is false where it is not shown.
 func (v *View) Detail(generation uint64, now time.Time) (detail Detail, found bool) {
-	for _, change := range v.record.Since(generation, now) {
-		if change.Generation != generation {
-			break
-		}
-		detail, found = Detail{Change: change, What: change.What()}, true
-		detail.Receipts = detail.Receipts[:min(len(detail.Receipts), mostRows)]
-		detail.Fetches = detail.Fetches[:min(len(detail.Fetches), mostRows)]
-		detail.Refusals = detail.Refusals[:min(len(detail.Refusals), mostRows)]
-		detail.Considered = []events.Candidate{}
-		if change.Waiting != nil {
-			detail.Considered = change.Waiting.Considered
-		}
-		if plan := v.record.Plan(generation); plan != nil {
-			predicted := predictedOf(plan.Predicted)
-			detail.Predicted, detail.Considered = &predicted, plan.Considered
-		}
-		break
+	all := v.record.Since(generation, now)
+	if len(all) == 0 || all[0].Generation != generation {
+		return Detail{}, false
 	}
-	return detail, found
+	change := all[0]
+	detail = Detail{Change: change, What: change.What(), Considered: []events.Candidate{}}
+	detail.Receipts = detail.Receipts[:min(len(detail.Receipts), mostRows)]
+	detail.Fetches = detail.Fetches[:min(len(detail.Fetches), mostRows)]
+	detail.Refusals = detail.Refusals[:min(len(detail.Refusals), mostRows)]
+	if change.Waiting != nil {
+		detail.Considered = change.Waiting.Considered
+	}
+	if plan := v.record.Plan(generation); plan != nil {
+		predicted := predictedOf(plan.Predicted)
+		detail.Predicted, detail.Considered = &predicted, plan.Considered
+	}
+	return detail, true
 }
