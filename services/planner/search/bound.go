@@ -97,6 +97,16 @@ func (sh *shape) bound(s, t int, prefix, window, forward, backward float64) floa
 // and at least the largest layer; and stage s adds (M-1)*x_s - min(M-1, P-1-s)*f_s to the round trip (or with b_s for
 // f_s), which is smallest when all stages add the same.
 func (m *model) floor(stages, microBatches int) float64 {
+	known := m.floors[stages-1]
+	seconds, ok := known[microBatches]
+	if !ok {
+		seconds = m.newFloor(stages, microBatches)
+		known[microBatches] = seconds
+	}
+	return seconds
+}
+
+func (m *model) newFloor(stages, microBatches int) float64 {
 	total := m.total[len(m.layers)]
 	others := float64(microBatches - 1)
 	roundTrip := total + 2*m.transferSeconds*float64(stages-1)

@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -13,13 +14,18 @@ func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, pr
 	gaveUp := slices.ContainsFunc(degrees, func(d degree) bool {
 		return slices.ContainsFunc(s.at(d.pipelines).fullestFirst(), func(at *searcher) bool { return at.gaveUp })
 	})
-	if !gaveUp || !s.maybe(before(best), degrees) {
+	if !gaveUp {
 		return best, true
 	}
-	low, high := 0.0, best
+	open := s.possible(before(best), degrees)
+	if len(open) == 0 {
+		return best, true
+	}
+	low, high := degrees[0].step(), best
 	for range certificateSteps {
-		if middle := low + (high-low)/2; s.maybe(middle, degrees) {
-			high = middle
+		middle := low + (high-low)/2
+		if possible := s.possible(middle, open); len(possible) > 0 {
+			open, high = possible, middle
 		} else {
 			low = middle
 		}
@@ -27,7 +33,7 @@ func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, pr
 	return low, false
 }
 
-const certificateSteps = 16 // to 1/65536 of the step time
+const certificateSteps = 6 // to a 64th of what lies between the floor and the step time
 
 // fullestFirst is the searcher and those with a limit to the gradients of a stage, in the order of their limits.
 func (s *searcher) fullestFirst() []*searcher {
@@ -38,38 +44,49 @@ func (s *searcher) fullestFirst() []*searcher {
 	return all
 }
 
-// maybe reports whether a plan that takes at most limit seconds cannot be excluded.
-func (s *searcher) maybe(limit float64, degrees []degree) bool {
-	return slices.ContainsFunc(degrees, func(d degree) bool {
-		all := s.at(d.pipelines).fullestFirst()
-		for i, at := range all {
-			sync := d.sync // a plan has as much to reduce, or more than the next limit
-			if i+1 < len(all) {
-				sync = max(sync, s.AllReduce.seconds(d.pipelines, all[i+1].mostGradient))
-			}
-			if d.floor+sync <= limit && at.counts(d.pipelines, at.notExcluded(limit-sync), !s.EveryNode) != nil {
-				return true
-			}
+// possible is those degrees of which a plan that takes at most limit seconds cannot be excluded.
+func (s *searcher) possible(limit float64, degrees []degree) (possible []degree) {
+	for _, d := range degrees {
+		if s.maybe(limit, d) {
+			possible = append(possible, d)
 		}
-		return false
-	})
+	}
+	return possible
+}
+
+func (s *searcher) maybe(limit float64, d degree) bool {
+	all := s.at(d.pipelines).fullestFirst()
+	for i, at := range all {
+		sync := d.sync // a plan has as much to reduce, or more than the next limit
+		if i+1 < len(all) {
+			sync = max(sync, s.AllReduce.seconds(d.pipelines, all[i+1].mostGradient))
+		}
+		if d.floor+sync <= limit && at.counts(d.pipelines, at.notExcluded(limit-sync), !s.EveryNode) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // notExcluded is how many micro-batches a pipeline of each length might take within the limit, for all that was proven.
 func (s *searcher) notExcluded(limit float64) []int {
-	capacity := make([]int, len(s.inMemory))
+	capacity := slices.Clone(s.floorCapacities(s.PipelineLength.Least, roundedUp(limit)))
 	for length := s.PipelineLength.Least; length < len(capacity); length++ {
-		most := s.floorCapacity(length, limit)
 		for of := s.oracle; of != nil; of = of.freer {
 			for _, fact := range of.proven[length] {
 				if fact.above >= limit {
-					most = min(most, fact.microBatches-1)
+					capacity[length] = min(capacity[length], fact.microBatches-1)
 				}
 			}
 		}
-		capacity[length] = most
 	}
 	return capacity
+}
+
+// roundedUp is a limit a thousandth longer at most, so that degrees whose all-reduces differ by little share what is known.
+func roundedUp(limit float64) float64 {
+	fraction, exponent := math.Frexp(limit)
+	return math.Ldexp(math.Ceil(fraction*2048)/2048, exponent)
 }
 
 // explain says which limit excluded everything, after the plain counts were found in order. What it says of memory is

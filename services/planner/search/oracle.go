@@ -1,6 +1,9 @@
 package search
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // oracle answers, for pipelines of each length, how many micro-batches fit into a time. It remembers what it has
 // proven about each length and number of micro-batches, and proves no more than is asked.
@@ -12,6 +15,7 @@ type oracle struct {
 	last         [][]int                 // by length: the last split found, often good for a micro-batch more or less
 	proven       [][]fact                // by length
 	known        map[float64]*capacities // by limit
+	byFloor      map[float64][]int       // by limit: floorCapacities
 	shortest     map[int]float64         // by micro-batches: a lower bound on the time of any pipeline
 	freer        *oracle                 // for pipelines whose stages may have more gradients; nil: none
 	roughly      bool                    // look no further than the last split found
@@ -36,7 +40,7 @@ func newOracle(m *model, longest, microBatches int) *oracle {
 	o := &oracle{
 		model: m, microBatches: microBatches,
 		inMemory: make([]int, longest+1), cells: make([]map[int]*cell, longest+1), last: make([][]int, longest+1),
-		proven: make([][]fact, longest+1), known: map[float64]*capacities{}, shortest: map[int]float64{},
+		proven: make([][]fact, longest+1), known: map[float64]*capacities{}, byFloor: map[float64][]int{}, shortest: map[int]float64{},
 	}
 	for length := 1; length <= longest; length++ {
 		o.cells[length] = map[int]*cell{}
@@ -68,6 +72,14 @@ func largestInt(low, high int, holds func(int) bool) int {
 	return low
 }
 
+// search has the oracle answer roughly from now on, or exactly. What was settled roughly is no exact capacity.
+func (o *oracle) search(roughly bool) {
+	if o.roughly != roughly {
+		clear(o.known)
+	}
+	o.roughly = roughly
+}
+
 func (o *oracle) cell(length, microBatches int) *cell {
 	c := o.cells[length][microBatches]
 	if c == nil {
@@ -93,16 +105,16 @@ func (o *oracle) within(length, microBatches int, limit float64) answer {
 		}
 		return impossible
 	}
-	if starts := o.last[length]; starts != nil && o.splitFits(starts, microBatches) {
+	if starts := o.last[length]; starts != nil && !same(starts, c.starts) && o.splitFits(starts, microBatches) {
 		if seconds := o.makespan(starts, microBatches); seconds < c.atMost {
 			c.atMost, c.starts = seconds, starts
 		}
-		switch {
-		case c.atMost <= limit:
+		if c.atMost <= limit {
 			return found
-		case o.roughly:
-			return gaveUp
 		}
+	}
+	if o.roughly && c.starts != nil {
+		return gaveUp
 	}
 	starts, seconds, result := o.split(length, microBatches, limit)
 	switch result {
@@ -155,12 +167,22 @@ func (o *oracle) capacities(least int, limit float64) *capacities {
 	if c := o.known[limit]; c != nil {
 		return c
 	}
-	c := &capacities{limit: limit, most: make([]int, len(o.inMemory)), settled: make([]bool, len(o.inMemory))}
-	for length := least; length < len(o.inMemory); length++ {
-		c.most[length] = o.floorCapacity(length, limit)
-	}
+	c := &capacities{limit: limit, most: slices.Clone(o.floorCapacities(least, limit)), settled: make([]bool, len(o.inMemory))}
 	o.known[limit] = c
 	return c
+}
+
+// floorCapacities is what floorCapacity says of all lengths from least on.
+func (o *oracle) floorCapacities(least int, limit float64) []int {
+	most := o.byFloor[limit]
+	if most == nil {
+		most = make([]int, len(o.inMemory))
+		for length := least; length < len(most); length++ {
+			most[length] = o.floorCapacity(length, limit)
+		}
+		o.byFloor[limit] = most
+	}
+	return most
 }
 
 // settle makes the capacity of one length exact and reports whether it already was right.
@@ -199,18 +221,21 @@ func lastBelow(high int, holds func(int) bool) int {
 }
 
 // descend finds the smallest value that attempt can reach, or one at most tolerance (a share of it) above, given that
-// none is below low and that a limit large enough succeeds. attempt(limit) returns a value of at most limit, or false
-// where there is none.
-func descend(low, tolerance float64, attempt func(limit float64) (float64, bool)) float64 {
-	best, ok := attempt(low)
-	if ok {
-		return best
-	}
-	for step := max(low, smallest) / 64; !ok; step *= 2 {
-		limit := low + step
-		if best, ok = attempt(limit); !ok {
-			low = limit
+// none is below low. Best is a value that was reached, or never, where a limit large enough succeeds. attempt(limit)
+// returns a value of at most limit, or false where there is none.
+func descend(low, best, tolerance float64, attempt func(limit float64) (float64, bool)) float64 {
+	if best == never {
+		value, ok := attempt(low)
+		if ok {
+			return value
 		}
+		for step := max(low, smallest) / 64; !ok; step *= 2 {
+			limit := low + step
+			if value, ok = attempt(limit); !ok {
+				low = limit
+			}
+		}
+		best = value
 	}
 	for best-low > tolerance*best {
 		if tolerance == 0 {
@@ -236,3 +261,6 @@ func descend(low, tolerance float64, attempt func(limit float64) (float64, bool)
 const smallest = 1e-9 // where times start at zero, the first step of descend
 
 func before(value float64) float64 { return math.Nextafter(value, math.Inf(-1)) }
+
+// same reports whether two splits of one length are one slice.
+func same(a, b []int) bool { return len(b) > 0 && &a[0] == &b[0] }

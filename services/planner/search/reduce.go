@@ -110,10 +110,10 @@ func (s *searcher) under(bytes int64) *searcher {
 	}
 	capped := s.capped[bytes]
 	if capped == nil {
-		capped = newCapped(s.Problem, bytes)
+		capped = newCapped(s.Problem, bytes, s.inVain)
 		capped.freer = s.oracle
 		s.capped[bytes] = capped
 	}
-	capped.roughly = s.roughly
+	capped.search(s.roughly)
 	return capped
 }

@@ -32,10 +32,10 @@ func (p Problem) weighed(most int) (Result, error) {
 // best is the answer, and plans of other degrees: so many plans in all at most.
 func (s *searcher) best(most int) (Result, error) {
 	degrees := s.degrees(max(s.DataParallel.Least, s.MinReplicas), s.DataParallel.Most)
-	best, ok := s.fastestOf(degrees)
+	best, ok := s.fastestOf(degrees, s.Roughly)
 	if !ok {
 		degrees = s.degrees(s.DataParallel.Least, min(s.DataParallel.Most, s.MinReplicas-1))
-		if best, ok = s.fastestOf(degrees); !ok {
+		if best, ok = s.fastestOf(degrees, s.Roughly); !ok {
 			return Result{}, s.explain()
 		}
 	}
@@ -64,11 +64,11 @@ type searcher struct {
 	capped  map[int64]*searcher // of those whose stages have at most so many bytes of gradients; looked up, never ranged over
 }
 
-func newSearcher(p Problem) *searcher { return newCapped(p, noLimit) }
+func newSearcher(p Problem) *searcher { return newCapped(p, noLimit, new(int)) }
 
-func newCapped(p Problem, mostGradient int64) *searcher {
+func newCapped(p Problem, mostGradient int64, inVain *int) *searcher {
 	return &searcher{
-		p, newOracle(newModel(p, mostGradient), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares)),
+		p, newOracle(newModel(p, mostGradient, inVain), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares)),
 		map[int64]*searcher{},
 	}
 }
@@ -123,12 +123,14 @@ func (s *searcher) degreeFloor(pipelines int) float64 {
 }
 
 // fastestOf is the fastest mix of all the degrees. One whose floor is no better than what was found is not looked into.
-func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
+func (s *searcher) fastestOf(degrees []degree, roughly bool) (best lengthMix, ok bool) {
 	best.seconds = s.Below
 	tolerance, patience := 0.0, len(degrees)
-	if s.Roughly {
+	if roughly {
 		tolerance, patience = roughTolerance, roughPatience
 		degrees = s.longestFirst(degrees)
+	} else if best, ok = s.fastestOf(degrees, true); !ok {
+		best.seconds = s.Below
 	}
 	for missed := 0; len(degrees) > 0 && missed < patience; degrees = degrees[1:] {
 		d, cutoff := degrees[0], best.step()*(1-tolerance)
@@ -137,7 +139,7 @@ func (s *searcher) fastestOf(degrees []degree) (best lengthMix, ok bool) {
 			continue
 		}
 		at := s.at(d.pipelines)
-		at.roughly = s.Roughly
+		at.search(roughly)
 		mix, faster := at.fastest(d, cutoff, tolerance)
 		if !faster {
 			missed++
@@ -202,7 +204,7 @@ func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMi
 		}
 		at := s.at(d.pipelines)
 		d.floor = max(d.floor, best.step()-s.AllReduce.seconds(d.pipelines, at.gradient[len(at.layers)]))
-		at.roughly = true
+		at.search(true)
 		if mix, ok := at.fastest(d, never, roughTolerance); ok {
 			mixes = append(mixes, mix)
 		}
@@ -215,7 +217,7 @@ func (s *searcher) rivals(best lengthMix, degrees []degree, most int) []lengthMi
 const roughTolerance = 1. / 64
 
 // roughPatience is how many degrees in turn may be no better before a rough search ends. The most promising come first.
-const roughPatience = 8
+const roughPatience = 64
 
 // shortestTime is a lower bound on the time of any pipeline with so many micro-batches.
 func (s *searcher) shortestTime(microBatches int) float64 {
@@ -235,7 +237,7 @@ func (s *searcher) shortestTime(microBatches int) float64 {
 // trained is the mix of one degree whose pipelines are fastest, or one within tolerance of it, if they are faster than the
 // cutoff.
 func (s *searcher) trained(d degree, cutoff, tolerance float64) (lengthMix, bool) {
-	var best lengthMix
+	best := lengthMix{seconds: never}
 	attempt := func(limit float64) (float64, bool) {
 		mix, ok := s.mixWithin(d.pipelines, limit, !s.EveryNode)
 		if ok {
@@ -250,7 +252,7 @@ func (s *searcher) trained(d degree, cutoff, tolerance float64) (lengthMix, bool
 	} else if s.counts(d.pipelines, s.inMemory, !s.EveryNode) == nil {
 		return best, false
 	}
-	seconds := descend(d.floor, tolerance, attempt)
+	seconds := descend(d.floor, best.seconds, tolerance, attempt)
 	if mix, ok := s.mixWithin(d.pipelines, seconds, false); ok {
 		best = mix
 	}

@@ -321,7 +321,7 @@ func TestALowerBoundHoldsEvenWhereTheSearchGivesUp(t *testing.T) {
 		s := newSearcher(p)
 		s.effort = 1
 		degrees := s.degrees(p.DataParallel.Least, p.DataParallel.Most)
-		mix, ok := s.fastestOf(degrees)
+		mix, ok := s.fastestOf(degrees, false)
 		if !ok || !s.gaveUp {
 			continue
 		}

@@ -27,7 +27,7 @@ func main() {
 
 func run(r *figures.Report, cases string) error {
 	planning(r)
-	if err := errors.Join(planningUnequal(r), recoveries(r), losses(r), noise(r)); err != nil {
+	if err := errors.Join(planningFree(r), recoveries(r), losses(r), noise(r)); err != nil {
 		return err
 	}
 	gaps(r)
