@@ -59,6 +59,10 @@ func (p *Pipeline) advance(round int, clock, forward []float64) {
 	last := len(clock) - 1
 	// Stages from first to end have a forward in this round, all have a backward once the rounds are not negative.
 	first, end := max(0, round+last-p.MicroBatches+1), min(last, round+last)
+	if first == 0 && round >= 0 && p.ForwardTransferSeconds != nil && p.BackwardTransferSeconds != nil {
+		p.advanceAll(clock, forward)
+		return
+	}
 	gradient := 0.0 // when the stage after has done this round's backward
 	for s := last; s >= 0; s-- {
 		at := clock[s]
@@ -77,6 +81,23 @@ func (p *Pipeline) advance(round int, clock, forward []float64) {
 		}
 		clock[s] = at
 	}
+}
+
+// advanceAll is advance where all stages have a forward and a backward, as in most rounds, and where transfers take time.
+func (p *Pipeline) advanceAll(clock, forward []float64) {
+	stages := len(clock)
+	ahead, back := p.ForwardSeconds[:stages], p.BackwardSeconds[:stages]
+	out, in := p.ForwardTransferSeconds[:stages-1], p.BackwardTransferSeconds[:stages-1]
+	forward = forward[:stages]
+	gradient := 0.0
+	for s := stages - 1; s > 0; s-- {
+		at := later(clock[s], forward[s-1]+out[s-1]) + ahead[s]
+		forward[s] = at
+		at = later(at, gradient) + back[s]
+		clock[s], gradient = at, at+in[s-1]
+	}
+	forward[0] = clock[0] + ahead[0]
+	clock[0] = later(forward[0], gradient) + back[0]
 }
 
 func later(a, b float64) float64 {
