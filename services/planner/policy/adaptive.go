@@ -4,7 +4,7 @@ package policy
 var Adaptive = Policy{Name: "adaptive", Propose: adaptive, Waits: true}
 
 var weighed = []Policy{
-	{Name: "reroute", Propose: reroute},
+	{Name: rerouting, Propose: reroute},
 	anew,
 }
 

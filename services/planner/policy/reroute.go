@@ -7,6 +7,8 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
+const rerouting = "reroute"
+
 // reroute keeps every node where it is and shares a lost node's micro-batches among those that hold the same layers in
 // other pipelines (ReCycle; Chameleon IV-A). Nothing moves, but to nodes that came back empty to a place of theirs.
 // Without a lost node it keeps the plan in force as it is.

@@ -90,6 +90,10 @@ func churn(random *rand.Rand) (churned, error) {
 		}
 		request.Generation++
 		proposal.Plan.Generation = request.Generation - 1
+		proposal.Plan.Nodes = nil
+		for _, node := range request.Nodes {
+			proposal.Plan.Nodes = append(proposal.Plan.Nodes, events.Member{Node: node.Node, Incarnation: node.Incarnation})
+		}
 		request.Current = &proposal.Plan
 	}
 	return c, nil
