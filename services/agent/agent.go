@@ -20,6 +20,7 @@ import (
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -158,7 +159,10 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected that of the node %s, got the one of %s", config.Node, key)
 	}
 	session := newSession(ctx, config, connection)
-	if session.identity, err = mtls.Open(config.NATSKit); err != nil {
+	if session.identity, err = mtls.Open(config.NATSKit); err == nil {
+		session.seal, err = seal.Open(config.NATSKit)
+	}
+	if err != nil {
 		session.Close()
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (s *Session) beginExchange(what machine.Exchange) *exchange {
 		what: transfer.NewExchange(transfer.Node{
 			Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster,
 			HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
-			Bus: s.bus, Store: s.store, Identity: s.identity,
+			Bus: s.bus, Store: s.store, Identity: s.identity, Seal: s.seal,
 		}, what),
 		before: nothing, retired: make(chan struct{}),
 	}

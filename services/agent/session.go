@@ -14,6 +14,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -34,6 +35,7 @@ type Session struct {
 	bus       *bus.Bus
 	store     *shards.Store
 	identity  *mtls.Identity // to other nodes
+	seal      *seal.Key      // of what lies in the hub
 	snapshots *snapshots.Snapshots
 	stop      []func()
 	cancel    context.CancelFunc

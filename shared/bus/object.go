@@ -33,11 +33,11 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 			events.MaxPayloadBytes)
 	}
 	digest = events.Digest(data)
-	return digest, b.put(ctx, bucket, digest, func() []byte { return data })
+	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return data })
 }
 
-// put stores content under a name, unless it is there already, whole and fresh.
-func (b *Bus) put(ctx context.Context, bucket, name string, content func() []byte) error {
+// PutAs stores content under a name, unless it is there already, whole and fresh.
+func (b *Bus) PutAs(ctx context.Context, bucket, name string, content func() []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	store, err := b.store(ctx, bucket)

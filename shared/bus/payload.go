@@ -17,7 +17,7 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)
 	}
 	digest = events.Digest(data)
-	return digest, b.put(ctx, bucket, digest, func() []byte { return compress(data) })
+	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return compress(data) })
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does.

@@ -153,6 +153,7 @@ func (p *pull) place(came []byte) error {
 	t.mutex.Unlock()
 	if wanted > 0 {
 		data := came[offset-p.at:][:wanted]
+		p.from.seal.Apply(c.Part.Digest, offset, data)
 		copy(c.Part.Bytes[offset:], data)
 		if hashes { // while the bytes are in the processor's cache
 			c.Part.Hash.Write(data)

@@ -29,7 +29,7 @@ func dial(
 	ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64),
 ) (*source, error) {
 	s := &source{
-		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late,
+		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late, seal: config.Seal,
 		answers: map[string]*answer{}, ahead: map[string]*answer{},
 	}
 	var keys []nats.Option

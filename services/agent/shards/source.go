@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/agent/seal"
 )
 
 // batchMessages bounds the messages of an answer whose chunks another writer made smaller.
@@ -21,6 +23,7 @@ type source struct {
 	api    string // prefix of the JetStream API
 	inbox  string // answers arrive below it
 	late   func(bytes int64)
+	seal   *seal.Key
 
 	began time.Time
 	heard atomic.Int64 // when the last byte came, in nanoseconds from then on

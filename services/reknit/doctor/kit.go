@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
@@ -46,6 +47,11 @@ func (d *doctor) keys(context.Context) []Finding {
 	}
 	if d.node.Node != "" && d.isNode() && d.node.Node != d.kit.Key {
 		return found(wrong, "unset REKNIT_AGENT_NODE, or set it to "+d.kit.Key, "it is that of another node than %s", d.node.Node)
+	}
+	if d.isNode() {
+		if _, err := seal.Open(d.node.Kit); err != nil {
+			return found(wrong, "run reknit provision security again, and put the new kit in the place of this one", "%v", err)
+		}
 	}
 	end, err := endOf(filepath.Join(d.node.Kit, bus.CertificateFile))
 	renew := "run reknit provision security again, and put the new kit in the place of this one: no restart is needed"

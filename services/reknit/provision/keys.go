@@ -1,6 +1,8 @@
 package provision
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/reknit/reknit/services/agent/seal"
 )
 
 // keyAt returns the key whose seed is in a file, a new one where there is no file.
@@ -33,6 +37,18 @@ func keyAt(file string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, er
 		return nil, err
 	}
 	return key, write(file, seed, 0o600)
+}
+
+// secretAt returns the secret in a file, as text; a new one where there is no file.
+func secretAt(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return text, err
+	}
+	secret := make([]byte, seal.Bytes)
+	rand.Read(secret) // never fails
+	text = append(base64.StdEncoding.AppendEncode(nil, secret), '\n')
+	return text, write(file, text, 0o600)
 }
 
 func public(key nkeys.KeyPair) string {

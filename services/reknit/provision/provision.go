@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -169,15 +170,20 @@ func (i *installation) write() error {
 			return err
 		}
 	}
-	if err := i.tellOthers(speakers); err != nil {
+	if err := i.tellNodes(speakers); err != nil {
 		return err
 	}
 	return i.writeServers()
 }
 
-// tellOthers has the kits that are not written anew know the services' keys, which a revocation changes.
-func (i *installation) tellOthers(speakers map[string]string) error {
+// tellNodes has the kits of all nodes, also those that are not written anew, know the services' keys, which a revocation
+// changes, and the key that seals parts.
+func (i *installation) tellNodes(speakers map[string]string) error {
 	files, err := filepath.Glob(i.path(institutionsFolder, "*", "*", bus.IdentityFile))
+	if err != nil {
+		return err
+	}
+	sealing, err := secretAt(i.path(operatorFolder, seal.File))
 	if err != nil {
 		return err
 	}
@@ -188,6 +194,9 @@ func (i *installation) tellOthers(speakers map[string]string) error {
 		}
 		identity.Speakers = speakers
 		if err := writeIdentity(filepath.Dir(file), identity); err != nil {
+			return err
+		}
+		if err := write(filepath.Join(filepath.Dir(file), seal.File), sealing, 0o600); err != nil {
 			return err
 		}
 	}

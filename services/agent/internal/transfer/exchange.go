@@ -15,6 +15,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -34,6 +35,7 @@ type Node struct {
 	Bus         *bus.Bus
 	Store       *shards.Store
 	Identity    *mtls.Identity // to other nodes
+	Seal        *seal.Key      // of what lies in the hub
 }
 
 // Exchange is what a negotiation asks a node to give and to take.

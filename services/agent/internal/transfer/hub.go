@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
 // The hub's store without a leader comes back within ten seconds (measured on three servers: 8.3 s at most).
@@ -20,15 +21,29 @@ const (
 
 var putPause = time.Second
 
+// hub is what givers put where they are not reached.
+func (e *Exchange) hub() shards.Source {
+	node := e.node
+	return shards.Source{
+		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.API(), Bucket: node.Bus.Lane(events.ShardBucket),
+		Seal: node.Seal,
+	}
+}
+
 // ErrHub says that the hub refused a part: it is full, or its store has no leader. That is no node's fault.
 var ErrHub = errors.New("the hub does not take it")
 
-// putIntoHub tries again while the hub is away. A hub that does not answer at all may answer others: that is not
+// putIntoHub stores a part, sealed, and tries again while the hub is away. A hub that does not answer at all may answer others: that is not
 // ErrHub.
-func (e *Exchange) putIntoHub(ctx context.Context, data []byte) error {
-	_, err := e.node.Bus.Put(ctx, events.ShardBucket, data)
+func (e *Exchange) putIntoHub(ctx context.Context, digest string, data []byte) error {
+	sealed := func() []byte {
+		data := slices.Clone(data) // what is lent stays as it is
+		e.node.Seal.Apply(digest, 0, data)
+		return data
+	}
+	err := e.node.Bus.PutAs(ctx, events.ShardBucket, digest, sealed)
 	for attempt := 1; err != nil && attempt < putAttempts && Pause(ctx, putPause); attempt++ {
-		_, err = e.node.Bus.Put(ctx, events.ShardBucket, data)
+		err = e.node.Bus.PutAs(ctx, events.ShardBucket, digest, sealed)
 	}
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -41,7 +56,7 @@ func (s *Sender) putIntoHub(ctx context.Context, digest string, data []byte) err
 	s.mutex.Lock()
 	s.inHub = append(s.inHub, digest)
 	s.mutex.Unlock()
-	return s.exchange.putIntoHub(ctx, data)
+	return s.exchange.putIntoHub(ctx, digest, data)
 }
 
 // leaveHub removes what was put into the hub's store, which all nodes share: with states of some GiB a few joins would

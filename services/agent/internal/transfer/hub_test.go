@@ -1,12 +1,20 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/queue"
+	"github.com/reknit/reknit/services/agent/seal"
+	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -33,7 +41,7 @@ func hub(t *testing.T) *Exchange {
 }
 
 func TestAHubThatTakesAPartIsNoError(t *testing.T) {
-	if err := hub(t).putIntoHub(t.Context(), []byte("part")); err != nil {
+	if err := hub(t).putIntoHub(t.Context(), events.Digest([]byte("part")), []byte("part")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -43,7 +51,7 @@ func TestAHubThatTakesNothingIsAtFaultItself(t *testing.T) {
 	if err := exchange.node.Bus.JetStream().DeleteObjectStore(t.Context(), exchange.node.Bus.Lane(events.ShardBucket)); err != nil {
 		t.Fatal(err)
 	}
-	if err := exchange.putIntoHub(t.Context(), []byte("part")); !errors.Is(err, ErrHub) {
+	if err := exchange.putIntoHub(t.Context(), events.Digest([]byte("part")), []byte("part")); !errors.Is(err, ErrHub) {
 		t.Errorf("expected ErrHub, got %v", err)
 	}
 }
@@ -52,7 +60,74 @@ func TestAHubThatDoesNotAnswerThisNodeMayAnswerOthers(t *testing.T) {
 	exchange := hub(t)
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	if err := exchange.putIntoHub(late, []byte("part")); err == nil || errors.Is(err, ErrHub) {
+	if err := exchange.putIntoHub(late, events.Digest([]byte("part")), []byte("part")); err == nil || errors.Is(err, ErrHub) {
 		t.Errorf("expected an error that is not the hub's, got %v", err)
 	}
+}
+
+// keyOf is the key of a kit that is filled with a letter.
+func keyOf(t *testing.T, letter string) *seal.Key {
+	t.Helper()
+	kit := t.TempDir()
+	text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, seal.Bytes)))
+	if err := os.WriteFile(filepath.Join(kit, seal.File), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := seal.Open(kit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestTheHubKeepsWhatItCannotRead(t *testing.T) {
+	exchange, part := hub(t), bytes.Repeat([]byte("a weight of the model "), 100_000)
+	exchange.node.Seal, exchange.node.HubURL = keyOf(t, "k"), exchange.node.Bus.Conn().ConnectedUrl()
+	digest, given := events.Digest(part), bytes.Clone(part)
+	if err := exchange.putIntoHub(t.Context(), digest, given); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(given, part) {
+		t.Fatal("what was given is sealed in its owner's memory")
+	}
+	store, err := exchange.node.Bus.JetStream().ObjectStore(t.Context(), exchange.node.Bus.Lane(events.ShardBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.GetBytes(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != len(part) || bytes.Contains(kept, []byte("a weight")) {
+		t.Errorf("the hub keeps %d bytes of %d, expected as many that say nothing", len(kept), len(part))
+	}
+	for _, reader := range []struct {
+		name string
+		key  *seal.Key
+		err  error
+	}{{"a node of the installation", keyOf(t, "k"), nil}, {"one with another key", keyOf(t, "l"), queue.ErrCorrupt}, {"one without", nil, queue.ErrCorrupt}} {
+		exchange.node.Seal = reader.key
+		got, err := fetched(t, exchange.hub(), digest, len(part))
+		if !errors.Is(err, reader.err) || err == nil && !bytes.Equal(got, part) {
+			t.Errorf("%s: expected %v, got %v", reader.name, reader.err, err)
+		}
+	}
+}
+
+// fetched is a part as a source has it.
+func fetched(t *testing.T, source shards.Source, digest string, size int) ([]byte, error) {
+	t.Helper()
+	transfer, err := shards.NewTransfer([]shards.Source{source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := make([]byte, size)
+	err = transfer.Add(shards.Layer{Into: into, Parts: []shards.Part{{Digest: digest, End: int64(size)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transfer.Seal()
+	patient, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	return into, transfer.Run(patient)
 }

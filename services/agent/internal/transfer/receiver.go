@@ -40,11 +40,7 @@ func NewReceiver(ctx context.Context, exchange *Exchange) *Receiver {
 func (r *Receiver) run() {
 	defer close(r.ended)
 	r.reached = r.exchange.Reach(r.context)
-	node := r.exchange.node
-	hub := shards.Source{
-		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.API(), Bucket: node.Bus.Lane(events.ShardBucket),
-	}
-	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{hub}, r.exchange.Sources(r.reached)...))
+	r.fetch, r.unable = shards.NewTransfer(append([]shards.Source{r.exchange.hub()}, r.exchange.Sources(r.reached)...))
 	close(r.ready)
 	if r.unable != nil {
 		return

@@ -1,0 +1,64 @@
+// Package seal keeps the bytes of shard parts from who stores them on their way.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// File is where a node's kit holds the key, in base64.
+const File = "data.key"
+
+// Bytes is the length of a key.
+const Bytes = 32
+
+// Key is what the nodes of an installation share, and nobody else has. A nil one seals nothing: the bytes are as they are.
+// Its methods may be called by several goroutines.
+type Key struct{ secret []byte }
+
+// Open reads the key of a kit; nil where there is no kit.
+func Open(kit string) (*Key, error) {
+	if kit == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join(kit, File))
+	if err != nil {
+		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected the key that seals parts on their way, which reknit provision security writes: %w", err)
+	}
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != Bytes {
+		return nil, fmt.Errorf("REKNIT_NATS_KIT: %s: expected %d bytes in base64", File, Bytes)
+	}
+	return &Key{secret}, nil
+}
+
+// Apply seals bytes of a part in place, or opens sealed ones: first is where they lie in the part, digest is that of the
+// whole part as it is. O(bytes).
+//
+// It is AES-256 in counter mode with a key of the digest's own, so that no two contents share a stream and any range is
+// opened by itself. It authenticates nothing: whoever opens a part compares its digest, which its giver signed.
+func (k *Key) Apply(digest string, first int64, data []byte) {
+	if k == nil {
+		return
+	}
+	derived := hmac.New(sha256.New, k.secret)
+	derived.Write([]byte(digest))
+	block, err := aes.NewCipher(derived.Sum(nil))
+	if err != nil {
+		panic(err) // its length is right
+	}
+	var counter, skipped [aes.BlockSize]byte
+	binary.BigEndian.PutUint64(counter[aes.BlockSize-8:], uint64(first/aes.BlockSize))
+	stream := cipher.NewCTR(block, counter[:])
+	before := skipped[:first%aes.BlockSize]
+	stream.XORKeyStream(before, before)
+	stream.XORKeyStream(data, data)
+}
