@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -102,7 +103,9 @@ func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.read(ctx)
 		slog.DebugContext(ctx, "a stream is followed anew", "stream", f.stream.Name, "after", f.last, "why", err)
-		if err = f.open(ctx); err != nil && ctx.Err() == nil {
+		if err = f.open(ctx); errors.Is(err, nats.ErrConnectionClosed) { // by who follows
+			return
+		} else if err != nil && ctx.Err() == nil {
 			slog.ErrorContext(ctx, "a stream is not followed any more", "stream", f.stream.Name, "error", err)
 			return
 		}
