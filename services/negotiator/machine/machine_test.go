@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -351,5 +352,28 @@ func TestWhoIsOnItsWayOutIsCalledBackWhereNobodyIsLeft(t *testing.T) {
 	w.tick(time.Hour)
 	if len(w.refusals("n1")) != 1 {
 		t.Error("it is called back again and again")
+	}
+}
+
+func TestAClusterTakesNoMoreNodesThanItCanCarry(t *testing.T) {
+	w := newEmptyWorld(t, mostNodes+1, 0) // no plan before that, so that they only ask
+	for i := range mostNodes {
+		w.join(fmt.Sprint("m", i))
+	}
+	w.join("late")
+	w.run()
+	if got := w.refusals("late"); len(got) != 1 || !strings.Contains(got[0].Reason, "takes no more") {
+		t.Fatalf("refused %v", got)
+	}
+	w.join("m7") // it restarted
+	w.run()
+	if got := w.refusals("m7"); len(got) > 0 {
+		t.Fatalf("who asked before is refused: %v", got)
+	}
+	w.lose("m7")
+	w.join("late")
+	w.run()
+	if got := w.refusals("late"); len(got) != 1 {
+		t.Fatalf("there is room now, and it is refused: %v", got)
 	}
 }

@@ -17,7 +17,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
-	if reason := m.settings.Admission.Refuses(join.Node); reason != "" && !m.placed(join.Node) {
+	if reason := m.turnsAway(join.Node); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)
@@ -49,6 +49,23 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		return said
 	}
 	return append(said, m.pend(cause, change, urgency)...)
+}
+
+// mostNodes bounds a cluster: of its nodes the negotiator keeps a state, and every opening and plan lists all. It is twice as many
+// as were measured, and as many as a provisioned server takes connections.
+const mostNodes = 4096
+
+// turnsAway says why a node may not ask for a place; empty where it may. Who has one keeps it.
+func (m *Machine) turnsAway(node string) string {
+	switch reason := m.settings.Admission.Refuses(node); {
+	case m.placed(node):
+		return ""
+	case reason != "":
+		return reason
+	case m.state.known(node) == nil && len(m.state.Members)+len(m.state.Joiners) >= mostNodes:
+		return fmt.Sprintf("the cluster has %d nodes, and takes no more until some leave", mostNodes)
+	}
+	return ""
 }
 
 // isExpected reports whether all are paused until a lost node is back.
