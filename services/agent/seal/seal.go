@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,11 +34,35 @@ func Open(kit string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected the key that seals parts on their way, which reknit provision security writes: %w", err)
 	}
+	key, err := Read(text)
+	if err != nil {
+		return nil, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
+	}
+	return key, nil
+}
+
+// Read reads what a file holds.
+func Read(text []byte) (*Key, error) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(secret) != Bytes {
-		return nil, fmt.Errorf("REKNIT_NATS_KIT: %s: expected %d bytes in base64", File, Bytes)
+		return nil, fmt.Errorf("%s: expected %d bytes in base64", File, Bytes)
 	}
 	return &Key{secret}, nil
+}
+
+// Name is under which a sealed part is stored: what is sealed with another key is not there. Of a nil key it is the digest.
+func (k *Key) Name(digest string) string {
+	if k == nil {
+		return digest
+	}
+	return "sealed:" + hex.EncodeToString(k.derive("name", digest))
+}
+
+// derive returns 32 bytes that nobody without the key can tell from chance.
+func (k *Key) derive(purpose, digest string) []byte {
+	derived := hmac.New(sha256.New, k.secret)
+	derived.Write([]byte(purpose + " " + digest))
+	return derived.Sum(nil)
 }
 
 // Apply seals bytes of a part in place, or opens sealed ones: first is where they lie in the part, digest is that of the
@@ -49,9 +74,7 @@ func (k *Key) Apply(digest string, first int64, data []byte) {
 	if k == nil {
 		return
 	}
-	derived := hmac.New(sha256.New, k.secret)
-	derived.Write([]byte(digest))
-	block, err := aes.NewCipher(derived.Sum(nil))
+	block, err := aes.NewCipher(k.derive("bytes", digest))
 	if err != nil {
 		panic(err) // its length is right
 	}

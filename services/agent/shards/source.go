@@ -102,7 +102,7 @@ func (s *source) direct() string { return s.api + ".DIRECT.GET." + streamName(s.
 
 // askManifest asks for a digest's manifest.
 func (s *source) askManifest(digest string) (*answer, error) {
-	return s.ask(s.direct()+"."+metaSubject(s.bucket, digest), nil, 1)
+	return s.ask(s.direct()+"."+metaSubject(s.bucket, s.seal.Name(digest)), nil, 1)
 }
 
 // askManifestAhead asks for a manifest that takeManifest will hand out.

@@ -52,7 +52,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 	}
 	if request.Current != nil {
 		s.Current, _ = pipelines(tied, request.Current.Pipelines) // one that cuts tied layers is not of this job
-		s.Empty = empty(request.Nodes, *request.Current)
+		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
 	s.Network = network(request, s.Nodes)
 	return s

@@ -63,8 +63,8 @@ func (s Situation) Canonical() Canonical {
 		c.Current[at] = pipeline
 	}
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
-	// No plan depends on the time until the return.
-	c.SecondsBetweenFailures, c.SecondsUntilReturn = octave(s.SecondsBetweenFailures), 0
+	// No plan depends on the time until the return, nor on what was missing before.
+	c.SecondsBetweenFailures, c.SecondsUntilReturn, c.Relayed = octave(s.SecondsBetweenFailures), 0, false
 	return c
 }
 

@@ -89,7 +89,7 @@ func TestAnAnswerInNumbersIsSoundInNames(t *testing.T) {
 func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 	known := map[string][]string{
 		"Situation": {"Kind", "Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
-			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "currentSeconds",
+			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "Relayed", "currentSeconds",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
 			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds"},
 		"Network": {

@@ -37,7 +37,9 @@ type Situation struct {
 	MinReplicas    int        // a plan with fewer holders of some layer is taken only where there is no other
 	Current        []Pipeline // the plan in force; its nodes that are not among Nodes are lost
 	// Empty nodes hold nothing, though the plan in force may place them: they restarted since.
-	Empty                  []string
+	Empty []string
+	// Relayed tells that the plan in force was made around links that were missing.
+	Relayed                bool
 	Network                Network
 	SecondsBetweenFailures float64
 	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
@@ -200,7 +202,7 @@ const worthMoving = 0.03
 
 // worthUnsettling is the same where nothing but measurements changed since the plan in force was made. Of 724 plans of
 // equal links, each measured anew and off by up to half, three would change without it, for up to 3.2 %.
-const worthUnsettling = 0.06
+const worthUnsettling = 0.04
 
 // preferStaying moves one candidate to the front: among those about as good as the first, the one with the shortest
 // transition, or the plan in force, if it is as good as measurements can tell.
@@ -221,13 +223,14 @@ func (s Situation) preferStaying(all []Candidate) {
 	all[0] = first
 }
 
-// settled reports whether the nodes are those for which the plan in force was made, and reach each other.
+// settled reports whether the nodes are those for which the plan in force was made, and all reach each other now as then.
 func (s Situation) settled() bool {
 	places := seats(s.Current)
 	for _, node := range s.Nodes {
 		delete(places, node)
 	}
-	return len(s.Current) > 0 && len(places) == 0 && len(s.Empty) == 0 && len(s.Network.Dear) == 0
+	isSame := len(s.Current) > 0 && len(places) == 0 && len(s.Empty) == 0
+	return isSame && !s.Relayed && len(s.Network.Dear) == 0
 }
 
 // measurable tells a candidate with figures from one whose layers take no time, or whose links take for ever.

@@ -313,3 +313,28 @@ func TestNodesOfMoreMemoryAreUsedForWhatOthersCannotHold(t *testing.T) {
 		t.Fatalf("peaks %v", taken.PeakBytes)
 	}
 }
+
+// Another plan is 3.5 % better, which measurements can pretend, and a link that is there again cannot.
+func TestAGainThatMeasurementsCanPretendIsHeededOnlyWhereSomethingElseChanged(t *testing.T) {
+	for name, change := range map[string]func(*Situation){
+		"nothing":                          func(*Situation) {},
+		"a node restarted":                 func(s *Situation) { s.Empty = []string{"n2"} },
+		"a node is lost":                   func(s *Situation) { *s = s.lose("n4") },
+		"a link is missing":                func(s *Situation) { s.Network.Dear = [][2]int{{0, 1}} },
+		"a link that was missing is there": func(s *Situation) { s.Relayed = true },
+	} {
+		s := usual(4)
+		s.Current = grid(2, 2, 6, 12)
+		change(&s)
+		all, err := Weigh(s, []Candidate{
+			{Policy: rerouting, Pipelines: s.Current, StepSeconds: 10.35, TransitionSeconds: s.SwitchSeconds, Replicas: 2},
+			{Policy: "repipeline", StepSeconds: 10, TransitionSeconds: 1, Replicas: 2},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := all[0].Policy == rerouting; kept != (name == "nothing") {
+			t.Errorf("%s changed beside measurements: taken %s, and beside it %+v", name, all[0].Policy, all[1].Rejected)
+		}
+	}
+}

@@ -262,5 +262,7 @@ const smallest = 1e-9 // where times start at zero, the first step of descend
 
 func before(value float64) float64 { return math.Nextafter(value, math.Inf(-1)) }
 
+func after(value float64) float64 { return math.Nextafter(value, never) }
+
 // same reports whether two splits of one length are one slice.
 func same(a, b []int) bool { return len(b) > 0 && &a[0] == &b[0] }

@@ -129,11 +129,14 @@ func (s *searcher) fastestOf(degrees []degree, roughly bool) (best lengthMix, ok
 	if roughly {
 		tolerance, patience = roughTolerance, roughPatience
 		degrees = s.longestFirst(degrees)
-	} else if best, ok = s.fastestOf(degrees, true); !ok {
-		best.seconds = s.Below
+	} else {
+		best, ok = s.fastestOf(degrees, true)
 	}
 	for missed := 0; len(degrees) > 0 && missed < patience; degrees = degrees[1:] {
 		d, cutoff := degrees[0], best.step()*(1-tolerance)
+		if ok && !roughly {
+			cutoff = after(cutoff) // as fast is good enough, if it is better otherwise
+		}
 		if d.step() >= cutoff {
 			missed++
 			continue
@@ -141,7 +144,7 @@ func (s *searcher) fastestOf(degrees []degree, roughly bool) (best lengthMix, ok
 		at := s.at(d.pipelines)
 		at.search(roughly)
 		mix, faster := at.fastest(d, cutoff, tolerance)
-		if !faster {
+		if !faster || ok && better(mix, best) >= 0 {
 			missed++
 			continue
 		}

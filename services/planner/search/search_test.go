@@ -421,3 +421,22 @@ func BenchmarkBest(b *testing.B) {
 		})
 	}
 }
+
+// As fast with more pipelines keeps more replicas of each layer, and with more nodes leaves none idle.
+func TestOfEquallyFastPlansTheOneWithMoreNodesAndThenMorePipelinesIsTaken(t *testing.T) {
+	layer := estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2}
+	for microBatches := 17; microBatches <= 24; microBatches++ {
+		result, err := Best(Problem{Nodes: 16, Layers: []estimate.Layer{layer, layer}, MicroBatches: microBatches})
+		if err != nil || len(result.Pipelines) != 16 || result.StepSeconds != 12 {
+			t.Errorf("%d micro-batches: %d pipelines, step %v, error %v; expected 16 and 12", microBatches, len(result.Pipelines),
+				result.StepSeconds, err)
+		}
+	}
+	wide := Problem{Nodes: 3, NodeMemoryBytes: 109, MicroBatches: 2, TransferSeconds: 2}
+	for range 10 {
+		wide.Layers = append(wide.Layers, estimate.Layer{ForwardSeconds: 1, BackwardSeconds: 2, StaticBytes: 10, ActivationBytes: 2})
+	}
+	if result, err := Best(wide); err != nil || result.Nodes() != 3 || result.StepSeconds != 46 {
+		t.Errorf("%d nodes, step %v, error %v; expected 3 and 46", result.Nodes(), result.StepSeconds, err)
+	}
+}

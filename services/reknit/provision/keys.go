@@ -42,8 +42,14 @@ func keyAt(file string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, er
 // secretAt returns the secret in a file, as text; a new one where there is no file.
 func secretAt(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
+	if err == nil {
+		if _, err = seal.Read(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Dir(file), err)
+		}
+		return text, nil
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return text, err
+		return nil, err
 	}
 	secret := make([]byte, seal.Bytes)
 	rand.Read(secret) // never fails

@@ -33,17 +33,18 @@ func (e *Exchange) hub() shards.Source {
 // ErrHub says that the hub refused a part: it is full, or its store has no leader. That is no node's fault.
 var ErrHub = errors.New("the hub does not take it")
 
-// putIntoHub stores a part, sealed, and tries again while the hub is away. A hub that does not answer at all may answer others: that is not
-// ErrHub.
+// putIntoHub stores a part, sealed, and tries again while the hub is away. A hub that does not answer at all may answer
+// others: that is not ErrHub.
 func (e *Exchange) putIntoHub(ctx context.Context, digest string, data []byte) error {
 	sealed := func() []byte {
 		data := slices.Clone(data) // what is lent stays as it is
 		e.node.Seal.Apply(digest, 0, data)
 		return data
 	}
-	err := e.node.Bus.PutAs(ctx, events.ShardBucket, digest, sealed)
+	name := e.node.Seal.Name(digest)
+	err := e.node.Bus.PutAs(ctx, events.ShardBucket, name, sealed)
 	for attempt := 1; err != nil && attempt < putAttempts && Pause(ctx, putPause); attempt++ {
-		err = e.node.Bus.PutAs(ctx, events.ShardBucket, digest, sealed)
+		err = e.node.Bus.PutAs(ctx, events.ShardBucket, name, sealed)
 	}
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -68,7 +69,7 @@ func leaveHub(node Node, digests []string) {
 	}
 	var err error
 	for i := 0; err == nil && i < len(digests); i++ {
-		err = node.Bus.Remove(node.Context, events.ShardBucket, digests[i])
+		err = node.Bus.Remove(node.Context, events.ShardBucket, node.Seal.Name(digests[i]))
 	}
 	if err != nil && node.Context.Err() == nil {
 		slog.Warn("parts are left in the hub until they are old", "node", node.Name, "error", err)
