@@ -136,7 +136,7 @@ test-faults: ## break sources, links, stores and the destination during transfer
 .PHONY: test-page
 test-page: ## look at the monitor's page with a browser, at calm, failure and recovery, 6 and 1,000 nodes (Debian's chromium; PICTURES= folder)
 	@command -v chromium >/dev/null || { ((EUID == 0)) && apt-get install -y --no-install-recommends chromium; } || { \
-		echo "test-page is skipped: there is no chromium, and only root can install it (apt-get install chromium)"; exit 0; }; \
+		echo "test-page is skipped: there is no chromium, and it could not be installed (as root: apt-get install chromium)"; exit 0; }; \
 	cd tests && go test ./page -count=1 -timeout 20m -v -chromium "$$(command -v chromium)" $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
 .PHONY: test-observation

@@ -34,6 +34,7 @@ type cluster struct {
 	living     []string
 	step       float64
 	pace       float64 // steps a second; zero: training stands still
+	stopped    time.Time
 }
 
 const incarnation = "1"
@@ -70,8 +71,13 @@ func newCluster(t *testing.T, nodes, stages, sites int) *cluster {
 		c.living = append(c.living, fmt.Sprintf("n%d", i+1))
 	}
 	c.answerProbes()
+	c.describe()
 	c.measure()
-	c.change(events.Change{Kind: events.ChangeJoin, Node: "n1", Cause: "none"}, stages, func(string) {})
+	var joins []events.Change
+	for _, node := range c.living {
+		joins = append(joins, events.Change{Kind: events.ChangeJoin, Node: node, Cause: "none"})
+	}
+	c.change(joins, stages, func(string) {})
 	go c.beat(t.Context())
 	return c
 }
@@ -122,13 +128,14 @@ func (c *cluster) siteOf(node string) string {
 	return sites[number%c.sites]
 }
 
-// plan is pipelines of so many stages over those who live; who is over has no place.
+// plan is pipelines of about so many stages over those who live.
 func (c *cluster) plan(stages int) events.Plan {
 	pipelines := max(1, len(c.living)/stages)
 	plan := events.Plan{
 		Cluster: "opticks", Generation: c.generation + 1, Policy: "repipeline", Nodes: c.members(), ResumeStep: uint64(c.step),
-		Data:      events.Data{GlobalBatch: 4 * pipelines, MicroBatch: 1},
-		Predicted: events.Predicted{StepSeconds: 0.108, StepSecondsLowerBound: 0.104, SamplesPerSecond: 9 * 4 * float64(pipelines)},
+		Data: events.Data{GlobalBatch: 4 * pipelines, MicroBatch: 1},
+		Predicted: events.Predicted{StepSeconds: 0.108, StepSecondsLowerBound: 0.104, SamplesPerSecond: 9 * 4 * float64(pipelines),
+			PeakBytes: map[string]int64{}},
 		Considered: []events.Candidate{
 			{Policy: "repipeline", Shape: fmt.Sprintf("%dx%d", pipelines, stages), StepSeconds: 0.108, TransitionSeconds: 0.21, Score: 74.2},
 			{Policy: "repipeline", Shape: fmt.Sprint(len(c.living)), StepSeconds: 0.171, TransitionSeconds: 0.4, Score: 51.9, Rejected: "lower effective throughput"},
@@ -140,10 +147,11 @@ func (c *cluster) plan(stages int) events.Plan {
 	}
 	for p := range pipelines {
 		pipeline := events.Pipeline{MicroBatches: 4}
-		members := c.living[p*stages : min((p+1)*stages, len(c.living))]
+		members := c.living[p*len(c.living)/pipelines : (p+1)*len(c.living)/pipelines]
 		for s, node := range members {
 			pipeline.Stages = append(pipeline.Stages,
 				events.Stage{Node: node, Layers: events.Range{First: s * c.layers / len(members), End: (s + 1) * c.layers / len(members)}})
+			plan.Predicted.PeakBytes[node] = int64(pipeline.Stages[s].Layers.End-pipeline.Stages[s].Layers.First) * 1100 << 20
 		}
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
@@ -151,7 +159,7 @@ func (c *cluster) plan(stages int) events.Plan {
 }
 
 // change negotiates a plan for those who live; at is called before each phase, by its name.
-func (c *cluster) change(why events.Change, stages int, at func(phase string)) {
+func (c *cluster) change(why []events.Change, stages int, at func(phase string)) {
 	c.t.Helper()
 	negotiation, plan := fmt.Sprintf("g%d", c.generation+1), c.plan(stages)
 	for i := range plan.Nodes[:min(3, len(plan.Nodes))] {
@@ -162,7 +170,7 @@ func (c *cluster) change(why events.Change, stages int, at func(phase string)) {
 	}
 	plan.Migration.ShardBytes = 64 << 10
 	c.say(events.NegotiationOpened, "/negotiator", negotiation, &events.Opening{
-		Negotiation: negotiation, Generation: plan.Generation, Changes: []events.Change{why}, Members: plan.Nodes})
+		Negotiation: negotiation, Generation: plan.Generation, Changes: why, Members: plan.Nodes})
 	at("consent")
 	for _, node := range c.living {
 		c.say(events.Consented, "/node/"+node, node, &events.Consent{Negotiation: negotiation, Node: node, Incarnation: incarnation, Accepted: true})
@@ -188,29 +196,46 @@ func (c *cluster) change(why events.Change, stages int, at func(phase string)) {
 	c.say(events.PlanCommitted, "/negotiator", fmt.Sprint(plan.Generation), &plan)
 	c.mutex.Lock()
 	c.generation = plan.Generation
+	stall := 0.0
+	if c.pace == 0 {
+		stall = time.Since(c.stopped).Seconds()
+	}
 	c.mutex.Unlock()
 	for _, node := range c.living {
 		c.say(events.PlanActivated, "/node/"+node, node, &events.Activation{Node: node, Generation: plan.Generation,
-			Step: uint64(c.step), StallSeconds: 0.104, StallSteps: 1.1, StepSeconds: 0.108})
+			Step: uint64(c.step), StallSeconds: stall, StallSteps: stall / 0.108, StepSeconds: 0.108})
 	}
 }
 
 // lose has a node fail: it is silent, and the monitor says so.
-func (c *cluster) lose(node string) events.Change {
+func (c *cluster) lose(node string) []events.Change {
 	c.t.Helper()
 	c.mutex.Lock()
 	c.living = slices.DeleteFunc(c.living, func(one string) bool { return one == node })
-	c.pace = 0
+	c.pace, c.stopped = 0, time.Now()
 	c.mutex.Unlock()
 	lost := c.say(events.NodeLost, "/monitor", node, &events.NodeState{
 		Node: node, Incarnation: incarnation, Reason: "a peer's connection was reset, and the hub has nobody to ask", SilentSeconds: 0.03})
-	return events.Change{Kind: events.ChangeFailure, Node: node, Cause: lost.ID}
+	return []events.Change{{Kind: events.ChangeFailure, Node: node, Cause: lost.ID}}
 }
 
 func (c *cluster) resume() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.pace = 9
+}
+
+// describe tells of what each node has, as a planner is told.
+func (c *cluster) describe() {
+	request := events.PlanRequest{Negotiation: "g1", Cluster: "opticks", Generation: 1, Changes: []events.Change{}, Links: []events.Link{},
+		Job: events.Job{Digest: events.Digest(nil), GlobalBatch: 8, MicroBatch: 1, Layers: make([]events.LayerProfile, c.layers)}}
+	for i := range request.Job.Layers {
+		request.Job.Layers[i] = events.LayerProfile{ParameterBytes: 1 << 20}
+	}
+	for i, member := range c.members() {
+		request.Nodes = append(request.Nodes, events.Device{Member: member, MemoryBytes: int64(16+8*(i%2)) << 30, SpeedFactor: 1 - 0.05*float64(i%3)})
+	}
+	c.say(events.PlanRequested, "/negotiator", "g1", &request)
 }
 
 // measure tells of links: between all of few nodes, and each node's to four others of many.

@@ -35,7 +35,7 @@ func (p *Page) keep(ctx context.Context, b *bus.Bus) {
 
 // look takes what comes, and puts what is to be seen onto the board.
 func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event) {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(lookEvery / 8) // the first event of many is shown at once
 	defer ticker.Stop()
 	looked, figured, isNews := time.Time{}, time.Time{}, true
 	for {
@@ -51,7 +51,8 @@ func (p *Page) look(ctx context.Context, v *view.View, heard <-chan events.Event
 			detail, found := v.Detail(ask.generation, time.Now())
 			ask.answer <- answer{detail, found}
 		case now := <-ticker.C:
-			if p.server != nil && (isNews || now.Sub(looked) >= lookAgain) {
+			since := now.Sub(looked)
+			if p.server != nil && (isNews && since >= lookEvery || since >= lookAgain) {
 				p.board.put(encode(v.Parts(now)))
 				looked, isNews = now, false
 			}

@@ -60,9 +60,12 @@ func (p *progress) stepsPerSecond() float64 {
 	seconds := max(window.Seconds(), 4*p.stepSeconds)
 	first := last
 	for i := len(p.marks) - 2; i >= 0 && float64(last.second-p.marks[i].second) <= seconds; i-- {
+		if p.marks[i].step == 0 { // nothing was heard yet
+			break
+		}
 		first = p.marks[i]
 	}
-	if first.second == last.second || first.step == 0 || last.step < first.step { // nothing was heard before, or it went back
+	if first.second == last.second || last.step < first.step { // it went back
 		return 0
 	}
 	return float64(last.step-first.step) / float64(last.second-first.second)

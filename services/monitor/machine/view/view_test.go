@@ -107,6 +107,16 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	expect(Trouble, "the cluster holds: nobody has layer 2")
 }
 
+func TestThroughputIsKnownFromTheSecondSecondOfTrainingOn(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(3) // nobody was heard
+	l.beat(2, four...)
+	if rate := l.status().Rate; rate != 8 {
+		t.Errorf("%v samples a second, expected one step of 8: what was before is not known", rate)
+	}
+}
+
 func TestThroughputIsWhatWasTrainedAndFallsToNothingWhenTrainingStops(t *testing.T) {
 	l := newLog()
 	l.commit(plan(1))

@@ -23,7 +23,7 @@ var configs = []any{
 // others are variables of reknit.py, of deploy/ and of the tests.
 var others = []string{
 	"REKNIT_AGENT", "REKNIT_AGENT_IS_PARENT", "REKNIT_UNCHANGED", "REKNIT_NODE", "REKNIT_ENV_FILE", "REKNIT_NATS_PORT",
-	"REKNIT_TEXT", "REKNIT_TRAINER_CPUS", "REKNIT_TEST_LOG",
+	"REKNIT_PAGE_PORT", "REKNIT_TEXT", "REKNIT_TRAINER_CPUS", "REKNIT_TEST_LOG",
 }
 
 // warnOfStrangers names the variables of an environment that nothing here reads: a misspelt policy binds nobody.

@@ -3,6 +3,9 @@
 const draws = 'http://www.w3.org/2000/svg';
 const shapes = new Set(['svg', 'g', 'line', 'circle', 'path', 'text', 'title']);
 
+// drawn leaves out what stands for nothing.
+const drawn = (children) => children.flat(Infinity).filter((child) => ![undefined, null, false, ''].includes(child));
+
 // make returns an element. Attributes that are functions are listeners; style is an object.
 export function make(name, attributes = {}, ...children) {
   const element = shapes.has(name) ? document.createElementNS(draws, name) : document.createElement(name);
@@ -12,7 +15,7 @@ export function make(name, attributes = {}, ...children) {
     else if (key === 'style') for (const [of, is] of Object.entries(value)) element.style.setProperty(of, is);
     else element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== ''));
+  element.append(...drawn(children));
   return element;
 }
 
@@ -21,7 +24,7 @@ export const at = (id) => document.getElementById(id);
 // fill replaces what is in an element, and leaves the focus where it was: on the element with the same key.
 export function fill(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== ''));
+  element.replaceChildren(...drawn(children));
   if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 

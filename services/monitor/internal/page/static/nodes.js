@@ -7,6 +7,8 @@ import { stages } from './pipelines.js';
 
 const mostRows = 24;
 const order = Object.keys(states);
+const rank = new Map(order.map((name, i) => [name, i]));
+const byName = new Intl.Collator('en', { numeric: true }); // n2 before n10; localeCompare would make one for each pair
 let wanted = '', state = '';
 
 const search = make('input', {
@@ -16,6 +18,20 @@ const filters = make('span', { class: 'tools' });
 const list = make('div', { class: 'scroll' });
 at('nodes').append(make('div', { class: 'tools' }, search, filters), list);
 
+// columns are [heading, isFigure, what it says of a node]; one that says nothing of any is left out.
+const columns = [
+  ['node', false, ({ name, node }) => make('span', {}, make('i', { class: `dot ${node.state}` }), name)],
+  ['state', false, ({ node }) => node.state],
+  ['place', false, ({ place }) => place && `pipeline ${place.pipeline}, stage ${place.stage}`],
+  ['layers', false, ({ place }) => place && layers(place.first, place.end)],
+  ['peak memory', false, ({ node }) => node.memory?.[1] && `${bytes(node.memory[0])} of ${bytes(node.memory[1])}`],
+  ['speed', true, ({ node }) => node.speed && short(node.speed)],
+  ['step', true, ({ node }) => node.step],
+  ['step time', true, ({ node }) => node.stepSeconds && seconds(node.stepSeconds)],
+  ['site', false, ({ node }) => node.site],
+  ['because', false, ({ node }) => node.reason],
+];
+
 function filter(name, nodes) {
   return make('button', {
     type: 'button', 'aria-pressed': `${state === name}`, 'data-key': name, click: () => { state = state === name ? '' : name; draw(); },
@@ -24,23 +40,19 @@ function filter(name, nodes) {
 
 function draw() {
   const all = under('node/');
-  const counts = all.reduce((sum, [, node]) => ({ ...sum, [node.state]: (sum[node.state] ?? 0) + 1 }), {});
+  const counts = {};
+  for (const [, node] of all) counts[node.state] = (counts[node.state] ?? 0) + 1;
   fill(filters, order.filter((name) => counts[name]).map((name) => filter(name, counts[name])));
   const places = new Map(part('plan') ? stages(part('plan')).map((one) => [one.node, one]) : []);
   const found = all.filter(([name, node]) => (!state || node.state === state) && (!wanted || `${name} ${node.site ?? ''}`.includes(wanted)))
-    .sort(([a, x], [b, y]) => order.indexOf(x.state) - order.indexOf(y.state) || a.localeCompare(b, 'en', { numeric: true }));
-  const rows = found.slice(0, mostRows).map(([name, node], i) => {
-    const place = places.get(name);
-    return {
-      tabindex: i ? -1 : 0, 'data-key': name,
-      cells: [make('span', {}, make('i', { class: `dot ${node.state}` }), name), node.state, place ? `pipeline ${place.pipeline}, stage ${place.stage}` : '–',
-        place ? layers(place.first, place.end) : '–', node.memory?.[1] ? `${bytes(node.memory[0])} of ${bytes(node.memory[1])}` : '–',
-        node.speed ? short(node.speed) : '–', node.step ?? '–', node.stepSeconds ? seconds(node.stepSeconds) : '–', node.site ?? '', node.reason ?? ''],
-    };
-  });
+    .sort(([a, x], [b, y]) => rank.get(x.state) - rank.get(y.state) || byName.compare(a, b));
+  const shown = found.slice(0, mostRows).map(([name, node]) => ({ name, node, place: places.get(name) }));
+  const told = columns.filter(([, , cell]) => shown.some((one) => cell(one)));
+  const rows = shown.map((one, i) => ({
+    tabindex: i ? -1 : 0, 'data-key': one.name, cells: told.map(([, , cell]) => cell(one) || ''),
+  }));
   const more = found.length - rows.length;
-  fill(list, rows.length ? table([['node'], ['state'], ['place'], ['layers'], ['peak memory'], ['speed', true], ['step', true], ['step time', true], ['site'], ['because']], rows)
-    : make('p', { class: 'note' }, 'No node is like that.'), more > 0 ? make('p', { class: 'note' }, `and ${more} more: search, or choose a state`) : '');
+  fill(list, rows.length ? table(told, rows) : make('p', { class: 'note' }, 'No node is like that.'), more > 0 ? make('p', { class: 'note' }, `and ${more} more: search, or choose a state`) : '');
 }
 
 listen(['node/', 'plan'], draw);

@@ -21,7 +21,7 @@ function health(pair, usual) {
 const worst = (group) => Object.keys(states).find((state) => group.states[state]) ?? 'training';
 
 function places(groups) {
-  const all = groups.reduce((sum, group) => sum + group.nodes, 0), far = groups.length > 1 ? middle - 44 : 0;
+  const all = groups.reduce((sum, group) => sum + group.nodes, 0), far = groups.length > 1 ? middle - 52 : 0;
   return new Map(groups.map((group, i) => {
     const angle = (2 * Math.PI * i) / groups.length - Math.PI / 2;
     const radius = all === groups.length ? (groups.length > 16 ? 7 : 11) : Math.max(7, Math.min(34, 60 * Math.sqrt(group.nodes / all)));
@@ -64,7 +64,7 @@ function label(by, { x, y, radius, group, angle }) {
   const state = worst(group), isNode = by === 'node', side = isNode ? Math.cos(angle) : 0, far = radius + 8;
   const some = group.states[state] < group.nodes ? `, ${group.states[state]} ${state}` : '';
   return make('text', {
-    x: x + side * far, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 8,
+    x: x + side * far, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 9,
     'text-anchor': side > 0.1 ? 'start' : side < -0.1 ? 'end' : 'middle',
   }, `${states[state]} ${group.name}`.trim() + (isNode ? '' : ` (${group.nodes}${some})`));
 }

@@ -37,7 +37,7 @@ function blocks(plan, alone) {
     make('span', { class: 'quiet' }, `${p}`),
     make('div', { class: 'stages', role: 'group', 'aria-label': `pipeline ${p}` },
       all.filter((one) => one.pipeline === p).map((one) => block(one, alone, plan.layers))),
-    make('span', { class: 'quiet', title: 'micro-batches a step' }, `${pipeline.microBatches} mb`)));
+    make('span', { class: 'quiet', title: 'of each step' }, count(pipeline.microBatches, 'micro-batch', 'micro-batches'))));
 }
 
 // strip counts the holders of each layer; layers side by side that have as many are one cell.
@@ -51,7 +51,7 @@ function strip(holders) {
     make('div', { class: 'holders', role: 'img', 'aria-label': `least holders of a layer: ${Math.min(...holders)}` },
       runs.map(({ some, first, end }) => make('span', {
         class: some === 1 ? 'one' : some ? '' : 'none', title: `${layers(first, end)}: ${count(some, 'holder')}`, style: { flex: `${end - first} 1 0` },
-      }, some))), make('span'));
+      }, runs.length > 4 ? some : count(some, 'holder')))), make('span'));
 }
 
 function coverage({ holders, alone }) {
@@ -79,8 +79,8 @@ listen(['plan', 'layers', 'node/'], () => {
   }
   const alone = new Map(held.alone.map((sole) => [sole.node, sole]));
   const nodes = plan.pipelines.reduce((sum, pipeline) => sum + pipeline.nodes.length, 0);
-  at('plan').textContent = `${count(plan.pipelines.length, 'pipeline')}, ${count(plan.layers, 'layer')}, by ${plan.policy}`;
-  const drawn = nodes <= mostBlocks ? blocks(plan, alone) : field(stages(plan), plan, alone);
+  at('plan').textContent = `${count(plan.pipelines.length, 'pipeline')}, ${count(plan.layers, 'layer')}, policy ${plan.policy}`;
+  const drawn = nodes <= mostBlocks ? make('div', { style: { '--rows': plan.pipelines.length } }, blocks(plan, alone)) : field(stages(plan), plan, alone);
   fill(at('pipelines'), drawn, strip(held.holders),
     plan.reroutes?.length ? make('p', { class: 'note' }, `Rerouted: ${plan.reroutes.map(({ from, to, microBatches }) => `${to} takes ${microBatches} of ${from}`).join(', ')}`) : '',
     spares(plan));

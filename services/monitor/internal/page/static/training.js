@@ -25,19 +25,24 @@ function panel(name, unit, points, value, shape, width, x) {
     [head, (head + height) / 2, height].map((y1) => make('line', { class: 'grid', x1: left, x2: width, y1, y2: y1 })),
     shape === 'area' && make('path', { class: 'area', d: path + ends }),
     make('path', { class: shape === 'area' ? 'line' : 'line loss', d: path }),
-    marks(width, x),
+    marks(width, x, shape === 'area'),
     make('text', { x: 0, y: y(most) + 9 }, short(most)),
     most !== least && make('text', { x: 0, y: Math.min(height, y(least)) }, short(least)),
     make('text', { x: left, y: 12 }, `${name}, ${unit}`));
 }
 
-function marks(width, x) {
-  return under('change/').map(([generation, change]) => {
+// marks are lines where changes began; those that have room for it are named, the newest first.
+function marks(width, x, named) {
+  let free = width;
+  return under('change/').sort(([a], [b]) => b - a).map(([generation, change]) => {
     const where = x(change.began / 1e3);
     if (!change.began || where < left) return undefined;
-    return make('line', {
+    const line = make('line', {
       class: 'event', x1: where, x2: where, y1: head, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
     }, make('title', {}, `${clock(change.began)} ${change.what}, generation ${generation}, stall ${seconds(change.stallSeconds)}`));
+    if (!named || where > free || where < 200) return line;
+    free = where - 7 * change.what.length;
+    return [line, make('text', { class: 'what', x: where, y: 12 }, change.what)];
   });
 }
 
@@ -50,9 +55,10 @@ function draw() {
   const width = Math.max(280, at('training').clientWidth), end = now() / 1e3, begin = Math.max(end - minutes * 60, points[0][0]);
   const x = (second) => left + ((second - begin) / (end - begin)) * (width - left);
   const seen = points.filter(([second]) => second >= begin);
+  const rated = seen.slice(Math.max(0, seen.findIndex((point) => point[3] > 0))); // no rate is known of the first seconds
   const known = seen.filter(([, , loss]) => loss > 0);
   fill(at('training'),
-    panel('throughput', 'samples/s', seen, (point) => point[3], 'area', width, x),
+    panel('throughput', 'samples/s', rated, (point) => point[3], 'area', width, x),
     known.length > 1 && panel('loss', 'of the last step', known, (point) => point[2], 'line', width, x),
     make('p', { class: 'note' }, `${clock(begin * 1e3)} to now; lines where changes began`));
 }
