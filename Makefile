@@ -60,6 +60,10 @@ simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= f
 simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all; WITHIN=60s begins no other after it)
 	go run ./tests/simulation/planted $(if $(WITHIN),-within $(WITHIN)) $(PLANTED)
 
+.PHONY: test-lies
+test-lies: ## have a node of the simulated world lie in each field of whatever it says, in each way
+	cd tests && go test ./simulation/world -count=1 -timeout 1h -v -run WhoLies -lies
+
 .PHONY: fuzz
 fuzz: ## feed each decoder and validator with what nobody would send (TIME= each, TARGETS= a regular expression, else all)
 	go run ./tests/fuzz -time $(or $(TIME),10s) -targets '$(TARGETS)'

@@ -151,6 +151,8 @@ type Failure struct {
 	Negotiation string `json:"negotiation"`
 	Reason      string `json:"reason"`
 	Node        string `json:"node,omitempty"` // to blame; empty: nobody is
+	// Givers are those whose offer the node could not verify: one of them may be wrong instead.
+	Givers []string `json:"givers,omitempty"`
 }
 
 func (o *Opening) Validate() error {
@@ -235,6 +237,7 @@ const (
 	mostClaims       = 2 * MostUnits // a node keeps at most two versions of a unit
 	mostMeasurements = 4096          // links of one node
 	mostRefused      = 4096          // nodes that join at a time
+	mostGivers       = 4096          // of a unit
 )
 
 func (d *Delay) Validate() error {
@@ -306,5 +309,11 @@ func (f *Failure) Validate() error {
 	var c check
 	c.token("negotiation", f.Negotiation)
 	c.reason(f.Reason)
+	c.that(len(f.Givers) <= mostGivers, "givers", fmt.Sprintf("at most %d", mostGivers), len(f.Givers))
+	c.each(len(f.Givers), "givers", func(i int) error {
+		var c check
+		c.token("node", f.Givers[i])
+		return c.err
+	})
 	return c.err
 }

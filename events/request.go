@@ -96,6 +96,15 @@ type RestorationRequest struct {
 	Usual       *Usual  `json:"usual,omitempty"` // as in a plan request
 	Unreachable []Pair  `json:"unreachable,omitempty"`
 	Current     *Plan   `json:"current,omitempty"`
+	// Doubts are between whom units did not arrive as they were offered: each takes them from others, where there are others.
+	Doubts []Doubt `json:"doubts,omitempty"`
+}
+
+// Doubt is how often units did not arrive from a node as they should since the last commit. Whose fault that is it does not say.
+type Doubt struct {
+	From  string `json:"from"`
+	To    string `json:"to,omitempty"` // who could not verify them; left out: it did not offer them, or other bytes than others
+	Times int    `json:"times"`
 }
 
 // Holder is a node and the layers it can give.

@@ -2,7 +2,10 @@
 // said.
 package invariants
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Violation is a place in the log where an invariant does not hold.
 type Violation struct {
@@ -45,4 +48,11 @@ func (l *Log) Check() []Violation {
 // violation tells what is wrong at an entry.
 func (e *Entry) violation(format string, args ...any) Violation {
 	return Violation{Stream: e.Stream, Sequence: e.Sequence, What: fmt.Sprintf(format, args...)}
+}
+
+// RestsOnWords reports whether an invariant compares what members say with what they or others said: a member that lies breaks
+// it, whatever the services do.
+func RestsOnWords(says string) bool {
+	return slices.ContainsFunc([]Invariant{accepted, broken, OneDigest, followed, forward, lost, stored, verified},
+		func(one Invariant) bool { return one.Says == says })
 }

@@ -54,6 +54,7 @@ type (
 		Task   Task
 		Reason string
 		Hub    bool // the hub is at fault, and not this node
+		Differ bool // what came is not what was offered: who gave it may be at fault
 	}
 )
 

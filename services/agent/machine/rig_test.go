@@ -264,6 +264,7 @@ func words(action Action) string {
 func spoken(event events.Event) string {
 	var fields struct {
 		Negotiation, Incarnation, Reason string
+		Givers                           []string
 		Node                             string
 		Accepted                         bool
 		StopStep                         *uint64
@@ -306,6 +307,9 @@ func spoken(event events.Event) string {
 	}
 	if event.Kind == events.RestorationFailed && fields.Node == "" {
 		text += " by nobody"
+	}
+	if len(fields.Givers) > 0 {
+		text += fmt.Sprintf(" by itself or %v", fields.Givers)
 	}
 	if fields.Reason != "" {
 		text += ": " + fields.Reason

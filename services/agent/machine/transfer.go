@@ -167,7 +167,7 @@ func (m *Machine) takeUnit(transfer events.Transfer, offers []events.Offer) {
 	}
 	if first.Bytes > m.settings.MemoryBytes {
 		m.breakOff(fmt.Sprintf("unit %d: %s: bytes: expected at most the node's memory, %d, got %d",
-			transfer.Unit, first.Node, m.settings.MemoryBytes, first.Bytes), false)
+			transfer.Unit, first.Node, m.settings.MemoryBytes, first.Bytes), false, first.Node)
 		return
 	}
 	if m.imported[transfer.Unit] == (imported{first.Step, first.Digest}) {
@@ -221,13 +221,19 @@ func (m *Machine) failed(result Failed) {
 		m.breakOff(fmt.Sprintf("unit %d: %s", unit, result.Reason), result.Hub)
 	}
 	if offer, takes := m.negotiation.exchange.fetches[result.Task]; takes {
-		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason), result.Hub)
+		var givers []string
+		for _, offer := range m.negotiation.offers[offer.Unit] {
+			if result.Differ {
+				givers = append(givers, offer.Node)
+			}
+		}
+		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason), result.Hub, givers...)
 	}
 }
 
-// breakOff says, once, why this node cannot do its part, and that it is to blame unless the hub is. What it gives goes
-// on until the negotiation ends.
-func (m *Machine) breakOff(reason string, hub bool) {
+// breakOff says, once, why this node cannot do its part, and that it is to blame unless the hub is; or givers, by whose word
+// alone it is. What it gives goes on until the negotiation ends.
+func (m *Machine) breakOff(reason string, hub bool, givers ...string) {
 	if m.negotiation.phase == broken {
 		return
 	}
@@ -235,7 +241,7 @@ func (m *Machine) breakOff(reason string, hub bool) {
 	schedule := m.negotiation.schedule
 	failure := &events.Failure{Negotiation: schedule.payload.Negotiation, Reason: reason}
 	if !hub {
-		failure.Node = m.settings.Node
+		failure.Node, failure.Givers = m.settings.Node, givers
 	}
 	m.say(schedule.event, events.RestorationFailed, m.settings.Node, failure)
 }

@@ -82,7 +82,7 @@ func TestAMoveThatCannotEndWellIsSaidOnce(t *testing.T) {
 	long.Bytes, long.Parts[0].End = 1<<40, 1<<40
 	n.hears(events.ShardOffered, long)
 	n.hears(events.ShardOffered, offer("n2", 1, 12))
-	n.expect("say restoration.failed g4: unit 0: n2: bytes: expected at most the node's memory, 1048576, got 1099511627776")
+	n.expect("say restoration.failed g4 by itself or [n2]: unit 0: n2: bytes: expected at most the node's memory, 1048576, got 1099511627776")
 
 	n = scheduledNode()
 	n.hears(events.ShardOffered, offer("n2", 0, 12))
@@ -90,6 +90,15 @@ func TestAMoveThatCannotEndWellIsSaidOnce(t *testing.T) {
 	n.ends(Failed{Task: n.tasks[0].(Fetch).Task, Reason: "not to be had"})
 	n.ends(Failed{Task: n.tasks[1].(Fetch).Task, Reason: "not to be had"})
 	n.expect("fetch 0", "fetch 1", "say restoration.failed g4: unit 0: not to be had")
+}
+
+func TestAReceiverThatCannotVerifyAUnitNamesWhoGaveIt(t *testing.T) {
+	n := joiningNode(t)
+	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: giving(plan(4, 12, "n1", "n2"), 0)})
+	n.hears(events.ShardOffered, offer("n2", 0, 12))
+	n.told = nil
+	n.ends(Failed{Task: n.tasks[0].(Fetch).Task, Reason: "other bytes", Differ: true})
+	n.expect("say restoration.failed g4 by itself or [n2]: unit 0: other bytes")
 }
 
 func TestAGiverBlamesNobodyForAHubThatTakesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestANodeWhoseTransfersAlwaysFailIsGivenUpByName(t *testing.T) {
 	for range mostBlame {
 		w.failTransfer("n3")
 	}
-	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "no space left on device") {
+	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "by its fault, the last: transfer failed: layer 2: no space left") {
 		t.Fatalf("refused %+v", refused)
 	}
 	w.hear(events.RestorationDone, "/restorer", "r", &events.Completion{Negotiation: w.opened.Negotiation})
@@ -58,18 +59,73 @@ func TestWhoHoldsUpATransferIsForTheRestorerToSay(t *testing.T) {
 
 func TestAHubThatTakesNoPartsCostsNobodyItsPlace(t *testing.T) {
 	w := whileAllArePaused(t)
-	for range 3 * mostBlame {
+	for i := range 3 * mostBlame {
 		if w.opened == nil { // the cluster is held, and tried again
 			w.tick(5 * time.Minute)
 		}
-		w.hear(events.RestorationFailed, "/node/n3", "n3",
-			&events.Failure{Negotiation: w.opened.Negotiation, Reason: "unit 2: the hub does not take it: full"})
-		w.run()
+		w.sayHubFails([]string{"n1", "n3"}[i%2])
 	}
 	for _, node := range []string{"n1", "n2", "n3"} {
 		if refused := w.refusals(node); len(refused) > 0 {
 			t.Errorf("%s was given up: %v", node, refused)
 		}
+	}
+}
+
+func (w *world) sayHubFails(node string) {
+	w.hear(events.RestorationFailed, "/node/"+node, node,
+		&events.Failure{Negotiation: w.opened.Negotiation, Reason: "unit 2: the hub does not take it: full"})
+	w.run()
+}
+
+// It may lie, and the others can do without it.
+func TestANodeThatAloneSaysThatTheHubFailsStopsNobodyForGood(t *testing.T) {
+	w := whileAllArePaused(t)
+	for range w.machine.settings.AttemptsLimit {
+		w.sayHubFails("n3")
+	}
+	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "it alone says that transfers fail, 3 in a row") {
+		t.Fatalf("refused %+v", refused)
+	}
+}
+
+func TestWhoHasNoPartInTheMovesCannotFailThem(t *testing.T) {
+	w := whileAllArePaused(t)
+	before := w.opened.Negotiation
+	for _, node := range []string{"n2", "n4", "n9"} {
+		w.failTransfer(node)
+	}
+	if w.opened == nil || w.opened.Negotiation != before {
+		t.Fatal("the negotiation was ended by who gives nothing and takes nothing")
+	}
+}
+
+// differs has n3 tell that it could not verify what n1 gave it.
+func (w *world) differs(receiver string, givers ...string) {
+	w.hear(events.RestorationFailed, "/node/"+receiver, receiver, &events.Failure{
+		Negotiation: w.opened.Negotiation, Node: receiver, Givers: givers, Reason: "unit 0: content is not that of its digest"})
+	w.run()
+}
+
+func TestAReceiverThatCannotVerifyWhatItIsGivenTakesItFromOthersNext(t *testing.T) {
+	w := whileAllArePaused(t)
+	w.differs("n3", "n1", "n2") // n2 gives nothing, whatever n3 says
+	w.mute[events.RestorationAsked] = true
+	w.differs("n3", "n1")
+	if doubts, want := w.machine.state.Doubts, []events.Doubt{{From: "n1", To: "n3", Times: 2}}; !slices.Equal(doubts, want) {
+		t.Fatalf("doubts %+v, expected %+v", doubts, want)
+	}
+}
+
+// One whom several receivers could not verify is wrong, and not they.
+func TestAGiverWithWhomSeveralAreAtOddsIsGivenUpAndNotThey(t *testing.T) {
+	w := whileAllArePaused(t)
+	for _, receiver := range []string{"n2", "n3"} {
+		w.machine.state.Negotiation.Plan.Migration.Transfers = []events.Transfer{{To: receiver, Sources: []events.Source{{Node: "n1"}}}}
+		w.differs(receiver, "n1")
+	}
+	if len(w.refusals("n1")) != 1 || len(w.refusals("n2"))+len(w.refusals("n3")) > 0 {
+		t.Fatalf("refused: n1 %v, n2 %v, n3 %v", w.refusals("n1"), w.refusals("n2"), w.refusals("n3"))
 	}
 }
 

@@ -46,10 +46,11 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	if under.Opening.Abandon {
 		m.state.Abandoned = plan.Generation
 	}
-	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Attempts = false, false, false, 0, 0
+	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
 	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
+	m.state.Doubts = nil
 	clear(m.state.Busy)
 	clear(m.state.Gone)
 	clear(m.state.Fallen)

@@ -19,7 +19,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	request := &events.RestorationRequest{
 		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.state.Plan,
 		Unreachable: m.state.relays(under.Opening.Members),
-		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(),
+		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
 	request.Links, request.Usual = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
 	if under.Opening.Abandon {

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -33,22 +34,21 @@ func (m *Machine) restored(cause events.Event, completion events.Completion) []e
 func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.PreCopying, protocol.Transferring)
 	switch {
-	case under == nil:
+	case under == nil || !concerns(under.Plan, cause.Source):
 		return nil
 	case under.Phase == protocol.PreCopying:
 		return m.prepare(cause) // what is wrong shows where all are paused
 	}
-	return m.retry(cause, "transfer failed: "+failure.Reason, failure.Node)
+	return m.retry(cause, "transfer failed: "+failure.Reason, m.toBlame(cause, failure))
 }
 
 // retry plans a transfer anew. Nobody is to blame where the hub is. Who was to blame again and again is given up, where
-// the others can do without what it holds; otherwise the cluster holds after a bounded number of attempts.
+// the others can do without what it holds; so is who alone tells of failures again and again, whomever it blames. Otherwise the
+// cluster holds after a bounded number of attempts.
 func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
 	m.noteMisread(blamed)
-	spare, _ := protocol.Spare(m.state.placed(),
-		slices.DeleteFunc(blamed, func(node string) bool { return m.state.known(node) == nil }))
 	var tired []string
-	for _, node := range spare {
+	for _, node := range m.spare(blamed...) {
 		m.state.Blamed[node]++
 		if m.state.Blamed[node] >= mostBlame {
 			tired = append(tired, node)
@@ -56,13 +56,25 @@ func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []e
 		}
 	}
 	if len(tired) > 0 {
-		m.state.Attempts = 0
+		m.state.Tellers = nil
 		return m.giveUp(cause, tired, fmt.Sprintf("%d transfers failed by its fault, the last: %s", mostBlame, reason), false)
 	}
-	m.state.Attempts++
-	if m.state.Attempts < m.settings.AttemptsLimit {
+	m.state.Tellers = append(m.state.Tellers, cause.Source)
+	if len(m.state.Tellers) < m.settings.AttemptsLimit {
 		return m.abort(cause, reason, m.openNext)
 	}
-	m.state.Attempts = 0
+	tellers := slices.Compact(m.state.Tellers)
+	m.state.Tellers = nil
+	if node, isNode := strings.CutPrefix(tellers[0], events.NodeSource("")); isNode && len(tellers) == 1 && len(m.spare(node)) == 1 {
+		return m.giveUp(cause, []string{node}, fmt.Sprintf("it alone says that transfers fail, %d in a row, the last: %s",
+			m.settings.AttemptsLimit, reason), false)
+	}
 	return m.abort(cause, reason, m.hold(reason))
+}
+
+// spare returns the nodes without which the others can go on.
+func (m *Machine) spare(nodes ...string) []string {
+	spare, _ := protocol.Spare(m.state.placed(),
+		slices.DeleteFunc(nodes, func(node string) bool { return m.state.known(node) == nil }))
+	return spare
 }

@@ -290,7 +290,7 @@ func receiversOf(nodes []events.Member, holders []events.Holder) []string {
 		}
 	}
 	if len(receivers) == 0 {
-		return []string{nodes[0].Node}
+		return []string{nodes[len(nodes)-1].Node}
 	}
 	return receivers
 }

@@ -31,6 +31,7 @@ func (r *restoration) move() error {
 		return nil
 	}
 	r.rates(&fetch, names)
+	r.spareDoubts(&fetch, names)
 	r.spareTheHub(&fetch, names)
 	divide := replicate.PlanFetch
 	if r.plan.Replicas == events.AlikeReplicas {
@@ -154,7 +155,10 @@ func (r *restoration) spareTheHub(fetch *replicate.Fetch, names []string) {
 	}
 	for _, need := range fetch.Needs {
 		holders := fetch.Holders[need.Layer]
-		if slices.ContainsFunc(holders, func(from int) bool { return !relayed[linkOf{from, need.Node}] }) {
+		direct := func(from int) bool {
+			return !relayed[linkOf{from, need.Node}] && fetch.LinkBytesPerSecond[from][need.Node] > 0
+		}
+		if slices.ContainsFunc(holders, direct) {
 			continue
 		}
 		for _, from := range holders {
@@ -164,6 +168,40 @@ func (r *restoration) spareTheHub(fetch *replicate.Fetch, names []string) {
 	for link := range relayed {
 		if !needed[link] {
 			fetch.LinkBytesPerSecond[link.from][link.to] = 0
+		}
+	}
+}
+
+// spareDoubts takes away the ways on which units did not arrive as they were offered, where a node can have all from others. Where
+// it cannot, it takes each from one holder alone, with which that happened least often: so it is known whose they were.
+func (r *restoration) spareDoubts(fetch *replicate.Fetch, names []string) {
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		index[name] = i
+	}
+	doubts, needed := map[linkOf]int{}, map[linkOf]bool{}
+	for _, doubt := range r.Doubts {
+		for to, name := range names {
+			if from, known := index[doubt.From]; known && (doubt.To == "" || doubt.To == name) {
+				doubts[linkOf{from, to}] += doubt.Times
+			}
+		}
+	}
+	if len(doubts) == 0 {
+		return
+	}
+	for _, need := range fetch.Needs {
+		least := linkOf{fetch.Holders[need.Layer][0], need.Node}
+		for _, from := range fetch.Holders[need.Layer] {
+			if way := (linkOf{from, need.Node}); doubts[way] < doubts[least] {
+				least = way
+			}
+		}
+		needed[least] = true
+	}
+	for way := range doubts {
+		if !needed[way] {
+			fetch.LinkBytesPerSecond[way.from][way.to] = 0
 		}
 	}
 }

@@ -45,7 +45,8 @@ func TestWhatIsPredictedOfAPlaceGoesWithWhoTakesIt(t *testing.T) {
 	}
 }
 
-func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
+// joinOfOne has n7 come, which needs layers 2 and 3.
+func joinOfOne() events.RestorationRequest {
 	request := lossOfOne()
 	plan := &request.Proposal.Plan
 	plan.Nodes = append(plan.Nodes, members("n7")...)
@@ -54,7 +55,11 @@ func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
 	}
 	request.Proposal.Classes[0] = append(request.Proposal.Classes[0], "n7")
 	request.Holders = append(request.Holders, held("n2", 2, 4)) // about to leave, and still a source
-	restoration, err := Restore(request)
+	return request
+}
+
+func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
+	restoration, err := Restore(joinOfOne())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,6 +318,38 @@ func TestALinkThatIsNotListedIsTakenForTheUsualOne(t *testing.T) {
 			if got := transfer.Sources[0]; got.Node != "n5" || got.BytesPerSecond != want {
 				t.Errorf("directly %v: %+v to %s: expected n5 with %v bytes/s", direct, got, transfer.To, want)
 			}
+		}
+	}
+}
+
+// Who joins takes layers 2 and 3 of n5 and of n2, unless it could not verify what they gave it.
+func TestAUnitIsTakenFromHoldersThatAreNotInDoubtOrFromOneAlone(t *testing.T) {
+	for _, of := range []struct {
+		doubts  []events.Doubt
+		sources []string
+	}{
+		{nil, []string{"n2", "n5"}},
+		{[]events.Doubt{{From: "n5", To: "n7", Times: 1}}, []string{"n2"}},
+		{[]events.Doubt{{From: "n5", To: "n6", Times: 1}}, []string{"n2", "n5"}},
+		{[]events.Doubt{{From: "n2", Times: 1}}, []string{"n5"}},
+		{[]events.Doubt{{From: "n2", Times: 1}, {From: "n5", To: "n7", Times: 1}}, []string{"n5"}},
+		{[]events.Doubt{{From: "n2", Times: 1}, {From: "n5", To: "n7", Times: 2}}, []string{"n2"}},
+	} {
+		request := joinOfOne()
+		request.Doubts = of.doubts
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var from []string
+		for _, transfer := range restoration.Plan.Migration.Transfers {
+			for _, source := range transfer.Sources {
+				from = append(from, source.Node)
+			}
+		}
+		slices.Sort(from)
+		if from = slices.Compact(from); !slices.Equal(from, of.sources) {
+			t.Errorf("with doubts %+v it takes of %v, expected of %v", of.doubts, from, of.sources)
 		}
 	}
 }

@@ -26,11 +26,14 @@ type offer struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// blame says why a transfer cannot end well, and whose fault that is.
-type blame struct{ node, reason string }
+// blame says why a transfer cannot end well, and whose fault that is; or, where that is not known, who it may be.
+type blame struct {
+	node, reason string
+	doubted      []string
+}
 
 func blaming(node, format string, values ...any) *blame {
-	return &blame{node, fmt.Sprintf(format, values...)}
+	return &blame{node: node, reason: fmt.Sprintf(format, values...)}
 }
 
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
@@ -84,8 +87,9 @@ func (w *watch) note(said events.Offer) *blame {
 	return w.disagreement(said)
 }
 
-// disagreement blames a giver whose offer is not that of more than half of a unit's givers. Where none has as many,
-// nobody can tell who is right; then the last to speak is blamed, for all others are paused until somebody is.
+// disagreement blames a giver whose offer is not that of more than half of a unit's givers. Where none has as many, nobody
+// can tell who is right, and all are doubted: each receiver takes the unit from one of them alone next, and then sees whether
+// that one gives what it offers.
 func (w *watch) disagreement(last events.Offer) *blame {
 	offers, count := w.Offers[last.Unit], map[offer]int{}
 	for _, told := range offers {
@@ -101,8 +105,9 @@ func (w *watch) disagreement(last events.Offer) *blame {
 		}
 	}
 	if !found {
-		return blaming(last.Node, "unit %d at step %d: its givers differ, and no digest has more than half of them; "+
-			"the last to offer, %s, is taken for wrong", last.Unit, last.Step, last.Digest)
+		all := slices.Sorted(maps.Keys(offers))
+		return &blame{"", fmt.Sprintf("unit %d at step %d: its givers %v differ, and no digest has more than half of them",
+			last.Unit, last.Step, all), all}
 	}
 	for _, node := range slices.Sorted(maps.Keys(offers)) {
 		if told := offers[node]; told != major {
@@ -186,7 +191,8 @@ func (w *watch) behind() *blame {
 		for _, unit := range w.Expected[receiver] {
 			for _, giver := range w.Givers[unit] {
 				if _, offered := w.Offers[unit][giver]; !offered {
-					return blaming(giver, "unit %d: not offered in time, and %s waits for it", unit, receiver)
+					reason := fmt.Sprintf("unit %d: not offered in time, and %s waits for it", unit, receiver)
+					return &blame{giver, reason, []string{giver}}
 				}
 			}
 		}
@@ -202,7 +208,7 @@ func (m *Machine) fail(cause events.Event, blame blame) []events.Event {
 	negotiation := m.state.Watch.Negotiation
 	m.state.Watch = nil
 	return []events.Event{m.speaker.Say(cause, events.RestorationFailed, negotiation,
-		&events.Failure{Negotiation: negotiation, Node: blame.node, Reason: blame.reason})}
+		&events.Failure{Negotiation: negotiation, Node: blame.node, Givers: blame.doubted, Reason: blame.reason})}
 }
 
 func (m *Machine) watches(negotiation string) bool {

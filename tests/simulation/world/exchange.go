@@ -81,7 +81,7 @@ func (p *process) fetchAgain(a agent.Fetch, e *exchange, began, moved time.Durat
 		return
 	}
 	if digestOf(found.value) != a.Offers[0].Digest {
-		p.do(p.agent.Done(agent.Failed{Task: a.Task, Reason: "what came is not what was offered"}))
+		p.do(p.agent.Done(agent.Failed{Task: a.Task, Reason: "what came is not what was offered", Differ: true}))
 		return
 	}
 	p.work = append(p.work, imported{Fetch: a, exchange: e, arrived: found, began: began})
@@ -96,7 +96,7 @@ func (p *process) sources(a agent.Fetch) (found version, rate float64) {
 			continue
 		}
 		given, gives := from.exchange.given[a.Transfer.Unit]
-		if !gives || digestOf(given.value) != offer.Digest {
+		if !gives || digestOf(given.value) != offer.Digest && from.node.lies == nil {
 			continue
 		}
 		relayed := slices.Contains(p.exchange.Plan.Relays, events.PairOf(p.node.name, offer.Node))

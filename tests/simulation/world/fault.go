@@ -114,6 +114,18 @@ var verbs = []verb{
 		w.slow[pair] = a.number("FACTOR")
 		a.after(w, func() { delete(w.slow, pair) })
 	}},
+	{"lie NODE KIND FIELD HOW", func(w *World, a args) {
+		w.lies, a.node(w).lies = true, &lie{events.Kind(a["KIND"]), strings.Split(a["FIELD"], "."), a["HOW"]}
+		a.after(w, func() { a.node(w).lies = nil })
+	}},
+	{"blurt NODE KIND", func(w *World, a args) {
+		n := a.node(w)
+		w.lies, n.blurts = true, events.Kind(a["KIND"])
+		if n.process != nil {
+			n.process.blurt(n.blurts)
+		}
+		a.after(w, func() { n.blurts = "" })
+	}},
 	{"again KIND", func(w *World, a args) { w.again(events.Kind(a["KIND"])) }},
 	{"disconnect NODE PEER", func(w *World, a args) { w.askLink(events.DisconnectRequested, a["NODE"], a["PEER"]) }},
 	{"connect NODE PEER", func(w *World, a args) { w.askLink(events.ConnectRequested, a["NODE"], a["PEER"]) }},

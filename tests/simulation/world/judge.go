@@ -70,7 +70,7 @@ func (w *World) judgeLog(ended bool) {
 	}
 	for _, violation := range invariants.Of(w.hub.log[w.hub.Events], w.hub.log[w.hub.Plans]).Check() {
 		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
-		if broken || !ended && violation.Invariant == invariants.Answered.Says {
+		if broken || !ended && violation.Invariant == invariants.Answered.Says || w.lies && invariants.RestsOnWords(violation.Invariant) {
 			continue
 		}
 		w.misled = true

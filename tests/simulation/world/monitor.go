@@ -14,7 +14,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
 	beat.Phase = p.phase()
 	if p.isHeard(p.node.name) {
-		p.World.hear(beat)
+		p.World.hear(bends(p, pulses, beat))
 	}
 	if len(suspicions) == 0 {
 		p.later(pulseEvery, func() { p.pulse() })
@@ -105,6 +105,7 @@ func (w *World) probe(ask monitor.Ask) (answer *events.ProbeAnswer, gone bool, w
 	if !ok {
 		return w.unanswered(answer, ask)
 	}
+	measured = bends(p, measurements, measured)
 	answer.Measured = &measured
 	return answer, false, w.latency()
 }

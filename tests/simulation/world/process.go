@@ -27,6 +27,9 @@ type node struct {
 	left     bool           // and did
 	site     string         // where it stands; empty: the cluster has no sites
 	disk     *tier          // outlives its processes
+	lies     *lie           // what is wrong in what it says; nil: nothing
+	blurts   events.Kind    // what it says again and again that nothing asked for; empty: nothing
+	lied     int            // so often
 }
 
 // process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
@@ -80,6 +83,7 @@ func (n *node) launch(w *World) {
 	p.join()
 	p.do(p.agent.Boundary(0))
 	p.pulse()
+	p.blurt(n.blurts)
 }
 
 func (p *process) join() {
@@ -150,6 +154,7 @@ func (p *process) do(actions []agent.Action) {
 // say publishes until the stream has the event, or the process has joined anew since. What is said at one time may be
 // stored in any order.
 func (p *process) say(event events.Event) {
+	event = p.lied(event)
 	incarnation := p.incarnation
 	over := func() bool { return p.dead || p.incarnation != incarnation }
 	p.push(p.bus, event, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over)
@@ -223,7 +228,9 @@ func (p *process) adopt(adopt agent.Adopt) agent.Result {
 	var err error
 	p.discarding("adopts", func() { err = p.state.adopt(adopt.Units, adopt.Step) })
 	if err != nil {
-		p.violation("%s cannot adopt: %v", p.node.name, err)
+		if p.node.lies == nil { // or it was taken at its word
+			p.violation("%s cannot adopt: %v", p.node.name, err)
+		}
 		return agent.Failed{Task: adopt.Task, Reason: err.Error()}
 	}
 	p.done = adopt.Step

@@ -51,6 +51,7 @@ type World struct {
 	stains      map[int][]version // by unit: copies that the script spoiled
 	unjudged    int               // events since the log was judged
 	misled      bool              // the log was found wrong
+	lies        bool              // a node lies
 	judged      int               // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry

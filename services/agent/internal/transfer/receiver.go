@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/queue"
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
@@ -99,7 +100,7 @@ func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer, data [
 		return nil, cmp.Or(r.err, r.context.Err(), errEnded)
 	}
 	if digest := digestOf(data, verified(parts)); digest != offers[0].Digest {
-		return nil, fmt.Errorf("expected %s, got %s", offers[0].Digest, digest)
+		return nil, fmt.Errorf("expected %s, got %s: %w", offers[0].Digest, digest, queue.ErrCorrupt)
 	}
 	return data, nil
 }
@@ -122,7 +123,7 @@ func (r *Receiver) parts(transfer events.Transfer, offers []events.Offer) ([]sha
 		from, to := ByteRange(source.Shards, transfer, r.exchange.migration.ShardBytes, offers[i].Bytes)
 		tiles, err := tile(offers[i].Parts, from, to)
 		if err != nil {
-			return nil, fmt.Errorf("from %s: %w", source.Node, err)
+			return nil, fmt.Errorf("from %s: %w: %w", source.Node, err, queue.ErrCorrupt)
 		}
 		giver := source.Node
 		if !r.reached[giver] {
