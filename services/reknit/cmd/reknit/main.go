@@ -16,6 +16,7 @@ import (
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/planner"
 	"github.com/reknit/reknit/services/reknit/agentd"
+	"github.com/reknit/reknit/services/reknit/audit"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/dev"
 	"github.com/reknit/reknit/services/reknit/doctor"
@@ -79,7 +80,7 @@ func root() *cobra.Command {
 	})
 	group(root, "Look into a cluster:",
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
-		policies.Command(), doctor.Command(), version.Command(),
+		policies.Command(), audit.Command(), doctor.Command(), version.Command(),
 	)
 	group(root, "Change it:", drain.Command())
 	group(root, "Run a cluster, or a part of one:",
