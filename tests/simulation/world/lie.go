@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -230,11 +231,18 @@ const blurtEvery = 100 * time.Millisecond
 // other node where another one is named.
 func (p *process) plausible(t reflect.Type, name string) reflect.Value {
 	value := reflect.New(t).Elem()
+	switch t {
+	case reflect.TypeFor[events.Job]():
+		return reflect.ValueOf(p.job.Job)
+	case reflect.TypeFor[events.Range]():
+		return reflect.ValueOf(events.Range{End: 1})
+	case reflect.TypeFor[events.Part]():
+		return reflect.ValueOf(events.Part{Digest: anyDigest, End: p.job.UnitBytes()[0]})
+	case reflect.TypeFor[events.Suspicion]():
+		return reflect.ValueOf(events.Suspicion{Node: p.nodes[0].name, Refused: true, Reason: "connection reset"})
+	}
 	switch t.Kind() {
 	case reflect.Struct:
-		if t == reflect.TypeFor[events.Job]() {
-			return reflect.ValueOf(p.job.Job)
-		}
 		for i := range t.NumField() {
 			tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 			value.Field(i).Set(p.plausible(t.Field(i).Type, tag))
@@ -243,50 +251,37 @@ func (p *process) plausible(t reflect.Type, name string) reflect.Value {
 		return reflect.Append(value, p.plausible(t.Elem(), name))
 	case reflect.String:
 		value.SetString(p.plausibleText(name))
-	case reflect.Bool:
-		value.SetBool(name == "refused" || name == "accepted")
 	case reflect.Int, reflect.Int64:
-		value.SetInt(map[string]int64{"first": 0, "unit": 0, "memoryBytes": 1 << 30}[name])
-		if name == "end" || name == "bytes" {
-			value.SetInt(p.job.UnitBytes()[0])
-			if name == "end" && p.node.lies != nil && strings.Contains(strings.Join(p.node.lies.path, " "), "units") {
-				value.SetInt(1)
-			}
-		}
+		value.SetInt(map[string]int64{"memoryBytes": 1 << 30, "bytes": p.job.UnitBytes()[0]}[name])
 	case reflect.Uint64:
-		value.SetUint(map[string]uint64{"generation": p.World.generation(), "trained": p.World.generation()}[name])
-		if strings.HasPrefix(strings.ToLower(name), "step") || name == "stopStep" {
-			value.SetUint(p.done)
-		}
+		generation := p.World.generation()
+		value.SetUint(map[string]uint64{"generation": generation, "trained": generation, "step": p.done, "steps": p.done, "stopStep": p.done}[name])
 	case reflect.Float64:
 		value.SetFloat(1)
 	}
 	return value
 }
 
+// anyDigest is of bytes that nobody has.
+var anyDigest = digestOf(mix(1, 2))
+
 func (p *process) plausibleText(name string) string {
-	switch name {
-	case "node":
-		return p.node.name
-	case "incarnation":
-		return p.incarnation
-	case "from":
-		return p.node.name
-	case "to", "refuses", "suspicions":
-		return p.nodes[0].name
-	case "negotiation":
-		if log := p.hub.log[p.hub.Events]; len(log) > 0 {
-			for _, event := range slices.Backward(log) {
-				if event.Kind == events.NegotiationOpened {
-					return event.Subject
-				}
-			}
-		}
-		return "none"
-	case "digest", "plan":
-		return digestOf(mix(1, 2))
-	case "site":
-		return "s9"
+	if name == "negotiation" {
+		return p.lastOpened()
 	}
-	return name
+	texts := map[string]string{
+		"node": p.node.name, "from": p.node.name, "to": p.nodes[0].name, "refuses": p.nodes[0].name, "incarnation": p.incarnation,
+		"digest": anyDigest, "plan": anyDigest,
+	}
+	return cmp.Or(texts[name], name)
+}
+
+// lastOpened is the negotiation that was opened last.
+func (p *process) lastOpened() string {
+	for _, event := range slices.Backward(p.hub.log[p.hub.Events]) {
+		if event.Kind == events.NegotiationOpened {
+			return event.Subject
+		}
+	}
+	return "none"
 }

@@ -47,6 +47,9 @@ func TestWhoLiesStopsNobodyElseForLongerThanOneNegotiationAndChangesNoModel(t *t
 				if longest > most || len(w.Violations) > 0 {
 					t.Errorf("%v, %s: training stood still for %v, expected at most %v; %v", cluster, words, longest, most, w.Violations)
 				}
+				if strings.Contains(words, "blurt") && w.byName(liar).lied == 0 {
+					t.Errorf("%v, %s: it was never said", cluster, words)
+				}
 				if testing.Verbose() {
 					fmt.Printf("%s told %d times: %v\n", words, w.byName(liar).lied, longest.Round(10*time.Millisecond))
 				}
