@@ -107,6 +107,19 @@ type Doubt struct {
 	Times int    `json:"times"`
 }
 
+// MostDoubts is how many ways a request may say are in doubt.
+const MostDoubts = 4096
+
+func (d Doubt) validate() error {
+	var c check
+	c.token("from", d.From)
+	if d.To != "" {
+		c.token("to", d.To)
+	}
+	c.that(d.Times > 0, "times", "more than 0", d.Times)
+	return c.err
+}
+
 // Holder is a node and the layers it can give.
 type Holder struct {
 	Node  string  `json:"node"`
@@ -239,6 +252,8 @@ func (r *RestorationRequest) Validate() error {
 	for i, bytes := range r.Gradients {
 		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
 	}
+	c.that(len(r.Doubts) <= MostDoubts, "doubts", fmt.Sprintf("at most %d", MostDoubts), len(r.Doubts))
+	c.each(len(r.Doubts), "doubts", func(i int) error { return r.Doubts[i].validate() })
 	return c.err
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/reknit/reknit/services/agent/internal/precopy"
 	"github.com/reknit/reknit/services/agent/internal/transfer"
 	"github.com/reknit/reknit/services/agent/machine"
-	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // exchange is the units that move in a negotiation, and who moves them.
@@ -137,7 +136,11 @@ func (s *Session) fetch(task machine.Fetch) {
 	fetching := s.fetching(offer.Unit)
 	done := func(err error) {
 		if err != nil {
-			s.finish(machine.Failed{Task: task.Task, Reason: err.Error(), Differ: errors.Is(err, queue.ErrCorrupt)})
+			failed := machine.Failed{Task: task.Task, Reason: err.Error()}
+			if disputed, ok := errors.AsType[*transfer.Disputed](err); ok {
+				failed.Givers = disputed.Givers
+			}
+			s.finish(failed)
 			return
 		}
 		s.finish(machine.Fetched{Task: task.Task, Seconds: x.receiver.Seconds(), Sources: x.received()})

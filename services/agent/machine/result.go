@@ -53,8 +53,8 @@ type (
 	Failed struct {
 		Task   Task
 		Reason string
-		Hub    bool // the hub is at fault, and not this node
-		Differ bool // what came is not what was offered: who gave it may be at fault
+		Hub    bool     // the hub is at fault, and not this node
+		Givers []string // by whose offer or bytes what came is not what was offered: one of them may be at fault
 	}
 )
 

@@ -221,13 +221,7 @@ func (m *Machine) failed(result Failed) {
 		m.breakOff(fmt.Sprintf("unit %d: %s", unit, result.Reason), result.Hub)
 	}
 	if offer, takes := m.negotiation.exchange.fetches[result.Task]; takes {
-		var givers []string
-		for _, offer := range m.negotiation.offers[offer.Unit] {
-			if result.Differ {
-				givers = append(givers, offer.Node)
-			}
-		}
-		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason), result.Hub, givers...)
+		m.breakOff(fmt.Sprintf("unit %d: %s", offer.Unit, result.Reason), result.Hub, result.Givers...)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestAReceiverThatCannotVerifyAUnitNamesWhoGaveIt(t *testing.T) {
 	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: giving(plan(4, 12, "n1", "n2"), 0)})
 	n.hears(events.ShardOffered, offer("n2", 0, 12))
 	n.told = nil
-	n.ends(Failed{Task: n.tasks[0].(Fetch).Task, Reason: "other bytes", Differ: true})
+	n.ends(Failed{Task: n.tasks[0].(Fetch).Task, Reason: "other bytes", Givers: []string{"n2"}})
 	n.expect("say restoration.failed g4 by itself or [n2]: unit 0: other bytes")
 }
 

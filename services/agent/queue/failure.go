@@ -10,6 +10,30 @@ import (
 // ErrCorrupt says that all sources of a part serve other bytes than its digest's, or lack some of them.
 var ErrCorrupt = errors.New("content is not that of its digest")
 
+// Corrupt is such a part. Its error is ErrCorrupt.
+type Corrupt struct {
+	Digest  string
+	Sources int      // of the part
+	Served  []string // those of them that served other bytes, of this part or another, by name
+}
+
+func (p *Part) corrupt() *Corrupt {
+	c := &Corrupt{Digest: p.Digest, Sources: len(p.sources)}
+	for _, source := range p.sources {
+		if source.Corrupt > 0 {
+			c.Served = append(c.Served, source.Name)
+		}
+	}
+	return c
+}
+
+func (c *Corrupt) Error() string {
+	return fmt.Sprintf("part %s: all of its %d sources: %v", c.Digest, c.Sources, ErrCorrupt)
+}
+
+// Unwrap returns ErrCorrupt.
+func (c *Corrupt) Unwrap() error { return ErrCorrupt }
+
 // How long a source that failed is left alone.
 const (
 	absentWait    = 20 * time.Millisecond // doubled each time: asking for the first parts must not starve the rest
@@ -132,7 +156,7 @@ func (q *Queue) Exclude(part *Part, s *Source) {
 func (q *Queue) Servable() error {
 	for _, waiting := range q.waiting {
 		if part := waiting.part; !slices.ContainsFunc(part.sources, part.mayServe) {
-			return fmt.Errorf("part %s: all of its %d sources: %w", part.Digest, len(part.sources), ErrCorrupt)
+			return part.corrupt()
 		}
 	}
 	return nil

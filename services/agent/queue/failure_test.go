@@ -155,8 +155,10 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 	s := simulate(1, 10e6, 100e6)
 	s.queue.Sources[0].Corrupt = corruptOut
 	s.queue.Add(NewPart("", make([]byte, testPart), s.queue.Sources[:1]))
-	if err := s.queue.Servable(); !errors.Is(err, ErrCorrupt) {
-		t.Fatalf("got %v", err)
+	err := s.queue.Servable()
+	corrupt, is := errors.AsType[*Corrupt](err)
+	if !errors.Is(err, ErrCorrupt) || !is || !slices.Equal(corrupt.Served, []string{s.queue.Sources[0].Name}) {
+		t.Fatalf("got %v of %+v", err, corrupt)
 	}
 }
 

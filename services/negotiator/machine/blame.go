@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 )
@@ -19,19 +20,27 @@ const restorer = "/restorer"
 
 // toBlame returns whom a failure counts against: who says that it is at fault, or of whom the restorer does. Where a receiver
 // could not verify what it was given, its word stands against its givers': one of them may be wrong as well. Who is wrong is at
-// odds with many, so it is the one whom most doubts are about; the receiver, where it is no fewer.
+// odds with many: a giver is to blame where more receivers could not verify it than any other giver of this one, and than this
+// one is at odds with. A node that blames the hub gives nothing to the next plan that others can give.
 func (m *Machine) toBlame(cause events.Event, failure events.Failure) string {
-	byRestorer := cause.Source == restorer
-	for _, way := range m.doubted(failure, byRestorer) {
+	node, isNode := strings.CutPrefix(cause.Source, events.NodeSource(""))
+	ways := m.doubted(failure, isNode)
+	if isNode && failure.Node == "" {
+		ways = []events.Doubt{{From: node, Times: 1}}
+	}
+	for _, way := range ways {
 		m.doubt(way)
 	}
-	if byRestorer || failure.Node == "" {
+	if !isNode || failure.Node == "" {
 		return failure.Node
 	}
-	blamed, most := failure.Node, 0
-	for _, node := range append([]string{failure.Node}, failure.Givers...) {
-		if doubters := m.doubters(node); doubters > most {
-			blamed, most = node, doubters
+	blamed, most := failure.Node, max(1, m.atOdds(func(doubt events.Doubt) bool { return doubt.To == failure.Node }))
+	for _, way := range ways {
+		switch receivers := m.atOdds(func(doubt events.Doubt) bool { return doubt.From == way.From && doubt.To != "" }); {
+		case receivers > most:
+			blamed, most = way.From, receivers
+		case receivers == most:
+			blamed = failure.Node
 		}
 	}
 	if blamed != failure.Node {
@@ -42,8 +51,8 @@ func (m *Machine) toBlame(cause events.Event, failure events.Failure) string {
 
 // doubted returns the ways on which units did not arrive: from the givers that a failure names to the receiver that tells of it,
 // as far as the plan has them, or to whomever where the restorer does.
-func (m *Machine) doubted(failure events.Failure, byRestorer bool) (ways []events.Doubt) {
-	if byRestorer {
+func (m *Machine) doubted(failure events.Failure, byNode bool) (ways []events.Doubt) {
+	if !byNode {
 		for _, giver := range failure.Givers {
 			ways = append(ways, events.Doubt{From: giver, Times: 1})
 		}
@@ -60,21 +69,23 @@ func (m *Machine) doubted(failure events.Failure, byRestorer bool) (ways []event
 	return ways
 }
 
+// doubt remembers a way, the newest events.MostDoubts of them.
 func (m *Machine) doubt(way events.Doubt) {
 	is := func(doubt events.Doubt) bool { return doubt.From == way.From && doubt.To == way.To }
 	if i := slices.IndexFunc(m.state.Doubts, is); i >= 0 {
 		m.state.Doubts[i].Times++
-	} else {
-		m.state.Doubts = append(m.state.Doubts, way)
+		return
 	}
+	m.state.Doubts = append(m.state.Doubts, way)
+	m.state.Doubts = m.state.Doubts[max(0, len(m.state.Doubts)-events.MostDoubts):]
 }
 
-// doubters counts the nodes that a node is at odds with.
-func (m *Machine) doubters(node string) (others int) {
+// atOdds counts ways, each of which is between two others.
+func (m *Machine) atOdds(is func(events.Doubt) bool) (ways int) {
 	for _, doubt := range m.state.Doubts {
-		if doubt.From == node || doubt.To == node {
-			others++
+		if is(doubt) {
+			ways++
 		}
 	}
-	return others
+	return ways
 }

@@ -129,6 +129,48 @@ func TestAGiverWithWhomSeveralAreAtOddsIsGivenUpAndNotThey(t *testing.T) {
 	}
 }
 
+// n3 blames n1, which gives it nothing, or does so alone: its word is all there is against n1.
+func TestOneNodesWordGivesNobodyUp(t *testing.T) {
+	for name, gives := range map[string]string{"which gives it nothing": "n2", "which gives it something": "n3"} {
+		w := whileAllArePaused(t)
+		w.hear(events.RestorationFailed, "/restorer", w.opened.Negotiation, &events.Failure{
+			Negotiation: w.opened.Negotiation, Node: "n1", Givers: []string{"n1"}, Reason: "n1 has not offered unit 0"})
+		w.run()
+		w.machine.state.Negotiation.Plan.Migration.Transfers = []events.Transfer{
+			{To: gives, Sources: []events.Source{{Node: "n1"}}}, {To: "n3", Sources: []events.Source{{Node: "n2"}}},
+		}
+		w.differs("n3", "n1")
+		if refused := w.refusals("n1"); len(refused) > 0 {
+			t.Errorf("n1, %s, is given up: %v", name, refused)
+		}
+	}
+}
+
+// Both may be the one.
+func TestOfTwoGiversThatAreAlwaysNamedTogetherNoneIsGivenUp(t *testing.T) {
+	w := whileAllArePaused(t)
+	for range mostBlame - 1 {
+		w.machine.state.Negotiation.Plan.Migration.Transfers = []events.Transfer{
+			{To: "n3", Sources: []events.Source{{Node: "n1"}, {Node: "n2"}}},
+		}
+		w.differs("n3", "n1", "n2")
+	}
+	if len(w.refusals("n1"))+len(w.refusals("n2")) > 0 {
+		t.Fatalf("refused: n1 %v, n2 %v", w.refusals("n1"), w.refusals("n2"))
+	}
+}
+
+func TestWhoBlamesTheHubGivesNothingToTheNextPlanThatOthersCan(t *testing.T) {
+	w := whileAllArePaused(t)
+	w.sayHubFails("n3")
+	asked := must[events.RestorationRequest](t, w.said[slices.IndexFunc(w.said, func(event events.Event) bool {
+		return event.Kind == events.RestorationAsked && len(must[events.RestorationRequest](t, event).Doubts) > 0
+	})])
+	if want := []events.Doubt{{From: "n3", Times: 1}}; !slices.Equal(asked.Doubts, want) {
+		t.Fatalf("doubts %+v, expected %+v", asked.Doubts, want)
+	}
+}
+
 func TestFailuresOfDifferentNodesBlameNobody(t *testing.T) {
 	w := whileAllArePaused(t)
 	for _, node := range []string{"n1", "n2"} {

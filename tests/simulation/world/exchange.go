@@ -81,7 +81,7 @@ func (p *process) fetchAgain(a agent.Fetch, e *exchange, began, moved time.Durat
 		return
 	}
 	if digestOf(found.value) != a.Offers[0].Digest {
-		p.do(p.agent.Done(agent.Failed{Task: a.Task, Reason: "what came is not what was offered", Differ: true}))
+		p.do(p.agent.Done(agent.Failed{Task: a.Task, Reason: "what came is not what was offered", Givers: p.liars(a)}))
 		return
 	}
 	p.work = append(p.work, imported{Fetch: a, exchange: e, arrived: found, began: began})
@@ -108,6 +108,20 @@ func (p *process) sources(a agent.Fetch) (found version, rate float64) {
 		}
 	}
 	return found, rate
+}
+
+// liars are the givers whose bytes are not what they offered: an agent finds out by asking one alone for a whole part.
+func (p *process) liars(a agent.Fetch) (givers []string) {
+	for _, offer := range a.Offers {
+		from := p.byName(offer.Node).process
+		if from == nil || from.exchange == nil {
+			continue
+		}
+		if given, gives := from.exchange.given[a.Transfer.Unit]; gives && digestOf(given.value) != offer.Digest {
+			givers = append(givers, offer.Node)
+		}
+	}
+	return givers
 }
 
 // take imports what arrived.

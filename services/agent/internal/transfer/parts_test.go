@@ -2,9 +2,11 @@ package transfer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
 // Two receivers, two sources: the parts of the unit cover what each receiver is to take from each source, byte for
@@ -83,5 +85,25 @@ func TestAGapInTheOfferedPartsIsNamed(t *testing.T) {
 	_, err := tile([]events.Part{{First: 0, End: 4}, {First: 5, End: 9}}, 0, 9)
 	if err == nil || err.Error() != "no part offered from byte 4 on" {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestOfPartsThatAreAsOfferedTheOneThatNobodyElseOffersIsInDoubt(t *testing.T) {
+	same, lie := events.Part{Digest: events.Digest([]byte("a")), First: 0, End: 1}, events.Part{Digest: events.Digest([]byte("b")), First: 1, End: 2}
+	truth := events.Part{Digest: events.Digest([]byte("c")), First: 1, End: 2}
+	offers := []events.Offer{
+		{Node: "n1", Parts: []events.Part{same, truth}}, {Node: "n2", Parts: []events.Part{same, lie}}, {Node: "n3", Parts: []events.Part{same, truth}},
+	}
+	taken := func(parts ...events.Part) (taken []shards.Part) {
+		for _, part := range parts {
+			taken = append(taken, shards.Part{Digest: part.Digest, First: part.First, End: part.End})
+		}
+		return taken
+	}
+	if got := alone(taken(same, lie), offers); !slices.Equal(got, []string{"n2"}) {
+		t.Errorf("got %v, expected n2", got)
+	}
+	if got := alone(taken(same, truth), offers); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
+		t.Errorf("all parts are offered by several and the unit is another: got %v, expected all", got)
 	}
 }

@@ -97,12 +97,62 @@ func (r *Receiver) Fetch(transfer events.Transfer, offers []events.Offer, data [
 	select {
 	case <-whole:
 	case <-r.ended:
-		return nil, cmp.Or(r.err, r.context.Err(), errEnded)
+		return nil, r.disputed(cmp.Or(r.err, r.context.Err(), errEnded))
 	}
 	if digest := digestOf(data, verified(parts)); digest != offers[0].Digest {
-		return nil, fmt.Errorf("expected %s, got %s: %w", offers[0].Digest, digest, queue.ErrCorrupt)
+		return nil, &Disputed{alone(parts, offers), fmt.Errorf("expected %s, got %s", offers[0].Digest, digest)}
 	}
 	return data, nil
+}
+
+// Disputed is a unit that is not what was offered, and those by whose offer or bytes it is not.
+type Disputed struct {
+	Givers []string
+	reason error
+}
+
+func (d *Disputed) Error() string { return d.reason.Error() }
+
+// Unwrap returns the reason.
+func (d *Disputed) Unwrap() error { return d.reason }
+
+// disputed names who served other bytes than a part's. What the hub serves is its givers'.
+func (r *Receiver) disputed(err error) error {
+	corrupt, is := errors.AsType[*queue.Corrupt](err)
+	if !is || len(corrupt.Served) == 0 {
+		return err
+	}
+	givers := slices.DeleteFunc(slices.Clone(corrupt.Served), func(name string) bool { return name == theHub })
+	if len(givers) < len(corrupt.Served) {
+		for _, giver := range r.exchange.Givers() {
+			if !r.reached[giver] {
+				givers = append(givers, giver)
+			}
+		}
+	}
+	return &Disputed{givers, err}
+}
+
+// alone returns the givers of parts that nobody else offers alike, where all parts are what they were offered as and the unit is
+// not; all givers, where there is no such part.
+func alone(parts []shards.Part, offers []events.Offer) (givers []string) {
+	var all []string
+	for _, part := range verified(parts) {
+		var alike []string
+		for _, offer := range offers {
+			if slices.Contains(offer.Parts, part) {
+				alike = append(alike, offer.Node)
+			}
+		}
+		all = append(all, alike...)
+		if len(alike) == 1 && !slices.Contains(givers, alike[0]) {
+			givers = append(givers, alike[0])
+		}
+	}
+	if len(givers) == 0 {
+		return slices.Compact(slices.Sorted(slices.Values(all)))
+	}
+	return givers
 }
 
 // verified returns parts as they were offered.
@@ -123,7 +173,7 @@ func (r *Receiver) parts(transfer events.Transfer, offers []events.Offer) ([]sha
 		from, to := ByteRange(source.Shards, transfer, r.exchange.migration.ShardBytes, offers[i].Bytes)
 		tiles, err := tile(offers[i].Parts, from, to)
 		if err != nil {
-			return nil, fmt.Errorf("from %s: %w: %w", source.Node, err, queue.ErrCorrupt)
+			return nil, &Disputed{[]string{source.Node}, fmt.Errorf("from %s: %w", source.Node, err)}
 		}
 		giver := source.Node
 		if !r.reached[giver] {
