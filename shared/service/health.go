@@ -40,6 +40,7 @@ type lag struct {
 }
 
 const (
+	standby      = "standby: another instance holds the lease and works"
 	checkTimeout = 2 * time.Second
 	stuckAfter   = 6 // standstills: a planner with 1,000 nodes thinks for seconds, and a restart costs more than a minute's patience
 	looks        = 4 // at the lag, within a standstill
@@ -127,7 +128,7 @@ func (h *health) serve(address string) (stop func(), err error) {
 		return nil, fmt.Errorf("REKNIT_HTTP_ADDRESS: expected a free host:port: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answer(func(context.Context) error { return h.stuck() }))
+	mux.HandleFunc("GET /healthz", answer(func(*http.Request) error { return h.stuck() }))
 	mux.HandleFunc("GET /readyz", answer(h.ready))
 	mux.Handle("GET /metrics", promhttp.Handler())
 	server := &http.Server{Handler: mux, ReadTimeout: checkTimeout, WriteTimeout: 2 * checkTimeout}
@@ -141,9 +142,9 @@ func (h *health) serve(address string) (stop func(), err error) {
 	return func() { server.Close(); serving.Wait() }, nil
 }
 
-func answer(check func(context.Context) error) http.HandlerFunc {
+func answer(check func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
-		if err := check(request.Context()); err != nil {
+		if err := check(request); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -151,9 +152,9 @@ func answer(check func(context.Context) error) http.HandlerFunc {
 	}
 }
 
-// ready names the first check that fails: nats, streams, what stands still, or what is behind.
-func (h *health) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+// ready names the first check that fails: nats, streams, what stands still, or what is behind. Excluded, standby is no failure.
+func (h *health) ready(request *http.Request) error {
+	ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
 	defer cancel()
 	switch {
 	case h.bus == nil:
@@ -165,6 +166,9 @@ func (h *health) ready(ctx context.Context) error {
 		return fmt.Errorf("streams: %w", err)
 	}
 	if err := h.standsStill(); err != nil {
+		if err.Error() == standby && request.FormValue("exclude") == "standby" {
+			return nil
+		}
 		return err
 	}
 	lag := h.lag.Load()
@@ -177,11 +181,11 @@ func (h *health) ready(ctx context.Context) error {
 	return nil
 }
 
-// Healthcheck asks a running service whether it is ready or, of what is live, whether no restart would help.
+// Healthcheck asks a running service whether it is ready; of what is copy, whether it is or stands by; of live, whether no restart helps.
 func Healthcheck(ctx context.Context, address, what string) error {
-	page, known := map[string]string{"": "/readyz", "live": "/healthz"}[what]
+	page, known := map[string]string{"": "/readyz", "copy": "/readyz?exclude=standby", "live": "/healthz"}[what]
 	if !known {
-		return fmt.Errorf("healthcheck: expected live or nothing, got %.80q", what)
+		return fmt.Errorf("healthcheck: expected copy, live or nothing, got %.80q", what)
 	}
 	if address == "" {
 		return errors.New("REKNIT_HTTP_ADDRESS: expected host:port of the running service, got none")

@@ -108,6 +108,9 @@ func TestACopyThatStandsByIsNotReadyAndNotRestarted(t *testing.T) {
 	f.run(service.Options{Machine: &clerk{}, Address: address})
 	f.untilReadySays(address, "standby: another instance holds the lease and works")
 	f.staysLive(address)
+	if err := service.Healthcheck(f.ctx, address, "copy"); err != nil {
+		t.Errorf("whoever takes a copy that stands by for ready: %v", err)
+	}
 }
 
 func TestAServiceThatWaitsForItsFirstServerIsNotReadyAndNotRestarted(t *testing.T) {
@@ -126,6 +129,9 @@ func TestAServiceThatWaitsForItsFirstServerIsNotReadyAndNotRestarted(t *testing.
 	}()
 	defer cancel()
 	f.untilReadySays(common.HTTPAddress, "nats: no server has answered yet")
+	if err := service.Healthcheck(f.ctx, common.HTTPAddress, "copy"); err == nil {
+		t.Error("a copy that could not take over passes for ready")
+	}
 	f.staysLive(common.HTTPAddress)
 	f.restart()
 	if err := <-connected; err != nil {

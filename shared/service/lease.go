@@ -56,7 +56,7 @@ func (r *runner) standBy(ctx context.Context) error {
 			return ctx.Err()
 		case works:
 			answered = time.Now()
-			r.health.standsFor("standby: another instance holds the lease and works")
+			r.health.standsFor(standby)
 		case err == nil && r.Bus.Together(regroup) && time.Since(answered) > reconnects:
 			r.Bus.Fence(subject, lease)
 			return nil

@@ -39,14 +39,13 @@ func newMetrics(service string) metrics {
 		otel.Handle(err)
 	}
 	return metrics{
-		heard:     count("reknit.events.heard", "Events handled, by kind."),
-		said:      count("reknit.events.said", "Events published, by kind."),
-		senseless: count("reknit.events.senseless", "Events the machine could make nothing of, by kind."),
-		unsaid:    count("reknit.events.unsaid", "Events the machine may not say, by kind: a fault of ours."),
-		duplicates: count("reknit.events.duplicate",
-			"Events said before though their cause is new, by kind: a fault of ours."),
-		refused: count("reknit.messages.refused", "Messages that are no event of the catalogue, by reason."),
-		seconds: seconds,
+		heard:      count("reknit.events.heard", "Events handled, by kind."),
+		said:       count("reknit.events.said", "Events published, by kind."),
+		senseless:  count("reknit.events.senseless", "Events the machine could make nothing of, by kind."),
+		unsaid:     count("reknit.events.unsaid", "Events the machine may not say, by kind: a fault of ours."),
+		duplicates: count("reknit.events.duplicate", "Events said before though their cause is new, by kind: a fault of ours."),
+		refused:    count("reknit.messages.refused", "Messages that are no event of the catalogue, by reason."),
+		seconds:    seconds,
 	}
 }
 
