@@ -117,6 +117,15 @@ bench-recovery: build ## measure failures, leaves and joins of a PyTorch job bes
 bench-big: build ## measure joins, leaves and kills of GPT-2 124M or 355M with PyTorch (ARGS="-model 355M -nodes 2 -joins 0")
 	go run ./tests/bench/big $(ARGS)
 
+.PHONY: images
+images: ## build the container images, and write what each is made of, as CycloneDX (deploy/images/; GNU tar)
+	deploy/build
+	deploy/sbom
+
+.PHONY: test-images
+test-images: ## build the images twice, in two places, and compare them byte by byte
+	deploy/test-images
+
 .PHONY: up
 up: ## start NATS, the services and trainers with docker compose
 	deploy/up
