@@ -127,16 +127,21 @@ test-images: ## build the images twice, in two places, and compare them byte by 
 	deploy/test-images
 
 .PHONY: up
-up: ## start NATS, the services and trainers with docker compose
-	deploy/up
+up: ## start NATS, the services and trainers with docker compose (WORDS="cluster secured": three servers, two copies each, keys)
+	deploy/up $(WORDS)
 
 .PHONY: down
 down: ## stop what make up started
 	deploy/down
 
 .PHONY: test-compose
-test-compose: ## kill containers of the compose deployment one by one and compare the digests
-	deploy/test-compose
+test-compose: ## kill containers of the compose deployment one by one and compare the digests (WORDS= which, as make up)
+	deploy/test-compose $(WORDS)
+
+.PHONY: test-cluster
+test-cluster: ## do so with three servers and two copies of each service: open, and secured with the server of a site
+	deploy/test-compose cluster
+	deploy/test-compose cluster secured site
 
 .PHONY: test-security
 test-security: ## make every attempt of the attack matrix on a secured installation, and count what became of them

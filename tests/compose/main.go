@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,34 +29,49 @@ const (
 
 func main() {
 	compose := flag.String("compose", "deploy/compose", "the command that runs docker compose on the deployment")
+	secret := flag.String("secret", "", "the folder of kits, where the deployment is secured")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	slog.SetLogLoggerLevel(slog.LevelError)
-	if err := run(ctx, *compose); err != nil {
+	if err := run(ctx, *compose, *secret); err != nil {
 		fmt.Fprintln(os.Stderr, "compose: FAILED:", err)
 		os.Exit(1)
 	}
 }
 
 // run judges the deployment whose trainers have this process's environment.
-func run(ctx context.Context, compose string) error {
+func run(ctx context.Context, compose, secret string) error {
 	var config trainer.Config
 	if err := env.Parse(&config); err != nil {
 		return err
 	}
-	connection, err := bus.Connect(ctx, bus.Config{URL: config.URL, Name: "test-compose", Cluster: config.Cluster})
+	settings := bus.Config{URL: config.URL, Name: "test-compose", Cluster: config.Cluster}
+	if secret != "" {
+		settings.Kit = filepath.Join(secret, "services", "user")
+	}
+	connection, err := bus.Connect(ctx, settings)
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
+	if err := until(ctx, "streams", func() bool { return connection.Provisioned(ctx) == nil }); err != nil {
+		return err
+	}
 	watching, err := observer.Listen(ctx, connection)
 	if err != nil {
 		return err
 	}
-	cluster := &deployment{watching, compose}
+	deployed := &deployment{watching, connection, compose, secret}
+	faults := single
+	if strings.Contains(config.URL, ",") {
+		faults = cluster
+	}
+	if _, err := deployed.containers(ctx, site.service); err == nil {
+		faults = append(faults, site)
+	}
 	for _, fault := range faults {
-		if err := fault.play(ctx, cluster); err != nil {
+		if err := fault.play(ctx, deployed); err != nil {
 			return fmt.Errorf("%s, at step %d of %d: %w", fault.service, watching.Scene().Steps, config.Steps, err)
 		}
 	}
