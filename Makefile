@@ -44,6 +44,10 @@ chaos: build ## kill, join and cut at random on real processes (SEEDS= how many,
 chaos-cluster: build ## kill, pause and cut off servers, copies of services and trainers (MINUTES= how long, SEED= of what is struck)
 	go run ./tests/chaos-cluster -minutes $(or $(MINUTES),10) -seed $(or $(SEED),1)
 
+.PHONY: test-upgrade
+test-upgrade: build ## upgrade a running cluster, process by process, from an earlier build (FROM= its tag or commit, else the oldest that can be)
+	deploy/test-upgrade $(FROM)
+
 .PHONY: drills
 drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
 	go run ./tests/drills $(DRILLS)

@@ -22,12 +22,15 @@ import (
 
 type programs struct{ reknit, nats string }
 
+func programsIn(folder string) programs {
+	return programs{filepath.Join(folder, "reknit"), filepath.Join(folder, "reknit-nats")}
+}
+
 func main() {
-	var programs programs
-	flag.StringVar(&programs.reknit, "reknit", "bin/reknit", "the command under test")
-	flag.StringVar(&programs.nats, "nats", "bin/reknit-nats", "the NATS server")
+	folder := flag.String("programs", "bin", "the folder with reknit and reknit-nats")
 	minutes := flag.Float64("minutes", 10, "how long to strike")
 	seed := flag.Uint64("seed", 1, "of what is struck when")
+	from := flag.String("from", "", "a folder with reknit and reknit-nats of another build, which runs first: nothing is struck but upgraded")
 	flag.Parse()
 	if *minutes <= 0 || flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "chaos-cluster: -minutes: expected more than 0 and no further arguments, got %v and %q\n",
@@ -39,8 +42,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	directory, err := os.MkdirTemp("", "reknit-chaos-cluster-")
+	build, begins := programsIn(*folder), programsIn(*folder)
+	strike := func(c *chaos) error { return c.run(ctx, *seed, time.Duration(*minutes*float64(time.Minute))) }
+	if err == nil && *from != "" {
+		begins, err = install(programsIn(*from), directory)
+		strike = func(c *chaos) error { return c.upgrade(ctx, build, directory) }
+	}
 	if err == nil {
-		err = play(ctx, programs, *seed, time.Duration(*minutes*float64(time.Minute)), directory)
+		err = play(ctx, begins, directory, strike)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "chaos-cluster: %v\n  log and processes' logs: %s\n", err, directory)
@@ -51,10 +60,8 @@ func main() {
 	}
 }
 
-// play has a cluster train, strikes for a while, waits until all train again, and judges.
-func play(
-	ctx context.Context, programs programs, seed uint64, duration time.Duration, directory string,
-) error {
+// play has a cluster train, strikes, waits until all train again, and judges.
+func play(ctx context.Context, programs programs, directory string, strike func(*chaos) error) error {
 	text, err := textFile()
 	if err != nil {
 		return err
@@ -81,7 +88,7 @@ func play(
 		return err
 	}
 	struck := &chaos{cluster: cluster, ledger: writes}
-	striking := struck.run(ctx, seed, duration)
+	striking := strike(struck)
 	outcome, judging := judge(ctx, struck, finish)
 	written := os.WriteFile(filepath.Join(directory, "log.jsonl"), cluster.observer.Log(), 0o644)
 	return errors.Join(striking, judging, written, outcome.conclude())

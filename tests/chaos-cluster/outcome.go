@@ -120,7 +120,7 @@ func (o *outcome) during(at time.Time) string {
 
 // conclude prints the figures, and fails where something that must not happen did.
 func (o *outcome) conclude() error {
-	for _, kind := range []string{"killed", "paused", "cut"} {
+	for _, kind := range []string{"killed", "paused", "cut", "upgraded"} {
 		for _, role := range []string{"leader", "follower", "acting", "standby", processes.Trainer} {
 			o.tell(kind, role)
 		}
