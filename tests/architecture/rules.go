@@ -159,7 +159,7 @@ func checkWorkspace(tree *Tree) []Fault {
 		used[match[1]] = true
 	}
 	for _, module := range tree.Modules {
-		if !used[module] {
+		if !used[module] && apart[module] == "" {
 			faults = append(faults, Fault{module, 0, "module not in go.work"})
 		}
 		delete(used, module)

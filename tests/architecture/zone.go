@@ -85,6 +85,11 @@ var thirdParty = map[string]string{
 	"golang.org/x/term":                 "whether somebody looks on",
 }
 
+// apart are the modules that are in no workspace, where what they need would choose the versions of what the services need.
+var apart = map[string]string{
+	"tests/kubernetes": "Kubernetes' own types and rules: make test-kubernetes",
+}
+
 // topLevel is what may stand at the top of the checkout.
 var topLevel = []string{
 	".ci", ".github", ".gitignore", ".golangci.yml", ".dockerignore", ".env", ".gitattributes",
