@@ -62,8 +62,9 @@ func serverIsTested(version string) bool {
 }
 
 func (d *doctor) jetStream(ctx context.Context) []Finding {
+	lane := events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)
 	if d.kit.API != "" { // who has such a kit may not ask how much there is
-		if _, err := d.api.Stream(ctx, events.EventStream.Name); !isSilent(err) {
+		if _, err := d.api.Stream(ctx, lane); !isSilent(err) {
 			d.js = d.api
 			return found(fine, "", "it answers")
 		}
@@ -71,7 +72,6 @@ func (d *doctor) jetStream(ctx context.Context) []Finding {
 	}
 	account, err := d.api.AccountInfo(ctx)
 	if isSilent(err) {
-		lane := events.Lane(cmp.Or(d.live.Cluster, d.node.Cluster), events.EventStream.Name)
 		if _, known := d.api.Stream(ctx, lane); known == nil { // a node need not know more
 			d.js = d.api
 			return found(fine, "", "it answers, though not how much it holds")
