@@ -40,24 +40,32 @@ func main() {
 	}
 }
 
+// connect returns when the streams are there.
+func connect(ctx context.Context, config trainer.Config, secret string) (*bus.Bus, error) {
+	settings := bus.Config{URL: config.URL, Name: "test-compose", Cluster: config.Cluster}
+	if secret != "" {
+		settings.Kit = filepath.Join(secret, "services", "user")
+	}
+	connecting, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	connection, err := bus.Connect(connecting, settings)
+	if err != nil {
+		return nil, err
+	}
+	return connection, until(ctx, "streams", func() bool { return connection.Provisioned(ctx) == nil })
+}
+
 // run judges the deployment whose trainers have this process's environment.
 func run(ctx context.Context, compose, secret string) error {
 	var config trainer.Config
 	if err := env.Parse(&config); err != nil {
 		return err
 	}
-	settings := bus.Config{URL: config.URL, Name: "test-compose", Cluster: config.Cluster}
-	if secret != "" {
-		settings.Kit = filepath.Join(secret, "services", "user")
-	}
-	connection, err := bus.Connect(ctx, settings)
+	connection, err := connect(ctx, config, secret)
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
-	if err := until(ctx, "streams", func() bool { return connection.Provisioned(ctx) == nil }); err != nil {
-		return err
-	}
 	watching, err := observer.Listen(ctx, connection)
 	if err != nil {
 		return err
