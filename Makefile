@@ -66,7 +66,7 @@ simulate-planted: ## plant each mistake of tests/simulation/planted and run seed
 
 .PHONY: test-lies
 test-lies: ## have a node of the simulated world lie in each field of whatever it says, in each way
-	cd tests && go test ./simulation/world -count=1 -timeout 1h -v -run WhoLies -lies
+	cd tests && go test ./simulation/world -count=1 -timeout 3h -v -run WhoLies -lies
 
 .PHONY: fuzz
 fuzz: ## feed each decoder and validator with what nobody would send (TIME= each, TARGETS= a regular expression, else all)
