@@ -32,6 +32,7 @@ type Event struct {
 	Sequence uint64    // position in its stream; zero before that
 
 	payload Payload // Data, once it was read
+	digest  string  // of the data of a plan, once that was read
 }
 
 // Payload is the data of an event. Validate names the first field that is wrong and what was expected.
@@ -139,7 +140,18 @@ func (e *Event) Read() (Payload, error) {
 		return nil, err
 	}
 	e.payload = payload
+	if row.Plan { // whose digest all who hear it need
+		e.digest = Digest(e.Data)
+	}
 	return payload, nil
+}
+
+// Digest returns the digest of the event's data, by which a plan names the one before it.
+func (e Event) Digest() string {
+	if e.digest != "" {
+		return e.digest
+	}
+	return Digest(e.Data)
 }
 
 // whole is the name of a payload as a field: the envelope's.

@@ -184,13 +184,7 @@ func (m *Machine) stop() *uint64 {
 }
 
 // idle reports whether the plan taken up gives the node nothing to train.
-func (m *Machine) idle() bool {
-	if m.plan == nil {
-		return true
-	}
-	_, placed := m.plan.plan.Holds(m.settings.Node)
-	return !placed
-}
+func (m *Machine) idle() bool { return m.plan == nil || !m.plan.placed }
 
 func (m *Machine) train() {
 	m.noticeThatTrainingGoesOn()

@@ -15,6 +15,7 @@ type committed struct {
 	plan               *events.Plan
 	digest             string
 	cause, traceparent string
+	placed             bool // it gives this node something to train
 }
 
 // newest is the newest committed plan that the node knows to exist.
@@ -100,7 +101,8 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 			plan.Generation, m.newest.digest, plan.Parent)})
 		return
 	}
-	next := committed{&plan, events.Digest(event.Data), event.ID, event.Traceparent}
+	_, placed := plan.Holds(m.settings.Node)
+	next := committed{&plan, event.Digest(), event.ID, event.Traceparent, placed}
 	if m.wants(next.plan) {
 		m.pending = append(m.pending, next)
 	}
