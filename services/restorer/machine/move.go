@@ -32,7 +32,9 @@ func (r *restoration) move() error {
 	}
 	r.rates(&fetch, names)
 	r.spareDoubts(&fetch, names)
+	fewGivers(&fetch)
 	r.spareTheHub(&fetch, names)
+	fewSources(&fetch)
 	divide := replicate.PlanFetch
 	if r.plan.Replicas == events.AlikeReplicas {
 		divide = replicate.PlanWhole

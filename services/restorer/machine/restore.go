@@ -11,7 +11,8 @@ import (
 
 // Restore brings a proposal about. It places the nodes so that the fewest bytes move, and then so that the node that
 // needs longest to fetch what it lacks, over its own links and from all holders, is ready soonest. It divides each
-// transfer among the holders so that all are served as soon as possible, and puts the all-reduces into rounds.
+// transfer among few of the holders so that all are served as soon as possible (sources.go), and puts the all-reduces into
+// rounds.
 //
 // It is a pure function of the request.
 func Restore(request events.RestorationRequest) (events.Restoration, error) {
@@ -189,6 +190,9 @@ func (r *restoration) moves() []events.Move {
 
 // match solves the migration and writes the nodes into the plan's places.
 func (r *restoration) match() error {
+	if r.isOfReplicas() {
+		return nil // whoever becomes whom, as much is fetched by the same nodes
+	}
 	pulls, err := r.pulls()
 	if err != nil {
 		return err
@@ -201,6 +205,15 @@ func (r *restoration) match() error {
 	}
 	settle(r.plan.Nodes, problem, places, migration)
 	return nil
+}
+
+// isOfReplicas reports whether each node of the plan is to have the same, the whole model or what all pipelines keep of it.
+func (r *restoration) isOfReplicas() bool {
+	first := r.plan.Pipelines[0]
+	differs := func(pipeline events.Pipeline) bool {
+		return len(pipeline.Stages) != 1 || !slices.Equal(pipeline.Partitions, first.Partitions)
+	}
+	return len(r.plan.Pipelines) == len(r.plan.Nodes) && !slices.ContainsFunc(r.plan.Pipelines, differs)
 }
 
 // matchBytes is match for the fewest bytes, however long they take: at 2,047 nodes with 64 partitions a tenth of the

@@ -1,0 +1,87 @@
+package machine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/reknit/reknit/services/restorer/replicate"
+)
+
+// Each giver of a unit says one offer, which all nodes hear, and of which the log keeps the newest 256 of that unit
+// (events.EventStream). Where all of a thousand holders of four layers gave their part, a node that joined brought 576
+// offers, and as many to each of the thousand.
+const (
+	// leastSources is from how many nodes one fetches what the same nodes hold, and from more where their links do not fill
+	// its downlink.
+	leastSources = 16
+	// mostGivers is how many nodes give a unit to all who fetch it. The log keeps the offers of two attempts.
+	mostGivers = 128
+)
+
+// fewGivers leaves each unit the holders with the fastest links to those who need it. O(needs x holders).
+func fewGivers(fetch *replicate.Fetch) {
+	needing := make([][]int, len(fetch.Holders)) // by unit
+	for _, need := range fetch.Needs {
+		needing[need.Layer] = append(needing[need.Layer], need.Node)
+	}
+	for unit, nodes := range needing {
+		if len(fetch.Holders[unit]) <= mostGivers || len(nodes) == 0 {
+			continue
+		}
+		sorted := fastest(fetch.Holders[unit], nodes[0], func(holder int) (sum float64) {
+			for _, node := range nodes {
+				sum += fetch.LinkBytesPerSecond[holder][node]
+			}
+			return sum
+		})
+		fetch.Holders[unit] = sorted[:mostGivers]
+		slices.Sort(fetch.Holders[unit])
+	}
+}
+
+// fewSources leaves each node the links to few holders of what it needs: the fastest, where those to whom others turn, too,
+// count for so much less. O(needs x holders x log holders), and names^2 for who fetches.
+func fewSources(fetch *replicate.Fetch) {
+	links := fetch.LinkBytesPerSecond
+	asked, asks := make([]float64, len(links)), map[linkOf]bool{}
+	for _, need := range fetch.Needs {
+		sorted := fastest(fetch.Holders[need.Layer], need.Node, func(holder int) float64 {
+			if asks[linkOf{holder, need.Node}] {
+				return math.Inf(1) // it gives other units already
+			}
+			return links[holder][need.Node] / (1 + asked[holder])
+		})
+		sum := 0.0
+		for i, holder := range sorted {
+			rate, link := links[holder][need.Node], linkOf{holder, need.Node}
+			if rate == 0 || i >= leastSources && sum >= fetch.IngressBytesPerSecond[need.Node] {
+				break
+			}
+			if sum += rate; !asks[link] {
+				asks[link] = true
+				asked[holder]++
+			}
+		}
+	}
+	for _, need := range fetch.Needs {
+		for holder := range links {
+			if !asks[linkOf{holder, need.Node}] {
+				links[holder][need.Node] = 0
+			}
+		}
+	}
+}
+
+// fastest returns nodes, those of the greatest rates first, and of equal ones those first that come next behind one: not
+// everybody is to ask the same.
+func fastest(nodes []int, behind int, rateOf func(node int) float64) []int {
+	rates := make(map[int]float64, len(nodes))
+	for _, node := range nodes {
+		rates[node] = rateOf(node)
+	}
+	first, _ := slices.BinarySearch(nodes, behind)
+	sorted := slices.Concat(nodes[first:], nodes[:first])
+	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(rates[b], rates[a]) })
+	return sorted
+}
