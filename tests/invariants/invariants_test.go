@@ -109,6 +109,19 @@ func TestAUnitAboutWhichClaimsDifferMayBeLost(t *testing.T) {
 	}
 }
 
+func TestAUnitMayBeLostOfWhichSomebodyHasAStepThatTheOthersHavePassed(t *testing.T) {
+	s := goodStory(t)
+	retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
+	s.insert(firstOf(s, events.Aborted), func(s *story) {
+		s.consent("g3", "n2", "", events.Range{First: 2, End: 4}, 9)
+		s.claim("n1", "n1-2", contentOf(0, 20))
+		retell(s, len(s.lines)-1, func(consent *events.Consent) { consent.Claims[0].Unit, consent.Claims[0].Step = 0, 20 })
+	})
+	for _, violation := range lost.Check(s.read()) {
+		t.Error(violation)
+	}
+}
+
 func TestReplicasThatAreOnlyAlikeMayDiffer(t *testing.T) {
 	s := goodStory(t)
 	faults["replicas disagree"].plant(s)

@@ -48,7 +48,7 @@ func (l *Log) missing(reason string) []int {
 type moment struct {
 	plan           *events.Plan // in force; nil before the first
 	consents       []*events.Consent
-	oldest, newest uint64 // step of those who train under the plan
+	oldest, newest uint64 // step of those who trained under the plan
 }
 
 func (l *Log) moment(negotiation string, until uint64) moment {
@@ -64,20 +64,29 @@ func (l *Log) moment(negotiation string, until uint64) moment {
 		}
 	}
 	for _, consent := range at.consents {
-		if at.trains(consent) {
-			at.oldest, at.newest = min(at.oldest, consent.Step), max(at.newest, consent.Step)
+		if step, trained := at.trained(consent); trained {
+			at.oldest, at.newest = min(at.oldest, step), max(at.newest, step)
 		}
 	}
 	return at
 }
 
-// trains reports whether a node is of the plan in force and has a place in it, in the same incarnation.
-func (m moment) trains(consent *events.Consent) bool {
+// trained returns to which step a node trained under the plan in force: one that has a place in it, in the same incarnation,
+// or one that was given up, and claims so. A spare of the plan stands where that began, however far the others came.
+func (m moment) trained(consent *events.Consent) (step uint64, under bool) {
 	if m.plan == nil {
-		return false
+		return 0, false
 	}
-	_, placed := m.plan.Holds(consent.Node)
-	return placed && m.isMember(consent)
+	if _, placed := m.plan.Holds(consent.Node); !placed {
+		return 0, false
+	}
+	if m.isMember(consent) {
+		return consent.Step, true
+	}
+	for _, claim := range consent.Claims {
+		step = max(step, claim.Step)
+	}
+	return step, len(consent.Claims) > 0 && consent.Trained == m.plan.Generation
 }
 
 func (m moment) isMember(consent *events.Consent) bool {
