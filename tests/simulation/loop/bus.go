@@ -71,6 +71,12 @@ func Heard(message *stream.Message) events.Event {
 	return event
 }
 
+// Thin returns what is left of a message's data that nobody reads any more: by whom and of what it was.
+func Thin(data any) any {
+	words := data.(Words)
+	return Words{Event: events.Event{ID: words.Event.ID, Kind: words.Event.Kind}, Apart: words.Apart}
+}
+
 // Patience, as in shared/bus and nats.go. A pause between repeats is drawn at random there; here it is the mean.
 const (
 	objectTimeout   = 2 * time.Minute

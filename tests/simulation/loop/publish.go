@@ -89,7 +89,7 @@ func (p *Publication) Step(now time.Time, fate stream.Fate) time.Duration {
 			p.stage = send
 		}
 	case put:
-		err := log.Payloads.Put(now, p.apart, packed(p.event.Data), p.event.Data, fate)
+		err := log.Payloads.Put(now, p.apart, packed(p.event.Data), nil, fate) // what is read is the event's
 		if err != nil {
 			return p.fail(err, objectTimeout)
 		}
@@ -161,8 +161,13 @@ func (p *Publication) trimPlans(log *stream.Stream) {
 	if log != p.bus.server.Plans || err != nil || generation%trimEvery != 0 {
 		return
 	}
-	for _, dropped := range log.Purge(events.PlansKept) {
-		log.Payloads.Remove(dropped.Data.(Words).Apart)
+	DropPayloads(log, log.Purge(events.PlansKept))
+}
+
+// DropPayloads drops those of messages that a log has dropped.
+func DropPayloads(log *stream.Stream, dropped []*stream.Message) {
+	for _, message := range dropped {
+		log.Payloads.Remove(message.Data.(Words).Apart)
 	}
 }
 

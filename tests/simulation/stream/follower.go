@@ -34,6 +34,12 @@ func (f *Follower) Next() *Message {
 	return stored
 }
 
+// Of reports whether the follower reads a stream.
+func (f *Follower) Of(s *Stream) bool { return f.stream == s }
+
+// Read returns the sequence up to which the follower has come.
+func (f *Follower) Read() uint64 { return f.from - 1 }
+
 // Interrupt makes the server forget the follower, as a restart does, and the client begin anew: behind what it read
 // last, or, where it wanted new messages and has read none, behind the last one there is now.
 func (f *Follower) Interrupt() {

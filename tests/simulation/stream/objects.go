@@ -50,6 +50,9 @@ func (o *Objects) Remove(name string) {
 	delete(o.objects, name)
 }
 
+// Empty drops all objects, as the store does that makes room for others.
+func (o *Objects) Empty() { o.objects, o.aging, o.bytes = map[string]object{}, nil, 0 }
+
 // makeRoom drops the oldest objects until there is room for so many bytes more.
 func (o *Objects) makeRoom(bytes int64) {
 	for o.drops && len(o.aging) > 0 && o.bytes+bytes > o.maxBytes {

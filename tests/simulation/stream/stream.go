@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,6 +18,8 @@ type Message struct {
 
 	Sequence uint64    // position in its stream; zero before that
 	Logged   time.Time // when the leader took it; zero before that
+
+	family family // of the subject
 }
 
 // Expect binds a publish to the last message on a subject: it must be the one at Sequence, where zero means none.
@@ -37,8 +40,11 @@ type Stream struct {
 	server    *Server
 	config    events.Stream
 	lastOnly  bool       // a new message replaces the one on its subject, as in a KV bucket
-	messages  []*Message // by sequence - 1; nil where a message is gone
-	first     uint64     // sequence of the oldest message there is, or end
+	messages  []*Message // by sequence - gone - 1; nil where a message is gone
+	gone      uint64     // messages before these
+	families  map[family][]uint64
+	first     uint64 // sequence of the oldest message there is, or end
+	thick     uint64 // sequence of the oldest message that was not thinned
 	bytes     int64
 	last      map[string]*Message // by subject
 	on        map[string][]uint64 // by subject: sequences, oldest first, where only the newest are kept
@@ -58,7 +64,7 @@ type pending struct {
 func newStream(server *Server, config events.Stream) *Stream {
 	return &Stream{
 		server: server, config: config, first: 1, last: map[string]*Message{}, on: map[string][]uint64{}, replaced: map[string]*Message{},
-		known: map[string]uint64{}, durables: map[string]*Consumer{},
+		known: map[string]uint64{}, durables: map[string]*Consumer{}, families: map[family][]uint64{},
 	}
 }
 
@@ -223,6 +229,7 @@ func (s *Stream) store(stored *Message) {
 		s.replaced[stored.Subject] = replaced
 	}
 	s.messages = append(s.messages, stored)
+	s.note(stored)
 	s.bytes += stored.Bytes
 	s.last[stored.Subject] = stored
 	s.keepNewest(stored)
@@ -232,64 +239,18 @@ func (s *Stream) store(stored *Message) {
 	}
 }
 
-// keepNewest drops the oldest message on the subject of a new one where there are too many.
-func (s *Stream) keepNewest(stored *Message) {
-	if s.config.Newest == 0 {
-		return
+// note lists a message with its family, and drops from the list what the stream has no more.
+func (s *Stream) note(stored *Message) {
+	stored.family = familyOf(stored.Subject)
+	of := s.families[stored.family]
+	for len(of) > 0 && of[0] < s.first {
+		of = of[1:]
 	}
-	s.on[stored.Subject] = append(s.on[stored.Subject], stored.Sequence)
-	if on := s.on[stored.Subject]; len(on) > s.config.Newest {
-		s.remove(s.at(on[0]))
-	}
-}
-
-// Purge drops all but the newest messages, and returns what it dropped.
-func (s *Stream) Purge(newest int) (dropped []*Message) {
-	for ; s.first+uint64(newest) < s.end(); s.first++ {
-		if oldest := s.at(s.first); oldest != nil {
-			s.remove(oldest)
-			dropped = append(dropped, oldest)
-		}
-	}
-	return dropped
-}
-
-func (s *Stream) remove(stored *Message) {
-	s.messages[stored.Sequence-1] = nil
-	s.bytes -= stored.Bytes
-	switch on := s.on[stored.Subject]; { // what goes is the oldest on its subject
-	case len(on) > 1:
-		s.on[stored.Subject] = on[1:]
-	case len(on) == 1:
-		delete(s.on, stored.Subject)
-	}
-	if s.last[stored.Subject] == stored {
-		delete(s.last, stored.Subject)
-	}
+	s.families[stored.family] = append(of, stored.Sequence)
 }
 
 // End returns the sequence that the next message will have. Errors: ErrNoConnection, ErrNoAnswer.
 func (s *Stream) End(fate Fate) (uint64, error) { return s.end(), s.server.read(fate) }
-
-// expire drops messages for their age, and forgets ids that are older than the window of repeats. The server does so
-// at its own times, the model when something is published.
-func (s *Stream) expire(now time.Time) {
-	for ; s.first < s.end(); s.first++ {
-		oldest := s.at(s.first)
-		if oldest != nil && (s.config.MaxAge == 0 || now.Sub(oldest.Logged) < s.config.MaxAge) {
-			break
-		}
-		if oldest != nil {
-			s.remove(oldest)
-		}
-	}
-	gone := 0
-	for gone < len(s.window) && now.Sub(s.window[gone].Logged) >= s.config.Dedupe {
-		delete(s.known, s.window[gone].ID)
-		gone++
-	}
-	s.window = s.window[gone:]
-}
 
 // Info asks whether the stream is there. Errors: ErrNoConnection, ErrNoAnswer.
 func (s *Stream) Info(fate Fate) error { return s.server.read(fate) }
@@ -314,7 +275,7 @@ func (s *Stream) Last(subject string, fate Fate) (Message, error) {
 		return *last, nil
 	}
 	for wanted, i := newFilter(subject), len(s.messages); i > 0; i-- {
-		if stored := s.messages[i-1]; stored != nil && wanted.takes(stored.Subject) {
+		if stored := s.messages[i-1]; stored != nil && wanted.takes(stored) {
 			return *stored, nil
 		}
 	}
@@ -322,19 +283,40 @@ func (s *Stream) Last(subject string, fate Fate) (Message, error) {
 }
 
 func (s *Stream) at(sequence uint64) *Message {
-	if sequence == 0 || sequence > uint64(len(s.messages)) {
+	if sequence <= s.gone || sequence >= s.end() {
 		return nil
 	}
-	return s.messages[sequence-1]
+	return s.messages[sequence-s.gone-1]
 }
 
 // end is the sequence that the next message will have.
-func (s *Stream) end() uint64 { return uint64(len(s.messages)) + 1 }
+func (s *Stream) end() uint64 { return s.gone + uint64(len(s.messages)) + 1 }
 
-// next returns the first message from sequence on that a filter takes.
-func (s *Stream) next(sequence uint64, wanted filter) *Message {
-	for i := max(sequence, s.first); i <= uint64(len(s.messages)); i++ {
-		if stored := s.messages[i-1]; stored != nil && wanted.takes(stored.Subject) {
+// next returns the first message from sequence on that a filter takes. Of a thousand who look, each passes over what a
+// thousand others said to somebody else: families are looked at, not messages.
+func (s *Stream) next(sequence uint64, wanted filter) (next *Message) {
+	if len(wanted.depths) > 0 {
+		return s.nextOfAll(sequence, wanted)
+	}
+	before := s.end()
+	for _, family := range wanted.each {
+		of := s.families[family]
+		if len(of) == 0 || of[len(of)-1] < sequence {
+			continue
+		}
+		i, _ := slices.BinarySearch(of, sequence)
+		for ; i < len(of) && of[i] < before; i++ {
+			if stored := s.at(of[i]); stored != nil && wanted.takes(stored) {
+				next, before = stored, stored.Sequence
+			}
+		}
+	}
+	return next
+}
+
+func (s *Stream) nextOfAll(sequence uint64, wanted filter) *Message {
+	for i := max(sequence, s.first); i < s.end(); i++ {
+		if stored := s.at(i); stored != nil && wanted.takes(stored) {
 			return stored
 		}
 	}

@@ -114,7 +114,7 @@ func (c *collective) endPass(pipeline int) {
 	crew := c.places.crews[pipeline]
 	if !c.together(crew) {
 		c.passing[pipeline] = false // who comes back begins anew
-		c.pushAll()
+		c.push(crew...)
 		return
 	}
 	c.pass(pipeline)

@@ -108,15 +108,21 @@ func (w *World) look() {
 			w.keep(s, event)
 		}
 		switch {
-		case len(fresh) > 0 && len(w.nodes) > mostAwake:
+		case len(fresh) > 0 && w.isLarge():
 			w.wakeHearers(fresh)
 			w.wakeServices()
 		case len(fresh) > 0:
 			w.wake()
 		}
 	}
+	if w.longer() {
+		w.hub.Events.Thin(w.hubTime().Add(-read), loop.Thin)
+	}
 	w.judgeOften()
 }
+
+// read is after how long all that is to read an event has read it.
+const read = 2 * time.Hour
 
 // keep keeps an event to be judged. Of a log that is longer than is judged, the newest plan is kept, and that others were.
 func (w *World) keep(s *stream.Stream, event events.Event) {
@@ -138,6 +144,8 @@ func (w *World) longer() bool { return w.judged > 0 && len(w.hub.log[w.hub.Event
 // mostAwake are the nodes that all look for messages at each that is stored, whoever is to hear it. Among more, looking
 // in vain is most of what happens.
 const mostAwake = 64
+
+func (w *World) isLarge() bool { return len(w.nodes) > mostAwake }
 
 // wakeHearers has those look for messages who hear some of them.
 func (w *World) wakeHearers(fresh []events.Event) {

@@ -112,6 +112,9 @@ func (w *World) suspects(plan *events.Plan) map[string]bool {
 	for node := range w.noPeers {
 		suspects[node] = true
 	}
+	if w.allWork() {
+		return suspects
+	}
 	for _, member := range plan.Nodes {
 		if w.isAlone(member.Node) {
 			suspects[member.Node] = true

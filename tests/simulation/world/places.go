@@ -15,6 +15,7 @@ type places struct {
 	before    [][]int          // by group: those of earlier rounds with a node of it
 	layers    map[string]events.Range
 	replicas  bool // each node trains a whole one, and nobody stands in for another
+	dealt     *events.Plan
 }
 
 // placesIn returns the places of a plan, and forgets those of plans that nobody trains under any more.
@@ -30,7 +31,7 @@ func (w *World) placesIn(plan *events.Plan) *places {
 }
 
 func newPlaces(plan *events.Plan) *places {
-	l := &places{pipelines: map[string][]int{}, groups: map[string][]int{}, layers: map[string]events.Range{}}
+	l := &places{pipelines: map[string][]int{}, groups: map[string][]int{}, layers: map[string]events.Range{}, dealt: plan.Dealt()}
 	l.replicas = len(plan.Reroutes) == 0 && !slices.ContainsFunc(plan.Pipelines, staged)
 	members := map[string]bool{}
 	for _, member := range plan.Nodes {

@@ -12,7 +12,7 @@ import (
 // plan that it was handed, and by the steps that it has completed.
 func (p *process) note(pipeline int) {
 	if p.share.of != p.plan {
-		p.share = shareOf(p.plan, p.node.name)
+		p.share = shareOf(p.plan, p.placesIn(p.plan).dealt, p.node.name)
 	}
 	position := p.plan.SamplesAt(p.done)
 	for _, samples := range p.share.samples[pipeline] {
@@ -54,13 +54,13 @@ type share struct {
 }
 
 // shareOf looks up a node's share. Who holds the first layer speaks for its pipeline.
-func shareOf(plan *events.Plan, node string) share {
+func shareOf(plan, dealt *events.Plan, node string) share {
 	s := share{of: plan, samples: map[int][]events.Range{}}
 	if layers, placed := plan.Holds(node); !placed || layers.First > 0 {
 		return s
 	}
 	all := plan.SamplesOf(node)
-	for i, pipeline := range plan.Dealt().Pipelines {
+	for i, pipeline := range dealt.Pipelines {
 		for _, samples := range all {
 			first, end := max(samples.First, pipeline.Samples.First), min(samples.End, pipeline.Samples.End)
 			if first < end {

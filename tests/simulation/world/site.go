@@ -13,6 +13,8 @@ type sites struct {
 	without map[string]bool // site: its nodes reach nobody, not even one another
 }
 
+func (s sites) allWork() bool { return len(s.cutOff)+len(s.without) == 0 }
+
 func newSites() sites { return sites{cutOff: map[string]bool{}, without: map[string]bool{}} }
 
 // siteOf returns where a node stands; empty where the cluster has no sites.
@@ -25,12 +27,18 @@ func (w *World) siteOf(node string) string {
 
 // isAlone reports whether a node's site reaches nobody elsewhere.
 func (w *World) isAlone(node string) bool {
+	if w.allWork() {
+		return false
+	}
 	site := w.siteOf(node)
 	return w.cutOff[site] || w.without[site]
 }
 
 // apart reports whether two nodes do not hear each other because of where they stand.
 func (w *World) apart(a, b string) bool {
+	if w.allWork() {
+		return false
+	}
 	at, other := w.siteOf(a), w.siteOf(b)
 	return w.without[at] || w.without[other] || at != other && (w.cutOff[at] || w.cutOff[other])
 }
