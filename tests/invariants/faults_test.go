@@ -26,13 +26,13 @@ var faults = map[string]fault{
 	}},
 	"a message is missing":          {gapless, func(s *story) { s.remove(lastOf(s, events.PlanActivated)) }},
 	"a message is logged too early": {gapless, func(s *story) { s.lines[5].Logged = begin }},
-	"a message is no CloudEvent":    {spoken, func(s *story) { s.lines[0].Event = json.RawMessage(`"hello"`) }},
-	"an unknown word":               {spoken, func(s *story) { s.replace(0, "lease.taken", "lease.sold") }},
-	"a field out of bounds": {spoken, func(s *story) {
+	"a message is no CloudEvent":    {Spoken, func(s *story) { s.lines[0].Event = json.RawMessage(`"hello"`) }},
+	"an unknown word":               {Spoken, func(s *story) { s.replace(0, "lease.taken", "lease.sold") }},
+	"a field out of bounds": {Spoken, func(s *story) {
 		retell(s, 3, func(join *events.Join) { join.MemoryBytes = 0 })
 	}},
-	"a fact under another's name": {spoken, func(s *story) { s.lines[3].Subject += "x" }},
-	"a valid event is refused": {spoken, func(s *story) {
+	"a fact under another's name": {Spoken, func(s *story) { s.lines[3].Subject += "x" }},
+	"a valid event is refused": {Spoken, func(s *story) {
 		s.say("/monitor", events.EventRefused, "3", &events.Quarantine{Reason: "invalid"}, "")
 	}},
 	"an id stands for two facts": {identified, func(s *story) {

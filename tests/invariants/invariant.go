@@ -27,7 +27,7 @@ type Invariant struct {
 
 // All lists the invariants that a log can show.
 var All = []Invariant{
-	gapless, spoken, identified, ownVoice,
+	gapless, Spoken, identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
 	ended, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
 	forward, Answered, traced,

@@ -2,8 +2,8 @@ package invariants
 
 import "github.com/reknit/reknit/events"
 
-// spoken finds words that are not of the catalogue and were let in, and words of the catalogue that were not.
-var spoken = Invariant{"every message is an event of the catalogue or is quarantined", func(log *Log) []Violation {
+// Spoken finds words that are not of the catalogue and were let in, and words of the catalogue that were not.
+var Spoken = Invariant{"every message is an event of the catalogue or is quarantined", func(log *Log) []Violation {
 	var violations []Violation
 	for _, entry := range log.Events {
 		if entry.Fault != "" {

@@ -51,6 +51,15 @@ func (m *memory) read(fate stream.Fate) (page, uint64, error) {
 // durable is the name of an instance's consumer.
 func (m *memory) durable(instance string) string { return m.key + "-" + instance }
 
+// Remembered returns up to which message a service of a cluster has written down what it became.
+func Remembered(server *stream.Server, cluster, service string) uint64 {
+	entry, err := server.Snapshots.Get(cluster+"."+service, stream.Answered)
+	if err != nil {
+		return 0
+	}
+	return entry.Data.(page).sequence
+}
+
 // begin makes next the page to write.
 func (m *memory) begin(b *Bus, next page) { m.next, m.repeats = next, newRepeats(b) }
 

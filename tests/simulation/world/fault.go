@@ -140,6 +140,9 @@ var verbs = []verb{
 		bound(1)
 		a.after(w, func() { bound(0) })
 	}},
+	{"trim log", func(w *World, _ args) { w.trim() }},
+	{"trim plans", func(w *World, _ args) { w.trimPlans() }},
+	{"drop payloads", func(w *World, _ args) { w.dropPayloads() }},
 	{"clock jumps SECONDS", func(w *World, a args) {
 		w.hub.skew += a.seconds()
 	}},

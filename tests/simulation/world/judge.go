@@ -70,7 +70,9 @@ func (w *World) judgeLog(ended bool) {
 	}
 	for _, violation := range invariants.Of(w.hub.log[w.hub.Events], w.hub.log[w.hub.Plans]).Check() {
 		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
-		if broken || !ended && violation.Invariant == invariants.Answered.Says || w.lies && invariants.RestsOnWords(violation.Invariant) {
+		unread := w.emptied && violation.Invariant == invariants.Spoken.Says            // a message whose payload is gone
+		lied := w.lies && invariants.RestsOnWords(violation.Invariant)
+		if broken || unread || lied || !ended && violation.Invariant == invariants.Answered.Says {
 			continue
 		}
 		w.misled = true

@@ -52,6 +52,7 @@ type World struct {
 	unjudged    int               // events since the log was judged
 	misled      bool              // the log was found wrong
 	lies        bool              // a node lies
+	emptied     bool              // payloads were dropped before all had read them
 	judged      int               // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry
