@@ -90,6 +90,7 @@ func play(nodes int, perDay float64, long time.Duration, seed uint64, progress i
 		told.tell(c)
 	}
 	c.world.Run(max(long-c.world.Now(), 0))
+	c.samples = append(c.samples, c.look())
 	c.steps.end = c.world.Now()
 	c.end = c.world.Settle()
 	return c

@@ -5,7 +5,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"unsafe"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -39,7 +38,7 @@ func (c *course) look() sample {
 		kept, count := bounded(snapshot)
 		s.stretches = max(s.stretches, count)
 		s.machines[name+", remembered"] = float64(len(snapshot) - kept)
-		s.machines[name+", in all"] = float64(reached(machine) - count*int(unsafe.Sizeof(protocol.Stretch{})))
+		s.machines[name+", in all"] = float64(reached(machine))
 	}
 	return s
 }
@@ -58,11 +57,14 @@ func bounded(snapshot []byte) (bytes, count int) {
 
 const agents = "the largest agent"
 
-// reached returns how many bytes a value takes with all that it reaches.
+// reached returns how many bytes a value takes with all that it reaches, but for stretches and the room for more of them.
 func reached(value any) int {
 	seen := map[uintptr]bool{}
 	var size func(v reflect.Value) int
 	size = func(v reflect.Value) (bytes int) {
+		if v.IsValid() && v.Type() == reflect.TypeFor[protocol.Data]() {
+			return 0
+		}
 		switch v.Kind() {
 		case reflect.Pointer:
 			if v.IsNil() || seen[v.Pointer()] {
