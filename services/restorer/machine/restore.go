@@ -207,11 +207,16 @@ func (r *restoration) match() error {
 	return nil
 }
 
-// isOfReplicas reports whether each node of the plan is to have the same, the whole model or what all pipelines keep of it.
+// isOfReplicas reports whether each node of the plan has a place, and all are to have the same: the whole model, or what all
+// pipelines keep of it.
 func (r *restoration) isOfReplicas() bool {
-	first := r.plan.Pipelines[0]
+	members := map[string]bool{}
+	for _, member := range r.plan.Nodes {
+		members[member.Node] = true
+	}
 	differs := func(pipeline events.Pipeline) bool {
-		return len(pipeline.Stages) != 1 || !slices.Equal(pipeline.Partitions, first.Partitions)
+		return len(pipeline.Stages) != 1 || !members[pipeline.Stages[0].Node] ||
+			!slices.Equal(pipeline.Partitions, r.plan.Pipelines[0].Partitions)
 	}
 	return len(r.plan.Pipelines) == len(r.plan.Nodes) && !slices.ContainsFunc(r.plan.Pipelines, differs)
 }

@@ -71,7 +71,7 @@ func Heard(message *stream.Message) events.Event {
 	return event
 }
 
-// Thin returns what is left of a message's data that nobody reads any more: by whom and of what it was.
+// Thin returns what is left of a message's data that nobody reads any more: its event's id and kind, and its payload's name.
 func Thin(data any) any {
 	words := data.(Words)
 	return Words{Event: events.Event{ID: words.Event.ID, Kind: words.Event.Kind}, Apart: words.Apart}

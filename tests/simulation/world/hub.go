@@ -116,13 +116,13 @@ func (w *World) look() {
 		}
 	}
 	if w.longer() {
-		w.hub.Events.Thin(w.hubTime().Add(-read), loop.Thin)
+		w.hub.Events.Thin(w.hubTime().Add(-readAfter), loop.Thin)
 	}
 	w.judgeOften()
 }
 
-// read is after how long all that is to read an event has read it.
-const read = 2 * time.Hour
+// readAfter is after how long everybody has read an event who reads it at all. A host that is lost is away for half an hour.
+const readAfter = 2 * time.Hour
 
 // keep keeps an event to be judged. Of a log that is longer than is judged, the newest plan is kept, and that others were.
 func (w *World) keep(s *stream.Stream, event events.Event) {
