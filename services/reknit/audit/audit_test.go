@@ -131,6 +131,51 @@ func TestAPolicyIsRecordedWheneverItIsAnother(t *testing.T) {
 }
 
 // What a crash left half written was not recorded, and is recorded again.
+// Services take these messages for what they say, and look at nothing else in them.
+func TestNoMemberStopsARecorderByWhatItPutsBesideAnEvent(t *testing.T) {
+	s := newSite(t)
+	event := events.Speaker{Source: "/node/n1", Cluster: "c"}.First(time.Now(), "1", events.LeaveRequested, "n1",
+		&events.Leave{Node: "n1", Reason: "tired"})
+	plain, err := bus.Encode(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, beside := range []string{`{"digest":5,`, `{"DATA":"x","digest":"y",`, `{"traceparent":7,"signature":8,`} {
+		message := append([]byte(beside), plain[1:]...)
+		message = bytes.Replace(message, []byte(`tired`), fmt.Appendf(nil, "tired\xff%d", i), 1)
+		if _, err := s.bus.JetStream().Publish(t.Context(), events.EventSubject("c", events.LeaveRequested, "n1"), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refuse(1)
+	head := s.records()
+	if !strings.HasPrefix(head, "4:") || s.records() != head {
+		t.Fatalf("the last record is %s, expected the fourth, once", head)
+	}
+	s.verifies(s.path)
+}
+
+func TestAPolicyThatIsGoneIsRecordedSo(t *testing.T) {
+	s := newSite(t)
+	policy := filepath.Join(t.TempDir(), "admission.json")
+	if err := os.WriteFile(policy, bytes.Repeat([]byte("who may join "), 10_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.records("--policy", policy)
+	if err := os.Remove(policy); err != nil {
+		t.Fatal(err)
+	}
+	s.refuse(1)
+	s.records("--policy", policy)
+	s.records("--policy", policy)
+	lines := s.lines()
+	if len(lines) != 3 || !bytes.Contains(lines[0], []byte("who may join who may join")) ||
+		!bytes.Contains(lines[1], []byte("admission.json")) {
+		t.Fatalf("got %d records: %.200s", len(lines), bytes.Join(lines, nil))
+	}
+	s.verifies(s.path)
+}
+
 func TestARecorderGoesOnBehindACrash(t *testing.T) {
 	s := newSite(t)
 	s.refuse(3)

@@ -167,17 +167,19 @@ func (f *file) turned() (text []byte, err error) {
 	return os.ReadFile(fmt.Sprint(f.path, ".", newest))
 }
 
-// note records a policy's file where it is another than was recorded last.
+// note records a policy's file where it is another than was recorded last, or gone.
 func (f *file) note(name string, record Record) error {
 	data, err := os.ReadFile(name)
-	if err != nil {
+	record.File = &File{Name: name, Digest: events.Digest(data), Data: kept(data, MostFile)}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		record.File = &File{Name: name}
+	case err != nil:
 		return err
 	}
-	digest := events.Digest(data)
-	if f.files[name] == digest {
+	if before, known := f.files[name]; known && before == record.File.Digest {
 		return nil
 	}
-	f.files[name] = digest
-	record.File = &File{Name: name, Digest: digest, Data: kept(data)}
+	f.files[name] = record.File.Digest
 	return f.add(record)
 }

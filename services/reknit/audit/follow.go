@@ -99,11 +99,7 @@ func (r recorder) take(ctx context.Context, stream jetstream.Stream, event event
 	if err != nil {
 		return err
 	}
-	said, err := eventOf(stored.Data)
-	if err != nil {
-		return fmt.Errorf("sequence %d: %w", event.Sequence, err)
-	}
-	return r.file.add(Record{At: event.Logged, Sequence: event.Sequence, Event: said})
+	return r.file.add(Record{At: event.Logged, Sequence: event.Sequence, Event: eventOf(event, stored.Data)})
 }
 
 // bridge records what the log dropped before it was recorded. A log that is shorter than what was recorded is another one.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nkeys"
 
@@ -51,36 +52,38 @@ type Event struct {
 // to be from now on.
 type File struct {
 	Name   string `json:"name"`
-	Digest string `json:"digest"`
-	Data   string `json:"data,omitempty"`
+	Digest string `json:"digest,omitempty"` // left out: the file is gone
+	Data   string `json:"data,omitempty"`   // left out where it is longer than MostFile
 }
 
-// MostData is how many bytes of data are kept with a record. Of more the digest is, which is what is signed.
-const MostData = 4 << 10
+// MostData is how many bytes of an event's data are kept with a record, and MostFile of a policy's file, which is recorded where it
+// is another only. Of more the digest is, which is what is signed.
+const (
+	MostData = 4 << 10
+	MostFile = 1 << 20
+)
 
-func kept(data []byte) string {
-	if len(data) > MostData {
+// kept leaves out what is too long, and what JSON cannot carry byte for byte.
+func kept(data []byte, most int) string {
+	if len(data) > most || !utf8.Valid(data) {
 		return ""
 	}
 	return string(data)
 }
 
-// eventOf reads an event from the wire.
-func eventOf(message []byte) (*Event, error) {
-	var wire struct {
-		Event
-		Data    json.RawMessage `json:"data"`
-		Dataref string          `json:"dataref"`
+// eventOf returns an event as its speaker signed it, as it was heard. The message that it came in tells the signature, and nothing
+// else: who sent it may have put anything beside what services read.
+func eventOf(event events.Event, message []byte) *Event {
+	var attributes map[string]json.RawMessage
+	var signature string
+	if json.Unmarshal(message, &attributes) == nil {
+		_ = json.Unmarshal(attributes["signature"], &signature) // one that is no text was believed by nobody
 	}
-	if err := json.Unmarshal(message, &wire); err != nil {
-		return nil, err
+	return &Event{
+		ID: event.ID, Type: event.Kind.Type(), Source: event.Source, Subject: event.Subject, Cluster: event.Cluster, Cause: event.Cause,
+		Traceparent: event.Traceparent, Time: event.Time, Digest: events.Digest(event.Data), Data: kept(event.Data, MostData),
+		Signature: signature,
 	}
-	event := wire.Event
-	event.Digest, event.Data = wire.Dataref, kept(wire.Data)
-	if wire.Dataref == "" {
-		event.Digest = events.Digest(wire.Data)
-	}
-	return &event, nil
 }
 
 // signed is the text that a speaker signs.

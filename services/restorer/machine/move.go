@@ -32,8 +32,8 @@ func (r *restoration) move() error {
 	}
 	r.rates(&fetch, names)
 	r.spareDoubts(&fetch, names)
-	fewGivers(&fetch)
 	r.spareTheHub(&fetch, names)
+	fewGivers(&fetch)
 	fewSources(&fetch)
 	divide := replicate.PlanFetch
 	if r.plan.Replicas == events.AlikeReplicas {

@@ -19,7 +19,8 @@ const (
 	mostGivers = 128
 )
 
-// fewGivers leaves each unit the holders with the fastest links to those who need it. O(needs x holders).
+// fewGivers leaves each unit the holders with the fastest links to those who need it, and to whoever none of these reaches the
+// fastest that does. O(needs x holders).
 func fewGivers(fetch *replicate.Fetch) {
 	needing := make([][]int, len(fetch.Holders)) // by unit
 	for _, need := range fetch.Needs {
@@ -35,8 +36,17 @@ func fewGivers(fetch *replicate.Fetch) {
 			}
 			return sum
 		})
-		fetch.Holders[unit] = sorted[:mostGivers]
-		slices.Sort(fetch.Holders[unit])
+		few := slices.Clone(sorted[:mostGivers])
+		for _, node := range nodes {
+			byRate := func(a, b int) int {
+				return cmp.Compare(fetch.LinkBytesPerSecond[a][node], fetch.LinkBytesPerSecond[b][node])
+			}
+			if reached := slices.MaxFunc(few, byRate); fetch.LinkBytesPerSecond[reached][node] == 0 {
+				few = append(few, slices.MaxFunc(sorted, byRate))
+			}
+		}
+		slices.Sort(few)
+		fetch.Holders[unit] = slices.Compact(few)
 	}
 }
 
@@ -64,7 +74,12 @@ func fewSources(fetch *replicate.Fetch) {
 			}
 		}
 	}
+	cleared := make([]bool, len(links))
 	for _, need := range fetch.Needs {
+		if cleared[need.Node] {
+			continue
+		}
+		cleared[need.Node] = true
 		for holder := range links {
 			if !asks[linkOf{holder, need.Node}] {
 				links[holder][need.Node] = 0

@@ -150,3 +150,16 @@ func TestWhereAllPlacesAreAlikeTheProposalStays(t *testing.T) {
 		t.Errorf("%d transfers", moved)
 	}
 }
+
+// n300 reaches n50 alone, and nobody else does: the fastest for the forty others are not for it.
+func TestWhoReachesOneHolderAloneIsGivenByItThoughManyOthersFetch(t *testing.T) {
+	request := replicas(300, 41)
+	for i := range 341 {
+		if i != 50 && i != 300 {
+			request.Unreachable = append(request.Unreachable, events.PairOf(fmt.Sprintf("n%d", i), "n300"), events.PairOf("n50", fmt.Sprintf("n%d", i)))
+		}
+	}
+	if m, _ := move(t, request); len(m.sources["n300"]) != 1 || !m.sources["n300"]["n50"] {
+		t.Errorf("%v are asked", m.sources["n300"])
+	}
+}
