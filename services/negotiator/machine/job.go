@@ -14,8 +14,12 @@ func (m *Machine) otherJob(job events.Job) string {
 	for i, own := range alike(m.state.Job) {
 		want, is := text(own.value), text(got[i].value)
 		if want != is {
+			trains, differ := shape(m.state.Job), shape(&job)
+			if trains == differ {
+				differ += " too; what differs is none of this, such as the number of steps, the seed or the data"
+			}
 			return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal "+
-				"(the cluster trains %s, this is %s)", "job."+own.name, want, is, shape(m.state.Job), shape(&job))
+				"(the cluster trains %s, this is %s)", "job."+own.name, want, is, trains, differ)
 		}
 	}
 	return ""
