@@ -7,6 +7,7 @@ package events
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -157,8 +158,11 @@ func (e Event) Digest() string {
 // whole is the name of a payload as a field: the envelope's.
 const whole = "data"
 
-// named is a value of the wrong JSON type as an error that names its field.
+// named is a value of the wrong JSON type as an error that names its field. One field of all is in base64: a quarantine's.
 func named(err error) error {
+	if at, is := errors.AsType[base64.CorruptInputError](err); is {
+		return &FieldError{Field: "excerpt", Expected: "base64", Got: fmt.Sprintf("something else from byte %d on", int64(at))}
+	}
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) {
 		return err
