@@ -35,7 +35,7 @@ type Session struct {
 	bus       *bus.Bus
 	store     *shards.Store
 	identity  *mtls.Identity // to other nodes
-	seal      *seal.Key      // of what lies in the hub
+	seal      seal.Key       // of what lies in the hub
 	snapshots *snapshots.Snapshots
 	stop      []func()
 	cancel    context.CancelFunc

@@ -23,10 +23,13 @@ const Bytes = 32
 
 // Key is what the nodes of an installation share, and nobody else has. A nil one seals nothing: the bytes are as they are.
 // Its methods may be called by several goroutines.
-type Key struct{ secret []byte }
+type Key []byte
+
+// String hides it from whoever prints what holds it.
+func (k Key) String() string { return fmt.Sprintf("a key of %d bytes", len(k)) }
 
 // Open reads the key of a kit; nil where there is no kit.
-func Open(kit string) (*Key, error) {
+func Open(kit string) (Key, error) {
 	if kit == "" {
 		return nil, nil
 	}
@@ -42,16 +45,16 @@ func Open(kit string) (*Key, error) {
 }
 
 // Read reads what a file holds.
-func Read(text []byte) (*Key, error) {
+func Read(text []byte) (Key, error) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(secret) != Bytes {
 		return nil, fmt.Errorf("%s: expected %d bytes in base64", File, Bytes)
 	}
-	return &Key{secret}, nil
+	return secret, nil
 }
 
 // Name is under which a sealed part is stored: what is sealed with another key is not there. Of a nil key it is the digest.
-func (k *Key) Name(digest string) string {
+func (k Key) Name(digest string) string {
 	if k == nil {
 		return digest
 	}
@@ -59,8 +62,8 @@ func (k *Key) Name(digest string) string {
 }
 
 // derive returns 32 bytes that nobody without the key can tell from chance.
-func (k *Key) derive(purpose, digest string) []byte {
-	derived := hmac.New(sha256.New, k.secret)
+func (k Key) derive(purpose, digest string) []byte {
+	derived := hmac.New(sha256.New, k)
 	derived.Write([]byte(purpose + " " + digest))
 	return derived.Sum(nil)
 }
@@ -70,7 +73,7 @@ func (k *Key) derive(purpose, digest string) []byte {
 //
 // It is AES-256 in counter mode with a key of the digest's own, so that no two contents share a stream and any range is
 // opened by itself. It authenticates nothing: whoever opens a part compares its digest, which its giver signed.
-func (k *Key) Apply(digest string, first int64, data []byte) {
+func (k Key) Apply(digest string, first int64, data []byte) {
 	if k == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // kitOf writes a kit with a key, and opens it.
-func kitOf(t *testing.T, secret string) *Key {
+func kitOf(t *testing.T, secret string) Key {
 	t.Helper()
 	folder := t.TempDir()
 	text := base64.StdEncoding.EncodeToString([]byte(secret)) + "\n"
@@ -64,7 +64,7 @@ func TestNoTwoContentsAndNoTwoKeysShareAStream(t *testing.T) {
 }
 
 // sealOf is the stream that a part is sealed with.
-func sealOf(key *Key, digest string) []byte {
+func sealOf(key Key, digest string) []byte {
 	zeros := make([]byte, 64)
 	key.Apply(digest, 0, zeros)
 	return zeros

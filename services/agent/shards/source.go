@@ -23,7 +23,7 @@ type source struct {
 	api    string // prefix of the JetStream API
 	inbox  string // answers arrive below it
 	late   func(bytes int64)
-	seal   *seal.Key
+	seal   seal.Key
 
 	began time.Time
 	heard atomic.Int64 // when the last byte came, in nanoseconds from then on

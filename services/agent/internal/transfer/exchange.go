@@ -35,7 +35,7 @@ type Node struct {
 	Bus         *bus.Bus
 	Store       *shards.Store
 	Identity    *mtls.Identity // to other nodes
-	Seal        *seal.Key      // of what lies in the hub
+	Seal        seal.Key       // of what lies in the hub
 }
 
 // Exchange is what a negotiation asks a node to give and to take.

@@ -65,7 +65,7 @@ func TestAHubThatDoesNotAnswerThisNodeMayAnswerOthers(t *testing.T) {
 }
 
 // keyOf is the key of a kit that is filled with a letter.
-func keyOf(t *testing.T, letter string) *seal.Key {
+func keyOf(t *testing.T, letter string) seal.Key {
 	t.Helper()
 	kit := t.TempDir()
 	text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, seal.Bytes)))
@@ -104,7 +104,7 @@ func TestTheHubKeepsWhatItCannotRead(t *testing.T) {
 	if got, err := fetched(t, exchange.hub(), digest, len(part), time.Minute); err != nil || !bytes.Equal(got, part) {
 		t.Errorf("a node of the installation opens it to something else: %v", err)
 	}
-	for who, key := range map[string]*seal.Key{"one with another key": keyOf(t, "l"), "one without": nil} {
+	for who, key := range map[string]seal.Key{"one with another key": keyOf(t, "l"), "one without": nil} {
 		exchange.node.Seal = key
 		if _, err := fetched(t, exchange.hub(), digest, len(part), 2*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: expected to wait for a part that is not there, got %v", who, err)
