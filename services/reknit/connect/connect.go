@@ -28,7 +28,8 @@ type Unreachable struct {
 }
 
 func (u Unreachable) Error() string {
-	return fmt.Sprintf("NATS at %s: %v; --nats, --context and --creds say where it is and who asks, REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err)
+	return fmt.Sprintf("NATS at %s: %v; --nats, --context and --creds say where it is and who asks, "+
+		"REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err)
 }
 
 // Unwrap returns why.

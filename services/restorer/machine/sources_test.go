@@ -156,7 +156,8 @@ func TestWhoReachesOneHolderAloneIsGivenByItThoughManyOthersFetch(t *testing.T) 
 	request := replicas(300, 41)
 	for i := range 341 {
 		if i != 50 && i != 300 {
-			request.Unreachable = append(request.Unreachable, events.PairOf(fmt.Sprintf("n%d", i), "n300"), events.PairOf("n50", fmt.Sprintf("n%d", i)))
+			name := fmt.Sprintf("n%d", i)
+			request.Unreachable = append(request.Unreachable, events.PairOf(name, "n300"), events.PairOf("n50", name))
 		}
 	}
 	if m, _ := move(t, request); len(m.sources["n300"]) != 1 || !m.sources["n300"]["n50"] {

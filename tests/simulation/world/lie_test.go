@@ -25,7 +25,8 @@ var harmful = []string{
 // life has a node say whatever it may have to say: others join, leave, fail and break steps, and so does it.
 var life = []Fault{
 	{8 * time.Second, "start n9"}, {14 * time.Second, "break n1"}, {20 * time.Second, "reset n3 for 9s"}, {40 * time.Second, "disconnect n1 n2"},
-	{46 * time.Second, "leave n4"}, {60 * time.Second, "start n10; start n11; start n12"}, {100 * time.Second, "kill n2 for 3s"}, {150 * time.Second, "kill n3 for 2s"},
+	{46 * time.Second, "leave n4"}, {60 * time.Second, "start n10; start n11; start n12"},
+	{100 * time.Second, "kill n2 for 3s"}, {150 * time.Second, "kill n3 for 2s"},
 }
 
 // A member with every permission lies from its fifth second on, in one field of whatever it says, or says what nothing asked for

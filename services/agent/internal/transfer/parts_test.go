@@ -89,10 +89,12 @@ func TestAGapInTheOfferedPartsIsNamed(t *testing.T) {
 }
 
 func TestOfPartsThatAreAsOfferedTheOneThatNobodyElseOffersIsInDoubt(t *testing.T) {
-	same, lie := events.Part{Digest: events.Digest([]byte("a")), First: 0, End: 1}, events.Part{Digest: events.Digest([]byte("b")), First: 1, End: 2}
+	same := events.Part{Digest: events.Digest([]byte("a")), First: 0, End: 1}
+	lie := events.Part{Digest: events.Digest([]byte("b")), First: 1, End: 2}
 	truth := events.Part{Digest: events.Digest([]byte("c")), First: 1, End: 2}
 	offers := []events.Offer{
-		{Node: "n1", Parts: []events.Part{same, truth}}, {Node: "n2", Parts: []events.Part{same, lie}}, {Node: "n3", Parts: []events.Part{same, truth}},
+		{Node: "n1", Parts: []events.Part{same, truth}}, {Node: "n2", Parts: []events.Part{same, lie}},
+		{Node: "n3", Parts: []events.Part{same, truth}},
 	}
 	taken := func(parts ...events.Part) (taken []shards.Part) {
 		for _, part := range parts {
