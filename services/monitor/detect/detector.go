@@ -341,13 +341,14 @@ func (s Settings) suspicion(n *node) float64 { return max(n.timeout-s.PauseSecon
 func (s Settings) timeout(intervals []float64) float64 {
 	mean := 0.0
 	for _, interval := range intervals {
-		mean += interval / float64(len(intervals))
+		mean += interval
 	}
+	mean /= float64(len(intervals))
 	variance := 0.0
 	for _, interval := range intervals {
-		variance += (interval - mean) * (interval - mean) / float64(len(intervals))
+		variance += (interval - mean) * (interval - mean)
 	}
-	sigma := max(math.Sqrt(variance), s.SigmaSeconds)
+	sigma := max(math.Sqrt(variance/float64(len(intervals))), s.SigmaSeconds)
 	return min(max(mean+s.PauseSeconds+s.Sigmas*sigma, s.FloorSeconds), s.CapSeconds)
 }
 

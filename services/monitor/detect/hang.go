@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -34,7 +35,9 @@ type Hang struct {
 // file or a garbage collection. They begin to wait when a step of theirs should be over, and heartbeats tell of it a
 // second later: with both, a hang is found within three steps and two seconds. The first steps of a plan build
 // connections and may compile: they are measured by the first steps of the last plans, with a longer pause, and by nothing
-// before there were any. A trainer that hangs in one is found, too: where each node of a thousand fails once a day, a plan
+// before there were any. Each plan whose first steps are known halves that pause, for what they may have to build shows
+// in them. A trainer that has made no step yet has the whole pause beside: it may compile what the others have long had.
+// A trainer that hangs in a first step is found, too: where each node of a thousand fails once a day, a plan
 // has few other steps. Waiting is what tells a hang from an evaluation, a slow file or a pause that all trainers have at
 // once.
 const (
@@ -93,6 +96,7 @@ type course struct {
 	heard   float64 // when the last heartbeat came
 	steps   int     // completed under this plan, that were heard of
 	longest float64 // seconds of these, but the first
+	trained bool    // made a step under an earlier plan
 }
 
 // NewHangs returns one that knows of no trainer.
@@ -106,7 +110,7 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 	known := h.nodes[node]
 	switch {
 	case known == nil || known.told.Generation != told.Generation:
-		h.nodes[node] = &course{told: told, since: now, heard: now}
+		h.nodes[node] = &course{told: told, since: now, heard: now, trained: known != nil && known.hasTrained()}
 		return
 	case known.told.Step != told.Step:
 		if known.steps <= knownSteps {
@@ -141,7 +145,16 @@ func (h *Hangs) limit(waiting *course) (seconds float64, isKnown bool) {
 	for _, seconds := range h.first {
 		longest = max(longest, seconds)
 	}
-	return hangSteps*longest + firstSlack, longest > 0
+	slack := firstSlack / math.Exp2(float64(len(h.first)-1))
+	return hangSteps*longest + max(slack, hangSlack), longest > 0
+}
+
+// allowed returns for how long others may wait for a trainer in a step that has a limit.
+func (h *Hangs) allowed(node string, limit float64) float64 {
+	if !h.nodes[node].hasTrained() {
+		limit += firstSlack
+	}
+	return limit * float64(int(1)<<min(h.counts(node), mostDoubled))
 }
 
 // Forget ends the watch over a node.
@@ -157,7 +170,7 @@ func (h *Hangs) Find() (hang Hang, found bool) {
 			continue
 		}
 		for _, node := range step.computing {
-			limit := step.limit * float64(int(1)<<min(h.counts(node), mostDoubled))
+			limit := h.allowed(node, step.limit)
 			if min(step.waited, h.nodes[node].spent()) > limit {
 				hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
 			}
@@ -181,6 +194,9 @@ func (c *course) at() place { return place{c.told.Generation, c.told.Step} }
 
 // spent is for how long a trainer has told that it is in its phase. What was not heard does not count.
 func (c *course) spent() float64 { return c.heard - c.since }
+
+// hasTrained reports whether a trainer was heard to complete a step.
+func (c *course) hasTrained() bool { return c.trained || c.steps > 0 }
 
 // inStep are those in one step.
 type inStep struct {

@@ -104,6 +104,35 @@ func TestAStepMayTakeHalfAMinuteLongerAfterASwitch(t *testing.T) {
 	}
 }
 
+func TestEachPlanWhoseFirstStepsWereQuickHalvesWhatTheNextMayTakeLonger(t *testing.T) {
+	for plans, expected := range map[int]string{2: "n2 after 16.5", 5: "n2 after 3.5", 20: "n2 after 3.0"} {
+		c := newCrew(10, "n1", "n2", "n3")
+		for range plans - 1 {
+			c.generation++
+			c.train(3)
+		}
+		c.generation++
+		c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+		if found := c.pass(600); found != expected {
+			t.Errorf("after %d plans: expected %q, got %q", plans, expected, found)
+		}
+	}
+}
+
+func TestWhoHasMadeNoStepYetMayTakeHalfAMinuteLonger(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	for range 20 {
+		c.generation++
+		c.train(3)
+	}
+	c.generation++
+	c.phases["n1"], c.phases["n2"], c.phases["n3"] = detect.Waiting, detect.Waiting, detect.Waiting
+	c.phases["n4"] = detect.Computing
+	if found := c.pass(600); found != "n4 after 33.0" {
+		t.Errorf("%s", found)
+	}
+}
+
 func TestWhereNothingTellsHowLongTheFirstStepTakesNobodyIsAccused(t *testing.T) {
 	c := newCrew(0, "n1", "n2", "n3")
 	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
