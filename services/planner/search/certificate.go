@@ -17,15 +17,15 @@ func (s *searcher) lowerBound(best float64, degrees []degree) (bound float64, pr
 	if !gaveUp {
 		return best, true
 	}
-	open := s.possible(before(best), degrees)
-	if len(open) == 0 {
+	open := s.openDegrees(degrees)
+	if !open.reach(before(best)) {
 		return best, true
 	}
 	low, high := degrees[0].step(), best
 	for range certificateSteps {
 		middle := low + (high-low)/2
-		if possible := s.possible(middle, open); len(possible) > 0 {
-			open, high = possible, middle
+		if open.reach(middle) {
+			high = middle
 		} else {
 			low = middle
 		}
@@ -44,18 +44,41 @@ func (s *searcher) fullestFirst() []*searcher {
 	return all
 }
 
-// possible is those degrees of which a plan that takes at most limit seconds cannot be excluded.
-func (s *searcher) possible(limit float64, degrees []degree) (possible []degree) {
-	for _, d := range degrees {
-		if s.maybe(limit, d) {
-			possible = append(possible, d)
+// openDegrees are degrees of which it is to be told how fast their plans may be.
+type openDegrees struct {
+	*searcher
+	degrees []degree
+	above   []float64 // of each degree: no plan takes so long or less
+	likely  int       // which of them was the last that could not be excluded
+}
+
+func (s *searcher) openDegrees(degrees []degree) *openDegrees {
+	return &openDegrees{searcher: s, degrees: degrees, above: make([]float64, len(degrees))}
+}
+
+// reach reports whether a plan of one of the degrees that takes at most limit seconds cannot be excluded. One is enough,
+// and the one of the last answer is looked at first, so that most answers look at few of a thousand degrees.
+func (o *openDegrees) reach(limit float64) bool {
+	for i := range o.degrees {
+		at := (o.likely + i) % len(o.degrees)
+		switch {
+		case o.above[at] >= limit:
+		case o.maybe(limit, o.degrees[at]):
+			o.likely = at
+			return true
+		default:
+			o.above[at] = limit
 		}
 	}
-	return possible
+	return false
 }
 
 func (s *searcher) maybe(limit float64, d degree) bool {
-	all := s.at(d.pipelines).fullestFirst()
+	widest := s.at(d.pipelines)
+	if widest.counts(d.pipelines, widest.notExcluded(limit-d.sync), !s.EveryNode) == nil {
+		return false // whatever the limit to the gradients
+	}
+	all := widest.fullestFirst()
 	for i, at := range all {
 		sync := d.sync // a plan has as much to reduce, or more than the next limit
 		if i+1 < len(all) {
