@@ -16,6 +16,9 @@ type comparison struct {
 	// Copies is how many units, the first ones, are copies at some of their holders: where a pipeline keeps only some
 	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
 	Copies int `json:"copies,omitempty"`
+	// Fetched is, by unit, the holders that have it from others and were not compared with all of these since. Their word is
+	// that of whoever gave it, and no second one for it.
+	Fetched map[int][]string `json:"fetched,omitempty"`
 	// Said is what the holders of a unit, by name, said of it and was not compared yet, in the order in which they did.
 	// By unit, replicas stand side by side, so that a memory of many nodes compresses to what the hub takes.
 	Said map[int]map[string][]said `json:"said,omitempty"`
@@ -48,7 +51,44 @@ func newComparison(plan *events.Plan) *comparison {
 			c.Holders[unit] = append(c.Holders[unit], node.Node)
 		}
 	}
+	for _, transfer := range plan.Migration.Transfers {
+		c.fetch(transfer.Unit, transfer.To)
+	}
 	return c
+}
+
+// fetch notes that a holder has a unit from others.
+func (c *comparison) fetch(unit int, node string) {
+	if c.Fetched == nil {
+		c.Fetched = map[int][]string{}
+	}
+	c.Fetched[unit] = append(c.Fetched[unit], node)
+}
+
+// follow takes over who fetched under the plan before, and was not compared. O(units x holders).
+func (c *comparison) follow(before *comparison) {
+	if c == nil || before == nil {
+		return
+	}
+	for unit, nodes := range before.Fetched {
+		if unit >= len(c.Holders) {
+			continue
+		}
+		holds, fetches := setOf(c.Holders[unit]), setOf(c.Fetched[unit])
+		for _, node := range nodes {
+			if holds[node] && !fetches[node] {
+				c.fetch(unit, node)
+			}
+		}
+	}
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // digested compares a node's units with what the others said of the same step.
@@ -70,6 +110,8 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		if divergence, differ := c.judge(digests.Step, unit.Unit, replicas); differ {
 			divergences = append(divergences,
 				m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("unit-%d", unit.Unit), divergence))
+		} else {
+			delete(c.Fetched, unit.Unit)
 		}
 		c.forget(unit.Unit, digests.Step)
 	}
@@ -115,19 +157,22 @@ func (c *comparison) forget(unit int, step uint64) {
 	}
 }
 
-// judge reports whether the holders of a unit differ. Who differs from more than half of them is in the minority.
-// Nobody can tell who is right where no digest has that many, nor where the majority may be copies of one that went
-// astray.
+// judge reports whether the holders of a unit differ. Who differs from more than half of them, without those that fetched it
+// from others, is in the minority. Nobody can tell who is right where no digest has that many or a single one has not
+// fetched, nor where the majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*events.Divergence, bool) {
 	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: unit}
-	count := map[string]int{}
+	fetched, count, voices := setOf(c.Fetched[unit]), map[string]int{}, 0
 	for _, node := range slices.Sorted(maps.Keys(replicas)) {
 		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: replicas[node]})
-		count[replicas[node]]++
+		if len(fetched) == len(replicas) || !fetched[node] {
+			count[replicas[node]]++
+			voices++
+		}
 	}
-	for _, replica := range d.Replicas {
-		if 2*count[replica.Digest] > len(replicas) && unit >= c.Copies {
-			d.Digest = replica.Digest
+	for digest, agree := range count {
+		if voices > 1 && 2*agree > voices && unit >= c.Copies {
+			d.Digest = digest
 		}
 	}
 	for _, replica := range d.Replicas {
@@ -135,5 +180,5 @@ func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*
 			d.Minority = append(d.Minority, replica.Node)
 		}
 	}
-	return d, len(count) > 1
+	return d, slices.ContainsFunc(d.Replicas, func(replica events.Replica) bool { return replica.Digest != d.Replicas[0].Digest })
 }

@@ -217,6 +217,7 @@ func (m *Machine) watches(negotiation string) bool {
 
 func (m *Machine) committed(_ events.Event, commitment events.Commitment) []events.Event {
 	if planned := m.state.Planned; planned != nil && planned.Negotiation == commitment.Negotiation {
+		planned.Compare.follow(m.state.Compare)
 		m.state.Planned, m.state.Compare = nil, planned.Compare
 	}
 	return m.forget(commitment.Negotiation)
