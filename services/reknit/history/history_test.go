@@ -94,6 +94,15 @@ func TestAttemptsThatCameToNothingAreAPhaseAndSayWhy(t *testing.T) {
 	}
 }
 
+func TestAGenerationOfWhichOnlyAFirstStepIsKnownIsNoChange(t *testing.T) {
+	l := newTeller()
+	l.failure(2)
+	known := len(l.changes())
+	if l.step(9, 0, "n1"); len(l.changes()) != known {
+		t.Errorf("a node says that it trains under generation 9, which nobody opened: %+v", l.changes()[known:])
+	}
+}
+
 func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 	log := newTeller()
 	for generation := range uint64(3) {
