@@ -98,8 +98,8 @@ func TestAGenerationOfWhichOnlyAFirstStepIsKnownIsNoChange(t *testing.T) {
 	l := newTeller()
 	l.failure(2)
 	known := len(l.changes())
-	if l.step(9, 0, "n1"); len(l.changes()) != known {
-		t.Errorf("a node says that it trains under generation 9, which nobody opened: %+v", l.changes()[known:])
+	if l.step(1, 0, "n1"); len(l.changes()) != known {
+		t.Errorf("a node trains under generation 1, of which the log keeps nothing else: %+v", l.changes())
 	}
 }
 
