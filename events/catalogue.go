@@ -156,6 +156,7 @@ const (
 	PreCopyCaughtUp     Kind = "precopy.caught-up"
 	ClusterHeld         Kind = "cluster.held"
 	TrainingDigested    Kind = "training.digested"
+	TrainingCompleted   Kind = "training.completed"
 	ReplicaDiverged     Kind = "replica.diverged"
 	EventRefused        Kind = "event.refused"
 	LeaseTaken          Kind = "lease.taken"
@@ -207,6 +208,7 @@ var Catalogue = []Row{
 	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
 	{ClusterHeld, "No plan is possible until the world changes, why, and for whom the cluster waits.", []string{"negotiator"}, func() Payload { return new(Hold) }, false},
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
+	{TrainingCompleted, "The job is done: all who were to make its last step have made it. Nobody is missed from here on.", []string{"negotiator"}, func() Payload { return new(JobEnd) }, false},
 	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
 	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},

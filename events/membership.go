@@ -62,6 +62,8 @@ type Refusal struct {
 	Astray bool `json:"astray,omitempty"`
 	// OtherJob tells that the node was to train another job than the cluster does: it is refused whenever it asks.
 	OtherJob bool `json:"otherJob,omitempty"`
+	// Complete tells that the cluster's job is done: nothing is left to train, and it is refused whenever it asks.
+	Complete bool `json:"complete,omitempty"`
 }
 
 // RefusedMembership is what a node is refused that was given up: it may ask to join again.

@@ -27,8 +27,19 @@ type Digests struct {
 	Node       string       `json:"node"`
 	Generation uint64       `json:"generation"`
 	Step       uint64       `json:"step"`
-	Final      bool         `json:"final"` // training is complete
+	Final      bool         `json:"final"` // training is complete for this node, which may tell so without units
 	Units      []UnitDigest `json:"units"`
+}
+
+// JobEnd says that the job is done, because all who train under the plan in force have told that training is complete for
+// them. It is said once; who leaves, dies or falls silent afterwards is no loss.
+type JobEnd struct {
+	Generation uint64   `json:"generation"` // of the plan in force
+	Step       uint64   `json:"step"`       // completed steps
+	Nodes      []string `json:"nodes"`      // that made the last step, in the order of their names
+	// Digest is that of the model: of its units' digests, each ended by a newline. It is left out where not all units' were
+	// told, or holders of one told different ones.
+	Digest string `json:"digest,omitempty"`
 }
 
 // UnitDigest names the content of a layer's state.
@@ -101,6 +112,21 @@ func (d *Digests) Validate() error {
 		c.digest("digest", d.Units[i].Digest)
 		return c.err
 	})
+	return c.err
+}
+
+func (j *JobEnd) Validate() error {
+	var c check
+	c.atLeast("generation", int64(j.Generation), 1)
+	c.that(len(j.Nodes) > 0, "nodes", "one at least", len(j.Nodes))
+	c.each(len(j.Nodes), "nodes", func(i int) error {
+		var c check
+		c.token("node", j.Nodes[i])
+		return c.err
+	})
+	if j.Digest != "" {
+		c.digest("digest", j.Digest)
+	}
 	return c.err
 }
 

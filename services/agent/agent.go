@@ -29,6 +29,9 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
+// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came.
+var ErrComplete = errors.New("the cluster's job is complete")
+
 // ErrOtherJob ends a session whose node trains another job than the cluster, which never takes it. A node that is refused
 // for another reason, because another does not consent, say, asks again.
 var ErrOtherJob = errors.New("the cluster does not take this node, which trains another job")

@@ -17,7 +17,7 @@ const mostClaims = 2 * events.MostUnits
 // Boundary tells the trainer what to do next. It is called at the start and after every step, completed or
 // abandoned, with the number of completed steps. It returns at once while nothing is to be done, and after the
 // switch to a new plan otherwise; in between it gives and takes units through state, on the caller's goroutine. It
-// returns ErrLeft when the node is out of the cluster for good.
+// returns ErrLeft when the node is out of the cluster for good, and ErrComplete when the job is done.
 func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Orders, error) {
 	if _, able := state.(PreCopier); s.config.PreCopies && !able {
 		return Orders{}, fmt.Errorf("agent: Config.PreCopies: expected a state that is a PreCopier, got %T", state)
@@ -38,7 +38,7 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 		turn, orders, err := s.next()
 		switch {
 		case err != nil:
-			if errors.Is(err, ErrLeft) {
+			if errors.Is(err, ErrLeft) || errors.Is(err, ErrComplete) {
 				s.sendPulse() // the last: its silence is no failure
 			}
 			return Orders{}, err

@@ -275,6 +275,9 @@ func (s *Session) end(end machine.End) {
 	case end.Left:
 		s.ended, s.pulses.next.Left = ErrLeft, true
 		s.snapshots.Forget()
+	case end.Complete:
+		s.ended, s.pulses.next.Left = fmt.Errorf("%w: %s", ErrComplete, end.Reason), true
+		s.snapshots.Forget()
 	case end.OtherJob:
 		s.ended = fmt.Errorf("%w: %s", ErrOtherJob, end.Reason)
 	case end.Refused:

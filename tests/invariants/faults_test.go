@@ -102,6 +102,12 @@ var faults = map[string]fault{
 			opening.Changes[0] = events.Change{Kind: events.ChangeBroken, Node: "n1", Cause: "c"}
 		})
 	}},
+	"a job ends before a node's last step": {complete, func(s *story) { s.completes("n9") }},
+	"a job ends twice":                     {complete, func(s *story) { s.completes("n1"); s.completes("n1") }},
+	"a job is complete and renegotiated": {complete, func(s *story) {
+		s.completes("n1")
+		s.open("g9", 5, "", events.Change{Kind: events.ChangeFailure, Node: "n1"}, "n1")
+	}},
 	"a negotiation ends twice": {ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
 	"a generation is renegotiated": {ended, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Generation = 3 })

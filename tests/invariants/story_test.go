@@ -181,6 +181,11 @@ func (s *story) digested(node string, step uint64, first, end int) {
 	s.node(node, events.TrainingDigested, node, digests, "")
 }
 
+// completes ends the job, of which a node made the last step.
+func (s *story) completes(node string) {
+	s.say("/negotiator", events.TrainingCompleted, cluster, &events.JobEnd{Generation: 4, Step: 21, Nodes: []string{node}}, "")
+}
+
 // read turns the story into the log that Read makes of its lines.
 func (s *story) read() *Log {
 	s.t.Helper()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,7 +32,19 @@ func TestATrainerTrainsStepAfterStepUntilTheLast(t *testing.T) {
 	if second.Index != 1 || second.Consumed != 8 || second.Switched || second.Plan != nil {
 		t.Errorf("second step: %+v", second.Training)
 	}
-	c.next(orderFinished, Report{Order: second.ID, Done: 2})
+	finished := make(chan Order, 1)
+	go func() { finished <- c.next(orderFinished, Report{Order: second.ID, Done: 2}) }()
+	last := await[events.Digests](r, events.TrainingDigested)
+	if !last.Final || last.Step != 2 || len(last.Units) != 2 {
+		t.Errorf("it tells of its last step %+v", last)
+	}
+	select {
+	case <-finished:
+		t.Error("it is finished before the others have told so: they may need what it holds")
+	case <-time.After(100 * time.Millisecond):
+	}
+	r.complete(2)
+	<-finished
 	var standing Standing
 	c.expect(http.StatusOK, &standing, "GET", "/v1/state", "")
 	if standing.Node != "n1" || standing.Generation != 1 || standing.Replicas != 1 || standing.Safe {

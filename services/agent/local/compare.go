@@ -20,6 +20,15 @@ func (t *trainer) compare(done uint64) error {
 	return t.session.Digested(t.ended, done, false, units)
 }
 
+// lastDigests returns those of all units that are trained, once the last step is made. Those of copied state, and of replicas
+// that are only alike, say nothing.
+func (t *trainer) lastDigests(done uint64) []events.UnitDigest {
+	if t.state.copied || t.plan.Replicas == events.AlikeReplicas {
+		return nil
+	}
+	return t.state.digests(done, events.Range{First: 0, End: len(t.state.files.units)})
+}
+
 // turnOf returns the units that are compared as the number-th, at all nodes the same ones.
 func turnOf(units [][]byte, number uint64) events.Range {
 	var turns []events.Range

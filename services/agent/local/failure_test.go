@@ -229,6 +229,26 @@ func TestAProcessMayJoinForAnotherAndOneThatEndedMeanwhileMakesWay(t *testing.T)
 	c.next(orderAdopt, Report{})
 }
 
+// complete ends the job.
+func (r *rig) complete(step uint64) {
+	r.Helper()
+	end := r.speaker.First(time.Now(), "end", events.TrainingCompleted, "opticks", &events.JobEnd{
+		Generation: 1, Step: step, Nodes: []string{"n1"},
+	})
+	if _, err := r.bus.Publish(r.Context(), end); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestWhoComesToACompleteJobIsToldThatNothingIsLeftToTrain(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.complete(9)
+	if left := c.next(orderLeft, Report{}); !strings.Contains(left.Reason, "complete") {
+		t.Errorf("it is told %q", left.Reason)
+	}
+}
+
 // refuse refuses the join of a member.
 func (r *rig) refuse(member events.Member, otherJob bool) {
 	r.Helper()

@@ -41,6 +41,8 @@ type trainer struct {
 	lates   chan Late     // likewise
 	waiting chan struct{} // a token for each call that waits for a value
 
+	made  bool // the last step
+	told  bool // that it is finished
 	speed speed.Meter
 	job   events.Job
 	past  []*agent.Rendezvous // of plans before, the oldest first; the loop's own
@@ -191,14 +193,42 @@ func (t *trainer) run() {
 	if errors.As(err, &gone) {
 		t.exited(gone)
 	}
-	if errors.Is(err, agent.ErrLeft) {
+	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
 		t.watch.Close() // its peers need not suspect it
-		if _, err := t.turns.give(Order{Order: orderLeft, Reason: err.Error()}); err == nil {
-			<-t.ended.Done() // the process ends by itself, or with its agent
-		}
+		t.lastOrder(err)
 	}
 	slog.Info("the session ends", "node", t.node, "reason", err)
 	t.end(err)
+}
+
+// lastOrder tells the trainer that nothing is left to train, and waits for the end of its process: by itself, or with its
+// agent.
+func (t *trainer) lastOrder(why error) {
+	order := Order{Order: orderLeft, Reason: why.Error()}
+	if errors.Is(why, agent.ErrComplete) && t.made {
+		order = Order{Order: orderFinished}
+	}
+	var err error
+	if !t.told {
+		_, err = t.turns.give(order)
+	}
+	if err == nil {
+		<-t.ended.Done()
+	}
+}
+
+// lastWait is how long a trainer that has made the last step is held for those who have not: what it holds may be needed.
+// Where nobody says by then that the job is complete, it goes on, and its agent gives what is mapped while it lives.
+const lastWait = time.Minute
+
+// boundary is that of the session. It ends with context.DeadlineExceeded where a trainer has waited long enough for the others.
+func (t *trainer) boundary(done uint64) (agent.Orders, error) {
+	ctx, cancel := t.ended, func() {}
+	if t.made && !t.told {
+		ctx, cancel = context.WithTimeout(t.ended, lastWait)
+	}
+	defer cancel()
+	return t.session.Boundary(ctx, done, t.state)
 }
 
 func (t *trainer) loop() error {
@@ -206,7 +236,14 @@ func (t *trainer) loop() error {
 	t.state.givenUp(report.Ready)
 	for err == nil {
 		var orders agent.Orders
-		if orders, err = t.session.Boundary(t.ended, report.Done, t.state); err != nil {
+		orders, err = t.boundary(report.Done)
+		if errors.Is(err, context.DeadlineExceeded) && t.ended.Err() == nil {
+			slog.Warn("the last step is made, and nobody says that the job is complete", "node", t.node, "after", lastWait.String())
+			_, err = t.turns.give(Order{Order: orderFinished})
+			t.told = true
+			continue
+		}
+		if err != nil {
 			break
 		}
 		t.takeUp(orders)
@@ -215,6 +252,9 @@ func (t *trainer) loop() error {
 		}
 		if !t.complete(report.Done) { // else it was given other units, and nothing is left to train
 			report, err = t.step(orders, report.Done)
+		}
+		if t.made = t.complete(report.Done); t.made && err == nil { // the trainer waits until all others have made their last step
+			err = t.session.Digested(t.ended, report.Done, true, t.lastDigests(report.Done))
 		}
 	}
 	if cause := context.Cause(t.ended); cause != nil {
@@ -299,9 +339,8 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 			t.session.Profiled(report.Done, factor)
 		}
 		t.sweep(1)
-		err = t.compare(report.Done)
-		if err == nil && t.complete(report.Done) {
-			_, err = t.turns.give(Order{Order: orderFinished}) // what it holds may still be needed: the session goes on
+		if !t.complete(report.Done) {
+			err = t.compare(report.Done)
 		}
 	}
 	return report, err

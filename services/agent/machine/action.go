@@ -64,6 +64,7 @@ type (
 		Left     bool   // the node asked to go, and the cluster can do without it
 		Refused  bool   // the cluster does not take the node as it is
 		OtherJob bool   // that is because it trains another job
+		Complete bool   // the job is done
 		Reason   string // why the session cannot go on, where the node has not left
 	}
 

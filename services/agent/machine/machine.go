@@ -95,6 +95,7 @@ var handlers = events.Handlers[*Machine]{
 	events.Scheduled:         handling((*Machine).scheduled),
 	events.ShardOffered:      handling((*Machine).offered),
 	events.Aborted:           handling((*Machine).aborted),
+	events.TrainingCompleted: handling((*Machine).completed),
 	events.ClusterHeld:       handling((*Machine).held),
 	events.PlanCommitted:     handling((*Machine).committed),
 }

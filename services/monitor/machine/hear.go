@@ -22,6 +22,7 @@ var handlers = events.Handlers[*Machine]{
 	events.NodeLost:          events.Handling((*Machine).nodeLost),
 	events.LinkLost:          events.Handling((*Machine).linkLost),
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
+	events.TrainingCompleted: events.Handling((*Machine).completed),
 }
 
 // Hears returns the kinds that the machine handles.
@@ -100,6 +101,15 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 		}
 		known.Active = member[name] || m.state.Leavers[name] > 0
 	}
+	return nil
+}
+
+// completed forgets all nodes: the job is done, and who falls silent now is not missed.
+func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
+	for name := range m.state.Nodes {
+		m.forget(name)
+	}
+	m.state.Opening = nil
 	return nil
 }
 

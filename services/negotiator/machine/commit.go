@@ -50,7 +50,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	clear(m.state.Blamed)
-	m.state.Doubts = nil
+	m.state.Doubts, m.state.Finals = nil, nil
 	clear(m.state.Busy)
 	clear(m.state.Gone)
 	clear(m.state.Fallen)

@@ -70,6 +70,7 @@ var handlers = events.Handlers[*Machine]{
 	events.RestorationDone:     events.Handling((*Machine).restored),
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
 	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
+	events.TrainingDigested:    events.Handling((*Machine).digested),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 }
 
@@ -79,6 +80,9 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	m.state.Heard, m.since = event.Logged, 0
+	if m.state.Complete != nil {
+		return afterwards.Handle(m, event)
+	}
 	return handlers.Handle(m, event)
 }
 

@@ -21,6 +21,9 @@ func (m *Machine) pend(cause events.Event, change events.Change, urgency protoco
 // has nodes, one after the other.
 func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []events.Event {
 	under := m.state.Negotiation
+	if end := m.complete(cause); end != nil {
+		return end
+	}
 	switch {
 	case under == nil:
 		return m.openNext(cause)

@@ -42,14 +42,16 @@ type state struct {
 	Renewals    int                    `json:"renewals"` // negotiations since the last commit that ended for what is not urgent
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
-	Deferred    bool                   `json:"deferred"`   // lost nodes were waited for since the last commit: once is enough
-	Tellers     []string               `json:"tellers"`    // who told of failed transfers, one for each negotiation in a row that failed so
-	Unanswered  int                    `json:"unanswered"` // questions in a row that the planner or the restorer did not answer
-	Blamed      map[string]int         `json:"blamed"`     // failed transfers since the last commit, by the node that is to blame
-	Doubts      []events.Doubt         `json:"doubts"`     // since the last commit; each pair once
-	Paces       map[string]float64     `json:"paces"`      // seconds of a usual step, by the node that measured it
-	Failures    float64                `json:"failures"`   // per node and second, as the monitor last said
-	Returns     float64                `json:"returns"`    // seconds a lost node stays away, as the monitor last said; zero: not known
+	Deferred    bool                   `json:"deferred"`           // lost nodes were waited for since the last commit: once is enough
+	Tellers     []string               `json:"tellers"`            // who told of failed transfers, one for each negotiation in a row that failed so
+	Unanswered  int                    `json:"unanswered"`         // questions in a row that the planner or the restorer did not answer
+	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
+	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
+	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
+	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
+	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
+	Failures    float64                `json:"failures"`           // per node and second, as the monitor last said
+	Returns     float64                `json:"returns"`            // seconds a lost node stays away, as the monitor last said; zero: not known
 }
 
 // member is a node that is active or wants to be.

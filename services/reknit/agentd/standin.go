@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -32,11 +32,14 @@ type standIn struct {
 
 	session *agent.Session
 	watch   *links.Watch
-	done    uint64    // completed steps
-	place   place     // the last that had a crew
-	began   time.Time // the plan in force
-	due     time.Time // of the next step, if no plan asks for it before
-	failed  string    // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
+	done    uint64        // completed steps
+	place   place         // the last that had a crew
+	began   time.Time     // the plan in force
+	due     time.Time     // of the next step, if no plan asks for it before
+	made    atomic.Uint64 // generation of the place whose script has ended well; zero: none has
+	told    uint64        // generation of the plan under which the cluster was told of that
+	current uint64        // generation of the plan in force
+	failed  string        // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
 }
 
 // place is a script's part in a plan. Without a crew the script is to end, and the next place to be waited for.
@@ -62,8 +65,7 @@ const (
 	meetPause   = time.Second     // after what the hub did not do
 	tellAgain   = 5 * time.Second // a value: the hub, started again, has forgotten it
 	portKey     = "port"
-	finishedKey = "finished/" // and a rank
-	memoryBytes = 1 << 20     // what the stand-in says that it may use
+	memoryBytes = 1 << 20 // what the stand-in says that it may use
 	// farAhead is more steps than nodes complete under one plan. Who claims that the state at such a step is the same as
 	// ever tells the truth, and nobody is waited for who might know of a newer one.
 	farAhead = 1 << 32
@@ -93,7 +95,7 @@ func (s *standIn) run(ctx context.Context) {
 	for err == nil {
 		err = s.step(ctx)
 	}
-	if errors.Is(err, agent.ErrLeft) {
+	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
 		s.watch.Close() // its peers need not suspect it
 	}
 	if errors.Is(err, agent.ErrOtherJob) {
@@ -198,6 +200,7 @@ func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
 				s.report(step, s.tell(step, s.place, portKey, s.place.port))
 			}
 		case <-look.C:
+			s.report(step, s.tellEnd(step))
 		}
 	}
 }
@@ -208,7 +211,7 @@ func (s *standIn) takeUp(orders agent.Orders) {
 	plan := orders.Plan
 	self, _ := plan.Member(s.config.Node)
 	s.watch.Switch(self.Incarnation, links.PeersOf(plan, s.config.Node))
-	s.done, s.began = plan.ResumeStep, time.Now()
+	s.done, s.began, s.current = plan.ResumeStep, time.Now(), plan.Generation
 	s.due = s.began.Add(firstStep)
 	crew := crewOf(plan)
 	if !orders.Abandoned && slices.Equal(crew, s.place.crew) {
@@ -310,35 +313,17 @@ func (s *standIn) breaks(failed failure) {
 	s.broken <- failed
 }
 
-// awaitAllFinished closes finished when the scripts of all ranks have ended well, unless ctx ends before. It tells again
-// that its own has, for as long as it waits.
-func (s *standIn) awaitAllFinished(ctx context.Context, of place, finished chan<- struct{}) {
-	for rank := 0; rank < len(of.crew); {
-		err := s.tell(ctx, of, finishedKey+strconv.Itoa(of.rank), "yes")
-		if err == nil {
-			_, err = s.await(ctx, of, finishedKey+strconv.Itoa(rank))
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			rank++
-		case !errors.Is(err, context.DeadlineExceeded): // else that script runs on
-			s.report(ctx, err)
-		}
+// tellEnd tells that training is complete here, because the script has ended well: once under each plan with which it need not
+// be started again. When all have told so, the job is complete.
+func (s *standIn) tellEnd(ctx context.Context) error {
+	if s.made.Load() != s.place.generation || s.place.generation == 0 || s.told == s.current {
+		return nil
 	}
-	close(finished)
-}
-
-// haveAllFinished reports whether the scripts of all ranks have ended well, as far as the hub tells at once.
-func (s *standIn) haveAllFinished(ctx context.Context, of place) bool {
-	ctx, cancel := context.WithTimeout(ctx, tellExit)
-	defer cancel()
-	rendezvous, err := s.session.Rendezvous(ctx, of.generation)
-	for rank := 0; err == nil && rank < len(of.crew); rank++ {
-		_, err = rendezvous.Get(ctx, finishedKey+strconv.Itoa(rank))
+	err := s.session.Digested(ctx, s.done, true, nil)
+	if err == nil {
+		s.told = s.current
 	}
-	return err == nil
+	return err
 }
 
 // The stand-in is an agent.State: a byte, at whatever step.

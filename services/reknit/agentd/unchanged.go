@@ -31,11 +31,9 @@ type unchanged struct {
 	child    *child // nil: none runs
 	exit     end    // of the last
 	began    time.Time
-	started  int                // times
-	failed   bool               // the last by itself
-	finished chan struct{}      // closed when all scripts have ended well; nil: this one has not
-	forget   context.CancelFunc // what finished waits for
-	deadline <-chan time.Time   // of the leave; nil: nobody asked for it
+	started  int              // times
+	failed   bool             // the last by itself
+	deadline <-chan time.Time // of the leave; nil: nobody asked for it
 }
 
 // errDone says that there is nothing left to do.
@@ -58,14 +56,13 @@ func RunUnchanged(
 		return 0, err
 	}
 	u := &unchanged{
-		config: config, command: command, most: restarts, restarts: restarts, signals: signals, forget: func() {},
+		config: config, command: command, most: restarts, restarts: restarts, signals: signals,
 		standIn: beginStandIn(ctx, config, scriptOf(command)),
 	}
 	for err == nil {
-		err = u.turn(ctx)
+		err = u.turn()
 	}
 	_ = u.halt() // there is nothing to come
-	u.forget()
 	u.standIn.close(u.exit)
 	switch {
 	case !errors.Is(err, errDone):
@@ -77,22 +74,24 @@ func RunUnchanged(
 }
 
 // turn takes the next thing that happens. Its error ends the script.
-func (u *unchanged) turn(ctx context.Context) error {
+func (u *unchanged) turn() error {
 	var ended chan end
 	if u.child != nil {
 		ended = u.child.ended
 	}
 	select {
 	case next := <-u.standIn.places:
-		return u.take(ctx, next)
+		return u.take(next)
 	case exit := <-ended:
-		return u.end(ctx, exit)
-	case <-u.finished:
-		return errDone
+		return u.end(exit)
 	case err := <-u.standIn.ended:
 		if errors.Is(err, agent.ErrLeft) {
 			_ = u.halt()   // likewise
 			u.exit = end{} // it ended because it was to
+			return errDone
+		}
+		if errors.Is(err, agent.ErrComplete) {
+			slog.Info("nothing is left to train", "because", err)
 			return errDone
 		}
 		return err
@@ -103,12 +102,9 @@ func (u *unchanged) turn(ctx context.Context) error {
 	}
 }
 
-// take ends the script, and starts it in its next place. There is none after one that has ended well with all others: the
-// plan is what is left of them, whose agents end one after the other.
-func (u *unchanged) take(ctx context.Context, next place) error {
-	if u.finished != nil && u.standIn.haveAllFinished(ctx, u.place) {
-		return errDone
-	}
+// take ends the script, and starts it in its next place. One that has ended well is started again, too: the others' were
+// stopped before their end.
+func (u *unchanged) take(next place) error {
 	if u.child != nil {
 		slog.Info("another plan: the script is stopped")
 	}
@@ -121,8 +117,7 @@ func (u *unchanged) take(ctx context.Context, next place) error {
 		}
 		u.restarts--
 	}
-	u.forget()
-	u.place, u.failed, u.finished, u.began = next, false, nil, time.Now()
+	u.place, u.failed, u.began = next, false, time.Now()
 	var err error
 	u.child, err = begin(u.command, u.environment())
 	if err == nil {
@@ -158,7 +153,7 @@ func (u *unchanged) halt() (done error) {
 }
 
 // end takes the end of a script that nobody stopped.
-func (u *unchanged) end(ctx context.Context, exit end) error {
+func (u *unchanged) end(exit end) error {
 	u.exit, u.child = exit, nil
 	switch {
 	case exit.err != nil:
@@ -166,9 +161,7 @@ func (u *unchanged) end(ctx context.Context, exit end) error {
 	case exit.status() == 0 && u.deadline != nil:
 		return errDone
 	case exit.status() == 0:
-		u.finished = make(chan struct{})
-		ctx, u.forget = context.WithCancel(ctx)
-		go u.standIn.awaitAllFinished(ctx, u.place, u.finished)
+		u.standIn.made.Store(u.place.generation)
 		return nil
 	}
 	if time.Since(u.began) > soundAfter {

@@ -19,7 +19,7 @@ import (
 var Kinds = []events.Kind{
 	events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested, events.JoinDelayed,
 	events.MembershipRefused, events.NodeLost, events.NodeExited, events.NegotiationOpened, events.Consented, events.Committed,
-	events.Aborted, events.ClusterHeld, events.ReplicaDiverged, events.EventRefused, events.LeaseTaken,
+	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.ReplicaDiverged, events.EventRefused, events.LeaseTaken,
 }
 
 const (

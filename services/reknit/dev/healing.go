@@ -179,18 +179,15 @@ func (s *story) links(names []string, cut bool) [][]string {
 	return pairs
 }
 
-// complete reports whether training is complete: every node with a place told the digests of the last step under
-// the plan in force. The mutex is held.
-func (s *story) complete() bool {
-	if s.plan == nil {
-		return false
-	}
-	for _, pipeline := range s.plan.Pipelines {
-		for _, stage := range pipeline.Stages {
-			if _, lives := s.plan.Member(stage.Node); lives && s.final[stage.Node] != s.plan.Generation {
-				return false
-			}
+// complete reports whether the job is complete. The mutex is held.
+func (s *story) complete() bool { return s.end != nil }
+
+// completed hears that the job is done. What was under way then needs no healing any more.
+func (s *story) completed(_ events.Event, end events.JobEnd) {
+	s.end = &end
+	for _, change := range s.open() {
+		if change.service == "" {
+			change.Overtaken, change.Healed = true, true
 		}
 	}
-	return true
 }

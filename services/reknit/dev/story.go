@@ -19,7 +19,7 @@ type story struct {
 	activated map[uint64]map[string]bool
 	nodes     map[string]events.Pulse // the last heartbeat of each
 	digests   map[int]map[string]bool // by row: what holders said of the final step
-	final     map[string]uint64       // generation under which a node told its final digests
+	end       *events.JobEnd          // nil: the job is not complete
 	held      string
 	news      chan struct{}
 	lastStep  time.Time // was completed
@@ -38,7 +38,7 @@ func newStory() *story {
 		began: time.Now(), lastStep: time.Now(), news: make(chan struct{}, 1),
 		logged: map[string]time.Time{}, planned: map[string]planned{},
 		activated: map[uint64]map[string]bool{}, nodes: map[string]events.Pulse{},
-		digests: map[int]map[string]bool{}, final: map[string]uint64{},
+		digests: map[int]map[string]bool{},
 	}
 }
 
@@ -131,6 +131,7 @@ var takers = map[events.Kind]func(*story, events.Event) error{
 	events.PlanActivated:       taker((*story).planActivated),
 	events.ClusterHeld:         taker((*story).clusterHeld),
 	events.TrainingDigested:    taker((*story).digested),
+	events.TrainingCompleted:   taker((*story).completed),
 }
 
 func taker[T any, P interface {
@@ -244,7 +245,6 @@ func (s *story) digested(_ events.Event, digests events.Digests) {
 	if !digests.Final {
 		return
 	}
-	s.final[digests.Node] = digests.Generation
 	s.worksUnder(digests.Generation, digests.Node)
 	for _, row := range digests.Units {
 		if s.digests[row.Unit] == nil {

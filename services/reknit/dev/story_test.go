@@ -197,28 +197,26 @@ func TestTheModelsDigestIsOfAllRowsAndADisagreementNamesThePartition(t *testing.
 	}
 }
 
-func TestTrainingIsCompleteWhenAllToldTheirDigestsUnderThePlanInForce(t *testing.T) {
+func TestWhatIsUnderWayWhenTheJobIsCompleteNeedsNoHealing(t *testing.T) {
 	log := newTeller(t)
 	plan := twoByTwo(1)
 	log.say(events.PlanCommitted, "/negotiator", "1", &plan)
-	for i, node := range []string{"n1", "n2", "n3", "n4"} {
-		if log.story.complete() {
-			t.Fatalf("complete without %s", node)
-		}
+	kill := log.act("kill", "n1")
+	for i, node := range []string{"n2", "n3", "n4"} {
 		digests := []events.UnitDigest{{Unit: i % 2, Digest: events.Digest([]byte{byte(i % 2)})}}
 		log.say(events.TrainingDigested, "/node/"+node, node,
 			&events.Digests{Node: node, Generation: 1, Step: 10, Final: true, Units: digests})
 	}
-	if !log.story.complete() {
-		t.Fatal("not complete")
+	if log.story.complete() || kill.Healed {
+		t.Fatal("complete before the negotiator says so")
+	}
+	log.say(events.TrainingCompleted, "/negotiator", "opticks",
+		&events.JobEnd{Generation: 1, Step: 10, Nodes: []string{"n2", "n3", "n4"}})
+	if !ended(log.story) || !kill.Overtaken {
+		t.Fatalf("complete %v, the kill %+v", log.story.complete(), kill)
 	}
 	if report := log.story.report(Options{}); report.disagreement != "" || report.Digest == "" {
 		t.Fatalf("%+v", report)
-	}
-	plan = twoByTwo(2)
-	log.say(events.PlanCommitted, "/negotiator", "2", &plan)
-	if log.story.complete() {
-		t.Fatal("a new plan moved layers, but nobody told their digests again")
 	}
 }
 

@@ -2,6 +2,7 @@ package world
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
@@ -18,6 +19,17 @@ func (w *World) checkStored(event events.Event) {
 	switch payload := payload.(type) {
 	case *events.Commitment:
 		w.wentBack = payload.LostSteps > 0
+	case *events.NodeState:
+		if event.Kind == events.NodeLost {
+			w.missedAfterwards(payload)
+			w.taken[incarnation{payload.Node, payload.Incarnation}] = true
+		}
+	case *events.Hold:
+		w.undecided = len(w.stains) > 0 && strings.Contains(payload.Reason, "no digest has more than half of them")
+	case *events.Refusal:
+		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
+	case *events.JobEnd:
+		w.checkEnd(payload)
 	case *events.Plan:
 		w.checkPlan(payload)
 	}
@@ -28,6 +40,7 @@ const aheadOfAll = 4
 
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
+	w.undecided = false
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}

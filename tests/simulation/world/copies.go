@@ -23,6 +23,9 @@ func (w *World) recoverable() bool {
 		return true
 	}
 	_, whole := w.wholeStep(func(*process) bool { return true })
+	if w.undecided {
+		return false
+	}
 	return whole || w.living() >= w.job.Stages.Min && w.hasSnapshot()
 }
 

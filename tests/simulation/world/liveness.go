@@ -41,6 +41,9 @@ func (w *World) heal() {
 
 // goOn lets time pass until everybody who lives trains, or is bound to stand still because what is missing is nowhere.
 func (w *World) goOn() (held bool) {
+	if w.steps > 0 {
+		return w.allEnded()
+	}
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
@@ -64,7 +67,7 @@ func (w *World) othersGoOn(fault string) {
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
-		if w.whatIsMissing(from+3, node) == "" {
+		if w.ended || w.whatIsMissing(from+3, node) == "" {
 			return
 		}
 	}
@@ -93,7 +96,7 @@ func (w *World) stays(fault string) *node {
 
 // compare lets time pass, where a copy was spoiled, until the replicas of the newest plan were compared and all train on.
 func (w *World) compare() {
-	if len(w.stains) == 0 {
+	if len(w.stains) == 0 || w.ended {
 		return
 	}
 	from := w.newest

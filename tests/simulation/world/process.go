@@ -240,7 +240,11 @@ func (p *process) adopt(adopt agent.Adopt) agent.Result {
 // train begins a step.
 func (p *process) train(train agent.Train) {
 	p.checkTrain(train)
-	p.atBoundary, p.plan, p.generation = false, train.Plan, train.Plan.Generation
+	p.plan, p.generation = train.Plan, train.Plan.Generation
+	if p.atBoundary = p.madeLast(); p.atBoundary {
+		p.endAgain()
+		return
+	}
 	clear(p.reducedIn)
 	p.collective, p.began = p.collectiveOf(train.Plan, p.done), p.now
 	p.collective.begin(p)
@@ -276,9 +280,7 @@ func (p *process) stepped() {
 	p.completed(p)
 	p.beat.Step, p.beat.StepSeconds = p.done, (p.now - p.began).Seconds()
 	p.do(p.agent.Completed(p.time(), p.done, 0.1))
-	if p.done%p.compareEvery == 0 {
-		p.do([]agent.Action{agent.Say{Event: p.agent.Digested(p.time(), p.done, false, p.state.digests())}})
-	}
+	p.tellDigests()
 	p.do(p.agent.Boundary(p.done))
 }
 

@@ -42,5 +42,8 @@ func (w *World) Settle() string {
 	case held:
 		return "held: what is missing is nowhere"
 	}
+	if w.ended {
+		return "the job is complete"
+	}
 	return fmt.Sprintf("all who live train under generation %d", w.generation())
 }

@@ -57,11 +57,22 @@ func NewScript(seed uint64) Script {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
 	}
 	s.drawKind(r)
+	s.Steps = withEnd(seed, s.Faults)
 	return s
 }
 
 // staying are the faults of one node without which the others must go on.
 var staying = []string{"pause %s", "cut %s from hub", "mute %s", "deafen %s"}
+
+// withEnd has a quarter of the jobs end amid the faults, or soon after: none where a copy is spoiled, for whether anybody
+// compares it before the end is luck.
+func withEnd(seed uint64, faults []Fault) (steps uint64) {
+	spoils := func(fault Fault) bool { return strings.HasPrefix(fault.Words, "spoil") }
+	if r := rand.New(rand.NewPCG(seed, 17)); r.IntN(4) == 0 && !slices.ContainsFunc(faults, spoils) {
+		steps = 20 + r.Uint64N(200)
+	}
+	return steps
+}
 
 // drawKind makes some jobs data-parallel or sharded, and lets the batch of some follow the nodes.
 func (s *Script) drawKind(r *rand.Rand) {
@@ -157,7 +168,7 @@ type Outcome struct {
 }
 
 func (o Outcome) String() string {
-	end := "all who live train"
+	end := "all who live train, or the job is complete"
 	if o.Held {
 		end = "the cluster rightly holds: what is missing is nowhere"
 	}

@@ -126,6 +126,9 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.NegotiationOverdue: teller(func(o events.Overdue) string {
 		return strings.TrimSpace(fmt.Sprintf("%s %s, round %d %s", o.Negotiation, o.Phase, o.Round, o.Node))
 	}),
+	events.TrainingCompleted: teller(func(e events.JobEnd) string {
+		return fmt.Sprintf("at step %d under generation %d by %s, %s", e.Step, e.Generation, strings.Join(e.Nodes, " "), short(e.Digest))
+	}),
 	events.ClusterHeld: teller(func(h events.Hold) string {
 		return strings.TrimSpace(h.Reason + " " + strings.Join(h.Awaits, " "))
 	}),

@@ -56,8 +56,13 @@ type World struct {
 	judged      int               // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry
-	folded      int    // of trained, when it was folded last
-	snapshots   uint64 // steps between two, on each disk; zero: none are taken
+	folded      int                  // of trained, when it was folded last
+	steps       uint64               // of the job; zero: it has no end
+	undecided   bool                 // the cluster holds, for a copy that the script spoiled and a right one are left, and nobody can tell which is which
+	endedAt     time.Duration        // when the log said so
+	ended       bool                 // it is complete, as the log says
+	taken       map[incarnation]bool // for lost
+	snapshots   uint64               // steps between two, on each disk; zero: none are taken
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
 	siteCount    int
@@ -85,6 +90,7 @@ type Cluster struct {
 	SamplesPerNode int
 	Sites          int    // at which they stand in turn; zero: they name none
 	Snapshots      uint64 // steps between two, on each disk; zero: none are taken
+	Steps          uint64 // of the job; zero: it has no end
 	// LayerSeconds is what a micro-batch takes in each layer, forth and back. Zero: 0.03.
 	LayerSeconds float64
 	CompareEvery uint64 // steps between two comparisons of replicas; zero: 8
@@ -100,6 +106,9 @@ func (c Cluster) String() string {
 	}
 	if c.Sites > 0 {
 		words += fmt.Sprintf(" sites=%d", c.Sites)
+	}
+	if c.Steps > 0 {
+		words += fmt.Sprintf(" steps=%d", c.Steps)
 	}
 	if c.Snapshots > 0 {
 		words += fmt.Sprintf(" snapshots=%d", c.Snapshots)
@@ -118,6 +127,7 @@ func ReadCluster(line string) (Cluster, error) {
 	c := Cluster{Seed: 1}
 	line, admits, isGuarded := strings.Cut(line, " admits=")
 	line, every, keeps := strings.Cut(line, " snapshots=")
+	line, steps, ends := strings.Cut(line, " steps=")
 	line, sites, stands := strings.Cut(line, " sites=")
 	first, rest, isMore := strings.Cut(line, " kind=")
 	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
@@ -127,6 +137,9 @@ func ReadCluster(line string) (Cluster, error) {
 	}
 	if err == nil && stands {
 		_, err = fmt.Sscan(sites, &c.Sites)
+	}
+	if err == nil && ends {
+		_, err = fmt.Sscan(steps, &c.Steps)
 	}
 	if err == nil && keeps {
 		_, err = fmt.Sscan(every, &c.Snapshots)
@@ -156,7 +169,7 @@ func New(c Cluster, verbose bool) *World {
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
 		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
-		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites,
+		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
@@ -217,7 +230,7 @@ func (w *World) agentSettings(n *node) agent.Settings {
 	return agent.Settings{
 		Cluster: cluster, Node: n.name, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
 		Site: n.site,
-		Job:  w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
+		Job:  w.job.Job, PreCopies: true, TotalSteps: w.steps, Tiers: w.tiers(), Consent: n.consents,
 	}
 }
 

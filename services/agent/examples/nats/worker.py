@@ -83,6 +83,7 @@ class Worker:
         for subject, hear in {
             f"reknit.plan.{self.cluster}.*": self.hear, f"{event}.negotiation.*.*": self.hear,
             f"{event}.shard.offered.*": self.hear, f"{event}.membership.refused.{me}": self.hear,
+            f"{event}.training.completed.*": self.hear,
             f"reknit.probe.{self.cluster}.{me}": self.answer_probe, f"reknit.relay.{self.cluster}.{me}": self.hear_relayed,
         }.items():
             self.hub.subscribe(subject, lambda message, hear=hear: self.inbox.put((hear, message)))
@@ -107,6 +108,7 @@ class Worker:
         self.early = None  # an opening that came before the plan it follows
         self.schedule, self.given, self.offers = None, False, {}  # of the move under way
         self.taken = {}  # units that came for the next plan
+        self.told_end = 0  # generation under which this worker told that training is complete here
         self.stop = math.inf  # not to be passed: a promise
         self.hold = 0  # the step was given up: none begins before a plan of this generation
         self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
@@ -175,7 +177,7 @@ class Worker:
         act = {"io.reknit.negotiation.opened.v1": self.opened, "io.reknit.negotiation.prepared.v1": self.prepared,
                "io.reknit.negotiation.scheduled.v1": self.scheduled, "io.reknit.negotiation.aborted.v1": self.aborted,
                "io.reknit.shard.offered.v1": self.offered, "io.reknit.plan.committed.v1": self.committed,
-               "io.reknit.membership.refused.v1": self.refused}.get(event["type"])
+               "io.reknit.membership.refused.v1": self.refused, "io.reknit.training.completed.v1": self.complete}.get(event["type"])
         if act:
             if "data" not in event:  # it is over 64 KiB
                 bucket = "REKNIT_PLAN_PAYLOADS" if act == self.committed else "REKNIT_PAYLOADS"
@@ -324,7 +326,7 @@ class Worker:
         if not trainer.world or self.hold or self.over:
             return
         if trainer.done >= self.options.steps:
-            self.finish()
+            self.tell_end()
         elif trainer.done < min([self.stop] + [plan["resumeStep"] for plan in self.pending]):
             if trainer.advance():
                 self.completed()
@@ -346,11 +348,19 @@ class Worker:
         if trainer.done == self.options.cut_at:
             self.peers.cut()
 
-    def finish(self):
-        """Ends. Its process is gone then, which is no failure."""
-        self.say("node.exited", generation=self.trainer.plan["generation"], reason="training is complete", expected=True)
-        report(finished=self.trainer.done, digest=self.trainer.model.digest())
-        self.end("finished")
+    def tell_end(self):
+        """Tells, once under each plan, that training is complete here. The others may need what this worker holds until it is
+        complete for all."""
+        generation = self.trainer.plan["generation"]
+        if self.told_end != generation:
+            self.told_end = generation
+            self.say("training.digested", generation=generation, step=self.trainer.done, final=True, units=[])
+
+    def complete(self, _, end):
+        """Ends: the job is complete."""
+        if self.trainer.done >= self.options.steps:
+            report(finished=self.trainer.done, digest=self.trainer.model.digest())
+        self.end(f"the job is complete: step {end['step']} was made")
 
     def send(self, peer, message):
         if self.relayed(peer):

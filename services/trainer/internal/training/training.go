@@ -87,12 +87,16 @@ func New(config Config, session Session, network Network) *Trainer {
 // node back to it.)
 func (t *Trainer) Complete() <-chan struct{} { return t.complete }
 
-// Run trains until the node has left the cluster (nil) or ctx ends. After the last step it stays at the boundary: a
-// change may still need its layers.
+// Run trains until the node has left the cluster or the job is complete (nil), or ctx ends. After the last step it stays at
+// the boundary until all others have made theirs: a change may still need its layers.
 func (t *Trainer) Run(ctx context.Context) error {
 	for {
 		orders, err := t.session.Boundary(ctx, t.done, lentState{t.state, t.worker})
 		if errors.Is(err, agent.ErrLeft) {
+			return nil
+		}
+		if errors.Is(err, agent.ErrComplete) {
+			slog.Info("nothing is left to train", "node", t.config.Node, "because", err)
 			return nil
 		}
 		if err != nil {
@@ -186,7 +190,7 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
-	slog.Info("training is complete; layers stay here in case a change needs them",
+	slog.Info("training is complete here; layers stay until it is for all others, in case a change needs them",
 		"node", t.config.Node, "step", t.done)
 	select {
 	case <-t.complete:
