@@ -14,6 +14,7 @@ import (
 
 	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -94,8 +95,8 @@ func (d *doctor) examine(ctx context.Context) {
 		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},
-		{"peers", d.joined, d.peers},
-		{"own address", d.joined, d.address},
+		{"peers", d.joined, unlessComplete(d, d.peers)},
+		{"own address", d.joined, unlessComplete(d, d.address)},
 		{"disk", nil, d.disk},
 	} {
 		if check.needs != nil && !check.needs() {
@@ -106,6 +107,17 @@ func (d *doctor) examine(ctx context.Context) {
 			finding.Check = check.name
 			d.findings = append(d.findings, finding)
 		}
+	}
+}
+
+// unlessComplete makes a check that needs other nodes, where the job goes on: of a complete one nobody needs to be there.
+func unlessComplete(d *doctor, check func(context.Context) []Finding) func(context.Context) []Finding {
+	return func(ctx context.Context) []Finding {
+		end, err := history.End(ctx, d.bus)
+		if err != nil || end == nil {
+			return check(ctx)
+		}
+		return found(fine, "", "the job is complete, and nobody has to be there: %v", end)
 	}
 }
 

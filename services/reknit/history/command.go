@@ -93,7 +93,11 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 		return nil
 	}
 	list(w, all)
-	return nil
+	end, err := End(ctx, b)
+	if end != nil {
+		fmt.Fprintf(w, "The job is complete since %s: %v.\n", clock(end.At), end)
+	}
+	return err
 }
 
 func (o options) one(ctx context.Context, b *bus.Bus, generation uint64, w io.Writer) error {
@@ -172,6 +176,7 @@ var told = map[string]string{
 	changes.Refused:   "what was asked for was refused",
 	changes.Committed: "committed, and some trainers have not completed a step under it",
 	changes.Working:   "all trainers work under it",
+	changes.Over:      "the job was complete before it was done",
 }
 
 func phases(w io.Writer, c changes.Change) {

@@ -22,6 +22,7 @@ type Explanation struct {
 	Pending []changes.Change `json:"pending"`          // that have no plan yet
 	Change  *changes.Change  `json:"change,omitempty"` // that led to the plan, where the log still holds it
 	Plan    *events.Plan     `json:"plan,omitempty"`
+	End     *changes.End     `json:"end,omitempty"` // of the job; left out while it goes on
 }
 
 // ExplainCommand is `reknit explain`.
@@ -64,10 +65,13 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	if why.Plan, err = planOf(ctx, b, "*"); err != nil {
 		return why, err
 	}
+	if why.End, err = End(ctx, b); err != nil {
+		return why, err
+	}
 	last, err := Last(ctx, b, 1)
 	for i, change := range last {
 		switch {
-		case change.State != changes.Committed && change.State != changes.Working:
+		case why.End == nil && change.State != changes.Committed && change.State != changes.Working:
 			why.Pending = append(why.Pending, change)
 		case why.Plan != nil && change.Generation == why.Plan.Generation:
 			why.Change = &last[i]
@@ -106,6 +110,9 @@ func planOf(ctx context.Context, b *bus.Bus, generation string) (*events.Plan, e
 }
 
 func (e Explanation) tell(w io.Writer) {
+	if e.End != nil {
+		fmt.Fprintf(w, "The job is complete since %s: %v. Nothing is left to plan; the last plan was this one.\n\n", clock(e.End.At), e.End)
+	}
 	for _, change := range e.Pending {
 		fmt.Fprintf(w, "Generation %d is not there yet: %s\n", change.Generation, change.What())
 		waits(w, change)

@@ -127,6 +127,23 @@ func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 	}
 }
 
+func TestACompleteJobIsSaidToBeAndNothingWaitsForIt(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("late", 2, all, events.Change{Kind: events.ChangeFailure, Node: "n2"})
+	log.say(events.Aborted, "/negotiator", "late", &events.Abort{Negotiation: "late", Generation: 2, Reason: "the job is complete"})
+	log.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: all[:3]})
+	url := log.serve(t)
+	listed, explained := printed(t, Command(), url), printed(t, ExplainCommand(), url)
+	if !strings.Contains(listed, "over") || !strings.Contains(listed, "The job is complete since ") ||
+		!strings.Contains(listed, "step 40 made by 3 nodes") {
+		t.Errorf("the history is\n%s", listed)
+	}
+	if !strings.HasPrefix(explained, "The job is complete since ") || strings.Contains(explained, "not there yet") {
+		t.Errorf("the explanation is\n%s", explained)
+	}
+}
+
 func TestAGenerationThatTheLogDoesNotHoldIsNoUsageError(t *testing.T) {
 	log := newTeller()
 	log.failure(1)

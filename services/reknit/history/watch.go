@@ -223,6 +223,10 @@ func aside(event events.Event) string {
 	case events.NodeLost, events.LinkLost, events.LinkRestored, events.StepBroken, events.ReplicaDiverged, events.JoinRequested,
 		events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested:
 		return reasonOf(event)
+	case events.TrainingCompleted:
+		if end := changes.EndOf(event); end != nil {
+			return "the job is complete: " + end.String()
+		}
 	case events.ClusterHeld:
 		return "the cluster holds: " + reason(event)
 	case events.MembershipRefused:

@@ -225,6 +225,28 @@ func TestAClusterIsWellWhereAllServicesAnswerAndEachNodeIsHeard(t *testing.T) {
 	}
 }
 
+func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Abandon: true,
+		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n3"}}})
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "nobody has layer 1"})
+	s.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the job is complete"})
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
+	printed, err := s.run(Status())
+	for _, says := range []string{"complete since ", "step 40 made by 2 nodes", "3 ended", "it is over"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+	for _, fault := range []string{"lost", "silent", "holds"} {
+		if strings.Contains(printed, fault) {
+			t.Errorf("%q stands in\n%s", fault, printed)
+		}
+	}
+}
+
 func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) {
 	s := newSite(t)
 	s.serve("monitor", "negotiator", "restorer")

@@ -42,6 +42,7 @@ type Overview struct {
 	Predicted  float64         `json:"predictedStepSeconds"` // by the planner
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Services   []Service       `json:"services"`
+	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last
 	Problems   []string        `json:"problems"`
 }
@@ -82,11 +83,15 @@ func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err erro
 		return o, err
 	}
 	o.takePlan(known)
+	o.End = known.End()
 	for _, node := range known.Nodes(pulses) {
 		o.takeNode(node)
 	}
 	if o.Services, err = Services(ctx, b); err != nil {
 		return o, err
+	}
+	if o.End != nil {
+		o.Step, o.StepTime = o.End.Step, 0
 	}
 	last, err := history.Last(ctx, b, 1)
 	if len(last) > 0 {
@@ -191,7 +196,9 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "plan\tgeneration %d, %s by %s, committed %s\n", o.Generation, tell.Folded(o.Shape), o.Policy,
 			o.Committed.Local().Format("01-02 15:04:05"))
 	}
-	if o.Step > 0 {
+	if o.End != nil {
+		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
+	} else if o.Step > 0 {
 		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
 	}
 	var nodes []string

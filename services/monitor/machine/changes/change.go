@@ -41,6 +41,7 @@ const (
 	Negotiating = "negotiating" // somebody is waited for, as the last attempt tells
 	Committed   = "committed"   // there is a plan, and some have not completed a step under it
 	Working     = "working"     // all have
+	Over        = "over"        // the job was complete before it was done
 	Refused     = "refused"     // nothing was begun: what was asked for was refused
 )
 

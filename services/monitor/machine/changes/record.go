@@ -15,6 +15,7 @@ type Record struct {
 	negotiations map[string]*attempt
 	generations  map[uint64]*generation
 	committed    uint64 // the last generation
+	end          *End   // nil: the job goes on
 }
 
 // cause is a fact or a request.
@@ -84,6 +85,7 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.Committed:           taker((*Record).commit),
 	events.Aborted:             of(end),
 	events.PlanActivated:       taker((*Record).activate),
+	events.TrainingCompleted:   (*Record).complete,
 	events.ClusterHeld:         taker((*Record).held),
 	events.MembershipRefused:   taker((*Record).refused),
 }
@@ -148,6 +150,11 @@ func (r *Record) Plan(generation uint64) *events.Plan {
 	}
 	return &g.attempts[len(g.attempts)-1].plan
 }
+
+// End returns that of the job; nil where it goes on.
+func (r *Record) End() *End { return r.end }
+
+func (r *Record) complete(event events.Event) { r.end = EndOf(event) }
 
 // Committed returns the last generation that was.
 func (r *Record) Committed() uint64 { return r.committed }

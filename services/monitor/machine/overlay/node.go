@@ -33,7 +33,7 @@ const (
 	Suspected = "suspected" // it may have failed
 	Lost      = "lost"      // it has, and no plan is there without it yet
 	Silent    = "silent"    // nothing says that it failed, and it sends no heartbeats
-	Ended     = "ended"     // training is complete, or it was told to go
+	Ended     = "ended"     // the job is complete, or training is for this node
 )
 
 // told is what the log tells of a node, in the log's order.
@@ -123,6 +123,9 @@ func (o *Overlay) judge(node *Node) {
 	isOf := told != nil && (told.join == nil || told.join.Incarnation == node.Incarnation) // the log may have dropped the join
 	state := ""
 	switch {
+	case o.end != nil: // who is gone is not missed
+		node.State = Ended
+		return
 	case isOf && told.gone && told.expected:
 		state = Ended
 	case isOf && (told.lost || told.gone):

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 )
 
 // Overlay takes a log, and knows who is there now, where, and how good the links are.
 type Overlay struct {
 	plan    *events.Plan
-	planned time.Time // when the plan was committed
+	planned time.Time    // when the plan was committed
+	end     *changes.End // of the job; nil: it goes on
 	devices map[string]events.Device
 	told    map[string]*told
 	links   map[direction]*Link
@@ -31,7 +33,7 @@ func New() *Overlay {
 var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
-		events.NodeLost, events.NodeExited,
+		events.NodeLost, events.NodeExited, events.TrainingCompleted,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
@@ -50,6 +52,8 @@ func (o *Overlay) Take(event events.Event) {
 		if request, err := events.Open[events.PlanRequest](event); err == nil {
 			o.request(request)
 		}
+	case event.Kind == events.TrainingCompleted:
+		o.end = changes.EndOf(event)
 	case slices.Contains(NodeKinds, event.Kind):
 		if o.told[event.Subject] == nil {
 			o.told[event.Subject] = &told{}
@@ -82,6 +86,9 @@ func (o *Overlay) request(request events.PlanRequest) {
 	}
 	o.usual = request.Usual
 }
+
+// End returns that of the job; nil where it goes on.
+func (o *Overlay) End() *changes.End { return o.end }
 
 // Plan returns the plan in force and when it was committed; nil where there is none.
 func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }

@@ -24,7 +24,7 @@ func (v *View) Figures(now time.Time) Figures {
 	plan, _ := v.overlay.Plan()
 	v.progress.look(plan, now)
 	figures := Figures{Status: v.status(nodes, plan), Done: v.done(now)}
-	if plan != nil {
+	if plan != nil && v.overlay.End() == nil { // nobody needs what was trained any more
 		for _, holders := range CoverageOf(plan, alive(nodes)).Holders {
 			switch holders {
 			case 0:

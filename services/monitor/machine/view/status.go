@@ -25,7 +25,7 @@ type Status struct {
 
 // Levels of a status.
 const (
-	Idle    = "idle"    // nothing is trained yet, or any more
+	Idle    = "idle"    // nothing is trained yet, or the job is complete
 	Calm    = "calm"    // all is well
 	Busy    = "change"  // a change is under way
 	Trouble = "trouble" // somebody is missing, or the cluster holds
@@ -44,11 +44,17 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
 	if plan != nil {
 		status.Generation = plan.Generation
 	}
+	if end := v.overlay.End(); end != nil {
+		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
+	}
 	status.Level, status.Says = v.level(status, nodes)
 	return status
 }
 
 func (v *View) level(status Status, nodes []overlay.Node) (level, says string) {
+	if end := v.overlay.End(); end != nil {
+		return Idle, "the job is complete: " + end.String()
+	}
 	if change, under := v.underWay(); under {
 		return levelOf(change)
 	}

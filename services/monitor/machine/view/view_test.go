@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
 // log is that of a cluster, an event every ten milliseconds.
@@ -105,6 +106,13 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	expect(Busy, "failure of n9: consenting, waiting for n1 and 3 more")
 	l.say(events.ClusterHeld, "c", &events.Hold{Reason: "nobody has layer 2"})
 	expect(Trouble, "the cluster holds: nobody has layer 2")
+	l.say(events.TrainingCompleted, "c", &events.JobEnd{Generation: 1, Step: 300, Nodes: four[:3], Digest: events.Digest(nil)})
+	l.beat(30)
+	expect(Idle, "the job is complete: step 300 made by 3 nodes, model digest sha256:")
+	figures := l.view.Figures(l.now)
+	if figures.States[overlay.Ended] != 4 || figures.Alone+figures.Bare > 0 || figures.Holds {
+		t.Errorf("the figures of a complete job alarm: %+v", figures)
+	}
 }
 
 func TestThroughputIsKnownFromTheSecondSecondOfTrainingOn(t *testing.T) {
