@@ -167,8 +167,11 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.session.Report(t.done, seconds, loss)
 	if time.Since(t.logged) >= logEvery {
 		t.logged = time.Now()
-		slog.Info("step completed",
-			"node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds, "loss", loss)
+		about := []any{"node", t.config.Node, "step", t.done, "of", t.config.Steps, "seconds", seconds}
+		if loss > 0 { // else another stage knows it
+			about = append(about, "loss", loss)
+		}
+		slog.Info("step completed", about...)
 	}
 	if every := t.config.CompareEvery; every > 0 && t.done%every == 0 && t.done < t.config.Steps {
 		return t.compare(ctx)
