@@ -34,6 +34,7 @@ type Event struct {
 
 	payload Payload // Data, once it was read
 	digest  string  // of the data of a plan, once that was read
+	vouched *byte   // where the Data begins that a Speaker made of a valid payload
 }
 
 // Payload is the data of an event. Validate names the first field that is wrong and what was expected.
@@ -65,11 +66,19 @@ func (s Speaker) state(kind Kind, subject, reason string, payload Payload) Event
 	if err != nil {
 		panic(fmt.Sprintf("events: a %s payload must be plain data: %v", kind, err))
 	}
-	return Event{
+	event := Event{
 		ID:   deriveID(s.Source, s.Cluster, string(kind), subject, reason),
 		Kind: kind, Source: s.Source, Subject: subject, Cluster: s.Cluster, Data: data,
 	}
+	if row, known := kind.Row(); known && reflect.TypeOf(payload) == reflect.TypeOf(row.New()) && payload.Validate() == nil {
+		event.vouched = &data[0]
+	}
+	return event
 }
+
+// Vouched reports whether the data is, untouched, what a Speaker of this process made of a valid payload of the event's
+// kind. Reading it again takes longer than all else that is done to say an event (measured with plans of 100 nodes).
+func (e Event) Vouched() bool { return len(e.Data) > 0 && &e.Data[0] == e.vouched }
 
 // Digest returns "sha256:" and the lower-case hex SHA-256 of data: how plans, parts and blocks of units are named.
 func Digest(data []byte) string {
