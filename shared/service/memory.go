@@ -1,13 +1,10 @@
 package service
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -167,23 +164,12 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 }
 
 func (p page) compress() ([]byte, error) {
-	var buffer bytes.Buffer
-	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
-	if err := json.NewEncoder(writer).Encode(p); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
+	plain, err := json.Marshal(p)
+	return bus.Compress(plain), err
 }
 
 func decompress(data []byte) (p page, err error) {
-	reader, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return page{}, err
-	}
-	plain, err := io.ReadAll(reader)
+	plain, err := bus.Decompress(data)
 	if err != nil {
 		return page{}, err
 	}
