@@ -45,3 +45,33 @@ func TestThePlannerIsAskedWithTheOpeningUnlessALinkIsMeasuredFirst(t *testing.T)
 		}
 	}
 }
+
+// Of a thousand members sixteen measure: the planner searches while the others consent.
+func TestThePlannerIsAskedOnceThoseWhoMeasureHaveConsented(t *testing.T) {
+	w := newWorld(t, 4)
+	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	w.deaf["n4"], w.deaf["n2"] = true, true
+	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	if w.plannerAsked() {
+		t.Fatal("the planner was asked before n2 had measured the link")
+	}
+	opened, plans := *w.opened, len(w.plans())
+	delete(w.deaf, "n2")
+	w.consent(opened)
+	w.run()
+	if !w.plannerAsked() {
+		t.Fatal("the planner waits for n4, which measures nothing")
+	}
+	w.listen()
+	asked := 0
+	for _, event := range w.said {
+		if event.Kind == events.PlanRequested && event.Subject == opened.Negotiation {
+			asked++
+		}
+	}
+	if len(w.plans()) != plans+1 || asked != 1 {
+		t.Errorf("%d plans after %d, the planner was asked %d times", len(w.plans()), plans, asked)
+	}
+}

@@ -41,15 +41,36 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && m.readers(changes)
 	m.state.Negotiation = under
 	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
-	if under.plannedAtOnce() {
-		said = append(said, m.say(cause, events.PlanRequested, m.planRequest()))
-	}
-	return said
+	return append(said, m.askEarly(cause)...)
 }
 
-// plannedAtOnce reports whether the planner is asked while the members still consent: where all stand still, and where no
-// link is measured that the plan might hang on.
-func (n *negotiation) plannedAtOnce() bool { return n.Opening.Abandon || len(n.Opening.Connect) == 0 }
+// askEarly asks the planner while the members still consent: at once where all stand still, and where no link is measured
+// that the plan might hang on; else once those have consented who measure.
+func (m *Machine) askEarly(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	if under.Asked || under.Outdated || under.measures() && !under.Opening.Abandon {
+		return nil
+	}
+	return m.askPlanner(cause)
+}
+
+func (m *Machine) askPlanner(cause events.Event) []events.Event {
+	m.state.Negotiation.Asked = true
+	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
+}
+
+// measures reports whether an end of a link that is to be measured has not consented yet.
+func (n *negotiation) measures() bool {
+	for ; n.measured < len(n.Opening.Connect); n.measured++ {
+		pair := n.Opening.Connect[n.measured]
+		_, a := n.Consents[pair.A]
+		_, b := n.Consents[pair.B]
+		if !a || !b {
+			return true
+		}
+	}
+	return false
+}
 
 // lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
 // could stop. Who wants to leave may not: the state would be lost.
@@ -137,6 +158,9 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	under.Consents[consent.Node] = consent
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
 	m.answered(consent.Node)
+	if m.awaitsAnswers() {
+		return m.askEarly(cause)
+	}
 	return m.allConsented(cause)
 }
 
@@ -153,10 +177,10 @@ func (m *Machine) allConsented(cause events.Event) []events.Event {
 		return said
 	}
 	under.enter(protocol.Planning)
-	if under.plannedAtOnce() {
+	if under.Asked {
 		return m.restore(cause)
 	}
-	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
+	return m.askPlanner(cause)
 }
 
 // delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent. Its time

@@ -101,6 +101,7 @@ type negotiation struct {
 	Proposal *events.Proposal          `json:"proposal,omitempty"`
 	Plan     *events.Plan              `json:"plan,omitempty"`     // with nodes, transfers and rounds
 	Outdated bool                      `json:"outdated,omitempty"` // other changes came since the opening
+	Asked    bool                      `json:"asked,omitempty"`    // the planner
 	Started  bool                      `json:"started"`            // units began to move while training goes on
 	Awaited  []string                  `json:"awaited"`            // receivers that have not caught up
 	Promises map[string]uint64         `json:"promises"`
@@ -110,7 +111,8 @@ type negotiation struct {
 
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 
-	missing map[string]bool // whose answer the phase waits for; nil: not looked up since the phase began, or the restart
+	measured int             // links, the first ones, whose ends have consented; looked up anew after a restart
+	missing  map[string]bool // whose answer the phase waits for; nil: not looked up since the phase began, or the restart
 }
 
 func newState() state {
