@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
@@ -188,14 +189,34 @@ func (f *fleet) hear(event events.Event) {
 	f.say(said)
 }
 
-// say publishes without waiting for one answer before the next, as trainers on machines of their own do.
+// say publishes without waiting for one answer before the next, as trainers on machines of their own do. Where nobody
+// signs, each event is written once and its acknowledgement only looked for: what a trainer's own bus does beyond that,
+// a hundred do on as many machines.
 func (f *fleet) say(said []saying) {
 	for _, s := range said {
+		if !s.by.bus.Secured() {
+			f.write(s)
+			continue
+		}
 		go func() {
-			if _, err := s.by.bus.Publish(f.ctx, s.event); err != nil && f.ctx.Err() == nil {
-				slog.Error("not said", "event", s.event.Kind, "by", s.by.name, "error", err)
-			}
+			_, err := s.by.bus.Publish(f.ctx, s.event)
+			f.check(s, err)
 		}()
+	}
+}
+
+func (f *fleet) write(s saying) {
+	data, err := bus.Encode(s.event)
+	if err == nil {
+		message := &nats.Msg{Subject: s.event.SubjectName(), Data: data}
+		_, err = s.by.bus.JetStream().PublishMsgAsync(message, jetstream.WithMsgID(s.event.ID))
+	}
+	f.check(s, err)
+}
+
+func (f *fleet) check(s saying, err error) {
+	if err != nil && f.ctx.Err() == nil {
+		slog.Error("not said", "event", s.event.Kind, "by", s.by.name, "error", err)
 	}
 }
 

@@ -22,6 +22,7 @@ type cost struct {
 	cpu    float64 // seconds of the services
 	own    float64 // of all trainers together, which are in this process
 	broker float64 // seconds of the server
+	line   timeline
 }
 
 // result is what was measured at one size.
@@ -103,7 +104,7 @@ func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) (err e
 		for _, change := range changes {
 			c := kinds[change.name]
 			if c == nil {
-				c = &cost{change: change}
+				c = &cost{change: change, line: timeline{}}
 				kinds[change.name] = c
 				r.costs = append(r.costs, c)
 			}
@@ -139,6 +140,9 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	if err != nil {
 		return err
 	}
+	if err := c.line.note(ctx, f, before.last+1); err != nil {
+		return err
+	}
 	c.times, c.own = append(c.times, took), c.own+(figures.Spent()-spent).Seconds()
 	c.events += after.count - before.count
 	c.bytes += after.bytes - before.bytes
@@ -151,7 +155,7 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 }
 
 // held is how much is in the log, and in the streams of plans and payloads.
-type held struct{ count, bytes, apart uint64 }
+type held struct{ count, bytes, apart, last uint64 }
 
 // The log counts as settled when little was said for so long: the monitor has something to say about links at any time,
 // and the more the more nodes there are.
@@ -187,7 +191,7 @@ func (f *fleet) held(ctx context.Context) (h held, err error) {
 			return h, err
 		}
 		if state := stream.CachedInfo().State; sort == events.EventStream.Name {
-			h.count, h.bytes = state.Msgs, state.Bytes
+			h.count, h.bytes, h.last = state.Msgs, state.Bytes, state.LastSeq
 		} else {
 			h.apart += state.Bytes
 		}

@@ -14,8 +14,8 @@ import (
 func (r *result) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%d nodes: first plan after %s; a hop of the broker %s, an answer of many %s\n\n", r.nodes,
 		milliseconds(r.formed), milliseconds(r.floor.hop), milliseconds(r.floor.answer))
-	fmt.Fprintln(w, "| change | times | p50 | p99 | the broker alone | p50 / that | events | KiB | KiB apart | CPU of the services | of the server |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| change | times | p50 | p99 | the broker alone | p50 / that | events | KiB | KiB apart | CPU of the services | of the server | of the trainers |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, c := range r.costs {
 		times := len(c.times)
 		if times == 0 {
@@ -26,9 +26,14 @@ func (r *result) print(w io.Writer) {
 		if least > 0 {
 			ratio = fmt.Sprintf("%.1f", p50.Seconds()/least.Seconds())
 		}
-		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %d | %d | %d | %s | %s |\n", c.change.name, times, milliseconds(p50),
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %d | %d | %d | %s | %s | %s |\n", c.change.name, times, milliseconds(p50),
 			milliseconds(quantile(c.times, 0.99)), milliseconds(least), ratio, c.events/uint64(times),
-			c.bytes/uint64(times)>>10, c.apart/uint64(times)>>10, milliseconds(each(c.cpu, times)), milliseconds(each(c.broker, times)))
+			c.bytes/uint64(times)>>10, c.apart/uint64(times)>>10, milliseconds(each(c.cpu, times)), milliseconds(each(c.broker, times)),
+			milliseconds(each(c.own, times)))
+	}
+	for _, c := range r.costs {
+		fmt.Fprintf(w, "\n%s, in milliseconds since its first event, medians:\n\n", c.change.name)
+		c.line.print(w)
 	}
 	if r.failed != nil {
 		fmt.Fprintf(w, "\nNot ended: %v\n", r.failed)
