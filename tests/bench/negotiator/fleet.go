@@ -30,6 +30,7 @@ type fleet struct {
 	ctx   context.Context
 	nodes int                              // for which the job is made
 	own   func(born int) (*bus.Bus, error) // a connection for each trainer; nil: they share some
+	every time.Duration                    // between two heartbeats of a trainer
 	buses []*bus.Bus
 	plans chan committed
 
@@ -41,6 +42,7 @@ type fleet struct {
 	mistaken int    // verdicts on living trainers
 	silent   []silence
 	offers   *exchange
+	answered func(node, reason string) // hears that a node has a place, or why not; nil: nobody wants to know
 }
 
 // committed is a plan, and when it was heard.
@@ -71,7 +73,10 @@ type exchange struct {
 
 // fleetOf returns a fleet without a connection, whose job is one of so many nodes.
 func fleetOf(ctx context.Context, nodes int) *fleet {
-	return &fleet{ctx: ctx, nodes: nodes, trainers: map[string]*trainer{}, plans: make(chan committed, 64)}
+	return &fleet{
+		ctx: ctx, nodes: nodes, every: pulseEvery, answered: func(string, string) {},
+		trainers: map[string]*trainer{}, plans: make(chan committed, 64),
+	}
 }
 
 func newFleet(ctx context.Context, url string, nodes int) (*fleet, error) {
@@ -129,12 +134,16 @@ func (f *fleet) create() *trainer {
 		}
 		name = cmp.Or(b.Key(), name)
 	}
-	t := &trainer{
+	t := newTrainer(name, b)
+	f.trainers[name] = t
+	return t
+}
+
+func newTrainer(name string, b *bus.Bus) *trainer {
+	return &trainer{
 		name: name, incarnation: strings.ToLower(rand.Text()[:12]), bus: b,
 		speaker: events.Speaker{Source: events.NodeSource(name), Cluster: cluster},
 	}
-	f.trainers[name] = t
-	return t
 }
 
 // connect gives the trainer that is born a connection of its own.
@@ -173,6 +182,7 @@ func (f *fleet) handlers() map[events.Kind]func(events.Event) []saying {
 	return map[events.Kind]func(events.Event) []saying{
 		events.NegotiationOpened: f.opened, events.Prepared: f.prepared, events.Scheduled: f.scheduled,
 		events.ShardOffered: f.offered, events.PlanCommitted: f.committed, events.NodeLost: f.lost,
+		events.MembershipRefused: f.refused,
 	}
 }
 
@@ -306,11 +316,22 @@ func (f *fleet) committed(event events.Event) []saying {
 	f.plan, f.step, f.offers = &plan, plan.ResumeStep+1, nil
 	var said []saying
 	for _, member := range plan.Nodes {
+		f.answered(member.Node, "")
 		if t := f.trainers[member.Node]; t != nil {
 			said = append(said, saying{t, t.activated(event, &plan)})
 		}
 	}
 	return said
+}
+
+// refused has a node that gets no place say nothing more: an agent asks again after some time.
+func (f *fleet) refused(event events.Event) []saying {
+	refusal, err := events.Open[events.Refusal](event)
+	if err == nil && refusal.Refused == events.ChangeJoin {
+		delete(f.trainers, refusal.Node)
+		f.answered(refusal.Node, refusal.Reason)
+	}
+	return nil
 }
 
 // lost counts a verdict on a trainer that lives.
@@ -340,10 +361,10 @@ func (f *fleet) beat() {
 		f.mutex.Unlock()
 		began := time.Now()
 		for i, t := range trainers {
-			time.Sleep(time.Until(began.Add(pulseEvery * time.Duration(i) / time.Duration(len(trainers)))))
+			time.Sleep(time.Until(began.Add(f.every * time.Duration(i) / time.Duration(len(trainers)))))
 			f.pulse(t)
 		}
-		time.Sleep(time.Until(began.Add(pulseEvery)))
+		time.Sleep(time.Until(began.Add(f.every)))
 	}
 }
 

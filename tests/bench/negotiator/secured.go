@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
@@ -60,7 +59,7 @@ func (b bench) compareAt(ctx context.Context, nodes int) (err error) {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			return err
 		}
-		if sides[i], err = b.side(ctx, folder, nodes, name == "secured"); err != nil {
+		if sides[i], err = sideOf(ctx, begin(folder, b.programs), folder, nodes, nodes+2*b.trials, name == "secured"); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -75,38 +74,6 @@ func (b bench) compareAt(ctx context.Context, nodes int) (err error) {
 	}
 	printCompared(os.Stdout, nodes, sides[0].costs, sides[1].costs)
 	return nil
-}
-
-// side starts a control plane and forms a cluster of so many nodes.
-func (b bench) side(ctx context.Context, folder string, nodes int, secured bool) (*side, error) {
-	p := begin(folder, b.programs)
-	var err error
-	if secured {
-		err = p.serveSecured(folder, nodes+2*b.trials) // each trial has two joins
-	} else {
-		err = p.serve(folder, 1)
-	}
-	if err := p.run(err, nodes); err != nil {
-		return nil, err
-	}
-	s := &side{plane: p, costs: map[string]*cost{}}
-	shared, err := p.connect(ctx, "bench", filepath.Join(p.kits, "services", "user"))
-	if err != nil {
-		return s, err
-	}
-	s.fleet = fleetOf(ctx, nodes)
-	s.fleet.buses = []*bus.Bus{shared}
-	s.fleet.own = func(born int) (*bus.Bus, error) {
-		return p.connect(ctx, "", filepath.Join(p.kits, "institutions", institution, fmt.Sprint("n", born)))
-	}
-	for s.fleet.buses[0].Provision(ctx) != nil { // who has a kit makes nothing: the services do
-		time.Sleep(settleTime)
-	}
-	if err := s.fleet.listen(); err != nil {
-		return s, err
-	}
-	_, err = s.fleet.form(ctx, nodes)
-	return s, err
 }
 
 func (p *plane) connect(ctx context.Context, name, kit string) (*bus.Bus, error) {
@@ -159,6 +126,8 @@ func (p *plane) serveSecured(directory string, nodes int) error {
 		return err
 	}
 	text = regexp.MustCompile(`(?m)^ *(http|sync_interval): .*$`).ReplaceAll(text, nil)
+	here := filepath.Dir(file) // where it is meant to run, and does not
+	text = regexp.MustCompile(`\b(cert_file|key_file|ca_file|store_dir|dir): (\w)`).ReplaceAll(text, []byte("$1: "+here+"/$2"))
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
