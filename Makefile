@@ -88,6 +88,10 @@ bench-restorer: ## measure the restorer beside scipy and the papers' greedy algo
 bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change, ARGS="-servers 3")
 	go run ./tests/bench/negotiator $(if $(NODES),-nodes $(NODES) -herds "") $(if $(TRIALS),-trials $(TRIALS)) $(ARGS)
 
+.PHONY: bench-herd
+bench-herd: build ## have trainers come to a secured installation at once, over TLS: who is admitted, who refused and why (NODES= how many)
+	go run ./tests/bench/negotiator -at-once $(or $(NODES),10000)
+
 .PHONY: bench-monitor
 bench-monitor: build ## measure the failure detector on a model of a WAN beside others, and what 10,000 heartbeats a second cost (ARGS="-days 4 -nodes 0")
 	go run ./tests/bench/monitor $(ARGS)

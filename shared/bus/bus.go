@@ -61,6 +61,7 @@ const (
 	pingInterval     = time.Second
 	pingsOutstanding = 2
 	dialTimeout      = 2 * time.Second
+	handshakeTimeout = 30 * time.Second // as a provisioned server's
 	sayAgain         = 30 * time.Second // that no server answers
 )
 
@@ -76,11 +77,14 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		return nil, err
 	}
 	b := &Bus{kit: kit, cluster: config.Cluster, replicas: replicas(config.URL)}
+	dial := &dialer{}
 	conn, err := nats.Connect(config.URL, append(slices.Concat(b.Options(), config.Options),
-		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
-		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
+		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.SetCustomDialer(dial), nats.Timeout(handshakeTimeout), nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
 		nats.ConnectHandler(func(c *nats.Conn) {
+			dial.tried.Store(false)
 			b.connected(c, time.Time{})
 			connected <- struct{}{}
 		}),
@@ -91,6 +95,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted())
+			dial.tried.Store(false)
 			b.connected(c, time.Now())
 			b.remake()
 		}),

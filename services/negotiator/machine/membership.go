@@ -52,7 +52,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 }
 
 // mostNodes bounds a cluster: of its nodes the negotiator keeps a state, and every opening and plan lists all. It is twice as many
-// as were measured, and as many as a provisioned server takes connections.
+// as were measured. A provisioned server takes more connections, so that whoever is refused can be told.
 const mostNodes = 4096
 
 // turnsAway says why a node may not ask for a place; empty where it may. Who has one keeps it.

@@ -26,7 +26,7 @@ const (
 )
 
 // arrival is what became of many trainers that came to a secured installation at once, each with a kit and a connection of
-// its own.
+// its own. What all hear is read once, by a connection of the bench.
 type arrival struct {
 	nodes     int
 	connected []time.Duration // since they came, of those that are
@@ -66,7 +66,7 @@ func (b bench) arrive(ctx context.Context, nodes int) (a *arrival, err error) {
 
 // come has all come at once.
 func (a *arrival) come(ctx context.Context, f *fleet) {
-	came, ctx := time.Now(), context.WithoutCancel(ctx)
+	came := time.Now()
 	f.mutex.Lock()
 	f.every = arrivalBeat
 	f.answered = func(node, reason string) { a.answer(node, reason, time.Since(came)) }
@@ -89,6 +89,9 @@ func (a *arrival) come(ctx context.Context, f *fleet) {
 	for limit := time.After(arrivalTime); ; {
 		select {
 		case <-a.done:
+			return
+		case <-ctx.Done():
+			a.ended = ctx.Err()
 			return
 		case <-limit:
 			a.ended = fmt.Errorf("not all were answered within %v", arrivalTime)
@@ -150,7 +153,7 @@ func (f *fleet) arrival() (*trainer, error) {
 	return t, nil
 }
 
-// side starts a control plane and forms a cluster of some nodes, for a job of more.
+// sideOf starts a control plane and forms a cluster of some nodes, for a job of more.
 func sideOf(ctx context.Context, p *plane, folder string, first, most int, secured bool) (*side, error) {
 	var err error
 	if secured {
@@ -184,8 +187,9 @@ func sideOf(ctx context.Context, p *plane, folder string, first, most int, secur
 func (a *arrival) print(w io.Writer) {
 	slices.Sort(a.connected)
 	answers := slices.Sorted(maps.Values(a.answered))
-	fmt.Fprintf(w, "\n%d trainers came at once, load average %s: %d admitted with %d plans, %d refused, %d not answered, %d said lost though alive\n",
-		a.nodes, a.load, a.admitted, a.plans, len(answers)-a.admitted, a.nodes-len(answers), a.mistaken)
+	fmt.Fprintf(w, "\n%d trainers came at once, load average %s: ", a.nodes, a.load)
+	fmt.Fprintf(w, "%d admitted with %d plans, %d refused, %d not answered, %d said lost though alive\n",
+		a.admitted, a.plans, len(answers)-a.admitted, a.nodes-len(answers), a.mistaken)
 	for _, reason := range slices.Sorted(maps.Keys(a.refused)) {
 		fmt.Fprintf(w, "  %d refused: %s\n", a.refused[reason], reason)
 	}

@@ -1,0 +1,30 @@
+package bus
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// dialer leaves the first server that takes longer than dialTimeout to let it in: one that hangs accepts connections and
+// says nothing, and the next may be well. Later attempts have handshakeTimeout, until one succeeds: the servers may have more
+// to do than they can, as when thousands of nodes come at once. Who left then would come again, and their work be in vain.
+type dialer struct{ tried atomic.Bool }
+
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, dialTimeout)
+	if err != nil || d.tried.Swap(true) {
+		return conn, err
+	}
+	return impatient{conn}, nil
+}
+
+// impatient shortens the deadline for being let in, the only one that the library sets.
+type impatient struct{ net.Conn }
+
+func (c impatient) SetDeadline(t time.Time) error {
+	if !t.IsZero() {
+		t = time.Now().Add(dialTimeout)
+	}
+	return c.Conn.SetDeadline(t)
+}
