@@ -72,6 +72,9 @@ func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig
 	return err
 }
 
+// mostMessageBytes is less than a server takes, which is as much as a service's memory may have.
+const mostMessageBytes = 1 << 20
+
 // streams lists what a cluster has. Buckets are as the library makes them. Where it is secured, none lets one
 // message remove others (Nats-Rollup), as who may set one key could remove all.
 func (b *Bus) streams() []jetstream.StreamConfig {
@@ -79,7 +82,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		config := jetstream.StreamConfig{
 			Name: b.Lane(stream.Name), Subjects: stream.Subjects(b.cluster), MaxBytes: stream.MaxBytes, MaxAge: stream.MaxAge,
-			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe,
+			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe, MaxMsgSize: mostMessageBytes,
 			DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
 			Discard: jetstream.DiscardNew,
 		}
@@ -104,7 +107,7 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		lane := b.Lane(store.Bucket)
 		config := jetstream.StreamConfig{
 			Name: objectStream(lane), Subjects: []string{"$O." + lane + ".C.>", "$O." + lane + ".M.>"},
-			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, AllowDirect: true, AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
+			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, MaxMsgSize: mostMessageBytes, AllowDirect: true, AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
 		}
 		if store.DropsOldest {
 			config.Discard = jetstream.DiscardOld

@@ -22,7 +22,7 @@ type Config struct {
 const (
 	defaultStoreBytes = 1 << 40
 	memoryBytes       = 4 << 30 // each cluster reserves 64 MiB
-	maxPayload        = 1 << 20
+	maxPayload        = 8 << 20
 	maxPending        = 512 << 20
 	streamBuffer      = 256 << 20
 	writeDeadline     = 60 * time.Second

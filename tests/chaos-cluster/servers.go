@@ -89,7 +89,7 @@ func serverName(server int) string { return fmt.Sprint("nats-", server+1) }
 func (s *servers) configure(server int, listen string, routes []string) []byte {
 	return fmt.Appendf(nil, `server_name: %s
 listen: %s
-max_payload: 1MB
+max_payload: 8MB
 max_pending: 512MB
 write_deadline: "60s"
 ping_interval: "5s"
