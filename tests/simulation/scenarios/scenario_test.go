@@ -165,7 +165,7 @@ func TestACommandThatIsNoneIsNamed(t *testing.T) {
 		begin + "fly n1\n----\n":        `fly n1: fault "fly n1": expected one of`,
 		begin + "kill n1 n2 n3\n----\n": `kill n1 n2 n3: fault`,
 		"run 5s\n----\n":                `run 5s: expected "world nodes=..." first`,
-		"world nodes=many\n----\n":      `world nodes=many: expected integer`,
+		"world nodes=many\n----\n":      `world nodes=many: expected "world nodes=%d layers=%d partitions=%d stages=%d"`,
 	} {
 		if _, err := play(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, expected %s", text, err, want)

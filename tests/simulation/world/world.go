@@ -130,8 +130,11 @@ func ReadCluster(line string) (Cluster, error) {
 	line, steps, ends := strings.Cut(line, " steps=")
 	line, sites, stands := strings.Cut(line, " sites=")
 	first, rest, isMore := strings.Cut(line, " kind=")
-	_, err := fmt.Sscanf(first, "world nodes=%d layers=%d partitions=%d stages=%d",
-		&c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
+	const begins = "world nodes=%d layers=%d partitions=%d stages=%d"
+	_, err := fmt.Sscanf(first, begins, &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
+	if err != nil {
+		err = fmt.Errorf("expected %q, then in this order kind= and samples= together, sites=, snapshots=, admits=, got %q: %w", begins, first, err)
+	}
 	if err == nil && isMore {
 		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)
 	}
