@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -51,7 +52,8 @@ func TestEachRowOfTheCatalogueHasAFuzzTarget(t *testing.T) {
 	}
 	for _, row := range Catalogue {
 		if got := targets[targetOf(row.Kind)]; got != string(row.Kind) {
-			t.Errorf("%s: expected func %s with fuzzEvent(f, %q), got one of %q", row.Kind, targetOf(row.Kind), row.Kind, got)
+			t.Errorf("%s: expected func %s(f *testing.F) { fuzzEvent(f, %q) } in targets_test.go, got a target of %q",
+				row.Kind, targetOf(row.Kind), row.Kind, cmp.Or(got, "nothing"))
 		}
 	}
 }

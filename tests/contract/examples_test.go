@@ -108,6 +108,18 @@ func TestEveryEventHasAnExample(t *testing.T) {
 	}
 }
 
+// The stream takes events of one id for one event.
+func TestEachExampleHasAnIdOfItsOwn(t *testing.T) {
+	has := map[string]string{}
+	for _, example := range examples(t) {
+		id := example.event(t).ID
+		if other := has[id]; other != "" {
+			t.Errorf("%s: expected an id that no other example has, got that of %s: %s", example.name, other, id)
+		}
+		has[id] = example.name
+	}
+}
+
 func TestThePayloadOfAnExampleIsDecodedAndEncodedWithoutLoss(t *testing.T) {
 	eachExample(t, func(t *testing.T, example example) {
 		event := example.event(t)

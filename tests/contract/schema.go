@@ -180,6 +180,9 @@ func (g generator) fields(t reflect.Type, into *Schema) {
 			continue
 		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" {
+			panic("contract: " + t.Name() + "." + field.Name + ": expected a json tag with a name, got none")
+		}
 		schema := g.field(field.Type)
 		schema.Description = g.comments[t.Name()+"."+field.Name]
 		into.Properties = append(into.Properties, Property{name, schema})
