@@ -39,7 +39,7 @@ func TestWhateverTheSituationEveryPolicyKeepsTheRules(t *testing.T) {
 				}
 			}
 			if proposed < 100 {
-				t.Fatalf("only %d proposals in 300 situations", proposed)
+				t.Fatalf("expected 100 proposals in 300 situations at least, got %d", proposed)
 			}
 		})
 	}
