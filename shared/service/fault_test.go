@@ -111,7 +111,7 @@ func (h *hoarder) Snapshot() ([]byte, error) {
 	if h.Count == 0 {
 		return h.clerk.Snapshot()
 	}
-	numbers := make([]string, 100_000)
+	numbers := make([]string, 300_000)
 	for i := range numbers {
 		numbers[i] = events.Digest(fmt.Append(nil, i))
 	}
