@@ -17,7 +17,7 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)
 	}
 	digest = events.Digest(data)
-	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return Compress(data) })
+	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return compress(data) })
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does.
@@ -26,7 +26,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if plain, err := Decompress(data); err == nil {
+	if plain, err := decompress(data); err == nil {
 		data = plain
 	}
 	if events.Digest(data) != digest {
@@ -35,8 +35,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	return data, nil
 }
 
-// Compress returns data as gzip, at the speed that costs least.
-func Compress(data []byte) []byte {
+func compress(data []byte) []byte {
 	var buffer bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
 	_, _ = writer.Write(data)                                 // a buffer takes all
@@ -44,8 +43,8 @@ func Compress(data []byte) []byte {
 	return buffer.Bytes()
 }
 
-// Decompress reads no more than a payload may have: few bytes can stand for many.
-func Decompress(data []byte) ([]byte, error) {
+// decompress reads no more than a payload may have: few bytes can stand for many.
+func decompress(data []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err

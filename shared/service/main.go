@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -48,11 +47,6 @@ func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 
 const flushTimeout = 3 * time.Second
 
-// A service holds some ten MiB, and makes as much garbage in a change: as Go collects it by default that took up to a third
-// of its processor time while all wait (measured with 100 nodes). Beyond three quarters of what deploy gives it, it
-// collects as ever.
-const garbagePercent, memoryBytes = 400, 192 << 20
-
 // Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT.
 // The sub-command healthcheck asks the service that runs on REKNIT_HTTP_ADDRESS whether it is ready, healthcheck live
 // whether a restart would help it; help prints the variables.
@@ -90,10 +84,6 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 			slog.Warn("telemetry was not sent", "error", err)
 		}
 	}()
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(garbagePercent)
-		debug.SetMemoryLimit(memoryBytes)
-	}
 	for _, name := range Misspelt(config, os.Environ()) {
 		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name)
 	}

@@ -1,10 +1,13 @@
 package service
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -164,12 +167,23 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 }
 
 func (p page) compress() ([]byte, error) {
-	plain, err := json.Marshal(p)
-	return bus.Compress(plain), err
+	var buffer bytes.Buffer
+	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
+	if err := json.NewEncoder(writer).Encode(p); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
 }
 
 func decompress(data []byte) (p page, err error) {
-	plain, err := bus.Decompress(data)
+	reader, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return page{}, err
+	}
+	plain, err := io.ReadAll(reader)
 	if err != nil {
 		return page{}, err
 	}
