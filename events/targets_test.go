@@ -48,6 +48,7 @@ func FuzzNegotiationOverdue(f *testing.F)       { fuzzEvent(f, "negotiation.over
 func FuzzPlanActivated(f *testing.F)            { fuzzEvent(f, "plan.activated") }
 func FuzzClusterHeld(f *testing.F)              { fuzzEvent(f, "cluster.held") }
 func FuzzTrainingDigested(f *testing.F)         { fuzzEvent(f, "training.digested") }
+func FuzzTrainingCompleted(f *testing.F)        { fuzzEvent(f, "training.completed") }
 func FuzzReplicaDiverged(f *testing.F)          { fuzzEvent(f, "replica.diverged") }
 func FuzzEventRefused(f *testing.F)             { fuzzEvent(f, "event.refused") }
 func FuzzLeaseTaken(f *testing.F)               { fuzzEvent(f, "lease.taken") }

@@ -84,7 +84,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOutstanding),
 		nats.ConnectHandler(func(c *nats.Conn) {
-			dial.tried.Store(false)
+			dial.attempts.Store(0)
 			b.connected(c, time.Time{})
 			connected <- struct{}{}
 		}),
@@ -95,7 +95,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			log.Info("reconnected to NATS", "url", c.ConnectedUrlRedacted())
-			dial.tried.Store(false)
+			dial.attempts.Store(0)
 			b.connected(c, time.Now())
 			b.remake()
 		}),

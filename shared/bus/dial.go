@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// dialer leaves the first server that takes longer than dialTimeout to let it in: one that hangs accepts connections and
-// says nothing, and the next may be well. Later attempts have handshakeTimeout, until one succeeds: the servers may have more
+// dialer leaves a server that takes longer than dialTimeout to let it in: one that hangs accepts connections and says
+// nothing, and the next may be well. Each second attempt has handshakeTimeout, until one succeeds: the servers may have more
 // to do than they can, as when thousands of nodes come at once. Who left then would come again, and their work be in vain.
-type dialer struct{ tried atomic.Bool }
+type dialer struct{ attempts atomic.Int64 }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, dialTimeout)
-	if err != nil || d.tried.Swap(true) {
+	if err != nil || d.attempts.Add(1)%2 == 0 {
 		return conn, err
 	}
 	return impatient{conn}, nil

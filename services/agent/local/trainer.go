@@ -201,43 +201,13 @@ func (t *trainer) run() {
 	t.end(err)
 }
 
-// lastOrder tells the trainer that nothing is left to train, and waits for the end of its process: by itself, or with its
-// agent.
-func (t *trainer) lastOrder(why error) {
-	order := Order{Order: orderLeft, Reason: why.Error()}
-	if errors.Is(why, agent.ErrComplete) && t.made {
-		order = Order{Order: orderFinished}
-	}
-	var err error
-	if !t.told {
-		_, err = t.turns.give(order)
-	}
-	if err == nil {
-		<-t.ended.Done()
-	}
-}
-
-// lastWait is how long a trainer that has made the last step is held for those who have not: what it holds may be needed.
-// Where nobody says by then that the job is complete, it goes on, and its agent gives what is mapped while it lives.
-const lastWait = time.Minute
-
-// boundary is that of the session. It ends with context.DeadlineExceeded where a trainer has waited long enough for the others.
-func (t *trainer) boundary(done uint64) (agent.Orders, error) {
-	ctx, cancel := t.ended, func() {}
-	if t.made && !t.told {
-		ctx, cancel = context.WithTimeout(t.ended, lastWait)
-	}
-	defer cancel()
-	return t.session.Boundary(ctx, done, t.state)
-}
-
 func (t *trainer) loop() error {
 	report, err := t.turns.report()
 	t.state.givenUp(report.Ready)
 	for err == nil {
 		var orders agent.Orders
 		orders, err = t.boundary(report.Done)
-		if errors.Is(err, context.DeadlineExceeded) && t.ended.Err() == nil {
+		if errors.Is(err, errLastWait) {
 			slog.Warn("the last step is made, and nobody says that the job is complete", "node", t.node, "after", lastWait.String())
 			_, err = t.turns.give(Order{Order: orderFinished})
 			t.told = true
@@ -254,7 +224,7 @@ func (t *trainer) loop() error {
 			report, err = t.step(orders, report.Done)
 		}
 		if t.made = t.complete(report.Done); t.made && err == nil { // the trainer waits until all others have made their last step
-			err = t.session.Digested(t.ended, report.Done, true, t.lastDigests(report.Done))
+			err = t.tellEnd(report.Done)
 		}
 	}
 	if cause := context.Cause(t.ended); cause != nil {

@@ -107,8 +107,18 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 // completed forgets all nodes: the job is done, and who falls silent now is not missed.
 func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	for name := range m.state.Nodes {
-		m.forget(name)
+		m.detector.Forget(name)
+		m.hangs.Forget(name)
 	}
+	clear(m.state.Nodes)
+	clear(m.state.Leavers)
+	maps.DeleteFunc(m.state.links, func(_ events.Pair, known *link) bool { return !known.Disconnected })
+	clear(m.state.said)
+	clear(m.smooth)
+	clear(m.measuredAt)
+	clear(m.proofs)
+	clear(m.reports)
+	clear(m.asked)
 	m.state.Opening = nil
 	return nil
 }

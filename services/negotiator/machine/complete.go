@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,14 +10,21 @@ import (
 
 // finals are what nodes told of the end of training under the plan in force.
 type finals struct {
-	Step  uint64          `json:"step"`  // the greatest that was told
-	Nodes map[string]bool `json:"nodes"` // for whom training is complete
-	Units map[int]string  `json:"units"` // digests that were told; empty where holders told different ones
+	Nodes map[string]uint64 `json:"nodes"` // for whom training is complete, and after how many steps
+	Units map[int]string    `json:"units"` // digests that holders told; empty where they told different ones
 }
 
-func (f *finals) take(digests events.Digests) {
-	f.Step, f.Nodes[digests.Node] = max(f.Step, digests.Step), true
+// take notes what a node told of the units that it holds.
+func (f *finals) take(digests events.Digests, holds []events.Range) {
+	f.Nodes[digests.Node] = digests.Step
+	isHeld := map[int]bool{}
+	for unit := range events.Each(holds) {
+		isHeld[unit] = true
+	}
 	for _, told := range digests.Units {
+		if !isHeld[told.Unit] {
+			continue
+		}
 		if known, more := f.Units[told.Unit]; more && known != told.Digest {
 			told.Digest = ""
 		}
@@ -41,25 +47,27 @@ func (f *finals) digest(units int) string {
 // digested hears that training is complete for a node. What was told under an older plan has no effect: the newer one may
 // have gone back.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
-	if !digests.Final || digests.Generation != m.state.generation() || !m.placed(digests.Node) {
+	if !digests.Final || m.state.Plan == nil || digests.Generation != m.state.generation() {
+		return nil
+	}
+	if member, isIn := m.state.Plan.Member(digests.Node); !isIn || !m.isStill(member) {
 		return nil
 	}
 	if m.state.Finals == nil {
-		m.state.Finals = &finals{Nodes: map[string]bool{}, Units: map[int]string{}}
+		m.state.Finals = &finals{Nodes: map[string]uint64{}, Units: map[int]string{}}
 	}
-	m.state.Finals.take(digests)
+	m.state.Finals.take(digests, m.state.Plan.UnitsOf(digests.Node))
 	return m.complete(cause)
 }
 
 // complete says that the job is done, once it is, and ends all that is asked for or under way.
 func (m *Machine) complete(cause events.Event) []events.Event {
-	if !m.allMade() {
+	nodes, step := m.made()
+	if len(nodes) == 0 {
 		return nil
 	}
-	finals := m.state.Finals
 	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: finals.Step, Nodes: slices.Sorted(maps.Keys(finals.Nodes)),
-		Digest: finals.digest(m.state.Job.Units()),
+		Generation: m.state.generation(), Step: step, Nodes: nodes, Digest: m.state.Finals.digest(m.state.Job.Units()),
 	}
 	var said []events.Event
 	refused := m.refuseAll(cause)
@@ -120,24 +128,36 @@ func (m *Machine) refuseAfterwards(cause events.Event, refusal events.Refusal) [
 	return m.refuse(cause, refusal)
 }
 
-// allMade reports whether all living nodes that train under the plan in force have made the last step, and the dead have
-// left nothing that nobody of them holds.
-func (m *Machine) allMade() bool {
+// isStill reports whether a node that the plan in force names is still the one that it names, and has a place.
+func (m *Machine) isStill(member events.Member) bool {
+	active := m.state.Members[member.Node]
+	return active != nil && active.Incarnation == member.Incarnation && m.placed(member.Node)
+}
+
+// made returns the nodes that train under the plan in force, by name, and after how many steps all of them told that training
+// is complete. It returns none while one has not told so, where they do not agree on the step, and where they do not hold all
+// units: what the dead have trained is trained again.
+func (m *Machine) made() (nodes []string, step uint64) {
 	if m.state.Finals == nil || m.state.Plan == nil {
-		return false
+		return nil, 0
 	}
+	held := make([]bool, m.state.Job.Units())
 	for _, member := range m.state.Plan.Nodes {
-		active := m.state.Members[member.Node]
-		lives := active != nil && active.Incarnation == member.Incarnation
-		if lives && m.placed(member.Node) && !m.state.Finals.Nodes[member.Node] {
-			return false
+		if !m.isStill(member) {
+			continue
+		}
+		told, hasTold := m.state.Finals.Nodes[member.Node]
+		if !hasTold || len(nodes) > 0 && told != step {
+			return nil, 0
+		}
+		nodes, step = append(nodes, member.Node), told
+		for unit := range events.Each(m.state.Plan.UnitsOf(member.Node)) {
+			held[unit] = true
 		}
 	}
-	made := make([]bool, m.state.Job.Units())
-	for node := range m.state.Finals.Nodes {
-		for unit := range events.Each(m.state.Plan.UnitsOf(node)) {
-			made[unit] = true
-		}
+	if slices.Contains(held, false) {
+		return nil, 0
 	}
-	return !slices.Contains(made, false)
+	slices.Sort(nodes)
+	return nodes, step
 }

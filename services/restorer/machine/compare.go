@@ -158,20 +158,21 @@ func (c *comparison) forget(unit int, step uint64) {
 }
 
 // judge reports whether the holders of a unit differ. Who differs from more than half of them, without those that fetched it
-// from others, is in the minority. Nobody can tell who is right where no digest has that many or a single one has not
-// fetched, nor where the majority may be copies of one that went astray.
+// from others, is in the minority; where only one has not fetched, whoever differs from it and from more than half of all.
+// Nobody can tell who is right where no digest has that many, nor where the majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*events.Divergence, bool) {
 	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: unit}
-	fetched, count, voices := setOf(c.Fetched[unit]), map[string]int{}, 0
+	fetched, count, all, voices := setOf(c.Fetched[unit]), map[string]int{}, map[string]int{}, 0
 	for _, node := range slices.Sorted(maps.Keys(replicas)) {
 		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: replicas[node]})
+		all[replicas[node]]++
 		if len(fetched) == len(replicas) || !fetched[node] {
 			count[replicas[node]]++
 			voices++
 		}
 	}
 	for digest, agree := range count {
-		if voices > 1 && 2*agree > voices && unit >= c.Copies {
+		if 2*agree > voices && (voices > 1 || 2*all[digest] > len(replicas)) && unit >= c.Copies {
 			d.Digest = digest
 		}
 	}

@@ -60,6 +60,16 @@ func TestTheMinorityOfALayersReplicasIsNamedOnceAllHaveSpoken(t *testing.T) {
 	}
 }
 
+func TestACopyThatWentAstrayIsFoundBesideTheOneItHasItFrom(t *testing.T) {
+	m := inForce(t)
+	m.state.Compare.Fetched = map[int][]string{0: {"n2", "n3"}}
+	tells(t, m, "n1", 1, 10, "a", "b")
+	tells(t, m, "n2", 1, 10, "a", "b")
+	if said := tells(t, m, "n3", 1, 10, "x", "b"); !slices.Equal(said, []string{"layer 0 at step 10: n3"}) {
+		t.Errorf("n1 and its other copy agree: said %q", said)
+	}
+}
+
 func TestReplicasThatAreOnlyAlikeAreNotCompared(t *testing.T) {
 	m := New("c")
 	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1"), Replicas: events.AlikeReplicas,
