@@ -142,12 +142,7 @@ func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testin
 	first, second = p.join("n1"), p.join("n2")
 	p.together(first, second)
 	p.finish(first, second)
-	if err := os.Remove(filepath.Join(p.dir, "enough")); err != nil {
-		t.Fatal(err)
-	}
-	again := p.join("n1")
-	p.together(again)
-	p.finish(again)
+	p.join("n1").untilItsEnd() // the job is complete: another one begins with another cluster
 }
 
 func TestAScriptGoesOnAloneThoughTheLastPlanOfAllThatWereKilledDidWithoutIt(t *testing.T) {
