@@ -30,7 +30,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 		Generation: number, State: g.state(), StallSeconds: g.stall.StallSeconds, StallSteps: g.stall.StallSteps,
 		StallNode: g.stall.Node, Refusals: g.refusals,
 	}
-	if r.end != nil && told.State != Working && told.State != Refused { // nobody waits for it any more
+	if r.end != nil && number >= r.end.Generation && told.State != Working && told.State != Refused { // nobody waits for it any more
 		told.State = Over
 	}
 	for _, a := range g.attempts {
