@@ -26,7 +26,7 @@ var abouts = map[Kind]About{
 	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, RestorationFailed: AboutNode,
 	PlanCommitted: AboutGeneration,
 	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService,
-	EventRefused: AboutMessage,
+	TrainingCompleted: AboutCluster, EventRefused: AboutMessage,
 }
 
 // About returns what the subject of an event of the kind names.

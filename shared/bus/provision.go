@@ -107,7 +107,8 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		lane := b.Lane(store.Bucket)
 		config := jetstream.StreamConfig{
 			Name: objectStream(lane), Subjects: []string{"$O." + lane + ".C.>", "$O." + lane + ".M.>"},
-			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, MaxMsgSize: mostMessageBytes, AllowDirect: true, AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
+			MaxBytes: store.MaxBytes, MaxAge: store.MaxAge, MaxMsgSize: mostMessageBytes, AllowDirect: true,
+			AllowRollup: !b.Secured(), Discard: jetstream.DiscardNew,
 		}
 		if store.DropsOldest {
 			config.Discard = jetstream.DiscardOld

@@ -141,23 +141,35 @@ func (m *Machine) made() (nodes []string, step uint64) {
 	if m.state.Finals == nil || m.state.Plan == nil {
 		return nil, 0
 	}
-	held := make([]bool, m.state.Job.Units())
+	told := m.state.Finals.Nodes
 	for _, member := range m.state.Plan.Nodes {
-		if !m.isStill(member) {
-			continue
-		}
-		told, hasTold := m.state.Finals.Nodes[member.Node]
-		if !hasTold || len(nodes) > 0 && told != step {
-			return nil, 0
-		}
-		nodes, step = append(nodes, member.Node), told
-		for unit := range events.Each(m.state.Plan.UnitsOf(member.Node)) {
-			held[unit] = true
+		if _, hasTold := told[member.Node]; !hasTold && m.isStill(member) {
+			return nil, 0 // as for all finals but the last: nothing else is looked at
 		}
 	}
-	if slices.Contains(held, false) {
+	for _, member := range m.state.Plan.Nodes {
+		if _, hasTold := told[member.Node]; !hasTold || !m.isStill(member) {
+			continue
+		}
+		if len(nodes) > 0 && told[member.Node] != step {
+			return nil, 0
+		}
+		nodes, step = append(nodes, member.Node), told[member.Node]
+	}
+	if !m.haveAll(nodes) {
 		return nil, 0
 	}
 	slices.Sort(nodes)
 	return nodes, step
+}
+
+// haveAll reports whether nodes hold all units under the plan in force.
+func (m *Machine) haveAll(nodes []string) bool {
+	held := make([]bool, m.state.Job.Units())
+	for _, node := range nodes {
+		for unit := range events.Each(m.state.Plan.UnitsOf(node)) {
+			held[unit] = true
+		}
+	}
+	return !slices.Contains(held, false)
 }

@@ -43,7 +43,7 @@ type state struct {
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
 	Deferred    bool                   `json:"deferred"`           // lost nodes were waited for since the last commit: once is enough
-	Tellers     []string               `json:"tellers"`            // who told of failed transfers, one for each negotiation in a row that failed so
+	Tellers     []string               `json:"tellers"`            // of failed transfers, one for each negotiation in a row that failed so
 	Unanswered  int                    `json:"unanswered"`         // questions in a row that the planner or the restorer did not answer
 	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
@@ -51,7 +51,7 @@ type state struct {
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
 	Failures    float64                `json:"failures"`           // per node and second, as the monitor last said
-	Returns     float64                `json:"returns"`            // seconds a lost node stays away, as the monitor last said; zero: not known
+	Returns     float64                `json:"returns"`            // seconds a lost node stays away, by the monitor; zero: not known
 }
 
 // member is a node that is active or wants to be.

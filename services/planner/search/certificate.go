@@ -46,14 +46,14 @@ func (s *searcher) fullestFirst() []*searcher {
 
 // openDegrees are degrees of which it is to be told how fast their plans may be.
 type openDegrees struct {
-	*searcher
+	of      *searcher
 	degrees []degree
 	above   []float64 // of each degree: no plan takes so long or less
 	likely  int       // which of them was the last that could not be excluded
 }
 
 func (s *searcher) openDegrees(degrees []degree) *openDegrees {
-	return &openDegrees{searcher: s, degrees: degrees, above: make([]float64, len(degrees))}
+	return &openDegrees{of: s, degrees: degrees, above: make([]float64, len(degrees))}
 }
 
 // reach reports whether a plan of one of the degrees that takes at most limit seconds cannot be excluded. One is enough,
@@ -63,7 +63,7 @@ func (o *openDegrees) reach(limit float64) bool {
 		at := (o.likely + i) % len(o.degrees)
 		switch {
 		case o.above[at] >= limit:
-		case o.maybe(limit, o.degrees[at]):
+		case o.of.maybe(limit, o.degrees[at]):
 			o.likely = at
 			return true
 		default:

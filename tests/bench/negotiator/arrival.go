@@ -22,7 +22,7 @@ import (
 const (
 	firstNodes  = 6                // that train before the others come
 	arrivalTime = 10 * time.Minute // within which everybody has an answer
-	arrivalBeat = 2 * time.Second  // between two heartbeats of a trainer, as an agent's on a cluster of that size
+	arrivalBeat = 2 * time.Second  // between two heartbeats of a trainer, by the bench: an agent's come more often
 )
 
 // arrival is what became of many trainers that came to a secured installation at once, each with a kit and a connection of
@@ -176,7 +176,7 @@ func sideOf(ctx context.Context, p *plane, folder string, first, most int, secur
 	s.fleet.own = func(born int) (*bus.Bus, error) {
 		return p.connect(ctx, "", filepath.Join(p.kits, "institutions", institution, fmt.Sprint("n", born)))
 	}
-	for s.fleet.buses[0].Provision(ctx) != nil { // who has a kit makes nothing: the services do
+	for ctx.Err() == nil && s.fleet.buses[0].Provision(ctx) != nil { // who has a kit makes nothing: the services do
 		time.Sleep(settleTime)
 	}
 	if err := s.fleet.listen(); err != nil {

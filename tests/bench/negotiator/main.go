@@ -19,7 +19,7 @@ func main() {
 	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes a third of that")
 	flag.IntVar(&b.servers, "servers", 1, "of NATS, 1 or 3; three have every write on their disks before they acknowledge it")
 	secured := flag.Bool("secured", false, "measure what security costs: each change without and with it, in turns")
-	atOnce := flag.Int("at-once", 0, "measure what becomes of so many trainers that come to a secured installation at once, and nothing else")
+	atOnce := flag.Int("at-once", 0, "measure what becomes of so many that come to a secured installation at once, and nothing else")
 	flag.StringVar(&b.programs, "programs", "bin", "directory of reknit and reknit-nats")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -58,7 +58,7 @@ type World struct {
 	trained     []ledger.Entry
 	folded      int                  // of trained, when it was folded last
 	steps       uint64               // of the job; zero: it has no end
-	undecided   bool                 // the cluster holds, for a copy that the script spoiled and a right one are left, and nobody can tell which is which
+	undecided   bool                 // the cluster holds: of a spoiled copy and a right one nobody can tell which is which
 	endedAt     time.Duration        // when the log said so
 	ended       bool                 // it is complete, as the log says
 	taken       map[incarnation]bool // for lost
@@ -133,7 +133,8 @@ func ReadCluster(line string) (Cluster, error) {
 	const begins = "world nodes=%d layers=%d partitions=%d stages=%d"
 	_, err := fmt.Sscanf(first, begins, &c.Nodes, &c.Layers, &c.Partitions, &c.Stages)
 	if err != nil {
-		err = fmt.Errorf("expected %q, then in this order kind= and samples= together, sites=, snapshots=, admits=, got %q: %w", begins, first, err)
+		err = fmt.Errorf("expected %q, then in this order kind= and samples= together, sites=, snapshots=, admits=, got %q: %w",
+			begins, first, err)
 	}
 	if err == nil && isMore {
 		_, err = fmt.Sscanf(rest, "%s samples=%d", &c.Kind, &c.SamplesPerNode)

@@ -33,7 +33,10 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 		"crash negotiator", "crash planner before publish 1", "depose restorer for 2s", "pause monitor for 2s",
 	} {
 		t.Run(strings.ReplaceAll(fault, " ", "-"), func(t *testing.T) {
-			script := Script{Cluster: Cluster{Seed: 1, Nodes: 4, Layers: 4, Sites: 2, Snapshots: 8}, Faults: []Fault{{At: firstFault, Words: fault}}}
+			script := Script{
+				Cluster: Cluster{Seed: 1, Nodes: 4, Layers: 4, Sites: 2, Snapshots: 8},
+				Faults:  []Fault{{At: firstFault, Words: fault}},
+			}
 			outcome := script.Play(true)
 			if len(outcome.Violations) > 0 || outcome.Held {
 				t.Errorf("%v\n%s\n%v", script, strings.Join(outcome.Story, "\n"), outcome)
