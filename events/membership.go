@@ -8,6 +8,8 @@ type Join struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"` // drawn anew at each start of the process
 	Address     string `json:"address"`     // host:port where other trainers reach its data plane
+	// Name is what people call the node. Nobody proves it, and two nodes may claim one: it is shown, and nothing follows from it.
+	Name string `json:"name,omitempty"`
 	// Site is where the node stands, as whoever runs it names the place: the nodes of a site share its way to the others.
 	// Without a name nothing is known of that.
 	Site string `json:"site,omitempty"`
@@ -74,6 +76,9 @@ func (j *Join) Validate() error {
 	c.token("node", j.Node)
 	c.token("incarnation", j.Incarnation)
 	c.that(j.Address != "" && len(j.Address) <= 256, "address", "host:port", j.Address)
+	if j.Name != "" {
+		c.token("name", j.Name)
+	}
 	if j.Site != "" {
 		c.token("site", j.Site)
 	}

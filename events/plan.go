@@ -53,6 +53,7 @@ type Member struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
 	Address     string `json:"address"`
+	Name        string `json:"name,omitempty"` // that it claims, as its join said
 	// Site is where the node stands, as its join said.
 	Site string `json:"site,omitempty"`
 	// ShardAddress is where the node serves shards itself; empty: through the hub.

@@ -157,7 +157,7 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if key := connection.Key(); key != "" && key != config.Node {
+	if key := connection.Identity().Key; key != "" && key != config.Node {
 		connection.Close()
 		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected that of the node %s, got the one of %s", config.Node, key)
 	}
@@ -208,8 +208,8 @@ func (c *Config) complete() error {
 // begin listens before it asks, so that no answer is missed.
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
-		Cluster: s.config.Cluster, Node: s.config.Node, Address: s.config.Address, Site: s.config.Site, ShardAddress: s.shardAddress(),
-		MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
+		Cluster: s.config.Cluster, Node: s.config.Node, Name: s.bus.Identity().Name, Address: s.config.Address, Site: s.config.Site,
+		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Job: s.config.Job,
 		TotalSteps: s.config.TotalSteps, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,

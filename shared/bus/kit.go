@@ -23,9 +23,10 @@ const (
 
 // Identity is what a kit tells of the installation and of who connects.
 type Identity struct {
-	Key      string            `json:"key"`           // public; a node's is its id
-	API      string            `json:"api,omitempty"` // prefix of the JetStream API, where it is not the usual one
-	Speakers map[string]string `json:"speakers"`      // public keys of the services, and of users, by their names
+	Key      string            `json:"key"`            // public; a node's is its id
+	Name     string            `json:"name,omitempty"` // that the node was provisioned under, among those of its institution
+	API      string            `json:"api,omitempty"`  // prefix of the JetStream API, where it is not the usual one
+	Speakers map[string]string `json:"speakers"`       // public keys of the services, and of users, by their names
 
 	Institutions map[string]string `json:"institutions,omitempty"` // public keys of those that enrol nodes; services know them
 }
@@ -92,11 +93,8 @@ func signerIn(file string) (ed25519.PrivateKey, error) {
 // Options are those of another connection of the same kit.
 func (b *Bus) Options() []nats.Option { return b.kit.options }
 
-// Key is the public key of who connects; empty where none is asked for.
-func (b *Bus) Key() string { return b.kit.Key }
-
-// API is the prefix of the JetStream API; empty for the usual one.
-func (b *Bus) API() string { return b.kit.API }
+// Identity is that of who connects; zero where none is asked for.
+func (b *Bus) Identity() Identity { return b.kit.Identity }
 
 // Secured reports whether who connects needs a key. What it is not allowed to ask is never answered.
 func (b *Bus) Secured() bool { return b.kit.Key != "" }

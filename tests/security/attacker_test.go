@@ -33,8 +33,8 @@ func (p *place) attacker(name string) *attacker {
 	p.Helper()
 	b := p.connect(name)
 	a := &attacker{place: p, name: name, key: p.key(name), api: "$JS.API", conn: b.Conn(), refusals: map[string]int{}, seen: map[string]int{}}
-	if b.API() != "" {
-		a.api = b.API()
+	if b.Identity().API != "" {
+		a.api = b.Identity().API
 	}
 	text, err := os.ReadFile(filepath.Join(p.kit(name), bus.CredentialsFile))
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/oracle"
@@ -147,6 +148,9 @@ func trainTogether(p *place) {
 		case <-ctx.Done():
 			t.Fatalf("training did not end; the third node took part: %v", c.took)
 		}
+	}
+	if names, err := connect.Names(ctx, p.connect("user")); err != nil || names.Shown(p.key("n3")) != "n3" {
+		t.Errorf("a user is not told the name that a node was provisioned under: %v, %+v", err, names)
 	}
 }
 

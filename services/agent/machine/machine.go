@@ -20,6 +20,7 @@ type Settings struct {
 	Cluster      string
 	Node         string
 	Address      string // host:port of the trainer's data plane
+	Name         string // what people call the node; empty: as its id says
 	Site         string // where the node stands; empty: nobody said
 	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
 	MemoryBytes  int64  // what training may use

@@ -36,7 +36,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
-			Site: join.Site, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
+			Name: join.Name, Site: join.Site, ShardAddress: join.ShardAddress, PreCopies: join.PreCopies,
 		},
 		MemoryBytes: join.MemoryBytes, StateCopies: join.StateCopies, Samples: join.Samples,
 		Snapshots:   join.Snapshots,

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/history"
@@ -51,12 +52,13 @@ type doctor struct {
 	api      jetstream.JetStream // that is asked
 	js       jetstream.JetStream // the same, once it has answered
 	bus      *bus.Bus
+	names    *overlay.Names // of members of the plan, once they were read
 	findings []Finding
 }
 
 // Command is `reknit doctor`.
 func Command() *cobra.Command {
-	var d doctor
+	d := doctor{names: overlay.NewNames()}
 	var asJSON bool
 	command := tell.Command(&cobra.Command{
 		Use: "doctor", Short: "look for what is wrong with an installation, from where a node stands", Long: help,
@@ -138,6 +140,7 @@ func (d *doctor) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return tell.Document(w, d.findings)
 	}
+	w = tell.Showing(w, d.names.Shown)
 	table := tell.Table(w)
 	for _, finding := range d.findings {
 		tell.Row(table, finding.Says, 90, finding.Check, finding.State)
@@ -152,7 +155,7 @@ func (d *doctor) verdict() error {
 	var problems []string
 	for _, finding := range d.findings {
 		if finding.State == wrong {
-			problems = append(problems, finding.Check+": "+finding.Says)
+			problems = append(problems, finding.Check+": "+d.names.Shown(finding.Says))
 		}
 	}
 	if len(problems) == 0 {

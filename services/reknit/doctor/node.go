@@ -29,6 +29,7 @@ func (d *doctor) members(ctx context.Context) (members []events.Member, err erro
 	if err != nil || !found {
 		return nil, err
 	}
+	d.names.Take(last)
 	plan, err := events.Open[events.Plan](last)
 	for _, member := range plan.Nodes {
 		if member.Node != d.node.Node && len(members) < mostPeers {

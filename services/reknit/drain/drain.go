@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -49,8 +51,8 @@ func Command() *cobra.Command {
 }
 
 func oneNode(_ *cobra.Command, given []string) error {
-	if len(given) != 1 || !events.Token(given[0]) {
-		return fmt.Errorf("expected the id of one node, got %q", given)
+	if len(given) != 1 || !events.Token(strings.TrimSuffix(given[0], "…")) {
+		return fmt.Errorf("expected the name or the id of one node, got %q", given)
 	}
 	return nil
 }
@@ -64,13 +66,21 @@ func (o options) run(ctx context.Context, node string, w io.Writer) error {
 		return err
 	}
 	defer b.Close()
+	names, err := connect.Names(ctx, b)
+	if err != nil {
+		return err
+	}
+	given := node
+	if node, err = names.Node(node); err != nil {
+		return tell.UsageError{Err: err}
+	}
 	switch is, plan, err := isMember(ctx, b, node, "*"); {
 	case err != nil:
 		return err
 	case !is:
-		return fmt.Errorf("%s is no member of generation %d of %s; reknit nodes lists them", node, plan.Generation, b.Cluster())
+		return fmt.Errorf("%s is no member of generation %d of %s; reknit nodes lists them", given, plan.Generation, b.Cluster())
 	}
-	watching := &watcher{ctx: ctx, bus: b, node: node, tell: history.Teller(w, o.json)}
+	watching := &watcher{ctx: ctx, bus: b, node: node, tell: history.Teller(w, names, o.json), names: names}
 	err = history.Watch(ctx, b, func() error { return o.ask(ctx, b, node) }, watching.hear)
 	if err = errors.Join(err, watching.err); err == nil && !watching.left {
 		err = errors.New("interrupted: the request stands")
@@ -101,20 +111,22 @@ func isMember(ctx context.Context, b *bus.Bus, node, generation string) (is bool
 
 // watcher waits for what becomes of the request.
 type watcher struct {
-	ctx  context.Context
-	bus  *bus.Bus
-	node string
-	tell func(history.News)
-	left bool
-	err  error // why the node does not leave
+	ctx   context.Context
+	bus   *bus.Bus
+	node  string
+	tell  func(history.News)
+	names *overlay.Names
+	left  bool
+	err   error // why the node does not leave
 }
 
 func (w *watcher) hear(news history.News, event events.Event) (enough bool) {
+	w.names.Take(event)
 	w.tell(news)
 	if event.Kind == events.MembershipRefused {
 		refusal, err := events.Open[events.Refusal](event)
 		if err == nil && refusal.Refused == events.ChangeLeave && refusal.Node == w.node {
-			w.err = fmt.Errorf("%s may not leave: %s", w.node, refusal.Reason)
+			w.err = errors.New(w.names.Shown(fmt.Sprintf("%s may not leave: %s", w.node, refusal.Reason)))
 		}
 		return w.err != nil
 	}

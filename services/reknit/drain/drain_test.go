@@ -144,3 +144,21 @@ func TestNobodyIsAskedForWhatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+func TestANodeIsDrainedByItsName(t *testing.T) {
+	h, key := newHouse(t), "UA"+strings.Repeat("B", 54)
+	job := events.Job{Digest: events.Digest(nil), GlobalBatch: 1, MicroBatch: 1,
+		Layers: []events.LayerProfile{{ParameterBytes: 1, OptimizerBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}}}
+	h.say(events.JoinRequested, "/node/"+key, key,
+		&events.Join{Node: key, Name: "gpu-1", Incarnation: "i", Address: "a", MemoryBytes: 1, Job: job})
+	h.commit(2, "n1", key)
+	printed, err := h.drain(func(leave events.Leave) {
+		if leave.Node != key {
+			t.Errorf("%s is to leave", leave.Node)
+		}
+		h.commit(3, "n1")
+	}, "gpu-1")
+	if err != nil || !strings.Contains(printed, "gpu-1: drained") || strings.Contains(printed, key) {
+		t.Errorf("%v, %s", err, printed)
+	}
+}

@@ -79,6 +79,13 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 		return err
 	}
 	defer b.Close()
+	names, err := connect.Names(ctx, b)
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		w = tell.Showing(w, names.Shown)
+	}
 	if generation := generationOf(given); generation > 0 {
 		return o.one(ctx, b, generation, w)
 	}

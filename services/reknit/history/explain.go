@@ -9,6 +9,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/plan"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -56,8 +57,11 @@ func (o options) explain(ctx context.Context, given []string, w io.Writer) error
 	case o.json:
 		return tell.Document(w, why)
 	}
-	why.tell(w)
-	return nil
+	names, err := connect.Names(ctx, b)
+	if err == nil {
+		why.tell(tell.Showing(w, names.Shown))
+	}
+	return err
 }
 
 // explainNow explains what is under way, and the plan in force.

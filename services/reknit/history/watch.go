@@ -14,6 +14,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -46,8 +47,13 @@ func WatchCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			tell := Teller(c.OutOrStdout(), o.json)
-			return Watch(c.Context(), b, nil, func(news News, _ events.Event) (enough bool) {
+			names, err := connect.Names(c.Context(), b)
+			if err != nil {
+				return err
+			}
+			tell := Teller(c.OutOrStdout(), names, o.json)
+			return Watch(c.Context(), b, nil, func(news News, event events.Event) (enough bool) {
+				names.Take(event)
 				tell(news)
 				return false
 			})
@@ -58,13 +64,17 @@ func WatchCommand() *cobra.Command {
 	return command
 }
 
-// Teller returns what writes news as a program or a person wants them.
-func Teller(w io.Writer, asJSON bool) func(News) {
+// Teller returns what writes news as a program wants them, or a person, who wants names.
+func Teller(w io.Writer, names *overlay.Names, asJSON bool) func(News) {
 	if asJSON {
 		encoder := json.NewEncoder(w)
 		return func(news News) { _ = encoder.Encode(news) } // who no longer reads ends the command by a signal
 	}
-	return lines(w)
+	write := lines(w)
+	return func(news News) {
+		news.Says = names.Shown(news.Says)
+		write(news)
+	}
 }
 
 // lines returns what writes news as lines; on a terminal with a bar under them while bytes move.

@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +15,11 @@ import (
 // answer is what a command found.
 type answer interface {
 	tell(w io.Writer) // for people
-	wrong() error     // what is not well; nil where all is
+	wrong() []string  // what is not well
 }
 
 // show makes a command that shows what ask finds: a table for people, JSON for programs.
-func show[A answer](command *cobra.Command, ask func(ctx context.Context, b *bus.Bus, given []string) (A, error)) *cobra.Command {
+func show[A answer](command *cobra.Command, ask func(ctx context.Context, b *bus.Bus, nodes []string) (A, error)) *cobra.Command {
 	var live connect.Flags
 	var asJSON bool
 	command.RunE = func(c *cobra.Command, given []string) error {
@@ -27,17 +28,25 @@ func show[A answer](command *cobra.Command, ask func(ctx context.Context, b *bus
 			return err
 		}
 		defer b.Close()
-		found, err := ask(c.Context(), b, given)
+		names, err := connect.Names(c.Context(), b)
+		if err != nil {
+			return err
+		}
+		nodes, err := names.Nodes(given)
+		if err != nil {
+			return tell.UsageError{Err: err}
+		}
+		found, err := ask(c.Context(), b, nodes)
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
 			err = tell.Document(c.OutOrStdout(), found)
 		default:
-			found.tell(c.OutOrStdout())
+			found.tell(tell.Showing(c.OutOrStdout(), names.Shown))
 		}
-		if err == nil {
-			err = found.wrong()
+		if problems := found.wrong(); err == nil && len(problems) > 0 {
+			err = tell.NotWell{Problems: []string{names.Shown(strings.Join(problems, "; "))}}
 		}
 		return err
 	}

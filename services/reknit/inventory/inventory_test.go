@@ -262,3 +262,26 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 		t.Errorf("problems %s, expected %s", got, want)
 	}
 }
+
+func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
+	s, first, second := newSite(t), "UA"+strings.Repeat("B", 54), "UA"+strings.Repeat("C", 54)
+	for name, key := range map[string]string{"gpu-1": first, "gpu-2": second} {
+		s.say(events.JoinRequested, "/node/"+key, key,
+			&events.Join{Node: key, Name: name, Incarnation: "i", Address: "a:1", MemoryBytes: 1 << 30, Job: job})
+	}
+	s.say(events.LinkMeasured, "/monitor", "link",
+		&events.Measurement{From: first, To: second, RoundTripSeconds: 0.002, BandwidthBytesPerSecond: 3 << 20})
+	printed, err := s.run(Nodes())
+	if err != nil || !strings.Contains(printed, "\ngpu-1  joining") || strings.Contains(printed, first) {
+		t.Errorf("%v, expected a name in place of the key in\n%s", err, printed)
+	}
+	nodes, err := answered[[]overlay.Node](s, Nodes())
+	if err != nil || len(nodes) != 2 || nodes[0].Node != first || nodes[0].Name != "gpu-1" {
+		t.Errorf("%v, expected the key and the name in %+v", err, nodes)
+	}
+	for _, meant := range []string{"gpu-2", second, second[:6]} {
+		if printed, err := s.run(Links(), meant); err != nil || !strings.Contains(printed, "gpu-1  gpu-2  2 ms") {
+			t.Errorf("links of %s: %v, %s", meant, err, printed)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func links(ctx context.Context, b *bus.Bus, of []string) (list linkList, err err
 	return list, nil
 }
 
-func (linkList) wrong() error { return nil }
+func (linkList) wrong() []string { return nil }
 
 func (l linkList) tell(w io.Writer) {
 	if len(l.Links) == 0 {

@@ -31,7 +31,7 @@ func Nodes() *cobra.Command {
 
 type nodeList []overlay.Node
 
-func (nodeList) wrong() error { return nil }
+func (nodeList) wrong() []string { return nil }
 
 func (l nodeList) tell(w io.Writer) {
 	if len(l) == 0 {

@@ -182,12 +182,7 @@ func ask(ctx context.Context, b *bus.Bus, name string) (Service, error) {
 	return service, err
 }
 
-func (o Overview) wrong() error {
-	if len(o.Problems) == 0 {
-		return nil
-	}
-	return tell.NotWell{Problems: o.Problems}
-}
+func (o Overview) wrong() []string { return o.Problems }
 
 func (o Overview) tell(w io.Writer) {
 	table := tell.Table(w)

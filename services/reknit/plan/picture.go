@@ -16,7 +16,7 @@ const columns = 100
 // Picture draws a row a pipeline and a box a stage. All boxes are as wide as the widest, so that stages stand below
 // each other; a pipeline that is too long goes on in another row.
 func Picture(w io.Writer, plan events.Plan) {
-	labels, boxes := labels(plan), boxes(plan)
+	labels, boxes := labels(plan), boxes(w, plan)
 	label, box := 0, 0
 	for p := range boxes {
 		label = max(label, widest(labels[p]))
@@ -79,12 +79,12 @@ func labels(plan events.Plan) [][]string {
 	return labels
 }
 
-func boxes(plan events.Plan) [][][]string {
+func boxes(w io.Writer, plan events.Plan) [][][]string {
 	boxes := make([][][]string, len(plan.Pipelines))
 	for p, pipeline := range plan.Pipelines {
 		for _, stage := range pipeline.Stages {
-			name := stage.Node
-			if _, lives := plan.Member(name); !lives {
+			name := tell.Shown(w, stage.Node)
+			if _, lives := plan.Member(stage.Node); !lives {
 				name += " (lost)"
 			}
 			boxes[p] = append(boxes[p], []string{name, tell.Layers(stage.Layers)})

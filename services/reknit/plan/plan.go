@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
 	"github.com/reknit/reknit/services/reknit/connect"
@@ -56,9 +58,12 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if err := o.check(); err != nil {
 		return tell.UsageError{Err: err}
 	}
-	q, err := o.question(ctx)
+	q, names, err := o.question(ctx)
 	if err != nil {
 		return err
+	}
+	if !o.json {
+		w = tell.Showing(w, names.Shown)
 	}
 	answer, err := q.answer()
 	var deferred planner.Deferred
@@ -76,28 +81,35 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	return report(w, q, answer, o.why)
 }
 
-// question comes from the file or from the log of a live cluster.
-func (o options) question(ctx context.Context) (Question, error) {
+// question comes from the file or from the log of a live cluster, which knows what people call its nodes.
+func (o options) question(ctx context.Context) (q Question, names *overlay.Names, err error) {
+	names = overlay.NewNames()
 	if o.file != "" {
-		q, err := load(o.file)
-		if err != nil {
-			return q, tell.UsageError{Err: err}
+		if q, err = load(o.file); err != nil {
+			return q, names, tell.UsageError{Err: err}
 		}
-		return q, q.planBefore()
+		return q, names, q.planBefore()
 	}
 	b, err := o.live.Open(ctx)
 	if err != nil {
-		return Question{}, err
+		return q, names, err
 	}
 	defer b.Close()
-	q, err := Ask(ctx, b)
+	if q, err = Ask(ctx, b); err != nil {
+		return q, names, err
+	}
+	if names, err = connect.Names(ctx, b); err != nil {
+		return q, names, err
+	}
+	failed, unclear := names.Nodes(o.failed)
+	leaving, unclearToo := names.Nodes(o.leaving)
+	if err = cmp.Or(unclear, unclearToo); err == nil {
+		err = errors.Join(q.lose(events.ChangeFailure, failed), q.lose(events.ChangeLeave, leaving))
+	}
 	if err != nil {
-		return q, err
+		err = tell.UsageError{Err: err}
 	}
-	if err := errors.Join(q.lose(events.ChangeFailure, o.failed), q.lose(events.ChangeLeave, o.leaving)); err != nil {
-		return q, tell.UsageError{Err: err}
-	}
-	return q, nil
+	return q, names, err
 }
 
 func (o options) check() error {

@@ -46,7 +46,7 @@ func printed(t *testing.T, arguments ...string) string {
 // solved is an example as it is planned now.
 func solved(t *testing.T, name string) (Question, events.Restoration) {
 	t.Helper()
-	q, err := options{file: example(name)}.question(t.Context())
+	q, _, err := options{file: example(name)}.question(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func (i *installation) write() error {
 }
 
 // tellNodes has the kits of all nodes, also those that are not written anew, know the services' keys, which a revocation
-// changes, and the key that seals parts.
+// changes, the key that seals parts, and what their nodes are called.
 func (i *installation) tellNodes(speakers map[string]string) error {
 	files, err := filepath.Glob(i.path(institutionsFolder, "*", "*", bus.IdentityFile))
 	if err != nil {
@@ -192,7 +192,7 @@ func (i *installation) tellNodes(speakers map[string]string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		identity.Speakers = speakers
+		identity.Name, identity.Speakers = filepath.Base(filepath.Dir(file)), speakers
 		if err := writeIdentity(filepath.Dir(file), identity); err != nil {
 			return err
 		}

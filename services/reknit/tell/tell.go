@@ -117,13 +117,51 @@ func Folded(shape string) string {
 	return strings.Join(runs, "+")
 }
 
-// Table writes aligned columns.
-func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+// Aligned is a table of which Flush writes what was told of it.
+type Aligned struct {
+	io.Writer
+	columns *tabwriter.Writer
+}
+
+// Flush writes the table.
+func (a Aligned) Flush() error { return a.columns.Flush() }
+
+// Table writes aligned columns, as wide as what is shown in them.
+func Table(w io.Writer) Aligned {
+	to, isShowing := w.(showing)
+	if !isShowing {
+		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		return Aligned{columns, columns}
+	}
+	columns := tabwriter.NewWriter(to.Writer, 0, 0, 2, ' ', 0)
+	return Aligned{showing{columns, to.shown}, columns}
+}
+
+// Showing writes texts as shown makes them.
+func Showing(w io.Writer, shown func(string) string) io.Writer { return showing{w, shown} }
+
+type showing struct {
+	io.Writer
+	shown func(string) string
+}
+
+func (s showing) Write(text []byte) (int, error) {
+	_, err := io.WriteString(s.Writer, s.shown(string(text)))
+	return len(text), err
+}
+
+// Shown returns a text as w writes it.
+func Shown(w io.Writer, text string) string {
+	if to, is := w.(showing); is {
+		return to.shown(text)
+	}
+	return text
+}
 
 // Row writes cells and then a text, which goes on below itself where it is wider than it may be.
-func Row(table io.Writer, text string, width int, cells ...string) {
+func Row(table Aligned, text string, width int, cells ...string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(Shown(table.Writer, text)) {
 		if line != "" && len(line)+1+len(word) > width {
 			fmt.Fprintf(table, "%s\t%s\n", strings.Join(cells, "\t"), line)
 			cells, line = make([]string, len(cells)), ""

@@ -145,7 +145,7 @@ func (f *fleet) arrival() (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTrainer(cmp.Or(b.Key(), fmt.Sprintf("n%d", born)), b)
+	t := newTrainer(cmp.Or(b.Identity().Key, fmt.Sprintf("n%d", born)), b)
 	if _, err := b.Conn().Subscribe(events.ProbeSubject(cluster, t.name), f.probed); err != nil {
 		return nil, err
 	}

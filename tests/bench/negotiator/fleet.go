@@ -131,7 +131,7 @@ func (f *fleet) create() *trainer {
 		if b, err = f.connect(); err != nil {
 			panic(err) // there is nothing to be measured without it
 		}
-		name = cmp.Or(b.Key(), name)
+		name = cmp.Or(b.Identity().Key, name)
 	}
 	t := newTrainer(name, b)
 	f.trainers[name] = t
@@ -152,7 +152,7 @@ func (f *fleet) connect() (*bus.Bus, error) {
 		return nil, err
 	}
 	f.buses = append(f.buses, b)
-	name := cmp.Or(b.Key(), fmt.Sprintf("n%d", f.born))
+	name := cmp.Or(b.Identity().Key, fmt.Sprintf("n%d", f.born))
 	_, err = b.Conn().Subscribe(events.ProbeSubject(cluster, name), f.probed)
 	return b, err
 }

@@ -25,7 +25,7 @@ var putPause = time.Second
 func (e *Exchange) hub() shards.Source {
 	node := e.node
 	return shards.Source{
-		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.API(), Bucket: node.Bus.Lane(events.ShardBucket),
+		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.Identity().API, Bucket: node.Bus.Lane(events.ShardBucket),
 		Seal: node.Seal,
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Node is a node of a cluster.
 type Node struct {
 	Node        string        `json:"node"`
+	Name        string        `json:"name,omitempty"`   // that it claims
 	State       string        `json:"state"`            // one of the constants
 	Reason      string        `json:"reason,omitempty"` // of the state, as it was said
 	Site        string        `json:"site,omitempty"`
@@ -103,7 +104,7 @@ func placesOf(plan events.Plan) map[string]events.Place {
 func (o *Overlay) member(member events.Member, places map[string]events.Place, pulses map[string]events.Pulse) Node {
 	device := o.devices[member.Node]
 	node := Node{
-		Node: member.Node, State: Spare, Site: member.Site, Address: member.Address, Incarnation: member.Incarnation,
+		Node: member.Node, Name: member.Name, State: Spare, Site: member.Site, Address: member.Address, Incarnation: member.Incarnation,
 		MemoryBytes: device.MemoryBytes, SpeedFactor: device.SpeedFactor, PeakBytes: o.plan.Predicted.PeakBytes[member.Node],
 	}
 	if place, placed := places[member.Node]; placed {

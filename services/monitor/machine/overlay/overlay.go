@@ -110,7 +110,7 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 			continue
 		}
 		node := Node{
-			Node: name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
+			Node: name, Name: told.join.Name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
 			MemoryBytes: told.join.MemoryBytes,
 		}
 		if pulse, heard := pulses[name]; heard {

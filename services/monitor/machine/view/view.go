@@ -29,6 +29,7 @@ const (
 type View struct {
 	cluster  string
 	overlay  *overlay.Overlay
+	names    *overlay.Names
 	record   *changes.Record
 	pulses   map[string]beat
 	told     map[uint64]Change // by generation
@@ -47,7 +48,7 @@ type beat struct {
 // New returns a view of a cluster, for the events behind the commit of a generation; began is when it begins to hear heartbeats.
 func New(cluster string, committed uint64, began time.Time) *View {
 	return &View{
-		cluster: cluster, overlay: overlay.New(), record: changes.NewRecord(committed), pulses: map[string]beat{},
+		cluster: cluster, overlay: overlay.New(), names: overlay.NewNames(), record: changes.NewRecord(committed), pulses: map[string]beat{},
 		told: map[uint64]Change{}, began: began,
 	}
 }
@@ -62,6 +63,7 @@ func Kinds() []events.Kind {
 // Take hears an event.
 func (v *View) Take(event events.Event) {
 	v.overlay.Take(event)
+	v.names.Take(event)
 	v.record.Take(event)
 	v.news = true
 	if committed := v.record.Committed(); event.Kind == events.Committed && committed > MostChanges {
@@ -92,6 +94,9 @@ func (v *View) Parts(now time.Time) map[string]any {
 	}
 	for _, node := range nodes {
 		parts["node/"+node.Node] = nodeOf(node, len(nodes) <= mostDrawn)
+	}
+	for key, shown := range v.names.All() {
+		parts["name/"+key] = shown
 	}
 	links, usual := v.overlay.Links()
 	parts["links"] = linksOf(nodes, links, usual)

@@ -1,10 +1,16 @@
 // What draws: elements from names and attributes, without markup in strings, so that no name of a node can be markup.
 
+import { part } from './stream.js';
+
+// named puts what people call nodes in place of their keys, as the monitor tells it.
+export const named = (text) => text.replace(/\bU[A-Z2-7]{55}\b/g, (key) => part(`name/${key}`) ?? `${key.slice(0, 12)}…`);
+
 const draws = 'http://www.w3.org/2000/svg';
 const shapes = new Set(['svg', 'g', 'line', 'circle', 'path', 'text', 'title']);
 
 // drawn leaves out what stands for nothing.
-const drawn = (children) => children.flat(Infinity).filter((child) => ![undefined, null, false, ''].includes(child));
+const drawn = (children) => children.flat(Infinity).filter((child) => ![undefined, null, false, ''].includes(child))
+  .map((child) => (typeof child === 'string' ? named(child) : child));
 
 // make returns an element. Attributes that are functions are listeners; style is an object.
 export function make(name, attributes = {}, ...children) {
@@ -13,7 +19,7 @@ export function make(name, attributes = {}, ...children) {
     if (value === undefined || value === false) continue;
     if (typeof value === 'function') element.addEventListener(key, value);
     else if (key === 'style') for (const [of, is] of Object.entries(value)) element.style.setProperty(of, is);
-    else element.setAttribute(key, value === true ? '' : value);
+    else element.setAttribute(key, value === true ? '' : key === 'title' || key === 'aria-label' ? named(value) : value);
   }
   element.append(...drawn(children));
   return element;

@@ -1,6 +1,6 @@
 // A plan of many nodes: a cell for each stage, on a canvas, in columns of pipelines. Arrow keys and the pointer name a cell.
 
-import { make } from './dom.js';
+import { make, named } from './dom.js';
 import { describe } from './pipelines.js';
 
 const least = 5, most = 14, gap = 1;
@@ -59,7 +59,7 @@ export function field(all, plan, alone) {
   const choose = (i) => {
     if (i < 0) return;
     chosen = i;
-    line.textContent = describe(all[i], alone);
+    line.textContent = named(describe(all[i], alone));
     paint(canvas, cells, alone);
   };
   canvas.addEventListener('keydown', (event) => {

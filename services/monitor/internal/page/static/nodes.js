@@ -1,6 +1,6 @@
 // The nodes, those that want attention first: as many as fit, and the others by their names or states.
 
-import { arrows, at, fill, make, table } from './dom.js';
+import { arrows, at, fill, make, named, table } from './dom.js';
 import { bytes, layers, seconds, short, states } from './figures.js';
 import { listen, part, under } from './stream.js';
 import { stages } from './pipelines.js';
@@ -44,8 +44,8 @@ function draw() {
   for (const [, node] of all) counts[node.state] = (counts[node.state] ?? 0) + 1;
   fill(filters, order.filter((name) => counts[name]).map((name) => filter(name, counts[name])));
   const places = new Map(part('plan') ? stages(part('plan')).map((one) => [one.node, one]) : []);
-  const found = all.filter(([name, node]) => (!state || node.state === state) && (!wanted || `${name} ${node.site ?? ''}`.includes(wanted)))
-    .sort(([a, x], [b, y]) => rank.get(x.state) - rank.get(y.state) || byName.compare(a, b));
+  const found = all.filter(([name, node]) => (!state || node.state === state) && (!wanted || `${name} ${named(name)} ${node.site ?? ''}`.includes(wanted)))
+    .sort(([a, x], [b, y]) => rank.get(x.state) - rank.get(y.state) || byName.compare(named(a), named(b)));
   const shown = found.slice(0, mostRows).map(([name, node]) => ({ name, node, place: places.get(name) }));
   const told = columns.filter(([, , cell]) => shown.some((one) => cell(one)));
   const rows = shown.map((one, i) => ({

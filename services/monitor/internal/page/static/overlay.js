@@ -1,6 +1,6 @@
 // The overlay: nodes, or groups of them, on a circle, and how good the links between them are.
 
-import { arrows, at, fill, make } from './dom.js';
+import { arrows, at, fill, make, named } from './dom.js';
 import { bytes, count, seconds, states } from './figures.js';
 import { listen, part } from './stream.js';
 
@@ -102,7 +102,7 @@ function draw() {
         keydown: (event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(name)(); } },
       }, arcs(place), make('circle', { class: 'halo', cx: place.x, cy: place.y, r: place.radius + 4 }), label(links.by, place));
     })));
-  at('links-note').textContent = note(links, usual);
+  at('links-note').textContent = named(note(links, usual));
 }
 
 listen(['links'], draw);

@@ -1,6 +1,6 @@
 // The cluster in a line, its figures, and whether this page is up to date.
 
-import { at, fill, make } from './dom.js';
+import { at, fill, make, named } from './dom.js';
 import { count, seconds, short } from './figures.js';
 import { listen, part } from './stream.js';
 
@@ -24,9 +24,10 @@ listen(['now', 'plan'], () => {
   if (!now) return;
   const plan = part('plan');
   at('cluster').textContent = now.cluster;
-  if (at('says').textContent !== now.says) at('says').textContent = now.says;
+  const line = named(now.says);
+  if (at('says').textContent !== line) at('says').textContent = line;
   document.body.className = now.level;
-  document.title = `${now.level === 'trouble' ? '⚠ ' : ''}${now.cluster}: ${now.says}`;
+  document.title = `${now.level === 'trouble' ? '⚠ ' : ''}${now.cluster}: ${line}`;
   const nodes = Object.values(now.states).reduce((sum, some) => sum + some, 0);
   fill(at('figures'),
     figure('Step', now.step.toLocaleString('en')),
