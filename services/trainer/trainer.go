@@ -157,6 +157,8 @@ func leave(ctx context.Context, session *agent.Session, complete <-chan struct{}
 		return
 	default:
 	}
+	slog.Warn("the trainer ends once the cluster does without it. A second signal ends it at once, and what only it holds is lost; " +
+		"a whole job is stopped by two to each of its trainers")
 	session.Leave("asked to go", leaveDeadline)
 	select {
 	case <-complete:

@@ -59,7 +59,7 @@ func Run(
 	p := &parent{
 		command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1), stays: make(chan struct{}, 1),
 	}
-	server, err := config.serve(ctx, func() { put(p.stuck) }, func() { put(p.stays) })
+	server, err := config.serve(ctx, func() { put(p.stuck) }, p.stay)
 	if err != nil {
 		return 0, err
 	}
@@ -139,6 +139,14 @@ func (p *parent) sayThatItTrainsAlone(after time.Duration) {
 	}
 }
 
+// stay tells who wanted the trainer to go that the cluster does not let it, and how it ends anyway.
+func (p *parent) stay() {
+	put(p.stays)
+	slog.Warn("the trainer goes on, for the cluster does not let it go. Two signals within "+secondSignal.String()+
+		" end it anyway, and what only it holds is lost; a whole job is stopped by two to each of its trainers",
+		"pid of the agent", os.Getpid())
+}
+
 // hearRefusal has the next signal be a wish anew, where the cluster refused the last one a while ago.
 func (p *parent) hearRefusal() {
 	if time.Since(p.wished) < secondSignal {
@@ -157,8 +165,8 @@ func (p *parent) hearRefusal() {
 func (p *parent) ask(signal os.Signal) {
 	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
 		p.leaving, p.wished = true, time.Now()
-		slog.Warn("the trainer ends once the cluster does without it; a second signal ends it at once", "signal", signal,
-			"within", secondSignal.String())
+		slog.Warn("the trainer ends once the cluster does without it. A second signal within "+secondSignal.String()+
+			" ends it at once, and what only it holds is lost; a whole job is stopped by two to each of its trainers", "signal", signal)
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
 	}

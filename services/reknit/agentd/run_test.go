@@ -190,3 +190,14 @@ func TestArgumentsAreACommandAndHowItIsRun(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoMayNotLeaveHearsHowToEndAnyway(t *testing.T) {
+	log := hearLog(t)
+	p := &parent{stays: make(chan struct{}, 1)}
+	p.stay()
+	for _, says := range []string{"does not let it go", "Two signals within 10s end it anyway", "a whole job is stopped by two to each"} {
+		if !strings.Contains(log.String(), says) {
+			t.Errorf("expected %q in %s", says, log)
+		}
+	}
+}

@@ -177,7 +177,8 @@ func (u *unchanged) ask(signal os.Signal) error {
 	if u.deadline != nil || len(u.place.crew) < 2 {
 		return errDone
 	}
-	slog.Warn("the script ends once the cluster does without it; a second signal ends it at once", "signal", signal)
+	slog.Warn("the script ends once the cluster does without it, after "+leaveDeadline.String()+" at most; a second signal ends it at once",
+		"signal", signal)
 	u.deadline = time.After(leaveDeadline)
 	u.standIn.session.Leave(askedToGo, leaveDeadline)
 	return nil

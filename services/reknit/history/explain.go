@@ -118,7 +118,11 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintf(w, "The job is complete since %s: %v. Nothing is left to plan; the last plan was this one.\n\n", clock(e.End.At), e.End)
 	}
 	for _, change := range e.Pending {
-		fmt.Fprintf(w, "Generation %d is not there yet: %s\n", change.Generation, change.What())
+		if change.State == changes.Refused {
+			fmt.Fprintf(w, "Nothing is under way to generation %d. Refused was: %s\n", change.Generation, change.What())
+		} else {
+			fmt.Fprintf(w, "Generation %d is not there yet: %s\n", change.Generation, change.What())
+		}
 		waits(w, change)
 		attempts(w, change.Attempts)
 		refusals(w, change.Refusals)

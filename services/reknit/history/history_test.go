@@ -185,6 +185,23 @@ func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) 
 	}
 }
 
+func TestALeaveThatWasNegotiatedAndRefusedIsNotPendingAnyMore(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeLeave, Node: "n2"})
+	log.say(events.PlanRefused, "/planner", "g2", &events.Failure{Negotiation: "g2", Reason: "only n2 has layer 1"})
+	log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "only n2 has layer 1"})
+	log.say(events.MembershipRefused, "/negotiator", "n2",
+		&events.Refusal{Node: "n2", Refused: events.ChangeLeave, Reason: "only n2 has layer 1"})
+	url := log.serve(t)
+	if listed := printed(t, Command(), url); !strings.Contains(listed, "leave of n2    refused") || strings.Contains(listed, "pending") {
+		t.Errorf("the history is\n%s", listed)
+	}
+	if now := printed(t, ExplainCommand(), url); !strings.Contains(now, "Refused was: leave of n2") || strings.Contains(now, "not there yet") {
+		t.Errorf("the explanation is\n%s", now)
+	}
+}
+
 func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
 	log := newTeller()
 	log.failure(1)

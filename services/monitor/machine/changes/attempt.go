@@ -43,6 +43,7 @@ type attempt struct {
 	asked    map[events.Kind]bool // what was requested and begun
 	plan     events.Plan          // as it was proposed, and then restored
 	fetches  []Fetch              // that it takes
+	refused  map[string]bool      // the nodes that asked for it, once they were refused
 	moved    int64
 	naive    int64
 	receipts []events.Receipt
@@ -51,7 +52,19 @@ type attempt struct {
 func newAttempt(opening events.Opening, at time.Time) *attempt {
 	return &attempt{
 		opening: opening, opened: at, delays: map[string]string{}, asked: map[events.Kind]bool{},
-		answered: map[string]map[string]bool{},
+		answered: map[string]map[string]bool{}, refused: map[string]bool{},
+	}
+}
+
+// isRefused reports whether all that it was to bring about was refused, so that nothing of it is left to negotiate.
+func (a *attempt) isRefused() bool {
+	return !slices.ContainsFunc(a.opening.Changes, func(change events.Change) bool { return !a.refused[change.Node] })
+}
+
+// refuse notes that a node was refused what it asked for, if it is among the changes. One refusal answers all that a node asked for.
+func (a *attempt) refuse(node string) {
+	if slices.ContainsFunc(a.opening.Changes, func(change events.Change) bool { return change.Node == node }) {
+		a.refused[node] = true
 	}
 }
 

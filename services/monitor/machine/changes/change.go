@@ -42,7 +42,7 @@ const (
 	Committed   = "committed"   // there is a plan, and some have not completed a step under it
 	Working     = "working"     // all have
 	Over        = "over"        // the job was complete before it was done
-	Refused     = "refused"     // nothing was begun: what was asked for was refused
+	Refused     = "refused"     // what was asked for was refused, before a negotiation or after it
 )
 
 // Phase is a part of the time that a change took.
@@ -110,7 +110,7 @@ func (c Change) Slowest() Phase {
 // What says in a line what changes.
 func (c Change) What() string {
 	switch {
-	case c.State == Refused:
+	case c.State == Refused && len(c.Changes) == 0:
 		return fmt.Sprintf("%s of %s", c.Refusals[0].Refused, c.Refusals[0].Node)
 	case len(c.Changes) == 0:
 		return "no change"

@@ -227,12 +227,21 @@ func (r *Record) deferred(_ events.Event, deferral *events.Deferral) {
 	}
 }
 
-func (r *Record) held(_ events.Event, hold *events.Hold) { r.of(r.committed + 1).hold = hold }
+func (r *Record) held(_ events.Event, hold *events.Hold) {
+	g := r.of(r.committed + 1)
+	g.hold = hold
+	if last := len(g.attempts) - 1; last >= 0 {
+		clear(g.attempts[last].refused) // there is more to wait for
+	}
+}
 
 func (r *Record) refused(_ events.Event, refusal *events.Refusal) {
 	g := r.of(r.committed + 1)
 	g.refusals = append(g.refusals, *refusal)
 	g.refusals = g.refusals[max(0, len(g.refusals)-mostRefusals):]
+	if last := len(g.attempts) - 1; last >= 0 && refusal.Refused != events.RefusedMembership {
+		g.attempts[last].refuse(refusal.Node)
+	}
 }
 
 func (r *Record) commit(event events.Event, commitment *events.Commitment) {

@@ -64,6 +64,8 @@ func (g *generation) state() string {
 	switch {
 	case last.ended.IsZero():
 		return Negotiating
+	case last.marked[committed].IsZero() && last.isRefused():
+		return Refused
 	case last.marked[committed].IsZero():
 		return Pending
 	case g.allStepped(last.plan):
