@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/nats-io/jsm.go/natscontext"
@@ -40,10 +39,15 @@ type Flags struct{ URL, Context, Creds, Cluster string }
 
 // Add defines the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
+	f.AddServer(flags)
+	flags.StringVar(&f.Cluster, "cluster", "", "id of the cluster (default: REKNIT_CLUSTER, the only one, or the only one where somebody lives)")
+}
+
+// AddServer defines those that say where NATS is.
+func (f *Flags) AddServer(flags *pflag.FlagSet) {
 	flags.StringVar(&f.URL, "nats", "", "where NATS listens (default: REKNIT_NATS_URL, NATS_URL, the context, or "+nats.DefaultURL+")")
 	flags.StringVar(&f.Context, "context", "", "context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
 	flags.StringVar(&f.Creds, "creds", "", "file of credentials (default: NATS_CREDS, or the context's)")
-	flags.StringVar(&f.Cluster, "cluster", "", "id of the cluster (default: REKNIT_CLUSTER, or the only one that there is)")
 }
 
 const (
@@ -132,7 +136,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	name := cmp.Or(f.Cluster, os.Getenv("REKNIT_CLUSTER"))
 	switch {
 	case name == "":
-		if name, err = to.onlyCluster(ctx, js); err != nil {
+		if name, err = to.onlyCluster(ctx, conn, js); err != nil {
 			return nil, err
 		}
 	case !events.Token(name):
@@ -147,23 +151,4 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 		return nil, Unreachable{URL: to.url, Err: err}
 	}
 	return b, nil
-}
-
-// onlyCluster returns the cluster of a server, where there is one. Each has a log of its own.
-func (s settings) onlyCluster(ctx context.Context, js jetstream.JetStream) (string, error) {
-	var clusters []string
-	names := js.StreamNames(ctx)
-	for name := range names.Name() {
-		if cluster, isLog := strings.CutPrefix(name, events.Lane("", events.EventStream.Name)); isLog {
-			clusters = append(clusters, cluster)
-		}
-	}
-	if err := names.Err(); err != nil {
-		return "", fmt.Errorf("--cluster: expected its name, for %s does not tell which there are: %w", s.url, err)
-	}
-	if len(clusters) != 1 {
-		return "", tell.UsageError{Err: fmt.Errorf("--cluster: expected one of those at %s: %s", s.url,
-			cmp.Or(strings.Join(clusters, ", "), "there is none yet"))}
-	}
-	return clusters[0], nil
 }

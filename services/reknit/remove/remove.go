@@ -1,0 +1,136 @@
+// Package remove takes away what a cluster has at a NATS server that is done or was only tried.
+package remove
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/cluster"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+const help = `Removes the log, the plans, the payloads and the memories of a cluster from the NATS server, for ever: of one whose job is done, or
+that was only tried. It says what there is and asks before. Where services act for the cluster, or heartbeats of its nodes are
+heard, it refuses: end them first. What agents keep on their own machines, and snapshots, stay.
+
+Exit status: 0 all is removed; 1 somebody lives there, or it could not be removed; 2 and 4 as everywhere.`
+
+// options are the flags.
+type options struct {
+	live connect.Flags
+	yes  bool
+}
+
+// Command is `reknit cluster`, which has one command.
+func Command() *cobra.Command {
+	var o options
+	remove := tell.Command(&cobra.Command{
+		Use: "remove NAME", Short: "remove what a cluster that is done has at the server", Long: help, Args: oneCluster,
+		RunE: func(c *cobra.Command, given []string) error {
+			asks := c.InOrStdin() != os.Stdin || term.IsTerminal(int(os.Stdin.Fd()))
+			return o.run(c.Context(), given[0], asks, c.InOrStdin(), c.OutOrStdout())
+		},
+	})
+	o.live.AddServer(remove.Flags())
+	remove.Flags().BoolVar(&o.yes, "yes", false, "remove it without asking")
+	command := tell.Command(&cobra.Command{
+		Use: "cluster", Short: "remove a cluster that is done",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	})
+	command.AddCommand(remove)
+	return command
+}
+
+func oneCluster(_ *cobra.Command, given []string) error {
+	if len(given) != 1 || !events.Token(given[0]) {
+		return fmt.Errorf("expected the name of one cluster, %s, got %q", cluster.Tokens, given)
+	}
+	return nil
+}
+
+func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, out io.Writer) error {
+	conn, js, err := o.live.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	there, err := streams(ctx, js, name)
+	switch {
+	case err != nil:
+		return err
+	case len(there) == 0:
+		all, err := connect.Clusters(ctx, js)
+		return errors.Join(fmt.Errorf("there is no cluster %s; there are: %s", name, strings.Join(all, ", ")), err)
+	}
+	living, err := connect.WhoLives(conn, []string{name}, func(map[string]*connect.Living) bool { return false })
+	switch {
+	case err != nil:
+		return err
+	case !living[name].Nobody():
+		return fmt.Errorf("%s is not removed, for it lives: %s; end them first", name, living[name])
+	}
+	fmt.Fprintf(out, "Of the cluster %s this goes, for ever:\n", name)
+	show(out, there)
+	switch {
+	case o.yes:
+	case !asks:
+		return tell.UsageError{Err: errors.New("nobody is there to ask: --yes removes it")}
+	default:
+		fmt.Fprintf(out, "Type %s to remove it: ", name)
+		if typed, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(typed) != name {
+			return errors.New("nothing was removed")
+		}
+	}
+	for _, stream := range there {
+		if err := js.DeleteStream(ctx, stream.Config.Name); err != nil {
+			return fmt.Errorf("stream %s: %w", stream.Config.Name, err)
+		}
+	}
+	fmt.Fprintf(out, "%s is removed\n", name)
+	return nil
+}
+
+// streams returns what a cluster has: its streams, and those under its buckets.
+func streams(ctx context.Context, js jetstream.JetStream, name string) (there []*jetstream.StreamInfo, err error) {
+	sorts := []string{events.EventStream.Name, events.PlanStream.Name}
+	for _, bucket := range events.KeyValues {
+		sorts = append(sorts, "KV_"+bucket.Bucket)
+	}
+	for _, store := range events.ObjectStores {
+		sorts = append(sorts, "OBJ_"+store.Bucket)
+	}
+	for _, sort := range sorts {
+		stream, err := js.Stream(ctx, events.Lane(name, sort))
+		switch {
+		case err == nil:
+			there = append(there, stream.CachedInfo())
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, fmt.Errorf("stream %s: %w", events.Lane(name, sort), err)
+		}
+	}
+	return there, nil
+}
+
+func show(w io.Writer, there []*jetstream.StreamInfo) {
+	table := tell.Table(w)
+	for _, stream := range there {
+		last := ""
+		if at := stream.State.LastTime; stream.State.Msgs > 0 && !at.IsZero() {
+			last = "the last of " + at.Local().Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", stream.Config.Name, tell.Count(int(stream.State.Msgs), "message", "messages"),
+			tell.Bytes(int64(stream.State.Bytes)), last)
+	}
+	table.Flush()
+}
