@@ -25,6 +25,7 @@ type Config struct {
 	Name    string // the service or node, for the server's list of connections
 	Cluster string // events of another cluster are refused, in and out
 	Kit     string // folder of keys and certificates; empty where NATS asks for none
+	Command bool   // of a person, to whom not every one says that NATS asks for none
 
 	Options []nats.Option // other keys and certificates, as a command line has them
 	API     string        // prefix of JetStream's subjects, where neither a kit tells it nor it is the usual one

@@ -56,7 +56,9 @@ func Enter(folder string) (options []nats.Option, api string, err error) {
 
 func openKit(config Config) (k kit, err error) {
 	if config.Kit == "" {
-		slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
+		if !config.Command {
+			slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
+		}
 		return kit{}, nil
 	}
 	at := func(file string) string { return filepath.Join(config.Kit, file) }

@@ -142,7 +142,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	case !events.Token(name):
 		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
 	}
-	entry := bus.Config{URL: to.url, Name: "reknit", Cluster: name, Kit: to.kit}
+	entry := bus.Config{URL: to.url, Name: "reknit", Cluster: name, Kit: to.kit, Command: true}
 	if to.kit == "" {
 		entry.Options, entry.API = to.options, to.api
 	}

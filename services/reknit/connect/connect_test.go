@@ -1,10 +1,13 @@
 package connect
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -12,6 +15,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
 )
 
 // home is that of somebody who uses the nats command, and has nothing in the environment.
@@ -112,5 +117,34 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	_, err := Flags{URL: "nats://127.0.0.1:1"}.Open(t.Context())
 	if unreachable := (Unreachable{}); !errors.As(err, &unreachable) || unreachable.URL != "nats://127.0.0.1:1" {
 		t.Errorf("a server that is not there: %v", err)
+	}
+}
+
+func TestACommandSaysNothingOfKeysThatNobodyAsksFor(t *testing.T) {
+	home(t)
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	b, err := Flags{URL: server.URL(), Cluster: "c"}.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if log.Len() > 0 {
+		t.Errorf("it says %s", &log)
+	}
+	service, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "planner", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Close()
+	if !strings.Contains(log.String(), "no keys and no TLS") {
+		t.Errorf("a service says %q, expected that there are no keys", &log)
 	}
 }

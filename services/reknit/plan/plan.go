@@ -30,7 +30,7 @@ type options struct {
 const help = `Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
 and what happens to them, and needs no server; services/reknit/plan/README.md lists its keys, and
 services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster the log says all that.
---cluster is needed only where several share one server.
+--cluster is needed only where several live at one server.
 
 Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log cannot be read (the reason is printed),
 2 the flags or the file are wrong, 4 NATS lets nobody in.`
