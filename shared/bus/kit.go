@@ -23,11 +23,10 @@ const (
 
 // Identity is what a kit tells of the installation and of who connects.
 type Identity struct {
-	Key      string            `json:"key"`            // public; a node's is its id
-	Name     string            `json:"name,omitempty"` // that the node was provisioned under, among those of its institution
-	API      string            `json:"api,omitempty"`  // prefix of the JetStream API, where it is not the usual one
-	Speakers map[string]string `json:"speakers"`       // public keys of the services, and of users, by their names
-
+	Key          string            `json:"key"`                    // public; a node's is its id
+	Name         string            `json:"name,omitempty"`         // that the node was provisioned under, among those of its institution
+	API          string            `json:"api,omitempty"`          // prefix of the JetStream API, where it is not the usual one
+	Speakers     map[string]string `json:"speakers"`               // public keys of the services, and of users, by their names
 	Institutions map[string]string `json:"institutions,omitempty"` // public keys of those that enrol nodes; services know them
 }
 
