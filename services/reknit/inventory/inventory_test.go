@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -283,5 +284,24 @@ func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 		if printed, err := s.run(Links(), meant); err != nil || !strings.Contains(printed, "gpu-1  gpu-2  2 ms") {
 			t.Errorf("links of %s: %v, %s", meant, err, printed)
 		}
+	}
+}
+
+func TestOfANodeThatHasEndedTheLastStepIsTold(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n3")
+	s.say(events.TrainingDigested, "/node/n1", "n1", &events.Digests{Node: "n1", Generation: 1, Step: 90, Final: true})
+	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "complete", Expected: true})
+	s.say(events.NodeLost, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: "i", Reason: "dead", Step: 88})
+	printed, err := s.run(Nodes())
+	for _, says := range []string{`n1 +ended .* 90 `, `n2 +lost .* 88 `} {
+		if err != nil || !regexp.MustCompile(says).MatchString(printed) {
+			t.Errorf("%v, expected %s in\n%s", err, says, printed)
+		}
+	}
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 91, Nodes: []string{"n1", "n2"}})
+	if printed, err = s.run(Nodes()); err != nil || !regexp.MustCompile(`n2 +ended .* 91 `).MatchString(printed) {
+		t.Errorf("of a complete job: %v\n%s", err, printed)
 	}
 }

@@ -8,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
 
 const nodesHelp = `Lists the members of the plan in force, and who wants to be one. Places come from the stream of plans, memory and speed
-from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second.`
+from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second: of a node that
+sends none the step is the last that the log tells.`
 
 // Nodes is `reknit nodes`.
 func Nodes() *cobra.Command {
@@ -25,8 +27,29 @@ func Nodes() *cobra.Command {
 				return nil, err
 			}
 			pulses, err := pulses(ctx, b)
-			return known.Nodes(pulses), err
+			if err != nil {
+				return nil, err
+			}
+			all := known.Nodes(pulses)
+			return all, remember(ctx, b, all)
 		})
+}
+
+// remember adds the step that each node told last whose end left no other trace of it.
+func remember(ctx context.Context, b *bus.Bus, all nodeList) error {
+	for i, node := range all {
+		if node.State != overlay.Ended || node.Step > 0 {
+			continue
+		}
+		last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.TrainingDigested, node.Node))
+		if err != nil {
+			return err
+		}
+		if told, err := events.Open[events.Digests](last); found && err == nil {
+			all[i].Step = told.Step
+		}
+	}
+	return nil
 }
 
 type nodeList []overlay.Node
@@ -64,8 +87,11 @@ func cells(n overlay.Node) []string {
 	if n.SpeedFactor > 0 {
 		speed = fmt.Sprintf("%.3g", n.SpeedFactor)
 	}
+	if n.Step > 0 || n.Pulse != nil {
+		step = fmt.Sprint(n.Step)
+	}
 	if n.Pulse != nil {
-		step, takes = fmt.Sprint(n.Pulse.Step), tell.Seconds(n.Pulse.StepSeconds)
+		takes = tell.Seconds(n.Pulse.StepSeconds)
 	}
 	return []string{place, layers, memory, speed, step, takes}
 }

@@ -117,15 +117,13 @@ func (o *Overview) takeNode(node overlay.Node) {
 		}
 		o.Problems = append(o.Problems, problem)
 	}
+	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
 		return
 	}
 	o.StepTime = max(o.StepTime, node.Pulse.StepSeconds)
-	if node.Pulse.Step >= o.Step {
-		o.Step = node.Pulse.Step
-		if node.Pulse.Loss > 0 { // told by those that know it
-			o.Loss = node.Pulse.Loss
-		}
+	if node.Pulse.Step >= o.Step && node.Pulse.Loss > 0 { // told by those that know it
+		o.Loss = node.Pulse.Loss
 	}
 }
 

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -21,6 +22,8 @@ type Node struct {
 	MemoryBytes int64         `json:"memoryBytes,omitempty"`
 	PeakBytes   int64         `json:"peakBytes,omitempty"` // that the plan fills
 	SpeedFactor float64       `json:"speedFactor,omitempty"`
+	// Step is how many steps it has completed: by its last heartbeat, and where none was heard as the log tells.
+	Step uint64 `json:"step,omitempty"`
 	// Pulse is its last heartbeat; left out where none was heard.
 	Pulse *events.Pulse `json:"pulse,omitempty"`
 }
@@ -43,6 +46,7 @@ type told struct {
 	leaving, suspected, lost, expected bool
 	gone                               bool // it asked for a place and has none to wait for
 	reason                             string
+	step                               uint64 // by the heartbeat after which it was missed; zero: not known
 }
 
 // take hears an event about the node.
@@ -57,15 +61,25 @@ func (n *told) take(event events.Event) {
 	case events.MembershipRefused:
 		n.refuse(event)
 	case events.NodeSuspected:
-		n.suspected, n.reason = true, reasonOf(event)
+		n.suspected = true
+		n.miss(event)
 	case events.NodeCleared:
 		n.suspected, n.reason = false, ""
 	case events.NodeLost:
-		n.lost, n.gone, n.reason = true, true, reasonOf(event)
+		n.lost, n.gone = true, true
+		n.miss(event)
 	case events.NodeExited:
 		if exit, err := events.Open[events.Exit](event); err == nil {
 			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason
 		}
+	}
+}
+
+// miss notes why, and since which step, a node is missed.
+func (n *told) miss(event events.Event) {
+	n.reason = reasonOf(event)
+	if state, err := events.Open[events.NodeState](event); err == nil {
+		n.step = max(n.step, state.Step)
 	}
 }
 
@@ -114,8 +128,22 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 	if pulse, heard := pulses[member.Node]; heard && pulse.Incarnation == member.Incarnation {
 		node.Pulse = &pulse
 	}
+	node.Step = o.stepOf(node)
 	o.judge(&node)
 	return node
+}
+
+// stepOf returns how many steps a member has completed, as far as is known; zero: nothing is.
+func (o *Overlay) stepOf(node Node) uint64 {
+	switch told := o.told[node.Node]; {
+	case node.Pulse != nil:
+		return node.Pulse.Step
+	case o.end != nil && slices.Contains(o.end.Nodes, node.Node):
+		return o.end.Step
+	case told != nil:
+		return told.step
+	}
+	return 0
 }
 
 // judge changes the state of a member by what was said of it.

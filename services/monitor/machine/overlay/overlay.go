@@ -114,7 +114,7 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 			MemoryBytes: told.join.MemoryBytes,
 		}
 		if pulse, heard := pulses[name]; heard {
-			node.Pulse = &pulse
+			node.Pulse, node.Step = &pulse, pulse.Step
 		}
 		all = append(all, node)
 	}

@@ -159,7 +159,10 @@ func nodeOf(node overlay.Node, paced bool) Node {
 		Memory: [2]int64{node.PeakBytes, node.MemoryBytes},
 	}
 	if node.Pulse != nil && paced {
-		told.Step, told.StepSeconds = node.Pulse.Step, node.Pulse.StepSeconds
+		told.StepSeconds = node.Pulse.StepSeconds
+	}
+	if paced || node.Pulse == nil {
+		told.Step = node.Step
 	}
 	return told
 }
