@@ -38,8 +38,10 @@ func Run(ctx context.Context, options Options, out io.Writer, terminal bool) err
 	cluster.close()
 	report := story.report(options)
 	if runError == nil {
-		screen.println("training is complete; now the same without any disturbance, in one process")
-		report.OracleDigest, runError = oracleDigest(options)
+		screen.println(fmt.Sprintf("training is complete. To judge it, all %d steps are trained once more, undisturbed and in this process: "+
+			"the digests must be equal", options.Steps))
+		screen.judge(options.Steps)
+		report.OracleDigest, runError = oracleDigest(options, screen.judged)
 	}
 	return conclude(report, options, screen, runError)
 }

@@ -16,6 +16,7 @@ type screen struct {
 	out      io.Writer
 	bar      *progressbar.ProgressBar // nil where out is no terminal
 	lastLine time.Time
+	steps    uint64 // of the run that judges
 	healed   int    // changes shown as healed
 	held     string // why the cluster holds, as shown
 }
@@ -26,11 +27,33 @@ const lineEvery = 5 * time.Second
 func newScreen(out io.Writer, terminal bool, steps uint64) *screen {
 	s := &screen{out: out}
 	if terminal {
-		s.bar = progressbar.NewOptions64(int64(steps), progressbar.OptionSetWriter(out), progressbar.OptionSetWidth(30),
-			progressbar.OptionShowCount(), progressbar.OptionSetDescription("starting"),
-			progressbar.OptionThrottle(50*time.Millisecond))
+		s.bar = newBar(out, steps, "starting")
 	}
 	return s
+}
+
+func newBar(out io.Writer, steps uint64, says string) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(int64(steps), progressbar.OptionSetWriter(out), progressbar.OptionSetWidth(30),
+		progressbar.OptionShowCount(), progressbar.OptionSetDescription(says), progressbar.OptionThrottle(50*time.Millisecond))
+}
+
+// judge begins to show how far the undisturbed run is.
+func (s *screen) judge(steps uint64) {
+	if s.bar != nil {
+		s.bar = newBar(s.out, steps, "judging")
+	}
+	s.steps, s.lastLine = steps, time.Now()
+}
+
+// judged shows how far it is.
+func (s *screen) judged(step uint64) {
+	switch {
+	case s.bar != nil:
+		s.bar.Set64(int64(step))
+	case time.Since(s.lastLine) >= lineEvery:
+		s.lastLine = time.Now()
+		fmt.Fprintf(s.out, "judging: step %d of %d\n", step, s.steps)
+	}
 }
 
 func (s *screen) println(text string) {

@@ -32,8 +32,8 @@ func (o Options) trainerConfig(name string) (trainer.Config, error) {
 }
 
 // oracleDigest trains the same model in this process, undisturbed, and returns its digest. Samples of a step are
-// shared among the cores, which the sums allow.
-func oracleDigest(options Options) (string, error) {
+// shared among the cores, which the sums allow. Each completed step is told.
+func oracleDigest(options Options, completed func(steps uint64)) (string, error) {
 	config, err := options.trainerConfig("oracle")
 	if err != nil {
 		return "", err
@@ -77,6 +77,7 @@ func oracleDigest(options Options) (string, error) {
 		if layers, err = oracle.Update(layers, sums, training.Adam, training.GlobalBatch); err != nil {
 			return "", fmt.Errorf("oracle, step %d: %w", step, err)
 		}
+		completed(uint64(step) + 1)
 	}
 	return oracle.Digest(layers, partitions), nil
 }
