@@ -3,6 +3,8 @@
 import copy
 import math
 import os
+import pathlib
+import tempfile
 import unittest
 import unittest.mock
 from concurrent import futures
@@ -398,6 +400,39 @@ class WrongUse(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "expected the tensors with which the process joined"):
                 self.train(after=replace)
             self.assertEqual(1, self.job.plane.done)
+
+
+class SavedModel(unittest.TestCase):
+    """As the page for who writes trainers has it."""
+
+    def test_the_model_is_saved_whole_and_without_the_rest_of_the_memory_that_it_lies_in(self):
+        page = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
+        _, snippet = page.split("```python\nif made", 1)
+        model, optimizer = replica()
+        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+        made = None
+        for step in job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(model, samples))
+            if step.commit():
+                made = step
+        memory = torch.zeros(1 << 20)  # as an agent's: the model's tensors are a part of it
+        for parameter in model.parameters():
+            parameter.data = memory[:parameter.numel()].view_as(parameter).copy_(parameter.data)
+            memory = memory[parameter.numel():]
+        there = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                exec("if made" + snippet.split("```")[0], {"made": made, "model": model, "torch": torch, "os": os})
+                self.assertEqual(["model.pt"], os.listdir())
+                self.assertLess(os.path.getsize("model.pt"), 100_000)
+                read, _ = replica(seed=2)
+                read.load_state_dict(torch.load("model.pt"))
+            finally:
+                os.chdir(there)
+        for one, other in zip(model.parameters(), read.parameters()):
+            self.assertTrue(torch.equal(one, other))
 
 
 class TwoProcesses(unittest.TestCase):

@@ -141,7 +141,7 @@ func (e Explanation) tellPlan(w io.Writer) {
 		fmt.Fprintf(w, ": %s", e.Change.What())
 	}
 	predicted := e.Plan.Predicted
-	fmt.Fprintf(w, "\n\nstep %s, %s; %.4g samples/s\n", tell.Seconds(predicted.StepSeconds), plan.Gap(predicted),
+	fmt.Fprintf(w, "\n\npredicted: step %s, %s; %.4g samples/s\n", tell.Seconds(predicted.StepSeconds), plan.Gap(predicted),
 		predicted.SamplesPerSecond)
 	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
 	plan.Picture(w, *e.Plan)

@@ -175,7 +175,7 @@ func TestWhereSeveralClustersShareAServerTheyAreNamed(t *testing.T) {
 	if _, err := another.Publish(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
-	expected("another, failure")
+	expected("another (nobody lives there); failure (nobody lives there)")
 }
 
 func TestOnlyNodesOfTheClusterCanFail(t *testing.T) {

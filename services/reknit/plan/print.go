@@ -262,7 +262,7 @@ func rounds(w io.Writer, plan events.Plan) {
 // Candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
 // plan taken is known better by now, and stands in the heading.
 func Candidates(w io.Writer, considered []events.Candidate) {
-	fmt.Fprintln(w, "\nCandidates, best first (transitions at the usual bandwidth, as they were weighed)")
+	fmt.Fprintln(w, "\nCandidates, best first (predicted; transitions at the usual bandwidth, samples/s with them)")
 	table := tell.Table(w)
 	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")
 	for i, candidate := range considered {

@@ -23,7 +23,8 @@ function summary(change) {
 
 function candidates(change) {
   if (!change.considered?.length) return [];
-  return [make('h3', {}, 'Why this plan'), table([['policy'], ['shape'], ['step', true], ['transition', true], ['samples/s', true], ['lost because']],
+  return [make('h3', {}, 'Why this plan'), make('p', { class: 'note' }, 'Nothing of this is measured: the planner predicted each step, how long it '
+    + 'takes until training goes on so, and the samples a second that are left of both until the next failure is expected.'), table([['policy'], ['shape'], ['step', true], ['transition', true], ['samples/s', true], ['lost because']],
     change.considered.map((one) => ({
       class: one.rejected ? undefined : 'best',
       cells: [one.policy, one.shape, seconds(one.stepSeconds), seconds(one.transitionSeconds), short(one.score), one.rejected || 'taken'],

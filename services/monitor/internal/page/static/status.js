@@ -15,8 +15,8 @@ export function tell(state) {
   if (state === 'refused') at('says').textContent = 'Nothing is shown';
 }
 
-function figure(name, value, more) {
-  return make('div', {}, make('dt', {}, name), make('dd', {}, value, more && make('small', {}, ` ${more}`)));
+function figure(name, value, more, title) {
+  return make('div', { title }, make('dt', {}, name), make('dd', {}, value, more && make('small', {}, ` ${more}`)));
 }
 
 listen(['now', 'plan'], () => {
@@ -32,8 +32,9 @@ listen(['now', 'plan'], () => {
   fill(at('figures'),
     figure('Step', now.step.toLocaleString('en')),
     figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
-    figure('Throughput', short(now.rate), 'samples/s'),
-    figure('Step time', seconds(now.stepSeconds), plan && `${seconds(plan.predicted.stepSeconds)} planned`),
+    figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
+    figure('Step time', seconds(now.stepSeconds), plan && `${seconds(plan.predicted.stepSeconds)} planned`,
+      'measured, of the slowest node; planned is what the planner computed before, from the seconds of each layer, the speed of each node and the links'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'));
 });
