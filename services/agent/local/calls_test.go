@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -211,6 +212,43 @@ func TestFilesOfAgentsThatAreGoneAreSweptAndThoseOfTheLivingKept(t *testing.T) {
 	for _, folder := range []*folder{living, next} {
 		if _, err := os.Stat(folder.path); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestAnAgentThatStartsRemovesWhatAKilledOneLeftUnlessItsTrainerLives(t *testing.T) {
+	state := t.TempDir()
+	left, both := map[bool]string{}, []bool{false, true}
+	var locks []*os.File
+	for _, lives := range both {
+		killed, err := makeFiles(state, []int64{4096}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[lives] = killed.dir.path
+		if lives {
+			control, err := os.Open(filepath.Join(killed.dir.path, controlName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer control.Close()
+			if err := syscall.Flock(int(control.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+				t.Fatal(err)
+			}
+		}
+		locks = append(locks, killed.dir.lock)
+	}
+	for _, lock := range locks {
+		lock.Close() // as the kernel does
+	}
+	server, err := Serve(t.Context(), Config{Cluster: "c", StateDir: state}, filepath.Join(t.TempDir(), "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for _, lives := range both {
+		if _, err := os.Stat(left[lives]); (err == nil) != lives {
+			t.Errorf("of a trainer that lives (%v): %v", lives, err)
 		}
 	}
 }
