@@ -4,6 +4,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,7 +68,8 @@ func (m *Machine) question(request events.PlanRequest) Question {
 	return Question{situation.Canonical(), request, situation}
 }
 
-// Found is what the policy proposes for the canonical situation of a question, or why it proposes nothing.
+// Found is what the policy proposes for the canonical situation of a question, or another in its place, and why it proposes
+// nothing itself.
 type Found struct {
 	Candidates []policy.Candidate
 	Reason     error
@@ -76,8 +78,11 @@ type Found struct {
 // Search asks the policy. Whoever has its answer already need not.
 func (m *Machine) Search(question Question) Found {
 	candidates, reason := m.settings.Policy.Answer(question.Canonical.Situation)
-	if reason != nil {
-		_, reason = m.settings.Policy.Answer(question.situation) // the same reason, with names
+	switch { // the same reason, with names
+	case reason != nil && len(candidates) > 0:
+		_, reason = m.settings.Policy.Propose(question.situation)
+	case reason != nil:
+		_, reason = m.settings.Policy.Answer(question.situation)
 	}
 	return Found{candidates, reason}
 }
@@ -117,6 +122,9 @@ func (m *Machine) weigh(question Question, found Found, replies []Reply) (*event
 		return nil, err
 	}
 	best, considered := all[0], append(judged.doubted(weighed(all)), judged.refused...)
+	if len(found.Candidates) > 0 && found.Reason != nil { // another policy answered
+		considered = append(considered, events.Candidate{Policy: m.settings.Policy.Name, Rejected: fmt.Sprintf("%.512s", found.Reason)})
+	}
 	if best.Policy == policy.Waiting {
 		return nil, Deferred{deferral(question.request, considered)}
 	}

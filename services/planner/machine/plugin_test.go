@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -108,5 +109,21 @@ func TestWhateverAPluginSaysTheProposalIsSoundAndNoWorse(t *testing.T) {
 	}
 	if used < 5 || refused < 20 {
 		t.Fatalf("%d used, %d refused", used, refused)
+	}
+}
+
+func TestWhereRepipelineAnswersForAPolicyItsReasonIsToldWithTheNamesOfNodes(t *testing.T) {
+	silent := policy.Policy{Name: "mine", Propose: func(s policy.Situation) ([]policy.Candidate, error) {
+		return nil, fmt.Errorf("%s has no twin", s.Nodes[0])
+	}}
+	r := request("gpu-7", "gpu-8")
+	proposal, err := New(Settings{Cluster: "c", Policy: silent, MinReplicas: 1}).Plan(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	considered := proposal.Plan.Considered
+	last := considered[len(considered)-1]
+	if proposal.Plan.Policy != "repipeline" || last.Policy != "mine" || last.Rejected != "gpu-7 has no twin" {
+		t.Errorf("by %s, for %+v", proposal.Plan.Policy, last)
 	}
 }

@@ -125,7 +125,8 @@ func Named(name string) (Policy, error) {
 }
 
 // Answer returns what a policy proposes, or repipeline where it has no answer: before the first plan there is nothing
-// to reroute. It fails with every policy's reason where there is no plan.
+// to reroute. Then it returns why the policy has none, too, where that says so. It fails with every policy's reason where there
+// is no plan.
 func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	if len(s.Nodes) == 0 {
 		return nil, fmt.Errorf("there is no node")
@@ -139,7 +140,7 @@ func (p Policy) Answer(s Situation) ([]Candidate, error) {
 	}
 	candidates, otherwise := anew.named(s)
 	if len(candidates) > 0 {
-		return candidates, nil
+		return candidates, err
 	}
 	return nil, joined(err, otherwise)
 }
