@@ -24,11 +24,12 @@ type Activation struct {
 
 // Digests are the digests of the layers a node holds at a step.
 type Digests struct {
-	Node       string       `json:"node"`
-	Generation uint64       `json:"generation"`
-	Step       uint64       `json:"step"`
-	Final      bool         `json:"final"` // training is complete for this node, which may tell so without units
-	Units      []UnitDigest `json:"units"`
+	Node        string       `json:"node"`
+	Incarnation string       `json:"incarnation,omitempty"` // of the process that trained them; left out by agents of before
+	Generation  uint64       `json:"generation"`
+	Step        uint64       `json:"step"`
+	Final       bool         `json:"final"` // training is complete for this node, which may tell so without units
+	Units       []UnitDigest `json:"units"`
 }
 
 // JobEnd says that the job is done, because all who train under the plan in force have told that training is complete for
@@ -106,6 +107,9 @@ func (a *Activation) Validate() error {
 func (d *Digests) Validate() error {
 	var c check
 	c.token("node", d.Node)
+	if d.Incarnation != "" {
+		c.token("incarnation", d.Incarnation)
+	}
 	c.each(len(d.Units), "units", func(i int) error {
 		var c check
 		c.unit(d.Units[i].Unit)

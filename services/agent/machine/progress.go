@@ -45,7 +45,7 @@ func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) even
 func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) events.Event {
 	reason := fmt.Sprintf("%s-%d-%d-%t", m.incarnation, m.generation(), step, final)
 	return m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{
-		Node: m.settings.Node, Generation: m.generation(), Step: step, Final: final, Units: units,
+		Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: step, Final: final, Units: units,
 	})
 }
 

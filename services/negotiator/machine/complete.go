@@ -50,7 +50,8 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 	if !digests.Final || m.state.Plan == nil || digests.Generation != m.state.generation() {
 		return nil
 	}
-	if member, isIn := m.state.Plan.Member(digests.Node); !isIn || !m.isStill(member) {
+	member, isIn := m.state.Plan.Member(digests.Node)
+	if !isIn || !m.isStill(member) || digests.Incarnation != "" && digests.Incarnation != member.Incarnation {
 		return nil
 	}
 	if m.state.Finals == nil {

@@ -1,0 +1,65 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// finals has a node tell that training is complete for it after so many steps, as it is usually told, but for a change.
+func (w *world) finals(node string, step uint64, change func(*events.Digests)) {
+	digests := &events.Digests{
+		Node: node, Incarnation: w.process[node], Generation: w.plan.Generation, Step: step, Final: true,
+	}
+	for unit := range 3 * (1 + w.partitions) {
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: unit, Digest: events.Digest([]byte{byte(unit)})})
+	}
+	if change != nil {
+		change(digests)
+	}
+	w.hear(events.TrainingDigested, "/node/"+node, node, digests)
+	w.run()
+}
+
+// end is what the log says of the end of the job; nil: it says nothing yet.
+func (w *world) end() *events.JobEnd {
+	for _, event := range w.said {
+		if event.Kind == events.TrainingCompleted {
+			end := must[events.JobEnd](w.t, event)
+			return &end
+		}
+	}
+	return nil
+}
+
+func TestWhatAnEarlierProcessToldOfTheEndCountsForNone(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 9, nil)
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Incarnation = "earlier" })
+	if end := w.end(); end != nil {
+		t.Errorf("the job ended by the word of another process: %+v", end)
+	}
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Incarnation = "" }) // an agent of before
+	if w.end() == nil {
+		t.Error("expected that the word of an agent that tells no incarnation counts")
+	}
+}
+
+// A new plan may go back: what it gives a node was not trained to the end yet.
+func TestWhatWasToldOfTheEndUnderAnOlderPlanCountsForNone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.finals("n1", 9, nil)
+	w.lose("n3")
+	w.run()
+	if w.plan.Generation != 2 {
+		t.Fatalf("generation %d, expected a second plan", w.plan.Generation)
+	}
+	w.finals("n2", 9, nil)
+	if end := w.end(); end != nil {
+		t.Errorf("the job ended, and n1 has told nothing under the plan in force: %+v", end)
+	}
+	w.finals("n1", 9, nil)
+	if w.end() == nil {
+		t.Error("expected the end once all have told of it under the plan in force")
+	}
+}
