@@ -26,7 +26,6 @@ type Settings struct {
 	StateCopies  int    // of the units that are trained, in memory beside them
 	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
-	TotalSteps   uint64 // training ends there; zero is never
 	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on

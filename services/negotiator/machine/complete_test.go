@@ -63,3 +63,21 @@ func TestWhatWasToldOfTheEndUnderAnOlderPlanCountsForNone(t *testing.T) {
 		t.Error("expected the end once all have told of it under the plan in force")
 	}
 }
+
+func TestTheJobEndsAtNoOtherStepThanItsLast(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.steps = 40
+	w.begin(2)
+	for _, step := range []uint64{39, 41} {
+		w.finals("n1", step, nil)
+		w.finals("n2", step, nil)
+		if end := w.end(); end != nil {
+			t.Fatalf("the job of 40 steps ended: %+v", end)
+		}
+	}
+	w.finals("n1", 40, nil)
+	w.finals("n2", 40, nil)
+	if end := w.end(); end == nil || end.Step != 40 {
+		t.Errorf("expected the end after 40 steps, got %+v", end)
+	}
+}
