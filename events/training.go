@@ -41,6 +41,8 @@ type JobEnd struct {
 	// Digest is that of the model: of its units' digests, each ended by a newline. It is left out where not all units' were
 	// told, or holders of one told different ones.
 	Digest string `json:"digest,omitempty"`
+	// Differ are the units of which holders told different digests: they ended with different models.
+	Differ []Range `json:"differ,omitempty"`
 }
 
 // UnitDigest names the content of a layer's state.
@@ -131,6 +133,11 @@ func (j *JobEnd) Validate() error {
 	if j.Digest != "" {
 		c.digest("digest", j.Digest)
 	}
+	c.each(len(j.Differ), "differ", func(i int) error {
+		var c check
+		c.units("units", j.Differ[i])
+		return c.err
+	})
 	return c.err
 }
 

@@ -44,6 +44,18 @@ func (f *finals) digest(units int) string {
 	return events.Digest([]byte(list.String()))
 }
 
+// differ are the units of which holders told different digests.
+func (f *finals) differ() []events.Range {
+	var units []int
+	for unit, digest := range f.Units {
+		if digest == "" {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	return rangesOf(units)
+}
+
 // digested hears that training is complete for a node. What was told under an older plan has no effect: the newer one may
 // have gone back. Nor has what is told of another step than the job's last, where that is known.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
@@ -71,7 +83,8 @@ func (m *Machine) complete(cause events.Event) []events.Event {
 		return nil
 	}
 	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: step, Nodes: nodes, Digest: m.state.Finals.digest(m.state.Job.Units()),
+		Generation: m.state.generation(), Step: step, Nodes: nodes,
+		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
 	}
 	var said []events.Event
 	refused := m.refuseAll(cause)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -79,5 +80,16 @@ func TestTheJobEndsAtNoOtherStepThanItsLast(t *testing.T) {
 	w.finals("n2", 40, nil)
 	if end := w.end(); end == nil || end.Step != 40 {
 		t.Errorf("expected the end after 40 steps, got %+v", end)
+	}
+}
+
+func TestTheEndNamesTheUnitsInWhichHoldersDiffer(t *testing.T) {
+	w := newWorld(t, 3)
+	w.finals("n1", 9, nil)
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Units[1].Digest = events.Digest([]byte("another")) })
+	w.finals("n3", 9, nil) // whoever is right, two models are there
+	want := []events.Range{{First: 1, End: 2}}
+	if end := w.end(); end == nil || end.Digest != "" || !slices.Equal(end.Differ, want) {
+		t.Errorf("expected no digest, and that unit 1 differs, got %+v", end)
 	}
 }

@@ -27,12 +27,12 @@ BEAT_SECONDS = 0.2
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
-def job():
+def job(steps):
     """What all workers must have alike. Python is in its digest, for a sum of floats differs between versions."""
     layers = [{"parameterBytes": len(unit) * 4, "optimizerBytes": len(unit) * 4, "gradientBytes": len(unit) * 4,
                "activationBytes": 1024, "outputBytes": 1024} for unit in Perceptron().units]
     return {"digest": digest(f"perceptron, Python {sys.version}".encode()), "kind": "data-parallel", "layers": layers,
-            "globalBatch": BATCH, "microBatch": MICRO_BATCH,
+            "steps": steps, "globalBatch": BATCH, "microBatch": MICRO_BATCH,
             "pipelines": {"min": 0, "max": 0}, "stages": {"min": 0, "max": 0}}
 
 
@@ -113,7 +113,7 @@ class Worker:
         self.hold = 0  # the step was given up: none begins before a plan of this generation
         self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
         self.incarnation = uuid.uuid4().hex[:12]
-        self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
+        self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job(self.options.steps))
         report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
 
     def told_to_end(self, *_):
