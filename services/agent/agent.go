@@ -29,8 +29,9 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
-// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came.
-var ErrComplete = errors.New("the cluster's job is complete")
+// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came to train the same. Who
+// came to train another one is told ErrOtherJob.
+var ErrComplete = errors.New("nothing is left to train")
 
 // ErrOtherJob ends a session whose node trains another job than the cluster, which never takes it. A node that is refused
 // for another reason, because another does not consent, say, asks again.

@@ -120,14 +120,17 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 
 // isComplete says why a cluster whose job is done grants nothing.
 func (m *Machine) isComplete() string {
-	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new job begins with another cluster", m.state.Complete.Step)
+	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new one begins with another REKNIT_CLUSTER", m.state.Complete.Step)
 }
 
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All
 // else, such as the end of nodes, has no effect.
 var afterwards = events.Handlers[*Machine]{
 	events.JoinRequested: events.Handling(func(m *Machine, cause events.Event, join events.Join) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation})
+		return m.refuseAfterwards(cause, events.Refusal{
+			Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation,
+			OtherJob: m.otherJob(join.Job) != "", // else what it came to train is trained
+		})
 	}),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})

@@ -93,3 +93,36 @@ func TestTheEndNamesTheUnitsInWhichHoldersDiffer(t *testing.T) {
 		t.Errorf("expected no digest, and that unit 1 differs, got %+v", end)
 	}
 }
+
+// Scripts that know nothing of Reknit have steps that their agents make up: these pass one now and then while they wait.
+func TestWhoTellsOfAnotherStepIsHeardWhenItTellsAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 3, nil)
+	w.finals("n2", 4, nil)
+	if end := w.end(); end != nil {
+		t.Fatalf("the job ended at two steps: %+v", end)
+	}
+	w.finals("n1", 4, nil)
+	if end := w.end(); end == nil || end.Step != 4 {
+		t.Errorf("expected the end at step 4, got %+v", end)
+	}
+}
+
+// A container of the same job that is started again is not to loop; who brings another job made no step of it, and is told so.
+func TestWhoComesAfterTheEndHearsWhetherItsJobIsDone(t *testing.T) {
+	w := newEmptyWorld(t, 1, 0)
+	w.steps = 40
+	w.begin(1)
+	w.finals("n1", 40, nil)
+	w.join("n1")
+	w.steps = 300
+	w.join("n2")
+	w.run()
+	for node, isOther := range map[string]bool{"n1": false, "n2": true} {
+		refused := w.refusals(node)
+		want := "this cluster's job is complete: step 40 was made; a new one begins with another REKNIT_CLUSTER"
+		if len(refused) != 1 || !refused[0].Complete || refused[0].OtherJob != isOther || refused[0].Reason != want {
+			t.Errorf("%s is told %+v", node, refused)
+		}
+	}
+}

@@ -108,7 +108,7 @@ class Worker:
         self.early = None  # an opening that came before the plan it follows
         self.schedule, self.given, self.offers = None, False, {}  # of the move under way
         self.taken = {}  # units that came for the next plan
-        self.told_end = 0  # generation under which this worker told that training is complete here
+        self.told_end, self.told_end_at = 0, 0.0  # generation under which this worker told that training is complete here, and when
         self.stop = math.inf  # not to be passed: a promise
         self.hold = 0  # the step was given up: none begins before a plan of this generation
         self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
@@ -349,11 +349,11 @@ class Worker:
             self.peers.cut()
 
     def tell_end(self):
-        """Tells, once under each plan, that training is complete here. The others may need what this worker holds until it is
-        complete for all."""
+        """Tells, under each plan and then once a minute, that training is complete here. The others may need what this worker
+        holds until it is complete for all."""
         generation = self.trainer.plan["generation"]
-        if self.told_end != generation:
-            self.told_end = generation
+        if self.told_end != generation or time.monotonic() > self.told_end_at + 60:
+            self.told_end, self.told_end_at = generation, time.monotonic()
             self.say("training.digested", generation=generation, step=self.trainer.done, final=True, units=[])
 
     def complete(self, _, end):
