@@ -223,7 +223,7 @@ func (t *trainer) loop() error {
 			report, err = t.step(orders, report.Done)
 		}
 		if t.made = t.complete(report.Done); t.made && err == nil { // the trainer waits until all others have made their last step
-			err = t.tellEnd(report.Done)
+			err = t.tellEnd(orders.Step, report.Done)
 		}
 	}
 	if cause := context.Cause(t.ended); cause != nil {
@@ -309,7 +309,7 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		}
 		t.sweep(1)
 		if !t.complete(report.Done) {
-			err = t.compare(report.Done)
+			err = t.compare(orders.Step, report.Done)
 		}
 	}
 	return report, err
