@@ -26,8 +26,8 @@ func (t *trainer) compare(step context.Context, done uint64) error {
 }
 
 // lastDigests returns those of all units that are trained, once the last step is made. Those of copied state, and of replicas
-// that are only alike, say nothing. A core hashes 1.5 GB in a second: it is left off where the step is to be given up, for then somebody
-// waits for this node.
+// that are only alike, say nothing. A core hashes 1.5 GB in a second: it is left off where the step is to be given up, for
+// then somebody waits for this node.
 func (t *trainer) lastDigests(step context.Context, done uint64) []events.UnitDigest {
 	if t.state.copied || t.plan.Replicas == events.AlikeReplicas {
 		return nil

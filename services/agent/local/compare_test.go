@@ -29,7 +29,8 @@ func TestEveryHundredStepsADigestOfTheStateIsTold(t *testing.T) {
 	}
 }
 
-// To hash 10 GB takes seconds, for which nobody is to wait who has a failure to heal, nor is the trainer to be taken for one that hangs.
+// To hash 10 GB takes seconds, for which nobody is to wait who has a failure to heal, nor is the trainer to be taken for one
+// that hangs.
 func TestWhoIsNeededInItsLastStepHashesNothingBefore(t *testing.T) {
 	r := newRig(t)
 	c := r.join(strings.Replace(usualJoin, "{", `{"totalSteps":1,`, 1))

@@ -44,8 +44,8 @@ func (m *Machine) sayDigests(now time.Time, word events.Digests, again int) even
 	return m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &word)
 }
 
-// DigestedAgain tells once more that training is complete for this node, where it is time. It is to be called now and then while
-// the hub can be reached. It ends the membership of a node to which nobody has answered for long.
+// DigestedAgain tells once more that training is complete for this node, where it is time. It is to be called now and then
+// while the hub can be reached. It ends the membership of a node to which nobody has answered for long.
 func (m *Machine) DigestedAgain(now time.Time) []Action {
 	e := m.ending
 	if e == nil || m.membership == over || e.word.Generation != m.generation() || now.Sub(e.at) < endEvery {
@@ -57,8 +57,8 @@ func (m *Machine) DigestedAgain(now time.Time) []Action {
 		e.unheard = 0
 	}
 	if e.unheard > mostEnds {
-		m.end(End{Complete: true, Reason: fmt.Sprintf("the last step is made here, and for %v nobody has said that the job is complete, "+
-			"nor that anybody is waited for", mostEnds*endEvery)})
+		m.end(End{Complete: true, Reason: fmt.Sprintf("the last step is made here, and for %v nobody has said that the job is "+
+			"complete, nor that anybody is waited for", mostEnds*endEvery)})
 	} else {
 		m.do(Say{m.sayDigests(now, e.word, e.again)})
 	}

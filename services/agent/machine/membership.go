@@ -114,7 +114,8 @@ func (m *Machine) stay() {
 
 // completed hears that the job is done: nobody needs what this node holds, and nothing is left to train.
 func (m *Machine) completed(_ events.Event, end events.JobEnd) {
-	m.end(End{Complete: true, Reason: fmt.Sprintf("the job is complete: step %d was made by %d nodes", end.Step, len(end.Nodes))})
+	reason := fmt.Sprintf("the job is complete: step %d was made by %d nodes", end.Step, len(end.Nodes))
+	m.end(End{Complete: true, Reason: reason})
 }
 
 // giveUp has the node leave its step and ask for a place again. Nothing more is said in this incarnation's name.

@@ -13,7 +13,8 @@ import (
 )
 
 // takeOut is what ends it that two copies differ.
-const takeOut = "look for errors of memory in the logs of these machines, and start the trainer anew where they are: it takes the others' copy"
+const takeOut = "look for errors of memory in the logs of these machines, and start the trainer anew where they are: " +
+	"it takes the others' copy"
 
 // replicas looks for copies that differ, of which nobody can tell which is right. Where somebody could, they were mended.
 func (d *doctor) replicas(ctx context.Context) (all []Finding) {
@@ -22,7 +23,8 @@ func (d *doctor) replicas(ctx context.Context) (all []Finding) {
 	case err != nil:
 		return found(wrong, "see whether this user may read the log", "%v", err)
 	case end != nil && len(end.Differ) > 0:
-		return found(wrong, "keep none of the models before you know which is right, or train again in another cluster", "the job is complete: %v", end)
+		return found(wrong, "keep none of the models before you know which is right, or train again in another cluster",
+			"the job is complete: %v", end)
 	case end != nil:
 		return found(fine, "", "the job is complete: %v", end)
 	}

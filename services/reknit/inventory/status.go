@@ -137,7 +137,8 @@ func (o *Overview) judge() {
 		}
 	}
 	if o.End != nil && len(o.End.Differ) > 0 {
-		o.Problems = append(o.Problems, "the job is complete, and its nodes ended with different models: reknit history names the units")
+		o.Problems = append(o.Problems,
+			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	switch change := o.Change; {
 	case change != nil && change.Held != nil:
