@@ -8,6 +8,8 @@ import (
 // Job is what is trained. Every member carries the same one.
 type Job struct {
 	Digest string `json:"digest"` // of all that determines the result: model, data, seed
+	// Steps is after how many training ends. Left out: nobody knows, or it has no end.
+	Steps uint64 `json:"steps,omitempty"`
 	// Kind tells how nodes share the work: pipeline, data-parallel or sharded; left out: pipeline.
 	Kind   string         `json:"kind,omitempty"`
 	Layers []LayerProfile `json:"layers"` // in order

@@ -24,11 +24,12 @@ type Activation struct {
 
 // Digests are the digests of the layers a node holds at a step.
 type Digests struct {
-	Node       string       `json:"node"`
-	Generation uint64       `json:"generation"`
-	Step       uint64       `json:"step"`
-	Final      bool         `json:"final"` // training is complete for this node, which may tell so without units
-	Units      []UnitDigest `json:"units"`
+	Node        string       `json:"node"`
+	Incarnation string       `json:"incarnation,omitempty"` // of the process that trained them; left out by agents of before
+	Generation  uint64       `json:"generation"`
+	Step        uint64       `json:"step"`
+	Final       bool         `json:"final"` // training is complete for this node, which may tell so without units
+	Units       []UnitDigest `json:"units"`
 }
 
 // JobEnd says that the job is done, because all who train under the plan in force have told that training is complete for
@@ -40,6 +41,8 @@ type JobEnd struct {
 	// Digest is that of the model: of its units' digests, each ended by a newline. It is left out where not all units' were
 	// told, or holders of one told different ones.
 	Digest string `json:"digest,omitempty"`
+	// Differ are the units of which holders told different digests: they ended with different models.
+	Differ []Range `json:"differ,omitempty"`
 }
 
 // UnitDigest names the content of a layer's state.
@@ -106,6 +109,9 @@ func (a *Activation) Validate() error {
 func (d *Digests) Validate() error {
 	var c check
 	c.token("node", d.Node)
+	if d.Incarnation != "" {
+		c.token("incarnation", d.Incarnation)
+	}
 	c.each(len(d.Units), "units", func(i int) error {
 		var c check
 		c.unit(d.Units[i].Unit)
@@ -127,6 +133,11 @@ func (j *JobEnd) Validate() error {
 	if j.Digest != "" {
 		c.digest("digest", j.Digest)
 	}
+	c.each(len(j.Differ), "differ", func(i int) error {
+		var c check
+		c.units("units", j.Differ[i])
+		return c.err
+	})
 	return c.err
 }
 

@@ -29,8 +29,9 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
-// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came.
-var ErrComplete = errors.New("the cluster's job is complete")
+// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came to train the same. Who
+// came to train another one is told ErrOtherJob.
+var ErrComplete = errors.New("nothing is left to train")
 
 // ErrOtherJob ends a session whose node trains another job than the cluster, which never takes it. A node that is refused
 // for another reason, because another does not consent, say, asks again.
@@ -48,7 +49,6 @@ type Config struct {
 	Versions    int           // that the State keeps in memory to roll back to, beside the one it trains
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
-	TotalSteps  uint64        // training ends there; zero is never
 	Trained     uint64        // generation of the plan under which the first Boundary's state was trained, which is claimed; zero: none
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
@@ -211,7 +211,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Cluster: s.config.Cluster, Node: s.config.Node, Name: s.bus.Identity().Name, Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Job: s.config.Job,
-		TotalSteps: s.config.TotalSteps, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
+		Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
 	if err := s.bus.Provision(ctx); err != nil {

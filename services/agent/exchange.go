@@ -72,7 +72,7 @@ func (s *Session) preCopy(task machine.PreCopy) {
 			Bytes: progress.Bytes, Seconds: progress.Seconds, Reason: progress.Reason,
 		})
 	}
-	x.preReceiver = precopy.NewReceiver(x.context, x.what, s.config.TotalSteps, s.loop.state.(PreCopier).Apply, told)
+	x.preReceiver = precopy.NewReceiver(x.context, x.what, s.config.Job.Steps, s.loop.state.(PreCopier).Apply, told)
 	go x.preReceiver.Run()
 }
 

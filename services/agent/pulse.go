@@ -72,6 +72,9 @@ func (s *Session) pulse() {
 	defer ticker.Stop()
 	for {
 		s.sendPulse()
+		if s.bus.Conn().IsConnected() {
+			s.tell(func() []machine.Action { return s.machine.DigestedAgain(time.Now()) })
+		}
 		select {
 		case <-s.context.Done():
 			return

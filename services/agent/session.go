@@ -219,6 +219,10 @@ func (s *Session) tell(what func() []machine.Action) {
 func (s *Session) do(action machine.Action) {
 	switch action := action.(type) {
 	case machine.Say:
+		if action.Event.Kind == events.TrainingDigested { // told again and again: the newest says all
+			s.fact(action.Event)
+			return
+		}
 		go s.say(s.answers, action.Event)
 	case machine.Train:
 		s.train(action)

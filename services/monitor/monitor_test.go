@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
@@ -44,11 +45,12 @@ func start(t *testing.T, ctx context.Context, url, name string) *node {
 	n := &node{name: name, bus: b}
 	_, err = b.Conn().Subscribe(events.ProbeSubject(cluster, name), func(message *nats.Msg) {
 		var probe events.Probe
-		answer := events.ProbeAnswer{Node: name, Incarnation: "a"}
+		asked := strings.TrimPrefix(message.Subject, strings.TrimSuffix(events.ProbeSubject(cluster, "n"), "n"))
+		answer := events.ProbeAnswer{Node: asked, Incarnation: "a"}
 		if err := json.Unmarshal(message.Data, &probe); err != nil {
 			answer.Error = err.Error()
 		} else if probe.Target != "" {
-			answer.Measured = &events.Measurement{From: name, To: probe.Target, RoundTripSeconds: 0.001,
+			answer.Measured = &events.Measurement{From: asked, To: probe.Target, RoundTripSeconds: 0.001,
 				BandwidthBytesPerSecond: 1e9}
 		}
 		data, _ := json.Marshal(answer)
@@ -111,24 +113,64 @@ func TestADeathThatShowsIsALossWithinFiftyMilliseconds(t *testing.T) {
 	}
 }
 
-// watched returns six nodes that a monitor watches, and what it says.
-func watched(t *testing.T) (ctx context.Context, nodes []*node, heard <-chan events.Event) {
-	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+// A server that is provisioned grants a connection 256 subscriptions, the one here 40. With one for each probe, those of a crowd
+// that were more were never answered, and their nodes were lost.
+func TestOfACrowdThatFallsSilentAtOnceNobodyWhoAnswersIsLost(t *testing.T) {
+	const crowd = 300
+	hub, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+		JetStream: true, StoreDir: t.TempDir(), MaxSubs: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Shutdown)
+	hub.Start()
+	t.Cleanup(hub.Shutdown)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	first := start(t, ctx, hub.ClientURL(), "*") // whose answers are for all
+	nodes := []*node{}
+	for i := range crowd {
+		nodes = append(nodes, &node{name: fmt.Sprintf("n%d", i), bus: first.bus})
+	}
+	if err := first.bus.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard := follow(t, ctx, first.bus)
+	run(t, ctx, hub.ClientURL())
+	join(t, ctx, nodes)
+	for range 20 {
+		for _, n := range nodes {
+			n.pulse(t)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	for silent := time.Now(); time.Since(silent) < 8*time.Second; {
+		for _, n := range nodes[crowd/2:] {
+			n.pulse(t)
+		}
+		if event := wait(t, heard, 250*time.Millisecond); event.Kind == events.NodeLost {
+			t.Fatalf("%s is lost after %v of silence, and answers probes", event.Subject, time.Since(silent))
+		}
+	}
+}
+
+// watched returns six nodes that a monitor watches, and what it says.
+func watched(t *testing.T) (ctx context.Context, nodes []*node, heard <-chan events.Event) {
+	t.Helper()
+	hub, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hub.Shutdown)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	for i := range 6 {
-		nodes = append(nodes, start(t, ctx, server.URL(), fmt.Sprintf("n%d", i)))
+		nodes = append(nodes, start(t, ctx, hub.URL(), fmt.Sprintf("n%d", i)))
 	}
 	if err := nodes[0].bus.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
 	heard = follow(t, ctx, nodes[0].bus)
-	run(t, ctx, server.URL())
+	run(t, ctx, hub.URL())
 	join(t, ctx, nodes)
 	for range 12 { // the first direction measured shows that the monitor knows the nodes
 		for _, n := range nodes {

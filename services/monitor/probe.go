@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -21,9 +23,6 @@ var (
 	linkWaits = []time.Duration{3 * time.Second}
 )
 
-// noResponders is how the hub says that nobody hears a subject.
-const noResponders = "503"
-
 // probe asks a node, and returns its answer or nil for none in time; gone when the hub has nobody to ask.
 func (w *watcher) probe(ask machine.Ask) (answer *events.ProbeAnswer, gone bool) {
 	waits := lifeWaits
@@ -34,30 +33,33 @@ func (w *watcher) probe(ask machine.Ask) (answer *events.ProbeAnswer, gone bool)
 	if err != nil {
 		return nil, false
 	}
-	conn := w.bus.Conn()
-	inbox := conn.NewRespInbox()
-	replies := make(chan *nats.Msg, len(waits)) // with one of its own a subscription takes 512 KiB
-	subscription, err := conn.ChanSubscribe(inbox, replies)
-	if err != nil {
-		return nil, false
-	}
-	defer func() { _ = subscription.Unsubscribe() }()
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	replies := make(chan reply, len(waits))
 	for _, wait := range waits {
-		if err := conn.PublishRequest(events.ProbeSubject(w.bus.Cluster(), ask.Node), inbox, request); err != nil {
-			return nil, false
-		}
+		go func() {
+			message, err := w.bus.Conn().RequestWithContext(ctx, events.ProbeSubject(w.bus.Cluster(), ask.Node), request)
+			replies <- reply{message, err}
+		}()
 		select {
 		case reply := <-replies:
-			if reply.Header.Get("Status") == noResponders {
-				return nil, true
+			if reply.err != nil {
+				return nil, errors.Is(reply.err, nats.ErrNoResponders)
 			}
-			if answer := readAnswer(reply, ask.Node); answer != nil {
+			if answer := readAnswer(reply.message, ask.Node); answer != nil {
 				return answer, false
 			}
 		case <-time.After(wait):
 		}
 	}
 	return nil, false
+}
+
+// reply is what comes of one sending of a probe. All requests of a connection share one subscription: a server grants 256, and
+// a crowd that falls silent is more.
+type reply struct {
+	message *nats.Msg
+	err     error
 }
 
 func readAnswer(reply *nats.Msg, node string) *events.ProbeAnswer {

@@ -119,7 +119,7 @@ func (c Config) job(training oracle.Training) (events.Job, error) {
 	}
 	what := fmt.Sprintf("%+v %d %s %d", training, c.MicroBatch, events.Digest(content), dataPlaneVersion)
 	job := events.Job{
-		Digest: events.Digest([]byte(what)), GlobalBatch: c.GlobalBatch, MicroBatch: c.MicroBatch,
+		Digest: events.Digest([]byte(what)), Steps: c.Steps, GlobalBatch: c.GlobalBatch, MicroBatch: c.MicroBatch,
 		OptimizerPartitions: c.OptimizerPartitions,
 		Pipelines:           events.Bounds{Min: c.Pipelines, Max: c.Pipelines},
 		Stages:              events.Bounds{Min: c.LeastStages, Max: c.MostStages},

@@ -98,8 +98,8 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 			MaxAge: bucket.MaxAge, MaxMsgsPerSubject: 1, AllowDirect: true, DenyDelete: true, AllowRollup: !b.Secured(),
 			Discard: jetstream.DiscardNew,
 		}
-		if bucket.InMemory {
-			config.Storage = jetstream.MemoryStorage
+		if bucket.InMemory { // nodes set its values, and services those of the other, their memories
+			config.Storage, config.MaxMsgSize = jetstream.MemoryStorage, mostMessageBytes
 		}
 		all = append(all, config)
 	}

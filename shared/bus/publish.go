@@ -148,7 +148,7 @@ func (b *Bus) compareTaken(
 	return b.compare(ctx, stream, last.sequence, event, message.Data)
 }
 
-// compare reads back what the stream holds in an event's place: the same words, or others.
+// compare reads back what the stream holds in an event's place: the same words, or others. What it holds no more was said.
 func (b *Bus) compare(
 	ctx context.Context, stream events.Stream, sequence uint64, event events.Event, message []byte,
 ) (Ack, error) {
@@ -157,13 +157,12 @@ func (b *Bus) compare(
 		return Ack{}, err
 	}
 	there, err := held.GetMsg(ctx, sequence)
-	if err != nil {
+	switch isDropped := errors.Is(err, jetstream.ErrMsgNotFound); {
+	case err != nil && !isDropped:
 		return Ack{}, err
-	}
-	if sameWords(there.Data, message) {
+	case isDropped || sameWords(there.Data, message):
 		return Ack{Sequence: sequence, Duplicate: true}, nil
-	}
-	if stream.WriteOnce {
+	case stream.WriteOnce:
 		return Ack{}, fmt.Errorf("%w: %s", ErrTaken, there.Subject)
 	}
 	return Ack{}, fmt.Errorf("%w: id %s at sequence %d", ErrOtherWords, event.ID, sequence)

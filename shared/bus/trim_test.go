@@ -99,3 +99,17 @@ func TestWhatTravelsApartIsCompressed(t *testing.T) {
 		t.Errorf("%d bytes came back, %v", len(read.Data), err)
 	}
 }
+
+// A service whose acknowledgement was lost for as long as it took to trim the log ended with "no message found".
+func TestWhatIsRepeatedAfterTheLogHasDroppedItWasSaid(t *testing.T) {
+	ctx, b := newBus(t)
+	said := publish(t, ctx, b, lost("n1", "silent"))
+	for i := range events.EventStream.Newest {
+		newer := lost("n1", "silent")
+		newer.ID = fmt.Sprint("newer-", i)
+		publish(t, ctx, b, newer)
+	}
+	if again := publish(t, ctx, b, lost("n1", "silent")); again != (bus.Ack{Sequence: said.Sequence, Duplicate: true}) {
+		t.Errorf("said at %d, and repeated at %+v", said.Sequence, again)
+	}
+}

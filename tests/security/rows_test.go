@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -149,6 +150,23 @@ func (m *matrix) oversized() (tries []try) {
 		}
 	}
 	return tries
+}
+
+// What nodes say beside the log, no stream bounds: heartbeats, frames for others, values for those who train with them.
+func TestANodeSaysNoMoreThanAMebibyteAtOnceAnywhere(t *testing.T) {
+	m := newMatrix(t)
+	node := m.attackers[0]
+	for _, subject := range []string{
+		events.PulseSubject(cluster, node.key), events.RelaySubject(cluster, m.key("n3")),
+		node.api + ".$KV." + events.Lane(cluster, events.RendezvousBucket) + "." + cluster + ".1.key",
+	} {
+		for bytes, tooLarge := range map[int]bool{1<<20 - 4<<10: false, 1<<20 + 1: true} {
+			_, refused, err := node.publish(&nats.Msg{Subject: subject, Data: make([]byte, bytes)})
+			if err != nil || refused != tooLarge {
+				t.Errorf("%d bytes on %s: refused %t, expected %t; %v", bytes, subject, refused, tooLarge, err)
+			}
+		}
+	}
 }
 
 // malformed tries what is no event, or none of that kind. Where it is read far enough, it is signed by who says it.

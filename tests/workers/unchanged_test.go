@@ -143,6 +143,11 @@ func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testin
 	p.together(first, second)
 	p.finish(first, second)
 	p.join("n1").untilItsEnd() // the job is complete: another one begins with another cluster
+	p.script = []string{"python3", "-u", "other.py"}
+	said, err := p.agent("n1", nil, "--unchanged").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "this cluster's job is complete") {
+		t.Errorf("another script ends with %v, and says %s", err, said)
+	}
 }
 
 func TestAScriptGoesOnAloneThoughTheLastPlanOfAllThatWereKilledDidWithoutIt(t *testing.T) {

@@ -107,7 +107,7 @@ func failureOf(err error) failure {
 	case errors.Is(err, agent.ErrLeft):
 		return failure{http.StatusGone, err.Error(), "end: the cluster does without this node"}
 	case errors.Is(err, agent.ErrComplete):
-		return failure{http.StatusGone, err.Error(), "end: nothing is left to train"}
+		return failure{http.StatusGone, err.Error(), "end: the model is trained"}
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER or reknit up --dir"}

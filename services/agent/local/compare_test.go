@@ -29,6 +29,31 @@ func TestEveryHundredStepsADigestOfTheStateIsTold(t *testing.T) {
 	}
 }
 
+// To hash 10 GB takes seconds, for which nobody is to wait who has a failure to heal, nor is the trainer to be taken for one
+// that hangs.
+func TestWhoIsNeededInItsLastStepHashesNothingBefore(t *testing.T) {
+	r := newRig(t)
+	c := r.join(strings.Replace(usualJoin, "{", `{"totalSteps":1,`, 1))
+	r.commit(0, c.member)
+	step := c.next(orderStep, Report{Order: c.next(orderAdopt, Report{}).ID})
+	r.abandon(c.member)
+	c.line() // it is told to give the step up, and has just made it
+	finished := make(chan Order, 1)
+	go func() {
+		adopt := c.next(orderAdopt, Report{Order: step.ID, Done: 1})
+		finished <- c.next(orderFinished, Report{Order: adopt.ID, Done: 1})
+	}()
+	if last := await[events.Digests](r, events.TrainingDigested); !last.Final || last.Step != 1 || len(last.Units) > 0 {
+		t.Errorf("it tells of its last step %+v", last)
+	}
+	r.commit(1, c.member)
+	if last := await[events.Digests](r, events.TrainingDigested); last.Generation != 2 || len(last.Units) != 2 {
+		t.Errorf("it tells under the next plan %+v, expected the digests of its units", last)
+	}
+	r.complete(1)
+	<-finished
+}
+
 func TestOfCopiedStateNoDigestIsToldAndOfReplicasThatAreAlikeNeither(t *testing.T) {
 	for _, field := range []string{`"state":"copied",`, `"job":{"replicas":"alike"},`} {
 		r := newRig(t)

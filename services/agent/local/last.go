@@ -47,10 +47,11 @@ func (t *trainer) boundary(done uint64) (agent.Orders, error) {
 var errLastWait = errors.New("nobody says that the job is complete")
 
 // tellEnd tells that the last step is made, for no longer than the trainer waits for the others: the hub may be away.
-func (t *trainer) tellEnd(done uint64) error {
+func (t *trainer) tellEnd(step context.Context, done uint64) error {
+	units := t.lastDigests(step, done)
 	ctx, cancel := context.WithTimeout(t.ended, lastWait)
 	defer cancel()
-	err := t.session.Digested(ctx, done, true, t.lastDigests(done))
+	err := t.session.Digested(ctx, done, true, units)
 	if err != nil && t.ended.Err() == nil {
 		slog.Warn("the last step is made, and the cluster does not hear of it", "node", t.node, "error", err)
 		err = nil

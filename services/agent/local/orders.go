@@ -164,7 +164,7 @@ func (j *Joining) job() (events.Job, error) {
 			return job, fmt.Errorf("job: %w", err)
 		}
 	}
-	job.Digest, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.Batch, j.MicroBatch
+	job.Digest, job.Steps, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.TotalSteps, j.Batch, j.MicroBatch
 	if len(job.Layers) == 0 {
 		seconds := guessedSeconds
 		if job.Kind == events.DataParallel || job.Kind == events.Sharded {

@@ -23,8 +23,7 @@ import (
 // trainer is a process that trains and the session in its name.
 type trainer struct {
 	node    string
-	total   uint64 // steps; zero is no end
-	caller  int    // id of the process that joined; zero where it is not known
+	caller  int // id of the process that joined; zero where it is not known
 	session *agent.Session
 	watch   *links.Watch
 	dir     string  // of the files that it maps
@@ -101,7 +100,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
 	t := &trainer{
-		node: joining.Node, total: joining.TotalSteps, caller: callerOf(ctx),
+		node: joining.Node, caller: callerOf(ctx),
 		job: job, over: make(chan struct{}), heard: make(chan struct{}),
 		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1),
 		waiting: make(chan struct{}, mostWaiting),
@@ -172,7 +171,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		TotalSteps: t.total, Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
+		Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
 		Stays: config.Stays, Waits: t.wait, Late: t.late,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
@@ -224,7 +223,7 @@ func (t *trainer) loop() error {
 			report, err = t.step(orders, report.Done)
 		}
 		if t.made = t.complete(report.Done); t.made && err == nil { // the trainer waits until all others have made their last step
-			err = t.tellEnd(report.Done)
+			err = t.tellEnd(orders.Step, report.Done)
 		}
 	}
 	if cause := context.Cause(t.ended); cause != nil {
@@ -233,7 +232,7 @@ func (t *trainer) loop() error {
 	return err
 }
 
-func (t *trainer) complete(done uint64) bool { return t.total > 0 && done >= t.total }
+func (t *trainer) complete(done uint64) bool { return t.job.Steps > 0 && done >= t.job.Steps }
 
 // takeUp takes up a new plan, whose units the session has had adopted.
 func (t *trainer) takeUp(orders agent.Orders) {
@@ -310,7 +309,7 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		}
 		t.sweep(1)
 		if !t.complete(report.Done) {
-			err = t.compare(report.Done)
+			err = t.compare(orders.Step, report.Done)
 		}
 	}
 	return report, err

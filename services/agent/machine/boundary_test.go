@@ -42,7 +42,7 @@ func TestWhoStoodAtItsBoundaryIsToldAllTheSameThatTheOthersGaveUpTheirSteps(t *t
 }
 
 func TestNobodyPromisesAStepBeyondTheEndOfTraining(t *testing.T) {
-	n := trainingNode(t, 99, func(s *Settings) { s.TotalSteps = 100 })
+	n := trainingNode(t, 99, func(s *Settings) { s.Job.Steps = 100 })
 	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
 	prepare(n, "g4", 4)
 	n.expect("say negotiation.consented g4 true at 99: 1 holdings", "say negotiation.promised g4 100")
@@ -89,7 +89,7 @@ func TestTwoCommittedPlansTakeOverInTheirOrder(t *testing.T) {
 // Found by chaos seed 19: plan 5 took over at step 60, where negotiation 6 had everybody stop too; the nodes went
 // on with step 61 as soon as they had switched, and nobody came to the transfer.
 func TestASwitchAtAStepThatIsPromisedToAnotherNegotiationReleasesNobody(t *testing.T) {
-	n := trainingNode(t, 58, func(s *Settings) { s.TotalSteps = 60 })
+	n := trainingNode(t, 58, func(s *Settings) { s.Job.Steps = 60 })
 	n.commits(plan(4, 60, "n1", "n2"))
 	n.hears(events.NegotiationOpened, opening("g5", 5, false, "n1", "n2"))
 	prepare(n, "g5", 5)
@@ -102,7 +102,7 @@ func TestASwitchAtAStepThatIsPromisedToAnotherNegotiationReleasesNobody(t *testi
 }
 
 func TestANodeThatGetsOtherLayersAfterTheLastStepTellsTheirDigests(t *testing.T) {
-	n := trainingNode(t, 59, func(s *Settings) { s.TotalSteps = 60 })
+	n := trainingNode(t, 59, func(s *Settings) { s.Job.Steps = 60 })
 	n.stands(60)
 	n.expect()
 	n.commits(plan(4, 60, "n1", "n2"))

@@ -5,7 +5,7 @@
 // The files stand in the protocol's order: membership.go (asking for a place, leaving, being given up), plans.go
 // (the two streams put in order), negotiation.go (consenting, promising), precopy.go and transfer.go (moving
 // units), capture.go (what goes into snapshots), boundary.go (what the trainer does next), step.go (steps that cannot
-// end).
+// end), ending.go (the end of the job).
 package machine
 
 import (
@@ -27,7 +27,6 @@ type Settings struct {
 	StateCopies  int    // of the units that are trained, in memory beside them
 	Samples      int64  // of the node's local data, where the job's is local
 	Job          events.Job
-	TotalSteps   uint64 // training ends there; zero is never
 	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on
@@ -73,6 +72,7 @@ type Machine struct {
 	capturing bool             // the trainer's state gives units to those who pre-copy
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
 	pace      pace
+	ending    *ending // told last; nil: training was never complete here
 }
 
 // New returns a machine whose node has not asked for a place.

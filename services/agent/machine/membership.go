@@ -70,7 +70,7 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	mine := refusal.Incarnation == m.incarnation
 	switch {
 	case refusal.Node != m.settings.Node:
-	case refusal.Complete && (mine || refusal.Incarnation == ""):
+	case refusal.Complete && !refusal.OtherJob && (mine || refusal.Incarnation == ""):
 		m.end(End{Complete: true, Reason: refusal.Reason})
 	case refusal.Refused == events.ChangeLeave:
 		m.stay()
@@ -114,7 +114,8 @@ func (m *Machine) stay() {
 
 // completed hears that the job is done: nobody needs what this node holds, and nothing is left to train.
 func (m *Machine) completed(_ events.Event, end events.JobEnd) {
-	m.end(End{Complete: true, Reason: fmt.Sprintf("step %d was made by %d nodes", end.Step, len(end.Nodes))})
+	reason := fmt.Sprintf("the job is complete: step %d was made by %d nodes", end.Step, len(end.Nodes))
+	m.end(End{Complete: true, Reason: reason})
 }
 
 // giveUp has the node leave its step and ask for a place again. Nothing more is said in this incarnation's name.

@@ -299,7 +299,7 @@ func (m *Machine) stopStep() uint64 {
 	if plan := m.ahead(); plan != nil {
 		stop = max(stop, plan.ResumeStep)
 	}
-	if total := m.settings.TotalSteps; total > 0 {
+	if total := m.settings.Job.Steps; total > 0 {
 		stop = min(stop, total)
 	}
 	return stop

@@ -40,15 +40,6 @@ func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) even
 		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})
 }
 
-// Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end
-// training.
-func (m *Machine) Digested(now time.Time, step uint64, final bool, units []events.UnitDigest) events.Event {
-	reason := fmt.Sprintf("%s-%d-%d-%t", m.incarnation, m.generation(), step, final)
-	return m.speaker.First(now, reason, events.TrainingDigested, m.settings.Node, &events.Digests{
-		Node: m.settings.Node, Generation: m.generation(), Step: step, Final: final, Units: units,
-	})
-}
-
 // note takes a completed step, and returns the stall before it where it is the first of a generation.
 func (p *pace) note(now time.Time, seconds float64) (stall, usual float64, first bool) {
 	usual = p.usual()

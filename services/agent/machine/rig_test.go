@@ -24,6 +24,8 @@ type node struct {
 	plans   map[uint64]string // digests of the plans heard, by generation
 	said    int               // events, for their ids
 	joined  int               // incarnations
+	minutes int               // that it waited after its last step
+	ids     []string          // of what it told meanwhile
 }
 
 var now = time.Unix(1_000_000, 0)

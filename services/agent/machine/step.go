@@ -123,5 +123,5 @@ func (m *Machine) sayExited(now time.Time, exit events.Exit) {
 
 // finished reports whether the last step is done.
 func (m *Machine) finished() bool {
-	return m.settings.TotalSteps > 0 && m.done >= m.settings.TotalSteps
+	return m.settings.Job.Steps > 0 && m.done >= m.settings.Job.Steps
 }

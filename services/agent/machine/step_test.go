@@ -236,7 +236,7 @@ func TestAnExitTellsWhetherItWasToBeExpected(t *testing.T) {
 		"it asked to leave":    {func(n *node) { n.do(n.machine.Leave(now, "spot", 0)) }, 20, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := trainingNode(t, 15, func(s *Settings) { s.TotalSteps = test.total })
+			n := trainingNode(t, 15, func(s *Settings) { s.Job.Steps = test.total })
 			test.before(n)
 			exit, err := events.Open[events.Exit](n.machine.Exited(now, strings.Repeat("x", 2000), 0)[0].(Say).Event)
 			if err != nil || exit.Expected != test.expected || exit.ExitCode == nil || *exit.ExitCode != 0 ||

@@ -44,13 +44,29 @@ func (f *finals) digest(units int) string {
 	return events.Digest([]byte(list.String()))
 }
 
+// differ are the units of which holders told different digests.
+func (f *finals) differ() []events.Range {
+	var units []int
+	for unit, digest := range f.Units {
+		if digest == "" {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	return rangesOf(units)
+}
+
 // digested hears that training is complete for a node. What was told under an older plan has no effect: the newer one may
-// have gone back.
+// have gone back. Nor has what is told of another step than the job's last, where that is known.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
 	if !digests.Final || m.state.Plan == nil || digests.Generation != m.state.generation() {
 		return nil
 	}
-	if member, isIn := m.state.Plan.Member(digests.Node); !isIn || !m.isStill(member) {
+	if last := m.state.Job.Steps; last > 0 && digests.Step != last {
+		return nil
+	}
+	member, isIn := m.state.Plan.Member(digests.Node)
+	if !isIn || !m.isStill(member) || digests.Incarnation != "" && digests.Incarnation != member.Incarnation {
 		return nil
 	}
 	if m.state.Finals == nil {
@@ -67,7 +83,8 @@ func (m *Machine) complete(cause events.Event) []events.Event {
 		return nil
 	}
 	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: step, Nodes: nodes, Digest: m.state.Finals.digest(m.state.Job.Units()),
+		Generation: m.state.generation(), Step: step, Nodes: nodes,
+		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
 	}
 	var said []events.Event
 	refused := m.refuseAll(cause)
@@ -103,14 +120,18 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 
 // isComplete says why a cluster whose job is done grants nothing.
 func (m *Machine) isComplete() string {
-	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new job begins with another cluster", m.state.Complete.Step)
+	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new one begins with another REKNIT_CLUSTER",
+		m.state.Complete.Step)
 }
 
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All
 // else, such as the end of nodes, has no effect.
 var afterwards = events.Handlers[*Machine]{
 	events.JoinRequested: events.Handling(func(m *Machine, cause events.Event, join events.Join) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation})
+		return m.refuseAfterwards(cause, events.Refusal{
+			Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation,
+			OtherJob: m.otherJob(join.Job) != "", // else what it came to train is trained
+		})
 	}),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})

@@ -9,18 +9,21 @@ import (
 
 func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 	for field, change := range map[string]func(*events.Job){
-		`"job.digest": expected "sha256:`:               func(job *events.Job) { job.Digest = events.Digest([]byte("another")) },
-		`"job.layers": expected 3`:                      func(job *events.Job) { job.Layers = job.Layers[:2] },
-		`this is 1 layer, `:                             func(job *events.Job) { job.Layers = job.Layers[:1] },
-		`"job.tied": expected [] `:                      func(job *events.Job) { job.Tied = []events.Range{{First: 0, End: 2}} },
-		`"job.kind": expected "pipeline"`:               func(job *events.Job) { job.Kind = events.DataParallel },
-		`"job.replicas": expected "equal"`:              func(job *events.Job) { job.Replicas = events.AlikeReplicas },
-		`"job.optimizerPartitions": expected 2`:         func(job *events.Job) { job.OptimizerPartitions = 3 },
-		`"job.globalBatch": expected 12`:                func(job *events.Job) { job.GlobalBatch = 24 },
-		`"job.microBatch": expected 1`:                  func(job *events.Job) { job.MicroBatch = 2 },
-		`"job.batchRule": expected {"samplesPerNode":4`: func(job *events.Job) { job.BatchRule = nil },
+		`"job.digest": expected "sha256:`:                                               func(job *events.Job) { job.Digest = events.Digest([]byte("another")) },
+		`"job.steps": expected 40 as in the cluster's job, got 300: `:                   func(job *events.Job) { job.Steps = 300 },
+		`batch 12, 40 steps, this is 3 layers, 900 bytes of state, batch 12, 300 steps`: func(job *events.Job) { job.Steps = 300 },
+		`"job.layers": expected 3`:                                                      func(job *events.Job) { job.Layers = job.Layers[:2] },
+		`this is 1 layer, `:                                                             func(job *events.Job) { job.Layers = job.Layers[:1] },
+		`"job.tied": expected [] `:                                                      func(job *events.Job) { job.Tied = []events.Range{{First: 0, End: 2}} },
+		`"job.kind": expected "pipeline"`:                                               func(job *events.Job) { job.Kind = events.DataParallel },
+		`"job.replicas": expected "equal"`:                                              func(job *events.Job) { job.Replicas = events.AlikeReplicas },
+		`"job.optimizerPartitions": expected 2`:                                         func(job *events.Job) { job.OptimizerPartitions = 3 },
+		`"job.globalBatch": expected 12`:                                                func(job *events.Job) { job.GlobalBatch = 24 },
+		`"job.microBatch": expected 1`:                                                  func(job *events.Job) { job.MicroBatch = 2 },
+		`"job.batchRule": expected {"samplesPerNode":4`:                                 func(job *events.Job) { job.BatchRule = nil },
 	} {
 		w := newEmptyWorld(t, 2, 2)
+		w.steps = 40
 		w.batchRule = &events.BatchRule{SamplesPerNode: 4, LearningRate: "linear"}
 		w.begin(2)
 		join := must[events.Join](t, w.heard[0])
@@ -47,5 +50,20 @@ func TestAJobWithWhatIsUsualLeftOutIsTheSame(t *testing.T) {
 	w.run()
 	if refused := w.refusals("n7"); len(refused) > 0 || w.nodes() != "n1 n2 n7" {
 		t.Errorf("nodes %q, refused %+v", w.nodes(), refused)
+	}
+}
+
+// An agent of before tells no number, and neither does a script of which nobody knows when it ends.
+func TestWhoDoesNotKnowWhenTheJobEndsMayTrainWithWhoKnows(t *testing.T) {
+	for _, steps := range [][2]uint64{{40, 0}, {0, 40}} {
+		w := newEmptyWorld(t, 1, 0)
+		w.steps = steps[0]
+		w.begin(1)
+		w.steps = steps[1]
+		w.join("n2")
+		w.run()
+		if refused := w.refusals("n2"); len(refused) > 0 || w.nodes() != "n1 n2" {
+			t.Errorf("%d steps, and %d: nodes %q, refused %+v", steps[0], steps[1], w.nodes(), refused)
+		}
 	}
 }

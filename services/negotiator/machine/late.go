@@ -49,15 +49,19 @@ func (m *Machine) sayLate(cause events.Event, late []string, needs float64) []ev
 			what = "nobody who stays holds " + named(alone, name) + ", which is lost if it goes before"
 		}
 		delay := &events.LeaveDelay{
-			Node: node, Incarnation: m.state.Members[node].Incarnation, Seconds: needs, DeadlineSeconds: left,
+			Node: node, Incarnation: m.state.Members[node].Incarnation, Seconds: needs, DeadlineSeconds: left, Alone: rangesOf(alone),
 			Reason: fmt.Sprintf("the others need %.0f s to do without it, and it has %.0f s: %s", needs, left, what),
-		}
-		for _, span := range protocol.Ranges(alone) {
-			delay.Alone = append(delay.Alone, events.Range{First: span[0], End: span[1]})
 		}
 		said = append(said, m.speaker.Say(cause, events.LeaveDelayed, node, delay))
 	}
 	return said
+}
+
+func rangesOf(units []int) (ranges []events.Range) {
+	for _, span := range protocol.Ranges(units) {
+		ranges = append(ranges, events.Range{First: span[0], End: span[1]})
+	}
+	return ranges
 }
 
 // takenFrom returns the units that a node is to give, ascending.

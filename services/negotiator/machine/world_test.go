@@ -41,6 +41,7 @@ type world struct {
 	alone      string // keeps the last of them, and nobody else does
 	batchRule  *events.BatchRule
 	replicas   string
+	steps      uint64 // of the job of who joins; zero: not known
 
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
@@ -150,7 +151,7 @@ func (w *world) join(node string) {
 		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers,
 		Job: events.Job{
-			Digest: events.Digest([]byte("job")), Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
+			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
 			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
 			BatchRule: w.batchRule, Replicas: w.replicas,
 		},

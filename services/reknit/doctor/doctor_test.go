@@ -25,6 +25,8 @@ type clinic struct {
 	t   *testing.T
 	bus *bus.Bus
 	url string
+
+	said int // events
 }
 
 // newClinic starts a server with JetStream, on which spoil does what it does before there are streams.
@@ -96,9 +98,43 @@ func (c *clinic) plan(address string) {
 		Nodes:     []events.Member{{Node: "n1", Incarnation: "i", Address: address}},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{End: 1}}}}},
 	}
-	speaker := events.Speaker{Source: "/negotiator", Cluster: "c"}
-	if _, err := c.bus.Publish(c.t.Context(), speaker.First(time.Now(), "p", events.PlanCommitted, "1", plan)); err != nil {
+	c.say("/negotiator", events.PlanCommitted, "1", plan)
+}
+
+// say adds an event to the log.
+func (c *clinic) say(source string, kind events.Kind, subject string, payload events.Payload) {
+	c.t.Helper()
+	c.said++
+	speaker := events.Speaker{Source: source, Cluster: "c"}
+	if _, err := c.bus.Publish(c.t.Context(), speaker.First(time.Now(), fmt.Sprint(c.said), kind, subject, payload)); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+func (c *clinic) commit(generation uint64) {
+	c.t.Helper()
+	id := fmt.Sprint("g", generation)
+	c.say("/negotiator", events.Committed, id, &events.Commitment{Negotiation: id, Generation: generation, PlanDigest: events.Digest(nil)})
+}
+
+// diverge has the restorer find that n1 and n2 differ in a unit, and which digest is right; empty: it cannot tell.
+func (c *clinic) diverge(generation uint64, unit int, right string) {
+	c.t.Helper()
+	c.say("/restorer", events.ReplicaDiverged, fmt.Sprint("unit-", unit), &events.Divergence{
+		Generation: generation, Step: 100, Unit: unit, Digest: right,
+		Replicas: []events.Replica{{Node: "n1", Digest: events.Digest([]byte("one"))}, {Node: "n2", Digest: events.Digest([]byte("another"))}},
+	})
+}
+
+func TestCopiesThatDifferedUnderAnOlderPlanAreNoFinding(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.sound()
+	c.commit(7)
+	c.diverge(7, 0, "")
+	c.commit(8)
+	c.diverge(7, 1, "") // told late
+	if findings, err := examined(t, c.url); err != nil || len(findings) > 0 {
+		t.Errorf("%v, %q", err, findings)
 	}
 }
 
@@ -171,6 +207,22 @@ func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
 		"an address that nobody reaches": {
 			then: func(c *clinic) { c.t.Setenv("REKNIT_AGENT_ADVERTISE", "127.0.0.1:1") },
 			want: []string{"own address wrong: n1 does not reach this node at 127.0.0.1:1: "},
+		},
+		"copies that differ, and no third one": {
+			then: func(c *clinic) {
+				c.commit(7)
+				c.diverge(7, 0, "")
+				c.diverge(7, 1, "")
+				c.diverge(7, 1, events.Digest([]byte("right"))) // which was decided meanwhile
+			},
+			want: []string{"replicas wrong: unit-0 differed between n1, n2 after step 100, "},
+		},
+		"a job that ended with two models": {
+			then: func(c *clinic) {
+				c.say("/negotiator", events.TrainingCompleted, "c",
+					&events.JobEnd{Generation: 7, Step: 200, Nodes: []string{"n1", "n2"}, Differ: []events.Range{{First: 3, End: 5}}})
+			},
+			want: []string{"replicas wrong: the job is complete: step 200 made by 2 nodes, and its nodes ended with different models: they differ in units 3-4"},
 		},
 		"a directory that is not there": {
 			then: func(c *clinic) { c.t.Setenv("REKNIT_AGENT_SHARD_DIR", "/no/such") },

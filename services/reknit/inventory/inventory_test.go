@@ -248,6 +248,19 @@ func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
 	}
 }
 
+func TestAJobThatEndsWithTwoModelsIsNotWell(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{
+		Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}, Differ: []events.Range{{First: 0, End: 1}, {First: 2, End: 4}},
+	})
+	printed, err := s.run(Status())
+	if says := "they differ in units 0, 2-3"; !errors.As(err, &tell.NotWell{}) || !strings.Contains(printed, says) {
+		t.Errorf("ends with %v, expected %q in\n%s", err, says, printed)
+	}
+}
+
 func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) {
 	s := newSite(t)
 	s.serve("monitor", "negotiator", "restorer")

@@ -134,6 +134,10 @@ func (o *Overview) judge() {
 			o.Problems = append(o.Problems, fmt.Sprintf("no %s answers: start one, or see its log", service.Service))
 		}
 	}
+	if o.End != nil && len(o.End.Differ) > 0 {
+		o.Problems = append(o.Problems,
+			"the job is complete, and its nodes ended with different models: reknit history names the units")
+	}
 	switch change := o.Change; {
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)

@@ -14,6 +14,10 @@ import (
 // answers that it keeps it.
 const answerTime = 10 * time.Minute
 
+// mostMessage is what a node may say at once. The server takes 8 MB, for memories of services; the most that a node has to say is
+// a value for the trainers of its generation, or a frame for a node that it does not reach.
+const mostMessage = 1 << 20
+
 func rightsOf(rights permission.Rights) jwt.Permissions {
 	return jwt.Permissions{
 		Pub: jwt.Permission{Allow: rights.Publish}, Sub: jwt.Permission{Allow: rights.Subscribe},
@@ -105,7 +109,7 @@ func (i *installation) controlAccount() *jwt.AccountClaims {
 // another's, whose key it lacks.
 func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(public(i.nodes))
-	claims.Name = "nodes"
+	claims.Name, claims.Limits.Payload = "nodes", mostMessage
 	institutions, err := i.institutions()
 	if err != nil {
 		return nil, err

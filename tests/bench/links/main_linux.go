@@ -85,6 +85,9 @@ func (s settings) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(storesDir)) }()
+	if err := provisionKits(); err != nil {
+		return err
+	}
 	check, err := checkLink(ctx)
 	if err != nil {
 		return err

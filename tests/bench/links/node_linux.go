@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/tests/nodes"
 )
@@ -19,6 +20,8 @@ import (
 type node struct {
 	ctx      context.Context // of the process
 	store    *shards.Store
+	secured  *shards.Store // of the same parts
+	identity *mtls.Identity
 	training *training
 }
 
@@ -27,17 +30,28 @@ func serveNode(name string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // meant for the bench, which ends us
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	store, err := serveStore(ctx, name)
+	identity, err := mtls.Open(kitOf(name))
+	if err != nil {
+		return err
+	}
+	store, err := serveStore(ctx, name, storePort, nil)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	return nodes.Serve(&node{ctx: ctx, store: store}, cancel)
+	secured, err := serveStore(ctx, name, securedPort, identity.Server())
+	if err != nil {
+		return err
+	}
+	defer secured.Close()
+	return nodes.Serve(&node{ctx: ctx, store: store, secured: secured, identity: identity}, cancel)
 }
 
-// Hold makes the state and stores it, and answers with its parts.
+// Hold makes the state and puts it into both stores, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
-	*parts, err = state.Hold(n.ctx, n.store.PutAs)
+	*parts, err = state.Hold(n.ctx, func(ctx context.Context, digest string, part []byte) error {
+		return errors.Join(n.store.PutAs(ctx, digest, part), n.secured.PutAs(ctx, digest, part))
+	})
 	return err
 }
 
@@ -63,8 +77,11 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 	pulls, ctx := errgroup.WithContext(n.ctx)
 	transfers := make([]*nodes.Transfer, len(job.Pulls))
 	for i, pull := range job.Pulls {
-		var err error
-		if transfers[i], err = nodes.Connect(ctx, dialled(pull.Sources)); err != nil {
+		sources, err := n.dialled(pull.Sources)
+		if err != nil {
+			return err
+		}
+		if transfers[i], err = nodes.Connect(ctx, sources); err != nil {
 			return err
 		}
 	}

@@ -17,8 +17,8 @@ import (
 // undisturbedFor is how long the trainers train alone before, to know how long their steps take here.
 const undisturbedFor = 3 * time.Second
 
-// ourPassages is how often the policy that is judged is played: of passages of a second one ends a tenth later than the
-// next.
+// ourPassages is how often the policy that is judged is played, without keys and with them in turns: of passages of a second one
+// ends a tenth later than the next.
 const ourPassages = 5
 
 // play lets a node fetch a state by every policy.
@@ -51,12 +51,13 @@ func play(ctx context.Context, s scenario, bytes int64) (result outcome, err err
 	if _, err := c.pass(policies[len(policies)-1], undisturbed); err != nil {
 		return result, fmt.Errorf("unmeasured: %w", err)
 	}
-	for i, policy := range policies {
-		passages := 1
-		if i == 0 {
-			passages = ourPassages
-		}
-		passage, err := c.median(policy, undisturbed, passages)
+	passages, err := c.medians(policies[:2], undisturbed, ourPassages)
+	if err != nil {
+		return result, err
+	}
+	result.Policies, result.Secured = passages[:1], passages[1]
+	for _, policy := range policies[2:] {
+		passage, err := c.pass(policy, undisturbed)
 		if err != nil {
 			return result, fmt.Errorf("%s: %w", policy.name, err)
 		}
@@ -65,17 +66,25 @@ func play(ctx context.Context, s scenario, bytes int64) (result outcome, err err
 	return result, nil
 }
 
-// median is the middle one of a policy's passages.
-func (c *cluster) median(policy policy, undisturbed []Trained, passages int) (passage, error) {
-	passed := make([]passage, passages)
-	for i := range passed {
-		var err error
-		if passed[i], err = c.pass(policy, undisturbed); err != nil {
-			return passage{}, err
+// medians are the middle ones of so many passages of each policy. The policies take turns, so that what the machine does beside
+// meets all.
+func (c *cluster) medians(policies []policy, undisturbed []Trained, turns int) ([]passage, error) {
+	passed := make([][]passage, len(policies))
+	for range turns {
+		for i, policy := range policies {
+			passage, err := c.pass(policy, undisturbed)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", policy.name, err)
+			}
+			passed[i] = append(passed[i], passage)
 		}
 	}
-	slices.SortFunc(passed, func(a, b passage) int { return cmp.Compare(a.Seconds, b.Seconds) })
-	return passed[passages/2], nil
+	medians := make([]passage, len(policies))
+	for i := range passed {
+		slices.SortFunc(passed[i], func(a, b passage) int { return cmp.Compare(a.Seconds, b.Seconds) })
+		medians[i] = passed[i][turns/2]
+	}
+	return medians, nil
 }
 
 // pass brings the state to the joiner by a policy, while the others train.
@@ -116,8 +125,17 @@ func (c *cluster) policies(s scenario, parts []shards.Part) ([]policy, error) {
 	joining := func(pulls []pull) leg { return leg{c.joiner, Job{Parts: parts, Pulls: pulls}} }
 	write := leg{c.store, Job{Parts: parts, Pulls: together([]source{c.written}, len(parts)), Keep: true}}
 	shares, err := s.shares(c.direct, len(parts))
+	if err != nil {
+		return nil, err
+	}
+	secured := slices.Clone(c.direct)
+	for i := range secured {
+		secured[i].Secured = true
+	}
+	securedShares, err := s.shares(secured, len(parts))
 	return []policy{
 		{policyOurs, []leg{joining(planned(shares, c.direct))}},
+		{policySecured, []leg{joining(planned(securedShares, secured))}},
 		{policySingle, []leg{joining(together(c.direct[s.fastest():s.fastest()+1], len(parts)))}},
 		{policyEven, []leg{joining(even(c.direct, len(parts)))}},
 		{policyRelays, []leg{joining(even(c.relayed, len(parts)))}},

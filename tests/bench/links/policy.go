@@ -25,10 +25,14 @@ const (
 	policySoonest = "whoever is soonest"
 )
 
+// policySecured is ours with proof of who is there, and TLS, as on a secured installation.
+const policySecured = "reknit, with keys"
+
 // source is a node that has the state, as another sees it.
 type source struct {
 	Bucket         string
 	Address        string
+	Secured        bool    // over TLS, with a certificate at both ends
 	BytesPerSecond float64 // of the link to it; 0 where nobody measured it
 }
 

@@ -212,3 +212,18 @@ func TestTwoInstancesAtATimeSayNothingTwice(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsRepeatedAfterTheLogHasDroppedItWasSaid(t *testing.T) {
+	h := newHub(t, "test", true)
+	publication := loop.Connect(h.server, h.cluster, events.MaxEventBytes).Publish(loss(h.now, h.cluster, "n1"))
+	h.now = h.now.Add(publication.Step(h.now, stream.Unheard))
+	if dropped := h.server.Events.Trim(2, func(*stream.Message) bool { return false }); len(dropped) != 1 {
+		t.Fatalf("%d are dropped", len(dropped))
+	}
+	for !publication.Done() {
+		h.now = h.now.Add(publication.Step(h.now, stream.Answered))
+	}
+	if publication.Err != nil || publication.Ack != (bus.Ack{Sequence: 1}) {
+		t.Errorf("%+v, %v", publication.Ack, publication.Err)
+	}
+}

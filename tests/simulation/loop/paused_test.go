@@ -107,12 +107,16 @@ func pausedModel(t *testing.T, cluster string, write int) string {
 	second := h.start(machines[1])
 	for h.step(second, stream.Answered) {
 	}
-	for h.step(first, stream.Answered) {
+	remembered := 1 // as it signed
+	for goesOn := true; goesOn; goesOn = h.step(first, stream.Answered) {
+		if first.Point() == loop.Remember {
+			remembered++
+		}
 	}
 	h.lose(marker)
 	for h.step(second, stream.Answered) {
 	}
-	return ending(first.Err(), second.Err()) + story(h.log(), machines)
+	return ending(first.Err(), second.Err(), remembered) + story(h.log(), machines)
 }
 
 func pausedReal(t *testing.T, url, cluster string, write, after int) string {
@@ -135,12 +139,16 @@ func pausedReal(t *testing.T, url, cluster string, write, after int) string {
 	other.written(after)
 	close(resume)
 	err := <-first
+	written := through.written(0)
 	tell(t, ctx, watcher, cluster, marker)
 	said := saidUntil(t, ctx, watcher, cluster)
 	stop()
-	return ending(err, <-second) + story(said, machines)
+	remembered := slices.DeleteFunc(written, func(point loop.Point) bool { return point != loop.Remember })
+	return ending(err, <-second, len(remembered)) + story(said, machines)
 }
 
-func ending(first, second error) string {
-	return fmt.Sprintf("the first is fenced: %v, the second ends with: %v\n", errors.Is(first, bus.ErrFenced), second)
+// ending tells how both ended, and how often the first tried to write its memory.
+func ending(first, second error, remembered int) string {
+	return fmt.Sprintf("the first is fenced: %v, after %d writes of its memory; the second ends with: %v\n",
+		errors.Is(first, bus.ErrFenced), remembered, second)
 }

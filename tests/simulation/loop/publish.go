@@ -217,14 +217,15 @@ func (p *Publication) findTaken(fate stream.Fate, log *stream.Stream) time.Durat
 	return 0
 }
 
-// compare reads back what the stream holds in the event's place: the same words, or others.
+// compare reads back what the stream holds in the event's place: the same words, or others. What it holds no more was said.
 func (p *Publication) compare(fate stream.Fate, log *stream.Stream, writeOnce bool) time.Duration {
 	there, err := log.Get(p.held, fate)
-	if err != nil {
+	isDropped := errors.Is(err, jetstream.ErrMsgNotFound)
+	if err != nil && !isDropped {
 		return p.fail(err, requestTimeout)
 	}
 	words, _ := there.Data.(Words)
-	switch same := words.Event.ID == p.event.ID && bytes.Equal(words.Event.Data, p.event.Data); {
+	switch same := isDropped || words.Event.ID == p.event.ID && bytes.Equal(words.Event.Data, p.event.Data); {
 	case same:
 		p.end(bus.Ack{Sequence: p.held, Duplicate: !p.again}, nil) // after a lost acknowledgement the repeat is the first
 	case writeOnce:

@@ -19,7 +19,7 @@ type job struct {
 func newJob(c Cluster) *job {
 	j := &job{seed: c.Seed, chains: make([][]uint64, c.Layers*(1+c.Partitions))}
 	j.Job = events.Job{
-		Digest: events.Digest(fmt.Append(nil, "job ", c.Seed)), Kind: c.Kind, GlobalBatch: 8, MicroBatch: 1,
+		Digest: events.Digest(fmt.Append(nil, "job ", c.Seed)), Steps: c.Steps, Kind: c.Kind, GlobalBatch: 8, MicroBatch: 1,
 		OptimizerPartitions: c.Partitions, Stages: events.Bounds{Min: c.Stages},
 	}
 	if c.SamplesPerNode > 0 {

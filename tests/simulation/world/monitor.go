@@ -18,6 +18,9 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	}
 	if len(suspicions) == 0 {
 		p.later(pulseEvery, func() { p.pulse() })
+		if p.isHeard(p.node.name) {
+			p.do(p.agent.DigestedAgain(p.time()))
+		}
 	}
 }
 

@@ -127,7 +127,11 @@ var tellers = map[events.Kind]func(events.Event) string{
 		return strings.TrimSpace(fmt.Sprintf("%s %s, round %d %s", o.Negotiation, o.Phase, o.Round, o.Node))
 	}),
 	events.TrainingCompleted: teller(func(e events.JobEnd) string {
-		return fmt.Sprintf("at step %d under generation %d by %s, %s", e.Step, e.Generation, strings.Join(e.Nodes, " "), short(e.Digest))
+		what := short(e.Digest)
+		if len(e.Differ) > 0 {
+			what = fmt.Sprintf("units differ: %v", e.Differ)
+		}
+		return fmt.Sprintf("at step %d under generation %d by %s, %s", e.Step, e.Generation, strings.Join(e.Nodes, " "), what)
 	}),
 	events.ClusterHeld: teller(func(h events.Hold) string {
 		return strings.TrimSpace(h.Reason + " " + strings.Join(h.Awaits, " "))

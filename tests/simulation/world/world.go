@@ -234,7 +234,7 @@ func (w *World) agentSettings(n *node) agent.Settings {
 	return agent.Settings{
 		Cluster: cluster, Node: n.name, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
 		Site: n.site,
-		Job:  w.job.Job, PreCopies: true, TotalSteps: w.steps, Tiers: w.tiers(), Consent: n.consents,
+		Job:  w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
 }
 

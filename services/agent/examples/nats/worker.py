@@ -27,12 +27,12 @@ BEAT_SECONDS = 0.2
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
-def job():
+def job(steps):
     """What all workers must have alike. Python is in its digest, for a sum of floats differs between versions."""
     layers = [{"parameterBytes": len(unit) * 4, "optimizerBytes": len(unit) * 4, "gradientBytes": len(unit) * 4,
                "activationBytes": 1024, "outputBytes": 1024} for unit in Perceptron().units]
     return {"digest": digest(f"perceptron, Python {sys.version}".encode()), "kind": "data-parallel", "layers": layers,
-            "globalBatch": BATCH, "microBatch": MICRO_BATCH,
+            "steps": steps, "globalBatch": BATCH, "microBatch": MICRO_BATCH,
             "pipelines": {"min": 0, "max": 0}, "stages": {"min": 0, "max": 0}}
 
 
@@ -108,12 +108,12 @@ class Worker:
         self.early = None  # an opening that came before the plan it follows
         self.schedule, self.given, self.offers = None, False, {}  # of the move under way
         self.taken = {}  # units that came for the next plan
-        self.told_end = 0  # generation under which this worker told that training is complete here
+        self.told_end, self.told_end_at = 0, 0.0  # generation under which this worker told that training is complete here, and when
         self.stop = math.inf  # not to be passed: a promise
         self.hold = 0  # the step was given up: none begins before a plan of this generation
         self.suspicions, self.broken_at = {}, math.inf  # peers whose connections ended; when that is told as a broken step
         self.incarnation = uuid.uuid4().hex[:12]
-        self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job())
+        self.say("membership.join-requested", address=self.peers.address, memoryBytes=1 << 30, job=job(self.options.steps))
         report(node=self.node, incarnation=self.incarnation, address=self.peers.address)
 
     def told_to_end(self, *_):
@@ -349,11 +349,11 @@ class Worker:
             self.peers.cut()
 
     def tell_end(self):
-        """Tells, once under each plan, that training is complete here. The others may need what this worker holds until it is
-        complete for all."""
+        """Tells, under each plan and then once a minute, that training is complete here. The others may need what this worker
+        holds until it is complete for all."""
         generation = self.trainer.plan["generation"]
-        if self.told_end != generation:
-            self.told_end = generation
+        if self.told_end != generation or time.monotonic() > self.told_end_at + 60:
+            self.told_end, self.told_end_at = generation, time.monotonic()
             self.say("training.digested", generation=generation, step=self.trainer.done, final=True, units=[])
 
     def complete(self, _, end):

@@ -36,6 +36,7 @@ var gauges = []struct {
 	}},
 	{"reknit.layers.alone", "", "Layers that one death would lose, unless a snapshot has them.", func(f *view.Figures) float64 { return float64(f.Alone) }},
 	{"reknit.layers.bare", "", "Layers that no living node holds whole.", func(f *view.Figures) float64 { return float64(f.Bare) }},
+	{"reknit.units.differing", "", "Units whose copies differ, and nobody can tell which is right.", func(f *view.Figures) float64 { return float64(f.Differ) }},
 	{"reknit.links.lost", "", "Links between two nodes over which nothing passes.", func(f *view.Figures) float64 { return float64(f.LinksLost) }},
 	{"reknit.training.step", "", "Completed steps, the most that a node told.", func(f *view.Figures) float64 { return float64(f.Step) }},
 	{"reknit.training.loss", "", "Of the last step whose loss was told.", func(f *view.Figures) float64 { return f.Loss }},

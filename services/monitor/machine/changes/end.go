@@ -2,6 +2,7 @@ package changes
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -32,5 +33,24 @@ func (e *End) String() string {
 	if e.Digest != "" {
 		says += ", model digest " + e.Digest
 	}
+	if len(e.Differ) > 0 {
+		says += ", and its nodes ended with different models: they differ in " + units(e.Differ)
+	}
 	return says
+}
+
+// units tells ranges of units, as "units 0, 3-5".
+func units(ranges []events.Range) string {
+	var told []string
+	for _, one := range ranges {
+		if one.Count() == 1 {
+			told = append(told, fmt.Sprint(one.First))
+		} else {
+			told = append(told, fmt.Sprintf("%d-%d", one.First, one.End-1))
+		}
+	}
+	if len(ranges) == 1 && ranges[0].Count() == 1 {
+		return "unit " + told[0]
+	}
+	return "units " + strings.Join(told, ", ")
 }

@@ -15,6 +15,7 @@ type Figures struct {
 	Alone     int  // layers of which one living node holds some part, and nobody else
 	Bare      int  // layers of which no living node holds some part
 	LinksLost int
+	Differ    int      // units whose copies differ, and nobody can tell which is right
 	Done      []Change // under whose plans everybody works, since the last figures
 }
 
@@ -23,7 +24,7 @@ func (v *View) Figures(now time.Time) Figures {
 	nodes := v.nodes(now)
 	plan, _ := v.overlay.Plan()
 	v.progress.look(plan, now)
-	figures := Figures{Status: v.status(nodes, plan), Done: v.done(now)}
+	figures := Figures{Status: v.status(nodes, plan), Differ: len(v.differ), Done: v.done(now)}
 	if plan != nil && v.overlay.End() == nil { // nobody needs what was trained any more
 		for _, holders := range CoverageOf(plan, alive(nodes)).Holders {
 			switch holders {

@@ -37,6 +37,7 @@ type View struct {
 	began    time.Time       // heartbeats were heard from then on
 	news     bool            // of changes, since the last look
 	counted  map[uint64]bool // by generation: it was among the figures as done; nil before the first
+	differ   map[int]bool    // units whose copies differ under the plan in force, and nobody can tell which is right
 }
 
 // beat is a heartbeat and when it came.
@@ -49,7 +50,7 @@ type beat struct {
 func New(cluster string, committed uint64, began time.Time) *View {
 	return &View{
 		cluster: cluster, overlay: overlay.New(), names: overlay.NewNames(), record: changes.NewRecord(committed), pulses: map[string]beat{},
-		told: map[uint64]Change{}, began: began,
+		told: map[uint64]Change{}, began: began, differ: map[int]bool{},
 	}
 }
 
@@ -66,8 +67,24 @@ func (v *View) Take(event events.Event) {
 	v.names.Take(event)
 	v.record.Take(event)
 	v.news = true
+	v.compare(event)
 	if committed := v.record.Committed(); event.Kind == events.Committed && committed > MostChanges {
 		v.record.Forget(committed - MostChanges)
+	}
+}
+
+// compare hears that copies differ. Under a new plan they are compared again.
+func (v *View) compare(event events.Event) {
+	switch event.Kind {
+	case events.Committed:
+		clear(v.differ)
+	case events.ReplicaDiverged:
+		if told, err := events.Open[events.Divergence](event); err == nil && told.Generation == v.record.Committed() {
+			delete(v.differ, told.Unit)
+			if told.Digest == "" {
+				v.differ[told.Unit] = true
+			}
+		}
 	}
 }
 

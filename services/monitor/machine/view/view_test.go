@@ -115,6 +115,42 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	}
 }
 
+func TestCopiesAreToldToDifferUntilSomebodyIsRightOrAPlanComes(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	diverge := func(generation uint64, unit int, right string) {
+		l.say(events.ReplicaDiverged, fmt.Sprint("unit-", unit), &events.Divergence{
+			Generation: generation, Step: 100, Unit: unit, Digest: right,
+			Replicas: []events.Replica{{Node: "n1", Digest: events.Digest([]byte("one"))}, {Node: "n2", Digest: events.Digest([]byte("two"))}},
+		})
+	}
+	expect := func(units int) {
+		t.Helper()
+		if is := l.view.Figures(l.now).Differ; is != units {
+			t.Errorf("%d units differ, expected %d", is, units)
+		}
+	}
+	diverge(1, 0, "")
+	diverge(1, 0, "")
+	diverge(1, 2, "")
+	expect(2)
+	diverge(1, 2, events.Digest([]byte("one")))
+	expect(1)
+	l.commit(plan(2))
+	diverge(1, 3, "") // told late
+	expect(0)
+}
+
+func TestAJobThatEndsWithTwoModelsSaysSo(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.say(events.TrainingCompleted, "c", &events.JobEnd{Generation: 1, Step: 300, Nodes: four[:2], Differ: []events.Range{{First: 2, End: 3}}})
+	l.beat(1)
+	if says := l.status().Says; !strings.HasSuffix(says, "step 300 made by 2 nodes, and its nodes ended with different models: they differ in unit 2") {
+		t.Errorf("%q", says)
+	}
+}
+
 func TestThroughputIsKnownFromTheSecondSecondOfTrainingOn(t *testing.T) {
 	l := newLog()
 	l.commit(plan(1))

@@ -96,7 +96,7 @@ func (t *Trainer) Run(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, agent.ErrComplete) {
-			slog.Info("nothing is left to train", "node", t.config.Node, "because", err)
+			slog.Info("the trainer ends", "node", t.config.Node, "step", t.done, "because", err)
 			return nil
 		}
 		if err != nil {
@@ -193,8 +193,8 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
-	slog.Info("training is complete here; layers stay until it is for all others, in case a change needs them",
-		"node", t.config.Node, "step", t.done)
+	slog.Info("training is complete here; layers stay until it is for all others, in case a change needs them: "+
+		"an hour at most in which nobody is waited for, or until it is asked to end", "node", t.config.Node, "step", t.done)
 	select {
 	case <-t.complete:
 	default:

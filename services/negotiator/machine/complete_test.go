@@ -1,0 +1,128 @@
+package machine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// finals has a node tell that training is complete for it after so many steps, as it is usually told, but for a change.
+func (w *world) finals(node string, step uint64, change func(*events.Digests)) {
+	digests := &events.Digests{
+		Node: node, Incarnation: w.process[node], Generation: w.plan.Generation, Step: step, Final: true,
+	}
+	for unit := range 3 * (1 + w.partitions) {
+		digests.Units = append(digests.Units, events.UnitDigest{Unit: unit, Digest: events.Digest([]byte{byte(unit)})})
+	}
+	if change != nil {
+		change(digests)
+	}
+	w.hear(events.TrainingDigested, "/node/"+node, node, digests)
+	w.run()
+}
+
+// end is what the log says of the end of the job; nil: it says nothing yet.
+func (w *world) end() *events.JobEnd {
+	for _, event := range w.said {
+		if event.Kind == events.TrainingCompleted {
+			end := must[events.JobEnd](w.t, event)
+			return &end
+		}
+	}
+	return nil
+}
+
+func TestWhatAnEarlierProcessToldOfTheEndCountsForNone(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 9, nil)
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Incarnation = "earlier" })
+	if end := w.end(); end != nil {
+		t.Errorf("the job ended by the word of another process: %+v", end)
+	}
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Incarnation = "" }) // an agent of before
+	if w.end() == nil {
+		t.Error("expected that the word of an agent that tells no incarnation counts")
+	}
+}
+
+// A new plan may go back: what it gives a node was not trained to the end yet.
+func TestWhatWasToldOfTheEndUnderAnOlderPlanCountsForNone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.finals("n1", 9, nil)
+	w.lose("n3")
+	w.run()
+	if w.plan.Generation != 2 {
+		t.Fatalf("generation %d, expected a second plan", w.plan.Generation)
+	}
+	w.finals("n2", 9, nil)
+	if end := w.end(); end != nil {
+		t.Errorf("the job ended, and n1 has told nothing under the plan in force: %+v", end)
+	}
+	w.finals("n1", 9, nil)
+	if w.end() == nil {
+		t.Error("expected the end once all have told of it under the plan in force")
+	}
+}
+
+func TestTheJobEndsAtNoOtherStepThanItsLast(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.steps = 40
+	w.begin(2)
+	for _, step := range []uint64{39, 41} {
+		w.finals("n1", step, nil)
+		w.finals("n2", step, nil)
+		if end := w.end(); end != nil {
+			t.Fatalf("the job of 40 steps ended: %+v", end)
+		}
+	}
+	w.finals("n1", 40, nil)
+	w.finals("n2", 40, nil)
+	if end := w.end(); end == nil || end.Step != 40 {
+		t.Errorf("expected the end after 40 steps, got %+v", end)
+	}
+}
+
+func TestTheEndNamesTheUnitsInWhichHoldersDiffer(t *testing.T) {
+	w := newWorld(t, 3)
+	w.finals("n1", 9, nil)
+	w.finals("n2", 9, func(digests *events.Digests) { digests.Units[1].Digest = events.Digest([]byte("another")) })
+	w.finals("n3", 9, nil) // whoever is right, two models are there
+	want := []events.Range{{First: 1, End: 2}}
+	if end := w.end(); end == nil || end.Digest != "" || !slices.Equal(end.Differ, want) {
+		t.Errorf("expected no digest, and that unit 1 differs, got %+v", end)
+	}
+}
+
+// Scripts that know nothing of Reknit have steps that their agents make up: these pass one now and then while they wait.
+func TestWhoTellsOfAnotherStepIsHeardWhenItTellsAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 3, nil)
+	w.finals("n2", 4, nil)
+	if end := w.end(); end != nil {
+		t.Fatalf("the job ended at two steps: %+v", end)
+	}
+	w.finals("n1", 4, nil)
+	if end := w.end(); end == nil || end.Step != 4 {
+		t.Errorf("expected the end at step 4, got %+v", end)
+	}
+}
+
+// A container of the same job that is started again is not to loop; who brings another job made no step of it, and is told so.
+func TestWhoComesAfterTheEndHearsWhetherItsJobIsDone(t *testing.T) {
+	w := newEmptyWorld(t, 1, 0)
+	w.steps = 40
+	w.begin(1)
+	w.finals("n1", 40, nil)
+	w.join("n1")
+	w.steps = 300
+	w.join("n2")
+	w.run()
+	for node, isOther := range map[string]bool{"n1": false, "n2": true} {
+		refused := w.refusals(node)
+		want := "this cluster's job is complete: step 40 was made; a new one begins with another REKNIT_CLUSTER"
+		if len(refused) != 1 || !refused[0].Complete || refused[0].OtherJob != isOther || refused[0].Reason != want {
+			t.Errorf("%s is told %+v", node, refused)
+		}
+	}
+}
