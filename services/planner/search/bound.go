@@ -85,9 +85,13 @@ func newWindow(s, t, stages, microBatches int) window {
 // between them included), the stages before them take prefix, and stage s takes forward and backward.
 func (sh *shape) bound(s, t int, prefix, window, forward, backward float64) float64 {
 	w := sh.window(s, t)
-	least := sh.roundTrip + w.late.seconds(window, forward, backward)
+	return w.bound(sh.roundTrip, prefix, window, forward, backward)
+}
+
+func (w *window) bound(roundTrip, prefix, window, forward, backward float64) float64 {
+	least := roundTrip + w.late.seconds(window, forward, backward)
 	if w.exists {
-		least = max(least, sh.roundTrip+w.early.seconds(window, forward, backward))
+		least = max(least, roundTrip+w.early.seconds(window, forward, backward))
 		least = max(least, prefix+w.through.seconds(window, forward, backward))
 	}
 	return least
@@ -122,5 +126,36 @@ func (m *model) newFloor(stages, microBatches int) float64 {
 			least = max(least, roundTrip+total/inverse)
 		}
 	}
+	all := newWindow(0, stages-1, stages, microBatches)
+	least = max(least, all.bound(roundTrip, 0, roundTrip, m.forward[1], m.total[1]-m.forward[1]))
+	least = max(least, m.ofWholeLayers(stages, microBatches, roundTrip))
 	return least * (1 - 1e-12) // these divisions may round up
+}
+
+// ofWholeLayers bounds the stage that takes longest by itself, as floor does, but stages hold whole layers: with so many of
+// them each takes at least what the shortest run of as many layers does. Layers are dealt one by one to the stage that is
+// best with one more. O(stages * layers).
+func (m *model) ofWholeLayers(stages, microBatches int, roundTrip float64) float64 {
+	others, share := float64(microBatches-1), min(m.forwardShare, m.backwardShare)
+	seconds := func(s, layers int) float64 {
+		x := m.shortest[layers]
+		return max(float64(microBatches)*x, roundTrip+x*(others-min(others, float64(stages-1-s))*share))
+	}
+	longest, dealt, next := 0.0, m.scratch.starts[:stages], m.scratch.forward[:stages]
+	for s := range stages {
+		dealt[s], next[s] = 1, seconds(s, 2)
+		longest = max(longest, seconds(s, 1))
+	}
+	for range len(m.layers) - stages {
+		best := 0
+		for s := range stages {
+			if next[s] < next[best] {
+				best = s
+			}
+		}
+		longest = max(longest, next[best])
+		dealt[best]++
+		next[best] = seconds(best, dealt[best]+1)
+	}
+	return longest
 }

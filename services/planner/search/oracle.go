@@ -51,6 +51,9 @@ func newOracle(m *model, longest, microBatches int) *oracle {
 
 // mostInMemory: memory grows with the micro-batches in flight, so not beyond as many as there are stages.
 func (o *oracle) mostInMemory(length int) int {
+	if o.leastFullest(length) > o.mostGradient {
+		return 0
+	}
 	most := lastBelow(min(length, o.microBatches), func(b int) bool { return o.reach(o.shape(length, b), never) })
 	if most == length {
 		return o.microBatches
@@ -116,7 +119,11 @@ func (o *oracle) within(length, microBatches int, limit float64) answer {
 	if o.roughly && c.starts != nil {
 		return gaveUp
 	}
-	starts, seconds, result := o.split(length, microBatches, limit)
+	effort := roughEffort
+	if !o.roughly {
+		effort = max(1, o.effort>>(*o.inVain/halved))
+	}
+	starts, seconds, result := o.split(length, microBatches, limit, effort)
 	switch result {
 	case found:
 		c.atMost, c.starts, o.last[length] = seconds, starts, starts
@@ -124,7 +131,10 @@ func (o *oracle) within(length, microBatches int, limit float64) answer {
 		c.above = limit
 		o.proven[length] = append(o.proven[length], fact{microBatches, limit})
 	case gaveUp:
-		c.abandoned, o.gaveUp = limit, true
+		if !o.roughly {
+			c.abandoned, o.gaveUp = limit, true
+			*o.inVain++
+		}
 	}
 	return result
 }
@@ -185,15 +195,15 @@ func (o *oracle) floorCapacities(least int, limit float64) []int {
 	return most
 }
 
-// settle makes the capacity of one length exact and reports whether it already was right.
+// settle reports whether a length takes as many micro-batches as it might, and lowers what it might by one where not.
 func (o *oracle) settle(c *capacities, length int) bool {
-	if c.settled[length] {
+	most := c.most[length]
+	if c.settled[length] || most == 0 || o.within(length, most, c.limit) == found {
+		c.settled[length] = true
 		return true
 	}
-	c.settled[length] = true
-	bound := c.most[length]
-	c.most[length] = lastBelow(bound, func(b int) bool { return o.within(length, b, c.limit) == found })
-	return c.most[length] == bound
+	c.most[length]--
+	return false
 }
 
 // floorCapacity is the capacity of a length if its time were the floor. The work alone bounds it already.

@@ -110,8 +110,8 @@ func (s *searcher) under(bytes int64) *searcher {
 	}
 	capped := s.capped[bytes]
 	if capped == nil {
-		capped = newCapped(s.Problem, bytes, s.inVain)
-		capped.freer = s.oracle
+		capped = newCapped(s.Problem, bytes, s.paths, s.inVain)
+		capped.freer, capped.floors = s.oracle, s.floors
 		s.capped[bytes] = capped
 	}
 	capped.search(s.roughly)

@@ -22,7 +22,7 @@ func (s *searcher) at(pipelines int) *searcher {
 		if s.shares[i] == nil {
 			few := s.Problem
 			few.Layers, few.Shares = share.Layers, nil
-			s.shares[i] = newCapped(few, noLimit, s.inVain)
+			s.shares[i] = newCapped(few, noLimit, s.paths, s.inVain)
 		}
 		return s.shares[i]
 	}

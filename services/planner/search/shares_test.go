@@ -85,7 +85,7 @@ func TestALowerBoundHoldsForAllSharesEvenWhereTheSearchGivesUp(t *testing.T) {
 	const seed = 10
 	random := rand.New(rand.NewSource(seed))
 	gaveUp := 0
-	for round := range 1500 {
+	for round := range 3000 {
 		p, err := withShares(random, randomProblem(random)).normalised()
 		if err != nil {
 			continue

@@ -18,11 +18,13 @@ type model struct {
 	leastBytes                  map[int]int64     // by stages; looked up, never ranged over
 	floors                      []map[int]float64 // by stages less one, by micro-batches; looked up, never ranged over
 	largestLayer                float64
-	forwardShare, backwardShare float64 // the largest share a layer's forward, or backward, has of its time
+	shortest                    []float64 // by number of layers: the run of so many that takes least
+	forwardShare, backwardShare float64   // the largest share a layer's forward, or backward, has of its time
 	transferSeconds             float64
 	memoryBytes                 int64
 	family                      Family
 	effort                      int
+	paths                       paths
 	inVain                      *int // how many split searches of the problem ran into their effort limit
 	scratch                     scratch
 }
@@ -34,14 +36,16 @@ type scratch struct {
 	forward, backward []float64
 	transfer, clock   []float64
 	starts            []int
+	trail             estimate.Trail
 }
 
-func newModel(p Problem, mostGradient int64, inVain *int) *model {
+func newModel(p Problem, mostGradient int64, paths paths, inVain *int) *model {
 	layers, transferSeconds := onGrid(p)
 	m := &model{
 		layers: layers, transferSeconds: transferSeconds, memoryBytes: p.NodeMemoryBytes, family: p.Splits,
 		effort:       effort(p.PipelineLength, p.DataParallel),
-		mostGradient: mostGradient, leastBytes: map[int]int64{}, floors: make([]map[int]float64, len(layers)), inVain: inVain,
+		mostGradient: mostGradient, leastBytes: map[int]int64{}, floors: make([]map[int]float64, len(layers)),
+		paths: paths, inVain: inVain,
 	}
 	n := len(layers)
 	for i := range m.floors {
@@ -62,6 +66,7 @@ func newModel(p Problem, mostGradient int64, inVain *int) *model {
 			m.backwardShare = max(m.backwardShare, layer.BackwardSeconds/both)
 		}
 	}
+	m.shortest = shortestRuns(m.total)
 	transfers := make([]float64, n)
 	for i := range transfers {
 		transfers[i] = transferSeconds
@@ -72,6 +77,17 @@ func newModel(p Problem, mostGradient int64, inVain *int) *model {
 		starts: make([]int, n+1),
 	}
 	return m
+}
+
+// shortestRuns is the least that any run of so many layers takes, of which total is the running sum; never beyond all.
+func shortestRuns(total []float64) []float64 {
+	shortest := slices.Repeat([]float64{never}, len(total)+1)
+	for first := range total {
+		for end := first; end < len(total); end++ {
+			shortest[end-first] = min(shortest[end-first], total[end]-total[first])
+		}
+	}
+	return shortest
 }
 
 // onGrid rounds all times to multiples of a power of two so small that it does not matter (2^-52 of a step in which
@@ -110,6 +126,10 @@ func (m *model) fits(stage, stages, microBatches, first, end int) bool {
 
 // makespan of a split, given by the first layer of each stage and the number of layers at the end.
 func (m *model) makespan(starts []int, microBatches int) float64 {
+	return m.pipeline(starts, microBatches).Makespan(m.scratch.clock)
+}
+
+func (m *model) pipeline(starts []int, microBatches int) estimate.Pipeline {
 	stages := len(starts) - 1
 	p := estimate.Pipeline{
 		MicroBatches: microBatches, ForwardSeconds: m.scratch.forward[:stages],
@@ -123,7 +143,7 @@ func (m *model) makespan(starts []int, microBatches int) float64 {
 		p.ForwardSeconds[s] = m.forward[starts[s+1]] - m.forward[starts[s]]
 		p.BackwardSeconds[s] = m.total[starts[s+1]] - m.total[starts[s]] - p.ForwardSeconds[s]
 	}
-	return p.Makespan(m.scratch.clock)
+	return p
 }
 
 // reach fills the tables of what can follow under a time limit, looking at each stage alone: furthest[s][a] is the
@@ -213,25 +233,30 @@ func effort(lengths, degrees Limits) int {
 // and so on.
 const halved = 10
 
+// roughEffort is the same for a search that is to be rough.
+const roughEffort = 8
+
 // split looks for a split of the layers whose makespan is at most limit and whose stages fit in memory. Depth first
 // over the cuts, cut off by the bounds of stages and windows; a full split is evaluated exactly.
-func (m *model) split(stages, microBatches int, limit float64) ([]int, float64, answer) {
+func (m *model) split(stages, microBatches int, limit float64, effort int) ([]int, float64, answer) {
 	sh := m.shape(stages, microBatches)
 	sh.fill()
 	if !m.reach(sh, limit) {
 		return nil, 0, impossible
 	}
-	sh.fillRest()
 	d := descent{
-		model: m, shape: sh, limit: limit, effort: max(1, m.effort>>(*m.inVain/halved)), starts: m.scratch.starts[:stages+1],
+		model: m, shape: sh, limit: limit, effort: effort, starts: m.scratch.starts[:stages+1], lost: stages,
 	}
+	if d.excluded() {
+		return nil, 0, impossible
+	}
+	sh.fillRest()
 	d.starts[0] = 0
 	d.place(0)
 	switch {
 	case d.best != nil:
 		return d.best, d.seconds, found
 	case d.spent():
-		*m.inVain++
 		return nil, 0, gaveUp
 	}
 	return nil, 0, impossible
@@ -246,6 +271,7 @@ type descent struct {
 	evaluated, looked int
 	best              []int
 	seconds           float64
+	lost              int // no split with these starts up to this stage's is within the limit
 }
 
 // place tries the ends of stage s and everything after, nearest to an equal share of what is left first; it stops at
@@ -255,6 +281,8 @@ func (d *descent) place(s int) {
 		d.evaluated++
 		if seconds := d.makespan(d.starts, d.microBatches); seconds <= d.limit {
 			d.best, d.seconds = slices.Clone(d.starts), seconds
+		} else {
+			d.learn()
 		}
 		return
 	}
@@ -279,12 +307,12 @@ func (d *descent) share(s int) int {
 }
 
 func (d *descent) try(s, end int) {
-	if d.best != nil || d.spent() || d.follower(s+1, end) != end {
+	if d.best != nil || d.spent() || d.lost <= s || d.follower(s+1, end) != end {
 		return
 	}
 	d.looked++
-	if d.together(d.shape, d.starts, s, end) <= d.limit {
-		d.starts[s+1] = end
+	if d.allows(s, end) && d.together(d.shape, d.starts, s, end) <= d.limit {
+		d.starts[s+1], d.lost = end, d.stages
 		d.place(s + 1)
 	}
 }
