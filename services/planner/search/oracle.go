@@ -170,6 +170,7 @@ type capacities struct {
 	limit   float64
 	most    []int // by length
 	settled []bool
+	missed  []int // how often a length took less than it might
 }
 
 // capacities of all lengths from least on, by the floor of their time only, or as far as they were settled before.
@@ -177,7 +178,8 @@ func (o *oracle) capacities(least int, limit float64) *capacities {
 	if c := o.known[limit]; c != nil {
 		return c
 	}
-	c := &capacities{limit: limit, most: slices.Clone(o.floorCapacities(least, limit)), settled: make([]bool, len(o.inMemory))}
+	c := &capacities{limit: limit, most: slices.Clone(o.floorCapacities(least, limit)), settled: make([]bool, len(o.inMemory)),
+		missed: make([]int, len(o.inMemory))}
 	o.known[limit] = c
 	return c
 }
@@ -195,7 +197,11 @@ func (o *oracle) floorCapacities(least int, limit float64) []int {
 	return most
 }
 
-// settle reports whether a length takes as many micro-batches as it might, and lowers what it might by one where not.
+// mostMisses is how often a length is lowered by one before its capacity is searched: each time, the lengths are mixed anew.
+const mostMisses = 3
+
+// settle reports whether a length takes as many micro-batches as it might, and lowers what it might where not: by one, and to
+// what it takes where it missed often.
 func (o *oracle) settle(c *capacities, length int) bool {
 	most := c.most[length]
 	if c.settled[length] || most == 0 || o.within(length, most, c.limit) == found {
@@ -203,6 +209,10 @@ func (o *oracle) settle(c *capacities, length int) bool {
 		return true
 	}
 	c.most[length]--
+	if c.missed[length]++; c.missed[length] == mostMisses {
+		c.most[length] = lastBelow(c.most[length], func(b int) bool { return o.within(length, b, c.limit) == found })
+		c.settled[length] = true
+	}
 	return false
 }
 
