@@ -65,5 +65,11 @@ func TestWhoDoesNotKnowWhenTheJobEndsMayTrainWithWhoKnows(t *testing.T) {
 		if refused := w.refusals("n2"); len(refused) > 0 || w.nodes() != "n1 n2" {
 			t.Errorf("%d steps, and %d: nodes %q, refused %+v", steps[0], steps[1], w.nodes(), refused)
 		}
+		w.steps = 300 // one of both has told 40
+		w.join("n3")
+		w.run()
+		if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, `"job.steps": expected 40`) {
+			t.Errorf("%d steps, and %d: 300 are not refused: nodes %q, %+v", steps[0], steps[1], w.nodes(), refused)
+		}
 	}
 }

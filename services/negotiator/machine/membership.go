@@ -22,6 +22,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)
 	}
+	m.takeSteps(join.Job)
 	urgency := protocol.Patient
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back

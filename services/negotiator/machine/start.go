@@ -51,3 +51,10 @@ func (m *Machine) takeJob(join events.Join) {
 		m.state.Job = &join.Job
 	}
 }
+
+// takeSteps learns after how many steps the job ends from the first who knows it: who came before may not.
+func (m *Machine) takeSteps(job events.Job) {
+	if m.state.Job.Steps == 0 {
+		m.state.Job.Steps = job.Steps
+	}
+}
