@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,7 +53,7 @@ func WhoLives(conn *nats.Conn, clusters []string, enough func(map[string]*Living
 		all[cluster] = living
 		for _, service := range processes.Services {
 			asked.Go(func() {
-				if _, err := conn.Request(events.LeaseSubject(cluster, service), nil, askTimeout); err == nil {
+				if _, err := conn.Request(events.LeaseSubject(cluster, service), nil, askTimeout); !errors.Is(err, nats.ErrNoResponders) {
 					mutex.Lock()
 					defer mutex.Unlock()
 					living.Services = append(living.Services, service)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -59,6 +60,16 @@ func oneCluster(_ *cobra.Command, given []string) error {
 	return nil
 }
 
+// isAbandoned fails where somebody of a cluster is heard.
+func isAbandoned(conn *nats.Conn, name string) error {
+	living, err := connect.WhoLives(conn, []string{name}, func(map[string]*connect.Living) bool { return false })
+	if err == nil && !living[name].Nobody() {
+		err = fmt.Errorf("%s is not removed, for it lives: %s; end them first, and let NATS run: reknit up --cluster OTHER serves "+
+			"another on the same one", name, living[name])
+	}
+	return err
+}
+
 func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, out io.Writer) error {
 	conn, js, err := o.live.Dial()
 	if err != nil {
@@ -73,12 +84,8 @@ func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, 
 		all, err := connect.Clusters(ctx, js)
 		return errors.Join(fmt.Errorf("there is no cluster %s; there are: %s", name, strings.Join(all, ", ")), err)
 	}
-	living, err := connect.WhoLives(conn, []string{name}, func(map[string]*connect.Living) bool { return false })
-	switch {
-	case err != nil:
+	if err := isAbandoned(conn, name); err != nil {
 		return err
-	case !living[name].Nobody():
-		return fmt.Errorf("%s is not removed, for it lives: %s; end them first", name, living[name])
 	}
 	fmt.Fprintf(out, "Of the cluster %s this goes, for ever:\n", name)
 	show(out, there)
@@ -91,6 +98,9 @@ func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, 
 		if typed, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(typed) != name {
 			return errors.New("nothing was removed")
 		}
+	}
+	if err := isAbandoned(conn, name); err != nil { // by now
+		return err
 	}
 	for _, stream := range there {
 		if err := js.DeleteStream(ctx, stream.Config.Name); err != nil {
