@@ -74,7 +74,7 @@ func sweep(parent, prefix string) {
 func (f *folder) inUse() bool {
 	control, err := os.Open(filepath.Join(f.path, controlName))
 	if err != nil {
-		return false
+		return !errors.Is(err, os.ErrNotExist) // who cannot look removes nothing
 	}
 	defer control.Close()
 	return errors.Is(syscall.Flock(int(control.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)

@@ -48,7 +48,7 @@ func (m *Machine) sayDigests(now time.Time, word events.Digests, again int) even
 // while the hub can be reached. It ends the membership of a node to which nobody has answered for long.
 func (m *Machine) DigestedAgain(now time.Time) []Action {
 	e := m.ending
-	if e == nil || m.membership == over || e.word.Generation != m.generation() || now.Sub(e.at) < endEvery {
+	if e == nil || m.membership == over || m.membership == givenUp || e.word.Generation != m.generation() || now.Sub(e.at) < endEvery {
 		return nil
 	}
 	e.at, e.word.Step = now, m.done // a script whose steps are not known stands at another one by now, as the others do
