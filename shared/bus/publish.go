@@ -157,7 +157,7 @@ func (b *Bus) compare(
 		return Ack{}, err
 	}
 	there, err := held.GetMsg(ctx, sequence)
-	switch isDropped := errors.Is(err, jetstream.ErrMsgNotFound); {
+	switch isDropped := errors.Is(err, jetstream.ErrMsgNotFound) && !stream.WriteOnce; {
 	case err != nil && !isDropped:
 		return Ack{}, err
 	case isDropped || sameWords(there.Data, message):

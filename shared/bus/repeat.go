@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,8 @@ const (
 	storeFailed          jetstream.ErrorCode = 10077 // the description says why
 	duplicateInProcess   jetstream.ErrorCode = 10158 // the same message id is on its way to the followers
 )
+
+var passing = []jetstream.ErrorCode{noSuitablePeers, duplicateInProcess, jetstream.JSErrCodeConsumerExists} // another with this key follows
 
 // ErrFull says that a stream or bucket takes no more until something in it is old enough to be dropped, or an operator
 // raises its bound.
@@ -90,7 +93,7 @@ func transient(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		failed := api.Code >= 500 && api.ErrorCode != replicasNotSupported
-		return failed || api.ErrorCode == noSuitablePeers || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
+		return failed || wrongLastSequence(api) || slices.Contains(passing, api.ErrorCode)
 	}
 	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {

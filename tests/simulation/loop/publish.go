@@ -220,7 +220,7 @@ func (p *Publication) findTaken(fate stream.Fate, log *stream.Stream) time.Durat
 // compare reads back what the stream holds in the event's place: the same words, or others. What it holds no more was said.
 func (p *Publication) compare(fate stream.Fate, log *stream.Stream, writeOnce bool) time.Duration {
 	there, err := log.Get(p.held, fate)
-	isDropped := errors.Is(err, jetstream.ErrMsgNotFound)
+	isDropped := errors.Is(err, jetstream.ErrMsgNotFound) && !writeOnce
 	if err != nil && !isDropped {
 		return p.fail(err, requestTimeout)
 	}
