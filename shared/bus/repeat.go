@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,8 +31,6 @@ const (
 	storeFailed          jetstream.ErrorCode = 10077 // the description says why
 	duplicateInProcess   jetstream.ErrorCode = 10158 // the same message id is on its way to the followers
 )
-
-var passing = []jetstream.ErrorCode{noSuitablePeers, duplicateInProcess, jetstream.JSErrCodeConsumerExists} // another with this key follows
 
 // ErrFull says that a stream or bucket takes no more until something in it is old enough to be dropped, or an operator
 // raises its bound.
@@ -92,8 +89,9 @@ func storeFull(err error) error {
 func transient(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		failed := api.Code >= 500 && api.ErrorCode != replicasNotSupported
-		return failed || wrongLastSequence(api) || slices.Contains(passing, api.ErrorCode)
+		failed := api.Code >= 500 && api.ErrorCode != replicasNotSupported ||
+			api.ErrorCode == jetstream.JSErrCodeConsumerExists // of another with the same kit, just now
+		return failed || api.ErrorCode == noSuitablePeers || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
 	}
 	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {

@@ -67,10 +67,10 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	w := c.start("n1")
 	w.untilWorld(1)
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
-	c.hear(said, "a second signal ends it at once", "does not let this node go")
+	c.hear(said, "A second signal within 10s ends it at once", "Two signals within 10s end it anyway")
 	time.Sleep(10 * time.Second) // no longer is the next signal the second one
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
-	c.hear(said, "a second signal ends it at once")
+	c.hear(said, "A second signal within 10s ends it at once")
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
 	w.untilItsEnd()
 }
