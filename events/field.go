@@ -86,8 +86,8 @@ func (c *check) amount(field string, value float64) {
 	c.that(value >= 0 && !math.IsInf(value, 1), field, "a finite number of at least 0", value)
 }
 
-func (c *check) units(field string, units Range) {
-	c.that(units.First >= 0 && units.First < units.End && units.End <= MostUnits, field,
+func (c *check) units(units Range) {
+	c.that(units.First >= 0 && units.First < units.End && units.End <= MostUnits, "units",
 		fmt.Sprintf("0 <= first < end <= %d", MostUnits), units)
 }
 

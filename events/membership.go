@@ -125,7 +125,7 @@ func (l *LeaveDelay) Validate() error {
 	c.that(len(l.Alone) <= MostUnits, "alone", fmt.Sprintf("at most %d ranges", MostUnits), len(l.Alone))
 	c.each(len(l.Alone), "alone", func(i int) error {
 		var c check
-		c.units("units", l.Alone[i])
+		c.units(l.Alone[i])
 		return c.err
 	})
 	c.reason(l.Reason)

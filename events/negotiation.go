@@ -190,7 +190,7 @@ func (o *Consent) Validate() error {
 	c.that(len(o.Holdings) <= MostUnits, "holdings", fmt.Sprintf("at most %d", MostUnits), len(o.Holdings))
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
-		c.units("units", o.Holdings[i].Units)
+		c.units(o.Holdings[i].Units)
 		c.that(len(o.Holdings[i].Steps) >= 1 && len(o.Holdings[i].Steps) <= 8, "steps", "1 to 8 versions",
 			len(o.Holdings[i].Steps))
 		return c.err
@@ -224,7 +224,7 @@ func (s *Snapshot) validate() error {
 	c.that(len(s.Units) >= 1 && len(s.Units) <= MostUnits, "units", fmt.Sprintf("1 to %d ranges", MostUnits), len(s.Units))
 	c.each(len(s.Units), "units", func(i int) error {
 		var c check
-		c.units("units", s.Units[i])
+		c.units(s.Units[i])
 		return c.err
 	})
 	return c.err

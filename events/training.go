@@ -135,7 +135,7 @@ func (j *JobEnd) Validate() error {
 	}
 	c.each(len(j.Differ), "differ", func(i int) error {
 		var c check
-		c.units("units", j.Differ[i])
+		c.units(j.Differ[i])
 		return c.err
 	})
 	return c.err
