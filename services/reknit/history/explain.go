@@ -129,7 +129,11 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if e.Plan == nil {
-		fmt.Fprintln(w, "There is no plan.")
+		text := "There is no plan."
+		if len(e.Pending) == 0 {
+			text = "There is no plan, for no trainer has asked for a place: the first to come are told in their own log what is waited for."
+		}
+		fmt.Fprintln(w, text)
 		return
 	}
 	e.tellPlan(w)
