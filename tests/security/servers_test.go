@@ -121,6 +121,7 @@ func TestASiteTrainsThroughItsOwnServerAndThreeOthersKeepTheLog(t *testing.T) {
 // of the servers, who may say and hear everything, and the server of a site, who may speak for its nodes.
 func TestAKitMakesNoServer(t *testing.T) {
 	s := openSpread(t)
+	s.awaitLeaves(1) // before the site's server finds a kit in place of its own files
 	kit, server := s.kit("n1"), filepath.Join(s.dir, "server", hosts[1])
 	if err := s.route(filepath.Join(server, "route-certificate.pem"), filepath.Join(server, "route-key.pem")); err != nil {
 		t.Errorf("a server's certificate does not pass for a server's: %v", err)
@@ -138,7 +139,6 @@ func TestAKitMakesNoServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.awaitLeaves(1)
 	s.servers[len(hosts)].Shutdown()
 	s.awaitLeaves(0)
 	s.start(site, "nats.conf")
