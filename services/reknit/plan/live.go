@@ -20,8 +20,9 @@ func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 		return Question{}, err
 	}
 	if !found {
-		return Question{}, fmt.Errorf("cluster %s: expected that a plan was requested once, found none; most likely no "+
-			"services serve it: start reknit up --cluster %s, or name by --cluster the one that they serve", cluster, cluster)
+		return Question{}, fmt.Errorf("cluster %s: expected that a plan was requested once, found none: as long as too few "+
+			"trainers joined it (reknit nodes), or no services serve it: start reknit up --cluster %s, or name by --cluster the one "+
+			"that they serve", cluster, cluster)
 	}
 	request, err := events.Open[events.PlanRequest](last)
 	if err != nil {

@@ -145,7 +145,7 @@ func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
 	url, _ := liveLog(t)
 	err := run(io.Discard, "--cluster", "failure", "--nats", url)
 	if err == nil || errors.As(err, &tell.UsageError{}) ||
-		!strings.Contains(err.Error(), "most likely no services serve it: start reknit up --cluster failure") {
+		!strings.Contains(err.Error(), "or no services serve it: start reknit up --cluster failure") {
 		t.Errorf("error %v, expected that no plan was ever requested", err)
 	}
 }
