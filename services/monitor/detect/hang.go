@@ -36,10 +36,10 @@ type Hang struct {
 // second later: with both, a hang is found within three steps and two seconds. The first steps of a plan build
 // connections and may compile: they are measured by the first steps of the last plans, with a longer pause, and by nothing
 // before there were any. Each plan whose first steps are known halves that pause, for what they may have to build shows
-// in them. What one trainer alone builds for the first time, such as a new shape, is not among it. A trainer that has made no step yet has the whole pause beside: it may compile what the others have long had.
-// A trainer that hangs in a first step is found, too: where each node of a thousand fails once a day, a plan
-// has few other steps. Waiting is what tells a hang from an evaluation, a slow file or a pause that all trainers have at
-// once.
+// in them. What one trainer alone builds for the first time, such as a new shape, is not among it. A trainer that has made no
+// step yet has the whole pause beside: it may compile what the others have long had. A trainer that hangs in a first step is
+// found, too: where each node of a thousand fails once a day, a plan has few other steps. Waiting is what tells a hang from an
+// evaluation, a slow file or a pause that all trainers have at once.
 const (
 	hangSteps  = 2
 	hangSlack  = 1.5 // seconds
