@@ -26,7 +26,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if plain, err := decompress(data); err == nil {
+	if plain, err := Decompress(data); err == nil {
 		data = plain
 	}
 	if events.Digest(data) != digest {
@@ -43,8 +43,8 @@ func compress(data []byte) []byte {
 	return buffer.Bytes()
 }
 
-// decompress reads no more than a payload may have: few bytes can stand for many.
-func decompress(data []byte) ([]byte, error) {
+// Decompress reads what compress wrote, no more than a payload may have: few bytes can stand for many.
+func Decompress(data []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
