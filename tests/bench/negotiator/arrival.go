@@ -42,6 +42,8 @@ type arrival struct {
 	mistaken  int
 	uses      map[string]use
 	load      string // averages of the machine before
+	again     int           // connections that were made again after the server was killed
+	back      time.Duration // since then
 	ended     error
 
 	mutex sync.Mutex
@@ -64,6 +66,9 @@ func (b bench) arrive(ctx context.Context, nodes int) (a *arrival, err error) {
 	a = &arrival{nodes: nodes, answered: map[string]time.Duration{}, refused: map[string]int{}, done: make(chan struct{}), load: load()}
 	fmt.Printf("%d nodes train; %d come\n", firstNodes, nodes)
 	a.come(ctx, s.fleet)
+	if a.ended == nil {
+		a.ended = a.comeBack(ctx, s)
+	}
 	a.mistaken = s.fleet.mistakes()
 	if a.uses, err = s.plane.uses(); err != nil {
 		a.ended = errors.Join(a.ended, fmt.Errorf("a process does not run: %w", err))
@@ -115,6 +120,39 @@ func (a *arrival) come(ctx context.Context, f *fleet) {
 			len(a.answered)-a.admitted)
 		a.mutex.Unlock()
 	}
+}
+
+const (
+	backTime    = 2 * time.Minute  // within which all are to be connected again
+	verdictTime = 30 * time.Second // after an outage, in which living nodes may still be said lost for it
+)
+
+// comeBack kills the server, which is started again, and waits until all are connected again and nobody is taken for dead any
+// more.
+func (a *arrival) comeBack(ctx context.Context, s *side) error {
+	killed := time.Now()
+	if err := s.plane.servers.Kill(broker); err != nil {
+		return err
+	}
+	for a.back < backTime && a.again < len(s.fleet.buses) {
+		time.Sleep(settleTime)
+		a.again, a.back = s.fleet.comeAgain(), time.Since(killed)
+	}
+	select {
+	case <-time.After(verdictTime):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// comeAgain counts the connections that were made again.
+func (f *fleet) comeAgain() (again int) {
+	for _, b := range f.buses {
+		if b.Conn().IsConnected() && b.Conn().Stats().Reconnects > 0 {
+			again++
+		}
+	}
+	return again
 }
 
 // load returns the machine's load averages.
@@ -210,6 +248,9 @@ func (a *arrival) print(w io.Writer) {
 			fmt.Fprintf(w, "%s: the first after %s, half after %s, the last after %s: %.0f a second\n", what,
 				milliseconds(times[0]), milliseconds(times[n/2]), milliseconds(last), float64(n)/last.Seconds())
 		}
+	}
+	if a.back > 0 {
+		fmt.Fprintf(w, "the server was killed: %d of %d were connected again %s later\n", a.again, len(a.connected)+firstNodes+1, milliseconds(a.back))
 	}
 	printMemory(w, []*result{{nodes: a.nodes, uses: a.uses}})
 	for _, name := range append(processes.Services, broker) {

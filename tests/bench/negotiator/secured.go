@@ -133,7 +133,7 @@ func (p *plane) serveSecured(directory string, nodes int) error {
 	}
 	p.brokers = []string{broker}
 	p.url = "nats://" + net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
-	return p.servers.Start(broker, "--config="+file, nil, false)
+	return p.servers.Start(broker, "--config="+file, nil, true)
 }
 
 // printCompared writes what each change took without security and with it.
