@@ -11,17 +11,21 @@ const (
 	// endEvery is how often a node tells that training is complete for it, until it hears that it is for all: a negotiator
 	// that was being exchanged may not have heard it. While 1,000 nodes wait, that is 17 messages a second.
 	endEvery = time.Minute
-	// mostEnds is how often it tells so again while nothing is negotiated and nobody is waited for. Then nobody will answer:
-	// steps end for all together, and an hour is longer than a script saves its model after the last one.
-	mostEnds = 60
+	// endQuiet is after how long it says that it waits for that. It waits for as long as it takes: who is silent is soon
+	// missed, and a plan does without it; who lives may evaluate and save for hours, and a node that went meanwhile would
+	// have that begun anew.
+	endQuiet = 10 * time.Minute
 )
+
+const endWaits = "the last step is made here, and nobody says that the job is complete: others have yet to make it, or to end, or " +
+	"no negotiator acts for the cluster; reknit status tells which"
 
 // ending is the word that training is complete for this node.
 type ending struct {
-	word    events.Digests
-	at      time.Time // it was told last
-	again   int       // times
-	unheard int       // of these, the last in a row while nothing was negotiated and nobody was waited for
+	word  events.Digests
+	since time.Time // it was told first
+	at    time.Time // it was told last
+	again int       // times
 }
 
 // Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end
@@ -31,7 +35,7 @@ func (m *Machine) Digested(now time.Time, step uint64, final bool, units []event
 		Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: step, Final: final, Units: units,
 	}
 	if final {
-		m.ending = &ending{word: word, at: now}
+		m.ending = &ending{word: word, since: now, at: now}
 	}
 	return m.sayDigests(now, word, 0)
 }
@@ -45,7 +49,7 @@ func (m *Machine) sayDigests(now time.Time, word events.Digests, again int) even
 }
 
 // DigestedAgain tells once more that training is complete for this node, where it is time. It is to be called now and then
-// while the hub can be reached. It ends the membership of a node to which nobody has answered for long.
+// while the hub can be reached.
 func (m *Machine) DigestedAgain(now time.Time) []Action {
 	e := m.ending
 	if e == nil || m.membership == over || m.membership == givenUp || e.word.Generation != m.generation() || now.Sub(e.at) < endEvery {
@@ -53,14 +57,10 @@ func (m *Machine) DigestedAgain(now time.Time) []Action {
 	}
 	e.at, e.word.Step = now, m.done // a script whose steps are not known stands at another one by now, as the others do
 	e.again++
-	if e.unheard++; m.negotiation != nil || m.waits.Reason != "" {
-		e.unheard = 0
-	}
-	if e.unheard > mostEnds {
-		m.end(End{Complete: true, Reason: fmt.Sprintf("the last step is made here, and for %v nobody has said that the job is "+
-			"complete, nor that anybody is waited for", mostEnds*endEvery)})
-	} else {
-		m.do(Say{m.sayDigests(now, e.word, e.again)})
+	m.do(Say{m.sayDigests(now, e.word, e.again)})
+	if now.Sub(e.since) >= endQuiet && m.negotiation == nil && m.waits.Reason == "" {
+		m.waits = Waits{Reason: endWaits, Since: e.since}
+		m.do(m.waits)
 	}
 	return m.act()
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,23 +58,46 @@ func TestWhatAPlanBeforeWasToldIsNotToldAgainUnderTheNext(t *testing.T) {
 	}
 }
 
-func TestWhoNobodyAnswersForAnHourEnds(t *testing.T) {
+// Another's script may evaluate and upload for hours after its last step: were this node to go, a plan without it would have
+// that begun anew. And nobody has decided that the job is complete.
+func TestNobodyGoesBeforeSomebodySaysThatTheJobIsComplete(t *testing.T) {
 	n := finishes(t)
-	n.waits(60)
-	n.told = nil
-	n.waits(2)
-	if len(n.told) != 1 || !strings.Contains(n.told[0], "for 1h0m0s nobody has said that the job is complete") {
-		t.Errorf("it does %q, expected that it ends", n.told)
+	if told := n.waits(5 * 60); told != 5*60 {
+		t.Errorf("it told so %d times in five hours", told)
+	}
+	if n.saidOf("end ") > 0 {
+		t.Errorf("it does %q: nobody has said that the job is complete", n.told)
 	}
 }
 
-func TestWhileSomebodyIsWaitedForNobodyEnds(t *testing.T) {
+func TestWhoWaitsForLongAtTheEndSaysOnceWhatFor(t *testing.T) {
 	n := finishes(t)
-	n.waits(50)
-	n.hears(events.ClusterHeld, &events.Hold{Reason: "waiting for n2", Awaits: []string{"n2"}})
-	if told := n.waits(90); told != 90 {
-		t.Errorf("it told so %d times in 90 minutes of a wait", told)
+	n.waits(9)
+	if n.saidOf(endWaits) > 0 {
+		t.Errorf("after nine minutes it says %q", n.told)
 	}
+	n.waits(60)
+	n.commits(plan(4, 60, "n1", "n2")) // under which it goes on
+	if n.saidOf(endWaits) != 1 || !slices.Contains(n.told, "waits since "+now.Format(time.TimeOnly)) {
+		t.Errorf("in an hour and under the next plan it says %q", n.told)
+	}
+}
+
+func TestWhileSomebodyIsWaitedForThatIsWhatIsSaid(t *testing.T) {
+	n := finishes(t)
+	n.hears(events.ClusterHeld, &events.Hold{Reason: "waiting for n2", Awaits: []string{"n2"}})
+	if told := n.waits(90); told != 90 || n.saidOf(endWaits) > 0 {
+		t.Errorf("in 90 minutes of a wait it told its end %d times, and says %q", told, n.told)
+	}
+}
+
+func (n *node) saidOf(what string) (times int) {
+	for _, line := range n.told {
+		if strings.Contains(line, what) {
+			times++
+		}
+	}
+	return times
 }
 
 func TestWhoBringsAnotherJobToACompleteOneEndsOtherwiseThanWhoBringsTheSame(t *testing.T) {
