@@ -25,7 +25,7 @@ type ending struct {
 	word  events.Digests
 	since time.Time // it was told first
 	at    time.Time // it was told last
-	again int       // times
+	again int       // times that one was told before, under whatever plan
 }
 
 // Digested returns what tells the digests of the units that the node trains, after so many steps; final ones end
@@ -34,10 +34,15 @@ func (m *Machine) Digested(now time.Time, step uint64, final bool, units []event
 	word := events.Digests{
 		Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: step, Final: final, Units: units,
 	}
-	if final {
-		m.ending = &ending{word: word, since: now, at: now}
+	if !final {
+		return m.sayDigests(now, word, 0)
 	}
-	return m.sayDigests(now, word, 0)
+	again := 0
+	if m.ending != nil {
+		again = m.ending.again + 1 // no two have one id: the log would refuse the second where it has other units
+	}
+	m.ending = &ending{word: word, since: now, at: now, again: again}
+	return m.sayDigests(now, word, again)
 }
 
 func (m *Machine) sayDigests(now time.Time, word events.Digests, again int) events.Event {
@@ -55,7 +60,10 @@ func (m *Machine) DigestedAgain(now time.Time) []Action {
 	if e == nil || m.membership == over || m.membership == givenUp || e.word.Generation != m.generation() || now.Sub(e.at) < endEvery {
 		return nil
 	}
-	e.at, e.word.Step = now, m.done // a script whose steps are not known stands at another one by now, as the others do
+	if e.word.Step != m.done { // a script whose steps are not known stands at another one by now, as the others do
+		e.word.Step, e.word.Units = m.done, nil // which are those of the step before
+	}
+	e.at = now
 	e.again++
 	m.do(Say{m.sayDigests(now, e.word, e.again)})
 	if now.Sub(e.since) >= endQuiet && m.negotiation == nil && m.waits.Reason == "" {

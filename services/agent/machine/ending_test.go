@@ -27,6 +27,7 @@ func (n *node) waits(minutes int) (told int) {
 			if say, isSaid := action.(Say); isSaid {
 				told++
 				n.ids = append(n.ids, say.Event.ID)
+				n.ending, _ = events.Open[events.Digests](say.Event)
 			}
 			n.told = append(n.told, words(action))
 		}
@@ -46,6 +47,33 @@ func TestWhoMadeTheLastStepTellsSoEachMinuteUntilTheJobIsComplete(t *testing.T) 
 	n.hears(events.TrainingCompleted, &events.JobEnd{Generation: 3, Step: 60, Nodes: []string{"n1", "n2"}})
 	if told := n.waits(3); told > 0 {
 		t.Errorf("it told so %d times after the end", told)
+	}
+}
+
+// A trainer may tell its end twice, once without digests, for it was to hurry, say.
+func TestNoTwoWordsOfTheEndHaveOneId(t *testing.T) {
+	n := finishes(t)
+	n.waits(2)
+	second := n.machine.Digested(now, 60, true, []events.UnitDigest{{Unit: 0, Digest: events.Digest(nil)}})
+	n.waits(2)
+	ids := append(n.ids, second.ID)
+	slices.Sort(ids)
+	if len(slices.Compact(slices.Clone(ids))) != 5 {
+		t.Errorf("of five words some have one id: %q", ids)
+	}
+}
+
+// The digests are of the step at which they were told first.
+func TestAtALaterStepTheEndIsToldWithoutTheDigestsOfTheOneBefore(t *testing.T) {
+	n := trainingNode(t, 59)
+	n.machine.Digested(now, 59, true, []events.UnitDigest{{Unit: 0, Digest: events.Digest(nil)}})
+	for _, step := range []uint64{59, 60} {
+		n.machine.Completed(now, step, 1)
+		n.waits(1)
+		told := n.ending
+		if told.Step != step || (len(told.Units) == 1) != (step == 59) {
+			t.Errorf("at step %d it tells %+v", step, told)
+		}
 	}
 }
 

@@ -10,13 +10,21 @@ import (
 
 // finals are what nodes told of the end of training under the plan in force.
 type finals struct {
-	Nodes map[string]uint64 `json:"nodes"` // for whom training is complete, and after how many steps
-	Units map[int]string    `json:"units"` // digests that holders told; empty where they told different ones
+	Step  uint64          `json:"step"`  // the latest after which training is complete for somebody
+	Nodes map[string]bool `json:"told"`  // that it is so for them
+	Units map[int]string  `json:"units"` // digests that holders told; empty where they told different ones
 }
 
-// take notes what a node told of the units that it holds.
+// take notes what a node told of the units that it holds. Of an earlier step than another told nothing counts any more: who
+// told of that tells again.
 func (f *finals) take(digests events.Digests, holds []events.Range) {
-	f.Nodes[digests.Node] = digests.Step
+	switch {
+	case digests.Step < f.Step:
+		return
+	case digests.Step > f.Step:
+		*f = finals{digests.Step, map[string]bool{}, map[int]string{}}
+	}
+	f.Nodes[digests.Node] = true
 	isHeld := map[int]bool{}
 	for unit := range events.Each(holds) {
 		isHeld[unit] = true
@@ -70,7 +78,7 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		return nil
 	}
 	if m.state.Finals == nil {
-		m.state.Finals = &finals{Nodes: map[string]uint64{}, Units: map[int]string{}}
+		m.state.Finals = &finals{Nodes: map[string]bool{}, Units: map[int]string{}}
 	}
 	m.state.Finals.take(digests, m.state.Plan.UnitsOf(digests.Node))
 	return m.complete(cause)
@@ -78,12 +86,12 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 
 // complete says that the job is done, once it is, and ends all that is asked for or under way.
 func (m *Machine) complete(cause events.Event) []events.Event {
-	nodes, step := m.made()
+	nodes := m.made()
 	if len(nodes) == 0 {
 		return nil
 	}
 	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: step, Nodes: nodes,
+		Generation: m.state.generation(), Step: m.state.Finals.Step, Nodes: nodes,
 		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
 	}
 	var said []events.Event
@@ -155,33 +163,27 @@ func (m *Machine) isStill(member events.Member) bool {
 	return active != nil && active.Incarnation == member.Incarnation && m.placed(member.Node)
 }
 
-// made returns the nodes that train under the plan in force, by name, and after how many steps all of them told that training
-// is complete. It returns none while one has not told so, where they do not agree on the step, and where they do not hold all
-// units: what the dead have trained is trained again.
-func (m *Machine) made() (nodes []string, step uint64) {
+// made returns the nodes that train under the plan in force, by name, once all of them have told that training is complete
+// after one number of steps. It returns none where they do not hold all units: what the dead have trained is trained again.
+func (m *Machine) made() (nodes []string) {
 	if m.state.Finals == nil || m.state.Plan == nil {
-		return nil, 0
+		return nil
 	}
 	told := m.state.Finals.Nodes
 	for _, member := range m.state.Plan.Nodes {
-		if _, hasTold := told[member.Node]; !hasTold && m.isStill(member) {
-			return nil, 0 // as for all finals but the last: nothing else is looked at
-		}
-	}
-	for _, member := range m.state.Plan.Nodes {
-		if _, hasTold := told[member.Node]; !hasTold || !m.isStill(member) {
+		if !m.isStill(member) {
 			continue
 		}
-		if len(nodes) > 0 && told[member.Node] != step {
-			return nil, 0
+		if !told[member.Node] {
+			return nil // as for all finals but the last: nothing else is looked at
 		}
-		nodes, step = append(nodes, member.Node), told[member.Node]
+		nodes = append(nodes, member.Node)
 	}
 	if !m.haveAll(nodes) {
-		return nil, 0
+		return nil
 	}
 	slices.Sort(nodes)
-	return nodes, step
+	return nodes
 }
 
 // haveAll reports whether nodes hold all units under the plan in force.

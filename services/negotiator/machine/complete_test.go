@@ -108,6 +108,28 @@ func TestWhoTellsOfAnotherStepIsHeardWhenItTellsAgain(t *testing.T) {
 	}
 }
 
+// What a node held a step before is no other model than what the others hold.
+func TestDigestsOfAnEarlierStepAreNotComparedAtTheEnd(t *testing.T) {
+	without := func(digests *events.Digests) { digests.Units = nil }
+	w := newWorld(t, 2)
+	w.finals("n1", 3, func(digests *events.Digests) { digests.Units[1].Digest = events.Digest([]byte("a step before")) })
+	w.finals("n2", 4, nil)
+	w.finals("n1", 4, without)
+	if end := w.end(); end == nil || len(end.Differ) > 0 || end.Digest == "" {
+		t.Errorf("expected the end with n2's digest, got %+v", end)
+	}
+}
+
+func TestWhatIsToldLateOfAnEarlierStepTakesNothingBack(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 4, nil)
+	w.finals("n2", 3, nil)
+	w.finals("n2", 4, nil)
+	if end := w.end(); end == nil || end.Step != 4 {
+		t.Errorf("expected the end at step 4, got %+v", end)
+	}
+}
+
 // A container of the same job that is started again is not to loop; who brings another job made no step of it, and is told so.
 func TestWhoComesAfterTheEndHearsWhetherItsJobIsDone(t *testing.T) {
 	w := newEmptyWorld(t, 1, 0)
