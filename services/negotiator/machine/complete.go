@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -100,11 +101,40 @@ func (m *Machine) complete(cause events.Event) []events.Event {
 	if m.state.Negotiation != nil {
 		said = m.abort(cause, "the job is complete", func(events.Event) []events.Event { return nil })
 	}
-	m.state.Hold, m.state.Finals = hold{Ever: m.state.Hold.Ever}, nil
-	clear(m.state.Joiners)
-	clear(m.state.Deadlines)
+	m.conclude(cause.Logged, cause.Logged)
 	end := m.speaker.Say(cause, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)
 	return append(append(said, end), refused...)
+}
+
+// conclude drops all that somebody waits for: the job has ended, which was logged last at a time.
+func (m *Machine) conclude(ended, told time.Time) {
+	m.state.Ended, m.state.EndTold = ended, told
+	m.state.Negotiation, m.state.Pending, m.state.Finals = nil, nil, nil
+	m.state.Hold = hold{Ever: m.state.Hold.Ever}
+	clear(m.state.Joiners)
+	clear(m.state.Deadlines)
+}
+
+// completed hears its own word that the job is done. One that has lost its memory learns so.
+func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Event {
+	m.state.Complete = &end
+	m.conclude(cause.Time, cause.Logged)
+	return nil
+}
+
+// retellAfter is after how long the end is told again. The log forgets what is older than three days, and the end is to be known
+// for as long as the cluster is there; for two of them the negotiator may be away.
+const retellAfter = events.EventAge / 3
+
+// retell says once more that the job is complete, and when it was, before the log forgets it.
+func (m *Machine) retell() []events.Event {
+	log := m.state.Heard.Add(m.since)
+	if log.Sub(m.state.EndTold) < retellAfter || m.retold.Equal(m.state.EndTold) && !m.retold.IsZero() {
+		return nil
+	}
+	m.retold = m.state.EndTold
+	reason := "complete-" + m.state.EndTold.Format(time.RFC3339Nano)
+	return []events.Event{m.speaker.First(m.state.Ended, reason, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)}
 }
 
 // refuseAll tells each node whose request waits that nothing comes of it any more.
@@ -141,6 +171,7 @@ var afterwards = events.Handlers[*Machine]{
 			OtherJob: m.otherJob(join.Job) != "", // else what it came to train is trained
 		})
 	}),
+	events.TrainingCompleted: events.Handling((*Machine).completed),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})
 	}),
