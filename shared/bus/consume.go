@@ -83,9 +83,9 @@ func (b *Bus) Reach(ctx context.Context, durable string) (acknowledged, delivere
 	return consumer.CachedInfo().AckFloor.Stream, consumer.CachedInfo().Delivered.Stream, nil
 }
 
-// Drop deletes a consumer, if there is one. Its reader hears so.
-func (b *Bus) Drop(ctx context.Context, durable string) error {
-	err := b.js.DeleteConsumer(ctx, b.Lane(events.EventStream.Name), durable)
+// Drop deletes a consumer of a stream, if there is one. Its reader hears so.
+func (b *Bus) Drop(ctx context.Context, stream events.Stream, durable string) error {
+	err := b.js.DeleteConsumer(ctx, b.Lane(stream.Name), durable)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("consumer %s: %w", durable, err)
 	}

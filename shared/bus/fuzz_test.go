@@ -160,7 +160,7 @@ func TestFewBytesStandForNoMoreThanAPayload(t *testing.T) {
 
 func FuzzPayload(f *testing.F) {
 	f.Add([]byte(`{"a": 1}`))
-	f.Add(compress([]byte(`{"a": 1}`)))
+	f.Add(Compress([]byte(`{"a": 1}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain, err := decompress(data)
 		if len(plain) > events.MaxPayloadBytes+1 {
@@ -169,7 +169,7 @@ func FuzzPayload(f *testing.F) {
 		if err == nil && len(plain) <= events.MaxPayloadBytes {
 			data = plain
 		}
-		if back, err := decompress(compress(data)); err != nil || !bytes.Equal(back, data) {
+		if back, err := decompress(Compress(data)); err != nil || !bytes.Equal(back, data) {
 			t.Errorf("%d bytes came back as %d, %v", len(data), len(back), err)
 		}
 	})

@@ -13,11 +13,7 @@ import (
 // putPayload stores the data of an event, compressed, under the digest that it has plain: a plan of 1,000 nodes takes a
 // seventh of its JSON (measured), and one writer's compression need not be another's.
 func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (digest string, err error) {
-	if len(data) > events.MaxPayloadBytes {
-		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)
-	}
-	digest = events.Digest(data)
-	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return compress(data) })
+	return b.put(ctx, bucket, data, func() []byte { return Compress(data) })
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does.
@@ -35,7 +31,8 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	return data, nil
 }
 
-func compress(data []byte) []byte {
+// Compress returns what gzip makes of data, soon rather than small.
+func Compress(data []byte) []byte {
 	var buffer bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
 	_, _ = writer.Write(data)                                 // a buffer takes all

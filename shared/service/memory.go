@@ -167,15 +167,8 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 }
 
 func (p page) compress() ([]byte, error) {
-	var buffer bytes.Buffer
-	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
-	if err := json.NewEncoder(writer).Encode(p); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
+	plain, err := json.Marshal(p)
+	return bus.Compress(plain), err
 }
 
 func decompress(data []byte) (p page, err error) {
