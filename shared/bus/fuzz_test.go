@@ -153,23 +153,23 @@ func bomb(t *testing.T) []byte {
 }
 
 func TestFewBytesStandForNoMoreThanAPayload(t *testing.T) {
-	if plain, err := decompress(bomb(t)); err != nil || len(plain) != events.MaxPayloadBytes+1 {
+	if plain, err := Decompress(bomb(t)); err != nil || len(plain) != events.MaxPayloadBytes+1 {
 		t.Errorf("%d bytes, %v: expected one more than a payload, which is refused", len(plain), err)
 	}
 }
 
 func FuzzPayload(f *testing.F) {
 	f.Add([]byte(`{"a": 1}`))
-	f.Add(Compress([]byte(`{"a": 1}`)))
+	f.Add(compress([]byte(`{"a": 1}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		plain, err := decompress(data)
+		plain, err := Decompress(data)
 		if len(plain) > events.MaxPayloadBytes+1 {
 			t.Errorf("%d bytes stand for %d, expected at most %d", len(data), len(plain), events.MaxPayloadBytes+1)
 		}
 		if err == nil && len(plain) <= events.MaxPayloadBytes {
 			data = plain
 		}
-		if back, err := decompress(Compress(data)); err != nil || !bytes.Equal(back, data) {
+		if back, err := Decompress(compress(data)); err != nil || !bytes.Equal(back, data) {
 			t.Errorf("%d bytes came back as %d, %v", len(data), len(back), err)
 		}
 	})

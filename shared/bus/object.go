@@ -28,16 +28,12 @@ const (
 // Put stores data under its digest, once: content that is there already, whole and fresh, is left alone. It fails with
 // ErrTooLarge, or ErrFull where the bucket has no room.
 func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest string, err error) {
-	return b.put(ctx, bucket, data, func() []byte { return data })
-}
-
-// put stores what content makes of data under the digest of that.
-func (b *Bus) put(ctx context.Context, bucket string, data []byte, content func() []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
-		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data), events.MaxPayloadBytes)
+		return "", fmt.Errorf("put into %s: %w: %d bytes, expected at most %d", bucket, ErrTooLarge, len(data),
+			events.MaxPayloadBytes)
 	}
 	digest = events.Digest(data)
-	return digest, b.PutAs(ctx, bucket, digest, content)
+	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return data })
 }
 
 // PutAs stores content under a name, unless it is there already, whole and fresh.

@@ -13,7 +13,11 @@ import (
 // putPayload stores the data of an event, compressed, under the digest that it has plain: a plan of 1,000 nodes takes a
 // seventh of its JSON (measured), and one writer's compression need not be another's.
 func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (digest string, err error) {
-	return b.put(ctx, bucket, data, func() []byte { return Compress(data) })
+	if len(data) > events.MaxPayloadBytes {
+		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)
+	}
+	digest = events.Digest(data)
+	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return compress(data) })
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does.
@@ -22,7 +26,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if plain, err := decompress(data); err == nil {
+	if plain, err := Decompress(data); err == nil {
 		data = plain
 	}
 	if events.Digest(data) != digest {
@@ -31,8 +35,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, er
 	return data, nil
 }
 
-// Compress returns what gzip makes of data, soon rather than small.
-func Compress(data []byte) []byte {
+func compress(data []byte) []byte {
 	var buffer bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&buffer, gzip.BestSpeed) // a level that there is
 	_, _ = writer.Write(data)                                 // a buffer takes all
@@ -40,8 +43,8 @@ func Compress(data []byte) []byte {
 	return buffer.Bytes()
 }
 
-// decompress reads no more than a payload may have: few bytes can stand for many.
-func decompress(data []byte) ([]byte, error) {
+// Decompress reads what compress wrote, no more than a payload may have: few bytes can stand for many.
+func Decompress(data []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err

@@ -29,8 +29,9 @@ func newMetrics(service string) metrics {
 		c, _ := meter.Int64Counter(name, metric.WithDescription(description)) // these names are good ones
 		return counter{c, service}
 	}
-	seconds, _ := meter.Float64Histogram("reknit.message.handling", metric.WithDescription("From taking a message to all its outputs published."),
-		metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10))
+	seconds, _ := meter.Float64Histogram("reknit.message.handling", metric.WithUnit("s"),
+		metric.WithDescription("From taking a message to all its outputs published."),
+		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10))
 	return metrics{
 		heard:      count("reknit.events.heard", "Events handled, by kind."),
 		said:       count("reknit.events.said", "Events published, by kind."),

@@ -80,6 +80,7 @@ var thirdParty = map[string]string{
 	"github.com/caarlos0/env/v11":       "configuration from the environment",
 	"gocloud.dev/":                      "snapshots in S3-compatible stores, folders and memory behind one interface",
 	"github.com/prometheus/":            "metrics over HTTP",
+	"github.com/klauspost/compress/":    "memories in which keys come again further apart than gzip looks back",
 	"go.yaml.in/yaml/v3":                "the cluster that reknit plan reads: the maintained parser, which tells line numbers",
 	"github.com/schollz/progressbar/v3": "the progress of dev and watch on a terminal",
 	"github.com/spf13/":                 "commands, flags and completion: cobra and its pflag (services/reknit/README.md says why)",

@@ -111,7 +111,6 @@ type fleet struct {
 	buses []*bus.Bus
 	sent  atomic.Int64
 	heard atomic.Int64 // verdicts
-	said  atomic.Int64 // measurements
 	mute  atomic.Int64 // nodes, the first ones, that send no heartbeat
 	found chan events.Event
 }
@@ -133,14 +132,10 @@ func newFleet(ctx context.Context, url string, nodes int) (*fleet, error) {
 		return nil, err
 	}
 	var subjects []string
-	for _, kind := range []events.Kind{events.NodeSuspected, events.NodeLost, events.SiteSuspected, events.LinkMeasured} {
+	for _, kind := range []events.Kind{events.NodeSuspected, events.NodeLost, events.SiteSuspected} {
 		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
 	}
 	_, err := first.Follow(ctx, events.EventStream, subjects, bus.New, func(event events.Event) {
-		if event.Kind == events.LinkMeasured {
-			f.said.Add(1)
-			return
-		}
 		f.heard.Add(1)
 		select {
 		case f.found <- event:
@@ -219,7 +214,7 @@ func (f *fleet) beat(ctx context.Context) {
 	}
 }
 
-// keepBusy says consents whose measurements change by half each time, so that each is a fact.
+// keepBusy says consents whose measurements change by half each time. They count as said.
 func (f *fleet) keepBusy(ctx context.Context) {
 	ticker := time.NewTicker(time.Second / busyEvents)
 	defer ticker.Stop()
@@ -242,10 +237,10 @@ func (f *fleet) keepBusy(ctx context.Context) {
 	}
 }
 
-// measure tells what the processes use of a core, and what was said meanwhile.
+// measure tells what the processes use of a core.
 func (f *fleet) measure(monitor, server *exec.Cmd, seconds int) error {
 	var used [2][2]float64
-	var sent, said [2]int64
+	var sent [2]int64
 	for i := range 2 {
 		if i > 0 {
 			time.Sleep(time.Duration(seconds) * time.Second)
@@ -256,13 +251,11 @@ func (f *fleet) measure(monitor, server *exec.Cmd, seconds int) error {
 				return err
 			}
 		}
-		sent[i], said[i] = f.sent.Load(), f.said.Load()
+		sent[i] = f.sent.Load()
 	}
 	share := func(j int) float64 { return 100 * (used[1][j] - used[0][j]) / float64(seconds) }
-	rate := func(n [2]int64) float64 { return float64(n[1]-n[0]) / float64(seconds) }
-	fmt.Printf("%d nodes, %.0f heartbeats/s, %d consents/s heard, %.0f facts/s said: "+
-		"monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
-		len(f.names), rate(sent), busyEvents, rate(said), share(0), share(1), f.heard.Load())
+	fmt.Printf("%d nodes, %.0f heartbeats/s, %d consents/s heard: monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
+		len(f.names), float64(sent[1]-sent[0])/float64(seconds), busyEvents, share(0), share(1), f.heard.Load())
 	return nil
 }
 

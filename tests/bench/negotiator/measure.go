@@ -17,12 +17,12 @@ type cost struct {
 	change change
 	times  []time.Duration
 	events uint64
-	bytes  uint64  // of these
-	apart  uint64  // bytes of plans, and of what is too large for an event
-	cpu    float64 // seconds of the services
-	own    float64 // of all trainers together, which are in this process
-	broker float64 // seconds of the server
-	line   timeline
+	bytes  uint64   // of these
+	apart  uint64   // bytes of plans, and of what is too large for an event
+	cpu    float64  // seconds of the services
+	own    float64  // of all trainers together, which are in this process
+	broker float64  // seconds of the server
+	line   timeline // nil: who has a kit may not read the log so
 }
 
 // result is what was measured at one size.
@@ -140,8 +140,10 @@ func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
 	if err != nil {
 		return err
 	}
-	if err := c.line.note(ctx, f, before.last+1); err != nil {
-		return err
+	if c.line != nil {
+		if err := c.line.note(ctx, f, before.last+1); err != nil {
+			return err
+		}
 	}
 	c.times, c.own = append(c.times, took), c.own+(figures.Spent()-spent).Seconds()
 	c.events += after.count - before.count
