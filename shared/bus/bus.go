@@ -149,8 +149,8 @@ func (b *Bus) Conn() *nats.Conn { return b.conn }
 // JetStream returns the JetStream context of the connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// Replicas returns how many servers keep each stream and bucket that is made over this bus: three where so many are named, any
-// one of which may die, and one else. Two keep nothing that one does not: neither of them is a majority.
+// Replicas returns how many servers keep what is made over this bus: three where so many are named, any one of which
+// may die, and one else. Two keep nothing that one does not: neither of them is a majority.
 func (b *Bus) Replicas() int { return b.replicas }
 
 // Cluster returns the cluster the bus speaks for.

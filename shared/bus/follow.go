@@ -97,17 +97,14 @@ func (f *follower) open(ctx context.Context) error {
 	})
 }
 
-// unread returns the first name of a consumer with which nobody reads. Where all are read the last is taken from whoever
-// has it: those who are too many take turns.
+// unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
 func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
 	for _, name = range events.Readers(b.kit.Key) {
-		switch reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name); {
-		case errors.Is(err, jetstream.ErrConsumerNotFound):
-			return name, nil
-		case err != nil:
-			return "", err
-		case reader.CachedInfo().NumWaiting == 0:
+		reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && reader.CachedInfo().NumWaiting == 0 {
 			return name, b.Drop(ctx, stream, name)
+		} else if err != nil {
+			return "", err
 		}
 	}
 	time.Sleep(lastRepeatWait)
@@ -138,11 +135,7 @@ func (f *follower) read(ctx context.Context) error {
 		return err
 	}
 	defer messages.Stop()
-	defer time.AfterFunc(time.Second, func() { // it asks for messages by now, and from now on is told of its consumer's end
-		if known, err := f.consumer.Info(ctx); err == nil && known.Config.Description != f.mark {
-			cancel()
-		}
-	}).Stop()
+	defer time.AfterFunc(time.Second, func() { f.check(ctx, cancel) }).Stop()
 	for number := uint64(1); ; number++ {
 		message, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -155,11 +148,21 @@ func (f *follower) read(ctx context.Context) error {
 		if metadata.Sequence.Consumer != number {
 			return fmt.Errorf("message %d came in place of %d", metadata.Sequence.Consumer, number)
 		}
+		if number == 1 && f.bus.isGuest() {
+			f.check(ctx, cancel)
+		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if err := f.bus.follow(ctx, held, f.handle); err != nil {
 			return err
 		}
 		f.last = metadata.Sequence.Stream
+	}
+}
+
+// check ends reading where the consumer of this name is another's by now, which does not begin where this one would.
+func (f *follower) check(ctx context.Context, end context.CancelFunc) {
+	if known, err := f.consumer.Info(ctx); err != nil || known.Config.Description != f.mark {
+		end()
 	}
 }
 

@@ -20,8 +20,8 @@ type follower struct {
 }
 
 func (p *place) follow(kit string) *follower {
-	f := &follower{}
-	stop, err := p.connect(kit).Follow(p.Context(), events.EventStream, events.EventStream.Subjects(cluster), bus.New, func(event events.Event) {
+	f, stream := &follower{}, events.EventStream
+	stop, err := p.connect(kit).Follow(p.Context(), stream, stream.Subjects(cluster), bus.New, func(event events.Event) {
 		f.mutex.Lock()
 		defer f.mutex.Unlock()
 		f.heard = append(f.heard, event.Subject)
@@ -109,7 +109,7 @@ func TestOneTooManyWhoLooksOnWithAKitHearsAllNevertheless(t *testing.T) {
 	}
 	p.suspect(5)
 	for _, follower := range followers {
-		for end := time.Now().Add(30 * time.Second); follower.count() < 5 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); follower.count() < 5 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if heard := follower.count(); heard != 5 {
