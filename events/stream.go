@@ -1,6 +1,9 @@
 package events
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Lane returns what a cluster's own stream or bucket of a sort is called. Each cluster of an installation has one of each,
 // with bounds of its own: the busiest takes no room of another and evicts nothing there. The server, and so its time, is shared.
@@ -41,6 +44,20 @@ const EventAge = 3 * 24 * time.Hour
 
 // FreshAge is how long content counts as just put: put again within it, it is left alone.
 const FreshAge = 30 * time.Minute
+
+// MostReaders is how many may read a stream at a time with one kit of a secured installation: an agent, and who asks from its
+// machine, or people at several.
+const MostReaders = 4
+
+// Readers returns what the consumers are called with which somebody whose key it is reads a stream there: one takes the first that
+// nobody reads with.
+func Readers(key string) []string {
+	names := []string{key}
+	for number := 2; number <= MostReaders; number++ {
+		names = append(names, fmt.Sprintf("%s-%d", key, number))
+	}
+	return names
+}
 
 // Subjects returns what the stream of a cluster hears.
 func (s Stream) Subjects(cluster string) []string { return []string{s.root + "." + cluster + ".>"} }

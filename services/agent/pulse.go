@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -188,7 +189,13 @@ func respond(message *nats.Msg, answer any) {
 	}
 }
 
-// Relay sends a data-plane frame of at most 1 MiB to a node through the hub.
+// MostRelayBytes bounds a frame that is relayed.
+const MostRelayBytes = 1 << 20
+
+// Relay sends a data-plane frame of at most MostRelayBytes to a node through the hub: who says more at once loses the connection.
 func (s *Session) Relay(node string, frame []byte) error {
+	if len(frame) > MostRelayBytes {
+		return fmt.Errorf("relay to %s: frame: expected at most %d bytes, got %d", node, MostRelayBytes, len(frame))
+	}
 	return s.bus.Conn().Publish(events.RelaySubject(s.config.Cluster, node), frame)
 }

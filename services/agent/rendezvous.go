@@ -47,8 +47,11 @@ func (r *Rendezvous) name(key string) string {
 	return r.prefix + base64.RawURLEncoding.EncodeToString([]byte(key))
 }
 
-// Set sets a key, whatever it was.
+// Set sets a key, whatever it was, to MostRendezvousBytes at most: who says more at once loses the connection to the hub.
 func (r *Rendezvous) Set(ctx context.Context, key string, value []byte) error {
+	if len(value) > MostRendezvousBytes {
+		return fmt.Errorf("value of %q: expected at most %d bytes, got %d", key, MostRendezvousBytes, len(value))
+	}
 	_, err := r.bucket.Put(ctx, r.name(key), value)
 	return err
 }

@@ -77,7 +77,10 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{kit: kit, cluster: config.Cluster, replicas: replicas(config.URL)}
+	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1}
+	if strings.Count(config.URL, ",") >= 2 {
+		b.replicas = 3
+	}
 	dial := &dialer{}
 	conn, err := nats.Connect(config.URL, append(slices.Concat(b.Options(), config.Options),
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
@@ -146,16 +149,8 @@ func (b *Bus) Conn() *nats.Conn { return b.conn }
 // JetStream returns the JetStream context of the connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// replicas is how many servers keep what is made: three where so many are named, any one of which may die, and one
-// else. Two keep nothing that one does not: neither of them is a majority.
-func replicas(url string) int {
-	if strings.Count(url, ",") >= 2 {
-		return 3
-	}
-	return 1
-}
-
-// Replicas returns how many servers keep each stream and bucket that is made over this bus.
+// Replicas returns how many servers keep what is made over this bus: three where so many are named, any one of which
+// may die, and one else. Two keep nothing that one does not: neither of them is a majority.
 func (b *Bus) Replicas() int { return b.replicas }
 
 // Cluster returns the cluster the bus speaks for.

@@ -83,9 +83,9 @@ func (b *Bus) Reach(ctx context.Context, durable string) (acknowledged, delivere
 	return consumer.CachedInfo().AckFloor.Stream, consumer.CachedInfo().Delivered.Stream, nil
 }
 
-// Drop deletes a consumer, if there is one. Its reader hears so.
-func (b *Bus) Drop(ctx context.Context, durable string) error {
-	err := b.js.DeleteConsumer(ctx, b.Lane(events.EventStream.Name), durable)
+// Drop deletes a consumer of a stream, if there is one. Its reader hears so.
+func (b *Bus) Drop(ctx context.Context, stream events.Stream, durable string) error {
+	err := b.js.DeleteConsumer(ctx, b.Lane(stream.Name), durable)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("consumer %s: %w", durable, err)
 	}
@@ -120,7 +120,8 @@ func (c *Consumer) Lag(ctx context.Context) (Lag, error) {
 	if err != nil {
 		return Lag{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 	}
-	lag := Lag{Messages: info.NumPending + uint64(info.NumAckPending), Taken: c.progress.taken()}
+	lag := Lag{Messages: info.NumPending + uint64(info.NumAckPending)}
+	_, lag.Taken = c.progress.reached()
 	if lag.Messages > 0 {
 		var oldest time.Time
 		if oldest, err = c.oldest(ctx, max(info.AckFloor.Stream+1, info.Config.OptStartSeq)); !oldest.IsZero() {
@@ -172,7 +173,7 @@ func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 			c.progress.hand(sequence)
 			return c.open(ctx, message, metadata)
 		}
-		if metadata.Sequence.Stream <= c.progress.reached() { // its acknowledgement was lost
+		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
 			_ = message.Ack()
 		}
 	}
@@ -225,7 +226,8 @@ func (c *Consumer) goBack(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		_, err := c.bus.js.ResetConsumerToSequence(ctx, c.bus.Lane(events.EventStream.Name), c.durable, c.progress.reached()+1)
+		done, _ := c.progress.reached()
+		_, err := c.bus.js.ResetConsumerToSequence(ctx, c.bus.Lane(events.EventStream.Name), c.durable, done+1)
 		return err
 	})
 }
@@ -271,16 +273,10 @@ func (p *progress) reach(sequence uint64) {
 	p.done, p.since = sequence, time.Now()
 }
 
-func (p *progress) reached() uint64 {
+func (p *progress) reached() (done, handed uint64) {
 	p.Lock()
 	defer p.Unlock()
-	return p.done
-}
-
-func (p *progress) taken() uint64 {
-	p.Lock()
-	defer p.Unlock()
-	return p.handed
+	return p.done, p.handed
 }
 
 // Refuse makes the record of a message that its reader cannot bear.

@@ -93,13 +93,13 @@ func TestAReaderWhoseConsumerTheNextDropsIsFenced(t *testing.T) {
 	consumer := consume(t, ctx, b)
 	publish(t, ctx, b, lost("n1", "silent"))
 	next(t, ctx, consumer)
-	if err := b.Drop(ctx, "reader"); err != nil {
+	if err := b.Drop(ctx, events.EventStream, "reader"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := consumer.Next(ctx); !errors.Is(err, bus.ErrFenced) {
 		t.Errorf("expected that it is fenced, got %v", err)
 	}
-	if err := b.Drop(ctx, "reader"); err != nil {
+	if err := b.Drop(ctx, events.EventStream, "reader"); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 }
@@ -128,7 +128,7 @@ func TestAReaderThatLostAMessageAndWhoseConsumerTheNextDropsIsFenced(t *testing.
 			t.Fatal(err)
 		}
 	}
-	if err := b.Drop(ctx, "reader"); err != nil {
+	if err := b.Drop(ctx, events.EventStream, "reader"); err != nil {
 		t.Fatal(err)
 	}
 	var err error

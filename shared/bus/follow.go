@@ -21,10 +21,7 @@ type Position struct {
 }
 
 // All starts at the first event of the stream, New behind the last one.
-var (
-	All = Position{}
-	New = Position{isNew: true}
-)
+var All, New = Position{}, Position{isNew: true}
 
 // AfterSequence starts at the event behind the one at sequence.
 func AfterSequence(sequence uint64) Position { return Position{after: sequence} }
@@ -72,6 +69,7 @@ type follower struct {
 	last       uint64 // sequence of what was handled
 	handle     func(events.Event)
 	consumer   jetstream.Consumer
+	mark       string          // of the consumer, which may be another's by the same name
 	connection context.Context // lasts as long as the one over which the consumer was made
 }
 
@@ -83,19 +81,34 @@ func (f *follower) open(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
 		lane, name := f.bus.Lane(f.stream.Name), rand.Text()
+		f.mark = name
 		if f.bus.isGuest() {
-			name = f.bus.kit.Key
-			if err := f.bus.js.DeleteConsumer(ctx, lane, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if name, err = f.bus.unread(ctx, f.stream); err != nil {
 				return err
 			}
 		}
 		f.connection = f.bus.connection.Load().lasts
 		f.consumer, err = f.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
-			Name: name, FilterSubjects: f.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
+			Name: name, Description: f.mark, FilterSubjects: f.subjects,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
 		return err
 	})
+}
+
+// unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
+func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
+	for _, name = range events.Readers(b.kit.Key) {
+		reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && reader.CachedInfo().NumWaiting == 0 {
+			return name, b.Drop(ctx, stream, name)
+		} else if err != nil {
+			return "", err
+		}
+	}
+	time.Sleep(lastRepeatWait)
+	return name, b.Drop(ctx, stream, name)
 }
 
 // run reads until ctx ends, or the connection is closed.
@@ -122,6 +135,7 @@ func (f *follower) read(ctx context.Context) error {
 		return err
 	}
 	defer messages.Stop()
+	defer time.AfterFunc(time.Second, func() { f.check(ctx, cancel) }).Stop()
 	for number := uint64(1); ; number++ {
 		message, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -134,11 +148,21 @@ func (f *follower) read(ctx context.Context) error {
 		if metadata.Sequence.Consumer != number {
 			return fmt.Errorf("message %d came in place of %d", metadata.Sequence.Consumer, number)
 		}
+		if number == 1 && f.bus.isGuest() {
+			f.check(ctx, cancel)
+		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if err := f.bus.follow(ctx, held, f.handle); err != nil {
 			return err
 		}
 		f.last = metadata.Sequence.Stream
+	}
+}
+
+// check ends reading where the consumer of this name is another's by now, which does not begin where this one would.
+func (f *follower) check(ctx context.Context, end context.CancelFunc) {
+	if known, err := f.consumer.Info(ctx); err != nil || known.Config.Description != f.mark {
+		end()
 	}
 }
 

@@ -26,18 +26,12 @@ func (c counter) add(ctx context.Context, label, value string) {
 func newMetrics(service string) metrics {
 	meter := otel.Meter("reknit")
 	count := func(name, description string) counter {
-		c, err := meter.Int64Counter(name, metric.WithDescription(description))
-		if err != nil {
-			otel.Handle(err)
-		}
+		c, _ := meter.Int64Counter(name, metric.WithDescription(description)) // these names are good ones
 		return counter{c, service}
 	}
-	seconds, err := meter.Float64Histogram("reknit.message.handling", metric.WithUnit("s"),
+	seconds, _ := meter.Float64Histogram("reknit.message.handling", metric.WithUnit("s"),
 		metric.WithDescription("From taking a message to all its outputs published."),
 		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10))
-	if err != nil {
-		otel.Handle(err)
-	}
 	return metrics{
 		heard:      count("reknit.events.heard", "Events handled, by kind."),
 		said:       count("reknit.events.said", "Events published, by kind."),
@@ -55,10 +49,7 @@ func watchHealth(service string, h *health) (stop func()) {
 	meter := otel.Meter("reknit")
 	about := metric.WithAttributes(attribute.String("service", service))
 	gauge := func(name, description string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge(name, metric.WithDescription(description))
-		if err != nil {
-			otel.Handle(err)
-		}
+		g, _ := meter.Int64ObservableGauge(name, metric.WithDescription(description)) // likewise
 		return g
 	}
 	acting := gauge("reknit.service.acting", "1 where this copy has the lease and acts, 0 where it stands by.")
@@ -66,9 +57,9 @@ func watchHealth(service string, h *health) (stop func()) {
 	stuck := gauge("reknit.service.stuck", "1 where only a restart helps; /healthz says why.")
 	behind := gauge("reknit.service.behind", "Messages of the log that the copy is not done with.")
 	registered, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(acting, one(h.consumer.Load() != nil), about)
-		o.ObserveInt64(standing, one(h.standsStill() != nil), about)
-		o.ObserveInt64(stuck, one(h.stuck() != nil), about)
+		o.ObserveInt64(acting, one[h.consumer.Load() != nil], about)
+		o.ObserveInt64(standing, one[h.standsStill() != nil], about)
+		o.ObserveInt64(stuck, one[h.stuck() != nil], about)
 		if lag := h.lag.Load(); lag != nil {
 			o.ObserveInt64(behind, int64(lag.Messages), about)
 		}
@@ -81,9 +72,4 @@ func watchHealth(service string, h *health) (stop func()) {
 	return func() { _ = registered.Unregister() } // it cannot fail
 }
 
-func one(holds bool) int64 {
-	if holds {
-		return 1
-	}
-	return 0
-}
+var one = map[bool]int64{true: 1}

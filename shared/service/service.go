@@ -157,7 +157,7 @@ func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Bus.Drop(ctx, r.memory.durable(r.memory.before)); err != nil {
+	if err := r.Bus.Drop(ctx, events.EventStream, r.memory.durable(r.memory.before)); err != nil {
 		return nil, err
 	}
 	r.backlog, err = consumer.Pending(ctx)

@@ -253,6 +253,45 @@ func TestAnAgentThatStartsRemovesWhatAKilledOneLeftUnlessItsTrainerLives(t *test
 	}
 }
 
+// The lock is what the contract asks for, and not every client takes it.
+func TestFilesOfAProcessThatLivesAreKeptThoughItHoldsNoLock(t *testing.T) {
+	self, began := processStat(os.Getpid())
+	if self == 0 {
+		t.Skip("nothing tells of processes here")
+	}
+	for owner, kept := range map[string]bool{
+		fmt.Sprint(os.Getpid(), " ", began): true,
+		fmt.Sprint(os.Getpid(), " 1"):       false, // another process had that number
+		"":                                  false,
+	} {
+		state := t.TempDir()
+		killed, err := makeFiles(state, []int64{4096}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(killed.dir.path, ownerName), []byte(owner), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		killed.dir.lock.Close() // as the kernel does
+		sweep(state, folderPrefix, 0)
+		if _, err := os.Stat(killed.dir.path); (err == nil) != kept {
+			t.Errorf("files of %q are kept: %v, expected %v", owner, err == nil, kept)
+		}
+		sweep(state, folderPrefix, os.Getpid())
+		if _, err := os.Stat(killed.dir.path); err == nil {
+			t.Errorf("files of %q are kept, which joins anew", owner)
+		}
+	}
+}
+
+func TestATrainersFilesSayWhoseTheyAre(t *testing.T) {
+	r := newRig(t)
+	c := r.join(`{"units":[16],"batch":1,"microBatch":1}`)
+	if pid, lives := (&folder{path: c.dir}).owner(); pid != os.Getpid() || !lives {
+		t.Errorf("they are of %d, which lives: %v", pid, lives)
+	}
+}
+
 func TestAStateForWhichThereIsNoRoomIsRefused(t *testing.T) {
 	r := newRig(t)
 	c := &client{rig: r, http: r.dial()}

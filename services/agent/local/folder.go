@@ -26,7 +26,7 @@ type folder struct {
 
 // makeFolder makes a folder whose name begins so, and removes those alike that killed agents left beside it.
 func makeFolder(parent, prefix string) (*folder, error) {
-	sweep(parent, prefix)
+	sweep(parent, prefix, 0)
 	path, err := os.MkdirTemp(parent, newPrefix)
 	if err != nil {
 		return nil, err
@@ -55,19 +55,43 @@ func locked(path string) *os.File {
 	return file
 }
 
-// sweep removes the folders of agents that are no more. Those that a living trainer has mapped are left.
-func sweep(parent, prefix string) {
+// sweep removes the folders of agents that are no more. Those that a living trainer has mapped are left, but for those of a
+// process that joins anew.
+func sweep(parent, prefix string, joins int) {
 	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is sound
 	for _, path := range left {
 		if lock := locked(path); lock != nil {
 			left := &folder{path, lock}
-			if left.inUse() {
+			if owner, lives := left.owner(); left.inUse() || lives && owner != joins {
 				left.leave()
 			} else {
 				left.remove()
 			}
 		}
 	}
+}
+
+const ownerName = "owner"
+
+// own notes whose files these are, for agents that start: a trainer may hold no lock on the control page, and another container's
+// has no number here. Zero: it is not known.
+func (f *folder) own(pid int) {
+	if _, began := processStat(pid); pid > 0 && began != "" {
+		if err := os.WriteFile(filepath.Join(f.path, ownerName), fmt.Appendf(nil, "%d %s", pid, began), 0o600); err != nil {
+			slog.Warn("only by its lock the next agent knows whether the trainer lives", "error", err)
+		}
+	}
+}
+
+// owner returns the process whose files these are, and whether it lives.
+func (f *folder) owner() (pid int, lives bool) {
+	text, err := os.ReadFile(filepath.Join(f.path, ownerName))
+	var began string
+	if _, malformed := fmt.Sscan(string(text), &pid, &began); err != nil || malformed != nil {
+		return 0, false
+	}
+	state, is := processStat(pid)
+	return pid, is == began && state != 'Z' && state != 'X'
 }
 
 // inUse reports whether a trainer lives that has these files mapped: it holds a lock on the control page.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -65,10 +66,18 @@ func (t *trainer) abandoned() bool {
 
 // processState returns the letter that Linux has for what a process does; zero where there is none.
 func processState(pid int) byte {
+	state, _ := processStat(pid)
+	return state
+}
+
+const startField = 19 // of a process, behind its state: when it began
+
+// processStat returns that letter and when the process began, by which it is told from another that has its number later.
+func processStat(pid int) (state byte, began string) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	name := bytes.LastIndexByte(stat, ')') // which may contain anything
-	if err != nil || name < 0 || name+2 >= len(stat) {
-		return 0
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // before it is a name, which may contain anything
+	if err != nil || len(fields) <= startField {
+		return 0, ""
 	}
-	return stat[name+2]
+	return fields[0][0], fields[startField]
 }

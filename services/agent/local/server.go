@@ -82,7 +82,7 @@ const readHeaderTimeout = 5 * time.Second
 // serves any more is replaced.
 func Serve(ctx context.Context, config Config, socket string) (s *Server, err error) {
 	config.memory = new(snapshots.Memory)
-	sweep(stateParent(config.StateDir), folderPrefix) // before a join does: gigabytes of a shared memory may be needed elsewhere
+	sweep(stateParent(config.StateDir), folderPrefix, 0) // before a join does: gigabytes of a shared memory may be needed elsewhere
 	s = &Server{
 		Socket: socket, config: config, served: make(chan struct{}),
 		trainers: map[string]*trainer{}, joining: map[string]bool{},

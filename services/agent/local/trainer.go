@@ -86,6 +86,9 @@ var errClose = errors.New("the agent ends")
 
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
 func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
+	if joining.Dir == "" { // what the process had before is over
+		sweep(stateParent(config.StateDir), folderPrefix, callerOf(ctx))
+	}
 	files, kept, err := filesOf(config.StateDir, joining)
 	var told failure
 	var order errOrder
@@ -105,6 +108,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1),
 		waiting: make(chan struct{}, mostWaiting),
 	}
+	files.dir.own(t.caller)
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
 	t.turns = newTurns(t.ended)

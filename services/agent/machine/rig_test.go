@@ -26,6 +26,7 @@ type node struct {
 	joined  int               // incarnations
 	minutes int               // that it waited after its last step
 	ids     []string          // of what it told meanwhile
+	ending  events.Digests    // the last of that
 }
 
 var now = time.Unix(1_000_000, 0)

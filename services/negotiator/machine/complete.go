@@ -4,19 +4,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
 
 // finals are what nodes told of the end of training under the plan in force.
 type finals struct {
-	Nodes map[string]uint64 `json:"nodes"` // for whom training is complete, and after how many steps
-	Units map[int]string    `json:"units"` // digests that holders told; empty where they told different ones
+	Step  uint64          `json:"step"`  // the latest after which training is complete for somebody
+	Nodes map[string]bool `json:"told"`  // that it is so for them
+	Units map[int]string  `json:"units"` // digests that holders told; empty where they told different ones
 }
 
-// take notes what a node told of the units that it holds.
+// take notes what a node told of the units that it holds. Of an earlier step than another told nothing counts any more: who
+// told of that tells again.
 func (f *finals) take(digests events.Digests, holds []events.Range) {
-	f.Nodes[digests.Node] = digests.Step
+	switch {
+	case digests.Step < f.Step:
+		return
+	case digests.Step > f.Step:
+		*f = finals{digests.Step, map[string]bool{}, map[int]string{}}
+	}
+	f.Nodes[digests.Node] = true
 	isHeld := map[int]bool{}
 	for unit := range events.Each(holds) {
 		isHeld[unit] = true
@@ -70,7 +79,7 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		return nil
 	}
 	if m.state.Finals == nil {
-		m.state.Finals = &finals{Nodes: map[string]uint64{}, Units: map[int]string{}}
+		m.state.Finals = &finals{Nodes: map[string]bool{}, Units: map[int]string{}}
 	}
 	m.state.Finals.take(digests, m.state.Plan.UnitsOf(digests.Node))
 	return m.complete(cause)
@@ -78,12 +87,12 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 
 // complete says that the job is done, once it is, and ends all that is asked for or under way.
 func (m *Machine) complete(cause events.Event) []events.Event {
-	nodes, step := m.made()
+	nodes := m.made()
 	if len(nodes) == 0 {
 		return nil
 	}
 	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: step, Nodes: nodes,
+		Generation: m.state.generation(), Step: m.state.Finals.Step, Nodes: nodes,
 		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
 	}
 	var said []events.Event
@@ -92,11 +101,40 @@ func (m *Machine) complete(cause events.Event) []events.Event {
 	if m.state.Negotiation != nil {
 		said = m.abort(cause, "the job is complete", func(events.Event) []events.Event { return nil })
 	}
-	m.state.Hold, m.state.Finals = hold{Ever: m.state.Hold.Ever}, nil
-	clear(m.state.Joiners)
-	clear(m.state.Deadlines)
+	m.conclude(cause.Logged, cause.Logged)
 	end := m.speaker.Say(cause, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)
 	return append(append(said, end), refused...)
+}
+
+// conclude drops all that somebody waits for: the job has ended, which was logged last at a time.
+func (m *Machine) conclude(ended, told time.Time) {
+	m.state.Ended, m.state.EndTold = ended, told
+	m.state.Negotiation, m.state.Pending, m.state.Finals = nil, nil, nil
+	m.state.Hold = hold{Ever: m.state.Hold.Ever}
+	clear(m.state.Joiners)
+	clear(m.state.Deadlines)
+}
+
+// completed hears its own word that the job is done. One that has lost its memory learns so.
+func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Event {
+	m.state.Complete = &end
+	m.conclude(cause.Time, cause.Logged)
+	return nil
+}
+
+// retellAfter is after how long the end is told again. The log forgets what is older than three days, and the end is to be known
+// for as long as the cluster is there; for two of them the negotiator may be away.
+const retellAfter = events.EventAge / 3
+
+// retell says once more that the job is complete, and when it was, before the log forgets it.
+func (m *Machine) retell() []events.Event {
+	log := m.state.Heard.Add(m.since)
+	if log.Sub(m.state.EndTold) < retellAfter || m.retold.Equal(m.state.EndTold) && !m.retold.IsZero() {
+		return nil
+	}
+	m.retold = m.state.EndTold
+	reason := "complete-" + m.state.EndTold.Format(time.RFC3339Nano)
+	return []events.Event{m.speaker.First(m.state.Ended, reason, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)}
 }
 
 // refuseAll tells each node whose request waits that nothing comes of it any more.
@@ -133,6 +171,7 @@ var afterwards = events.Handlers[*Machine]{
 			OtherJob: m.otherJob(join.Job) != "", // else what it came to train is trained
 		})
 	}),
+	events.TrainingCompleted: events.Handling((*Machine).completed),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})
 	}),
@@ -155,33 +194,27 @@ func (m *Machine) isStill(member events.Member) bool {
 	return active != nil && active.Incarnation == member.Incarnation && m.placed(member.Node)
 }
 
-// made returns the nodes that train under the plan in force, by name, and after how many steps all of them told that training
-// is complete. It returns none while one has not told so, where they do not agree on the step, and where they do not hold all
-// units: what the dead have trained is trained again.
-func (m *Machine) made() (nodes []string, step uint64) {
+// made returns the nodes that train under the plan in force, by name, once all of them have told that training is complete
+// after one number of steps. It returns none where they do not hold all units: what the dead have trained is trained again.
+func (m *Machine) made() (nodes []string) {
 	if m.state.Finals == nil || m.state.Plan == nil {
-		return nil, 0
+		return nil
 	}
 	told := m.state.Finals.Nodes
 	for _, member := range m.state.Plan.Nodes {
-		if _, hasTold := told[member.Node]; !hasTold && m.isStill(member) {
-			return nil, 0 // as for all finals but the last: nothing else is looked at
-		}
-	}
-	for _, member := range m.state.Plan.Nodes {
-		if _, hasTold := told[member.Node]; !hasTold || !m.isStill(member) {
+		if !m.isStill(member) {
 			continue
 		}
-		if len(nodes) > 0 && told[member.Node] != step {
-			return nil, 0
+		if !told[member.Node] {
+			return nil // as for all finals but the last: nothing else is looked at
 		}
-		nodes, step = append(nodes, member.Node), told[member.Node]
+		nodes = append(nodes, member.Node)
 	}
 	if !m.haveAll(nodes) {
-		return nil, 0
+		return nil
 	}
 	slices.Sort(nodes)
-	return nodes, step
+	return nodes
 }
 
 // haveAll reports whether nodes hold all units under the plan in force.

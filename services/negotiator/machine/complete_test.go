@@ -3,6 +3,7 @@ package machine
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -105,6 +106,63 @@ func TestWhoTellsOfAnotherStepIsHeardWhenItTellsAgain(t *testing.T) {
 	w.finals("n1", 4, nil)
 	if end := w.end(); end == nil || end.Step != 4 {
 		t.Errorf("expected the end at step 4, got %+v", end)
+	}
+}
+
+// What a node held a step before is no other model than what the others hold.
+func TestDigestsOfAnEarlierStepAreNotComparedAtTheEnd(t *testing.T) {
+	without := func(digests *events.Digests) { digests.Units = nil }
+	w := newWorld(t, 2)
+	w.finals("n1", 3, func(digests *events.Digests) { digests.Units[1].Digest = events.Digest([]byte("a step before")) })
+	w.finals("n2", 4, nil)
+	w.finals("n1", 4, without)
+	if end := w.end(); end == nil || len(end.Differ) > 0 || end.Digest == "" {
+		t.Errorf("expected the end with n2's digest, got %+v", end)
+	}
+}
+
+func TestWhatIsToldLateOfAnEarlierStepTakesNothingBack(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 4, nil)
+	w.finals("n2", 3, nil)
+	w.finals("n2", 4, nil)
+	if end := w.end(); end == nil || end.Step != 4 {
+		t.Errorf("expected the end at step 4, got %+v", end)
+	}
+}
+
+// The log forgets what is older than three days, and who looks on a week later, or comes with a trainer, is to know of the end.
+func TestTheEndIsToldAgainBeforeTheLogForgetsIt(t *testing.T) {
+	w := newWorld(t, 1)
+	w.finals("n1", 9, nil)
+	ended := w.now
+	for range 7 * 24 {
+		w.now = w.now.Add(time.Hour)
+		w.lose("n1") // whatever is logged, the log's clock goes on
+		w.run()
+		w.tick(time.Second)
+	}
+	ids := map[string]bool{}
+	for _, event := range w.said {
+		if event.Kind == events.TrainingCompleted {
+			ids[event.ID] = true
+			if !event.Time.Equal(ended) {
+				t.Errorf("it is told to have ended %v later", event.Time.Sub(ended))
+			}
+		}
+	}
+	if len(ids) != 1+7 {
+		t.Errorf("in a week it is told %d times", len(ids))
+	}
+}
+
+func TestANegotiatorThatLostItsMemoryHearsOfTheEnd(t *testing.T) {
+	w := newWorld(t, 1)
+	w.hear(events.TrainingCompleted, "/negotiator", "opticks", &events.JobEnd{Generation: 1, Step: 9, Nodes: []string{"n1"}})
+	w.join("n2")
+	w.run()
+	if refused := w.refusals("n2"); len(refused) != 1 || !refused[0].Complete {
+		t.Errorf("who comes later is told %+v", refused)
 	}
 }
 

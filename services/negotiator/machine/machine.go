@@ -34,6 +34,7 @@ type Machine struct {
 	ticked time.Time       // the last Tick
 	since  time.Duration   // the last event, by ticks
 	rung   map[string]bool // alarms told
+	retold time.Time       // that the job is complete, after it was logged at this time
 }
 
 // New returns a machine that knows nothing yet.
@@ -71,6 +72,7 @@ var handlers = events.Handlers[*Machine]{
 	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
 	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
 	events.TrainingDigested:    events.Handling((*Machine).digested),
+	events.TrainingCompleted:   events.Handling((*Machine).completed),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 }
 

@@ -37,6 +37,9 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 	}
 	m.ticked = now
 	m.since += passed
+	if m.state.Complete != nil {
+		return m.retell()
+	}
 	said := m.alarms(now)
 	wanted, limit := m.wanted()
 	if m.waits.Overdue != wanted {

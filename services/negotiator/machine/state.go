@@ -50,6 +50,8 @@ type state struct {
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
+	Ended       time.Time              `json:"ended,omitzero"`     // the job, by the log's clock
+	EndTold     time.Time              `json:"endTold,omitzero"`   // when that was logged last
 	Failures    float64                `json:"failures"`           // per node and second, as the monitor last said
 	Returns     float64                `json:"returns"`            // seconds a lost node stays away, by the monitor; zero: not known
 }

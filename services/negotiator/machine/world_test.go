@@ -169,6 +169,10 @@ func (w *world) answer(event events.Event) {
 		return
 	}
 	switch event.Kind {
+	case events.TrainingCompleted: // it hears its own word
+		w.sequence++
+		event.Logged, event.Sequence = w.now, w.sequence
+		w.queue = append(w.queue, event)
 	case events.NegotiationOverdue: // the negotiator hears its own fact, behind what was logged before, and once: the stream drops repeats
 		if slices.ContainsFunc(w.heard, func(before events.Event) bool { return before.ID == event.ID }) {
 			return

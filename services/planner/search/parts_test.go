@@ -17,7 +17,7 @@ func TestNoSplitIsFasterThanTheBounds(t *testing.T) {
 		}
 		stages, microBatches := 1+random.Intn(len(p.Layers)), 1+random.Intn(20)
 		p.NodeMemoryBytes, p.MicroBatches = 1<<40, microBatches
-		m := newModel(p, noLimit, paths{}, new(int))
+		m := newModel(p, noLimit, new(paths), new(int))
 		sh := m.shape(stages, microBatches)
 		sh.fill()
 		sh.fillRest()

@@ -64,9 +64,9 @@ type searcher struct {
 	capped  map[int64]*searcher // of those whose stages have at most so many bytes of gradients; looked up, never ranged over
 }
 
-func newSearcher(p Problem) *searcher { return newCapped(p, noLimit, paths{}, new(int)) }
+func newSearcher(p Problem) *searcher { return newCapped(p, noLimit, new(paths), new(int)) }
 
-func newCapped(p Problem, mostGradient int64, paths paths, inVain *int) *searcher {
+func newCapped(p Problem, mostGradient int64, paths *paths, inVain *int) *searcher {
 	return &searcher{
 		p, newOracle(newModel(p, mostGradient, paths, inVain), p.PipelineLength.Most, p.MicroBatches), make([]*searcher, len(p.Shares)),
 		map[int64]*searcher{},

@@ -24,7 +24,7 @@ type model struct {
 	memoryBytes                 int64
 	family                      Family
 	effort                      int
-	paths                       paths
+	paths                       *paths
 	inVain                      *int // how many split searches of the problem ran into their effort limit
 	scratch                     scratch
 }
@@ -39,7 +39,7 @@ type scratch struct {
 	trail             estimate.Trail
 }
 
-func newModel(p Problem, mostGradient int64, paths paths, inVain *int) *model {
+func newModel(p Problem, mostGradient int64, paths *paths, inVain *int) *model {
 	layers, transferSeconds := onGrid(p)
 	m := &model{
 		layers: layers, transferSeconds: transferSeconds, memoryBytes: p.NodeMemoryBytes, family: p.Splits,

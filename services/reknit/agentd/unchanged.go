@@ -161,8 +161,8 @@ func (u *unchanged) end(exit end) error {
 	case exit.status() == 0 && u.deadline != nil:
 		return errDone
 	case exit.status() == 0:
-		slog.Info("the script has ended well; its agent stays until all others' have, in case it is to be started again: " +
-			"an hour at most in which nobody is waited for, or until it is asked to end")
+		slog.Info("the script has ended well; its agent stays until all others' have, in case it is to be started again, " +
+			"or until it is asked to end")
 		u.standIn.made.Store(u.place.generation)
 		return nil
 	}

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	askTimeout = time.Second             // for a service to answer that it works
-	listening  = 1200 * time.Millisecond // to heartbeats: two periods, and what a busy node is late by
+	askTimeout = time.Second // for a service to answer that it works
+	// Listening is for how long WhoLives listens to heartbeats: two periods, and what a busy node is late by.
+	Listening = 1200 * time.Millisecond
 )
 
 // Living is who lives of a cluster: the services that act for it, and the nodes whose heartbeats are heard.
@@ -84,7 +85,7 @@ func hear(conn *nats.Conn, all map[string]*Living) error {
 		}
 		defer beats.Unsubscribe()
 	}
-	time.Sleep(listening)
+	time.Sleep(Listening)
 	mutex.Lock()
 	defer mutex.Unlock()
 	for cluster, nodes := range heard {

@@ -80,6 +80,9 @@ func (o options) run(ctx context.Context, node string, w io.Writer) error {
 	case !is:
 		return fmt.Errorf("%s is no member of generation %d of %s; reknit nodes lists them", given, plan.Generation, b.Cluster())
 	}
+	if node != given && !o.json {
+		fmt.Fprintf(w, "%s is asked to leave: the node with the key %s\n", names.Shown(node), node)
+	}
 	watching := &watcher{ctx: ctx, bus: b, node: node, tell: history.Teller(w, names, o.json), names: names}
 	err = history.Watch(ctx, b, func() error { return o.ask(ctx, b, node) }, watching.hear)
 	if err = errors.Join(err, watching.err); err == nil && !watching.left {

@@ -158,7 +158,8 @@ func TestANodeIsDrainedByItsName(t *testing.T) {
 		}
 		h.commit(3, "n1")
 	}, "gpu-1")
-	if err != nil || !strings.Contains(printed, "gpu-1: drained") || strings.Contains(printed, key) {
+	asks := "gpu-1 is asked to leave: the node with the key " + key
+	if err != nil || !strings.Contains(printed, "gpu-1: drained") || !strings.Contains(printed, asks) {
 		t.Errorf("%v, %s", err, printed)
 	}
 }

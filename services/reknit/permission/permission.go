@@ -128,14 +128,21 @@ func asksServices(cluster string) []string {
 
 func probes(cluster, id string) []string { return []string{events.ProbeSubject(cluster, id)} }
 
-// readsLog lists what it takes to read a cluster's streams, by consumers of this name.
+// readsLog lists what it takes to read a cluster's streams, by consumers whose names follow from this one; "*" is all.
 func readsLog(api, cluster, consumer string) []string {
+	names := []string{consumer}
+	if consumer != "*" {
+		names = events.Readers(consumer)
+	}
 	var subjects []string
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		lane := events.Lane(cluster, stream.Name)
-		of := lane + "." + consumer
-		subjects = append(subjects, api+".STREAM.MSG.GET."+lane, api+".CONSUMER.CREATE."+of,
-			api+".CONSUMER.INFO."+of, api+".CONSUMER.DELETE."+of, api+".CONSUMER.MSG.NEXT."+of)
+		subjects = append(subjects, api+".STREAM.MSG.GET."+lane)
+		for _, name := range names {
+			of := lane + "." + name
+			subjects = append(subjects, api+".CONSUMER.CREATE."+of, api+".CONSUMER.INFO."+of, api+".CONSUMER.DELETE."+of,
+				api+".CONSUMER.MSG.NEXT."+of)
+		}
 	}
 	return subjects
 }

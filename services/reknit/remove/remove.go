@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -23,14 +24,16 @@ import (
 
 const help = `Removes the log, the plans, the payloads and the memories of a cluster from the NATS server, for ever: of one whose job is done, or
 that was only tried. It says what there is and asks before. Where services act for the cluster, or heartbeats of its nodes are
-heard, it refuses: end them first. What agents keep on their own machines, and snapshots, stay.
+heard, it refuses: end them first. Who is cut off from the server is not heard, and trains on for a cluster that is no more: --yes
+removes only one whose job is complete, or that never had a plan; its name, typed, or --force removes any. What agents keep on their
+own machines, and snapshots, stay.
 
 Exit status: 0 all is removed; 1 somebody lives there, or it could not be removed; 2 and 4 as everywhere.`
 
 // options are the flags.
 type options struct {
-	live connect.Flags
-	yes  bool
+	live       connect.Flags
+	yes, force bool
 }
 
 // Command is `reknit cluster`, which has one command.
@@ -44,7 +47,8 @@ func Command() *cobra.Command {
 		},
 	})
 	o.live.AddServer(remove.Flags())
-	remove.Flags().BoolVar(&o.yes, "yes", false, "remove it without asking")
+	remove.Flags().BoolVar(&o.yes, "yes", false, "remove it without asking, if its job is complete or it never had a plan")
+	remove.Flags().BoolVar(&o.force, "force", false, "remove it without asking, though nodes that are cut off may train on")
 	command := tell.Command(&cobra.Command{
 		Use: "cluster", Short: "remove a cluster that is done",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -89,10 +93,19 @@ func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, 
 	}
 	fmt.Fprintf(out, "Of the cluster %s this goes, for ever:\n", name)
 	show(out, there)
+	isOver, err := isOver(ctx, js, name, there)
+	if err != nil {
+		return err
+	}
+	if !isOver {
+		fmt.Fprintf(out, unfinished, connect.Listening)
+	}
 	switch {
+	case o.force || o.yes && isOver:
 	case o.yes:
+		return fmt.Errorf("%s is not removed by --yes, for its job is not complete: remove it without, and type its name, or by --force", name)
 	case !asks:
-		return tell.UsageError{Err: errors.New("nobody is there to ask: --yes removes it")}
+		return tell.UsageError{Err: errors.New("nobody is there to ask: --yes removes it where its job is complete, --force always")}
 	default:
 		fmt.Fprintf(out, "Type %s to remove it: ", name)
 		if typed, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(typed) != name {
@@ -109,6 +122,28 @@ func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, 
 	}
 	fmt.Fprintf(out, "%s is removed\n", name)
 	return nil
+}
+
+const unfinished = "Its job is not complete. No service answered, and no heartbeat came for %v; but nodes that are cut off from here " +
+	"may train on: they would find no cluster, and no plan to go on with.\n"
+
+// isOver reports whether nobody can be training there: the job is complete, or there never was a plan.
+func isOver(ctx context.Context, js jetstream.JetStream, name string, there []*jetstream.StreamInfo) (bool, error) {
+	plans, log := events.Lane(name, events.PlanStream.Name), events.Lane(name, events.EventStream.Name)
+	if !slices.ContainsFunc(there, func(s *jetstream.StreamInfo) bool { return s.Config.Name == plans && s.State.LastSeq > 0 }) {
+		return true, nil
+	}
+	stream, err := js.Stream(ctx, log)
+	if err == nil {
+		_, err = stream.GetLastMsgForSubject(ctx, events.EventSubject(name, events.TrainingCompleted, name))
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("stream %s: %w", log, err)
+	}
+	return true, nil
 }
 
 // streams returns what a cluster has: its streams, and those under its buckets.

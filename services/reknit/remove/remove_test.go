@@ -108,6 +108,50 @@ func TestAScriptSaysYesBeforehand(t *testing.T) {
 	}
 }
 
+// say publishes a fact of a cluster.
+func (s *site) say(cluster, source string, kind events.Kind, subject string, payload events.Payload) {
+	s.t.Helper()
+	event := events.Speaker{Source: source, Cluster: cluster}.First(time.Now(), "test", kind, subject, payload)
+	if _, err := s.bus[cluster].Publish(s.t.Context(), event); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// plan commits one of the cluster that was tried.
+func (s *site) plan() {
+	s.t.Helper()
+	s.say("tried", "/negotiator", events.PlanCommitted, "1", &events.Plan{
+		Cluster: "tried", Generation: 1, Policy: "repipeline", Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Nodes:     []events.Member{{Node: "n1", Incarnation: "i", Address: "a"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{End: 1}}}}},
+	})
+}
+
+// Who is cut off from the server is heard no more than who is gone.
+func TestAClusterWhoseNodesMayBeCutOffIsNotRemovedByYes(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	printed, err := s.remove(strings.NewReader("tried\n"), "tried", "--yes")
+	if err == nil || !strings.Contains(err.Error(), "--force") || len(s.has("tried")) == 0 || !strings.Contains(printed, "cut off") {
+		t.Fatalf("%v, %s", err, printed)
+	}
+	s.say("tried", "/negotiator", events.TrainingCompleted, "tried", &events.JobEnd{Generation: 1, Step: 9, Nodes: []string{"n1"}})
+	if printed, err = s.remove(strings.NewReader(""), "tried", "--yes"); err != nil || strings.Contains(printed, "cut off") {
+		t.Errorf("its job is complete: %v, %s", err, printed)
+	}
+}
+
+func TestAClusterWhoseNodesMayBeCutOffIsRemovedByItsNameOrByForce(t *testing.T) {
+	for _, arguments := range [][]string{{"tried"}, {"tried", "--force"}} {
+		s := newSite(t)
+		s.plan()
+		printed, err := s.remove(strings.NewReader("tried\n"), arguments...)
+		if err != nil || !strings.Contains(printed, "no heartbeat came for 1.2s") || len(s.has("tried")) > 0 {
+			t.Errorf("%v: %v, %s", arguments, err, printed)
+		}
+	}
+}
+
 // beat sends heartbeats of a node of a cluster until the test ends.
 func (s *site) beat(cluster, node string) {
 	pulse, _ := json.Marshal(events.Pulse{Node: node, Incarnation: "i", Number: 1})

@@ -11,7 +11,7 @@ import (
 // End is that of a cluster's job.
 type End struct {
 	events.JobEnd
-	At time.Time `json:"at"` // by the log's clock
+	At time.Time `json:"at"` // as the negotiator says, which tells of it again later: by the log's clock
 }
 
 // EndOf reads the event that tells it; nil where it is none.
@@ -20,7 +20,7 @@ func EndOf(event events.Event) *End {
 	if err != nil {
 		return nil
 	}
-	return &End{end, event.Logged}
+	return &End{end, event.Time}
 }
 
 // String tells it as a person would.

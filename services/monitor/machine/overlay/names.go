@@ -25,6 +25,10 @@ func NewNames() *Names { return &Names{of: map[string]string{}, claims: map[stri
 // key is how a public key of a user is written, within a text too.
 var key = regexp.MustCompile(`\bU[A-Z2-7]{55}\b`)
 
+// begins is how the beginning of one is written that says whom it means. As a name it is nobody's: who claimed it would be meant
+// in place of the node whose key begins so.
+var begins = regexp.MustCompile(fmt.Sprintf(`^U[A-Z2-7]{%d,}$`, leastKey-1))
+
 const (
 	shortKey = 12 // characters of a key that are shown: nobody finds another key that begins alike, with 52 bits that are drawn
 	leastKey = 4  // that say whom they mean: fewer may be a slip
@@ -62,7 +66,7 @@ func (n *Names) note(id, name string) {
 		n.claims[before] = slices.DeleteFunc(n.claims[before], func(claims string) bool { return claims == id })
 	}
 	n.of[id] = name
-	if name != "" && !key.MatchString(name) {
+	if name != "" && !key.MatchString(name) && !begins.MatchString(name) {
 		n.claims[name] = append(n.claims[name], id)
 	}
 }
@@ -117,9 +121,9 @@ func (n *Names) Node(meant string) (string, error) {
 	if _, known := n.of[meant]; known {
 		return meant, nil
 	}
-	called, begins := n.called(meant), strings.TrimSuffix(meant, "…")
+	called, beginning := n.called(meant), strings.TrimSuffix(meant, "…")
 	for _, id := range slices.Sorted(maps.Keys(n.of)) {
-		if n.claims[meant] == nil && len(begins) >= leastKey && key.MatchString(id) && strings.HasPrefix(id, begins) {
+		if n.claims[meant] == nil && len(beginning) >= leastKey && key.MatchString(id) && strings.HasPrefix(id, beginning) {
 			called = append(called, id)
 		}
 	}

@@ -45,6 +45,19 @@ func TestANodeIsShownByTheNameThatItAloneClaims(t *testing.T) {
 	}
 }
 
+func TestTheBeginningOfAKeyIsNobodysName(t *testing.T) {
+	names := overlay.NewNames()
+	joins(names, keyOf("B"), "gpu-1")
+	joins(names, keyOf("C"), keyOf("B")[:12])
+	joins(names, keyOf("D"), "UAB")
+	if id, err := names.Node(keyOf("B")[:12]); err != nil || id != keyOf("B") {
+		t.Errorf("the beginning of the first key means %s, %v", id, err)
+	}
+	if got := names.Shown(keyOf("C") + " " + keyOf("D")); got != "UACCCCCCCCCC… UAB" {
+		t.Errorf("shown %s", got)
+	}
+}
+
 func TestANameMeansTheMemberWhoeverElseClaimsIt(t *testing.T) {
 	names := overlay.NewNames()
 	plans(names, events.Member{Node: keyOf("B"), Name: "gpu-1", Incarnation: "i", Address: "a:1"})

@@ -19,13 +19,20 @@ type Figures struct {
 	Done      []Change // under whose plans everybody works, since the last figures
 }
 
+// differs is for how long after the end of a job copies are told to differ: monitoring is to see those that are found at the end.
+const differs = 15 * time.Minute
+
 // Figures returns those of now. What was done with before the first ones is not in Done. O(n log n) of the nodes and links.
 func (v *View) Figures(now time.Time) Figures {
 	nodes := v.nodes(now)
 	plan, _ := v.overlay.Plan()
 	v.progress.look(plan, now)
-	figures := Figures{Status: v.status(nodes, plan), Differ: len(v.differ), Done: v.done(now)}
-	if plan != nil && v.overlay.End() == nil { // nobody needs what was trained any more
+	figures := Figures{Status: v.status(nodes, plan), Done: v.done(now)}
+	end := v.overlay.End()
+	if end == nil || now.Sub(end.At) < differs {
+		figures.Differ = len(v.differ)
+	}
+	if plan != nil && end == nil { // nobody needs what was trained any more
 		for _, holders := range CoverageOf(plan, alive(nodes)).Holders {
 			switch holders {
 			case 0:

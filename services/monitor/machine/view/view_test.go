@@ -141,6 +141,20 @@ func TestCopiesAreToldToDifferUntilSomebodyIsRightOrAPlanComes(t *testing.T) {
 	expect(0)
 }
 
+func TestCopiesThatDifferAtTheEndAreToldForLongEnoughToBeSeenAndNoLonger(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.say(events.ReplicaDiverged, "unit-0", &events.Divergence{Generation: 1, Step: 300, Replicas: []events.Replica{
+		{Node: "n1", Digest: events.Digest([]byte("one"))}, {Node: "n2", Digest: events.Digest([]byte("two"))},
+	}})
+	l.say(events.TrainingCompleted, "c", &events.JobEnd{Generation: 1, Step: 300, Nodes: four[:2], Differ: []events.Range{{First: 0, End: 1}}})
+	for minutes, units := range map[time.Duration]int{1: 1, 20: 0} {
+		if is := l.view.Figures(l.now.Add(minutes * time.Minute)).Differ; is != units {
+			t.Errorf("%d minutes after the end %d units differ, expected %d", minutes, is, units)
+		}
+	}
+}
+
 func TestAJobThatEndsWithTwoModelsSaysSo(t *testing.T) {
 	l := newLog()
 	l.commit(plan(1))

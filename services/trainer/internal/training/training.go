@@ -193,8 +193,8 @@ func (t *Trainer) digest(ctx context.Context) error {
 		return err
 	}
 	t.digested = true
-	slog.Info("training is complete here; layers stay until it is for all others, in case a change needs them: "+
-		"an hour at most in which nobody is waited for, or until it is asked to end", "node", t.config.Node, "step", t.done)
+	slog.Info("training is complete here; layers stay until it is for all others, in case a change needs them, "+
+		"or until it is asked to end", "node", t.config.Node, "step", t.done)
 	select {
 	case <-t.complete:
 	default:

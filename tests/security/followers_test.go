@@ -1,0 +1,122 @@
+package security
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+// follower is somebody with a kit who looks on for long, as reknit watch does.
+type follower struct {
+	mutex sync.Mutex
+	heard []string
+}
+
+func (p *place) follow(kit string) *follower {
+	f, stream := &follower{}, events.EventStream
+	stop, err := p.connect(kit).Follow(p.Context(), stream, stream.Subjects(cluster), bus.New, func(event events.Event) {
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
+		f.heard = append(f.heard, event.Subject)
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(stop)
+	return f
+}
+
+func (f *follower) count() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return len(f.heard)
+}
+
+// made returns when each consumer of the log was made.
+func (p *place) made() map[string]time.Time {
+	p.Helper()
+	all, err := p.server.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Consumer: true})
+	if err != nil {
+		p.Fatal(err)
+	}
+	made := map[string]time.Time{}
+	for _, account := range all.AccountDetails {
+		for _, stream := range account.Streams {
+			if stream.Name == "REKNIT_EVENTS_"+cluster {
+				for _, consumer := range stream.Consumer {
+					made[consumer.Name] = consumer.Created
+				}
+			}
+		}
+	}
+	return made
+}
+
+// suspect has the monitor say so many facts.
+func (p *place) suspect(facts int) {
+	p.Helper()
+	monitor, speaker := p.connect("monitor"), events.Speaker{Source: "/monitor", Cluster: cluster}
+	for number := range facts {
+		node := fmt.Sprint("n", number)
+		event := speaker.First(time.Now(), node, events.NodeSuspected, node, &events.NodeState{Node: node, Incarnation: "i", Reason: "silent"})
+		if _, err := monitor.Publish(p.Context(), event); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// As people do who watch from several machines, and whoever asks from a node's machine with the kit of its agent.
+func TestSeveralWhoLookOnWithOneKitDoNotDisturbOneAnother(t *testing.T) {
+	for _, kit := range []string{"user", "n1"} {
+		p := open(t)
+		prepareStreams(p)
+		var followers []*follower
+		for range events.MostReaders {
+			followers = append(followers, p.follow(kit))
+		}
+		time.Sleep(2 * time.Second) // one that was made a moment ago is not read yet, and may have been taken for free
+		before := p.made()
+		time.Sleep(2 * time.Second) // in which nobody's is made anew
+		if after := p.made(); len(before) != events.MostReaders || !maps.Equal(before, after) {
+			t.Errorf("%s: consumers\n%v\nare, two seconds later,\n%v", kit, before, after)
+		}
+		p.suspect(20)
+		for _, follower := range followers {
+			for end := time.Now().Add(5 * time.Second); follower.count() < 20 && time.Now().Before(end); {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if heard := follower.count(); heard != 20 {
+				t.Errorf("%s: one heard %d of 20 facts", kit, heard)
+			}
+		}
+	}
+}
+
+// More than those take turns: each hears all, some of it late.
+func TestOneTooManyWhoLooksOnWithAKitHearsAllNevertheless(t *testing.T) {
+	p := open(t)
+	prepareStreams(p)
+	var followers []*follower
+	for range events.MostReaders + 1 {
+		followers = append(followers, p.follow("user"))
+	}
+	p.suspect(5)
+	for _, follower := range followers {
+		for end := time.Now().Add(time.Minute); follower.count() < 5 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if heard := follower.count(); heard != 5 {
+			t.Errorf("one heard %d of 5 facts", heard)
+		}
+	}
+	if made := p.made(); len(made) > events.MostReaders {
+		t.Errorf("there are consumers %v", made)
+	}
+}
