@@ -41,7 +41,7 @@ type arrival struct {
 	plans     int
 	mistaken  int
 	uses      map[string]use
-	load      string // averages of the machine before
+	load      string        // averages of the machine before
 	again     int           // connections that were made again after the server was killed
 	back      time.Duration // since then
 	ended     error
