@@ -120,7 +120,7 @@ func (s settings) dial() (*nats.Conn, jetstream.JetStream, error) {
 }
 
 // Open returns a bus that is connected and knows its cluster. It fails with Unreachable, or with a tell.UsageError where
-// several clusters share the server and none is named.
+// several clusters share the server and none is named, or where the one that is named is not there.
 func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -141,6 +141,10 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 		}
 	case !events.Token(name):
 		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
+	default:
+		if err := there(ctx, js, name); err != nil {
+			return nil, err
+		}
 	}
 	entry := bus.Config{URL: to.url, Name: "reknit", Cluster: name, Kit: to.kit, Command: true}
 	if to.kit == "" {

@@ -105,6 +105,29 @@ func Clusters(ctx context.Context, js jetstream.JetStream) (clusters []string, e
 	return clusters, names.Err()
 }
 
+// there fails where a server has no cluster of a name. A server that does not tell is believed to have it.
+func there(ctx context.Context, js jetstream.JetStream, name string) error {
+	asked, cancel := context.WithTimeout(ctx, dialTimeout) // who may not ask is not answered
+	defer cancel()
+	if _, err := js.Stream(asked, events.Lane(name, events.EventStream.Name)); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return Missing(ctx, js, name)
+	}
+	return nil
+}
+
+// Missing says that a server has no cluster of a name, and which it has where one may ask.
+func Missing(ctx context.Context, js jetstream.JetStream, name string) error {
+	all, err := Clusters(ctx, js)
+	there := "there are: " + strings.Join(all, ", ")
+	switch {
+	case err != nil:
+		there = "nor may this user ask which there are"
+	case len(all) == 0:
+		there = "there is none yet: its services make it (reknit up --cluster " + name + ")"
+	}
+	return tell.UsageError{Err: fmt.Errorf("there is no cluster %s on this installation; %s", name, there)}
+}
+
 // onlyCluster returns the cluster of a server that is meant where none is named: the only one, or the only one where somebody
 // lives. One that was tried once, or is done, is in nobody's way.
 func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) (string, error) {
