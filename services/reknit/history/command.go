@@ -256,10 +256,10 @@ func attempts(w io.Writer, all []changes.Attempt) {
 	}
 }
 
-// refusals tells what was refused meanwhile.
-func refusals(w io.Writer, all []events.Refusal) {
+// refusals tells what was refused meanwhile, and whose membership ended.
+func refusals(w io.Writer, all []changes.Refusal) {
 	for _, refusal := range all {
-		fmt.Fprintf(w, "\nRefused: %s of %s: %s\n", refusal.Refused, refusal.Node, refusal.Reason)
+		fmt.Fprintf(w, "\nRefused %s: %s: %s\n", clock(refusal.At), refusal.What(), refusal.Reason)
 	}
 }
 

@@ -277,6 +277,57 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 	}
 }
 
+func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	expect := func(when string, says bool) {
+		t.Helper()
+		printed, err := s.run(Status())
+		if err != nil || strings.Contains(printed, "\nrefused     join of n9, ") != says || strings.Contains(printed, "it is refused") {
+			t.Errorf("%s: %v, expected that a refusal is told: %v, in\n%s", when, err, says, printed)
+		}
+	}
+	s.join("n9", "i")
+	s.say(events.MembershipRefused, "/negotiator", "n9",
+		&events.Refusal{Node: "n9", Refused: events.ChangeJoin, Incarnation: "i", Reason: "another job"})
+	s.join("n3", "i")
+	expect("after the refusal", true)
+	s.say(events.NodeExited, "/node/n9", "n9", &events.Exit{Node: "n9", Incarnation: "i", Reason: "exit status 1"})
+	expect("once the refused one has ended", false)
+}
+
+func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	leave := func(node string) {
+		s.say(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node, Reason: "asked to go"})
+		s.say(events.MembershipRefused, "/negotiator", node, &events.Refusal{Node: node, Refused: events.ChangeLeave, Reason: "it is needed"})
+	}
+	leave("n1")
+	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "signal: terminated"})
+	s.say(events.NodeLost, "/monitor", "n1", &events.NodeState{Node: "n1", Incarnation: "i", Reason: "its trainer is gone: signal: terminated", Step: 40})
+	s.say(events.MembershipRefused, "/negotiator", "n1",
+		&events.Refusal{Node: "n1", Refused: events.RefusedMembership, Incarnation: "i", Reason: "lost: its trainer is gone: signal: terminated"})
+	leave("n2")
+	s.say(events.NodeLost, "/monitor", "n3", &events.NodeState{Node: "n3", Incarnation: "i", Reason: "nobody answers at the hub"})
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node is left", Awaits: []string{"n1"}})
+	printed, err := s.run(Status())
+	if !errors.As(err, &tell.NotWell{}) {
+		t.Fatalf("it ends with %v\n%s", err, printed)
+	}
+	for _, says := range []string{`training +stopped at step 40: no node is heard`, `change +to generation \d: no node is left; it is pending\n`,
+		`n1 is lost: its trainer is gone: signal: terminated, 0\.\d s after it asked to leave; `,
+		"n2 is silent: it asked to leave, and was refused: it is needed; ", "n3 is lost: nobody answers at the hub; ",
+		"nobody trains any more: to go on from snapshots, start the trainers again"} {
+		if told := printed + err.Error(); !regexp.MustCompile(says).MatchString(told) {
+			t.Errorf("expected %q in\n%s", says, told)
+		}
+	}
+}
+
 func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 	s, first, second := newSite(t), "UA"+strings.Repeat("B", 54), "UA"+strings.Repeat("C", 54)
 	for name, key := range map[string]string{"gpu-1": first, "gpu-2": second} {

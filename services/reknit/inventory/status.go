@@ -43,9 +43,15 @@ type Overview struct {
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
-	Change     *changes.Change `json:"change,omitempty"` // under way, or the last
-	Problems   []string        `json:"problems"`
+	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
+	// Refused is what somebody was refused lately, of whom nothing newer is known.
+	Refused  *changes.Refusal `json:"refused,omitempty"`
+	Heard    int              `json:"heard"` // nodes whose heartbeats are
+	Problems []string         `json:"problems"`
 }
+
+// refusalStays is for how long a refusal is told.
+const refusalStays = time.Hour
 
 // Service is one of the four.
 type Service struct {
@@ -93,13 +99,21 @@ func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err erro
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
+	if refused := known.Refusal(); refused != nil && time.Since(refused.At) < refusalStays {
+		o.Refused = refused
+	}
 	last, err := history.Last(ctx, b, 1)
-	if len(last) > 0 {
-		o.Change = &last[len(last)-1]
+	for i := range last {
+		if last[i].State != changes.Refused {
+			o.Change = &last[i]
+		}
 	}
 	o.judge()
 	return o, err
 }
+
+// isDeserted reports whether nobody trains any more who did.
+func (o *Overview) isDeserted() bool { return o.Generation > 0 && o.End == nil && o.Heard == 0 }
 
 func (o *Overview) takePlan(known *overlay.Overlay) {
 	if plan, committed := known.Plan(); plan != nil {
@@ -121,6 +135,7 @@ func (o *Overview) takeNode(node overlay.Node) {
 	if node.Pulse == nil {
 		return
 	}
+	o.Heard++
 	o.StepTime = max(o.StepTime, node.Pulse.StepSeconds)
 	if node.Pulse.Step >= o.Step && node.Pulse.Loss > 0 { // told by those that know it
 		o.Loss = node.Pulse.Loss
@@ -139,6 +154,9 @@ func (o *Overview) judge() {
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	switch change := o.Change; {
+	case o.isDeserted():
+		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
+			"they had; to begin anew, take another cluster (reknit up --cluster OTHER --dir OTHER)")
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:
@@ -193,9 +211,14 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "plan\tgeneration %d, %s by %s, committed %s\n", o.Generation, tell.Folded(o.Shape), o.Policy,
 			o.Committed.Local().Format("01-02 15:04:05"))
 	}
-	if o.End != nil {
+	switch {
+	case o.End != nil:
 		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
-	} else if o.Step > 0 {
+	case o.isDeserted() && o.Step > 0:
+		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
+	case o.isDeserted():
+		fmt.Fprintln(table, "training\tstopped: no node is heard")
+	case o.Step > 0:
 		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
 	}
 	var nodes []string
@@ -207,8 +230,15 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
 	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; it is %s, %s\n", o.Change.Generation, o.Change.What(), o.Change.State,
-			tell.Seconds(o.Change.TotalSeconds))
+		fmt.Fprintf(table, "change\tto generation %d: %s; it is %s", o.Change.Generation, o.Change.What(), o.Change.State)
+		if len(o.Change.Attempts) > 0 {
+			fmt.Fprintf(table, ", %s", tell.Seconds(o.Change.TotalSeconds))
+		}
+		fmt.Fprintln(table)
+	}
+	if o.Refused != nil {
+		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
+			o.Refused.At.Local().Format("01-02 15:04:05"), o.Refused.Reason)
 	}
 	table.Flush()
 }
