@@ -13,6 +13,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
@@ -124,6 +125,31 @@ func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--json")), &all); err != nil || len(all) != 3 ||
 		all[2].Receipts[0].Sources[0].From != "n1" {
 		t.Errorf("%v, %+v", err, all)
+	}
+}
+
+func TestProgramsReadNamesBesideKeys(t *testing.T) {
+	log, key, layer := newTeller(), "UA"+strings.Repeat("B", 54), events.LayerProfile{ParameterBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}
+	log.say(events.JoinRequested, "/node/"+key, key, &events.Join{Node: key, Name: "gpu-1", Incarnation: "i", Address: "a:1", MemoryBytes: 1,
+		Job: events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{layer}, GlobalBatch: 1, MicroBatch: 1}})
+	log.failure(1)
+	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: key})
+	url := log.serve(t)
+	var history []Named
+	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--json")), &history); err != nil || len(history) != 2 ||
+		len(history[0].Names) > 0 || history[1].Names[key] != "gpu-1" || history[1].Changes[0].Node != key {
+		t.Errorf("%v, expected the key and the name in %+v", err, history)
+	}
+	var why Explanation
+	if err := json.Unmarshal([]byte(printed(t, ExplainCommand(), url, "--json")), &why); err != nil || why.Names[key] != "gpu-1" {
+		t.Errorf("%v, expected the name in %+v", err, why.Names)
+	}
+	names, written := overlay.NewNames(), strings.Builder{}
+	names.Take(log.said[0])
+	Teller(&written, names, true)(News{Says: "begins: join of " + key})
+	var news News
+	if err := json.Unmarshal([]byte(written.String()), &news); err != nil || news.Names[key] != "gpu-1" || !strings.Contains(news.Says, key) {
+		t.Errorf("%v, expected the key and the name in %s", err, written.String())
 	}
 }
 
