@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,26 @@ func TestNodesAreATableForPeople(t *testing.T) {
 	}
 }
 
+func TestNodesComeInTheOrderOfTheirPlacesAndThenOfTheirNames(t *testing.T) {
+	place := func(name, key string, stage int) overlay.Node {
+		node := overlay.Node{Node: key, Name: name}
+		if stage >= 0 {
+			pipeline := 0
+			node.Pipeline, node.Stage = &pipeline, &stage
+		}
+		return node
+	}
+	all := []overlay.Node{place("n10", "a", -1), place("n2", "b", -1), place("n7", "c", 1), place("n8", "d", 0)}
+	slices.SortStableFunc(all, byPlace)
+	var got []string
+	for _, node := range all {
+		got = append(got, node.Name)
+	}
+	if strings.Join(got, " ") != "n8 n7 n2 n10" {
+		t.Errorf("they come as %v", got)
+	}
+}
+
 func TestALinkIsAsItWasSaidLast(t *testing.T) {
 	s := newSite(t)
 	s.plan()
@@ -343,6 +364,11 @@ func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 	nodes, err := answered[[]overlay.Node](s, Nodes())
 	if err != nil || len(nodes) != 2 || nodes[0].Node != first || nodes[0].Name != "gpu-1" {
 		t.Errorf("%v, expected the key and the name in %+v", err, nodes)
+	}
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.MembershipRefused, "/negotiator", second, &events.Refusal{Node: second, Refused: events.ChangeLeave, Reason: "it is needed"})
+	if overview, _ := answered[Overview](s, Status()); len(overview.Names) != 1 || overview.Names[second] != "gpu-2" {
+		t.Errorf("expected the name of the one who was refused, got %+v", overview.Names)
 	}
 	for _, meant := range []string{"gpu-2", second, second[:6]} {
 		if printed, err := s.run(Links(), meant); err != nil || !strings.Contains(printed, "gpu-1  gpu-2  2 ms") {

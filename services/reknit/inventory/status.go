@@ -48,6 +48,8 @@ type Overview struct {
 	Refused  *changes.Refusal `json:"refused,omitempty"`
 	Heard    int              `json:"heard"` // nodes whose heartbeats are
 	Problems []string         `json:"problems"`
+
+	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 }
 
 // refusalStays is for how long a refusal is told.
@@ -78,7 +80,7 @@ func Status() *cobra.Command {
 	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp}, overview)
 }
 
-func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err error) {
+func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (o Overview, err error) {
 	o = Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
 	known, err := read(ctx, b)
 	if err != nil {
@@ -109,6 +111,7 @@ func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err erro
 		}
 	}
 	o.judge()
+	o.Names = names.In(o)
 	return o, err
 }
 
