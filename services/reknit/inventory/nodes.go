@@ -24,15 +24,11 @@ sends none the step is the last that the log tells.`
 func Nodes() *cobra.Command {
 	return show(&cobra.Command{Use: "nodes", Short: "list the nodes: state, place, memory, step", Long: nodesHelp},
 		func(ctx context.Context, b *bus.Bus, _ *overlay.Names, _ []string) (nodeList, error) {
-			known, err := read(ctx, b)
+			known, heard, err := look(ctx, b)
 			if err != nil {
 				return nil, err
 			}
-			pulses, err := pulses(ctx, b)
-			if err != nil {
-				return nil, err
-			}
-			all := known.Nodes(pulses)
+			all := known.Nodes(heard)
 			slices.SortStableFunc(all, byPlace)
 			return all, remember(ctx, b, all)
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
@@ -39,6 +40,15 @@ func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// look returns what the log tells of nodes, and the last heartbeat of each, which it listens to meanwhile.
+func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[string]events.Pulse, err error) {
+	var asked errgroup.Group
+	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
+	asked.Go(func() (err error) { known, err = read(ctx, b); return err })
+	err = asked.Wait()
+	return known, heard, err
 }
 
 // read returns what the log tells of nodes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -80,39 +81,42 @@ func Status() *cobra.Command {
 	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp}, overview)
 }
 
-func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (o Overview, err error) {
-	o = Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
-	known, err := read(ctx, b)
-	if err != nil {
-		return o, err
-	}
-	pulses, err := pulses(ctx, b)
-	if err != nil {
+func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (Overview, error) {
+	o := Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
+	var known *overlay.Overlay
+	var heard map[string]events.Pulse
+	var last []changes.Change
+	var asked errgroup.Group
+	asked.Go(func() (err error) { known, heard, err = look(ctx, b); return err })
+	asked.Go(func() (err error) { o.Services, err = Services(ctx, b); return err })
+	asked.Go(func() (err error) { last, err = history.Last(ctx, b, 1); return err })
+	if err := asked.Wait(); err != nil {
 		return o, err
 	}
 	o.takePlan(known)
 	o.End = known.End()
-	for _, node := range known.Nodes(pulses) {
+	for _, node := range known.Nodes(heard) {
 		o.takeNode(node)
-	}
-	if o.Services, err = Services(ctx, b); err != nil {
-		return o, err
 	}
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
-	if refused := known.Refusal(); refused != nil && time.Since(refused.At) < refusalStays {
-		o.Refused = refused
-	}
-	last, err := history.Last(ctx, b, 1)
+	o.takeChanges(last, known.Refusal())
+	o.judge()
+	o.Names = names.In(o)
+	return o, nil
+}
+
+// takeChanges takes the last change that is none that was refused, and what was refused lately.
+func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) {
 	for i := range last {
 		if last[i].State != changes.Refused {
 			o.Change = &last[i]
 		}
 	}
-	o.judge()
-	o.Names = names.In(o)
-	return o, err
+	if refused != nil && time.Since(refused.At) < refusalStays {
+		o.Refused = refused
+	}
 }
 
 // isDeserted reports whether nobody trains any more who did.
