@@ -63,10 +63,18 @@ func whoLives(b *bus.Bus) (connect.Living, error) {
 }
 
 // takeLiving says of whom it is taken for granted that they train, though nobody hears them.
-func (q *Question) takeLiving(b *bus.Bus) error {
+func (q *Question) takeLiving(ctx context.Context, b *bus.Bus) error {
 	living, err := whoLives(b)
 	if err != nil {
 		return err
+	}
+	_, isComplete, err := b.LastEvent(ctx, events.EventStream,
+		events.EventSubject(b.Cluster(), events.TrainingCompleted, b.Cluster()))
+	if err != nil {
+		return err
+	}
+	if isComplete {
+		q.Assumed = append(q.Assumed, "the job is complete, and nothing is left to plan")
 	}
 	var silent []string
 	for _, node := range q.Request.Nodes {
@@ -78,7 +86,8 @@ func (q *Question) takeLiving(b *bus.Bus) error {
 	case len(living.Nodes) == 0:
 		q.Assumed = append(q.Assumed, "no trainer is there now: the nodes are those of the last request for a plan")
 	case len(silent) > len(few):
-		q.Assumed = append(q.Assumed, fmt.Sprintf("%s and %d more are not heard, and count as there", strings.Join(few, ", "), len(silent)-len(few)))
+		q.Assumed = append(q.Assumed,
+			fmt.Sprintf("%s and %d more: not heard, and counted as there", strings.Join(few, ", "), len(silent)-len(few)))
 	case len(silent) > 0:
 		q.Assumed = append(q.Assumed, strings.Join(few, ", ")+": not heard, and counted as there")
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -74,7 +75,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		reportWaiting(w, q, deferred.Deferral, o.why)
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("no plan would be possible: %w", err)
 	case o.json:
 		return tell.Document(w, answer.Plan)
 	}
@@ -110,7 +111,7 @@ func (o options) question(ctx context.Context) (q Question, names *overlay.Names
 		return q, names, tell.UsageError{Err: err}
 	}
 	if !o.json { // a document has no place for it
-		err = q.takeLiving(b)
+		err = q.takeLiving(ctx, b)
 	}
 	return q, names, err
 }
