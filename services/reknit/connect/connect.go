@@ -5,6 +5,7 @@ package connect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,8 +28,12 @@ type Unreachable struct {
 }
 
 func (u Unreachable) Error() string {
-	return fmt.Sprintf("NATS at %s: %v; --nats, --context and --creds say where it is and who asks, "+
-		"REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err)
+	start := ""
+	if errors.Is(u.Err, nats.ErrNoServers) {
+		start = "reknit up starts one here; "
+	}
+	return fmt.Sprintf("NATS at %s: %v; %s--nats, --context and --creds say where it is and who asks, "+
+		"REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err, start)
 }
 
 // Unwrap returns why.

@@ -115,7 +115,8 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		t.Errorf("a context that is not there: %v", err)
 	}
 	_, err := Flags{URL: "nats://127.0.0.1:1"}.Open(t.Context())
-	if unreachable := (Unreachable{}); !errors.As(err, &unreachable) || unreachable.URL != "nats://127.0.0.1:1" {
+	if unreachable := (Unreachable{}); !errors.As(err, &unreachable) || unreachable.URL != "nats://127.0.0.1:1" ||
+		!strings.Contains(err.Error(), "; reknit up starts one here; ") {
 		t.Errorf("a server that is not there: %v", err)
 	}
 }

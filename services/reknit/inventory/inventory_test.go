@@ -349,6 +349,22 @@ func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
+	var nodes []overlay.Node
+	for i := range 12 {
+		node := overlay.Node{Node: fmt.Sprint("n", i), State: overlay.Silent}
+		if i < 2 {
+			node.State, node.Reason = overlay.Lost, "no heartbeat"
+		}
+		nodes = append(nodes, node)
+	}
+	nodes = append(nodes, overlay.Node{Node: "s", State: overlay.Suspected}, overlay.Node{Node: "t", State: overlay.Training})
+	want := "n0, n1 are lost: no heartbeat|n2, n3, n4, n5, n6, n7, n8, n9 and 2 more are silent|s is suspected"
+	if got := strings.Join(missing(nodes), "|"); got != want {
+		t.Errorf("named as %s, expected %s", got, want)
+	}
+}
+
 func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 	s, first, second := newSite(t), "UA"+strings.Repeat("B", 54), "UA"+strings.Repeat("C", 54)
 	for name, key := range map[string]string{"gpu-1": first, "gpu-2": second} {

@@ -95,9 +95,11 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	}
 	o.takePlan(known)
 	o.End = known.End()
-	for _, node := range known.Nodes(heard) {
+	nodes := known.Nodes(heard)
+	for _, node := range nodes {
 		o.takeNode(node)
 	}
+	o.Problems = missing(nodes)
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
@@ -131,13 +133,6 @@ func (o *Overview) takePlan(known *overlay.Overlay) {
 
 func (o *Overview) takeNode(node overlay.Node) {
 	o.Nodes[node.State]++
-	if node.State == overlay.Silent || node.State == overlay.Suspected || node.State == overlay.Lost {
-		problem := fmt.Sprintf("%s is %s", node.Node, node.State)
-		if node.Reason != "" {
-			problem += ": " + node.Reason
-		}
-		o.Problems = append(o.Problems, problem)
-	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
 		return
@@ -148,6 +143,39 @@ func (o *Overview) takeNode(node overlay.Node) {
 		o.Loss = node.Pulse.Loss
 	}
 }
+
+// missing names who is missed: together those of one state that have one reason.
+func missing(nodes []overlay.Node) (problems []string) {
+	var order []string
+	by := map[string][]string{}
+	for _, node := range nodes {
+		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
+			continue
+		}
+		how := node.State
+		if node.Reason != "" {
+			how += ": " + node.Reason
+		}
+		if by[how] == nil {
+			order = append(order, how)
+		}
+		by[how] = append(by[how], node.Node)
+	}
+	for _, how := range order {
+		switch names := by[how]; {
+		case len(names) == 1:
+			problems = append(problems, names[0]+" is "+how)
+		case len(names) > mostNamed:
+			problems = append(problems, fmt.Sprintf("%s and %d more are %s", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed, how))
+		default:
+			problems = append(problems, strings.Join(names, ", ")+" are "+how)
+		}
+	}
+	return problems
+}
+
+// mostNamed is how many names a problem lists.
+const mostNamed = 8
 
 // judge adds what is wrong beside nodes.
 func (o *Overview) judge() {
@@ -162,6 +190,9 @@ func (o *Overview) judge() {
 	}
 	switch change := o.Change; {
 	case o.isDeserted():
+		if o.Nodes[overlay.Silent] > 0 {
+			o.Problems = append(o.Problems, "the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
+		}
 		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
 			"they had; to begin anew, take another cluster (reknit up --cluster OTHER --dir OTHER)")
 	case change != nil && change.Held != nil:
