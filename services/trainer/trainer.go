@@ -72,7 +72,8 @@ func Run(ctx context.Context, config Config) error {
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: config.Node, Address: config.address(network), Site: config.Site,
 		MemoryBytes: config.MemoryBytes, Versions: state.Versions, Job: job, Snapshots: config.Settings, Consent: config.Policy,
-		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
+		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed,
+		Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()
 	if err != nil {

@@ -45,13 +45,15 @@ type Flags struct{ URL, Context, Creds, Cluster string }
 // Add defines the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	f.AddServer(flags)
-	flags.StringVar(&f.Cluster, "cluster", "", "id of the cluster (default: REKNIT_CLUSTER, the only one, or the only one where somebody lives)")
+	flags.StringVar(&f.Cluster, "cluster", "",
+		"id of the cluster (default: REKNIT_CLUSTER, the only one, or the only one where somebody lives)")
 }
 
 // AddServer defines those that say where NATS is.
 func (f *Flags) AddServer(flags *pflag.FlagSet) {
 	flags.StringVar(&f.URL, "nats", "", "where NATS listens (default: REKNIT_NATS_URL, NATS_URL, the context, or "+nats.DefaultURL+")")
-	flags.StringVar(&f.Context, "context", "", "context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
+	flags.StringVar(&f.Context, "context", "",
+		"context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
 	flags.StringVar(&f.Creds, "creds", "", "file of credentials (default: NATS_CREDS, or the context's)")
 }
 

@@ -178,8 +178,8 @@ func (d *doctor) disk(context.Context) (all []Finding) {
 		{"REKNIT_AGENT_STATE_DIR", cmp.Or(d.node.StateDir, sharedMemory())}, {"REKNIT_AGENT_SHARD_DIR", cmp.Or(d.node.ShardDir, os.TempDir())},
 	} {
 		free, whole, err := room(directory.path)
-		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path, strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")),
-			tell.Bytes(free), tell.Bytes(whole))
+		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path,
+			strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")), tell.Bytes(free), tell.Bytes(whole))
 		switch {
 		case err != nil:
 			all = append(all, found(wrong, "make it, or set "+directory.variable, "%s: %v", directory.path, err)...)

@@ -236,7 +236,8 @@ func TestAFailureIsNotCountedFromALeaveThatWasRefusedBefore(t *testing.T) {
 	log.say(events.MembershipRefused, "/negotiator", "n2",
 		&events.Refusal{Node: "n2", Refused: events.ChangeLeave, Reason: "only n2 has layer 1"})
 	log.pause(time.Hour)
-	lost := log.say(events.NodeLost, "/monitor", "n3", &events.NodeState{Node: "n3", Incarnation: "i", Reason: "no heartbeat", SilentSeconds: 0.5})
+	lost := log.say(events.NodeLost, "/monitor", "n3",
+		&events.NodeState{Node: "n3", Incarnation: "i", Reason: "no heartbeat", SilentSeconds: 0.5})
 	log.open("again", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
 	log.say(events.Aborted, "/negotiator", "again", &events.Abort{Negotiation: "again", Generation: 2, Reason: "nobody has layer 2"})
 	log.open("more", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
@@ -251,7 +252,8 @@ func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
 	log.failure(1)
 	log.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 2", Awaits: []string{"n4"}})
 	now := printed(t, ExplainCommand(), log.serve(t))
-	for _, says := range []string{"not there yet: no node has layer 2", "The cluster holds: no node has layer 2", "only these have: n4", "Generation 1, by repipeline"} {
+	for _, says := range []string{"not there yet: no node has layer 2", "The cluster holds: no node has layer 2",
+		"only these have: n4", "Generation 1, by repipeline"} {
 		if !strings.Contains(now, says) {
 			t.Errorf("expected %q in\n%s", says, now)
 		}

@@ -191,7 +191,8 @@ func (o *Overview) judge() {
 	switch change := o.Change; {
 	case o.isDeserted():
 		if o.Nodes[overlay.Silent] > 0 {
-			o.Problems = append(o.Problems, "the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
+			o.Problems = append(o.Problems,
+				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 		}
 		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
 			"they had; to begin anew, take another cluster (reknit up --cluster OTHER --dir OTHER)")

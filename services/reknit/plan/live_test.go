@@ -142,10 +142,6 @@ func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
 			t.Errorf("expected %q in\n%s", says, output)
 		}
 	}
-	say(negotiator.First(time.Unix(3, 0), "end", events.TrainingCompleted, "failure", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1"}}))
-	if output := printed(t, "--nats", url); !strings.Contains(output, "(the job is complete, and nothing is left to plan)") {
-		t.Errorf("of a complete job it prints\n%s", output)
-	}
 }
 
 func TestWhereNoPlanWasEverAskedForItIsSaidWhoLacks(t *testing.T) {
@@ -203,7 +199,8 @@ func TestALivePlanIsAPreviewThatSaysWhoIsNotThere(t *testing.T) {
 			t.Errorf("expected %q in\n%s", says, output)
 		}
 	}
-	say(negotiator.First(time.Unix(3, 0), "end", events.TrainingCompleted, "failure", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1"}}))
+	say(negotiator.First(time.Unix(3, 0), "end", events.TrainingCompleted, "failure",
+		&events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1"}}))
 	if output := printed(t, "--nats", url); !strings.Contains(output, "(the job is complete, and nothing is left to plan)") {
 		t.Errorf("of a complete job it prints\n%s", output)
 	}
