@@ -149,7 +149,7 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	case !events.Token(name):
 		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
 	default:
-		if err := there(ctx, js, name); err != nil {
+		if err := to.there(ctx, js, name); err != nil {
 			return nil, err
 		}
 	}

@@ -105,12 +105,18 @@ func Clusters(ctx context.Context, js jetstream.JetStream) (clusters []string, e
 	return clusters, names.Err()
 }
 
-// there fails where a server has no cluster of a name. A server that does not tell is believed to have it.
-func there(ctx context.Context, js jetstream.JetStream, name string) error {
-	asked, cancel := context.WithTimeout(ctx, dialTimeout) // who may not ask is not answered
+// there fails where a server has no cluster of a name, or does not tell who has a kit. Without a kit a server that does not
+// tell is believed to have it.
+func (s settings) there(ctx context.Context, js jetstream.JetStream, name string) error {
+	asked, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	if _, err := js.Stream(asked, events.Lane(name, events.EventStream.Name)); errors.Is(err, jetstream.ErrStreamNotFound) {
+	_, err := js.Stream(asked, events.Lane(name, events.EventStream.Name))
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return Missing(ctx, js, name)
+	case s.kit != "" && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cluster %s: nobody answers who asks for its log: either it is not that of the kit, whose environment has the right "+
+			"REKNIT_CLUSTER, or the servers have no leader", name)
 	}
 	return nil
 }

@@ -87,9 +87,14 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	var heard map[string]events.Pulse
 	var last []changes.Change
 	var asked errgroup.Group
-	asked.Go(func() (err error) { known, heard, err = look(ctx, b); return err })
+	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
 	asked.Go(func() (err error) { o.Services, err = Services(ctx, b); return err })
-	asked.Go(func() (err error) { last, err = history.Last(ctx, b, 1); return err })
+	asked.Go(func() (err error) { // one reading after the other: with a kit they share the name of one consumer
+		if known, err = read(ctx, b); err == nil {
+			last, err = history.Last(ctx, b, 1)
+		}
+		return err
+	})
 	if err := asked.Wait(); err != nil {
 		return o, err
 	}
