@@ -3,6 +3,7 @@ package security
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -48,10 +49,13 @@ func TestStatusIsForUsersAndWaitsForNobodyButHeartbeats(t *testing.T) {
 	if err := p.connect("negotiator").Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	leave := events.Speaker{Source: "/user", Cluster: cluster}.First(time.Now(), "r", events.LeaveRequested, p.key("n1"),
-		&events.Leave{Node: p.key("n1"), Reason: "drained"})
-	if _, err := p.connect("user").Publish(t.Context(), leave); err != nil { // or there is nothing to read
-		t.Fatal(err)
+	user := p.connect("user")
+	for i := range 1000 { // so that to read them takes a while
+		leave := events.Speaker{Source: "/user", Cluster: cluster}.First(time.Now(), "r", events.LeaveRequested, fmt.Sprint("n", i),
+			&events.Leave{Node: fmt.Sprint("n", i), Reason: "drained"})
+		if _, err := user.Publish(t.Context(), leave); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Setenv("REKNIT_NATS_URL", p.url)
 	status := func(who, cluster string) (time.Duration, error) {
