@@ -274,11 +274,7 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
 	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; it is %s", o.Change.Generation, o.Change.What(), o.Change.State)
-		if len(o.Change.Attempts) > 0 {
-			fmt.Fprintf(table, ", %s", tell.Seconds(o.Change.TotalSeconds))
-		}
-		fmt.Fprintln(table)
+		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change))
 	}
 	if o.Refused != nil {
 		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
@@ -305,4 +301,20 @@ func (s Service) says() string {
 		return "does not answer; the last one began " + s.Since.Local().Format("01-02 15:04:05")
 	}
 	return "never ran"
+}
+
+// stands says how far a change is.
+func stands(c changes.Change) string {
+	took := tell.Seconds(c.TotalSeconds)
+	switch {
+	case c.State == changes.Working:
+		return "done in " + took
+	case c.State == changes.Committed:
+		return "committed, and some have not trained under it yet, after " + took
+	case c.State == changes.Negotiating:
+		return "negotiated for " + took
+	case len(c.Attempts) > 0:
+		return fmt.Sprintf("it is %s, %s", c.State, took)
+	}
+	return "it is " + c.State
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
@@ -142,5 +143,15 @@ func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
 	want := "n0, n1 are lost: no heartbeat|n2, n3, n4, n5, n6, n7, n8, n9 and 2 more are silent|s is suspected"
 	if got := strings.Join(missing(nodes), "|"); got != want {
 		t.Errorf("named as %s, expected %s", got, want)
+	}
+}
+
+func TestAChangeIsSaidToBeDoneOnceAllWorkUnderIt(t *testing.T) {
+	for state, says := range map[string]string{
+		changes.Working: "done in 700 ms", changes.Negotiating: "negotiated for 700 ms", changes.Pending: "it is pending",
+	} {
+		if got := stands(changes.Change{State: state, TotalSeconds: 0.7}); got != says {
+			t.Errorf("%s: %s, expected %s", state, got, says)
+		}
 	}
 }
