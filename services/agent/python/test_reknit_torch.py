@@ -446,8 +446,7 @@ class SavedModel(unittest.TestCase):
             os.chdir(folder)
             try:
                 exec(snippet.replace("steps=10000", f"steps={STEPS}"),
-                     {"model": model, "optimizer": optimizer, "text": None, "loss_of": lambda model, _, samples: loss_of(model, samples),
-                      "torch": torch})
+                     {"model": model, "optimizer": optimizer, "text": None, "loss_of": lambda model, _, samples: loss_of(model, samples)})
                 read, _ = replica(seed=2)
                 read.load_state_dict(torch.load("model.pt"))
             finally:
