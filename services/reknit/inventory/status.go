@@ -126,8 +126,11 @@ func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) 
 	}
 }
 
-// isDeserted reports whether nobody trains any more who did.
-func (o *Overview) isDeserted() bool { return o.Generation > 0 && o.End == nil && o.Heard == 0 }
+// isDeserted reports whether nobody trains any more, and some ended otherwise than by the end of the training.
+func (o *Overview) isDeserted() bool {
+	return o.Generation > 0 && o.End == nil && o.Heard == 0 &&
+		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
+}
 
 func (o *Overview) takePlan(known *overlay.Overlay) {
 	if plan, committed := known.Plan(); plan != nil {

@@ -130,6 +130,18 @@ func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestNodesThatAllEndedAsTheyShouldAreNoProblem(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.say(events.NodeExited, "/node/"+node, node, &events.Exit{Node: node, Incarnation: "i", Reason: "exit status 0", Expected: true})
+	}
+	if printed, err := s.run(Status()); err != nil || !strings.Contains(printed, "3 ended") || strings.Contains(printed, "stopped") {
+		t.Errorf("%v\n%s", err, printed)
+	}
+}
+
 func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
 	var nodes []overlay.Node
 	for i := range 12 {
