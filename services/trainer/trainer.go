@@ -3,6 +3,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,12 +30,15 @@ import (
 // Run trains until the node has left the cluster. The end of ctx (SIGTERM) is a wish to leave: the cluster first takes
 // over what only this node holds. Once training is complete there is nothing to take over, and Run ends at once.
 func Run(ctx context.Context, config Config) error {
-	if config.Node == "" && config.Kit != "" {
-		identity, err := bus.ReadIdentity(config.Kit)
+	if config.Kit != "" {
+		known, err := bus.ReadIdentity(config.Kit)
 		if err != nil {
 			return fmt.Errorf("REKNIT_NATS_KIT: %w", err)
 		}
-		config.Node = identity.Key
+		config.Node = cmp.Or(config.Node, known.Key)
+		if known.Name != "" {
+			slog.SetDefault(slog.With("name", known.Name))
+		}
 	}
 	if err := config.validate(); err != nil {
 		return err
@@ -68,7 +72,8 @@ func Run(ctx context.Context, config Config) error {
 	session, err := agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: config.Node, Address: config.address(network), Site: config.Site,
 		MemoryBytes: config.MemoryBytes, Versions: state.Versions, Job: job, Snapshots: config.Settings, Consent: config.Policy,
-		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed, Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
+		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed,
+		Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},
 	})
 	joined()
 	if err != nil {

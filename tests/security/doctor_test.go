@@ -2,12 +2,18 @@ package security
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/doctor"
+	"github.com/reknit/reknit/services/reknit/inventory"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // TestTheDoctorSeesALogThatItsKitLetsItSee asks it with the kits of a user and of a node, who may ask for what their cluster has and
@@ -33,5 +39,42 @@ func TestTheDoctorSeesALogThatItsKitLetsItSee(t *testing.T) {
 				t.Errorf("%s: the doctor does not see that the %s are there: %s", who, check, &said)
 			}
 		}
+	}
+}
+
+// TestStatusIsForUsersAndWaitsForNobodyButHeartbeats asks it with the kits of a user, whose readings of the log share a
+// consumer, and of a node, who hears nobody.
+func TestStatusIsForUsersAndWaitsForNobodyButHeartbeats(t *testing.T) {
+	p := open(t)
+	if err := p.connect("negotiator").Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	user := p.connect("user")
+	for i := range 1000 { // so that to read them takes a while
+		leave := events.Speaker{Source: "/user", Cluster: cluster}.First(time.Now(), "r", events.LeaveRequested, fmt.Sprint("n", i),
+			&events.Leave{Node: fmt.Sprint("n", i), Reason: "drained"})
+		if _, err := user.Publish(t.Context(), leave); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("REKNIT_NATS_URL", p.url)
+	status := func(who, cluster string) (time.Duration, error) {
+		t.Setenv("REKNIT_NATS_KIT", p.kit(who))
+		command, began := inventory.Status(), time.Now()
+		command.SetArgs([]string{"--cluster", cluster})
+		command.SetOut(io.Discard)
+		err := command.ExecuteContext(t.Context())
+		return time.Since(began), err
+	}
+	for range 3 {
+		if took, err := status("user", cluster); !errors.As(err, &tell.NotWell{}) || took > 4*time.Second {
+			t.Errorf("to a user it says %v, after %s", err, took)
+		}
+	}
+	if _, err := status("n1", cluster); !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), "expected the kit of a user") {
+		t.Errorf("to a node it says %v", err)
+	}
+	if _, err := status("user", "another"); err == nil || !strings.Contains(err.Error(), "it is not that of the kit") {
+		t.Errorf("of another cluster it says %v", err)
 	}
 }

@@ -102,7 +102,8 @@ func (t *totals) report(took time.Duration) string {
 	for _, verb := range slices.Sorted(maps.Keys(t.faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", verb, t.faults[verb]))
 	}
-	return fmt.Sprintf("%d runs, each twice, in %v (%v a run): %v of virtual time, %d steps, %d committed plans, %d runs rightly held\nfaults: %s\n%d runs broke an invariant",
+	return fmt.Sprintf("%d runs, each twice, in %v (%v a run): %v of virtual time, %d steps, %d committed plans, %d runs rightly held\n"+
+		"faults: %s\n%d runs broke an invariant",
 		t.runs, took.Round(time.Millisecond), (took / time.Duration(max(t.runs, 1))).Round(time.Microsecond), t.virtual.Round(time.Second),
 		t.steps, t.changes, t.held, strings.Join(faults, ", "), len(t.failed))
 }

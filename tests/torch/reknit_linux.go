@@ -72,7 +72,7 @@ func agent(place Place, script, directory string, steps int) *exec.Cmd {
 		arguments = append(arguments, "--snapshot", filepath.Join(directory, "snapshot.pt"))
 	}
 	command := exec.Command(place.Reknit, arguments...)
-	command.Env = append(os.Environ(), place.environment()...)
+	command.Dir, command.Env = directory, append(os.Environ(), place.environment()...) // where the model is saved
 	return command
 }
 

@@ -46,7 +46,7 @@ func NewTorchrun(
 			arguments = append(arguments, "--timeout", fmt.Sprint(setting.timeout))
 		}
 		command := exec.Command(Python, arguments...)
-		command.Env = append(os.Environ(), place.environment()...)
+		command.Dir, command.Env = directory, append(os.Environ(), place.environment()...)
 		command.Env = append(command.Env, fmt.Sprintf("KEEP_ALIVE_SECONDS=%d", setting.keepAlive))
 		return command
 	}, port)

@@ -1,6 +1,8 @@
 """What reknit_torch.py promises, without an agent; tests/torch shows it in a cluster."""
 
+import contextlib
 import copy
+import io
 import math
 import os
 import pathlib
@@ -431,6 +433,25 @@ class SavedModel(unittest.TestCase):
                 read.load_state_dict(torch.load("model.pt"))
             finally:
                 os.chdir(there)
+        for one, other in zip(model.parameters(), read.parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_the_snippet_of_the_top_readme_trains_and_saves_as_it_stands(self):
+        page = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
+        snippet = page.split("```python\n")[1].split("```")[0]
+        self.assertIn("batch=24, micro_batch=2, steps=10000", snippet)
+        model, optimizer = replica()
+        there = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
+            os.chdir(folder)
+            try:
+                exec(snippet.replace("steps=10000", f"steps={STEPS}"),
+                     {"model": model, "optimizer": optimizer, "text": None, "loss_of": lambda model, _, samples: loss_of(model, samples)})
+                read, _ = replica(seed=2)
+                read.load_state_dict(torch.load("model.pt"))
+            finally:
+                os.chdir(there)
+        self.assertEqual(STEPS, len(printed.getvalue().splitlines()))
         for one, other in zip(model.parameters(), read.parameters()):
             self.assertTrue(torch.equal(one, other))
 

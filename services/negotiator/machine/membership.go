@@ -182,9 +182,9 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for; how often that happened is remembered. An active one leaves a failure to be negotiated. A step
-// that it told of stays broken. What the monitor said of its links is over; what another node asked for is still to be
-// answered.
+// forget removes a node that is gone, and what it asked for; how often that happened is remembered. An active one leaves a
+// failure to be negotiated. A step that it told of stays broken. What the monitor said of its links is over; what another
+// node asked for is still to be answered.
 func (m *Machine) forget(cause events.Event, node string) {
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 		stays := change.Kind == events.ChangeFailure || change.Kind == events.ChangeBroken

@@ -14,6 +14,7 @@ import (
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/local"
 	"github.com/reknit/reknit/services/agent/snapshots"
+	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
@@ -71,6 +72,9 @@ func (c Config) local(stuck, stays func()) local.Config {
 func (c *Config) serve(ctx context.Context, stuck, stays func()) (*local.Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
+	}
+	if identity, err := bus.ReadIdentity(c.Kit); err == nil && identity.Name != "" { // who connects says what is wrong with a kit
+		slog.SetDefault(slog.With("name", identity.Name))
 	}
 	return local.Serve(ctx, c.local(stuck, stays), c.Socket)
 }

@@ -70,15 +70,18 @@ func recordCommand() *cobra.Command {
 	})
 	live.Add(command.Flags())
 	command.Flags().BoolVar(&goesOn, "follow", false, "go on until it is interrupted")
-	command.Flags().StringArrayVar(&policies, "policy", nil, "file of a policy (admission.json, accounts.conf), recorded whenever it is another; may be repeated")
-	command.Flags().Int64Var(&most, "most", mostBytes, "bytes of FILE at which it becomes FILE.NUMBER, of its last record, and another one begins")
+	command.Flags().StringArrayVar(&policies, "policy", nil,
+		"file of a policy (admission.json, accounts.conf), recorded whenever it is another; may be repeated")
+	command.Flags().Int64Var(&most, "most", mostBytes,
+		"bytes of FILE at which it becomes FILE.NUMBER, of its last record, and another one begins")
 	return command
 }
 
 func verifyCommand() *cobra.Command {
 	var kit, expect string
 	command := tell.Command(&cobra.Command{
-		Use: "verify FILE...", Short: "name the first record that somebody changed, removed or moved", Long: verifyHelp, Args: cobra.MinimumNArgs(1),
+		Use: "verify FILE...", Short: "name the first record that somebody changed, removed or moved", Long: verifyHelp,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error { return verify(c.OutOrStdout(), files, kit, expect) },
 	})
 	command.Flags().StringVar(&kit, "kit", "", "folder of any kit of the installation, for the keys of its services and users (identity.json)")

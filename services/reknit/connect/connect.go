@@ -5,6 +5,7 @@ package connect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,8 +28,12 @@ type Unreachable struct {
 }
 
 func (u Unreachable) Error() string {
-	return fmt.Sprintf("NATS at %s: %v; --nats, --context and --creds say where it is and who asks, "+
-		"REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err)
+	start := ""
+	if errors.Is(u.Err, nats.ErrNoServers) {
+		start = "reknit up starts one here; "
+	}
+	return fmt.Sprintf("NATS at %s: %v; %s--nats, --context and --creds say where it is and who asks, "+
+		"REKNIT_NATS_KIT with whose kit where it is secured", u.URL, u.Err, start)
 }
 
 // Unwrap returns why.
@@ -40,13 +45,15 @@ type Flags struct{ URL, Context, Creds, Cluster string }
 // Add defines the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	f.AddServer(flags)
-	flags.StringVar(&f.Cluster, "cluster", "", "id of the cluster (default: REKNIT_CLUSTER, the only one, or the only one where somebody lives)")
+	flags.StringVar(&f.Cluster, "cluster", "",
+		"id of the cluster (default: REKNIT_CLUSTER, the only one, or the only one where somebody lives)")
 }
 
 // AddServer defines those that say where NATS is.
 func (f *Flags) AddServer(flags *pflag.FlagSet) {
 	flags.StringVar(&f.URL, "nats", "", "where NATS listens (default: REKNIT_NATS_URL, NATS_URL, the context, or "+nats.DefaultURL+")")
-	flags.StringVar(&f.Context, "context", "", "context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
+	flags.StringVar(&f.Context, "context", "",
+		"context of the nats command (default: NATS_CONTEXT, or the selected one where no URL is given)")
 	flags.StringVar(&f.Creds, "creds", "", "file of credentials (default: NATS_CREDS, or the context's)")
 }
 
@@ -120,7 +127,7 @@ func (s settings) dial() (*nats.Conn, jetstream.JetStream, error) {
 }
 
 // Open returns a bus that is connected and knows its cluster. It fails with Unreachable, or with a tell.UsageError where
-// several clusters share the server and none is named.
+// several clusters share the server and none is named, or where the one that is named is not there.
 func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -141,6 +148,10 @@ func (f Flags) Open(ctx context.Context) (*bus.Bus, error) {
 		}
 	case !events.Token(name):
 		return nil, tell.UsageError{Err: fmt.Errorf("--cluster: expected %s, got %q", cluster.Tokens, name)}
+	default:
+		if err := to.there(ctx, js, name); err != nil {
+			return nil, err
+		}
 	}
 	entry := bus.Config{URL: to.url, Name: "reknit", Cluster: name, Kit: to.kit, Command: true}
 	if to.kit == "" {

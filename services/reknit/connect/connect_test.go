@@ -115,7 +115,8 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		t.Errorf("a context that is not there: %v", err)
 	}
 	_, err := Flags{URL: "nats://127.0.0.1:1"}.Open(t.Context())
-	if unreachable := (Unreachable{}); !errors.As(err, &unreachable) || unreachable.URL != "nats://127.0.0.1:1" {
+	if unreachable := (Unreachable{}); !errors.As(err, &unreachable) || unreachable.URL != "nats://127.0.0.1:1" ||
+		!strings.Contains(err.Error(), "; reknit up starts one here; ") {
 		t.Errorf("a server that is not there: %v", err)
 	}
 }
@@ -127,6 +128,14 @@ func TestACommandSaysNothingOfKeysThatNobodyAsksFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
+	service, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "planner", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	service.Close()
 	var log bytes.Buffer
 	before := slog.Default()
 	defer slog.SetDefault(before)
@@ -139,8 +148,7 @@ func TestACommandSaysNothingOfKeysThatNobodyAsksFor(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("it says %s", &log)
 	}
-	service, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "planner", Cluster: "c"})
-	if err != nil {
+	if service, err = bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "planner", Cluster: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	service.Close()

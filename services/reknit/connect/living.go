@@ -106,6 +106,35 @@ func Clusters(ctx context.Context, js jetstream.JetStream) (clusters []string, e
 	return clusters, names.Err()
 }
 
+// there fails where a server has no cluster of a name, or does not tell who has a kit. Without a kit a server that does not
+// tell is believed to have it.
+func (s settings) there(ctx context.Context, js jetstream.JetStream, name string) error {
+	asked, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	_, err := js.Stream(asked, events.Lane(name, events.EventStream.Name))
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return Missing(ctx, js, name)
+	case s.kit != "" && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cluster %s: nobody answers who asks for its log: either it is not that of the kit, whose environment has the right "+
+			"REKNIT_CLUSTER, or the servers have no leader", name)
+	}
+	return nil
+}
+
+// Missing says that a server has no cluster of a name, and which it has where one may ask.
+func Missing(ctx context.Context, js jetstream.JetStream, name string) error {
+	all, err := Clusters(ctx, js)
+	there := "there are: " + strings.Join(all, ", ")
+	switch {
+	case err != nil:
+		there = "nor may this user ask which there are"
+	case len(all) == 0:
+		there = "there is none yet: its services make it (reknit up --cluster " + name + ")"
+	}
+	return tell.UsageError{Err: fmt.Errorf("there is no cluster %s on this installation; %s", name, there)}
+}
+
 // onlyCluster returns the cluster of a server that is meant where none is named: the only one, or the only one where somebody
 // lives. One that was tried once, or is done, is in nobody's way.
 func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) (string, error) {

@@ -44,8 +44,8 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}
-	screen.println(fmt.Sprintf("NATS at %s; reknit plan --cluster %s --nats %[1]s tells what would happen", c.server.URL(),
-		options.Cluster))
+	screen.println(fmt.Sprintf("NATS at %s; in another terminal export NATS_URL=%[1]s, and reknit status, watch, history, explain "+
+		"and plan tell of this cluster", c.server.URL()))
 	if c.page, err = processes.PageAddress(options.Page); err != nil {
 		return c, err
 	}

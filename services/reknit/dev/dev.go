@@ -17,6 +17,9 @@ import (
 // ErrNotHealed says that the run did not end as it must: a change was not healed or the digests differ.
 var ErrNotHealed = errors.New("not healed")
 
+// errInterrupted says that somebody ended the run, which is no failure of the cluster.
+var errInterrupted = errors.New("interrupted")
+
 // stuckAfter is how long a run may go without a completed step before it is given up.
 const stuckAfter = 90 * time.Second
 
@@ -41,7 +44,11 @@ func Run(ctx context.Context, options Options, out io.Writer, terminal bool) err
 		screen.println(fmt.Sprintf("training is complete. To judge it, all %d steps are trained once more, undisturbed and in this process: "+
 			"the digests must be equal", options.Steps))
 		screen.judge(options.Steps)
-		report.OracleDigest, runError = oracleDigest(options, screen.judged)
+		report.OracleDigest, runError = oracleDigest(ctx, options, screen.judged)
+	}
+	if runError != nil && ctx.Err() != nil {
+		runError = fmt.Errorf("%w at step %d of %d: all that it started has ended, and nothing was judged", errInterrupted, story.status().step,
+			options.Steps)
 	}
 	return conclude(report, options, screen, runError)
 }

@@ -133,7 +133,8 @@ func (c Change) line() string {
 func (c Change) table() string {
 	var text writer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "            detected after\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\ta restart would move")
+	fmt.Fprintln(table, "            detected after\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\t"+
+		"a restart would move")
 	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
 		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(),
 		bytes(c.NaiveBytes))

@@ -1,6 +1,8 @@
 package dev
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,5 +17,18 @@ func TestWhoWaitsForTheJudgementSeesHowFarItIs(t *testing.T) {
 	screen.judged(40)
 	if got := out.String(); got != "judging: step 40 of 330\n" {
 		t.Errorf("it says %q", got)
+	}
+}
+
+func TestWhoIsInterruptedWhileTheModelIsJudgedEndsAtOnce(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	options := Options{Trainers: 6, Pipelines: 2, Steps: 1 << 20, Seed: 1, Cluster: "dev", Page: "none", Dir: t.TempDir()}
+	if err := options.completeText(); err != nil {
+		t.Fatal(err)
+	}
+	judged := uint64(0)
+	_, err := oracleDigest(interrupted, options, func(steps uint64) { judged = steps; interrupt() })
+	if !errors.Is(err, context.Canceled) || judged != 1 {
+		t.Errorf("it ends with %v after %d steps", err, judged)
 	}
 }

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -33,7 +34,7 @@ func (o Options) trainerConfig(name string) (trainer.Config, error) {
 
 // oracleDigest trains the same model in this process, undisturbed, and returns its digest. Samples of a step are
 // shared among the cores, which the sums allow. Each completed step is told.
-func oracleDigest(options Options, completed func(steps uint64)) (string, error) {
+func oracleDigest(ctx context.Context, options Options, completed func(steps uint64)) (string, error) {
 	config, err := options.trainerConfig("oracle")
 	if err != nil {
 		return "", err
@@ -54,6 +55,9 @@ func oracleDigest(options Options, completed func(steps uint64)) (string, error)
 	}
 	sums := oracle.NewSums(training.Shape)
 	for step := range training.Steps {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 		sums.Reset()
 		errs := make([]error, len(workers))
 		var shares sync.WaitGroup

@@ -22,8 +22,8 @@ import (
 
 const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
 the streams and buckets are as they must be, whether the clocks agree, what it may hear, which services work, whether peers and
-this node reach each other, whether copies of the model differ, and how full disks are. It says what to do about each finding. It changes nothing; peers are asked to
-dial this node once.
+this node reach each other, whether copies of the model differ, and how full disks are. It says what to do about each finding.
+It changes nothing; peers are asked to dial this node once.
 
 Exit status: 0 nothing is wrong, though there may be warnings; 3 something is; 2 as everywhere.`
 

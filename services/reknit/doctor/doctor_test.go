@@ -260,10 +260,14 @@ func TestServicesAndPeersThatAreAwayAreNamed(t *testing.T) {
 		t.Error(err)
 	}
 	said := strings.Join(findings, "\n")
-	for _, says := range []string{"services wrong: no planner answers", "peers warning: n1 cannot be reached", "n1 does not reach this node"} {
-		if !strings.Contains(said, says) {
-			t.Errorf("expected %q in\n%s", says, said)
+	for _, says := range []string{"services wrong: no planner answers", "peers warning: n1 is not there: nobody answers"} {
+		if !strings.Contains(said, says) || strings.Contains(said, "own address") {
+			t.Errorf("expected %q, and nothing of this node's address, in\n%s", says, said)
 		}
+	}
+	c.answer(events.ProbeSubject("c", "n1"), func(*nats.Msg) []byte { return nil })
+	if findings, _ := examined(t, c.url); !strings.Contains(strings.Join(findings, "\n"), "peers warning: n1 cannot be reached") {
+		t.Errorf("a node that lives, and whose port is closed, is found as %q", findings)
 	}
 }
 

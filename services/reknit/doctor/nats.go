@@ -46,7 +46,8 @@ func (d *doctor) nats(context.Context) []Finding {
 	if err != nil {
 		return found(wrong, "see the log of the server", "%s was reached, and does not answer: %v", conn.ConnectedUrlRedacted(), err)
 	}
-	says := fmt.Sprintf("%s answers in %s, version %s", conn.ConnectedUrlRedacted(), tell.Seconds(trip.Seconds()), conn.ConnectedServerVersion())
+	says := fmt.Sprintf("%s answers in %s, version %s", conn.ConnectedUrlRedacted(), tell.Seconds(trip.Seconds()),
+		conn.ConnectedServerVersion())
 	if !serverIsTested(conn.ConnectedServerVersion()) {
 		return found(warning, "run "+server.VERSION+" or a later one", "%s; Reknit is tested with %s", says, server.VERSION)
 	}
@@ -68,7 +69,8 @@ func (d *doctor) jetStream(ctx context.Context) []Finding {
 			d.js = d.api
 			return found(fine, "", "it answers")
 		}
-		return found(wrong, "see whether the servers have a leader: nats server report jetstream, or their logs", "nobody answers on its subjects")
+		return found(wrong, "see whether the servers have a leader: nats server report jetstream, or their logs",
+			"nobody answers on its subjects")
 	}
 	account, err := d.api.AccountInfo(ctx)
 	if isSilent(err) {
@@ -152,7 +154,8 @@ func (e expectation) compare(ctx context.Context, b *bus.Bus) (all []Finding) {
 	case bound > 0 && held > full*bound:
 		say(wrong, "nats stream edit "+e.name+" --max-bytes …", "is full: %.0f%% of %s", 100*held/bound, tell.Bytes(info.Config.MaxBytes))
 	case bound > 0 && held > almostFull*bound:
-		say(warning, "nats stream edit "+e.name+" --max-bytes …", "is almost full: %.0f%% of %s", 100*held/bound, tell.Bytes(info.Config.MaxBytes))
+		say(warning, "nats stream edit "+e.name+" --max-bytes …",
+			"is almost full: %.0f%% of %s", 100*held/bound, tell.Bytes(info.Config.MaxBytes))
 	}
 	if info.Cluster != nil && info.Cluster.Name != "" && info.Config.Replicas < 3 {
 		say(warning, "nats stream edit "+e.name+" --replicas 3", "is kept %s: it is gone with a server",

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -53,7 +56,11 @@ func (d *doctor) peers(ctx context.Context) []Finding {
 	dialled.Wait()
 	var all []Finding
 	for i, err := range failures {
-		if err != nil {
+		switch {
+		case err != nil && d.isGone(members[i].Node):
+			all = append(all, found(warning, "see reknit status: it says how the node ended, where that is known",
+				"%s is not there: nobody answers for it at NATS", members[i].Node)...)
+		case err != nil:
 			all = append(all, found(warning, "open the port, or have it advertise another address; till then its traffic is relayed",
 				"%s cannot be reached: %v", members[i].Node, err)...)
 		}
@@ -62,6 +69,15 @@ func (d *doctor) peers(ctx context.Context) []Finding {
 		return found(fine, "", "%s of the plan reached from here", tell.Count(len(members), "member", "members"))
 	}
 	return all
+}
+
+// isGone reports whether no process of a node hears what it is asked. On a secured installation nobody but the monitor may ask.
+func (d *doctor) isGone(node string) bool {
+	if d.kit.API != "" {
+		return false
+	}
+	_, err := d.conn.Request(events.ProbeSubject(d.bus.Cluster(), node), []byte("{}"), time.Second) // of no target: a sign of life
+	return errors.Is(err, nats.ErrNoResponders)
 }
 
 func dial(ctx context.Context, address string) error {
@@ -79,11 +95,12 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")
 	}
 	members, err := d.members(ctx)
+	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.isGone(member.Node) })
 	switch {
 	case err != nil:
 		return found(wrong, "", "%v", err)
 	case len(members) == 0:
-		return found(unseen, "", "there is no other node that could dial it")
+		return found(unseen, "", "no other node is there that could dial it")
 	}
 	listener, err := net.Listen("tcp", d.node.Listen)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
@@ -161,8 +178,8 @@ func (d *doctor) disk(context.Context) (all []Finding) {
 		{"REKNIT_AGENT_STATE_DIR", cmp.Or(d.node.StateDir, sharedMemory())}, {"REKNIT_AGENT_SHARD_DIR", cmp.Or(d.node.ShardDir, os.TempDir())},
 	} {
 		free, whole, err := room(directory.path)
-		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path, strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")),
-			tell.Bytes(free), tell.Bytes(whole))
+		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path,
+			strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")), tell.Bytes(free), tell.Bytes(whole))
 		switch {
 		case err != nil:
 			all = append(all, found(wrong, "make it, or set "+directory.variable, "%s: %v", directory.path, err)...)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -87,14 +88,18 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 		w = tell.Showing(w, names.Shown)
 	}
 	if generation := generationOf(given); generation > 0 {
-		return o.one(ctx, b, generation, w)
+		return o.one(ctx, b, generation, names, w)
 	}
 	all, err := Last(ctx, b, o.most)
 	switch {
 	case err != nil:
 		return err
 	case o.json:
-		return tell.Document(w, all)
+		told := make([]Named, len(all))
+		for i, change := range all {
+			told[i] = Named{change, names.In(change)}
+		}
+		return tell.Document(w, told)
 	case len(all) == 0:
 		fmt.Fprintf(w, "Nothing has changed in %s in what the log holds, the last %v.\n", b.Cluster(), events.EventAge)
 		return nil
@@ -107,13 +112,19 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 	return err
 }
 
-func (o options) one(ctx context.Context, b *bus.Bus, generation uint64, w io.Writer) error {
+// Named is a change for programs, with what people call the nodes of which it tells.
+type Named struct {
+	changes.Change
+	Names map[string]string `json:"names,omitempty"` // by id, where ids are keys
+}
+
+func (o options) one(ctx context.Context, b *bus.Bus, generation uint64, names *overlay.Names, w io.Writer) error {
 	change, err := Of(ctx, b, generation)
 	switch {
 	case err != nil:
 		return err
 	case o.json:
-		return tell.Document(w, change)
+		return tell.Document(w, Named{change, names.In(change)})
 	}
 	detail(w, change)
 	return nil
@@ -256,10 +267,10 @@ func attempts(w io.Writer, all []changes.Attempt) {
 	}
 }
 
-// refusals tells what was refused meanwhile.
-func refusals(w io.Writer, all []events.Refusal) {
+// refusals tells what was refused meanwhile, and whose membership ended.
+func refusals(w io.Writer, all []changes.Refusal) {
 	for _, refusal := range all {
-		fmt.Fprintf(w, "\nRefused: %s of %s: %s\n", refusal.Refused, refusal.Node, refusal.Reason)
+		fmt.Fprintf(w, "\nRefused %s: %s: %s\n", clock(refusal.At), refusal.What(), refusal.Reason)
 	}
 }
 

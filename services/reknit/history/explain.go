@@ -24,6 +24,8 @@ type Explanation struct {
 	Change  *changes.Change  `json:"change,omitempty"` // that led to the plan, where the log still holds it
 	Plan    *events.Plan     `json:"plan,omitempty"`
 	End     *changes.End     `json:"end,omitempty"` // of the job; left out while it goes on
+
+	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 }
 
 // ExplainCommand is `reknit explain`.
@@ -51,17 +53,19 @@ func (o options) explain(ctx context.Context, given []string, w io.Writer) error
 	} else {
 		why, err = explainNow(ctx, b)
 	}
+	if err != nil {
+		return err
+	}
+	names, err := connect.Names(ctx, b)
 	switch {
 	case err != nil:
 		return err
 	case o.json:
+		why.Names = names.In(why)
 		return tell.Document(w, why)
 	}
-	names, err := connect.Names(ctx, b)
-	if err == nil {
-		why.tell(tell.Showing(w, names.Shown))
-	}
-	return err
+	why.tell(tell.Showing(w, names.Shown))
+	return nil
 }
 
 // explainNow explains what is under way, and the plan in force.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
@@ -127,6 +128,31 @@ func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 	}
 }
 
+func TestProgramsReadNamesBesideKeys(t *testing.T) {
+	log, key, layer := newTeller(), "UA"+strings.Repeat("B", 54), events.LayerProfile{ParameterBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}
+	log.say(events.JoinRequested, "/node/"+key, key, &events.Join{Node: key, Name: "gpu-1", Incarnation: "i", Address: "a:1", MemoryBytes: 1,
+		Job: events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{layer}, GlobalBatch: 1, MicroBatch: 1}})
+	log.failure(1)
+	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: key})
+	url := log.serve(t)
+	var history []Named
+	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--json")), &history); err != nil || len(history) != 2 ||
+		len(history[0].Names) > 0 || history[1].Names[key] != "gpu-1" || history[1].Changes[0].Node != key {
+		t.Errorf("%v, expected the key and the name in %+v", err, history)
+	}
+	var why Explanation
+	if err := json.Unmarshal([]byte(printed(t, ExplainCommand(), url, "--json")), &why); err != nil || why.Names[key] != "gpu-1" {
+		t.Errorf("%v, expected the name in %+v", err, why.Names)
+	}
+	names, written := overlay.NewNames(), strings.Builder{}
+	names.Take(log.said[0])
+	Teller(&written, names, true)(News{Says: "begins: join of " + key})
+	var news News
+	if err := json.Unmarshal([]byte(written.String()), &news); err != nil || news.Names[key] != "gpu-1" || !strings.Contains(news.Says, key) {
+		t.Errorf("%v, expected the key and the name in %s", err, written.String())
+	}
+}
+
 func TestACompleteJobIsSaidToBeAndNothingWaitsForIt(t *testing.T) {
 	log := newTeller()
 	log.failure(1)
@@ -170,7 +196,7 @@ func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) 
 	url := log.serve(t)
 	now := printed(t, ExplainCommand(), url)
 	for _, says := range []string{"Generation 3 is not there yet: join of n4", "waiting for n3, n4\n", "n3 asked for time: it writes a checkpoint",
-		"Refused: join of n9: another job", "Generation 2, by repipeline: failure of n4", "lower bound 1 s, gap 10.0%", "a slower step"} {
+		": join of n9: another job", "Generation 2, by repipeline: failure of n4", "lower bound 1 s, gap 10.0%", "a slower step"} {
 		if !strings.Contains(now, says) {
 			t.Errorf("expected %q in\n%s", says, now)
 		}
@@ -202,12 +228,32 @@ func TestALeaveThatWasNegotiatedAndRefusedIsNotPendingAnyMore(t *testing.T) {
 	}
 }
 
+func TestAFailureIsNotCountedFromALeaveThatWasRefusedBefore(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeLeave, Node: "n2"})
+	log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "only n2 has layer 1"})
+	log.say(events.MembershipRefused, "/negotiator", "n2",
+		&events.Refusal{Node: "n2", Refused: events.ChangeLeave, Reason: "only n2 has layer 1"})
+	log.pause(time.Hour)
+	lost := log.say(events.NodeLost, "/monitor", "n3",
+		&events.NodeState{Node: "n3", Incarnation: "i", Reason: "no heartbeat", SilentSeconds: 0.5})
+	log.open("again", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
+	log.say(events.Aborted, "/negotiator", "again", &events.Abort{Negotiation: "again", Generation: 2, Reason: "nobody has layer 2"})
+	log.open("more", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
+	c := log.changes()[1]
+	if began := lost.Logged.Add(-500 * time.Millisecond); !c.Began.Equal(began) || c.TotalSeconds > 1 || len(c.Attempts) != 3 {
+		t.Errorf("it began %s and took %.1f s, expected %s and less than a second, in all 3 attempts: %+v", c.Began, c.TotalSeconds, began, c)
+	}
+}
+
 func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
 	log := newTeller()
 	log.failure(1)
 	log.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 2", Awaits: []string{"n4"}})
 	now := printed(t, ExplainCommand(), log.serve(t))
-	for _, says := range []string{"The cluster holds: no node has layer 2", "only these have: n4", "Generation 1, by repipeline"} {
+	for _, says := range []string{"not there yet: no node has layer 2", "The cluster holds: no node has layer 2",
+		"only these have: n4", "Generation 1, by repipeline"} {
 		if !strings.Contains(now, says) {
 			t.Errorf("expected %q in\n%s", says, now)
 		}

@@ -34,6 +34,8 @@ type News struct {
 	Kind       string    `json:"kind"`            // of the event that brings it
 	Source     string    `json:"source"`          // who said that
 	Ended      bool      `json:"ended,omitempty"` // all trainers work under the plan, or there will be none
+
+	Names map[string]string `json:"names,omitempty"` // what people call the nodes of which it says something, by id, where ids are keys
 }
 
 // WatchCommand is `reknit watch`.
@@ -68,7 +70,10 @@ func WatchCommand() *cobra.Command {
 func Teller(w io.Writer, names *overlay.Names, asJSON bool) func(News) {
 	if asJSON {
 		encoder := json.NewEncoder(w)
-		return func(news News) { _ = encoder.Encode(news) } // who no longer reads ends the command by a signal
+		return func(news News) {
+			news.Names = names.In(news)
+			_ = encoder.Encode(news) // who no longer reads ends the command by a signal
+		}
 	}
 	write := lines(w)
 	return func(news News) {

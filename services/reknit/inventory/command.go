@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -19,7 +20,9 @@ type answer interface {
 }
 
 // show makes a command that shows what ask finds: a table for people, JSON for programs.
-func show[A answer](command *cobra.Command, ask func(ctx context.Context, b *bus.Bus, nodes []string) (A, error)) *cobra.Command {
+func show[A answer](
+	command *cobra.Command, ask func(ctx context.Context, b *bus.Bus, names *overlay.Names, nodes []string) (A, error),
+) *cobra.Command {
 	var live connect.Flags
 	var asJSON bool
 	command.RunE = func(c *cobra.Command, given []string) error {
@@ -36,7 +39,7 @@ func show[A answer](command *cobra.Command, ask func(ctx context.Context, b *bus
 		if err != nil {
 			return tell.UsageError{Err: err}
 		}
-		found, err := ask(c.Context(), b, nodes)
+		found, err := ask(c.Context(), b, names, nodes)
 		switch {
 		case err != nil:
 			return err

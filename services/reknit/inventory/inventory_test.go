@@ -2,9 +2,9 @@ package inventory
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
-	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -94,7 +93,8 @@ func (s *site) beat(nodes ...string) {
 	go func() {
 		for step := uint64(1); s.t.Context().Err() == nil; step++ {
 			for _, node := range nodes {
-				pulse, _ := json.Marshal(events.Pulse{Node: node, Incarnation: "i", Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, Loss: 2.5})
+				pulse, _ := json.Marshal(events.Pulse{Node: node, Incarnation: "i", Number: step, Generation: 1, Step: 40 + step,
+					StepSeconds: 0.25, Loss: 2.5})
 				s.bus.Conn().Publish(events.PulseSubject("c", node), pulse)
 			}
 			select {
@@ -192,6 +192,26 @@ func TestNodesAreATableForPeople(t *testing.T) {
 	}
 }
 
+func TestNodesComeInTheOrderOfTheirPlacesAndThenOfTheirNames(t *testing.T) {
+	place := func(name, key string, stage int) overlay.Node {
+		node := overlay.Node{Node: key, Name: name}
+		if stage >= 0 {
+			pipeline := 0
+			node.Pipeline, node.Stage = &pipeline, &stage
+		}
+		return node
+	}
+	all := []overlay.Node{place("n10", "a", -1), place("n2", "b", -1), place("n7", "c", 1), place("n8", "d", 0)}
+	slices.SortStableFunc(all, byPlace)
+	var got []string
+	for _, node := range all {
+		got = append(got, node.Name)
+	}
+	if strings.Join(got, " ") != "n8 n7 n2 n10" {
+		t.Errorf("they come as %v", got)
+	}
+}
+
 func TestALinkIsAsItWasSaidLast(t *testing.T) {
 	s := newSite(t)
 	s.plan()
@@ -212,71 +232,6 @@ func TestALinkIsAsItWasSaidLast(t *testing.T) {
 	}
 }
 
-func TestAClusterIsWellWhereAllServicesAnswerAndEachNodeIsHeard(t *testing.T) {
-	s := newSite(t)
-	s.plan()
-	s.beat("n1", "n2", "n3")
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	printed, err := s.run(Status())
-	for _, says := range []string{"generation 1, 2 by repipeline", "loss 2.5, 250 ms a step, 500 ms predicted", "1 spare, 2 training",
-		"planner     works, since"} {
-		if err != nil || !strings.Contains(printed, says) {
-			t.Errorf("%v, expected %q in\n%s", err, says, printed)
-		}
-	}
-}
-
-func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
-	s := newSite(t)
-	s.plan()
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Abandon: true,
-		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n3"}}})
-	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "nobody has layer 1"})
-	s.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the job is complete"})
-	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
-	printed, err := s.run(Status())
-	for _, says := range []string{"complete since ", "step 40 made by 2 nodes", "3 ended", "it is over"} {
-		if err != nil || !strings.Contains(printed, says) {
-			t.Errorf("%v, expected %q in\n%s", err, says, printed)
-		}
-	}
-	for _, fault := range []string{"lost", "silent", "holds"} {
-		if strings.Contains(printed, fault) {
-			t.Errorf("%q stands in\n%s", fault, printed)
-		}
-	}
-}
-
-func TestAJobThatEndsWithTwoModelsIsNotWell(t *testing.T) {
-	s := newSite(t)
-	s.plan()
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{
-		Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}, Differ: []events.Range{{First: 0, End: 1}, {First: 2, End: 4}},
-	})
-	printed, err := s.run(Status())
-	if says := "they differ in units 0, 2-3"; !errors.As(err, &tell.NotWell{}) || !strings.Contains(printed, says) {
-		t.Errorf("ends with %v, expected %q in\n%s", err, says, printed)
-	}
-}
-
-func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) {
-	s := newSite(t)
-	s.serve("monitor", "negotiator", "restorer")
-	s.plan()
-	s.beat("n1", "n3")
-	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 1"})
-	overview, err := answered[Overview](s, Status())
-	if !errors.As(err, &tell.NotWell{}) {
-		t.Errorf("ends with %v", err)
-	}
-	want := "n2 is silent|no planner answers: start one, or see its log|the cluster holds: no node has layer 1"
-	if got := strings.Join(overview.Problems, "|"); got != want {
-		t.Errorf("problems %s, expected %s", got, want)
-	}
-}
-
 func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 	s, first, second := newSite(t), "UA"+strings.Repeat("B", 54), "UA"+strings.Repeat("C", 54)
 	for name, key := range map[string]string{"gpu-1": first, "gpu-2": second} {
@@ -292,6 +247,11 @@ func TestPeopleReadAndSayNamesWhereIdsAreKeysAndProgramsReadBoth(t *testing.T) {
 	nodes, err := answered[[]overlay.Node](s, Nodes())
 	if err != nil || len(nodes) != 2 || nodes[0].Node != first || nodes[0].Name != "gpu-1" {
 		t.Errorf("%v, expected the key and the name in %+v", err, nodes)
+	}
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.MembershipRefused, "/negotiator", second, &events.Refusal{Node: second, Refused: events.ChangeLeave, Reason: "it is needed"})
+	if overview, _ := answered[Overview](s, Status()); len(overview.Names) != 1 || overview.Names[second] != "gpu-2" {
+		t.Errorf("expected the name of the one who was refused, got %+v", overview.Names)
 	}
 	for _, meant := range []string{"gpu-2", second, second[:6]} {
 		if printed, err := s.run(Links(), meant); err != nil || !strings.Contains(printed, "gpu-1  gpu-2  2 ms") {

@@ -33,7 +33,7 @@ func Links() *cobra.Command {
 	}, links)
 }
 
-func links(ctx context.Context, b *bus.Bus, of []string) (list linkList, err error) {
+func links(ctx context.Context, b *bus.Bus, _ *overlay.Names, of []string) (list linkList, err error) {
 	known := overlay.New()
 	sequence, err := takeRequest(ctx, b, known)
 	if err != nil {

@@ -1,9 +1,11 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,25 +16,36 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-const nodesHelp = `Lists the members of the plan in force, and who wants to be one. Places come from the stream of plans, memory and speed
+const nodesHelp = `Lists the members of the plan in force by pipeline and stage, then who has no place or wants one, by name. Places come from the stream of plans, memory and speed
 from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second: of a node that
 sends none the step is the last that the log tells.`
 
 // Nodes is `reknit nodes`.
 func Nodes() *cobra.Command {
 	return show(&cobra.Command{Use: "nodes", Short: "list the nodes: state, place, memory, step", Long: nodesHelp},
-		func(ctx context.Context, b *bus.Bus, _ []string) (nodeList, error) {
-			known, err := read(ctx, b)
+		func(ctx context.Context, b *bus.Bus, _ *overlay.Names, _ []string) (nodeList, error) {
+			known, heard, err := look(ctx, b)
 			if err != nil {
 				return nil, err
 			}
-			pulses, err := pulses(ctx, b)
-			if err != nil {
-				return nil, err
-			}
-			all := known.Nodes(pulses)
+			all := known.Nodes(heard)
+			slices.SortStableFunc(all, byPlace)
 			return all, remember(ctx, b, all)
 		})
+}
+
+// byPlace orders nodes by pipeline and stage, and those without a place behind them by name, n2 before n10.
+func byPlace(a, b overlay.Node) int {
+	switch {
+	case a.Pipeline != nil && b.Pipeline != nil:
+		return cmp.Or(*a.Pipeline-*b.Pipeline, *a.Stage-*b.Stage)
+	case a.Pipeline != nil:
+		return -1
+	case b.Pipeline != nil:
+		return 1
+	}
+	one, other := cmp.Or(a.Name, a.Node), cmp.Or(b.Name, b.Node)
+	return cmp.Or(len(one)-len(other), cmp.Compare(one, other))
 }
 
 // remember adds the step that each node told last whose end left no other trace of it.

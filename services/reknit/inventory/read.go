@@ -4,21 +4,30 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/permission"
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
 
 // listening is how long heartbeats are listened to: two periods, and what a busy node is late by.
 const listening = 1200 * time.Millisecond
 
-// pulses returns the last heartbeat of each node that sends one while it listens.
+// pulses returns the last heartbeat of each node that sends one while it listens. A node may not, and would take all for
+// silent.
 func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
+	if who := b.Identity(); who.API != "" && who.Key != who.Speakers[permission.User] {
+		return nil, tell.UsageError{Err: errors.New("REKNIT_NATS_KIT: a node hears no heartbeats of others, and asks no services: " +
+			"expected the kit of a user (services/user)")}
+	}
 	heard := make(chan *nats.Msg, 4096)
 	subscription, err := b.Conn().ChanSubscribe(events.PulseSubject(b.Cluster(), "*"), heard)
 	if err != nil {
@@ -39,6 +48,15 @@ func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// look returns what the log tells of nodes, and the last heartbeat of each, which it listens to meanwhile.
+func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[string]events.Pulse, err error) {
+	var asked errgroup.Group
+	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
+	asked.Go(func() (err error) { known, err = read(ctx, b); return err })
+	err = asked.Wait()
+	return known, heard, err
 }
 
 // read returns what the log tells of nodes.

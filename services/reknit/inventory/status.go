@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -43,9 +44,17 @@ type Overview struct {
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
-	Change     *changes.Change `json:"change,omitempty"` // under way, or the last
-	Problems   []string        `json:"problems"`
+	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
+	// Refused is what somebody was refused lately, of whom nothing newer is known.
+	Refused  *changes.Refusal `json:"refused,omitempty"`
+	Heard    int              `json:"heard"` // nodes whose heartbeats are
+	Problems []string         `json:"problems"`
+
+	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 }
+
+// refusalStays is for how long a refusal is told.
+const refusalStays = time.Hour
 
 // Service is one of the four.
 type Service struct {
@@ -72,33 +81,55 @@ func Status() *cobra.Command {
 	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp}, overview)
 }
 
-func overview(ctx context.Context, b *bus.Bus, _ []string) (o Overview, err error) {
-	o = Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
-	known, err := read(ctx, b)
-	if err != nil {
-		return o, err
-	}
-	pulses, err := pulses(ctx, b)
-	if err != nil {
+func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (Overview, error) {
+	o := Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
+	var known *overlay.Overlay
+	var heard map[string]events.Pulse
+	var last []changes.Change
+	var asked errgroup.Group
+	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
+	asked.Go(func() (err error) { o.Services, err = Services(ctx, b); return err })
+	asked.Go(func() (err error) { // one reading after the other: with a kit they share the name of one consumer
+		if known, err = read(ctx, b); err == nil {
+			last, err = history.Last(ctx, b, 1)
+		}
+		return err
+	})
+	if err := asked.Wait(); err != nil {
 		return o, err
 	}
 	o.takePlan(known)
 	o.End = known.End()
-	for _, node := range known.Nodes(pulses) {
+	nodes := known.Nodes(heard)
+	for _, node := range nodes {
 		o.takeNode(node)
 	}
-	if o.Services, err = Services(ctx, b); err != nil {
-		return o, err
-	}
+	o.Problems = missing(nodes)
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
-	last, err := history.Last(ctx, b, 1)
-	if len(last) > 0 {
-		o.Change = &last[len(last)-1]
-	}
+	o.takeChanges(last, known.Refusal())
 	o.judge()
-	return o, err
+	o.Names = names.In(o)
+	return o, nil
+}
+
+// takeChanges takes the last change that is none that was refused, and what was refused lately.
+func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) {
+	for i := range last {
+		if last[i].State != changes.Refused {
+			o.Change = &last[i]
+		}
+	}
+	if refused != nil && time.Since(refused.At) < refusalStays {
+		o.Refused = refused
+	}
+}
+
+// isDeserted reports whether nobody trains any more, and some ended otherwise than by the end of the training.
+func (o *Overview) isDeserted() bool {
+	return o.Generation > 0 && o.End == nil && o.Heard == 0 &&
+		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
 }
 
 func (o *Overview) takePlan(known *overlay.Overlay) {
@@ -110,22 +141,49 @@ func (o *Overview) takePlan(known *overlay.Overlay) {
 
 func (o *Overview) takeNode(node overlay.Node) {
 	o.Nodes[node.State]++
-	if node.State == overlay.Silent || node.State == overlay.Suspected || node.State == overlay.Lost {
-		problem := fmt.Sprintf("%s is %s", node.Node, node.State)
-		if node.Reason != "" {
-			problem += ": " + node.Reason
-		}
-		o.Problems = append(o.Problems, problem)
-	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
 		return
 	}
+	o.Heard++
 	o.StepTime = max(o.StepTime, node.Pulse.StepSeconds)
 	if node.Pulse.Step >= o.Step && node.Pulse.Loss > 0 { // told by those that know it
 		o.Loss = node.Pulse.Loss
 	}
 }
+
+// missing names who is missed: together those of one state that have one reason.
+func missing(nodes []overlay.Node) (problems []string) {
+	var order []string
+	by := map[string][]string{}
+	for _, node := range nodes {
+		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
+			continue
+		}
+		how := node.State
+		if node.Reason != "" {
+			how += ": " + node.Reason
+		}
+		if by[how] == nil {
+			order = append(order, how)
+		}
+		by[how] = append(by[how], node.Node)
+	}
+	for _, how := range order {
+		switch names := by[how]; {
+		case len(names) == 1:
+			problems = append(problems, names[0]+" is "+how)
+		case len(names) > mostNamed:
+			problems = append(problems, fmt.Sprintf("%s and %d more are %s", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed, how))
+		default:
+			problems = append(problems, strings.Join(names, ", ")+" are "+how)
+		}
+	}
+	return problems
+}
+
+// mostNamed is how many names a problem lists.
+const mostNamed = 8
 
 // judge adds what is wrong beside nodes.
 func (o *Overview) judge() {
@@ -139,6 +197,13 @@ func (o *Overview) judge() {
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	switch change := o.Change; {
+	case o.isDeserted():
+		if o.Nodes[overlay.Silent] > 0 {
+			o.Problems = append(o.Problems,
+				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
+		}
+		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
+			"they had; to begin anew, take another cluster (reknit up --cluster OTHER --dir OTHER)")
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:
@@ -193,9 +258,14 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "plan\tgeneration %d, %s by %s, committed %s\n", o.Generation, tell.Folded(o.Shape), o.Policy,
 			o.Committed.Local().Format("01-02 15:04:05"))
 	}
-	if o.End != nil {
+	switch {
+	case o.End != nil:
 		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
-	} else if o.Step > 0 {
+	case o.isDeserted() && o.Step > 0:
+		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
+	case o.isDeserted():
+		fmt.Fprintln(table, "training\tstopped: no node is heard")
+	case o.Step > 0:
 		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
 	}
 	var nodes []string
@@ -207,8 +277,11 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
 	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; it is %s, %s\n", o.Change.Generation, o.Change.What(), o.Change.State,
-			tell.Seconds(o.Change.TotalSeconds))
+		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change))
+	}
+	if o.Refused != nil {
+		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
+			o.Refused.At.Local().Format("01-02 15:04:05"), o.Refused.Reason)
 	}
 	table.Flush()
 }
@@ -231,4 +304,20 @@ func (s Service) says() string {
 		return "does not answer; the last one began " + s.Since.Local().Format("01-02 15:04:05")
 	}
 	return "never ran"
+}
+
+// stands says how far a change is.
+func stands(c changes.Change) string {
+	took := tell.Seconds(c.TotalSeconds)
+	switch {
+	case c.State == changes.Working:
+		return "done in " + took
+	case c.State == changes.Committed:
+		return "committed, and some have not trained under it yet, after " + took
+	case c.State == changes.Negotiating:
+		return "negotiated for " + took
+	case len(c.Attempts) > 0:
+		return fmt.Sprintf("it is %s, %s", c.State, took)
+	}
+	return "it is " + c.State
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -20,9 +22,7 @@ func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 		return Question{}, err
 	}
 	if !found {
-		return Question{}, fmt.Errorf("cluster %s: expected that a plan was requested once, found none: as long as too few "+
-			"trainers joined it (reknit nodes), or no services serve it: start reknit up --cluster %s, or name by --cluster the one "+
-			"that they serve", cluster, cluster)
+		return Question{}, neverAsked(b)
 	}
 	request, err := events.Open[events.PlanRequest](last)
 	if err != nil {
@@ -36,6 +36,66 @@ func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 	}
 	return q, q.takeMeasured(ctx, b, last.Sequence)
 }
+
+// neverAsked says why no plan was requested of a cluster, by who lives there.
+func neverAsked(b *bus.Bus) error {
+	living, err := whoLives(b)
+	switch {
+	case err != nil:
+		return err
+	case len(living.Services) == 0:
+		return fmt.Errorf("no plan was ever asked for in cluster %s, and no service acts for it: start reknit up --cluster %[1]s, or name by "+
+			"--cluster the one that they serve", b.Cluster())
+	case len(living.Nodes) == 0:
+		return fmt.Errorf("no trainer is there: none has joined cluster %s yet, so that there is nothing to plan for; "+
+			"reknit agent run -- COMMAND starts one", b.Cluster())
+	}
+	return fmt.Errorf("no plan was asked for in cluster %s yet, though %s there: reknit explain says for whom the first one waits",
+		b.Cluster(), tell.Count(len(living.Nodes), "node is", "nodes are"))
+}
+
+func whoLives(b *bus.Bus) (connect.Living, error) {
+	all, err := connect.WhoLives(b.Conn(), []string{b.Cluster()}, func(map[string]*connect.Living) bool { return false })
+	if err != nil {
+		return connect.Living{}, err
+	}
+	return *all[b.Cluster()], nil
+}
+
+// takeLiving says of whom it is taken for granted that they train, though nobody hears them.
+func (q *Question) takeLiving(ctx context.Context, b *bus.Bus) error {
+	living, err := whoLives(b)
+	if err != nil {
+		return err
+	}
+	_, isComplete, err := b.LastEvent(ctx, events.EventStream,
+		events.EventSubject(b.Cluster(), events.TrainingCompleted, b.Cluster()))
+	if err != nil {
+		return err
+	}
+	if isComplete {
+		q.Assumed = append(q.Assumed, "the job is complete, and nothing is left to plan")
+	}
+	var silent []string
+	for _, node := range q.Request.Nodes {
+		if !slices.Contains(living.Nodes, node.Node) {
+			silent = append(silent, node.Node)
+		}
+	}
+	switch few := silent[:min(len(silent), mostSilent)]; {
+	case len(living.Nodes) == 0:
+		q.Assumed = append(q.Assumed, "no trainer is there now: the nodes are those of the last request for a plan")
+	case len(silent) > len(few):
+		q.Assumed = append(q.Assumed,
+			fmt.Sprintf("%s and %d more: not heard, and counted as there", strings.Join(few, ", "), len(silent)-len(few)))
+	case len(silent) > 0:
+		q.Assumed = append(q.Assumed, strings.Join(few, ", ")+": not heard, and counted as there")
+	}
+	return nil
+}
+
+// mostSilent is of how many silent nodes the names are told.
+const mostSilent = 6
 
 // takeCommitted asks for the plan after the last committed one. While that one's generation is still negotiated, the
 // request stands as it is.

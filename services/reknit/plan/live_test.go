@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -79,6 +81,7 @@ func TestALiveClusterIsPlannedAsTheSameFileWouldBe(t *testing.T) {
 	}
 	q.Settings.MinReplicas = usualMinReplicas
 	q.Request.SecondsBetweenFailures *= 6.0 / 5 // one node less to fail
+	q.Assumed = append(q.Assumed, "no trainer is there now: the nodes are those of the last request for a plan")
 	answer, err := q.answer()
 	if err != nil {
 		t.Fatal(err)
@@ -141,12 +144,65 @@ func TestAGenerationUnderNegotiationIsPlannedAsItWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestALogWithoutARequestIsNoUsageError(t *testing.T) {
+func TestWhereNoPlanWasEverAskedForItIsSaidWhoLacks(t *testing.T) {
 	url, _ := liveLog(t)
-	err := run(io.Discard, "--cluster", "failure", "--nats", url)
-	if err == nil || errors.As(err, &tell.UsageError{}) ||
-		!strings.Contains(err.Error(), "or no services serve it: start reknit up --cluster failure") {
-		t.Errorf("error %v, expected that no plan was ever requested", err)
+	expect := func(says string) {
+		t.Helper()
+		err := run(io.Discard, "--cluster", "failure", "--nats", url)
+		if err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), says) {
+			t.Errorf("error %v, expected %q", err, says)
+		}
+	}
+	expect("no service acts for it: start reknit up --cluster failure")
+	there, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	if _, err := there.Subscribe(events.LeaseSubject("failure", "planner"), func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
+		t.Fatal(err)
+	}
+	expect("no trainer is there")
+	beat(t, there, "n1")
+	expect("though 1 node is there: reknit explain says for whom the first one waits")
+}
+
+// beat sends heartbeats of nodes until the test ends.
+func beat(t *testing.T, conn *nats.Conn, nodes ...string) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	t.Cleanup(ticker.Stop)
+	go func() {
+		for t.Context().Err() == nil {
+			for _, node := range nodes {
+				conn.Publish(events.PulseSubject("failure", node), nil)
+			}
+			<-ticker.C
+		}
+	}()
+}
+
+func TestALivePlanIsAPreviewThatSaysWhoIsNotThere(t *testing.T) {
+	url, say := liveLog(t)
+	request, plan := first(t)
+	say(requested(request))
+	say(committed(plan))
+	there, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	beat(t, there, "n1", "n2", "n3", "n4")
+	output := printed(t, "--nats", url)
+	for _, says := range []string{"A preview for failure, which changes nothing", "what if nothing changed", "would be planned so",
+		"(n5, n6: not heard, and counted as there)"} {
+		if !strings.Contains(output, says) {
+			t.Errorf("expected %q in\n%s", says, output)
+		}
+	}
+	say(negotiator.First(time.Unix(3, 0), "end", events.TrainingCompleted, "failure",
+		&events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1"}}))
+	if output := printed(t, "--nats", url); !strings.Contains(output, "(the job is complete, and nothing is left to plan)") {
+		t.Errorf("of a complete job it prints\n%s", output)
 	}
 }
 

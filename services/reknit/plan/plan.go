@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -27,7 +28,7 @@ type options struct {
 	json, why       bool
 }
 
-const help = `Plans as the services would, and changes nothing. The file says which nodes, links and layers there are
+const help = `Previews what the services would plan, and changes nothing. The file says which nodes, links and layers there are
 and what happens to them, and needs no server; services/reknit/plan/README.md lists its keys, and
 services/reknit/plan/testdata/opticks.yaml is one to copy. For a live cluster the log says all that.
 --cluster is needed only where several live at one server.
@@ -40,7 +41,7 @@ Exit status: 0 a plan was found, or waiting is better; 1 none exists or the log 
 func Command() *cobra.Command {
 	var o options
 	command := tell.Command(&cobra.Command{
-		Use: "plan", Short: "plan for a file or a live cluster, change nothing, and show why", Long: help,
+		Use: "plan", Short: "preview what would be planned, for a file or a live cluster, and why", Long: help,
 		Example: "  reknit plan --file cluster.yaml --why\n  reknit plan --failed n1,n2 --leaving n3",
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	})
@@ -74,7 +75,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		reportWaiting(w, q, deferred.Deferral, o.why)
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("no plan would be possible: %w", err)
 	case o.json:
 		return tell.Document(w, answer.Plan)
 	}
@@ -107,7 +108,10 @@ func (o options) question(ctx context.Context) (q Question, names *overlay.Names
 		err = errors.Join(q.lose(events.ChangeFailure, failed), q.lose(events.ChangeLeave, leaving))
 	}
 	if err != nil {
-		err = tell.UsageError{Err: err}
+		return q, names, tell.UsageError{Err: err}
+	}
+	if !o.json { // a document has no place for it
+		err = q.takeLiving(ctx, b)
 	}
 	return q, names, err
 }

@@ -218,8 +218,8 @@ failed: [n1]
 func TestWaitingIsToldWithWhatElseWasWeighed(t *testing.T) {
 	file := saved(t, returning)
 	told := printed(t, "--file", file, "--why")
-	for _, says := range []string{"No plan of opticks yet: failure of n1", "waiting for n1, expected back in 20 s",
-		"after 40 s it is planned without", "\nwait ", "\nrepipeline "} {
+	for _, says := range []string{"what if: failure of n1", "it would wait: waiting for n1, expected back in 20 s",
+		"would be planned without", "\nwait ", "\nrepipeline "} {
 		if !strings.Contains(told, says) {
 			t.Errorf("expected %q in\n%s", says, told)
 		}

@@ -38,22 +38,32 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	return nil
 }
 
-// reportWaiting writes that there is nothing to do but to wait.
+// reportWaiting writes that there would be nothing to do but to wait.
 func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) {
-	fmt.Fprintf(w, "No plan of %s yet: %s\n", q.Request.Cluster, said(q.Request))
-	fmt.Fprintf(w, "  %s; after %s it is planned without\n", deferral.Reason, tell.Seconds(deferral.Seconds))
+	preview(w, q, fmt.Sprintf("it would wait: %s; after %s it would be planned without", deferral.Reason, tell.Seconds(deferral.Seconds)))
 	if why {
 		Candidates(w, deferral.Considered)
 	}
 }
 
+// preview says that an answer is none of the cluster's, what was asked, and what was taken for granted.
+func preview(w io.Writer, q Question, answer string) {
+	fmt.Fprintf(w, "A preview for %s, which changes nothing\n\n", q.Request.Cluster)
+	table := tell.Table(w)
+	fmt.Fprintf(table, "asked\t%s\n", said(q.Request))
+	tell.Row(table, answer, answerWidth, "answer")
+	for _, assumed := range q.Assumed {
+		tell.Row(table, "("+assumed+")", answerWidth, "")
+	}
+	table.Flush()
+}
+
+// answerWidth is that of the text of a preview.
+const answerWidth = 90
+
 func heading(w io.Writer, q Question, answer events.Restoration) {
 	plan, predicted := answer.Plan, answer.Plan.Predicted
-	fmt.Fprintf(w, "Plan of %s, generation %d, by %s: %s\n", plan.Cluster, plan.Generation, plan.Policy,
-		said(q.Request))
-	for _, assumed := range q.Assumed {
-		fmt.Fprintf(w, "  (%s)\n", assumed)
-	}
+	preview(w, q, fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, plan.Policy))
 	fmt.Fprintln(w)
 	table := tell.Table(w)
 	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), Gap(predicted))
@@ -83,9 +93,9 @@ func Gap(predicted events.Predicted) string {
 func said(request events.PlanRequest) string {
 	switch {
 	case request.Current == nil:
-		return "the first plan"
+		return "what if these nodes came: the first plan"
 	case len(request.Changes) == 0:
-		return "no change"
+		return "what if nothing changed: a plan anew for the nodes that are there"
 	}
 	var parts []string
 	for _, change := range request.Changes {
@@ -95,7 +105,7 @@ func said(request events.PlanRequest) string {
 		}
 		parts = append(parts, part)
 	}
-	return strings.Join(parts, ", ")
+	return "what if: " + strings.Join(parts, ", ")
 }
 
 func reroutes(w io.Writer, plan events.Plan) {

@@ -105,8 +105,8 @@ func (i *installation) controlAccount() *jwt.AccountClaims {
 	return claims
 }
 
-// nodesAccount is that of all nodes, before anything crosses into another account. Who holds an institution's signing key can enrol nodes with it, and no node of
-// another's, whose key it lacks.
+// nodesAccount is that of all nodes, before anything crosses into another account. Who holds an institution's signing key
+// can enrol nodes with it, and no node of another's, whose key it lacks.
 func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(public(i.nodes))
 	claims.Name, claims.Limits.Payload = "nodes", mostMessage

@@ -47,7 +47,8 @@ that is named. Run again with the same --dir it adds to what is there, and renew
 	flags.StringVar(&o.Leaf, "leaf", "", "name by which the NATS server of a site is reached, where the nodes of this run connect")
 	flags.StringVar(&push, "push", "", "URL of a running NATS server, which is to learn at once who was revoked")
 	flags.StringArrayVar(&o.Nodes, "node", nil, "name of a node that gets a kit; again for each")
-	flags.StringArrayVar(&o.Hosts, "host", nil, "name or address by which NATS is reached too; again for each (default: as before, or this machine's)")
+	flags.StringArrayVar(&o.Hosts, "host", nil,
+		"name or address by which NATS is reached too; again for each (default: as before, or this machine's)")
 	flags.StringArrayVar(&o.Revoke, "revoke", nil,
 		"name of a node of the institution or of a service, or a public key; again for each")
 	return command

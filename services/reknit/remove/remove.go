@@ -58,8 +58,13 @@ func Command() *cobra.Command {
 }
 
 func oneCluster(_ *cobra.Command, given []string) error {
-	if len(given) != 1 || !events.Token(given[0]) {
-		return fmt.Errorf("expected the name of one cluster, %s, got %q", cluster.Tokens, given)
+	switch {
+	case len(given) == 0:
+		return errors.New("expected the name of the cluster that is to go (the first line of reknit status has it): reknit cluster remove NAME")
+	case len(given) > 1:
+		return fmt.Errorf("expected the name of one cluster, got %d: %s", len(given), strings.Join(given, " "))
+	case !events.Token(given[0]):
+		return fmt.Errorf("expected the name of a cluster, %s, got %q", cluster.Tokens, given[0])
 	}
 	return nil
 }
@@ -85,8 +90,7 @@ func (o options) run(ctx context.Context, name string, asks bool, in io.Reader, 
 	case err != nil:
 		return err
 	case len(there) == 0:
-		all, err := connect.Clusters(ctx, js)
-		return errors.Join(fmt.Errorf("there is no cluster %s; there are: %s", name, strings.Join(all, ", ")), err)
+		return connect.Missing(ctx, js, name)
 	}
 	if err := isAbandoned(conn, name); err != nil {
 		return err

@@ -88,6 +88,19 @@ func TestAClusterIsRemovedWholeOnceItsNameWasTyped(t *testing.T) {
 	if _, err := s.remove(strings.NewReader(""), "tried"); err == nil || !strings.Contains(err.Error(), "there are: first") {
 		t.Errorf("one that is not there: %v", err)
 	}
+	_, err = (connect.Flags{URL: s.url, Cluster: "tried"}).Open(t.Context())
+	if want := "there is no cluster tried on this installation; there are: first"; !errors.As(err, &tell.UsageError{}) || err.Error() != want {
+		t.Errorf("a command that names one that is not there: %v, expected %s", err, want)
+	}
+}
+
+func TestWhoNamesNoClusterIsToldThatOneIsExpected(t *testing.T) {
+	s := newSite(t)
+	for says, names := range map[string][]string{"reknit cluster remove NAME": nil, "got 2: a b": {"a", "b"}, `got "a.b"`: {"a.b"}} {
+		if _, err := s.remove(strings.NewReader(""), names...); !errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v, expected that it says %q", names, err, says)
+		}
+	}
 }
 
 func TestAScriptSaysYesBeforehand(t *testing.T) {

@@ -23,12 +23,15 @@ type NotWell struct{ Problems []string }
 func (n NotWell) Error() string { return "not well: " + strings.Join(n.Problems, "; ") }
 
 // Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process.
-// Without an Args of its own it takes flags only.
+// Without an Args of its own it takes flags only. A shell offers files where its Use says FILE.
 func Command(c *cobra.Command) *cobra.Command {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	if c.Args == nil {
 		c.Args = flagsOnly
+	}
+	if c.ValidArgs == nil && !strings.Contains(c.Use, "FILE") {
+		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	arguments := c.Args
 	c.Args = func(c *cobra.Command, given []string) error {

@@ -27,3 +27,6 @@ for step in range(first, options.steps):
     gpt.report(step + 1, loss, world)
     if rank == 0 and (step + 1) % gpt.SNAPSHOT_EVERY == 0:
         gpt.save(options.snapshot, step + 1, model, optimizer)
+
+if rank == 0:
+    gpt.export(options.model, model)

@@ -12,8 +12,13 @@ model = gpt.GPT()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job = reknit_torch.join(model, optimizer, batch=gpt.BATCH, micro_batch=2, steps=options.steps)
 
+made = None
 for step in job.steps():
     for samples in step.micro_batches:
         step.backward(gpt.loss_of(model, text, samples))
     if step.commit():
+        made = step
         gpt.report(step.index + 1, step.loss, step.world, step.generation)
+
+if made and made.rank == 0:
+    gpt.export(options.model, model)

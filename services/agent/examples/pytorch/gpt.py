@@ -24,6 +24,7 @@ def options():
     parser.add_argument("--text", required=True, help="file to train on")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--snapshot", default="snapshot.pt", help="file that ddp.py begins with where it is there")
+    parser.add_argument("--model", default="model.pt", help="file that rank 0 of ddp.py or elastic.py saves the trained model in")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for which ddp.py waits for a collective")
     return parser.parse_args()
 
@@ -91,6 +92,12 @@ def report(step, loss, world, plan=None):
 def save(path, step, model, optimizer):
     """Write a snapshot, whole or not at all."""
     torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def export(path, model):
+    """Write the trained parameters, whole or not at all: copies, for they may lie in memory that holds more."""
+    torch.save({name: tensor.clone() for name, tensor in model.state_dict().items()}, path + ".new")
     os.replace(path + ".new", path)
 
 

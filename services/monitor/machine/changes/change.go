@@ -32,7 +32,21 @@ type Change struct {
 	Fetches      []Fetch          `json:"fetches,omitempty"` // what is to move, by who receives it
 	Receipts     []events.Receipt `json:"receipts,omitempty"`
 	Attempts     []Attempt        `json:"attempts"`           // negotiations; the last one is the one that counts
-	Refusals     []events.Refusal `json:"refusals,omitempty"` // of requests and memberships, since the generation before
+	Refusals     []Refusal        `json:"refusals,omitempty"` // of requests and memberships, since the generation before
+}
+
+// Refusal is what was refused, and when.
+type Refusal struct {
+	events.Refusal
+	At time.Time `json:"at"` // by the log's clock
+}
+
+// What says in some words what was refused.
+func (r Refusal) What() string {
+	if r.Refused == events.RefusedMembership {
+		return "the membership of " + r.Node
+	}
+	return r.Refused + " of " + r.Node
 }
 
 // The states of a change.
@@ -111,7 +125,9 @@ func (c Change) Slowest() Phase {
 func (c Change) What() string {
 	switch {
 	case c.State == Refused && len(c.Changes) == 0:
-		return fmt.Sprintf("%s of %s", c.Refusals[0].Refused, c.Refusals[0].Node)
+		return c.Refusals[len(c.Refusals)-1].What()
+	case len(c.Changes) == 0 && c.Held != nil:
+		return c.Held.Reason
 	case len(c.Changes) == 0:
 		return "no change"
 	}

@@ -29,7 +29,7 @@ type generation struct {
 	attempts  []*attempt
 	deferral  *events.Deferral
 	hold      *events.Hold
-	refusals  []events.Refusal
+	refusals  []Refusal
 	activated map[string]bool
 	stepped   time.Time // the last first step
 	stepper   string    // who made it
@@ -235,9 +235,9 @@ func (r *Record) held(_ events.Event, hold *events.Hold) {
 	}
 }
 
-func (r *Record) refused(_ events.Event, refusal *events.Refusal) {
+func (r *Record) refused(event events.Event, refusal *events.Refusal) {
 	g := r.of(r.committed + 1)
-	g.refusals = append(g.refusals, *refusal)
+	g.refusals = append(g.refusals, Refusal{*refusal, event.Logged})
 	g.refusals = g.refusals[max(0, len(g.refusals)-mostRefusals):]
 	if last := len(g.attempts) - 1; last >= 0 && refusal.Refused != events.RefusedMembership {
 		g.attempts[last].refuse(refusal.Node)

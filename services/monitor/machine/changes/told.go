@@ -40,6 +40,9 @@ func (r *Record) told(number uint64, now time.Time) Change {
 		told.Held, told.Waiting = g.hold, g.deferral
 	}
 	if len(g.attempts) == 0 {
+		if len(g.refusals) > 0 {
+			told.Began = g.refusals[len(g.refusals)-1].At
+		}
 		return told
 	}
 	last := g.attempts[len(g.attempts)-1]
@@ -89,7 +92,7 @@ func (g *generation) allStepped(plan events.Plan) bool {
 // phases splits the time from the first fact to the last first step. Each phase begins where the one before it ended: of
 // two that go on at a time, the later one has what it took longer.
 func (r *Record) phases(g *generation) (began time.Time, phases []Phase) {
-	first, last := g.attempts[0], g.attempts[len(g.attempts)-1]
+	first, last := g.attempts[g.begins()], g.attempts[len(g.attempts)-1]
 	at := first.opened
 	began = at
 	add := func(name, by string, until time.Time) {
@@ -110,6 +113,16 @@ func (r *Record) phases(g *generation) (began time.Time, phases []Phase) {
 	}
 	add(FirstStep, g.stepper, g.stepped)
 	return began, phases
+}
+
+// begins returns the first attempt at what the last one is to bring about: what was refused before is over.
+func (g *generation) begins() int {
+	for i := len(g.attempts) - 2; i >= 0; i-- {
+		if a := g.attempts[i]; !a.ended.IsZero() && a.isRefused() {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // firstCause returns the fact or request that began it all, where it was heard.

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -89,6 +90,19 @@ func (n *Names) All() map[string]string {
 		}
 	}
 	return all
+}
+
+// In returns what is shown in place of each key within a value, as its JSON has them.
+func (n *Names) In(value any) map[string]string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	shown := map[string]string{}
+	for _, id := range key.FindAllString(string(text), -1) {
+		shown[id] = n.Shown(id)
+	}
+	return shown
 }
 
 // called lists the nodes that a name may mean.

@@ -2,9 +2,12 @@ package overlay
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 )
 
 // Node is a node of a cluster.
@@ -46,18 +49,21 @@ type told struct {
 	leaving, suspected, lost, expected bool
 	gone                               bool // it asked for a place and has none to wait for
 	reason                             string
-	step                               uint64 // by the heartbeat after which it was missed; zero: not known
+	step                               uint64           // by the heartbeat after which it was missed; zero: not known
+	wished                             time.Time        // to leave; zero: it did not
+	refusal                            *changes.Refusal // of what it asked for last; nil: it was not, or something newer is known of it
 }
 
 // take hears an event about the node.
 func (n *told) take(event events.Event) {
+	n.refusal = nil
 	switch event.Kind {
 	case events.JoinRequested:
 		if join, err := events.Open[events.Join](event); err == nil {
 			*n = told{join: &join}
 		}
 	case events.LeaveRequested:
-		n.leaving, n.reason = true, reasonOf(event)
+		n.leaving, n.wished, n.reason = true, event.Logged, reasonOf(event)
 	case events.MembershipRefused:
 		n.refuse(event)
 	case events.NodeSuspected:
@@ -70,26 +76,46 @@ func (n *told) take(event events.Event) {
 		n.miss(event)
 	case events.NodeExited:
 		if exit, err := events.Open[events.Exit](event); err == nil {
-			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason
+			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason+n.afterWish(event.Logged)
 		}
 	}
 }
 
 // miss notes why, and since which step, a node is missed.
 func (n *told) miss(event events.Event) {
-	n.reason = reasonOf(event)
+	n.reason = reasonOf(event) + n.afterWish(event.Logged)
 	if state, err := events.Open[events.NodeState](event); err == nil {
 		n.step = max(n.step, state.Step)
 	}
 }
 
+// wishHolds is for how long the end of a node is told beside its wish to leave: who stops a job that the cluster does not let
+// go ends it within seconds.
+const wishHolds = time.Minute
+
+// afterWish says how long after its wish to leave a node ended, so that who stopped it does not take that for an accident.
+func (n *told) afterWish(ended time.Time) string {
+	after := ended.Sub(n.wished)
+	if n.wished.IsZero() || after > wishHolds {
+		return ""
+	}
+	return fmt.Sprintf(", %.1f s after it asked to leave", max(0, after.Seconds()))
+}
+
+// refuse notes that what the node asked for was refused, or that it is no member any more. Why it was lost is known better.
 func (n *told) refuse(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
-	switch {
-	case err != nil:
+	if err != nil {
+		return
+	}
+	if refusal.Refused != events.RefusedMembership {
+		n.refusal = &changes.Refusal{Refusal: refusal, At: event.Logged}
+	}
+	switch isOf := n.join != nil && refusal.Incarnation == n.join.Incarnation; {
 	case refusal.Refused == events.ChangeLeave:
 		n.leaving = false
-	case n.join != nil && refusal.Incarnation == n.join.Incarnation:
+	case isOf && n.gone:
+	case isOf:
 		n.gone, n.reason = true, refusal.Reason
 	}
 }
@@ -163,6 +189,8 @@ func (o *Overlay) judge(node *Node) {
 		state = Suspected
 	case isOf && told.leaving:
 		state = Leaving
+	case node.Pulse == nil && isOf && told.refusal != nil:
+		node.State, node.Reason = Silent, "it asked to "+told.refusal.Refused+", and was refused: "+told.refusal.Reason
 	case node.Pulse == nil:
 		node.State = Silent
 	}

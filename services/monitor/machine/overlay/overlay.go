@@ -90,6 +90,16 @@ func (o *Overlay) request(request events.PlanRequest) {
 // End returns that of the job; nil where it goes on.
 func (o *Overlay) End() *changes.End { return o.end }
 
+// Refusal returns the last refusal to a node of which nothing newer is known; nil where there is none.
+func (o *Overlay) Refusal() (last *changes.Refusal) {
+	for _, told := range o.told {
+		if told.refusal != nil && (last == nil || told.refusal.At.After(last.At)) {
+			last = told.refusal
+		}
+	}
+	return last
+}
+
 // Plan returns the plan in force and when it was committed; nil where there is none.
 func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
 

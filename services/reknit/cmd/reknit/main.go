@@ -80,8 +80,8 @@ func root() *cobra.Command {
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(os.Environ(), c.ErrOrStderr()) },
 	})
 	group(root, "Look into a cluster:",
-		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(), inventory.Nodes(), inventory.Links(),
-		policies.Command(), audit.Command(), doctor.Command(), version.Command(),
+		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(),
+		inventory.Nodes(), inventory.Links(), policies.Command(), audit.Command(), doctor.Command(), version.Command(),
 	)
 	group(root, "Change it:", drain.Command(), remove.Command())
 	group(root, "Run a cluster, or a part of one:",

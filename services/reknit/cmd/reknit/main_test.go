@@ -53,3 +53,14 @@ func TestAShellCompletesCommandsAndFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestAShellOffersFilesWhereFilesAreExpectedAndNowhereElse(t *testing.T) {
+	for line, isFile := range map[string]bool{
+		"audit verify": true, "audit record": true, "plan --file": true, "drain": false, "history": false, "cluster remove": false, "status": false,
+	} {
+		_, printed, err := run(t, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		if directive := map[bool]string{true: ":0\n", false: ":4\n"}[isFile]; err != nil || !strings.HasSuffix(printed, directive) {
+			t.Errorf("reknit %s: completes to %q, %v, expected files: %v", line, printed, err, isFile)
+		}
+	}
+}

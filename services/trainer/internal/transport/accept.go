@@ -132,8 +132,8 @@ func (t *Transport) left(node string, generation uint64) {
 // refusals are what a peer's kernel says when its process is gone.
 var refusals = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE}
 
-// broken reports a peer whose connection was reset or refused, or that is not who it is meant to be. Other errors, such as no route, leave the peer silent,
-// which the watch finds out.
+// broken reports a peer whose connection was reset or refused, or that is not who it is meant to be. Other errors, such as
+// no route, leave the peer silent, which the watch finds out.
 func (t *Transport) broken(node string, err error) {
 	t.mutex.Lock()
 	link := t.links[node]

@@ -1,0 +1,107 @@
+package local
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// complete ends the job.
+func (r *rig) complete(step uint64) {
+	r.Helper()
+	end := r.speaker.First(time.Now(), "end", events.TrainingCompleted, "opticks", &events.JobEnd{
+		Generation: 1, Step: step, Nodes: []string{"n1"},
+	})
+	if _, err := r.bus.Publish(r.Context(), end); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestWhoComesToACompleteJobIsToldThatNothingIsLeftToTrain(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.complete(9)
+	if left := c.next(orderLeft, Report{}); !strings.Contains(left.Reason, "complete") {
+		t.Errorf("it is told %q", left.Reason)
+	}
+}
+
+// refuse refuses the join of a member.
+func (r *rig) refuse(member events.Member, otherJob bool) {
+	r.Helper()
+	refused := r.speaker.First(time.Now(), member.Incarnation, events.MembershipRefused, member.Node, &events.Refusal{
+		Node: member.Node, Incarnation: member.Incarnation, Refused: events.ChangeJoin, Reason: "it is", OtherJob: otherJob,
+	})
+	if _, err := r.bus.Publish(r.Context(), refused); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestWhoTrainsAnotherJobIsToldWhatToDoAboutIt(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.refuse(c.member, true)
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
+	if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, "another REKNIT_CLUSTER") {
+		t.Errorf("its call is answered with %+v", failed)
+	}
+}
+
+func TestWhoIsRefusedForNowIsToldSoAndAsksAgainLaterAndLaterUntilItIsTaken(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	adopt := make(chan Order, 1)
+	go func() { adopt <- c.next(orderAdopt, Report{}) }()
+	began := time.Now()
+	r.refuse(c.member, false)
+	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
+	r.refuse(c.member, false)
+	c.member.Incarnation = await[events.Join](r, events.JoinRequested).Incarnation
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it asked twice again within %v: expected that it waits for a second, and for two", took)
+	}
+	if said, _ := c.line()["waits"].(string); !strings.Contains(said, "asks again in") || !strings.Contains(said, ": it is") {
+		t.Errorf("it is told %q", said)
+	}
+	r.commit(0, c.member)
+	c.next(orderStep, Report{Order: (<-adopt).ID})
+}
+
+// To ask again would end the membership of the other.
+func TestWhoIsRefusedForNowEndsWhereAnotherProcessTookItsName(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	subject := events.EventSubject(r.speaker.Cluster, events.JoinRequested, c.member.Node)
+	asked, _, err := r.bus.LastEvent(t.Context(), events.EventStream, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join, err := events.Open[events.Join](asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join.Incarnation = "another"
+	speaker := events.Speaker{Source: asked.Source, Cluster: r.speaker.Cluster}
+	if _, err := r.bus.Publish(t.Context(), speaker.First(time.Now(), "another", events.JoinRequested, join.Node, &join)); err != nil {
+		t.Fatal(err)
+	}
+	r.refuse(c.member, false)
+	var failed failure
+	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
+	if !strings.Contains(failed.What, "another process") {
+		t.Errorf("its call is answered with %+v", failed)
+	}
+}
+
+func TestWhoIsRefusedForNowMayLeave(t *testing.T) {
+	r := newRig(t)
+	c := r.join(usualJoin)
+	r.refuse(c.member, false)
+	c.line()
+	r.server.Leave("maintenance", time.Minute)
+	c.next(orderLeft, Report{})
+}

@@ -1,0 +1,169 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+func TestAClusterIsWellWhereAllServicesAnswerAndEachNodeIsHeard(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	printed, err := s.run(Status())
+	for _, says := range []string{"generation 1, 2 by repipeline", "loss 2.5, 250 ms a step, 500 ms predicted", "1 spare, 2 training",
+		"planner     works, since"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+}
+
+func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Abandon: true,
+		Changes: []events.Change{{Kind: events.ChangeFailure, Node: "n3"}}})
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "nobody has layer 1"})
+	s.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the job is complete"})
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
+	printed, err := s.run(Status())
+	for _, says := range []string{"complete since ", "step 40 made by 2 nodes", "3 ended", "it is over"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+	for _, fault := range []string{"lost", "silent", "holds"} {
+		if strings.Contains(printed, fault) {
+			t.Errorf("%q stands in\n%s", fault, printed)
+		}
+	}
+}
+
+func TestAJobThatEndsWithTwoModelsIsNotWell(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{
+		Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}, Differ: []events.Range{{First: 0, End: 1}, {First: 2, End: 4}},
+	})
+	printed, err := s.run(Status())
+	if says := "they differ in units 0, 2-3"; !errors.As(err, &tell.NotWell{}) || !strings.Contains(printed, says) {
+		t.Errorf("ends with %v, expected %q in\n%s", err, says, printed)
+	}
+}
+
+func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "restorer")
+	s.plan()
+	s.beat("n1", "n3")
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 1"})
+	overview, err := answered[Overview](s, Status())
+	if !errors.As(err, &tell.NotWell{}) {
+		t.Errorf("ends with %v", err)
+	}
+	want := "n2 is silent|no planner answers: start one, or see its log|the cluster holds: no node has layer 1"
+	if got := strings.Join(overview.Problems, "|"); got != want {
+		t.Errorf("problems %s, expected %s", got, want)
+	}
+}
+
+func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	expect := func(when string, says bool) {
+		t.Helper()
+		printed, err := s.run(Status())
+		if err != nil || strings.Contains(printed, "\nrefused     join of n9, ") != says || strings.Contains(printed, "it is refused") {
+			t.Errorf("%s: %v, expected that a refusal is told: %v, in\n%s", when, err, says, printed)
+		}
+	}
+	s.join("n9", "i")
+	s.say(events.MembershipRefused, "/negotiator", "n9",
+		&events.Refusal{Node: "n9", Refused: events.ChangeJoin, Incarnation: "i", Reason: "another job"})
+	s.join("n3", "i")
+	expect("after the refusal", true)
+	s.say(events.NodeExited, "/node/n9", "n9", &events.Exit{Node: "n9", Incarnation: "i", Reason: "exit status 1"})
+	expect("once the refused one has ended", false)
+}
+
+func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	leave := func(node string) {
+		s.say(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node, Reason: "asked to go"})
+		s.say(events.MembershipRefused, "/negotiator", node, &events.Refusal{Node: node, Refused: events.ChangeLeave, Reason: "it is needed"})
+	}
+	leave("n1")
+	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "signal: terminated"})
+	s.say(events.NodeLost, "/monitor", "n1",
+		&events.NodeState{Node: "n1", Incarnation: "i", Reason: "its trainer is gone: signal: terminated", Step: 40})
+	s.say(events.MembershipRefused, "/negotiator", "n1",
+		&events.Refusal{Node: "n1", Refused: events.RefusedMembership, Incarnation: "i", Reason: "lost: its trainer is gone: signal: terminated"})
+	leave("n2")
+	s.say(events.NodeLost, "/monitor", "n3", &events.NodeState{Node: "n3", Incarnation: "i", Reason: "nobody answers at the hub"})
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node is left", Awaits: []string{"n1"}})
+	printed, err := s.run(Status())
+	if !errors.As(err, &tell.NotWell{}) {
+		t.Fatalf("it ends with %v\n%s", err, printed)
+	}
+	for _, says := range []string{`training +stopped at step 40: no node is heard`, `change +to generation \d: no node is left; it is pending\n`,
+		`n1 is lost: its trainer is gone: signal: terminated, 0\.\d s after it asked to leave; `,
+		"n2 is silent: it asked to leave, and was refused: it is needed; ", "n3 is lost: nobody answers at the hub; ",
+		"nobody trains any more: to go on from snapshots, start the trainers again"} {
+		if told := printed + err.Error(); !regexp.MustCompile(says).MatchString(told) {
+			t.Errorf("expected %q in\n%s", says, told)
+		}
+	}
+}
+
+func TestNodesThatAllEndedAsTheyShouldAreNoProblem(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.say(events.NodeExited, "/node/"+node, node, &events.Exit{Node: node, Incarnation: "i", Reason: "exit status 0", Expected: true})
+	}
+	if printed, err := s.run(Status()); err != nil || !strings.Contains(printed, "3 ended") || strings.Contains(printed, "stopped") {
+		t.Errorf("%v\n%s", err, printed)
+	}
+}
+
+func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
+	var nodes []overlay.Node
+	for i := range 12 {
+		node := overlay.Node{Node: fmt.Sprint("n", i), State: overlay.Silent}
+		if i < 2 {
+			node.State, node.Reason = overlay.Lost, "no heartbeat"
+		}
+		nodes = append(nodes, node)
+	}
+	nodes = append(nodes, overlay.Node{Node: "s", State: overlay.Suspected}, overlay.Node{Node: "t", State: overlay.Training})
+	want := "n0, n1 are lost: no heartbeat|n2, n3, n4, n5, n6, n7, n8, n9 and 2 more are silent|s is suspected"
+	if got := strings.Join(missing(nodes), "|"); got != want {
+		t.Errorf("named as %s, expected %s", got, want)
+	}
+}
+
+func TestAChangeIsSaidToBeDoneOnceAllWorkUnderIt(t *testing.T) {
+	for state, says := range map[string]string{
+		changes.Working: "done in 700 ms", changes.Negotiating: "negotiated for 700 ms", changes.Pending: "it is pending",
+	} {
+		if got := stands(changes.Change{State: state, TotalSeconds: 0.7}); got != says {
+			t.Errorf("%s: %s, expected %s", state, got, says)
+		}
+	}
+}
