@@ -47,6 +47,8 @@ type Situation struct {
 	PreCopies          bool
 	currentSeconds     float64 // see timed
 	SecondsUntilReturn float64 // until the lost nodes are back; zero: not known, or not to be waited for
+	// Find answers as search.Find does, which has it if this is nil.
+	Find func(problem search.Problem, most int) (search.Result, error)
 }
 
 // Network is what a plan may expect of the links.
