@@ -26,23 +26,28 @@ func (k Kind) Type() string { return "io.reknit." + string(k) + "." + Version }
 
 // KindOf returns the kind of a CloudEvents type.
 func KindOf(ceType string) (Kind, error) {
-	for _, row := range Catalogue {
-		if row.Kind.Type() == ceType {
-			return row.Kind, nil
-		}
+	entityAndVerb, _ := strings.CutPrefix(ceType, "io.reknit.")
+	kind := Kind(strings.TrimSuffix(entityAndVerb, "."+Version))
+	if _, known := kind.Row(); known && kind.Type() == ceType {
+		return kind, nil
 	}
 	return "", fmt.Errorf("type %q: expected a type of the catalogue, such as %q", ceType, NodeLost.Type())
 }
 
 // Row returns the catalogue's row of a kind; ok is false for a kind that is not in it.
 func (k Kind) Row() (row Row, ok bool) {
-	for _, row := range Catalogue {
-		if row.Kind == k {
-			return row, true
-		}
-	}
-	return Row{}, false
+	row, ok = rows[k]
+	return row, ok
 }
+
+// rows is the catalogue by kind: each event that is heard is looked up several times.
+var rows = func() map[Kind]Row {
+	rows := make(map[Kind]Row, len(Catalogue))
+	for _, row := range Catalogue {
+		rows[row.Kind] = row
+	}
+	return rows
+}()
 
 // SubjectName returns the NATS subject of an event.
 func (e Event) SubjectName() string {

@@ -1,7 +1,9 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -347,11 +349,17 @@ func (p *Plan) Holds(node string) (layers Range, ok bool) {
 }
 
 // Member returns the member with the given node id.
-func (p *Plan) Member(node string) (Member, bool) {
-	for _, member := range p.Nodes {
-		if member.Node == node {
-			return member, true
-		}
+func (p *Plan) Member(node string) (Member, bool) { return MemberOf(p.Nodes, node) }
+
+// MemberOf returns the one of some members with the given node id, each of which there is once. The negotiator lists them in the
+// order of their ids; in any other order it takes longer.
+func MemberOf(members []Member, node string) (Member, bool) {
+	at, found := slices.BinarySearchFunc(members, node, func(member Member, node string) int { return cmp.Compare(member.Node, node) })
+	if !found {
+		at = slices.IndexFunc(members, func(member Member) bool { return member.Node == node })
 	}
-	return Member{}, false
+	if at < 0 {
+		return Member{}, false
+	}
+	return members[at], true
 }

@@ -176,3 +176,20 @@ func TestAPlanTellsWhoHoldsWhat(t *testing.T) {
 		t.Errorf("%d layers, expected 6", count)
 	}
 }
+
+func TestAMemberIsFoundInWhateverOrderTheyAreListed(t *testing.T) {
+	for _, nodes := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}, {"b", "c", "a"}} {
+		var plan Plan
+		for _, node := range nodes {
+			plan.Nodes = append(plan.Nodes, Member{Node: node, Incarnation: "of " + node})
+		}
+		for _, node := range nodes {
+			if member, there := plan.Member(node); !there || member.Incarnation != "of "+node {
+				t.Errorf("%s among %v: %v, %v", node, nodes, member, there)
+			}
+		}
+		if member, there := plan.Member("d"); there {
+			t.Errorf("found %v, who is not among %v", member, nodes)
+		}
+	}
+}

@@ -93,6 +93,17 @@ func (p *Plan) UnitsOf(node string) []Range {
 	return nil
 }
 
+// UnitsOfAll returns the units of each node that has a place: to look for one takes as long as to list them all.
+func (p *Plan) UnitsOfAll() map[string][]Range {
+	units := map[string][]Range{}
+	for i, pipeline := range p.Pipelines {
+		for s, stage := range pipeline.Stages {
+			units[stage.Node] = p.UnitsAt(Place{Pipeline: i, Stage: s})
+		}
+	}
+	return units
+}
+
 // UnitsAt returns the units that the node at a place holds: its layers, then the partitions of their optimizer state.
 func (p *Plan) UnitsAt(place Place) []Range {
 	pipeline := p.Pipelines[place.Pipeline]

@@ -58,7 +58,8 @@ func Run(ctx context.Context, config Config) error {
 	defer bus.Close()
 	asked.conn = bus.Conn()
 	ctx, cancel := context.WithCancel(ctx)
-	cache := &ahead.Cache{}
+	cache, searches := &ahead.Cache{}, &ahead.Searches{}
+	settings.Find = searches.Find
 	forerunner := ahead.Planner{Settings: settings, Cache: cache}
 	var background sync.WaitGroup
 	background.Go(func() { forerunner.Run(ctx, bus) })

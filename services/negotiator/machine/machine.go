@@ -99,9 +99,8 @@ func (m *Machine) under(id string, phases ...protocol.Phase) *negotiation {
 }
 
 func (n *negotiation) takesPart(node, incarnation string) bool {
-	return slices.ContainsFunc(n.Opening.Members, func(member events.Member) bool {
-		return member.Node == node && (incarnation == "" || member.Incarnation == incarnation)
-	})
+	member, there := events.MemberOf(n.Opening.Members, node)
+	return there && (incarnation == "" || member.Incarnation == incarnation)
 }
 
 // enter begins a phase, in which the wait for answers begins anew.

@@ -157,8 +157,9 @@ func (m *Machine) holdersOf(units []int) []string {
 func (m *Machine) current() map[string][]int {
 	holders := map[string][]int{}
 	for node, consent := range m.state.Negotiation.Consents {
+		isTrusted := m.state.trusted(node, consent.Incarnation)
 		for _, holding := range consent.Holdings {
-			for unit := holding.Units.First; holding.Current && m.state.trusted(node, consent.Incarnation) && unit < holding.Units.End; unit++ {
+			for unit := holding.Units.First; holding.Current && isTrusted && unit < holding.Units.End; unit++ {
 				holders[node] = append(holders[node], unit)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/policy"
+	"github.com/reknit/reknit/services/planner/search"
 )
 
 // Settings are the planner's knobs.
@@ -18,6 +19,8 @@ type Settings struct {
 	Policy        policy.Policy // zero: adaptive
 	MinReplicas   int           // holders that every layer should have
 	SwitchSeconds float64       // a switch of plans that moves nothing
+	// Find answers as search.Find does, which has it if this is nil.
+	Find func(problem search.Problem, most int) (search.Result, error)
 }
 
 // Machine plans for one cluster.

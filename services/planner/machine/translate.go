@@ -23,7 +23,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		Kind: kinds[job.Kind], MicroBatches: globalBatch / job.MicroBatch, GlobalBatch: globalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
-		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions,
+		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions, Find: settings.Find,
 	}
 	for _, node := range request.Nodes {
 		s.Nodes = append(s.Nodes, node.Node)

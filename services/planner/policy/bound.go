@@ -24,7 +24,7 @@ func (s Situation) lowerBound(pipelines int) float64 {
 		best.TransferSeconds = min(best.TransferSeconds, s.Network.transferSeconds(link))
 	}
 	best.AllReduce = s.allReduce(s.bestLink())
-	found, err := search.Fastest(best)
+	found, err := s.find(best, 1)
 	if err != nil {
 		return 0
 	}

@@ -248,6 +248,7 @@ func (c Canonical) Same(other Canonical) bool {
 	}
 	for _, s := range []*Situation{&a, &b} {
 		s.Current, s.Nodes, s.MemoryBytes, s.Speed, s.Network.Dear, s.Network.Links = nil, nil, nil, nil, nil, nil
+		s.Find = nil // whoever it is, the answers are the same
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -58,7 +58,7 @@ func (s Situation) searched() ([]Candidate, error) {
 		} else if choice.larger && len(s.Nodes) > mostTried {
 			isMemoryEnough = samePlan(first, found.Plan)
 		}
-		plans := found.Considered
+		plans := slices.Clip(found.Considered) // others may have it too
 		if i == 0 {
 			plans = append(plans, s.whole(choice, min(s.MinReplicas, len(found.Pipelines)))...)
 		} else {
@@ -104,9 +104,17 @@ func (s Situation) found(choice choice, several bool, fastest float64) (search.R
 	}
 	problem.Roughly = s.unequal() && len(s.Nodes) > mostTried
 	if several && !(s.unequal() && len(s.Nodes) > mostRefined) || s.Partitions > 0 {
-		return search.Best(problem)
+		return s.find(problem, search.Weighed)
 	}
-	return search.Fastest(problem)
+	return s.find(problem, 1)
+}
+
+// find has somebody search who may know the answer.
+func (s Situation) find(problem search.Problem, most int) (search.Result, error) {
+	if s.Find == nil {
+		return search.Find(problem, most)
+	}
+	return s.Find(problem, most)
 }
 
 // whole is the plans of at least so many pipelines that there would be if the optimizer state were not partitioned:
@@ -119,7 +127,7 @@ func (s Situation) whole(choice choice, least int) []search.Plan {
 	problem := s.problem(len(choice.nodes), choice.memory, least)
 	problem.Layers, problem.Shares = s.keeping(0).Layers, nil
 	problem.DataParallel.Least = max(problem.DataParallel.Least, least)
-	found, _ := search.Best(problem)
+	found, _ := s.find(problem, search.Weighed)
 	return found.Considered
 }
 

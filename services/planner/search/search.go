@@ -15,18 +15,19 @@ import (
 // over targets is a bisection that ends when the next smaller one is proven impossible.
 //
 // It returns ErrInfeasible, wrapped with the limit that excluded everything, or an error that names the bad field.
-func Best(problem Problem) (Result, error) { return problem.weighed(Weighed) }
+func Best(problem Problem) (Result, error) { return Find(problem, Weighed) }
 
 // Fastest is Best without the plans of other data-parallel degrees, which take most of its time. Where plans of two
 // degrees are equally fast, either may be the answer.
-func Fastest(problem Problem) (Result, error) { return problem.weighed(1) }
+func Fastest(problem Problem) (Result, error) { return Find(problem, 1) }
 
-func (p Problem) weighed(most int) (Result, error) {
-	p, err := p.normalised()
+// Find is Best with at most so many plans, of as many data-parallel degrees.
+func Find(problem Problem, most int) (Result, error) {
+	problem, err := problem.normalised()
 	if err != nil {
 		return Result{}, err
 	}
-	return newSearcher(p).best(most)
+	return newSearcher(problem).best(most)
 }
 
 // best is the answer, and plans of other degrees: so many plans in all at most.

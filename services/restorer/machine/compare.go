@@ -46,8 +46,9 @@ func newComparison(plan *events.Plan) *comparison {
 	if slices.ContainsFunc(plan.Pipelines, keepsSome) {
 		c.Copies = plan.LayerCount()
 	}
+	units := plan.UnitsOfAll()
 	for _, node := range plan.Nodes {
-		for unit := range events.Each(plan.UnitsOf(node.Node)) {
+		for unit := range events.Each(units[node.Node]) {
 			c.Holders[unit] = append(c.Holders[unit], node.Node)
 		}
 	}

@@ -49,8 +49,9 @@ func (r *restoration) move() error {
 
 // read has each node take from itself what it can read of a snapshot and needs.
 func (r *restoration) read() {
+	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
-		for unit := range events.Each(r.plan.UnitsOf(node.Node)) {
+		for unit := range events.Each(units[node.Node]) {
 			if r.holds(node.Node, unit) {
 				itself := events.Source{Node: node.Node, Shards: events.Range{First: 0, End: 1}}
 				r.plan.Migration.Transfers = append(r.plan.Migration.Transfers,
@@ -71,8 +72,9 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 			}
 		}
 	}
+	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
-		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
+		for layer := range events.Each(units[node.Node]) {
 			switch {
 			case r.holds(node.Node, layer):
 			case len(fetch.Holders[layer]) == 0:
@@ -88,9 +90,10 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 // drops lists what the nodes hold and no longer need.
 func (r *restoration) drops() []events.Drop {
 	var drops []events.Drop
+	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
 		needed := make([]bool, len(r.Units))
-		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
+		for layer := range events.Each(units[node.Node]) {
 			needed[layer] = true
 		}
 		for layer, needs := range needed {

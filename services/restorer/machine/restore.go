@@ -30,8 +30,9 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 	for _, transfer := range r.plan.Migration.Transfers {
 		result.BytesMoved += transfer.Bytes
 	}
+	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
-		for layer := range events.Each(r.plan.UnitsOf(node.Node)) {
+		for layer := range events.Each(units[node.Node]) {
 			result.NaiveBytes += r.Units[layer]
 		}
 	}
@@ -173,14 +174,18 @@ func (r *restoration) improve(match func() error) error {
 // moves lists who holds something else than before.
 func (r *restoration) moves() []events.Move {
 	var moves []events.Move
+	var before map[string][]events.Range
+	if r.Current != nil {
+		before = r.Current.UnitsOfAll()
+	}
+	lives := map[string]bool{}
+	for _, member := range r.plan.Nodes {
+		lives[member.Node] = true
+	}
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
-			var before []events.Range
-			if r.Current != nil {
-				before = r.Current.UnitsOf(stage.Node)
-			}
 			place := events.Place{Pipeline: p, Stage: s}
-			if _, lives := r.plan.Member(stage.Node); lives && !slices.Equal(before, r.plan.UnitsAt(place)) {
+			if lives[stage.Node] && !slices.Equal(before[stage.Node], r.plan.UnitsAt(place)) {
 				moves = append(moves, events.Move{Node: stage.Node, Becomes: place})
 			}
 		}

@@ -15,20 +15,29 @@ type change struct {
 	name         string
 	hops, rounds int
 	make         func(*fleet) (request events.Event, by *trainer, done func(*events.Plan) bool)
+	calm         time.Duration // before it, in which nothing changes
 }
+
+// calmTime is long enough for the planner to answer the loss of any of a hundred nodes ahead: it begins after a second.
+const calmTime = 3 * time.Second
 
 // changes are the kinds, in an order after which a cluster has as many nodes as before. The request, the opening, the two
 // questions with their answers, preparation, schedule, offers, receipts, completion and commitment are 12 hops; where no
 // unit moves there are 8, and a step that is given up needs no preparation. A kill is told by the agent, and then by the
 // monitor.
 var changes = []change{
-	{"join", 12, 2, join},
-	{"leave", 12, 2, leave},
-	{"disconnect", 8, 2, disconnect},
-	{"connect", 8, 2, connect},
-	{"kill", 12, 1, kill},
-	{"join", 12, 2, join},
+	{"join", 12, 2, join, 0},
+	{"leave", 12, 2, leave, 0},
+	{"disconnect", 8, 2, disconnect, 0},
+	{"connect", 8, 2, connect, 0},
+	{"kill", 12, 1, kill, 0},
+	{"join", 12, 2, join, 0},
+	{"kill after calm", 12, 1, kill, calmTime},
+	{"join", 12, 2, join, 0},
 }
+
+// joins is how many of them are joins.
+const joins = 3
 
 func join(f *fleet) (events.Event, *trainer, func(*events.Plan) bool) {
 	t := f.create()

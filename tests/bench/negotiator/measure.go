@@ -119,6 +119,7 @@ func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) (err e
 
 // add makes the change once more.
 func (c *cost) add(ctx context.Context, p *plane, f *fleet) error {
+	time.Sleep(c.change.calm)
 	before, err := f.settled(ctx)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (b bench) compareAt(ctx context.Context, nodes int) (err error) {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			return err
 		}
-		if sides[i], err = sideOf(ctx, begin(folder, b.programs), folder, nodes, nodes+2*b.trials, name == "secured"); err != nil {
+		if sides[i], err = sideOf(ctx, begin(folder, b.programs), folder, nodes, nodes+joins*b.trials, name == "secured"); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -141,7 +141,12 @@ func printCompared(w io.Writer, nodes int, open, secured map[string]*cost) {
 	fmt.Fprintf(w, "\n%d nodes, each with a connection of its own: without security / with it\n\n", nodes)
 	fmt.Fprintln(w, "| change | times | p50 | with / without | p99 | events | CPU of the services | of the server | of the trainers |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|")
-	for _, change := range changes[:len(changes)-1] { // the last is a join again
+	printed := map[string]bool{}
+	for _, change := range changes {
+		if printed[change.name] {
+			continue // a join again
+		}
+		printed[change.name] = true
 		a, b := open[change.name], secured[change.name]
 		n := len(a.times)
 		before, after := quantile(a.times, 0.5), quantile(b.times, 0.5)
