@@ -107,7 +107,10 @@ func decode(message []byte) (event events.Event, e envelope, err error) {
 	if err != nil {
 		return event, e, unknownType(wire.Type(), err)
 	}
-	text := func(extension string) string { value, _ := wire.Context.AsV1().Extensions[extension].(string); return value }
+	text := func(extension string) string {
+		value, _ := wire.Context.AsV1().Extensions[extension].(string)
+		return value
+	}
 	return events.Event{
 		ID: wire.ID(), Kind: kind, Source: wire.Source(), Subject: wire.Subject(), Time: wire.Time(), Data: wire.Data(),
 		Cluster: text(clusterExtension), Cause: text(causeExtension), Traceparent: text(traceparentExtension),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,7 +175,12 @@ var (
 const mostMemory = 256 << 20 // bytes, not compressed
 
 func (p page) compress() ([]byte, error) {
+	machine := p.Machine
+	p.Machine = nil // it is JSON, and to encode it would be to read through it once more
 	plain, err := json.Marshal(p)
+	if len(machine) > 0 {
+		plain = slices.Concat([]byte(`{"machine":`), machine, []byte(","), plain[1:])
+	}
 	return compressor.EncodeAll(plain, nil), err
 }
 
