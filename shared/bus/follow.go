@@ -69,7 +69,6 @@ type follower struct {
 	last       uint64 // sequence of what was handled
 	handle     func(events.Event)
 	consumer   jetstream.Consumer
-	mark       string          // of the consumer, which may be another's by the same name
 	connection context.Context // lasts as long as the one over which the consumer was made
 }
 
@@ -81,7 +80,6 @@ func (f *follower) open(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
 		lane, name := f.bus.Lane(f.stream.Name), rand.Text()
-		f.mark = name
 		if f.bus.isGuest() {
 			if name, err = f.bus.unread(ctx, f.stream); err != nil {
 				return err
@@ -89,7 +87,7 @@ func (f *follower) open(ctx context.Context) error {
 		}
 		f.connection = f.bus.connection.Load().lasts
 		f.consumer, err = f.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
-			Name: name, Description: f.mark, FilterSubjects: f.subjects,
+			Name: name, Description: rand.Text(), FilterSubjects: f.subjects,
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
@@ -135,7 +133,8 @@ func (f *follower) read(ctx context.Context) error {
 		return err
 	}
 	defer messages.Stop()
-	defer time.AfterFunc(time.Second, func() { f.check(ctx, cancel) }).Stop()
+	check := f.check(ctx, cancel)
+	defer time.AfterFunc(time.Second, check).Stop()
 	for number := uint64(1); ; number++ {
 		message, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -148,8 +147,8 @@ func (f *follower) read(ctx context.Context) error {
 		if metadata.Sequence.Consumer != number {
 			return fmt.Errorf("message %d came in place of %d", metadata.Sequence.Consumer, number)
 		}
-		if number == 1 && f.bus.isGuest() {
-			f.check(ctx, cancel)
+		if number == 1 {
+			check()
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if err := f.bus.follow(ctx, held, f.handle); err != nil {
@@ -159,10 +158,15 @@ func (f *follower) read(ctx context.Context) error {
 	}
 }
 
-// check ends reading where the consumer of this name is another's by now, which does not begin where this one would.
-func (f *follower) check(ctx context.Context, end context.CancelFunc) {
-	if known, err := f.consumer.Info(ctx); err != nil || known.Config.Description != f.mark {
-		end()
+// check returns what ends reading where a guest's consumer is another's by now. Nobody else has the name of one that is none.
+func (f *follower) check(ctx context.Context, end context.CancelFunc) func() {
+	consumer, mark := f.consumer, f.consumer.CachedInfo().Config.Description
+	return func() {
+		if !f.bus.isGuest() {
+			return
+		} else if known, err := consumer.Info(context.WithoutCancel(ctx)); err != nil || known.Config.Description != mark {
+			end() // after five seconds without an answer, too, however long ctx lasts
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
@@ -43,6 +44,26 @@ func TestAFollowerSeesEachEventOnceInOrderFromWhereItAsks(t *testing.T) {
 				t.Fatalf("nothing heard, expected %s of %s", node, want)
 			}
 		}
+	}
+}
+
+// A thousand nodes come back at once, and each request more makes all of them later.
+func TestAFollowerWhoseConsumerNobodyElseCanNameAsksNothingAboutIt(t *testing.T) {
+	ctx, b := newBus(t)
+	asked, err := b.Conn().SubscribeSync("$JS.API.CONSUMER.INFO.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 1)
+	stop, err := b.Follow(ctx, events.EventStream, allOfTest, bus.All, func(event events.Event) { heard <- event.Subject })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	publish(t, ctx, b, lost("n1", ""))
+	<-heard
+	if request, err := asked.NextMsg(1500 * time.Millisecond); err == nil {
+		t.Errorf("it asked %s", request.Subject)
 	}
 }
 

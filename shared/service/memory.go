@@ -167,12 +167,8 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 
 // Keys of nodes come again all over a memory. With 4,000 nodes of a secured installation gzip, which looks back 32 KiB,
 // left 9.0 MB, and a message has 8 at most.
-var (
-	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(mostMemory))
-)
-
-const mostMemory = 256 << 20 // bytes, not compressed
+var compressor, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+var decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20)) // bytes, not compressed
 
 func (p page) compress() ([]byte, error) {
 	machine := p.Machine

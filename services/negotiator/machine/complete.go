@@ -22,7 +22,7 @@ func (f *finals) take(digests events.Digests, holds []events.Range) {
 	switch {
 	case digests.Step < f.Step:
 		return
-	case digests.Step > f.Step:
+	case digests.Step > f.Step || f.Nodes == nil: // what a build before November 2026 remembers has another form
 		*f = finals{digests.Step, map[string]bool{}, map[int]string{}}
 	}
 	f.Nodes[digests.Node] = true
@@ -126,10 +126,13 @@ func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Even
 // for as long as the cluster is there; for two of them the negotiator may be away.
 const retellAfter = events.EventAge / 3
 
-// retell says once more that the job is complete, and when it was, before the log forgets it.
-func (m *Machine) retell() []events.Event {
-	log := m.state.Heard.Add(m.since)
-	if log.Sub(m.state.EndTold) < retellAfter || m.retold.Equal(m.state.EndTold) && !m.retold.IsZero() {
+// retell says once more that the job is complete, and when it was, before the log forgets it. It goes by the time, not by
+// the last event and the ticks since: for days nobody may say anything, and a restart forgets the ticks.
+func (m *Machine) retell(now time.Time) []events.Event {
+	if m.state.EndTold.IsZero() { // a build before November 2026 remembered that the job had ended, and not when
+		m.state.Ended, m.state.EndTold = m.state.Heard, m.state.Heard.Add(-retellAfter)
+	}
+	if now.Sub(m.state.EndTold) < retellAfter || m.retold.Equal(m.state.EndTold) {
 		return nil
 	}
 	m.retold = m.state.EndTold

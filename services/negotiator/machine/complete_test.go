@@ -156,6 +156,60 @@ func TestTheEndIsToldAgainBeforeTheLogForgetsIt(t *testing.T) {
 	}
 }
 
+// ends returns when the job has ended, as is told each time.
+func (w *world) ends() (times []time.Time) {
+	for _, event := range w.said {
+		if event.Kind == events.TrainingCompleted {
+			times = append(times, event.Time)
+		}
+	}
+	return times
+}
+
+// Nodes are gone, and nothing is logged; the negotiator is moved to another machine each night.
+func TestTheEndIsToldAgainThoughNothingIsHeardAndTheNegotiatorIsRestartedEachDay(t *testing.T) {
+	w := newWorld(t, 1)
+	w.finals("n1", 9, nil)
+	for range 7 * 2 {
+		w.now = w.now.Add(12 * time.Hour)
+		w.restart()
+		w.tick(time.Second)
+	}
+	if told := len(w.ends()); told != 1+7 {
+		t.Errorf("in a week it is told %d times", told)
+	}
+}
+
+func TestAnEndThatABuildOfBeforeRemembersIsToldOnceWithATime(t *testing.T) {
+	w := newWorld(t, 1)
+	w.finals("n1", 9, nil)
+	ended := w.now
+	w.machine.state.Ended, w.machine.state.EndTold = time.Time{}, time.Time{} // which it did not remember
+	w.restart()
+	w.now = w.now.Add(time.Hour)
+	w.mute[events.TrainingCompleted] = true // the log takes a while
+	w.tick(10 * time.Second)
+	if ends := w.ends(); len(ends) != 2 || !ends[1].Equal(ended) {
+		t.Errorf("it is told to have ended %v, expected twice %v", ends, ended)
+	}
+}
+
+// Whose script has no step left tells of step 0.
+func TestFinalsOfABuildOfBeforeAreToldAnew(t *testing.T) {
+	w := newWorld(t, 2)
+	w.finals("n1", 0, nil)
+	w.machine.state.Finals.Nodes = nil // which had another name
+	w.restart()
+	w.finals("n2", 0, nil)
+	if w.end() != nil {
+		t.Error("the job is complete without n1")
+	}
+	w.finals("n1", 0, nil)
+	if w.end() == nil {
+		t.Error("the job is not complete")
+	}
+}
+
 func TestANegotiatorThatLostItsMemoryHearsOfTheEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	w.hear(events.TrainingCompleted, "/negotiator", "opticks", &events.JobEnd{Generation: 1, Step: 9, Nodes: []string{"n1"}})

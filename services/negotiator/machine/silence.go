@@ -38,7 +38,7 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 	m.ticked = now
 	m.since += passed
 	if m.state.Complete != nil {
-		return m.retell()
+		return m.retell(now)
 	}
 	said := m.alarms(now)
 	wanted, limit := m.wanted()
