@@ -168,7 +168,9 @@ func (m *memory) read(ctx context.Context) (page, uint64, time.Time, error) {
 // Keys of nodes come again all over a memory. With 4,000 nodes of a secured installation gzip, which looks back 32 KiB,
 // left 9.0 MB, and a message has 8 at most.
 var compressor, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-var decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20)) // bytes, not compressed
+var decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(mostMemory))
+
+const mostMemory = 256 << 20 // bytes, not compressed: of more an instance could not be restored
 
 func (p page) compress() ([]byte, error) {
 	machine := p.Machine
@@ -176,6 +178,9 @@ func (p page) compress() ([]byte, error) {
 	plain, err := json.Marshal(p)
 	if len(machine) > 0 {
 		plain = slices.Concat([]byte(`{"machine":`), machine, []byte(","), plain[1:])
+	}
+	if err == nil && len(plain) > mostMemory {
+		err = fmt.Errorf("%d bytes, expected at most %d", len(plain), mostMemory)
 	}
 	return compressor.EncodeAll(plain, nil), err
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 const (
@@ -162,4 +164,13 @@ func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn, js jetstream
 		said[i] = fmt.Sprintf("%s (%s)", name, all[name])
 	}
 	return "", tell.UsageError{Err: fmt.Errorf("--cluster: expected one of those at %s: %s", s.url, strings.Join(said, "; "))}
+}
+
+// MayListen refuses the kit of a node: who asks with it would take everybody for silent.
+func MayListen(b *bus.Bus) error {
+	if who := b.Identity(); who.API != "" && who.Key != who.Speakers[permission.User] {
+		return tell.UsageError{Err: errors.New("REKNIT_NATS_KIT: a node hears no heartbeats of others, and asks no services: " +
+			"expected the kit of a user (services/user)")}
+	}
+	return nil
 }

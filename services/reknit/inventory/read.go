@@ -4,7 +4,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,20 +12,16 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
-	"github.com/reknit/reknit/services/reknit/permission"
-	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
 
 // listening is how long heartbeats are listened to: two periods, and what a busy node is late by.
 const listening = 1200 * time.Millisecond
 
-// pulses returns the last heartbeat of each node that sends one while it listens. A node may not, and would take all for
-// silent.
+// pulses returns the last heartbeat of each node that sends one while it listens.
 func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
-	if who := b.Identity(); who.API != "" && who.Key != who.Speakers[permission.User] {
-		return nil, tell.UsageError{Err: errors.New("REKNIT_NATS_KIT: a node hears no heartbeats of others, and asks no services: " +
-			"expected the kit of a user (services/user)")}
+	if err := connect.MayListen(b); err != nil {
+		return nil, err
 	}
 	heard := make(chan *nats.Msg, 4096)
 	subscription, err := b.Conn().ChanSubscribe(events.PulseSubject(b.Cluster(), "*"), heard)

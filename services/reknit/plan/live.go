@@ -55,6 +55,9 @@ func neverAsked(b *bus.Bus) error {
 }
 
 func whoLives(b *bus.Bus) (connect.Living, error) {
+	if err := connect.MayListen(b); err != nil {
+		return connect.Living{}, err
+	}
 	all, err := connect.WhoLives(b.Conn(), []string{b.Cluster()}, func(map[string]*connect.Living) bool { return false })
 	if err != nil {
 		return connect.Living{}, err
