@@ -252,12 +252,26 @@ func (w *World) spoil(n *node) {
 	}
 	for unit, trained := range n.process.state.trained {
 		if trained {
+			if w.witnesses[unit] == nil {
+				w.witnesses[unit] = w.trainersOf(unit)
+			}
 			copied := &n.process.state.kept[unit][0]
 			copied.value ^= 1 << 17
 			w.stains[unit] = append(w.stains[unit], *copied)
 			return
 		}
 	}
+}
+
+// trainersOf returns the processes that train a unit.
+func (w *World) trainersOf(unit int) map[*process]bool {
+	trainers := map[*process]bool{}
+	for _, n := range w.nodes {
+		if n.process != nil && n.process.state.trained[unit] {
+			trainers[n.process] = true
+		}
+	}
+	return trainers
 }
 
 // again stores the first event of a kind once more, as an operator does who plays a log back.

@@ -81,7 +81,8 @@ func (w *World) judgeLog(ended bool) {
 }
 
 // judgeStains finds a copy that the script spoiled and that trains on beside a majority of right ones. Of parameters
-// whose optimizer state is partitioned nobody can tell who is right: the majority may have copied what is wrong.
+// whose optimizer state is partitioned nobody can tell who is right: the majority may have copied what is wrong. Who has its
+// copy since then may have it from any of them, and is no second voice.
 func (w *World) judgeStains() {
 	for unit := range w.stains {
 		if w.job.OptimizerPartitions > 0 && unit < len(w.job.Layers) {
@@ -92,10 +93,11 @@ func (w *World) judgeStains() {
 			if n.process == nil || !n.process.state.trained[unit] {
 				continue
 			}
-			if newest := n.process.state.kept[unit][0]; newest.value == w.job.value(unit, newest.step) {
-				right++
-			} else {
+			switch newest := n.process.state.kept[unit][0]; {
+			case newest.value != w.job.value(unit, newest.step):
 				wrong = append(wrong, n.name)
+			case w.witnesses[unit][n.process]:
+				right++
 			}
 		}
 		if len(wrong) > 0 && right > len(wrong) {

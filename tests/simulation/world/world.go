@@ -47,13 +47,14 @@ type World struct {
 	resumed     uint64 // step from which the newest plan goes on
 	wentBack    bool   // the newest plan, to a step that an older one trained
 	faults      int
-	requests    int               // of users
-	stains      map[int][]version // by unit: copies that the script spoiled
-	unjudged    int               // events since the log was judged
-	misled      bool              // the log was found wrong
-	lies        bool              // a node lies
-	emptied     bool              // payloads were dropped before all had read them
-	judged      int               // events of the log that are kept; zero: all
+	requests    int                       // of users
+	stains      map[int][]version         // by unit: copies that the script spoiled
+	witnesses   map[int]map[*process]bool // by unit that was spoiled: who trained it when it first was
+	unjudged    int                       // events since the log was judged
+	misled      bool                      // the log was found wrong
+	lies        bool                      // a node lies
+	emptied     bool                      // payloads were dropped before all had read them
+	judged      int                       // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry
 	folded      int                  // of trained, when it was folded last
@@ -172,7 +173,7 @@ func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
-		stains: map[int][]version{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
+		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
