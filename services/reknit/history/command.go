@@ -192,7 +192,7 @@ func detail(w io.Writer, c changes.Change) {
 var told = map[string]string{
 	changes.Pending: "nothing is negotiated now", changes.Negotiating: "it is negotiated",
 	changes.Refused:   "what was asked for was refused",
-	changes.Committed: "committed, and some trainers have not completed a step under it",
+	changes.Committed: "committed, and some trainers have not told a step under it (with --unchanged none does)",
 	changes.Working:   "all trainers work under it",
 	changes.Over:      "the job was complete before it was done",
 }
