@@ -19,6 +19,9 @@ func TestADataParallelJobNeedsNoSeconds(t *testing.T) {
 		r.Nodes[i].SpeedFactor, r.Nodes[i].MemoryBytes = speed, 1e9
 	}
 	plan := proposed(t, r).Plan
+	if plan.Predicted.Unmeasured {
+		t.Error("measured speeds are not known to be")
+	}
 	if got := plan.Predicted.StepSeconds; plan.Kind != events.DataParallel || got < 1 || got > 1.2 {
 		t.Errorf("a %s plan with a step of %v s: expected 12 micro-batches at 12 a second", plan.Kind, got)
 	}
@@ -27,6 +30,23 @@ func TestADataParallelJobNeedsNoSeconds(t *testing.T) {
 		if got := pipeline.Samples.Count(); got != want {
 			t.Errorf("%s trains %d samples of a step, expected %d", pipeline.Stages[0].Node, got, want)
 		}
+	}
+}
+
+func TestAPlanSaysWhereItsSecondsOnlyComparePlans(t *testing.T) {
+	r := request("n1", "n2", "n3")
+	if proposed(t, r).Plan.Predicted.Unmeasured {
+		t.Error("the seconds that a job says are not known")
+	}
+	r.Job.Kind = events.DataParallel
+	for i := range r.Job.Layers {
+		r.Job.Layers[i].ForwardSeconds, r.Job.Layers[i].BackwardSeconds = 0, 0
+	}
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 1e9
+	}
+	if !proposed(t, r).Plan.Predicted.Unmeasured {
+		t.Error("seconds that nobody measured are said to be known")
 	}
 }
 

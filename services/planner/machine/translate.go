@@ -100,8 +100,7 @@ var kinds = map[string]policy.Kind{events.DataParallel: policy.DataParallel, eve
 // profiles are the job's layers. Where it leaves all seconds out, a micro-batch takes a second at a node whose speed is
 // not known, two thirds of it backward: only how nodes compare matters until they have told their speed.
 func profiles(job events.Job) []events.LayerProfile {
-	isTimed := func(layer events.LayerProfile) bool { return layer.ForwardSeconds+layer.BackwardSeconds > 0 }
-	if kinds[job.Kind] == policy.Pipelined || slices.ContainsFunc(job.Layers, isTimed) {
+	if isTimed(job) {
 		return job.Layers
 	}
 	layers := slices.Clone(job.Layers)
@@ -109,6 +108,19 @@ func profiles(job events.Job) []events.LayerProfile {
 		layers[i].ForwardSeconds, layers[i].BackwardSeconds = 1/float64(3*len(layers)), 2/float64(3*len(layers))
 	}
 	return layers
+}
+
+// isTimed reports whether a job says how long its layers take. Those of a pipeline always do.
+func isTimed(job events.Job) bool {
+	return kinds[job.Kind] == policy.Pipelined || slices.ContainsFunc(job.Layers, func(layer events.LayerProfile) bool {
+		return layer.ForwardSeconds+layer.BackwardSeconds > 0
+	})
+}
+
+// isUnmeasured reports whether nothing tells how long a step of the job takes: a node whose speed nobody measured has 1.
+func isUnmeasured(request events.PlanRequest) bool {
+	return !isTimed(request.Job) &&
+		!slices.ContainsFunc(request.Nodes, func(node events.Device) bool { return node.SpeedFactor != 1 })
 }
 
 // together is what some layers cost as one.
@@ -155,7 +167,7 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 		Predicted: events.Predicted{
 			StepSeconds: best.StepSeconds, StepSecondsLowerBound: best.LowerBoundSeconds,
 			TransitionSeconds: best.TransitionSeconds, PeakBytes: best.PeakBytes,
-			SamplesPerSecond: float64(globalBatch) / best.StepSeconds,
+			SamplesPerSecond: float64(globalBatch) / best.StepSeconds, Unmeasured: isUnmeasured(request),
 		},
 	}
 	if request.Generation > 1 {

@@ -3,6 +3,10 @@ package agentd
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
 func TestTheScriptOfACommandIsThePythonFileThatItRuns(t *testing.T) {
@@ -15,5 +19,15 @@ func TestTheScriptOfACommandIsThePythonFileThatItRuns(t *testing.T) {
 		if script := scriptOf(strings.Fields(command)); script != expected {
 			t.Errorf("%s: expected %q, got %q", command, expected, script)
 		}
+	}
+}
+
+func TestTheJobOfAScriptThatIsNotChangedIsKnownToTellNoSteps(t *testing.T) {
+	known := overlay.New()
+	request := &events.PlanRequest{Negotiation: "g", Cluster: "c", Generation: 1, Job: standInJob("train.py"), Nodes: []events.Device{
+		{Member: events.Member{Node: "n1", Incarnation: "i", Address: "a:1"}, MemoryBytes: memoryBytes, SpeedFactor: 1}}}
+	known.Take(events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), "1", events.PlanRequested, "g", request))
+	if !known.Stepless() {
+		t.Error("its steps are told as if they were the script's")
 	}
 }

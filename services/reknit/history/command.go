@@ -192,7 +192,7 @@ func detail(w io.Writer, c changes.Change) {
 var told = map[string]string{
 	changes.Pending: "nothing is negotiated now", changes.Negotiating: "it is negotiated",
 	changes.Refused:   "what was asked for was refused",
-	changes.Committed: "committed, and some trainers have not completed a step under it",
+	changes.Committed: "committed, and some trainers have not told a step under it (with --unchanged none does)",
 	changes.Working:   "all trainers work under it",
 	changes.Over:      "the job was complete before it was done",
 }
@@ -213,7 +213,13 @@ func phases(w io.Writer, c changes.Change) {
 	}
 	fmt.Fprintf(table, "in all\t%s\n", tell.Seconds(c.TotalSeconds))
 	table.Flush()
-	if c.StallNode != "" {
+	switch {
+	case c.BackTo != nil && c.LostSteps > 0:
+		fmt.Fprintf(w, "\nTraining went back %s to the snapshot of step %d.\n", tell.Count(int(c.LostSteps), "step", "steps"), *c.BackTo)
+	case c.BackTo != nil:
+		fmt.Fprintf(w, "\nTraining went back to the snapshot of step %d.\n", *c.BackTo)
+	}
+	if c.StallNode != "" && (c.StallSeconds > 0 || c.BackTo == nil) { // who was started anew saw no stall
 		fmt.Fprintf(w, "\nTraining stood still for %s (%.1f steps) at most, at %s.\n", tell.Seconds(c.StallSeconds), c.StallSteps, c.StallNode)
 	}
 	if c.NaiveBytes > 0 {

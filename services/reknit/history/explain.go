@@ -149,12 +149,15 @@ func (e Explanation) tellPlan(w io.Writer) {
 		fmt.Fprintf(w, ": %s", e.Change.What())
 	}
 	predicted := e.Plan.Predicted
-	fmt.Fprintf(w, "\n\npredicted: step %s, %s; %.4g samples/s\n", tell.Seconds(predicted.StepSeconds), plan.Gap(predicted),
-		predicted.SamplesPerSecond)
+	says := plan.NotKnown
+	if !predicted.Unmeasured {
+		says = fmt.Sprintf("step %s, %s; %.4g samples/s", tell.Seconds(predicted.StepSeconds), plan.Gap(predicted), predicted.SamplesPerSecond)
+	}
+	fmt.Fprintf(w, "\n\npredicted: %s\n", says)
 	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
 	plan.Picture(w, *e.Plan)
 	if len(e.Plan.Considered) > 0 {
-		plan.Candidates(w, e.Plan.Considered)
+		plan.Candidates(w, e.Plan.Considered, predicted.Unmeasured)
 	}
 	if e.Change != nil {
 		attempts(w, e.Change.Attempts)

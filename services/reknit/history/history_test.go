@@ -185,6 +185,35 @@ func TestAGenerationThatTheLogDoesNotHoldIsNoUsageError(t *testing.T) {
 	}
 }
 
+func TestTrainingThatGoesBackToASnapshotIsNotSaidToHaveStoodStillForNoTime(t *testing.T) {
+	log, plan := newTeller(), chain(2, all...)
+	plan.Snapshot, plan.ResumeStep = events.Digest(nil), 30
+	log.open("g2", 2, all, events.Change{Kind: events.ChangeFailure, Node: "n4"})
+	log.consent("g2", all...)
+	log.agree("g2", plan)
+	log.receive("g2", plan)
+	log.say(events.Committed, "/negotiator", "g2",
+		&events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil), LostSteps: 12})
+	log.step(2, 0, all...)
+	told := printed(t, Command(), log.serve(t), "2")
+	if !strings.Contains(told, "went back 12 steps to the snapshot of step 30") || strings.Contains(told, "stood still") {
+		t.Errorf("told is\n%s", told)
+	}
+}
+
+func TestAPlanThatWasMadeBeforeSpeedsWereKnownPredictsNothing(t *testing.T) {
+	log, plan := newTeller(), chain(2, all...)
+	plan.Predicted.Unmeasured = true
+	log.open("g2", 2, all, events.Change{Kind: events.ChangeJoin, Node: "n4"})
+	log.consent("g2", all...)
+	log.agree("g2", plan)
+	log.commit("g2", plan)
+	told := printed(t, ExplainCommand(), log.serve(t))
+	if !strings.Contains(told, "predicted: not known before the first steps are measured\n") || strings.Contains(told, "1.1 s") {
+		t.Errorf("told is\n%s", told)
+	}
+}
+
 func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) {
 	log := newTeller()
 	log.failure(2)

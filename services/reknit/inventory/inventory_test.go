@@ -67,6 +67,12 @@ func (s *site) join(node, incarnation string) {
 // plan commits a plan under which n1 and n2 train and n3 has no place.
 func (s *site) plan() {
 	s.t.Helper()
+	s.planned(job, events.Predicted{StepSeconds: 0.5, PeakBytes: map[string]int64{"n1": 512 << 20}})
+}
+
+// planned is plan of a job and a prediction.
+func (s *site) planned(job events.Job, predicted events.Predicted) (plan events.Plan) {
+	s.t.Helper()
 	var members []events.Member
 	var devices []events.Device
 	for _, node := range []string{"n1", "n2", "n3"} {
@@ -78,12 +84,14 @@ func (s *site) plan() {
 	link := events.Link{Measurement: events.Measurement{From: "n1", To: "n2", RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1 << 20}}
 	s.say(events.PlanRequested, "/negotiator", "g", &events.PlanRequest{Negotiation: "g", Cluster: "c", Generation: 1, Nodes: devices,
 		Job: job, Links: []events.Link{link}})
-	s.say(events.PlanCommitted, "/negotiator", "1", &events.Plan{
+	plan = events.Plan{
 		Cluster: "c", Generation: 1, Policy: "repipeline", Nodes: members, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{
 			{Node: "n1", Layers: events.Range{End: 1}}, {Node: "n2", Layers: events.Range{First: 1, End: 2}}}}},
-		Predicted: events.Predicted{StepSeconds: 0.5, PeakBytes: map[string]int64{"n1": 512 << 20}},
-	})
+		Predicted: predicted,
+	}
+	s.say(events.PlanCommitted, "/negotiator", "1", &plan)
+	return plan
 }
 
 // beat sends heartbeats of nodes, of the incarnation i, until the test ends.

@@ -80,6 +80,9 @@ func (l nodeList) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", node.Node, node.State, strings.Join(cells(node), "\t"), node.Site)
 	}
 	table.Flush()
+	if slices.ContainsFunc(l, func(node overlay.Node) bool { return node.Stepless }) {
+		fmt.Fprintln(w, "Steps, what they take and memory are not known: --unchanged")
+	}
 	for _, node := range l {
 		if node.Reason != "" {
 			fmt.Fprintf(w, "%s is %s: %s\n", node.Node, node.State, node.Reason)
@@ -94,16 +97,16 @@ func cells(n overlay.Node) []string {
 		place = fmt.Sprintf("pipeline %d, stage %d", *n.Pipeline, *n.Stage)
 		layers = strings.TrimPrefix(strings.TrimPrefix(tell.Layers(*n.Layers), "layers "), "layer ")
 	}
-	if n.MemoryBytes > 0 {
+	if n.MemoryBytes > 0 && !n.Stepless {
 		memory = tell.Bytes(n.PeakBytes) + " of " + tell.Bytes(n.MemoryBytes)
 	}
 	if n.SpeedFactor > 0 {
 		speed = fmt.Sprintf("%.3g", n.SpeedFactor)
 	}
-	if n.Step > 0 || n.Pulse != nil {
+	if (n.Step > 0 || n.Pulse != nil) && !n.Stepless {
 		step = fmt.Sprint(n.Step)
 	}
-	if n.Pulse != nil {
+	if n.Pulse != nil && !n.Stepless {
 		takes = tell.Seconds(n.Pulse.StepSeconds)
 	}
 	return []string{place, layers, memory, speed, step, takes}

@@ -40,7 +40,8 @@ type Overview struct {
 	Step       uint64          `json:"step"`            // the highest that a heartbeat told
 	Loss       float64         `json:"loss,omitempty"`
 	StepTime   float64         `json:"stepSeconds"`          // of the slowest node
-	Predicted  float64         `json:"predictedStepSeconds"` // by the planner
+	Predicted  float64         `json:"predictedStepSeconds"` // by the planner; zero: no speed was known to it
+	Stepless   bool            `json:"stepless,omitempty"`   // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
@@ -99,6 +100,7 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		return o, err
 	}
 	o.takePlan(known)
+	o.Stepless = known.Stepless()
 	o.End = known.End()
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
@@ -136,6 +138,9 @@ func (o *Overview) takePlan(known *overlay.Overlay) {
 	if plan, committed := known.Plan(); plan != nil {
 		o.Generation, o.Committed = plan.Generation, &committed
 		o.Policy, o.Shape, o.Predicted = plan.Policy, plan.Shape(), plan.Predicted.StepSeconds
+		if plan.Predicted.Unmeasured {
+			o.Predicted = 0
+		}
 	}
 }
 
@@ -265,6 +270,8 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
 		fmt.Fprintln(table, "training\tstopped: no node is heard")
+	case o.Stepless && o.Generation > 0:
+		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
 	case o.Step > 0:
 		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
 	}
@@ -277,7 +284,7 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
 	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change))
+		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change, o.Stepless, time.Now()))
 	}
 	if o.Refused != nil {
 		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
@@ -287,7 +294,10 @@ func (o Overview) tell(w io.Writer) {
 }
 
 func (o Overview) pace() string {
-	pace := fmt.Sprintf("%s a step, %s predicted", tell.Seconds(o.StepTime), tell.Seconds(o.Predicted))
+	pace := tell.Seconds(o.StepTime) + " a step"
+	if o.Predicted > 0 {
+		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
+	}
 	if o.Loss > 0 {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
 	}
@@ -306,10 +316,15 @@ func (s Service) says() string {
 	return "never ran"
 }
 
-// stands says how far a change is.
-func stands(c changes.Change) string {
+// stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.
+func stands(c changes.Change, stepless bool, now time.Time) string {
 	took := tell.Seconds(c.TotalSeconds)
+	if c.State == changes.Pending || c.State == changes.Negotiating { // the total is that of the phases that ended
+		took = tell.Seconds(max(0, now.Sub(c.Began).Seconds()))
+	}
 	switch {
+	case c.State == changes.Committed && stepless:
+		return "done in " + took + "; steps are not known: --unchanged"
 	case c.State == changes.Working:
 		return "done in " + took
 	case c.State == changes.Committed:

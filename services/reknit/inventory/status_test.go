@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -160,10 +161,41 @@ func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
 
 func TestAChangeIsSaidToBeDoneOnceAllWorkUnderIt(t *testing.T) {
 	for state, says := range map[string]string{
-		changes.Working: "done in 700 ms", changes.Negotiating: "negotiated for 700 ms", changes.Pending: "it is pending",
+		changes.Working: "done in 700 ms", changes.Negotiating: "negotiated for 9 s", changes.Pending: "it is pending, 9 s",
+		changes.Committed: "committed, and some have not trained under it yet, after 700 ms",
 	} {
-		if got := stands(changes.Change{State: state, TotalSeconds: 0.7}); got != says {
+		change := changes.Change{State: state, TotalSeconds: 0.7, Began: time.Unix(1, 0), Attempts: make([]changes.Attempt, 1)}
+		if got := stands(change, false, time.Unix(10, 0)); got != says {
 			t.Errorf("%s: %s, expected %s", state, got, says)
 		}
+	}
+}
+
+func TestAPredictionOfWhichNobodyHadMeasuredAnythingIsNotTold(t *testing.T) {
+	s := newSite(t)
+	s.planned(job, events.Predicted{StepSeconds: 6, Unmeasured: true})
+	s.beat("n1", "n2", "n3")
+	if printed, err := s.run(Status()); !strings.Contains(printed, "250 ms a step\n") {
+		t.Errorf("%v, expected no prediction in\n%s", err, printed)
+	}
+}
+
+func TestOfScriptsThatKnowNothingOfTheirAgentsNoStepsAreTold(t *testing.T) {
+	s := newSite(t)
+	plan := s.planned(events.Job{
+		Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1, MicroBatch: 1,
+	}, events.Predicted{StepSeconds: 1, PeakBytes: map[string]int64{"n1": 1}})
+	s.say(events.NegotiationOpened, "/negotiator", "g1", &events.Opening{Negotiation: "g1", Generation: 1, Members: plan.Nodes,
+		Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n1"}}})
+	s.say(events.PlanProposed, "/planner", "g1", &events.Proposal{Negotiation: "g1", Plan: plan})
+	s.say(events.Committed, "/negotiator", "g1", &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+	s.beat("n1", "n2", "n3")
+	printed, _ := s.run(Status())
+	if !strings.Contains(printed, "; steps are not known: --unchanged\n") || strings.Contains(printed, "a step") {
+		t.Errorf("expected that steps are not known in\n%s", printed)
+	}
+	printed, err := s.run(Nodes())
+	if err != nil || !strings.Contains(printed, "are not known: --unchanged") || regexp.MustCompile(`MiB| s |ms`).MatchString(printed) {
+		t.Errorf("%v, expected no figures in\n%s", err, printed)
 	}
 }

@@ -33,7 +33,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
 	rounds(w, plan)
 	if why {
-		Candidates(w, plan.Considered)
+		Candidates(w, plan.Considered, plan.Predicted.Unmeasured)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) {
 	preview(w, q, fmt.Sprintf("it would wait: %s; after %s it would be planned without", deferral.Reason, tell.Seconds(deferral.Seconds)))
 	if why {
-		Candidates(w, deferral.Considered)
+		Candidates(w, deferral.Considered, false)
 	}
 }
 
@@ -66,9 +66,12 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	preview(w, q, fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, plan.Policy))
 	fmt.Fprintln(w)
 	table := tell.Table(w)
-	fmt.Fprintf(table, "step\t%s\t%s\n", tell.Seconds(predicted.StepSeconds), Gap(predicted))
-	fmt.Fprintf(table, "throughput\t%.4g samples/s\tof %d samples a step, %d a micro-batch\n",
-		predicted.SamplesPerSecond, plan.Data.GlobalBatch, plan.Data.MicroBatch)
+	step, throughput := tell.Seconds(predicted.StepSeconds), fmt.Sprintf("%.4g samples/s", predicted.SamplesPerSecond)
+	if predicted.Unmeasured {
+		step, throughput = "-", "-"
+	}
+	fmt.Fprintf(table, "step\t%s\t%s\n", step, Gap(predicted))
+	fmt.Fprintf(table, "throughput\t%s\tof %d samples a step, %d a micro-batch\n", throughput, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	if scale := plan.LearningRateScale; scale != 1 {
 		fmt.Fprintf(table, "learning rate\tx %.4g\tof what the job says for %d samples a step\n", scale,
 			q.Request.Job.GlobalBatch)
@@ -80,9 +83,15 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	table.Flush()
 }
 
+// NotKnown stands in place of a prediction of which the seconds say nothing.
+const NotKnown = "not known before the first steps are measured"
+
 // Gap says how far the step is from the best there could be.
 func Gap(predicted events.Predicted) string {
 	bound := predicted.StepSecondsLowerBound
+	if predicted.Unmeasured {
+		return NotKnown
+	}
 	if bound <= 0 {
 		return "this policy has no lower bound"
 	}
@@ -271,7 +280,8 @@ func rounds(w io.Writer, plan events.Plan) {
 
 // Candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
 // plan taken is known better by now, and stands in the heading.
-func Candidates(w io.Writer, considered []events.Candidate) {
+// Where nothing was measured, they have no seconds.
+func Candidates(w io.Writer, considered []events.Candidate, unmeasured bool) {
 	fmt.Fprintln(w, "\nCandidates, best first (predicted; transitions at the usual bandwidth, samples/s with them)")
 	table := tell.Table(w)
 	fmt.Fprintln(table, "policy\tpipelines\tstep\ttransition\tsamples/s\tlost because of")
@@ -280,8 +290,11 @@ func Candidates(w io.Writer, considered []events.Candidate) {
 		if i == 0 {
 			lost = "- (taken)"
 		}
-		tell.Row(table, lost, 42, candidate.Policy, tell.Folded(candidate.Shape), tell.Seconds(candidate.StepSeconds),
-			tell.Seconds(candidate.TransitionSeconds), fmt.Sprintf("%.4g", candidate.Score))
+		step, score := tell.Seconds(candidate.StepSeconds), fmt.Sprintf("%.4g", candidate.Score)
+		if unmeasured {
+			step, score = "-", "-"
+		}
+		tell.Row(table, lost, 42, candidate.Policy, tell.Folded(candidate.Shape), step, tell.Seconds(candidate.TransitionSeconds), score)
 	}
 	table.Flush()
 }

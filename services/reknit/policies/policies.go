@@ -232,13 +232,16 @@ func (t Trial) refused() error {
 }
 
 func (t Trial) tell(w io.Writer) {
+	unmeasured := t.Plan != nil && t.Plan.Predicted.Unmeasured
 	switch {
 	case t.Waiting != nil:
 		fmt.Fprintf(w, "Now: wait for at most %s, %s\n", tell.Seconds(t.Waiting.Seconds), t.Waiting.Reason)
+	case unmeasured:
+		fmt.Fprintf(w, "Now: %s by %s, a step of a length %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy, plan.NotKnown)
 	default:
 		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy,
 			tell.Seconds(t.Plan.Predicted.StepSeconds), plan.Gap(t.Plan.Predicted))
 	}
 	fmt.Fprintf(w, "The policy %s answered in %s.\n", t.Policy, tell.Seconds(t.Seconds))
-	plan.Candidates(w, t.Considered)
+	plan.Candidates(w, t.Considered, unmeasured)
 }

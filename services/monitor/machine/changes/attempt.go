@@ -44,6 +44,7 @@ type attempt struct {
 	plan     events.Plan          // as it was proposed, and then restored
 	fetches  []Fetch              // that it takes
 	refused  map[string]bool      // the nodes that asked for it, once they were refused
+	lost     uint64               // completed steps that are trained again
 	moved    int64
 	naive    int64
 	receipts []events.Receipt

@@ -49,6 +49,11 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	told.Changes, told.Receipts = last.opening.Changes, last.receipts
 	told.BytesMoved, told.NaiveBytes, told.Fetches = last.moved, last.naive, last.fetches
 	told.Policy, told.Shape = last.plan.Policy, last.plan.Shape()
+	told.LostSteps = last.lost
+	if last.plan.Snapshot != "" {
+		step := last.plan.ResumeStep
+		told.BackTo = &step
+	}
 	told.Began, told.Phases = r.phases(g)
 	for _, phase := range told.Phases {
 		told.TotalSeconds += phase.Seconds

@@ -27,6 +27,8 @@ type Node struct {
 	SpeedFactor float64       `json:"speedFactor,omitempty"`
 	// Step is how many steps it has completed: by its last heartbeat, and where none was heard as the log tells.
 	Step uint64 `json:"step,omitempty"`
+	// Stepless tells that its script knows nothing of its agent, which has neither steps nor memory to tell of.
+	Stepless bool `json:"stepless,omitempty"`
 	// Pulse is its last heartbeat; left out where none was heard.
 	Pulse *events.Pulse `json:"pulse,omitempty"`
 }
@@ -146,6 +148,7 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 	node := Node{
 		Node: member.Node, Name: member.Name, State: Spare, Site: member.Site, Address: member.Address, Incarnation: member.Incarnation,
 		MemoryBytes: device.MemoryBytes, SpeedFactor: device.SpeedFactor, PeakBytes: o.plan.Predicted.PeakBytes[member.Node],
+		Stepless: o.stepless,
 	}
 	if place, placed := places[member.Node]; placed {
 		layers := o.plan.Pipelines[place.Pipeline].Stages[place.Stage].Layers

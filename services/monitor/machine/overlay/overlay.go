@@ -13,13 +13,14 @@ import (
 
 // Overlay takes a log, and knows who is there now, where, and how good the links are.
 type Overlay struct {
-	plan    *events.Plan
-	planned time.Time    // when the plan was committed
-	end     *changes.End // of the job; nil: it goes on
-	devices map[string]events.Device
-	told    map[string]*told
-	links   map[direction]*Link
-	usual   *events.Usual
+	plan     *events.Plan
+	planned  time.Time    // when the plan was committed
+	end      *changes.End // of the job; nil: it goes on
+	devices  map[string]events.Device
+	stepless bool // as in Stepless
+	told     map[string]*told
+	links    map[direction]*Link
+	usual    *events.Usual
 }
 
 type direction struct{ from, to string }
@@ -80,6 +81,8 @@ func (o *Overlay) request(request events.PlanRequest) {
 	for _, device := range request.Nodes {
 		o.devices[device.Node] = device
 	}
+	job := request.Job
+	o.stepless = job.Kind == events.DataParallel && len(job.Layers) == 1 && job.Layers[0].StateBytes() == 1
 	clear(o.links)
 	for _, link := range request.Links {
 		*o.of(link.From, link.To) = Link{Link: link}
@@ -99,6 +102,10 @@ func (o *Overlay) Refusal() (last *changes.Refusal) {
 	}
 	return last
 }
+
+// Stepless reports whether nobody knows the steps of the job, because scripts run in it that know nothing of their agents
+// (--unchanged): the state that such agents have in their place is a byte.
+func (o *Overlay) Stepless() bool { return o.stepless }
 
 // Plan returns the plan in force and when it was committed; nil where there is none.
 func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }

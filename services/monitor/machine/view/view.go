@@ -202,10 +202,11 @@ type Predicted struct {
 	StepSeconds      float64 `json:"stepSeconds"`
 	LowerBound       float64 `json:"lowerBound,omitempty"`
 	SamplesPerSecond float64 `json:"samplesPerSecond"`
+	Unmeasured       bool    `json:"unmeasured,omitempty"` // they only compare plans
 }
 
 func predictedOf(predicted events.Predicted) Predicted {
-	return Predicted{predicted.StepSeconds, predicted.StepSecondsLowerBound, predicted.SamplesPerSecond}
+	return Predicted{predicted.StepSeconds, predicted.StepSecondsLowerBound, predicted.SamplesPerSecond, predicted.Unmeasured}
 }
 
 // Pipeline is a pipeline for readers: of each stage its node, and the end of its layers.

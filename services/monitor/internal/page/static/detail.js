@@ -23,11 +23,12 @@ function summary(change) {
 
 function candidates(change) {
   if (!change.considered?.length) return [];
+  const known = !change.predicted?.unmeasured; // else seconds only compare plans
   return [make('h3', {}, 'Why this plan'), make('p', { class: 'note' }, 'Nothing of this is measured: the planner predicted each step, how long it '
     + 'takes until training goes on so, and the samples a second that are left of both until the next failure is expected.'), table([['policy'], ['shape'], ['step', true], ['transition', true], ['samples/s', true], ['lost because']],
     change.considered.map((one) => ({
       class: one.rejected ? undefined : 'best',
-      cells: [one.policy, one.shape, seconds(one.stepSeconds), seconds(one.transitionSeconds), short(one.score), one.rejected || 'taken'],
+      cells: [one.policy, one.shape, known ? seconds(one.stepSeconds) : '–', seconds(one.transitionSeconds), known ? short(one.score) : '–', one.rejected || 'taken'],
     })))];
 }
 

@@ -33,7 +33,7 @@ listen(['now', 'plan'], () => {
     figure('Step', now.step.toLocaleString('en')),
     figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
-    figure('Step time', seconds(now.stepSeconds), plan && `${seconds(plan.predicted.stepSeconds)} planned`,
+    figure('Step time', seconds(now.stepSeconds), plan && !plan.predicted.unmeasured && `${seconds(plan.predicted.stepSeconds)} planned`,
       'measured, of the slowest node; planned is what the planner computed before, from the seconds of each layer, the speed of each node and the links'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'));
