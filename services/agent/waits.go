@@ -33,7 +33,7 @@ func (w waiting) due() bool {
 }
 
 // anotherCluster works whatever runs already: port 0 is a free one.
-const anotherCluster = "a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER --port 0 says how trainers join it"
+const anotherCluster = "a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER-data --port 0 says how trainers join it"
 
 // remedy is what somebody can do about it.
 func (w waiting) remedy() string {

@@ -111,7 +111,7 @@ func failureOf(err error) failure {
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER: " +
-				"reknit up --cluster OTHER --dir OTHER --port 0 says how"}
+				"reknit up --cluster OTHER --dir OTHER-data --port 0 says how"}
 	case errors.Is(err, agent.ErrNoValue):
 		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
 	}

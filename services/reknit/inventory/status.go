@@ -209,7 +209,7 @@ func (o *Overview) judge() {
 				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 		}
 		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
-			"they had; to begin anew: reknit up --cluster OTHER --dir OTHER --port 0, which says how trainers join it")
+			"they had; to begin anew: reknit up --cluster OTHER --dir OTHER-data --port 0, which says how trainers join it")
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:

@@ -144,7 +144,7 @@ func lock(dir string) (*os.File, error) {
 	}
 	file.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; beside it: reknit up --cluster OTHER --dir OTHER --port 0", dir)
+		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; beside it: reknit up --cluster OTHER --dir OTHER-data --port 0", dir)
 	}
 	return nil, fmt.Errorf("--dir: %s: %w", dir, err)
 }
