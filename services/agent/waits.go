@@ -32,7 +32,8 @@ func (w waiting) due() bool {
 	return w.times > 0 && time.Since(w.told) >= remindEvery*time.Duration(min(3*w.times, 6))-remindEvery/2
 }
 
-const anotherCluster = "a new job begins with another --cluster and REKNIT_CLUSTER, or another --dir, of reknit up"
+// anotherCluster works whatever runs already: port 0 is a free one.
+const anotherCluster = "a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER-data --port 0 says how trainers join it"
 
 // remedy is what somebody can do about it.
 func (w waiting) remedy() string {
@@ -56,7 +57,8 @@ func (s *Session) remind() {
 	case s.waiting.Reason == "" && s.machine.Snapshot().Generation == 0:
 		slog.Warn("no plan yet, and nobody says why: most likely no services serve this cluster",
 			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
-			"do", fmt.Sprintf("start reknit up --cluster %s, or set REKNIT_CLUSTER to the one that they serve", s.config.Cluster))
+			"do", fmt.Sprintf("set REKNIT_CLUSTER to the one that they serve (reknit status tells which there are), or start services: "+
+				"reknit up --cluster %s --dir %[1]s-data --port 0 says how trainers join it", s.config.Cluster))
 	}
 }
 

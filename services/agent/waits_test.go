@@ -97,7 +97,8 @@ func TestAJobThatWasFinishedIsNamedWhereItsNodesAreWaitedFor(t *testing.T) {
 	h := newcomer(t)
 	h.ends()
 	h.hold("n8", "n9")
-	log.expect(t, 2, "this cluster's job was finished: n9 had completed its last step; a new job begins with another --cluster")
+	log.expect(t, 2, "this cluster's job was finished: n9 had completed its last step; "+
+		"a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER-data --port 0")
 }
 
 func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {
@@ -113,5 +114,5 @@ func TestWhereNobodySpeaksItIsToldThatNoServicesServeTheCluster(t *testing.T) {
 	log := recorded(t)
 	newcomer(t)
 	log.expect(t, 1, "most likely no services serve this cluster")
-	log.expect(t, 1, "start reknit up --cluster c, or set REKNIT_CLUSTER to the one that they serve")
+	log.expect(t, 1, "set REKNIT_CLUSTER to the one that they serve")
 }

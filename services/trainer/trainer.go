@@ -5,6 +5,7 @@ package trainer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -102,7 +103,11 @@ const lastWords = 2 * time.Second
 func exited(session *agent.Session, why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	if err := session.Exited(ctx, why.Error(), 1); err != nil {
+	how := why.Error()
+	if errors.Is(why, context.Canceled) {
+		how = "ended by a second signal"
+	}
+	if err := session.Exited(ctx, how, 1); err != nil {
 		slog.Warn("end not told", "error", err)
 	}
 }

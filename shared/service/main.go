@@ -84,8 +84,8 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 			slog.Warn("telemetry was not sent", "error", err)
 		}
 	}()
-	for _, name := range Misspelt(config, os.Environ()) {
-		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name)
+	for name, meant := range Misspelt(config, os.Environ()) {
+		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name, "didYouMean", meant)
 	}
 	return run(ctx, config)
 }
@@ -127,21 +127,21 @@ func Variables(config any) []Variable {
 	return all
 }
 
-// Misspelt lists the variables of an environment that are almost settings of a Config, and none. What is not alike may be
+// Misspelt maps the variables of an environment that are almost settings of a Config, and none, to these. What is not alike may be
 // another program's: one environment may hold the settings of several.
-func Misspelt(config any, environment []string) (names []string) {
-	settings := Variables(config)
+func Misspelt(config any, environment []string) map[string]string {
+	settings, meant := Variables(config), map[string]string{}
 	isSetting := func(name string) bool {
 		return slices.ContainsFunc(settings, func(v Variable) bool { return v.Name == name })
 	}
 	for _, variable := range environment {
 		name, _, _ := strings.Cut(variable, "=")
-		isAlike := func(v Variable) bool { return distance(v.Name, name) <= 2 }
-		if strings.HasPrefix(name, "REKNIT_") && !isSetting(name) && slices.ContainsFunc(settings, isAlike) {
-			names = append(names, name)
+		nearest := slices.MinFunc(settings, func(v, w Variable) int { return distance(v.Name, name) - distance(w.Name, name) }).Name
+		if strings.HasPrefix(name, "REKNIT_") && !isSetting(name) && distance(nearest, name) <= 2 {
+			meant[name] = nearest
 		}
 	}
-	return names
+	return meant
 }
 
 // distance is how many letters must be changed, added or left out to make one word of the other (Levenshtein).

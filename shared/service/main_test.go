@@ -1,7 +1,7 @@
 package service
 
 import (
-	"slices"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +41,8 @@ func TestAVariableThatIsAlmostASettingIsNamed(t *testing.T) {
 	environment := []string{
 		"REKNIT_CLUSTER=x", "REKNIT_CLUSTRE=x", "REKNIT_NATSURL=x", "REKNIT_NATS_PORT=x", "KNIT_CLUSTER=x", "HOME=/root",
 	}
-	if names := Misspelt(Common{}, environment); !slices.Equal(names, []string{"REKNIT_CLUSTRE", "REKNIT_NATSURL"}) {
-		t.Errorf("named are %q", names)
+	want := map[string]string{"REKNIT_CLUSTRE": "REKNIT_CLUSTER", "REKNIT_NATSURL": "REKNIT_NATS_URL"}
+	if meant := Misspelt(Common{}, environment); !maps.Equal(meant, want) {
+		t.Errorf("named are %q", meant)
 	}
 }

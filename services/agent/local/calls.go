@@ -110,7 +110,8 @@ func failureOf(err error) failure {
 		return failure{http.StatusGone, err.Error(), "end: the model is trained"}
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
-			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER or reknit up --dir"}
+			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER: " +
+				"reknit up --cluster OTHER --dir OTHER-data --port 0 says how"}
 	case errors.Is(err, agent.ErrNoValue):
 		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
 	}

@@ -114,7 +114,11 @@ func (m *Machine) stay() {
 
 // completed hears that the job is done: nobody needs what this node holds, and nothing is left to train.
 func (m *Machine) completed(_ events.Event, end events.JobEnd) {
-	reason := fmt.Sprintf("the job is complete: step %d was made by %d nodes", end.Step, len(end.Nodes))
+	nodes := "1 node"
+	if len(end.Nodes) != 1 {
+		nodes = fmt.Sprintf("%d nodes", len(end.Nodes))
+	}
+	reason := fmt.Sprintf("the job is complete: step %d was made by %s", end.Step, nodes)
 	m.end(End{Complete: true, Reason: reason})
 }
 

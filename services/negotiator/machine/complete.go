@@ -161,8 +161,8 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 
 // isComplete says why a cluster whose job is done grants nothing.
 func (m *Machine) isComplete() string {
-	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new one begins with another REKNIT_CLUSTER",
-		m.state.Complete.Step)
+	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new one begins with another REKNIT_CLUSTER: "+
+		"reknit up --cluster OTHER --dir OTHER-data --port 0 says how", m.state.Complete.Step)
 }
 
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All

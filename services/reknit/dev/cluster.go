@@ -44,7 +44,7 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}
-	screen.println(fmt.Sprintf("NATS at %s; in another terminal export NATS_URL=%[1]s, and reknit status, watch, history, explain "+
+	screen.println(fmt.Sprintf("NATS at %s; in another terminal export REKNIT_NATS_URL=%[1]s, and reknit status, watch, history, explain "+
 		"and plan tell of this cluster", c.server.URL()))
 	if c.page, err = processes.PageAddress(options.Page); err != nil {
 		return c, err

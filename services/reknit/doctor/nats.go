@@ -36,7 +36,7 @@ func (d *doctor) nats(context.Context) []Finding {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return found(wrong, "give it keys: --creds, NATS_CREDS, or a context of the nats command", "%v", err)
 	case errors.As(err, &unreachable):
-		return found(wrong, "start one (reknit up), or say where it is: --nats, NATS_URL, or a context of the nats command",
+		return found(wrong, "start one (reknit up), or say where it is: --nats, REKNIT_NATS_URL, or a context of the nats command",
 			"%s: %v", unreachable.URL, unreachable.Err)
 	case err != nil:
 		return found(wrong, "see reknit doctor --help", "%v", err)

@@ -84,7 +84,7 @@ func (o options) run(ctx context.Context, node string, w io.Writer) error {
 		fmt.Fprintf(w, "%s is asked to leave: the node with the key %s\n", names.Shown(node), node)
 	}
 	watching := &watcher{ctx: ctx, bus: b, node: node, tell: history.Teller(w, names, o.json), names: names}
-	err = history.Watch(ctx, b, func() error { return o.ask(ctx, b, node) }, watching.hear)
+	err = history.Watch(ctx, b, func(uint64) error { return o.ask(ctx, b, node) }, watching.hear)
 	if err = errors.Join(err, watching.err); err == nil && !watching.left {
 		err = errors.New("interrupted: the request stands")
 	}

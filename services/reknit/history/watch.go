@@ -53,8 +53,15 @@ func WatchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tell := Teller(c.OutOrStdout(), names, o.json)
-			return Watch(c.Context(), b, nil, func(news News, event events.Event) (enough bool) {
+			tell, calm := Teller(c.OutOrStdout(), names, o.json), !o.json
+			begin := func(generation uint64) error {
+				if calm {
+					fmt.Fprintf(c.OutOrStdout(), "watching %s, generation %d; nothing is under way\n", b.Cluster(), generation)
+				}
+				return nil
+			}
+			return Watch(c.Context(), b, begin, func(news News, event events.Event) (enough bool) {
+				calm = false
 				names.Take(event)
 				tell(news)
 				return false
@@ -101,9 +108,9 @@ func lines(w io.Writer) func(News) {
 }
 
 // Watch tells the news of a cluster, with the events that bring them, until hear has heard enough, or ctx ends. It calls
-// begin, where there is one, once nothing that is said from then on would be missed. News of what was under way before have
+// begin with the generation in force, once nothing that is said from then on would be missed. News of what was under way before have
 // no event.
-func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, events.Event) (enough bool)) error {
+func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error, hear func(News, events.Event) (enough bool)) error {
 	all, err := commits(ctx, b)
 	if err != nil {
 		return err
@@ -127,10 +134,8 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))}, events.Event{})
 		}
 	}
-	if begin != nil {
-		if err := begin(); err != nil {
-			return err
-		}
+	if err := begin(record.Committed()); err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -140,10 +145,11 @@ func Watch(ctx context.Context, b *bus.Bus, begin func() error, hear func(News, 
 			stop()
 		}
 	})
-	if err == nil {
-		<-ctx.Done()
+	if err != nil && ctx.Err() == nil {
+		return err
 	}
-	return err
+	<-ctx.Done()
+	return nil
 }
 
 func subjects(cluster string) (all []string) {

@@ -91,3 +91,25 @@ func TestAWatcherHearsWhyAnAttemptEnded(t *testing.T) {
 		t.Errorf("it says %s, expected %s", got, want)
 	}
 }
+
+func TestAWatcherOfACalmClusterIsToldThatItWatches(t *testing.T) {
+	url, say := server(t)
+	calm := newTeller()
+	say(calm.said)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	read, write := io.Pipe()
+	command := WatchCommand()
+	command.SetArgs([]string{"--nats", url, "--cluster", "c"})
+	command.SetOut(write)
+	ended := make(chan error, 1)
+	go func() { ended <- command.ExecuteContext(ctx) }()
+	line, _ := bufio.NewReader(read).ReadString('\n')
+	if want := "watching c, generation 0; nothing is under way\n"; line != want {
+		t.Errorf("it says %q, expected %q", line, want)
+	}
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Errorf("interrupted, it ends with %v", err)
+	}
+}

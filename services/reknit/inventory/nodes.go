@@ -18,7 +18,10 @@ import (
 
 const nodesHelp = `Lists the members of the plan in force by pipeline and stage, then who has no place or wants one, by name. Places come from the stream of plans, memory and speed
 from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second: of a node that
-sends none the step is the last that the log tells.`
+sends none the step is the last that the log tells.
+
+Speed is how many times as fast as its job declares a node computes a layer, as measured; without a measurement it is 1.
+Peak memory is what the plan predicts at most, of what training may use on the node, which reknit plan calls its limit.`
 
 // Nodes is `reknit nodes`.
 func Nodes() *cobra.Command {

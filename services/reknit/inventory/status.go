@@ -179,12 +179,18 @@ func missing(nodes []overlay.Node) (problems []string) {
 		case len(names) == 1:
 			problems = append(problems, names[0]+" is "+how)
 		case len(names) > mostNamed:
-			problems = append(problems, fmt.Sprintf("%s and %d more are %s", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed, how))
+			problems = append(problems, fmt.Sprintf("%s and %d more are %s", strings.Join(names[:mostNamed], ", "),
+				len(names)-mostNamed, theirs(how)))
 		default:
-			problems = append(problems, strings.Join(names, ", ")+" are "+how)
+			problems = append(problems, strings.Join(names, ", ")+" are "+theirs(how))
 		}
 	}
 	return problems
+}
+
+// theirs tells of several what an agent tells of its one trainer.
+func theirs(how string) string {
+	return strings.Replace(how, ": its trainer is ", ": their trainers are ", 1)
 }
 
 // mostNamed is how many names a problem lists.
@@ -208,7 +214,7 @@ func (o *Overview) judge() {
 				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 		}
 		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
-			"they had; to begin anew, take another cluster (reknit up --cluster OTHER --dir OTHER)")
+			"they had; to begin anew: reknit up --cluster OTHER --dir OTHER-data --port 0, which says how trainers join it")
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:

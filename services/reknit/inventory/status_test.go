@@ -148,12 +148,12 @@ func TestWhoIsMissedInOneWayIsNamedTogether(t *testing.T) {
 	for i := range 12 {
 		node := overlay.Node{Node: fmt.Sprint("n", i), State: overlay.Silent}
 		if i < 2 {
-			node.State, node.Reason = overlay.Lost, "no heartbeat"
+			node.State, node.Reason = overlay.Lost, "its trainer is gone: killed"
 		}
 		nodes = append(nodes, node)
 	}
 	nodes = append(nodes, overlay.Node{Node: "s", State: overlay.Suspected}, overlay.Node{Node: "t", State: overlay.Training})
-	want := "n0, n1 are lost: no heartbeat|n2, n3, n4, n5, n6, n7, n8, n9 and 2 more are silent|s is suspected"
+	want := "n0, n1 are lost: their trainers are gone: killed|n2, n3, n4, n5, n6, n7, n8, n9 and 2 more are silent|s is suspected"
 	if got := strings.Join(missing(nodes), "|"); got != want {
 		t.Errorf("named as %s, expected %s", got, want)
 	}

@@ -44,8 +44,8 @@ func neverAsked(b *bus.Bus) error {
 	case err != nil:
 		return err
 	case len(living.Services) == 0:
-		return fmt.Errorf("no plan was ever asked for in cluster %s, and no service acts for it: start reknit up --cluster %[1]s, or name by "+
-			"--cluster the one that they serve", b.Cluster())
+		return fmt.Errorf("no plan was ever asked for in cluster %s, and no service acts for it: name by --cluster the one that they serve, "+
+			"or start some: reknit up --cluster %[1]s --dir %[1]s-data --port 0", b.Cluster())
 	case len(living.Nodes) == 0:
 		return fmt.Errorf("no trainer is there: none has joined cluster %s yet, so that there is nothing to plan for; "+
 			"reknit agent run -- COMMAND starts one", b.Cluster())

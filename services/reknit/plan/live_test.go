@@ -153,7 +153,7 @@ func TestWhereNoPlanWasEverAskedForItIsSaidWhoLacks(t *testing.T) {
 			t.Errorf("error %v, expected %q", err, says)
 		}
 	}
-	expect("no service acts for it: start reknit up --cluster failure")
+	expect("no service acts for it: name by --cluster the one that they serve, or start some: reknit up --cluster failure")
 	there, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,7 +38,8 @@ func Command() *cobra.Command {
 	command := tell.Command(&cobra.Command{
 		Use: "up", Short: "run NATS and the services here, for trainers that you start",
 		Long: `Runs NATS and the four services here, until it is interrupted. Trainers join it with
-reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was.`,
+reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was. With --port 0 it takes a free port,
+and keeps that in --dir: started again with --port 0 it takes the same one, where that is still free.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	})
 	flags := command.Flags()
@@ -45,7 +47,7 @@ reknit agent run -- COMMAND. Started again with the same --dir it goes on where 
 	flags.StringVar(&o.cluster, "cluster", "default", "id of the cluster")
 	flags.StringVar(&o.host, "host", "127.0.0.1",
 		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
-	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one")
+	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one, and the same one again")
 	processes.PageFlag(flags, &o.page)
 	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
 	return command
@@ -67,7 +69,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err := o.free(); err != nil {
 		return err
 	}
-	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port})
+	server, err := o.serve()
 	if err != nil {
 		return err
 	}
@@ -89,6 +91,33 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	<-ctx.Done()
 	fmt.Fprintf(out, "stopped; what there is stays in %s, and reknit up with the same --dir goes on from there\n", o.dir)
 	return nil
+}
+
+// serve starts NATS. A port that nobody named is kept for the next time, since agents know the address.
+func (o options) serve() (*embedded.Server, error) {
+	kept, config := filepath.Join(o.dir, "port"), embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port}
+	if o.port > 0 {
+		return embedded.Start(config)
+	}
+	if text, err := os.ReadFile(kept); err == nil {
+		before := o
+		if before.port, err = strconv.Atoi(string(text)); err == nil && before.check() == nil && before.free() == nil {
+			config.Port = before.port
+		}
+	}
+	server, err := embedded.Start(config)
+	if err != nil {
+		return nil, err
+	}
+	address, err := url.Parse(server.URL())
+	if err == nil {
+		err = os.WriteFile(kept, []byte(address.Port()), 0o644)
+	}
+	if err != nil {
+		server.Shutdown()
+		return nil, fmt.Errorf("--dir: the port is not kept: %w", err)
+	}
+	return server, nil
 }
 
 // free returns an error where somebody listens on the port already: the server would try again and again.
@@ -115,7 +144,7 @@ func lock(dir string) (*os.File, error) {
 	}
 	file.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; one beside it has its own --dir, --port and --cluster", dir)
+		return nil, fmt.Errorf("--dir: %s is in use by another reknit up; beside it: reknit up --cluster OTHER --dir OTHER-data --port 0", dir)
 	}
 	return nil, fmt.Errorf("--dir: %s: %w", dir, err)
 }

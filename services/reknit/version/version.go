@@ -23,7 +23,7 @@ version of the events that it says and hears. With --services it also asks the s
 // Build is what a program was built from.
 type Build struct {
 	Version  string              `json:"version"`          // of the module and its commit
-	Commit   string              `json:"commit,omitempty"` // empty where it was built outside of a clone
+	Commit   string              `json:"commit,omitempty"` // empty where it was built outside of a clone, or with -buildvcs=false
 	Modified bool                `json:"modified"`         // beside the commit
 	Go       string              `json:"go"`
 	Server   string              `json:"natsServer"`
@@ -99,7 +99,7 @@ func (b Build) tell(w io.Writer) error {
 	commit := b.Commit
 	switch {
 	case commit == "":
-		commit = "not known: built outside of a clone"
+		commit = "not known: built outside of a clone, or with -buildvcs=false"
 	case b.Modified:
 		commit += ", and changes that are in no commit"
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,6 +66,7 @@ func (b bench) arrive(ctx context.Context, nodes int) (a *arrival, err error) {
 	}
 	a = &arrival{nodes: nodes, answered: map[string]time.Duration{}, refused: map[string]int{}, done: make(chan struct{}), load: load()}
 	fmt.Printf("%d nodes train; %d come\n", firstNodes, nodes)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // of each connection that a busy or killed server drops a line says so
 	a.come(ctx, s.fleet)
 	if a.ended == nil {
 		a.ended = a.comeBack(ctx, s)
@@ -130,6 +132,7 @@ const (
 // comeBack kills the server, which is started again, and waits until all are connected again and nobody is taken for dead any
 // more.
 func (a *arrival) comeBack(ctx context.Context, s *side) error {
+	fmt.Println("the server is killed now, and started again; all connect again")
 	killed := time.Now()
 	if err := s.plane.servers.Kill(broker); err != nil {
 		return err

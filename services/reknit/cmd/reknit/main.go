@@ -77,7 +77,7 @@ func root() *cobra.Command {
 	root := tell.Command(&cobra.Command{
 		Use: "reknit", Long: help, Args: knownCommand, SuggestionsMinimumDistance: 2,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(os.Environ(), c.ErrOrStderr()) },
+		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(c.Name(), os.Environ(), c.ErrOrStderr()) },
 	})
 	group(root, "Look into a cluster:",
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(),

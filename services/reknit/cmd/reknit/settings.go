@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,9 +16,10 @@ import (
 	"github.com/reknit/reknit/shared/service"
 )
 
-// configs are those of all commands: one environment may hold the variables of several.
-var configs = []any{
-	agentd.Config{}, monitor.Config{}, negotiator.Config{}, planner.Config{}, restorer.Config{}, trainer.Config{},
+// configs are those of all commands, by name: one environment may hold the variables of several.
+var configs = map[string]any{
+	"agent": agentd.Config{}, "monitor": monitor.Config{}, "negotiator": negotiator.Config{}, "planner": planner.Config{},
+	"restorer": restorer.Config{}, "trainer": trainer.Config{},
 }
 
 // others are variables of reknit.py, of deploy/ and of the tests.
@@ -26,10 +28,15 @@ var others = []string{
 	"REKNIT_PAGE_PORT", "REKNIT_TEXT", "REKNIT_TRAINER_CPUS", "REKNIT_TEST_LOG",
 }
 
-// warnOfStrangers names the variables of an environment that nothing here reads: a misspelt policy binds nobody.
-func warnOfStrangers(environment []string, output io.Writer) {
-	known := slices.Clone(others)
+// warnOfStrangers names the variables of an environment that nothing here reads: a misspelt policy binds nobody. A
+// service names itself what is almost a setting of its own.
+func warnOfStrangers(command string, environment []string, output io.Writer) {
+	known, meant, itself := slices.Clone(others), map[string]string{}, map[string]string{}
+	if config, has := configs[command]; has {
+		itself = service.Misspelt(config, environment)
+	}
 	for _, config := range configs {
+		maps.Copy(meant, service.Misspelt(config, environment))
 		for _, variable := range service.Variables(config) {
 			known = append(known, variable.Name)
 		}
@@ -37,8 +44,13 @@ func warnOfStrangers(environment []string, output io.Writer) {
 	for _, setting := range environment {
 		name, _, _ := strings.Cut(setting, "=")
 		ofKubernetes := strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT_") // of a service called reknit-…
-		if strings.HasPrefix(name, "REKNIT_") && !ofKubernetes && !slices.Contains(known, name) {
-			fmt.Fprintf(output, "reknit: %s is no setting, and has no effect: reknit agent help and reknit monitor help list them\n", name)
+		if !strings.HasPrefix(name, "REKNIT_") || ofKubernetes || slices.Contains(known, name) || itself[name] != "" {
+			continue
 		}
+		advice := "reknit agent help and reknit monitor help list them"
+		if meant[name] != "" {
+			advice = "did you mean " + meant[name] + "?"
+		}
+		fmt.Fprintf(output, "reknit: %s is no setting, and has no effect: %s\n", name, advice)
 	}
 }
