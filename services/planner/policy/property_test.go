@@ -264,7 +264,7 @@ func TestOfPlansAboutAsGoodTheOneThatMovesLeastIsTaken(t *testing.T) {
 	}
 }
 
-func TestTheOneTakenIsTheBestOrMovesNothingAndIsAboutAsGoodAndTheOthersKnowWhy(t *testing.T) {
+func TestTheOneTakenIsAboutAsGoodAsTheBestTheMoreSoIfItMovesSomethingAndTheOthersKnowWhy(t *testing.T) {
 	moving, staying := 0, 0
 	for seed := range uint64(600) {
 		s := randomSituation(rand.New(rand.NewPCG(seed, 3)))
@@ -276,10 +276,7 @@ func TestTheOneTakenIsTheBestOrMovesNothingAndIsAboutAsGoodAndTheOthersKnowWhy(t
 			if (candidate.Rejected == "") != (i == 0) {
 				t.Fatalf("seed %d: candidate %d rejected for %q", seed, i, candidate.Rejected)
 			}
-			enough, worth := min(found[0].Replicas, s.MinReplicas)-min(candidate.Replicas, s.MinReplicas), 0.0
-			if found[0].CopySeconds == 0 {
-				worth = worthMoving
-			}
+			enough, worth := min(found[0].Replicas, s.MinReplicas)-min(candidate.Replicas, s.MinReplicas), found[0].margin()
 			if enough < 0 || enough == 0 && candidate.Score*(1-worth) > found[0].Score {
 				t.Fatalf("seed %d: took %v replicas at %v after %v s, left %v at %v", seed, found[0].Replicas, found[0].Score,
 					found[0].CopySeconds, candidate.Replicas, candidate.Score)
