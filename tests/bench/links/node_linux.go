@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -47,10 +48,13 @@ func serveNode(name string) error {
 	return nodes.Serve(&node{ctx: ctx, store: store, secured: secured, identity: identity}, cancel)
 }
 
-// Hold makes the state and puts it into both stores, and answers with its parts.
+// Hold makes the state and lends it from both stores, as an agent does, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
-	*parts, err = state.Hold(n.ctx, func(ctx context.Context, digest string, part []byte) error {
-		return errors.Join(n.store.PutAs(ctx, digest, part), n.secured.PutAs(ctx, digest, part))
+	*parts, err = state.Hold(n.ctx, func(_ context.Context, digest string, part []byte) error {
+		data := slices.Clone(part)
+		n.store.Lend(digest, data)
+		n.secured.Lend(digest, data)
+		return nil
 	})
 	return err
 }
@@ -93,9 +97,7 @@ func (n *node) Fetch(job Job, fetched *Fetched) error {
 		return err
 	}
 	if job.Keep {
-		if err := n.keep(job.Parts, state); err != nil {
-			return err
-		}
+		n.keep(job.Parts, state)
 	}
 	fetched.Seconds = time.Since(began).Seconds()
 	for _, transfer := range transfers {
@@ -122,13 +124,10 @@ func (p pull) of(parts []shards.Part) []shards.Part {
 	return picked
 }
 
-func (n *node) keep(parts []shards.Part, state []byte) error {
+func (n *node) keep(parts []shards.Part, state []byte) {
 	for _, part := range parts {
-		if err := n.store.PutAs(n.ctx, part.Digest, state[part.First:part.End]); err != nil {
-			return err
-		}
+		n.store.Lend(part.Digest, state[part.First:part.End])
 	}
-	return nil
 }
 
 // Train starts the training loop of a node.
