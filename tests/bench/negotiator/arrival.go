@@ -137,7 +137,7 @@ func (a *arrival) comeBack(ctx context.Context, s *side) error {
 	if err := s.plane.servers.Kill(broker); err != nil {
 		return err
 	}
-	for a.back < backTime && a.again < len(s.fleet.buses) {
+	for ctx.Err() == nil && a.back < backTime && a.again < len(s.fleet.buses) {
 		time.Sleep(settleTime)
 		a.again, a.back = s.fleet.comeAgain(), time.Since(killed)
 	}
@@ -253,7 +253,8 @@ func (a *arrival) print(w io.Writer) {
 		}
 	}
 	if a.back > 0 {
-		fmt.Fprintf(w, "the server was killed: %d of %d were connected again %s later\n", a.again, len(a.connected)+firstNodes+1, milliseconds(a.back))
+		fmt.Fprintf(w, "the server was killed: %d of %d were connected again %s later\n", a.again, len(a.connected)+firstNodes+1,
+			milliseconds(a.back))
 	}
 	printMemory(w, []*result{{nodes: a.nodes, uses: a.uses}})
 	for _, name := range append(processes.Services, broker) {

@@ -173,7 +173,8 @@ func New(c Cluster, verbose bool) *World {
 	w := &World{
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
-		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{}, verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
+		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
+		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
