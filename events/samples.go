@@ -39,21 +39,28 @@ func (p *Plan) Dealt() *Plan {
 }
 
 // SamplesOf returns which samples of a step's global batch a node trains: those of its pipeline, then those of lost
-// nodes that it stands in for.
+// nodes that it stands in for. O(places and reroutes).
 func (p *Plan) SamplesOf(node string) []Range {
-	dealt, samples := p.Dealt(), []Range(nil)
-	for _, pipeline := range dealt.Pipelines {
-		isHere := func(stage Stage) bool { return stage.Node == node }
-		if slices.ContainsFunc(pipeline.Stages, isHere) && !p.lostStage(node) {
-			samples = append(samples, pipeline.Samples)
+	var own, others []Range
+	next := 0
+	for _, pipeline := range p.Pipelines {
+		dealt := Range{next, next + pipeline.MicroBatches*p.Data.MicroBatch}
+		next = dealt.End
+		for _, stage := range pipeline.Stages {
+			if stage.Node == node && !p.lostStage(node) {
+				own = append(own, dealt)
+			}
 		}
 	}
-	for _, reroute := range dealt.Reroutes {
+	if len(p.Reroutes) == 0 {
+		return own
+	}
+	for _, reroute := range p.Dealt().Reroutes {
 		if reroute.To == node {
-			samples = append(samples, reroute.Samples)
+			others = append(others, reroute.Samples)
 		}
 	}
-	return samples
+	return append(own, others...)
 }
 
 // WeightOf returns what the mean gradient of the samples that a node trains counts for in the step's.

@@ -168,13 +168,14 @@ func (m *Machine) measureLinks() {
 	var peers []events.Member
 	for _, pair := range opening.Connect {
 		peer, ours := otherEnd(pair, m.settings.Node)
-		i := slices.IndexFunc(opening.Members, func(member events.Member) bool { return member.Node == peer })
-		switch {
-		case ours && i >= 0:
-			peers = append(peers, opening.Members[i])
-		case ours:
-			peers = append(peers, events.Member{Node: peer})
+		if !ours {
+			continue
 		}
+		member, known := events.MemberOf(opening.Members, peer)
+		if !known {
+			member.Node = peer
+		}
+		peers = append(peers, member)
 	}
 	if len(peers) == 0 {
 		m.consent(events.Consent{Accepted: true, Holdings: m.current()})

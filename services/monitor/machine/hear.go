@@ -250,5 +250,8 @@ func (m *Machine) forget(name string) {
 func comparePairs(a, b events.Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) }
 
 func compareDirections(a, b direction) int {
-	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	if from := cmp.Compare(a.from, b.from); from != 0 {
+		return from
+	}
+	return cmp.Compare(a.to, b.to)
 }

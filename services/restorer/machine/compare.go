@@ -104,6 +104,9 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 			continue
 		}
 		c.note(unit.Unit, digests.Node, said{digests.Step, unit.Digest})
+		if len(c.Said[unit.Unit]) < len(c.Holders[unit.Unit]) {
+			continue
+		}
 		replicas := c.replicas(unit.Unit, digests.Step)
 		if len(replicas) < len(c.Holders[unit.Unit]) {
 			continue

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/restorer/layers"
@@ -49,20 +50,18 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	if len(gradients) == 0 {
 		gradients = r.Units
 	}
+	var nodes []int // whose links were looked at last: all layers often have the same holders
+	perByte, begin := 0.0, 0.0
 	return func(group rounds.Group) int64 {
 		if len(group.Nodes) < 2 {
 			return 0
 		}
-		perByte, begin := 0.0, 0.0
-		for _, node := range group.Nodes {
-			sends, receives := 0.0, 0.0 // seconds for a byte to and from each of the others
-			for _, other := range group.Nodes {
-				if other != node {
-					sends += 1 / bandwidths[node][other]
-					receives += 1 / bandwidths[other][node]
-				}
+		if !slices.Equal(nodes, group.Nodes) {
+			nodes = slices.Clone(group.Nodes)
+			perByte, begin = mostOfByte(nodes, bandwidths), 0
+			for _, node := range nodes {
+				begin = max(begin, roundTrips[node])
 			}
-			perByte, begin = max(perByte, sends, receives), max(begin, roundTrips[node])
 		}
 		bytes := 0.0
 		for _, gradient := range gradients[group.Layers.First:group.Layers.End] {
@@ -71,4 +70,19 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 		seconds := 2*perByte*bytes/float64(len(group.Nodes)) + begin
 		return int64(1e9 * min(seconds, mostSeconds))
 	}
+}
+
+// mostOfByte returns how many seconds a byte to each of the others, or from each of them, takes the slowest of nodes. O(n^2).
+func mostOfByte(nodes []int, bandwidths [][]float64) (perByte float64) {
+	for _, node := range nodes {
+		sends, receives := 0.0, 0.0
+		for _, other := range nodes {
+			if other != node {
+				sends += 1 / bandwidths[node][other]
+				receives += 1 / bandwidths[other][node]
+			}
+		}
+		perByte = max(perByte, sends, receives)
+	}
+	return perByte
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -60,8 +61,9 @@ type strike struct {
 	over bool // it would be, had it been found
 }
 
-// play runs a cluster for a while in which each node fails so often a day, and tells of it as it goes.
-func play(nodes int, perDay float64, long time.Duration, seed uint64, progress io.Writer) *course {
+// play runs a cluster for a while in which each node fails so often a day, and tells of it as it goes. It ends sooner, and is
+// judged as far as it came, where ctx ends.
+func play(ctx context.Context, nodes int, perDay float64, long time.Duration, seed uint64, progress io.Writer) *course {
 	c := &course{
 		world: world.New(world.Cluster{
 			Seed: 2 * seed, Nodes: nodes, Layers: layers, Kind: events.DataParallel, SamplesPerNode: 1,
@@ -82,14 +84,17 @@ func play(nodes int, perDay float64, long time.Duration, seed uint64, progress i
 			due[0].do()
 			due = due[1:]
 		}
-		if at > long {
+		if at > long || ctx.Err() != nil {
 			break
 		}
 		c.world.Run(at - c.world.Now())
 		c.samples = append(c.samples, c.look())
 		told.tell(c)
 	}
-	c.world.Run(max(long-c.world.Now(), 0))
+	if ctx.Err() != nil {
+		c.long = c.world.Now()
+	}
+	c.world.Run(max(c.long-c.world.Now(), 0))
 	c.samples = append(c.samples, c.look())
 	c.steps.end = c.world.Now()
 	c.end = c.world.Settle()

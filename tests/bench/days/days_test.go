@@ -12,7 +12,7 @@ import (
 )
 
 func TestADayOfFailuresLosesNobodyWhoLivesAndFillsNoStore(t *testing.T) {
-	c := play(6, 1, day, 9, io.Discard)
+	c := play(t.Context(), 6, 1, day, 9, io.Discard)
 	for _, k := range kinds {
 		if c.counts[k.name] == 0 {
 			t.Errorf("nothing %s: draw another seed", k.name)

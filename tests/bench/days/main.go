@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -34,13 +36,15 @@ func main() {
 	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	began, spent := time.Now(), figures.Spent()
 	long := time.Duration(*days * float64(day))
 	var faults []string
 	if len(perDay) > 1 {
-		faults = rates(*nodes, perDay, long, *seed, os.Stdout)
+		faults = rates(ctx, *nodes, perDay, long, *seed, os.Stdout)
 	} else {
-		course := play(*nodes, perDay[0], long, *seed, os.Stderr)
+		course := play(ctx, *nodes, perDay[0], long, *seed, os.Stderr)
 		fmt.Print(course.table())
 		faults = slices.Concat(course.unsound(), course.overflowing(), course.growing())
 	}

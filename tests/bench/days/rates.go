@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -13,12 +14,12 @@ import (
 
 // rates runs one cluster at several rates of failures and tells for which share of the time training went on, beside the
 // least that is promised (services/negotiator). What a failure costs is measured at the first rate, which is to be low.
-func rates(nodes int, perDay []float64, long time.Duration, seed uint64, to io.Writer) (faults []string) {
+func rates(ctx context.Context, nodes int, perDay []float64, long time.Duration, seed uint64, to io.Writer) (faults []string) {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "failures a node and day\tfailures\tone each\twhat one costs\ttraining went on\tpromised, no other change\tpromised\t")
 	cost := 0.0
 	for i, rate := range perDay {
-		c := play(nodes, rate, long, seed, os.Stderr)
+		c := play(ctx, nodes, rate, long, seed, os.Stderr)
 		seconds, failed, share := (c.steps.end - calm).Seconds(), float64(c.failed()), c.steps.share()
 		if i == 0 {
 			cost = (1 - share) * seconds / failed

@@ -132,11 +132,13 @@ func (p *process) lied(event events.Event) events.Event {
 
 // bends has the node lie in something that is no event, where it lies in such.
 func bends[T any](p *process, kind events.Kind, said T) T {
-	if p.node.lies != nil && p.node.lies.kind == kind {
-		p.bend(reflect.ValueOf(&said).Elem())
-		p.node.lied++
+	if p.node.lies == nil || p.node.lies.kind != kind {
+		return said
 	}
-	return said
+	bent := said // whose address is taken; what is not bent needs no place of its own
+	p.bend(reflect.ValueOf(&bent).Elem())
+	p.node.lied++
+	return bent
 }
 
 // bend makes the field wrong in what the node says.

@@ -62,6 +62,7 @@ type process struct {
 	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
 	share        share        // of its samples
+	pulseAgain   func()
 }
 
 // launch starts a process of a node, which has nothing.
@@ -72,7 +73,7 @@ func (n *node) launch(w *World) {
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
 		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
-	n.process = p
+	n.process, p.pulseAgain = p, p.awake(func() { p.pulse() })
 	for _, kind := range p.agent.Hears() {
 		w.agentsHear[kind] = true
 	}
@@ -94,8 +95,10 @@ func (p *process) join() {
 }
 
 // later does something after a while, if the process lives; once it runs again, if it is paused.
-func (p *process) later(wait time.Duration, do func()) {
-	p.after(wait, func() {
+func (p *process) later(wait time.Duration, do func()) { p.after(wait, p.awake(do)) }
+
+func (p *process) awake(do func()) func() {
+	return func() {
 		switch {
 		case p.dead:
 		case p.paused:
@@ -103,7 +106,7 @@ func (p *process) later(wait time.Duration, do func()) {
 		default:
 			do()
 		}
-	})
+	}
 }
 
 // do does what the agent's machine wants, in order.

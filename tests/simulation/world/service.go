@@ -101,7 +101,7 @@ func (i *instance) go_() {
 func (i *instance) take() bool {
 	if len(i.inputs) > 0 && i.life.CaughtUp() && !i.hub.away() {
 		input := i.inputs[0]
-		i.inputs = i.inputs[1:]
+		i.inputs = append(i.inputs[:0], i.inputs[1:]...)
 		i.life.Input(i.host(), input)
 		i.spoken()
 		return true

@@ -67,7 +67,8 @@ type World struct {
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
 	siteCount    int
-	bucket       *tier // of snapshots that all read
+	heartbeats   []*heartbeat // that are under way no more
+	bucket       *tier        // of snapshots that all read
 }
 
 type collectiveName struct {
