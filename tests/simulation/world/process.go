@@ -163,8 +163,7 @@ func (p *process) say(event events.Event) {
 	p.push(p.bus, event, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over)
 }
 
-// tellsSoon is how long a trainer's state may take to tell what it holds until the agent says that its consent comes
-// later.
+// tellsSoon is how long a trainer may take to tell what its state holds until its agent says that its consent comes later.
 const tellsSoon = 2 * time.Second
 
 // workOn does the next thing that is to be done at the boundary, if the trainer stands there.
