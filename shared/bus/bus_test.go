@@ -66,11 +66,19 @@ func publish(t *testing.T, ctx context.Context, b *bus.Bus, event events.Event) 
 
 func next(t *testing.T, ctx context.Context, consumer *bus.Consumer) bus.Delivery {
 	t.Helper()
-	delivery, err := consumer.Next(ctx)
+	delivery, err := open(ctx, consumer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return delivery
+}
+
+func open(ctx context.Context, consumer *bus.Consumer) (bus.Delivery, error) {
+	sealed, err := consumer.Next(ctx)
+	if err != nil {
+		return bus.Delivery{}, err
+	}
+	return sealed.Open(ctx)
 }
 
 func consume(t *testing.T, ctx context.Context, b *bus.Bus) *bus.Consumer {

@@ -43,6 +43,13 @@ type progress struct {
 	since        time.Time // the reader is at the message behind done
 }
 
+// Sealed is a message that was received.
+type Sealed struct {
+	message  jetstream.Msg
+	metadata *jetstream.MsgMetadata
+	consumer *Consumer
+}
+
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
 type Delivery struct {
 	Event    events.Event
@@ -150,28 +157,28 @@ func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, e
 	return oldest, nil
 }
 
-// Next returns the next message. It waits through reconnections and restarts of the server; an error is ctx's, or
-// ErrFenced where the next reader dropped the consumer.
-func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
+// Next returns the next message, which is to be opened. It waits through reconnections and restarts of the server; an error
+// is ctx's, or ErrFenced where the next reader dropped the consumer.
+func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 	for {
 		message, err := c.receive(ctx)
 		if err != nil {
-			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+			return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 		}
 		metadata, err := message.Metadata()
 		if err != nil {
-			return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+			return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 		}
 		if c.number++; metadata.Sequence.Consumer != c.number {
 			if err := c.goBack(ctx); err != nil {
-				return Delivery{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+				return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 			}
 			continue
 		}
 		if sequence := metadata.Sequence.Stream; sequence > c.last {
 			c.last = sequence
 			c.progress.hand(sequence)
-			return c.open(ctx, message, metadata)
+			return Sealed{message, metadata, c}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
 			_ = message.Ack()
@@ -284,10 +291,11 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 	return stored{subject: d.message.Subject(), data: d.message.Data()}.quarantine(refuse(reason, format, args...))
 }
 
-func (c *Consumer) open(ctx context.Context, message jetstream.Msg, metadata *jetstream.MsgMetadata) (Delivery, error) {
-	held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
-	event, refusal, err := c.bus.open(ctx, held)
-	return Delivery{Event: event, Refusal: refusal, message: message, consumer: c}, err
+// Open decodes the message and verifies who said it, which several may do at a time.
+func (s Sealed) Open(ctx context.Context) (Delivery, error) {
+	held := stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
+	event, refusal, err := s.consumer.bus.open(ctx, held)
+	return Delivery{Event: event, Refusal: refusal, message: s.message, consumer: s.consumer}, err
 }
 
 // open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.

@@ -48,7 +48,7 @@ func TestAPayloadThatIsNotFoundYetIsWaitedFor(t *testing.T) {
 			deliveries := make(chan bus.Delivery, 1)
 			consumer := consume(t, ctx, b)
 			go func() {
-				delivery, err := consumer.Next(ctx)
+				delivery, err := open(ctx, consumer)
 				if err != nil {
 					t.Error(err)
 				}

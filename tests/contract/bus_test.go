@@ -130,7 +130,11 @@ func mustRefuse(t *testing.T, faults []fault) {
 	defer consumer.Stop()
 	for _, fault := range faults {
 		publishRaw(t, ctx, carrier, fault.subject, fault.text)
-		delivery, err := consumer.Next(ctx)
+		sealed, err := consumer.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delivery, err := sealed.Open(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
