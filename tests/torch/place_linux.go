@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"strings"
 )
 
-// Python is the interpreter that Debian's PyTorch belongs to.
-const Python = "/usr/bin/python3"
+// Python is the interpreter that has PyTorch: Debian's, unless PYTHON names another.
+var Python = cmp.Or(os.Getenv("PYTHON"), debian)
+
+const debian = "/usr/bin/python3"
 
 // Place says where things lie in the checkout.
 type Place struct {
@@ -41,10 +44,11 @@ func Here() (Place, error) {
 	}, nil
 }
 
-// environment is that of every training script: one core each, and collectives over loopback.
-func (p Place) environment() []string {
+// environment is that of every training script: one core each, and collectives over loopback. NCCL refuses two processes
+// of one host on one GPU, so that each is told that it is on a host of its own.
+func (p Place) environment(worker string) []string {
 	return []string{openBLAS(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK + ":" + p.Examples,
-		"PYTHONDONTWRITEBYTECODE=1"}
+		"PYTHONDONTWRITEBYTECODE=1", "NCCL_SOCKET_IFNAME=lo", "NCCL_IB_DISABLE=1", "NCCL_HOSTID=" + worker}
 }
 
 // openBLAS tells OpenBLAS what the processor can: it takes one that is newer than itself for one of 2004, and multiplies
@@ -61,6 +65,9 @@ func openBLAS() string {
 func Install(ctx context.Context) error {
 	if exec.CommandContext(ctx, Python, "-c", "import torch").Run() == nil {
 		return nil
+	}
+	if Python != debian {
+		return fmt.Errorf("%s cannot import torch", Python)
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("PyTorch is not installed (apt-get install python3-torch), and installing it needs root")

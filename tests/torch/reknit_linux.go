@@ -37,7 +37,7 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 		"REKNIT_START_NODES": fmt.Sprint(len(workers)),
 	}
 	job := newJob(directory, func(worker string) *exec.Cmd {
-		command := agent(place, script, directory, steps)
+		command := agent(place, worker, script, directory, steps)
 		command.Env = append(command.Env,
 			"REKNIT_NATS_URL="+server.URL(), "REKNIT_CLUSTER="+Cluster, "REKNIT_AGENT_NODE="+worker)
 		command.Env = append(command.Env, "TMPDIR="+directory) // which takes along what killed agents leave
@@ -61,7 +61,7 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 }
 
 // agent is the command of an agent and its training script.
-func agent(place Place, script, directory string, steps int) *exec.Cmd {
+func agent(place Place, worker, script, directory string, steps int) *exec.Cmd {
 	arguments := []string{"agent", "run"}
 	if script == DDP {
 		arguments = append(arguments, "--unchanged", "--restarts", "100")
@@ -72,7 +72,7 @@ func agent(place Place, script, directory string, steps int) *exec.Cmd {
 		arguments = append(arguments, "--snapshot", filepath.Join(directory, "snapshot.pt"))
 	}
 	command := exec.Command(place.Reknit, arguments...)
-	command.Dir, command.Env = directory, append(os.Environ(), place.environment()...) // where the model is saved
+	command.Dir, command.Env = directory, append(os.Environ(), place.environment(worker)...) // where the model is saved
 	return command
 }
 

@@ -37,7 +37,7 @@ func NewTorchrun(
 	if err != nil {
 		return nil, err
 	}
-	job := newJob(directory, func(string) *exec.Cmd {
+	job := newJob(directory, func(worker string) *exec.Cmd {
 		arguments := append([]string{filepath.Join(place.Tests, "torchrun.py")}, setting.flags...)
 		arguments = append(arguments, "--nnodes=3:4", "--nproc_per_node=1", "--max_restarts=100", "--rdzv_id=job",
 			"--rdzv_backend=c10d", fmt.Sprintf("--rdzv_endpoint=localhost:%d", port), filepath.Join(place.Examples, DDP),
@@ -46,7 +46,7 @@ func NewTorchrun(
 			arguments = append(arguments, "--timeout", fmt.Sprint(setting.timeout))
 		}
 		command := exec.Command(Python, arguments...)
-		command.Dir, command.Env = directory, append(os.Environ(), place.environment()...)
+		command.Dir, command.Env = directory, append(os.Environ(), place.environment(worker)...)
 		command.Env = append(command.Env, fmt.Sprintf("KEEP_ALIVE_SECONDS=%d", setting.keepAlive))
 		return command
 	}, port)

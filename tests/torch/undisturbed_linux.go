@@ -19,7 +19,7 @@ func Undisturbed(ctx context.Context, place Place, script, directory string, ste
 	course := newCourse()
 	command := exec.CommandContext(ctx, Python, filepath.Join(place.Examples, script),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
-	command.Dir, command.Env = directory, append(os.Environ(), place.environment()...) // where the model is saved
+	command.Dir, command.Env = directory, append(os.Environ(), place.environment("undisturbed")...) // where the model is saved
 	command.Stdout, command.Stderr = &listener{course: course, log: log}, log
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("undisturbed training: %w; see %s", err, log.Name())

@@ -25,14 +25,16 @@ from reknit_group import Group, Store
 from reknit_state import State
 
 
-def join(model, optimizer, batch, micro_batch, steps, data="", backend="gloo", **job):
+def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, **job):
     """Asks for a place in the training of a model, and returns a Job.
 
     A step trains batch samples, in micro-batches of which each process has its share; training ends after so many
     steps. Model and optimizer must begin alike in all processes (torch.manual_seed), and data says in any words what
-    else must be equal. Further arguments go to reknit.join.
+    else must be equal. The backend is nccl where the parameters are on a GPU, else gloo, unless it is told. Further
+    arguments go to reknit.join.
     """
     state = State(model, optimizer)
+    backend = backend or ("nccl" if state.gradients.loss.is_cuda else "gloo")
     if any(getattr(module, "track_running_stats", False) for module in model.modules()):
         job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,

@@ -397,7 +397,7 @@ class WrongUse(unittest.TestCase):
         for replace in (
                 lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
                 lambda: setattr(self.model[0].weight, "data", torch.zeros(5, 3)),
-                lambda: self.optimizer.load_state_dict(self.optimizer.state_dict())):
+                lambda: self.optimizer.load_state_dict(copy.deepcopy(self.optimizer.state_dict()))):  # as a checkpoint has it
             self.setUp()
             with self.assertRaisesRegex(TypeError, "expected the tensors with which the process joined"):
                 self.train(after=replace)

@@ -8,7 +8,7 @@ import reknit_torch
 options = gpt.options()
 torch.manual_seed(1)
 text = gpt.Text(options.text)
-model = gpt.GPT()
+model = gpt.GPT().to(gpt.DEVICE)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job = reknit_torch.join(model, optimizer, batch=gpt.BATCH, micro_batch=2, steps=options.steps)
 

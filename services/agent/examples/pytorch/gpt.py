@@ -16,6 +16,7 @@ BLOCKS = 2
 HEADS = 4
 CHARACTERS = 256  # the text is bytes
 SNAPSHOT_EVERY = 20
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # CUDA_VISIBLE_DEVICES= hides all GPUs
 
 
 def options():
@@ -32,16 +33,16 @@ def options():
 class Text:
     """A text as windows of CONTEXT characters. Sample number n is the same window in every process."""
 
-    def __init__(self, path):
+    def __init__(self, path, device=DEVICE):
         with open(path, "rb") as file:
-            self.characters = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
+            self.characters = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long().to(device)
         windows = (len(self.characters) - 1) // CONTEXT
         self.order = torch.randperm(windows, generator=torch.Generator().manual_seed(1))
 
     def batch(self, samples):
         """Return the characters of samples, and those that follow each of them."""
         starts = self.order[torch.tensor(samples) % len(self.order)] * CONTEXT
-        places = starts[:, None] + torch.arange(CONTEXT)
+        places = (starts[:, None] + torch.arange(CONTEXT)).to(self.characters.device)
         return self.characters[places], self.characters[places + 1]
 
 
@@ -97,7 +98,7 @@ def save(path, step, model, optimizer):
 
 def export(path, model):
     """Write the trained parameters, whole or not at all: copies, for they may lie in memory that holds more."""
-    torch.save({name: tensor.clone() for name, tensor in model.state_dict().items()}, path + ".new")
+    torch.save({name: tensor.clone().cpu() for name, tensor in model.state_dict().items()}, path + ".new")
     os.replace(path + ".new", path)
 
 
@@ -105,7 +106,7 @@ def load(path, model, optimizer):
     """Take over the snapshot, if there is one, and return the number of completed steps."""
     if not os.path.exists(path):
         return 0
-    snapshot = torch.load(path)
+    snapshot = torch.load(path, map_location=DEVICE)
     model.load_state_dict(snapshot["model"])
     optimizer.load_state_dict(snapshot["optimizer"])
     return snapshot["step"]

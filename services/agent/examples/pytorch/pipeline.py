@@ -89,7 +89,7 @@ def backward(step, task):
 def main():
     """Train, and print a line after each step."""
     options = gpt.options()
-    text = gpt.Text(options.text)
+    text = gpt.Text(options.text, device="cpu")
     job = reknit_pipeline.join(
         build, LAYERS, optimizer, between=(gpt.CONTEXT, gpt.WIDTH), batch=gpt.BATCH, micro_batch=2, steps=options.steps,
         stages=STAGES)
