@@ -195,7 +195,7 @@ class Group:
             return
         if self.forgets:
             shut_connections(self.store.said.values())
-            return  # gloo has an abort from PyTorch 2.7 on, which does nothing but raise RuntimeError
+            return  # its own abort, which PyTorch 2.11 has, is not needed
         for name in ("abort", "_abort", "_shutdown"):  # of NCCL, in PyTorch from 2.7, from 2.6 and from 2.0 on
             if hasattr(processes, name):
                 getattr(processes, name)()

@@ -107,14 +107,6 @@ class Groups(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "GLOO_SOCKET_IFNAME.*Connection refused"):
                 group.sum(torch.ones(1))
 
-    def test_an_abort_that_gloo_has_and_refuses_is_not_asked_for(self):
-        refusing = unittest.mock.Mock(abort=unittest.mock.Mock(side_effect=RuntimeError("Backend gloo does not support abort")))
-        with unittest.mock.patch.dict(reknit_group.CONNECT, gloo=unittest.mock.Mock(return_value=refusing)):
-            group, = self.groups(2, [0])
-            group._connection()
-            group.leave()
-        self.assertTrue(group.over)
-
     def test_a_group_that_takes_long_to_connect_says_so(self):
         group, = self.groups(2, [0])
         with unittest.mock.patch.object(reknit_group, "SLOW_SECONDS", 0.05), \
