@@ -62,6 +62,7 @@ type Hangs struct {
 
 // verdicts are those on a node. Each makes the next one wait twice as long, for it may have been a long pause, and counts
 // for a day: all wait as long as the next one does, and no trainer is to hold them the longer the older the cluster is.
+// They wait for mostSeconds at most, unless their steps alone allow more: NCCL gives a sum up after as long (PyTorch's default).
 type verdicts struct {
 	count int
 	last  float64 // when it was said
@@ -69,7 +70,7 @@ type verdicts struct {
 
 const (
 	mostVerdicts   = 4096 // nodes that are remembered for them
-	mostDoubled    = 10   // a thousand times as long
+	mostSeconds    = 600
 	verdictSeconds = 86400
 )
 
@@ -154,7 +155,7 @@ func (h *Hangs) allowed(node string, limit float64) float64 {
 	if !h.nodes[node].hasTrained() {
 		limit += firstSlack
 	}
-	return limit * float64(int(1)<<min(h.counts(node), mostDoubled))
+	return min(limit*math.Exp2(float64(h.counts(node))), max(limit, mostSeconds))
 }
 
 // Forget ends the watch over a node.

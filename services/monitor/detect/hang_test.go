@@ -146,7 +146,7 @@ func (c *crew) hang() string {
 	c.phases = map[string]detect.Phase{"n1": detect.Computing, "n2": detect.Computing, "n3": detect.Computing}
 	c.train(10)
 	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
-	return c.pass(20)
+	return c.pass(700)
 }
 
 func TestWhoWasAccusedBeforeHasTwiceTheTime(t *testing.T) {
@@ -155,6 +155,17 @@ func TestWhoWasAccusedBeforeHasTwiceTheTime(t *testing.T) {
 		if found := c.hang(); found != expected {
 			t.Errorf("expected %q, got %q", expected, found)
 		}
+	}
+}
+
+func TestWhoWasAccusedOftenHasTenMinutesAtMost(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	found := ""
+	for range 12 {
+		found = c.hang()
+	}
+	if found != "n2 after 601.0" {
+		t.Errorf("%s", found)
 	}
 }
 
