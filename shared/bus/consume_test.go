@@ -52,6 +52,24 @@ func steal(t *testing.T, ctx context.Context, b *bus.Bus) {
 	}
 }
 
+// stealOne says so much that one message is stolen, and one comes behind it.
+func stealOne(t *testing.T, ctx context.Context, b *bus.Bus, say func()) {
+	t.Helper()
+	stolen := make(chan struct{})
+	go func() {
+		defer close(stolen)
+		steal(t, ctx, b)
+	}()
+	for gap := false; !gap; {
+		select {
+		case <-stolen:
+			gap = true // what is said now is behind it
+		default:
+		}
+		say()
+	}
+}
+
 func TestWhatIsLostOnItsWayComesInItsOrder(t *testing.T) {
 	ctx, b := newBus(t)
 	var said []uint64
@@ -70,13 +88,7 @@ func TestWhatIsLostOnItsWayComesInItsOrder(t *testing.T) {
 		return delivery
 	}
 	first := hear()
-	stolen := make(chan struct{})
-	go func() {
-		defer close(stolen)
-		steal(t, ctx, b)
-	}()
-	lose(6)
-	<-stolen
+	stealOne(t, ctx, b, func() { lose(1) })
 	for len(heard) < len(said) {
 		hear()
 	}
@@ -109,19 +121,7 @@ func TestAReaderThatLostAMessageAndWhoseConsumerTheNextDropsIsFenced(t *testing.
 	consumer := consume(t, ctx, b)
 	last := publish(t, ctx, b, lost("n1", "silent")).Sequence
 	next(t, ctx, consumer)
-	stolen := make(chan struct{})
-	go func() {
-		defer close(stolen)
-		steal(t, ctx, b)
-	}()
-	for i, gap := 0, false; !gap; i++ {
-		select {
-		case <-stolen:
-			gap = true // this one is behind it
-		default:
-		}
-		last = publish(t, ctx, b, lost(fmt.Sprint("m", i), "silent")).Sequence
-	}
+	stealOne(t, ctx, b, func() { last = publish(t, ctx, b, lost(fmt.Sprint("m", last), "silent")).Sequence })
 	for delivered := uint64(0); delivered < last; {
 		var err error
 		if _, delivered, err = b.Reach(ctx, "reader"); err != nil {
