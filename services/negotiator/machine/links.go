@@ -109,42 +109,51 @@ func pairKey(a, b string) string {
 // fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
 const fewLinks = 1024
 
-// told returns what a request says of the links among nodes: all that is known of a few; of many the usual link, and
-// those for which it does not stand. O(links * log links).
+// told returns what a request says of the links among nodes, in the order of their names: all that is known of a few; of
+// many the usual link, and those for which it does not stand. O(links * log links).
 func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
 	links := s.links(nodes)
-	if len(links) <= fewLinks {
-		return links, nil
+	usual := usualOf(links)
+	if usual != nil { // before they are sorted: few are left
+		links = slices.DeleteFunc(links, func(link events.Link) bool {
+			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
+		})
 	}
-	var rates, roundTrips []float64
+	slices.SortFunc(links, func(a, b events.Link) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return links, usual
+}
+
+// usualOf returns what the links are like in the median: nil of few, and where none was measured.
+func usualOf(links []events.Link) *events.Usual {
+	if len(links) <= fewLinks {
+		return nil
+	}
+	rates, roundTrips := make([]float64, 0, len(links)), make([]float64, 0, len(links))
 	for _, link := range links {
 		if link.BandwidthBytesPerSecond > 0 {
 			rates, roundTrips = append(rates, link.BandwidthBytesPerSecond), append(roundTrips, link.RoundTripSeconds)
 		}
 	}
 	if len(rates) == 0 {
-		return links, nil
+		return nil
 	}
 	slices.Sort(rates)
 	slices.Sort(roundTrips)
-	usual := &events.Usual{
-		RoundTripSeconds: roundTrips[len(roundTrips)/2], BandwidthBytesPerSecond: rates[len(rates)/2],
-	}
-	return slices.DeleteFunc(links, func(link events.Link) bool {
-		return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
-	}), usual
+	return &events.Usual{RoundTripSeconds: roundTrips[len(roundTrips)/2], BandwidthBytesPerSecond: rates[len(rates)/2]}
 }
 
-// links returns what is known of the links among nodes, in their order. A disconnected link is told even where it was
+// links returns what is known of the links among nodes, in no order. A disconnected link is told even where it was
 // never measured.
 func (s *state) links(nodes []*member) []events.Link {
 	place := places(membersOf(nodes))
-	var links []events.Link
+	links := make([]events.Link, 0, len(s.Links))
 	for _, link := range s.Links {
 		if !place.has(link.From, link.To) {
 			continue
 		}
-		link.Disconnected = s.Cut[pairKey(link.From, link.To)]
+		link.Disconnected = len(s.Cut) > 0 && s.Cut[pairKey(link.From, link.To)]
 		links = append(links, link)
 	}
 	for key := range s.Cut {
@@ -157,9 +166,6 @@ func (s *state) links(nodes []*member) []events.Link {
 			}
 		}
 	}
-	slices.SortFunc(links, func(a, b events.Link) int {
-		return cmp.Or(cmp.Compare(place[a.From], place[b.From]), cmp.Compare(place[a.To], place[b.To]))
-	})
 	return links
 }
 
