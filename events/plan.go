@@ -350,6 +350,17 @@ func (p *Plan) Holds(node string) (layers Range, ok bool) {
 	return Range{}, false
 }
 
+// HoldsOfAll returns the layers of each node that has a place: to look for one takes as long as to list them all.
+func (p *Plan) HoldsOfAll() map[string]Range {
+	layers := make(map[string]Range, len(p.Nodes))
+	for _, pipeline := range p.Pipelines {
+		for _, stage := range pipeline.Stages {
+			layers[stage.Node] = stage.Layers
+		}
+	}
+	return layers
+}
+
 // Member returns the member with the given node id.
 func (p *Plan) Member(node string) (Member, bool) { return MemberOf(p.Nodes, node) }
 

@@ -95,7 +95,7 @@ func (p *Plan) UnitsOf(node string) []Range {
 
 // UnitsOfAll returns the units of each node that has a place: to look for one takes as long as to list them all.
 func (p *Plan) UnitsOfAll() map[string][]Range {
-	units := map[string][]Range{}
+	units := make(map[string][]Range, len(p.Nodes))
 	for i, pipeline := range p.Pipelines {
 		for s, stage := range pipeline.Stages {
 			units[stage.Node] = p.UnitsAt(Place{Pipeline: i, Stage: s})

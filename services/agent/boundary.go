@@ -113,13 +113,7 @@ func (s *Session) train(action machine.Train) {
 }
 
 func (s *Session) sayAdopted(plan *events.Plan) {
-	world := 0
-	for _, member := range plan.Nodes {
-		if _, placed := plan.Holds(member.Node); placed {
-			world++
-		}
-	}
-	slog.Info("plan adopted", "node", s.config.Node, "generation", plan.Generation, "world", world,
+	slog.Info("plan adopted", "node", s.config.Node, "generation", plan.Generation, "world", len(plan.HoldsOfAll()),
 		"step", plan.ResumeStep, "units", plan.UnitsOf(s.config.Node))
 }
 

@@ -74,8 +74,9 @@ func (m *Machine) window() protocol.Window {
 // steps returns how far those say they are who have a place in the plan in force, in no order.
 func (m *Machine) steps() []uint64 {
 	var steps []uint64
+	holds := m.state.Plan.HoldsOfAll()
 	for node, consent := range m.state.Negotiation.Consents {
-		_, placed := m.state.Plan.Holds(node)
+		_, placed := holds[node]
 		claims := consent.Trained == m.state.Plan.Generation && consent.Step > 0
 		if placed && (claims || m.state.trusted(node, consent.Incarnation)) {
 			steps = append(steps, consent.Step)

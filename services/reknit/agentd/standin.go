@@ -251,8 +251,9 @@ func (s *standIn) report(ctx context.Context, err error) {
 // crewOf returns those who train under a plan by rank, in the order of their names: ranks change where they must, and not
 // with every plan.
 func crewOf(plan *events.Plan) []events.Member {
+	holds := plan.HoldsOfAll()
 	crew := slices.DeleteFunc(slices.Clone(plan.Nodes), func(member events.Member) bool {
-		_, placed := plan.Holds(member.Node)
+		_, placed := holds[member.Node]
 		return !placed
 	})
 	slices.SortFunc(crew, func(a, b events.Member) int { return strings.Compare(a.Node, b.Node) })

@@ -24,9 +24,10 @@ func (r *restoration) usual() events.Usual {
 func (r *restoration) bandwidths(names []string) [][]float64 {
 	index := make(map[string]int, len(names))
 	links := make([][]float64, len(names))
+	usual := slices.Repeat([]float64{r.usual().BandwidthBytesPerSecond}, len(names))
 	for i, name := range names {
 		index[name] = i
-		links[i] = slices.Repeat([]float64{r.usual().BandwidthBytesPerSecond}, len(names))
+		links[i] = slices.Clone(usual)
 		links[i][i] = 0
 	}
 	at := func(from, to string) *float64 {

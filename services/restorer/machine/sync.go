@@ -16,8 +16,9 @@ const mostSeconds = 1e6
 func (r *restoration) schedule() error {
 	var holdings [][]layers.Range
 	var names []string
+	holds := r.plan.HoldsOfAll()
 	for _, node := range r.plan.Nodes {
-		if held, placed := r.plan.Holds(node.Node); placed {
+		if held, placed := holds[node.Node]; placed {
 			holdings = append(holdings, []layers.Range{layers.Range(held)})
 			names = append(names, node.Node)
 		}
@@ -74,15 +75,17 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 
 // mostOfByte returns how many seconds a byte to each of the others, or from each of them, takes the slowest of nodes. O(n^2).
 func mostOfByte(nodes []int, bandwidths [][]float64) (perByte float64) {
+	receives := make([]float64, len(bandwidths))
 	for _, node := range nodes {
-		sends, receives := 0.0, 0.0
+		sends := 0.0
 		for _, other := range nodes {
 			if other != node {
-				sends += 1 / bandwidths[node][other]
-				receives += 1 / bandwidths[other][node]
+				seconds := 1 / bandwidths[node][other]
+				sends += seconds
+				receives[other] += seconds
 			}
 		}
-		perByte = max(perByte, sends, receives)
+		perByte = max(perByte, sends)
 	}
-	return perByte
+	return max(perByte, slices.Max(receives))
 }
