@@ -64,25 +64,41 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 // machine does about most messages. They are delivered in their order.
 func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) {
 	defer consumer.Stop()
-	ahead := make(chan chan taken, runtime.GOMAXPROCS(0))
+	ahead, sealed := make(chan chan taken, runtime.GOMAXPROCS(0)), make(chan unopened)
 	defer close(ahead)
+	defer close(sealed)
 	go deliverInOrder(ctx, ahead, deliveries)
+	for range cap(ahead) {
+		go open(ctx, sealed)
+	}
 	for ctx.Err() == nil {
-		opened := make(chan taken, 1)
+		next := unopened{opened: make(chan taken, 1)}
 		select {
-		case ahead <- opened:
+		case ahead <- next.opened:
 		case <-ctx.Done():
 			return
 		}
-		sealed, err := consumer.Next(ctx)
-		if err != nil {
-			opened <- taken{err: err}
+		var err error
+		if next.sealed, err = consumer.Next(ctx); err != nil {
+			next.opened <- taken{err: err}
 			return
 		}
-		go func() {
-			delivery, err := sealed.Open(ctx)
-			opened <- taken{delivery, err}
-		}()
+		sealed <- next
+	}
+}
+
+// unopened is a message, and where it goes once it is open.
+type unopened struct {
+	sealed bus.Sealed
+	opened chan taken
+}
+
+// open goes on for all messages: a goroutine for each would have its stack grown each time, which was 8 % of what the
+// negotiator of 1,000 nodes spent.
+func open(ctx context.Context, messages <-chan unopened) {
+	for message := range messages {
+		delivery, err := message.sealed.Open(ctx)
+		message.opened <- taken{delivery, err}
 	}
 }
 

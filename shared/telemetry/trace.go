@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"time"
 
@@ -25,9 +24,10 @@ import (
 
 // Process starts the span of a service that handles an event, and returns the traceparent that what it says carries.
 func Process(ctx context.Context, service string, event events.Event) (_ context.Context, traceparent string, end func()) {
-	ctx, own, span := begin(ctx, service, event, "process",
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(semconv.MessagingConsumerGroupName(service)))
-	if !span.IsRecording() { // no exporter: logs and outputs carry the trace all the same
+	ctx, own, span := begin(ctx, service, event, "process", trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		span.SetAttributes(semconv.MessagingConsumerGroupName(service))
+	} else { // no exporter: logs and outputs carry the trace all the same
 		ctx = trace.ContextWithSpanContext(ctx, own)
 	}
 	return ctx, format(own), func() { span.End() }
@@ -65,16 +65,20 @@ func begin(
 	if hasParent {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	options = append(options, trace.WithAttributes(
-		semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation),
-		semconv.MessagingOperationTypeKey.String(operation),
-		semconv.MessagingDestinationName(event.SubjectName()),
-		semconv.MessagingMessageID(event.ID), attribute.String("event.source", event.Source)))
 	ctx, span := otel.Tracer("reknit").Start(context.WithValue(ctx, derived{}, own), operation+" "+string(event.Kind), options...)
+	if span.IsRecording() {
+		span.SetAttributes(
+			semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation),
+			semconv.MessagingOperationTypeKey.String(operation),
+			semconv.MessagingDestinationName(event.SubjectName()),
+			semconv.MessagingMessageID(event.ID), attribute.String("event.source", event.Source))
+	}
 	return ctx, own, span
 }
 
-func format(c trace.SpanContext) string { return fmt.Sprintf("00-%s-%s-01", c.TraceID(), c.SpanID()) }
+func format(c trace.SpanContext) string {
+	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-01"
+}
 
 // parse reads a W3C traceparent of version 00.
 func parse(traceparent string) (trace.SpanContext, bool) {
