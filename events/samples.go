@@ -102,15 +102,18 @@ func (p *Plan) validateWeights() error {
 // validateSamples checks that the pipelines train each sample of the global batch once, and that the nodes that
 // stand in for a lost one train each of its samples once.
 func (p *Plan) validateSamples() error {
-	dealt := p.Dealt()
+	dealt, taken := p.Dealt(), map[string]int{} // micro-batches, by the lost node
+	for _, reroute := range p.Reroutes {
+		taken[reroute.From] += reroute.MicroBatches
+	}
 	for i, pipeline := range p.Pipelines {
 		if want := dealt.Pipelines[i].Samples; pipeline.Samples != (Range{}) && pipeline.Samples != want {
 			return fmt.Errorf("pipelines[%d].samples: expected %v, behind those of the pipelines before, got %v",
 				i, want, pipeline.Samples)
 		}
 		for _, stage := range pipeline.Stages {
-			if err := dealt.validateLost(stage.Node, pipeline.MicroBatches); err != nil {
-				return err
+			if count, isLost := taken[stage.Node]; isLost && count != pipeline.MicroBatches {
+				return fmt.Errorf("reroutes: expected all %d micro-batches of %s, got %d", pipeline.MicroBatches, stage.Node, count)
 			}
 		}
 	}
@@ -119,20 +122,6 @@ func (p *Plan) validateSamples() error {
 			return fmt.Errorf("reroutes[%d].samples: expected %v, behind those of the reroutes before, got %v",
 				i, want, reroute.Samples)
 		}
-	}
-	return nil
-}
-
-// validateLost checks that all micro-batches of a lost node are taken over.
-func (p *Plan) validateLost(node string, microBatches int) error {
-	taken, isLost := 0, false
-	for _, reroute := range p.Reroutes {
-		if reroute.From == node {
-			taken, isLost = taken+reroute.MicroBatches, true
-		}
-	}
-	if isLost && taken != microBatches {
-		return fmt.Errorf("reroutes: expected all %d micro-batches of %s, got %d", microBatches, node, taken)
 	}
 	return nil
 }
