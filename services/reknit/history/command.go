@@ -195,6 +195,7 @@ var told = map[string]string{
 	changes.Committed: "committed, and some trainers have not told a step under it (with --unchanged none does)",
 	changes.Working:   "all trainers work under it",
 	changes.Over:      "the job was complete before it was done",
+	changes.Withdrawn: "who asked to join has left or is lost, and nothing else was to change",
 }
 
 func phases(w io.Writer, c changes.Change) {

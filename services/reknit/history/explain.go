@@ -122,11 +122,14 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintf(w, "The job is complete since %s: %v. Nothing is left to plan; the last plan was this one.\n\n", clock(e.End.At), e.End)
 	}
 	for _, change := range e.Pending {
-		if change.State == changes.Refused {
-			fmt.Fprintf(w, "Nothing is under way to generation %d. Refused was: %s\n", change.Generation, change.What())
-		} else {
-			fmt.Fprintf(w, "Generation %d is not there yet: %s\n", change.Generation, change.What())
+		says := "Generation %d is not there yet: %s\n"
+		switch change.State {
+		case changes.Refused:
+			says = "Nothing is under way to generation %d. Refused was: %s\n"
+		case changes.Withdrawn:
+			says = "Nothing is under way to generation %d. Nobody asks any more for: %s\n"
 		}
+		fmt.Fprintf(w, says, change.Generation, change.What())
 		waits(w, change)
 		attempts(w, change.Attempts)
 		refusals(w, change.Refusals)

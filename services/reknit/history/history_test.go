@@ -257,6 +257,41 @@ func TestALeaveThatWasNegotiatedAndRefusedIsNotPendingAnyMore(t *testing.T) {
 	}
 }
 
+func TestAJoinWhoseAskerIsGoneIsWithdrawn(t *testing.T) {
+	for name, end := range map[string]func(*teller){
+		"left": func(log *teller) { log.say(events.LeaveRequested, "/node/n9", "n9", &events.Leave{Node: "n9"}) },
+		"lost": func(log *teller) {
+			log.say(events.NodeLost, "/monitor", "n9", &events.NodeState{Node: "n9", Incarnation: "i", Reason: "silent"})
+		},
+	} {
+		log := newTeller()
+		log.failure(1)
+		log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: "n9"})
+		end(log)
+		log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the changes are others now"})
+		url := log.serve(t)
+		if listed := printed(t, Command(), url); !strings.Contains(listed, "join of n9     withdrawn") {
+			t.Errorf("%s: the history is\n%s", name, listed)
+		}
+		if now := printed(t, ExplainCommand(), url); !strings.Contains(now, "Nobody asks any more for: join of n9") {
+			t.Errorf("%s: the explanation is\n%s", name, now)
+		}
+	}
+}
+
+func TestWhatIsNotDoneYetCountsUntilNow(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: "n9"})
+	opened := log.now
+	log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the changes are others now"})
+	log.pause(time.Minute)
+	pending := log.changes()[1]
+	if pending.State != changes.Pending || math.Abs(pending.TotalSeconds-log.now.Sub(opened).Seconds()) > 1e-9 {
+		t.Errorf("expected it to be pending for a minute, got %+v", pending)
+	}
+}
+
 func TestAFailureIsNotCountedFromALeaveThatWasRefusedBefore(t *testing.T) {
 	log := newTeller()
 	log.failure(1)

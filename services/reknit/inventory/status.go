@@ -116,10 +116,10 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	return o, nil
 }
 
-// takeChanges takes the last change that is none that was refused, and what was refused lately.
+// takeChanges takes the last change that was neither refused nor withdrawn, and what was refused lately.
 func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) {
 	for i := range last {
-		if last[i].State != changes.Refused {
+		if state := last[i].State; state != changes.Refused && state != changes.Withdrawn {
 			o.Change = &last[i]
 		}
 	}
@@ -290,7 +290,7 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
 	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change, o.Stepless, time.Now()))
+		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change, o.Stepless))
 	}
 	if o.Refused != nil {
 		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
@@ -323,11 +323,8 @@ func (s Service) says() string {
 }
 
 // stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.
-func stands(c changes.Change, stepless bool, now time.Time) string {
+func stands(c changes.Change, stepless bool) string {
 	took := tell.Seconds(c.TotalSeconds)
-	if c.State == changes.Pending || c.State == changes.Negotiating { // the total is that of the phases that ended
-		took = tell.Seconds(max(0, now.Sub(c.Began).Seconds()))
-	}
 	switch {
 	case c.State == changes.Committed && stepless:
 		return "done in " + took + "; steps are not known: --unchanged"

@@ -44,6 +44,7 @@ type attempt struct {
 	plan     events.Plan          // as it was proposed, and then restored
 	fetches  []Fetch              // that it takes
 	refused  map[string]bool      // the nodes that asked for it, once they were refused
+	gone     map[string]bool      // those that were to join, once they left or were lost
 	lost     uint64               // completed steps that are trained again
 	moved    int64
 	naive    int64
@@ -53,13 +54,20 @@ type attempt struct {
 func newAttempt(opening events.Opening, at time.Time) *attempt {
 	return &attempt{
 		opening: opening, opened: at, delays: map[string]string{}, asked: map[events.Kind]bool{},
-		answered: map[string]map[string]bool{}, refused: map[string]bool{},
+		answered: map[string]map[string]bool{}, refused: map[string]bool{}, gone: map[string]bool{},
 	}
 }
 
 // isRefused reports whether all that it was to bring about was refused, so that nothing of it is left to negotiate.
 func (a *attempt) isRefused() bool {
 	return !slices.ContainsFunc(a.opening.Changes, func(change events.Change) bool { return !a.refused[change.Node] })
+}
+
+// isWithdrawn reports whether nobody is left who asked for any of it.
+func (a *attempt) isWithdrawn() bool {
+	return !slices.ContainsFunc(a.opening.Changes, func(change events.Change) bool {
+		return !a.refused[change.Node] && !(change.Kind == events.ChangeJoin && a.gone[change.Node])
+	})
 }
 
 // refuse notes that a node was refused what it asked for, if it is among the changes. One refusal answers all that a node asked for.

@@ -20,8 +20,8 @@ type Change struct {
 	Began        time.Time        `json:"began"`             // by the log's clock: the first fact or request that it answers
 	Held         *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
 	Waiting      *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
-	Phases       []Phase          `json:"phases"`            // in order; they add up to the total
-	TotalSeconds float64          `json:"totalSeconds"`
+	Phases       []Phase          `json:"phases"`            // in order; they add up to the total, unless one is under way
+	TotalSeconds float64          `json:"totalSeconds"`      // until now, where it is pending or negotiated
 	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
 	StallSteps   float64          `json:"stallSteps"`   // the same in usual steps
 	StallNode    string           `json:"stallNode,omitempty"`
@@ -59,6 +59,7 @@ const (
 	Working     = "working"     // all have
 	Over        = "over"        // the job was complete before it was done
 	Refused     = "refused"     // what was asked for was refused, before a negotiation or after it
+	Withdrawn   = "withdrawn"   // whoever asked to join has left or is lost, and nothing else was to change
 )
 
 // Phase is a part of the time that a change took.

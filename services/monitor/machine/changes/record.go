@@ -55,7 +55,7 @@ func (r *Record) Take(event events.Event) {
 
 var takers = map[events.Kind]func(*Record, events.Event){
 	events.JoinRequested:       (*Record).asked,
-	events.LeaveRequested:      (*Record).asked,
+	events.LeaveRequested:      (*Record).leave,
 	events.ConnectRequested:    (*Record).asked,
 	events.DisconnectRequested: (*Record).asked,
 	events.LinkLost:            (*Record).asked,
@@ -191,6 +191,19 @@ func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: even
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
 	r.note(event.ID, cause{event.Logged, lost.SilentSeconds})
+	r.withdraw(lost.Node)
+}
+
+func (r *Record) leave(event events.Event) {
+	r.asked(event)
+	r.withdraw(event.Subject)
+}
+
+// withdraw notes that a node, which may be about to join, has left or is lost.
+func (r *Record) withdraw(node string) {
+	if g := r.generations[r.committed+1]; g != nil && len(g.attempts) > 0 {
+		g.attempts[len(g.attempts)-1].gone[node] = true
+	}
 }
 
 // What is remembered of a log in which nothing is committed, and much is asked for and refused.

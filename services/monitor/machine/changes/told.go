@@ -30,7 +30,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 		Generation: number, State: g.state(), StallSeconds: g.stall.StallSeconds, StallSteps: g.stall.StallSteps,
 		StallNode: g.stall.Node, Refusals: g.refusals,
 	}
-	if r.end != nil && number >= r.end.Generation && told.State != Working && told.State != Refused { // nobody waits for it any more
+	if r.end != nil && number >= r.end.Generation && !slices.Contains([]string{Working, Refused, Withdrawn}, told.State) { // nobody waits for it any more
 		told.State = Over
 	}
 	for _, a := range g.attempts {
@@ -58,6 +58,9 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	for _, phase := range told.Phases {
 		told.TotalSeconds += phase.Seconds
 	}
+	if told.State == Pending || told.State == Negotiating {
+		told.TotalSeconds = since(told.Began, now)
+	}
 	return told
 }
 
@@ -74,6 +77,8 @@ func (g *generation) state() string {
 		return Negotiating
 	case last.marked[committed].IsZero() && last.isRefused():
 		return Refused
+	case last.marked[committed].IsZero() && last.isWithdrawn():
+		return Withdrawn
 	case last.marked[committed].IsZero():
 		return Pending
 	case g.allStepped(last.plan):

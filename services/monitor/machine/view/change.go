@@ -73,6 +73,9 @@ func changeOf(c changes.Change) Change {
 		Seconds: c.TotalSeconds, StallSeconds: c.StallSeconds, StallSteps: c.StallSteps, BytesMoved: c.BytesMoved,
 		NaiveBytes: c.NaiveBytes, Policy: c.Policy, Shape: c.Shape, Attempts: len(c.Attempts), Held: c.Held,
 	}
+	if c.State == changes.Pending || c.State == changes.Negotiating {
+		told.Seconds = 0 // they would be others each second, and the page has since when
+	}
 	if len(c.Changes) > 0 {
 		told.Kind = c.Changes[0].Kind
 	}

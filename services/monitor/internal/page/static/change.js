@@ -14,7 +14,7 @@ const isUnderWay = (change) => change.now || change.held || change.state === 'pe
 
 // underWay returns the newest change, where it is not done with.
 function underWay() {
-  const [newest] = under('change/').sort(([a], [b]) => b - a).filter(([, change]) => change.state !== 'refused');
+  const [newest] = under('change/').sort(([a], [b]) => b - a).filter(([, change]) => !['refused', 'withdrawn'].includes(change.state));
   return newest && isUnderWay(newest[1]) ? newest[1] : undefined;
 }
 
