@@ -39,7 +39,7 @@ type Overview struct {
 	Shape      string          `json:"shape,omitempty"` // for example "2+3": the lengths of the pipelines
 	Step       uint64          `json:"step"`            // the highest that a heartbeat told
 	Loss       float64         `json:"loss,omitempty"`
-	StepTime   float64         `json:"stepSeconds"`          // of the slowest node
+	StepTime   float64         `json:"stepSeconds"`          // of the median node
 	Predicted  float64         `json:"predictedStepSeconds"` // by the planner; zero: no speed was known to it
 	Stepless   bool            `json:"stepless,omitempty"`   // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                // by state
@@ -106,7 +106,7 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	for _, node := range nodes {
 		o.takeNode(node)
 	}
-	o.Problems = missing(nodes)
+	o.Problems, o.StepTime = missing(nodes), overlay.StepTime(nodes)
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
@@ -151,7 +151,6 @@ func (o *Overview) takeNode(node overlay.Node) {
 		return
 	}
 	o.Heard++
-	o.StepTime = max(o.StepTime, node.Pulse.StepSeconds)
 	if node.Pulse.Step >= o.Step && node.Pulse.Loss > 0 { // told by those that know it
 		o.Loss = node.Pulse.Loss
 	}

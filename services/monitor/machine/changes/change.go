@@ -22,8 +22,8 @@ type Change struct {
 	Waiting      *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
 	Phases       []Phase          `json:"phases"`            // in order; they add up to the total, unless one is under way
 	TotalSeconds float64          `json:"totalSeconds"`      // until now, where it is pending or negotiated
-	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
-	StallSteps   float64          `json:"stallSteps"`   // the same in usual steps
+	StallSeconds float64          `json:"stallSeconds"`      // the longest that a trainer saw, beyond one usual step
+	StallSteps   float64          `json:"stallSteps"`        // the same in usual steps
 	StallNode    string           `json:"stallNode,omitempty"`
 	BackTo       *uint64          `json:"backTo,omitempty"`    // the step of the snapshot that training went back to
 	LostSteps    uint64           `json:"lostSteps,omitempty"` // that training went back by

@@ -201,3 +201,19 @@ func (o *Overlay) judge(node *Node) {
 		node.State, node.Reason = state, told.reason
 	}
 }
+
+// StepTime returns how many seconds the last step of the median node took, as heartbeats tell; zero where none does. Nodes
+// train in lock-step, and the slowest of them is another one in each step.
+func StepTime(nodes []Node) float64 {
+	var seconds []float64
+	for _, node := range nodes {
+		if node.Pulse != nil && node.Pulse.StepSeconds > 0 {
+			seconds = append(seconds, node.Pulse.StepSeconds)
+		}
+	}
+	if len(seconds) == 0 {
+		return 0
+	}
+	slices.Sort(seconds)
+	return seconds[len(seconds)/2]
+}

@@ -19,7 +19,7 @@ type Status struct {
 	Step        uint64         `json:"step"`
 	Loss        float64        `json:"loss"`
 	Rate        float64        `json:"rate"`        // samples a second, of the last seconds
-	StepSeconds float64        `json:"stepSeconds"` // of the slowest node
+	StepSeconds float64        `json:"stepSeconds"` // of the median node
 	States      map[string]int `json:"states"`      // nodes by state
 }
 
@@ -33,13 +33,11 @@ const (
 
 func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
 	status := Status{
-		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Rate: v.progress.rate(), States: map[string]int{},
+		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Rate: v.progress.rate(),
+		StepSeconds: overlay.StepTime(nodes), States: map[string]int{},
 	}
 	for _, node := range nodes {
 		status.States[node.State]++
-		if node.Pulse != nil {
-			status.StepSeconds = max(status.StepSeconds, node.Pulse.StepSeconds)
-		}
 	}
 	if plan != nil {
 		status.Generation = plan.Generation
