@@ -1,20 +1,21 @@
-package overlay
+package overlay_test
 
 import (
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
 func TestOneSlowStepOfOneNodeIsNotTheStepTimeOfAll(t *testing.T) {
-	nodes := []Node{{}} // nothing was heard of one
+	nodes := []overlay.Node{{}} // nothing was heard of one
 	for _, seconds := range []float64{0.25, 0, 3, 0.24, 0.26, 0.25} {
-		nodes = append(nodes, Node{Pulse: &events.Pulse{StepSeconds: seconds}})
+		nodes = append(nodes, overlay.Node{Pulse: &events.Pulse{StepSeconds: seconds}})
 	}
-	if took := StepTime(nodes); took != 0.25 {
+	if took := overlay.StepTime(nodes); took != 0.25 {
 		t.Errorf("a step takes %v s", took)
 	}
-	if took := StepTime(nodes[:1]); took != 0 {
+	if took := overlay.StepTime(nodes[:1]); took != 0 {
 		t.Errorf("nobody told, and a step takes %v s", took)
 	}
 }
