@@ -25,9 +25,8 @@ import (
 // Process starts the span of a service that handles an event, and returns the traceparent that what it says carries.
 func Process(ctx context.Context, service string, event events.Event) (_ context.Context, traceparent string, end func()) {
 	ctx, own, span := begin(ctx, service, event, "process", trace.WithSpanKind(trace.SpanKindConsumer))
-	if span.IsRecording() {
-		span.SetAttributes(semconv.MessagingConsumerGroupName(service))
-	} else { // no exporter: logs and outputs carry the trace all the same
+	span.SetAttributes(semconv.MessagingConsumerGroupName(service))
+	if !span.IsRecording() { // no exporter: logs and outputs carry the trace all the same
 		ctx = trace.ContextWithSpanContext(ctx, own)
 	}
 	return ctx, format(own), func() { span.End() }
@@ -67,10 +66,8 @@ func begin(
 	}
 	ctx, span := otel.Tracer("reknit").Start(context.WithValue(ctx, derived{}, own), operation+" "+string(event.Kind), options...)
 	if span.IsRecording() {
-		span.SetAttributes(
-			semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation),
-			semconv.MessagingOperationTypeKey.String(operation),
-			semconv.MessagingDestinationName(event.SubjectName()),
+		span.SetAttributes(semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation),
+			semconv.MessagingOperationTypeKey.String(operation), semconv.MessagingDestinationName(event.SubjectName()),
 			semconv.MessagingMessageID(event.ID), attribute.String("event.source", event.Source))
 	}
 	return ctx, own, span
