@@ -263,10 +263,14 @@ func TestAJoinWhoseAskerIsGoneIsWithdrawn(t *testing.T) {
 		"lost": func(log *teller) {
 			log.say(events.NodeLost, "/monitor", "n9", &events.NodeState{Node: "n9", Incarnation: "i", Reason: "silent"})
 		},
+		"given up": func(log *teller) {
+			log.say(events.MembershipRefused, "/negotiator", "n9",
+				&events.Refusal{Node: "n9", Refused: events.RefusedMembership, Incarnation: "i", Reason: "it does not answer"})
+		},
 	} {
 		log := newTeller()
 		log.failure(1)
-		log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: "n9"})
+		log.open("g2", 2, append(all[:3:3], "n9"), events.Change{Kind: events.ChangeJoin, Node: "n9"})
 		end(log)
 		log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the changes are others now"})
 		url := log.serve(t)
@@ -276,6 +280,17 @@ func TestAJoinWhoseAskerIsGoneIsWithdrawn(t *testing.T) {
 		if now := printed(t, ExplainCommand(), url); !strings.Contains(now, "Nobody asks any more for: join of n9") {
 			t.Errorf("%s: the explanation is\n%s", name, now)
 		}
+	}
+}
+
+func TestAJoinOutlivesTheProcessBefore(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, append(all[:3:3], "n9"), events.Change{Kind: events.ChangeJoin, Node: "n9"})
+	log.say(events.NodeLost, "/monitor", "n9", &events.NodeState{Node: "n9", Incarnation: "before", Reason: "silent"})
+	log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the changes are others now"})
+	if state := log.changes()[1].State; state != changes.Pending {
+		t.Errorf("the join of n9, which lives, is %s", state)
 	}
 }
 

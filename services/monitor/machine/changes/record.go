@@ -191,19 +191,26 @@ func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: even
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
 	r.note(event.ID, cause{event.Logged, lost.SilentSeconds})
-	r.withdraw(lost.Node)
+	r.withdraw(lost.Node, lost.Incarnation)
 }
 
 func (r *Record) leave(event events.Event) {
 	r.asked(event)
-	r.withdraw(event.Subject)
+	r.withdraw(event.Subject, "")
 }
 
-// withdraw notes that a node, which may be about to join, has left or is lost.
-func (r *Record) withdraw(node string) {
-	if g := r.generations[r.committed+1]; g != nil && len(g.attempts) > 0 {
-		g.attempts[len(g.attempts)-1].gone[node] = true
+// withdraw notes that a node, which may be about to join, has left, is lost or is given up. That of a process before the one
+// that is to join says nothing; empty: any.
+func (r *Record) withdraw(node, incarnation string) {
+	g := r.generations[r.committed+1]
+	if g == nil || len(g.attempts) == 0 {
+		return
 	}
+	last := g.attempts[len(g.attempts)-1]
+	if joins, found := events.MemberOf(last.opening.Members, node); found && incarnation != "" && joins.Incarnation != incarnation {
+		return
+	}
+	last.gone[node] = true
 }
 
 // What is remembered of a log in which nothing is committed, and much is asked for and refused.
@@ -252,7 +259,10 @@ func (r *Record) refused(event events.Event, refusal *events.Refusal) {
 	g := r.of(r.committed + 1)
 	g.refusals = append(g.refusals, Refusal{*refusal, event.Logged})
 	g.refusals = g.refusals[max(0, len(g.refusals)-mostRefusals):]
-	if last := len(g.attempts) - 1; last >= 0 && refusal.Refused != events.RefusedMembership {
+	switch last := len(g.attempts) - 1; {
+	case refusal.Refused == events.RefusedMembership:
+		r.withdraw(refusal.Node, refusal.Incarnation)
+	case last >= 0:
 		g.attempts[last].refuse(refusal.Node)
 	}
 }

@@ -59,7 +59,7 @@ function draw() {
   const change = underWay();
   at('under-way').hidden = !change;
   if (!change) return;
-  const since = change.now ? change.now.opened : change.began;
+  const since = change.began > 0 ? change.began : change.now?.opened;
   fill(at('change'),
     make('p', {}, make('strong', {}, change.what), ` to generation ${change.generation}`,
       since ? make('span', { class: 'quiet' }, `, for ${seconds(Math.max(0, now() - since) / 1e3)}`) : '',
