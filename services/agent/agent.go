@@ -205,7 +205,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// begin listens before it asks, so that no answer is missed.
+// begin listens before it asks for a place, so that no answer is missed, and answers to its name when nobody else does.
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Name: s.bus.Identity().Name, Address: s.config.Address, Site: s.config.Site,
@@ -215,6 +215,9 @@ func (s *Session) begin(ctx context.Context) error {
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
 	if err := s.bus.Provision(ctx); err != nil {
+		return err
+	}
+	if err := s.nameFree(); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {

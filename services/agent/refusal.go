@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -55,6 +56,25 @@ func (s *Session) isReplaced(incarnation string) bool {
 	return err == nil && join.Incarnation != incarnation
 }
 
+var endReplaced = machine.End{Reason: "another process asked for a place by this name: expected a name for each node"}
+
+// rejoin asks for a place as a new incarnation once the cluster has gone on without this one, unless another process has
+// taken this node's name since: two that took it from each other in turn would never train.
+func (s *Session) rejoin(incarnation, reason string) {
+	replaced := s.isReplaced(incarnation)
+	s.tell(func() []machine.Action {
+		switch {
+		case s.ended != nil || s.context.Err() != nil:
+			return nil
+		case replaced:
+			s.end(endReplaced)
+			return nil
+		}
+		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", reason)
+		return s.newMember()
+	})
+}
+
 // askAgain asks as a new incarnation, and for a trainer that may stand at its boundary already.
 func (s *Session) askAgain(replaced bool) []machine.Action {
 	if !s.refusal.waits || s.context.Err() != nil {
@@ -62,7 +82,7 @@ func (s *Session) askAgain(replaced bool) []machine.Action {
 	}
 	s.refusal.waits = false
 	if replaced {
-		s.end(machine.End{Reason: "another process asked for a place by this name: expected a name for each node"})
+		s.end(endReplaced)
 		return nil
 	}
 	s.waiting.told, s.waiting.times = time.Now(), 1 // it may get no answer

@@ -239,10 +239,7 @@ func (s *Session) do(action machine.Action) {
 	case machine.Late:
 		s.late(action)
 	case machine.Rejoin:
-		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", action.Reason)
-		for _, action := range s.newMember() {
-			s.do(action)
-		}
+		go s.rejoin(s.machine.Snapshot().Incarnation, action.Reason)
 	case machine.Reread:
 		go s.reread(s.answers, action.Generation)
 	case machine.End:

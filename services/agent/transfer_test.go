@@ -83,13 +83,17 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
+func (h *hub) job() events.Job {
+	return events.Job{
+		Digest: events.Digest(nil), Steps: h.steps, GlobalBatch: 1, MicroBatch: 1, Layers: []events.LayerProfile{{ParameterBytes: 1}},
+	}
+}
+
 // join adds a node and waits for its request.
 func (h *hub) join(node string) events.Member {
 	h.t.Helper()
 	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30,
-		PreCopies: true, Job: events.Job{
-			Digest: events.Digest(nil), Steps: h.steps, GlobalBatch: 1, MicroBatch: 1, Layers: []events.LayerProfile{{ParameterBytes: 1}},
-		}})
+		PreCopies: true, Job: h.job()})
 	if err != nil {
 		h.t.Fatal(err)
 	}

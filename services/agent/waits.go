@@ -43,7 +43,7 @@ func (w waiting) remedy() string {
 	case w.finished != "":
 		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + anotherCluster
 	}
-	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE), " +
+	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE, of reknit trainer REKNIT_TRAINER_NODE), " +
 		"with the state or the snapshots they have; where there are none any more, " + anotherCluster
 }
 

@@ -69,14 +69,14 @@ func (h *hub) hold(awaits ...string) {
 // ends has n9, which worked before, end with exit status 0.
 func (h *hub) ends() {
 	well := 0
-	h.asNode(events.NodeExited, &events.Exit{Node: "n9", Incarnation: "i", Reason: "exit status 0", ExitCode: &well, Expected: true})
+	h.asNode("n9", events.NodeExited, &events.Exit{Node: "n9", Incarnation: "i", Reason: "exit status 0", ExitCode: &well, Expected: true})
 }
 
-// asNode has n9 say something.
-func (h *hub) asNode(kind events.Kind, payload events.Payload) {
+// asNode has a node say something.
+func (h *hub) asNode(node string, kind events.Kind, payload events.Payload) {
 	h.t.Helper()
-	speaker := events.Speaker{Source: "/node/n9", Cluster: "c"}
-	if _, err := h.bus.Publish(h.t.Context(), speaker.First(time.Now(), "n9", kind, "n9", payload)); err != nil {
+	speaker := events.Speaker{Source: "/node/" + node, Cluster: "c"}
+	if _, err := h.bus.Publish(h.t.Context(), speaker.First(time.Now(), "test", kind, node, payload)); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -86,7 +86,7 @@ func TestWhyTrainingWaitsIsToldAgainAndWhatToDo(t *testing.T) {
 	h := newcomer(t)
 	h.hold("n9")
 	log.expect(t, 3, `msg="training waits"`)
-	log.expect(t, 3, "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE)")
+	log.expect(t, 3, "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE, of reknit trainer REKNIT_TRAINER_NODE)")
 	if strings.Contains(log.String(), "was finished") {
 		t.Errorf("nobody said that the job was finished:\n%s", log.String())
 	}
@@ -104,7 +104,7 @@ func TestAJobThatWasFinishedIsNamedWhereItsNodesAreWaitedFor(t *testing.T) {
 func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {
 	log := recorded(t)
 	h := newcomer(t)
-	h.asNode(events.LeaveRequested, &events.Leave{Node: "n9", Reason: "asked to go"})
+	h.asNode("n9", events.LeaveRequested, &events.Leave{Node: "n9", Reason: "asked to go"})
 	h.ends()
 	h.hold("n9")
 	log.expect(t, 2, "start the nodes that are awaited again")

@@ -65,7 +65,7 @@ func OfService(name, cluster, inbox string) Rights {
 // template that the server fills in.
 func OfNode(id, cluster, inbox string) Rights {
 	return Rights{
-		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, asksNodes(cluster, "*"),
+		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, probes(cluster, id), asksNodes(cluster, "*"),
 			looks(API, cluster), readsLog(API, cluster, id), readsObjects(API, cluster),
 			writesObjects(cluster, events.PayloadBucket, events.ShardBucket), meets(cluster), missing(cluster)),
 		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id), probes(cluster, id)),
@@ -126,6 +126,7 @@ func asksServices(cluster string) []string {
 	return subjects
 }
 
+// probes is where a node is asked whether it lives, and asks itself whether another process has its name.
 func probes(cluster, id string) []string { return []string{events.ProbeSubject(cluster, id)} }
 
 // readsLog lists what it takes to read a cluster's streams, by consumers whose names follow from this one; "*" is all.

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+)
+
+// again has a second process ask for a place by the name of the first.
+func (h *hub) again(node string) error {
+	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Job: h.job()})
+	if err == nil {
+		h.t.Cleanup(session.Close)
+	}
+	return err
+}
+
+// A second trainer of a name in use ended the first one's membership, and where that held the only copy of a layer, training.
+func TestASecondProcessOfANameInUseIsRefusedAndAsksForNothing(t *testing.T) {
+	h := newHub(t)
+	first := h.join("n1")
+	err := h.again("n1")
+	if err == nil || !strings.Contains(err.Error(), `node "n1" takes part in cluster c already`) ||
+		!strings.Contains(err.Error(), first.Incarnation) {
+		t.Errorf("the second process of n1: %v", err)
+	}
+	if h.sessions[0].isReplaced(first.Incarnation) {
+		t.Error("the second process asked for the place of the first")
+	}
+}
+
+func TestAProcessComesBackByTheNameOfOneThatWasKilled(t *testing.T) {
+	h := newHub(t)
+	first := h.join("n1")
+	h.sessions[0].bus.Conn().Close() // all that the hub hears of a kill
+	if second := h.join("n1"); second.Incarnation == first.Incarnation {
+		t.Error("it is the incarnation before")
+	}
+}
+
+// The hub gives a host that vanished up after a while; until then it has a subscriber, who is silent.
+func TestOneWhoDoesNotAnswerDoesNotKeepItsName(t *testing.T) {
+	h := newHub(t)
+	if _, err := h.bus.Conn().Subscribe(events.ProbeSubject("c", "n1"), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	h.join("n1")
+}
+
+// Two processes of a name, one of which stood still when the other asked, would take it from each other in turn.
+func TestWhoWasReplacedWhileItStoodStillEndsAndDoesNotAskAgain(t *testing.T) {
+	state := &kernel{frozen: true}
+	h, member, step := inStep(t, state)
+	h.asNode("n1", events.JoinRequested, &events.Join{
+		Node: "n1", Incarnation: "another", Address: "127.0.0.1:2", MemoryBytes: 1, Job: h.job(),
+	})
+	h.say(events.MembershipRefused, "n1", &events.Refusal{
+		Node: "n1", Incarnation: member.Incarnation, Refused: events.RefusedMembership, Reason: "another process of it joined",
+	})
+	<-step.Done()
+	_, err := h.sessions[0].Boundary(t.Context(), 0, state)
+	if err == nil || !strings.Contains(err.Error(), "another process asked for a place by this name") {
+		t.Errorf("it ends with: %v", err)
+	}
+	if h.sessions[0].isReplaced("another") {
+		t.Error("it asked again")
+	}
+}
