@@ -91,6 +91,9 @@ func Run(ctx context.Context, config Config) error {
 	}, session, network)
 	defer context.AfterFunc(asked, func() { leave(ctx, session, loop.Complete(), end) })()
 	if err := loop.Run(ctx); err != nil && !finished(ctx, loop) {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("ended by a second signal")
+		}
 		exited(session, err)
 		return err
 	}
@@ -103,11 +106,7 @@ const lastWords = 2 * time.Second
 func exited(session *agent.Session, why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	how := why.Error()
-	if errors.Is(why, context.Canceled) {
-		how = "ended by a second signal"
-	}
-	if err := session.Exited(ctx, how, 1); err != nil {
+	if err := session.Exited(ctx, why.Error(), 1); err != nil {
 		slog.Warn("end not told", "error", err)
 	}
 }

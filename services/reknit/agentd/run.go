@@ -73,8 +73,12 @@ func Run(
 		if time.Since(began) > soundAfter {
 			p.restarts, pause = restarts, firstPause
 		}
-		if err != nil || status == 0 || p.asked || p.leaving || p.restarts == 0 {
+		if err != nil || status == 0 || p.asked || p.leaving {
 			return status, err
+		}
+		if p.restarts == 0 {
+			slog.Error("the trainer failed, and is not started again", "status", status, "restarts", restarts)
+			return status, nil
 		}
 		if refused := server.Refused(); refused != nil {
 			slog.Error("the trainer is not started again: it would be refused again", "status", status, "reason", refused)

@@ -109,7 +109,7 @@ func TestTheStatusIsThatOfTheTrainer(t *testing.T) {
 }
 
 func TestATrainerThatFailsIsStartedAgainSoOftenAndNoOftener(t *testing.T) {
-	r := newRan(t)
+	r, logged := newRan(t), hearLog(t)
 	began := time.Now()
 	if status := r.run(`echo "$TORCHELASTIC_RESTART_COUNT" >> "$1"; exit 3`, 1); status != 3 {
 		t.Errorf("status %d", status)
@@ -119,6 +119,9 @@ func TestATrainerThatFailsIsStartedAgainSoOftenAndNoOftener(t *testing.T) {
 	}
 	if took := time.Since(began); took < firstPause {
 		t.Errorf("it was started again after %v: expected a pause of %v", took, firstPause)
+	}
+	if said := logged.String(); strings.Count(said, "is not started again") != 1 {
+		t.Errorf("it is told %q: expected that no restarts are left", said)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
@@ -215,6 +216,9 @@ func ask(ctx context.Context, b *bus.Bus, name string, request events.PlanReques
 	}
 	subject := events.PolicySubject(b.Cluster(), name)
 	answer, err := b.Conn().RequestWithContext(ctx, subject, data)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = errors.New("nobody answers there: expected a plug-in that runs and has subscribed to it")
+	}
 	if err != nil {
 		return planner.Reply{Plugin: name, Problem: fmt.Sprintf("%s: %v", subject, err)}
 	}

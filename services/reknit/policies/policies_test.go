@@ -109,7 +109,7 @@ func TestAPlugInIsTriedAsThePlannerWouldAskIt(t *testing.T) {
 	if last.Policy != "mine" || last.StepSeconds == 0 || last.Rejected == "" {
 		t.Errorf("the last candidate is %+v, expected the plug-in's, which lost", last)
 	}
-	for name, says := range map[string]string{"theirs": "n9", "nobody": "no responders"} {
+	for name, says := range map[string]string{"theirs": "n9", "nobody": "nobody answers there"} {
 		if err := o.run(io.Discard, name); err == nil || errors.As(err, &tell.UsageError{}) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, expected something of %s", name, err, says)
 		}

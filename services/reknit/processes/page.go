@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // usualPage is where the page of a cluster on this machine is looked for first.
@@ -18,21 +20,24 @@ func PageFlag(flags *pflag.FlagSet, page *string) {
 		usualPage+", or a free port where that is taken; none")
 }
 
-// PageAddress returns the host:port that the flag says, empty for none.
+// PageAddress returns the host:port that the flag says, empty for none. It fails where the address cannot be listened on: the
+// monitor would try again and again.
 func PageAddress(flag string) (string, error) {
+	address := flag
 	switch flag {
 	case "none":
 		return "", nil
 	case "auto":
-	default:
-		if _, _, err := net.SplitHostPort(flag); err != nil {
-			return "", fmt.Errorf("--page: expected host:port, auto or none, got %q", flag)
-		}
-		return flag, nil
+		address = usualPage
 	}
-	listener, err := net.Listen("tcp", usualPage)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", tell.UsageError{Err: fmt.Errorf("--page: expected host:port, auto or none, got %q", flag)}
+	}
+	listener, err := net.Listen("tcp", address)
+	if taken := errors.Is(err, syscall.EADDRINUSE); taken && flag == "auto" {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	} else if taken {
+		err = fmt.Errorf("%s is taken; auto finds a free port, and says which", address)
 	}
 	if err != nil {
 		return "", fmt.Errorf("--page: %w", err)
