@@ -21,9 +21,9 @@ import (
 )
 
 const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
-the streams and buckets are as they must be, whether the clocks agree, what it may hear, which services work, whether peers and
-this node reach each other, whether copies of the model differ, and how full disks are. It says what to do about each finding.
-It changes nothing; peers are asked to dial this node once.
+the streams and buckets are as they must be, whether somebody hears all that was said, whether the clocks agree, what it may hear,
+which services work, whether peers and this node reach each other, whether copies of the model differ, and how full disks are. It
+says what to do about each finding. It changes nothing; peers are asked to dial this node once.
 
 Exit status: 0 nothing is wrong, though there may be warnings; 3 something is; 2 as everywhere.`
 
@@ -94,6 +94,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"JetStream", d.connected, d.jetStream},
 		{"cluster", d.stored, d.cluster},
 		{"streams", d.joined, d.streams},
+		{"subjects", d.joined, d.subjects},
 		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},

@@ -252,6 +252,23 @@ func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
 	}
 }
 
+// A trainer without the agent that misspelt a kind was acknowledged, and nobody said anything.
+func TestWhatIsSaidWhereNobodyListensIsFound(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.sound()
+	c.commit(7)
+	for _, subject := range []string{"reknit.event.c.membership.join.n9", "reknit.event.c.nonsense", "reknit.event.c.membership.join.n9"} {
+		if _, err := c.bus.JetStream().Publish(t.Context(), subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	findings, err := examined(t, c.url)
+	expected := "subjects warning: nobody hears what was said on 2 subjects, such as reknit.event.c.membership.join.n9"
+	if err != nil || len(findings) != 1 || findings[0] != expected {
+		t.Errorf("%v, %q: expected %q", err, findings, expected)
+	}
+}
+
 func TestServicesAndPeersThatAreAwayAreNamed(t *testing.T) {
 	c := newClinic(t, func(jetstream.JetStream) {})
 	c.plan("127.0.0.1:1")

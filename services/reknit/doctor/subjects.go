@@ -1,0 +1,46 @@
+package doctor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+// subjects looks for what was said where nobody listens. The log takes and acknowledges whatever begins as its events do,
+// and services hear the kinds that they know.
+func (d *doctor) subjects(ctx context.Context) []Finding {
+	stream, err := d.js.Stream(ctx, d.bus.Lane(events.EventStream.Name))
+	if err != nil {
+		return found(unseen, "", "%v", err)
+	}
+	all := events.EventStream.Subjects(d.bus.Cluster())[0]
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(all))
+	if err != nil {
+		return found(unseen, "", "%v", err)
+	}
+	prefix := strings.TrimSuffix(all, ">")
+	heard := info.State.Subjects
+	maps.DeleteFunc(heard, func(subject string, _ uint64) bool { return isEvent(strings.TrimPrefix(subject, prefix)) })
+	if len(heard) == 0 {
+		return found(fine, "", "all that was said is of a kind that Reknit knows")
+	}
+	unknown := slices.Sorted(maps.Keys(heard))
+	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data",
+		"nobody hears what was said on %s, such as %s", tell.Count(len(unknown), "subject", "subjects"), unknown[0])
+}
+
+// isEvent reports whether a subject behind its prefix is a kind of event and what that is about.
+func isEvent(subject string) bool {
+	last := strings.LastIndexByte(subject, '.')
+	if last < 0 {
+		return false
+	}
+	row, known := events.Kind(subject[:last]).Row()
+	return known && !row.Plan
+}
