@@ -294,6 +294,19 @@ func TestTheLastHolderOfALayerIsWaitedForAndNamed(t *testing.T) {
 	}
 }
 
+// A user killed his only trainer and started it again: the cluster held for ever, and said for nobody and for nothing.
+func TestTheLastHolderThatComesBackWithNothingIsToldThatTheJobCanOnlyBeginAnew(t *testing.T) {
+	w := newWorld(t, 1)
+	w.step = 5
+	w.mute[events.NegotiationOpened] = true
+	w.join("n1") // another incarnation, which has nothing
+	w.run()
+	w.say(map[string]events.Consent{"n1": {}})
+	if held := w.held(); held == nil || len(held.Awaits) > 0 || !strings.Contains(held.Reason, "the job can only begin anew, in another cluster") {
+		t.Fatalf("held %+v", held)
+	}
+}
+
 func TestAMemberThatIsBusyWithItsStateIsNotSilent(t *testing.T) {
 	w := newWorld(t, 3)
 	w.deaf["n2"] = true

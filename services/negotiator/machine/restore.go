@@ -99,7 +99,12 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and " + m.instead(older)
 	}
-	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + m.waitingFor(missing)
+	waits := m.waitingFor(missing)
+	if forGood := waits == "" && m.state.Plan != nil && !older && !m.mayAsk(); forGood {
+		waits = ", and who held it takes part without it: unless a node joins that has an older state, in memory or a snapshot, " +
+			"the job can only begin anew, in another cluster"
+	}
+	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
 }
 
 // instead says what there is where the living do not have all units of a step.
