@@ -242,7 +242,8 @@ func (s *Session) shardAddress() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.store.Port()))
 }
 
-func newIncarnation() string {
+// newProcess draws what the incarnations of one session begin with.
+func newProcess() string {
 	var random [8]byte
 	rand.Read(random[:])
 	return hex.EncodeToString(random[:])

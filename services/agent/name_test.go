@@ -27,7 +27,7 @@ func TestASecondProcessOfANameInUseIsRefusedAndAsksForNothing(t *testing.T) {
 		!strings.Contains(err.Error(), first.Incarnation) {
 		t.Errorf("the second process of n1: %v", err)
 	}
-	if h.sessions[0].isReplaced(first.Incarnation) {
+	if h.sessions[0].isReplaced() {
 		t.Error("the second process asked for the place of the first")
 	}
 }
@@ -65,7 +65,7 @@ func TestWhoWasReplacedWhileItStoodStillEndsAndDoesNotAskAgain(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another process asked for a place by this name") {
 		t.Errorf("it ends with: %v", err)
 	}
-	if h.sessions[0].isReplaced("another") {
+	if !h.sessions[0].isReplaced() {
 		t.Error("it asked again")
 	}
 }

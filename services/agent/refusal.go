@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -34,9 +35,8 @@ func (s *Session) askLater(reason string) {
 	})
 	s.waiting.times = 0 // the next refusal is the reminder
 	s.refusal.waits = true
-	incarnation := s.machine.Snapshot().Incarnation
 	time.AfterFunc(s.refusal.pause, func() {
-		replaced := s.isReplaced(incarnation)
+		replaced := s.isReplaced()
 		s.tell(func() []machine.Action { return s.askAgain(replaced) })
 	})
 	s.refusal.pause = min(2*s.refusal.pause, lastAsk)
@@ -44,7 +44,7 @@ func (s *Session) askLater(reason string) {
 
 // isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again would end
 // the other's membership.
-func (s *Session) isReplaced(incarnation string) bool {
+func (s *Session) isReplaced() bool {
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
 	subject := events.EventSubject(s.config.Cluster, events.JoinRequested, s.config.Node)
@@ -53,15 +53,15 @@ func (s *Session) isReplaced(incarnation string) bool {
 		return false
 	}
 	join, err := events.Open[events.Join](event)
-	return err == nil && join.Incarnation != incarnation
+	return err == nil && !strings.HasPrefix(join.Incarnation, s.process)
 }
 
 var endReplaced = machine.End{Reason: "another process asked for a place by this name: expected a name for each node"}
 
 // rejoin asks for a place as a new incarnation once the cluster has gone on without this one, unless another process has
 // taken this node's name since: two that took it from each other in turn would never train.
-func (s *Session) rejoin(incarnation, reason string) {
-	replaced := s.isReplaced(incarnation)
+func (s *Session) rejoin(reason string) {
+	replaced := s.isReplaced()
 	s.tell(func() []machine.Action {
 		switch {
 		case s.ended != nil || s.context.Err() != nil:

@@ -40,12 +40,14 @@ type Session struct {
 	stop      []func()
 	cancel    context.CancelFunc
 	context   context.Context // of everything the session does in the background
+	process   string          // with which each of its incarnations begins
 	news      chan struct{}   // one token: something changed that Boundary may wait for
 
 	mutex    sync.Mutex // is never held while the trainer's state or the network is waited for
 	machine  *machine.Machine
 	answers  context.Context // of what is said in the incarnation's name
 	silence  context.CancelFunc
+	joins    int                          // incarnations so far
 	exchange *exchange                    // the last; nil before the first
 	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
@@ -75,7 +77,7 @@ type turn func(State)
 
 func newSession(ctx context.Context, config Config, connection *bus.Bus) *Session {
 	session := &Session{
-		config: config, bus: connection,
+		config: config, bus: connection, process: newProcess(),
 		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
 		fetches: map[int]*sync.Mutex{},
 		pulses:  pulses{suspicions: map[string]*suspicion{}},
@@ -181,7 +183,8 @@ func (s *Session) join(ctx context.Context) error {
 func (s *Session) newMember() []machine.Action {
 	s.silence()
 	s.answers, s.silence = context.WithCancel(s.context)
-	return s.machine.Join(time.Now(), newIncarnation())
+	s.joins++
+	return s.machine.Join(time.Now(), fmt.Sprintf("%s-%d", s.process, s.joins))
 }
 
 // hear takes an event of the log.
@@ -239,7 +242,7 @@ func (s *Session) do(action machine.Action) {
 	case machine.Late:
 		s.late(action)
 	case machine.Rejoin:
-		go s.rejoin(s.machine.Snapshot().Incarnation, action.Reason)
+		go s.rejoin(action.Reason)
 	case machine.Reread:
 		go s.reread(s.answers, action.Generation)
 	case machine.End:
