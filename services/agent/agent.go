@@ -217,7 +217,7 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.bus.Provision(ctx); err != nil {
 		return err
 	}
-	if err := s.nameFree(); err != nil {
+	if err := s.nameFree(ctx); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,29 +24,41 @@ var nameWaits = []time.Duration{
 // nameFree reports why this process may not take part by its node's name: another process answers to it. To ask for a
 // place would end the other's membership. Two that start at the same moment both find the name free; the later request
 // stands. A process that was killed costs milliseconds, and a host that vanished 1.5 s until the hub gives it up.
-func (s *Session) nameFree() error {
+func (s *Session) nameFree(ctx context.Context) (taken error) {
+	err := s.bus.Repeat(ctx, "whether another process has this node's name", func(ctx context.Context) (err error) {
+		taken, err = s.askOwnName(ctx)
+		return err
+	})
+	return cmp.Or(taken, err)
+}
+
+// askOwnName asks once. Silence says something only where the connection stood meanwhile.
+func (s *Session) askOwnName(ctx context.Context) (taken, err error) {
 	inbox := s.bus.Conn().NewInbox()
 	answers, err := s.bus.Conn().SubscribeSync(inbox)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails where the connection ends
 	for _, wait := range nameWaits {
 		if err := s.bus.Conn().PublishRequest(events.ProbeSubject(s.config.Cluster, s.config.Node), inbox, []byte("{}")); err != nil {
-			return err
+			return nil, err
 		}
 		message, err := answers.NextMsg(wait)
 		switch {
 		case errors.Is(err, nats.ErrTimeout):
 		case errors.Is(err, nats.ErrNoResponders):
-			return nil
+			return nil, nil
 		case err != nil:
-			return err
+			return nil, err
 		default:
-			return s.taken(message.Data)
+			return s.taken(message.Data), nil
 		}
 	}
-	return nil
+	if !s.bus.Conn().IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
+	return nil, ctx.Err() // ended where the connection came back
 }
 
 // taken says who answers to this node's name.

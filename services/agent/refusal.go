@@ -60,11 +60,12 @@ var endReplaced = machine.End{Reason: "another process asked for a place by this
 
 // rejoin asks for a place as a new incarnation once the cluster has gone on without this one, unless another process has
 // taken this node's name since: two that took it from each other in turn would never train.
-func (s *Session) rejoin(reason string) {
+// Whoever is told so twice, by a plan and by a refusal, asks once.
+func (s *Session) rejoin(incarnation, reason string) {
 	replaced := s.isReplaced()
 	s.tell(func() []machine.Action {
 		switch {
-		case s.ended != nil || s.context.Err() != nil:
+		case s.ended != nil || s.context.Err() != nil || s.machine.Snapshot().Incarnation != incarnation:
 			return nil
 		case replaced:
 			s.end(endReplaced)

@@ -132,6 +132,18 @@ func TestNobodyReadsWritesOrMakesWhatIsAnotherClusters(t *testing.T) {
 	}
 }
 
+// A server refuses the second of two imports that lead a subject in a circle, and says so nowhere: the monitor's probes would
+// find nobody. A node asks its own subject within the nodes' account.
+func TestNoSubjectCrossesBothWays(t *testing.T) {
+	for _, out := range OfControl(cluster) {
+		for _, back := range OfNodes(cluster) {
+			if out.Local == back.Subject || out.Subject == back.Local {
+				t.Errorf("%s leads from the control account to the nodes', and back", out.Local)
+			}
+		}
+	}
+}
+
 func TestWhatANodeMayAskReachesTheControlAccountUnderItsOwnName(t *testing.T) {
 	for _, crossing := range OfControl(cluster) {
 		if crossing.Service && strings.HasPrefix(crossing.Subject, API) {
