@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,6 +47,9 @@ func (s *Session) askOwnName(ctx context.Context) (taken, err error) {
 		}
 		message, err := answers.NextMsg(wait)
 		switch {
+		case errors.Is(err, nats.ErrTimeout) && errors.Is(s.bus.Conn().LastError(), nats.ErrPermissionViolation):
+			slog.Warn("this node may not ask whether its name is free: its kit is of before, provision the cluster again", "node", s.config.Node)
+			return nil, nil
 		case errors.Is(err, nats.ErrTimeout):
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, nil

@@ -3,7 +3,9 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
@@ -36,8 +38,12 @@ func TestAProcessComesBackByTheNameOfOneThatWasKilled(t *testing.T) {
 	h := newHub(t)
 	first := h.join("n1")
 	h.sessions[0].bus.Conn().Close() // all that the hub hears of a kill
+	began := time.Now()
 	if second := h.join("n1"); second.Incarnation == first.Incarnation {
 		t.Error("it is the incarnation before")
+	}
+	if took := time.Since(began); took >= nameWaits[len(nameWaits)-1] {
+		t.Errorf("it waited %v for an answer that nobody gives", took)
 	}
 }
 
@@ -47,7 +53,34 @@ func TestOneWhoDoesNotAnswerDoesNotKeepItsName(t *testing.T) {
 	if _, err := h.bus.Conn().Subscribe(events.ProbeSubject("c", "n1"), func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
+	began := time.Now()
 	h.join("n1")
+	if took := time.Since(began); took < nameWaits[len(nameWaits)-1] {
+		t.Errorf("it waited %v, in which one who is far away cannot answer", took)
+	}
+}
+
+// A kit of before does not hold the right to ask, and each question would be an error in the log.
+func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
+	guarded, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Users: []*server.User{{Username: "n1", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{events.ProbeSubject("c", "n1")}},
+		}}}, NoAuthUser: "n1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded.Start()
+	t.Cleanup(guarded.Shutdown)
+	h := &hub{t: t, url: guarded.ClientURL()}
+	began := time.Now()
+	if err := h.again("n1"); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= nameWaits[len(nameWaits)-1] {
+		t.Errorf("it waited %v for an answer to a question that it may not ask", took)
+	}
 }
 
 // Two processes of a name, one of which stood still when the other asked, would take it from each other in turn.

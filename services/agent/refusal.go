@@ -43,17 +43,24 @@ func (s *Session) askLater(reason string) {
 }
 
 // isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again would end
-// the other's membership.
-func (s *Session) isReplaced() bool {
+// the other's membership. A log that does not tell in time is taken for a no.
+func (s *Session) isReplaced() (replaced bool) {
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
 	subject := events.EventSubject(s.config.Cluster, events.JoinRequested, s.config.Node)
-	event, found, err := s.bus.LastEvent(ctx, events.EventStream, subject)
-	if !found || err != nil {
-		return false
+	err := s.bus.Repeat(ctx, "who asked last by this node's name", func(ctx context.Context) error {
+		event, found, err := s.bus.LastEvent(ctx, events.EventStream, subject)
+		if !found || err != nil {
+			return err
+		}
+		join, err := events.Open[events.Join](event)
+		replaced = err == nil && !strings.HasPrefix(join.Incarnation, s.process)
+		return err
+	})
+	if err != nil && s.context.Err() == nil {
+		slog.Warn("this process asks for a place, not knowing who asked last by this node's name", "node", s.config.Node, "error", err)
 	}
-	join, err := events.Open[events.Join](event)
-	return err == nil && !strings.HasPrefix(join.Incarnation, s.process)
+	return replaced
 }
 
 var endReplaced = machine.End{Reason: "another process asked for a place by this name: expected a name for each node"}

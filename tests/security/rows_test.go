@@ -109,7 +109,10 @@ func (m *matrix) core() (tries []try) {
 			events.ShardSubject("another", m.key("n2")), events.PreCopySubject("another", m.key("n2")), "shards.warm.other",
 		}
 		if by.name != "monitor" {
-			subjects = append(subjects, events.ProbeSubject(cluster, m.key("n2")), events.ProbeSubject(cluster, by.key))
+			subjects = append(subjects, events.ProbeSubject(cluster, m.key("n2")))
+			if !by.isNode() {
+				subjects = append(subjects, events.ProbeSubject(cluster, by.key))
+			}
 		}
 		if by.name != "planner" {
 			subjects = append(subjects, events.PolicySubject(cluster, "x"))

@@ -53,6 +53,7 @@ const (
 	stepTime  = 10 * time.Millisecond
 	pulseTime = 100 * time.Millisecond
 	askTime   = 5 * time.Second
+	lookTime  = time.Second
 )
 
 // Run takes part until ctx ends or the cluster does without the node. Whoever wants it to leave closes leave.
@@ -88,10 +89,13 @@ func (s *Stranger) Run(ctx context.Context, url string, job map[string]any, leav
 	return err
 }
 
-// connect subscribes before it asks for a place, so that no answer is missed.
+// connect looks whether another has its name, and subscribes before it asks for a place, so that no answer is missed.
 func (s *Stranger) connect(url string, job map[string]any) (messages chan *nats.Msg, err error) {
 	if s.conn, err = nats.Connect(url); err != nil {
 		return nil, err
+	}
+	if _, err := s.conn.Request("reknit.probe."+s.Cluster+"."+s.Node, []byte("{}"), lookTime); err == nil {
+		return nil, fmt.Errorf("another process answers to the name %s", s.Node)
 	}
 	if s.stream, err = s.conn.JetStream(); err != nil {
 		return nil, err

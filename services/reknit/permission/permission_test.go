@@ -132,6 +132,13 @@ func TestNobodyReadsWritesOrMakesWhatIsAnotherClusters(t *testing.T) {
 	}
 }
 
+func TestANodeAsksForASignOfLifeUnderItsOwnNameOnly(t *testing.T) {
+	node := everybody()["node"]
+	if own, others := events.ProbeSubject(cluster, "n1"), events.ProbeSubject(cluster, "n2"); !allows(node.Publish, own) || allows(node.Publish, others) {
+		t.Errorf("its own %v, of another %v", allows(node.Publish, own), allows(node.Publish, others))
+	}
+}
+
 // A server refuses the second of two imports that lead a subject in a circle, and says so nowhere: the monitor's probes would
 // find nobody. A node asks its own subject within the nodes' account.
 func TestNoSubjectCrossesBothWays(t *testing.T) {

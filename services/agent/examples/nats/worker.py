@@ -24,6 +24,7 @@ from perceptron import BATCH, MICRO_BATCH, Perceptron, digest
 from trainer import NO_PLAN, Trainer
 
 BEAT_SECONDS = 0.2
+LOOK_SECONDS = 1.5  # within which who has this node's name answers
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
@@ -58,8 +59,10 @@ class Worker:
         while not self.over:
             try:
                 with wire.Connection(self.options.url, lambda *ended: self.inbox.put((self.hub_ended, *ended))) as self.hub:
-                    self.subscribe()
-                    self.join()
+                    self.look()
+                    if not self.over:
+                        self.subscribe()
+                        self.join()
                     while not self.over:
                         self.take_part()
             except wire.Error as error:
@@ -77,6 +80,14 @@ class Worker:
         self.adopt()
         self.move()
         self.train()
+
+    def look(self):
+        """Ends where another process has this node's name: to ask for a place would end the other's membership."""
+        try:
+            self.hub.request(f"reknit.probe.{self.cluster}.{self.node}", b"{}", timeout=LOOK_SECONDS)
+        except wire.Error:
+            return  # nobody answers to it
+        self.end(f"another process answers to the name {self.node}: expected one for each")
 
     def subscribe(self):
         event, me = f"reknit.event.{self.cluster}", self.node
