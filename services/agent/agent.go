@@ -162,28 +162,38 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected that of the node %s, got the one of %s", config.Node, key)
 	}
 	session := newSession(ctx, config, connection)
-	if session.identity, err = mtls.Open(config.NATSKit); err == nil {
-		session.seal, err = seal.Open(config.NATSKit)
-	}
-	if err != nil {
-		session.Close()
-		return nil, err
-	}
-	config.Store.TLS = session.identity.Server()
-	config.Store.Bucket, config.Store.Memory = events.ShardBucketOf(config.Node), config.Store.Dir == ""
-	if session.store, err = shards.Serve(ctx, config.Store); err == nil {
-		owner := snapshots.Owner{Cluster: config.Cluster, Node: config.Node, Job: config.Job,
-			MemoryBytes: config.MemoryBytes, Memory: config.Memory, Lend: session.lend}
-		session.snapshots, err = snapshots.Open(session.context, config.Snapshots, owner)
-	}
-	if err == nil {
-		err = session.begin(ctx)
-	}
-	if err != nil {
+	if err := session.start(ctx); err != nil {
 		session.Close()
 		return nil, err
 	}
 	return session, nil
+}
+
+// start looks whether the name is free before it makes the shard store: its folder may be that of the process that has it.
+func (s *Session) start(ctx context.Context) (err error) {
+	if s.identity, err = mtls.Open(s.config.NATSKit); err != nil {
+		return err
+	}
+	if s.seal, err = seal.Open(s.config.NATSKit); err != nil {
+		return err
+	}
+	if err := s.bus.Provision(ctx); err != nil {
+		return err
+	}
+	if err := s.nameFree(); err != nil {
+		return err
+	}
+	store := s.config.Store
+	store.TLS, store.Bucket, store.Memory = s.identity.Server(), events.ShardBucketOf(s.config.Node), store.Dir == ""
+	if s.store, err = shards.Serve(ctx, store); err != nil {
+		return err
+	}
+	owner := snapshots.Owner{Cluster: s.config.Cluster, Node: s.config.Node, Job: s.config.Job,
+		MemoryBytes: s.config.MemoryBytes, Memory: s.config.Memory, Lend: s.lend}
+	if s.snapshots, err = snapshots.Open(s.context, s.config.Snapshots, owner); err != nil {
+		return err
+	}
+	return s.begin(ctx)
 }
 
 func (c *Config) complete() error {
@@ -205,7 +215,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// begin listens before it asks for a place, so that no answer is missed, and answers to its name when nobody else does.
+// begin answers to its name at once, and listens before it asks for a place, so that no answer is missed.
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
 		Cluster: s.config.Cluster, Node: s.config.Node, Name: s.bus.Identity().Name, Address: s.config.Address, Site: s.config.Site,
@@ -214,16 +224,10 @@ func (s *Session) begin(ctx context.Context) error {
 		Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
-	if err := s.bus.Provision(ctx); err != nil {
-		return err
-	}
-	if err := s.nameFree(ctx); err != nil {
+	if err := s.answerRequests(); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {
-		return err
-	}
-	if err := s.answerRequests(); err != nil {
 		return err
 	}
 	if err := s.join(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -63,6 +64,9 @@ func (s *Session) sayRefused(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
 	if err != nil || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
 		return // somebody else says so: the machine, or askLater
+	}
+	if refusal.Refused == events.RefusedMembership && !strings.HasPrefix(refusal.Incarnation, s.process) {
+		return // the process before this one
 	}
 	s.mutex.Lock()
 	over := s.ended != nil

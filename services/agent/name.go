@@ -2,11 +2,12 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,47 +23,42 @@ var nameWaits = []time.Duration{
 	1200 * time.Millisecond,
 }
 
-// nameFree reports why this process may not take part by its node's name: another process answers to it. To ask for a
-// place would end the other's membership. Two that start at the same moment both find the name free; the later request
-// stands. A process that was killed costs milliseconds, and a host that vanished 1.5 s until the hub gives it up.
-func (s *Session) nameFree(ctx context.Context) (taken error) {
-	err := s.bus.Repeat(ctx, "whether another process has this node's name", func(ctx context.Context) (err error) {
-		taken, err = s.askOwnName(ctx)
-		return err
-	})
-	return cmp.Or(taken, err)
-}
-
-// askOwnName asks once. Silence says something only where the connection stood meanwhile.
-func (s *Session) askOwnName(ctx context.Context) (taken, err error) {
-	inbox := s.bus.Conn().NewInbox()
+// nameFree reports why this process may not take part by its node's name: another process answers to it, whose membership
+// a request would end. Two that start at the same moment, or while the other has lost its connection, both find the name
+// free: the later request stands, and Machine.Yields says which of them ends. A process that was killed costs
+// milliseconds, and a host that vanished 1.5 s until the hub gives it up.
+func (s *Session) nameFree() error {
+	inbox, subject := s.bus.Conn().NewInbox(), events.ProbeSubject(s.config.Cluster, s.config.Node)
 	answers, err := s.bus.Conn().SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails where the connection ends
 	for _, wait := range nameWaits {
-		if err := s.bus.Conn().PublishRequest(events.ProbeSubject(s.config.Cluster, s.config.Node), inbox, []byte("{}")); err != nil {
-			return nil, err
+		if err := s.bus.Conn().PublishRequest(subject, inbox, []byte("{}")); err != nil {
+			return err
 		}
 		message, err := answers.NextMsg(wait)
 		switch {
-		case errors.Is(err, nats.ErrTimeout) && errors.Is(s.bus.Conn().LastError(), nats.ErrPermissionViolation):
+		case errors.Is(err, nats.ErrTimeout) && s.mayNotSay(subject):
 			slog.Warn("this node may not ask whether its name is free: its kit is of before, provision the cluster again", "node", s.config.Node)
-			return nil, nil
+			return nil
 		case errors.Is(err, nats.ErrTimeout):
 		case errors.Is(err, nats.ErrNoResponders):
-			return nil, nil
+			return nil
 		case err != nil:
-			return nil, err
+			return err
 		default:
-			return s.taken(message.Data), nil
+			return s.taken(message.Data)
 		}
 	}
-	if !s.bus.Conn().IsConnected() {
-		return nil, nats.ErrDisconnected
-	}
-	return nil, ctx.Err() // ended where the connection came back
+	return nil
+}
+
+// mayNotSay reports whether the last that the hub found fault with is that this node said something on a subject.
+func (s *Session) mayNotSay(subject string) bool {
+	err := s.bus.Conn().LastError()
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
 // taken says who answers to this node's name.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -83,16 +84,42 @@ func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
 	}
 }
 
-// Two processes of a name, one of which stood still when the other asked, would take it from each other in turn.
-func TestWhoWasReplacedWhileItStoodStillEndsAndDoesNotAskAgain(t *testing.T) {
-	state := &kernel{frozen: true}
+// standsStill has a process hear, at its next boundary, that it was taken for lost and that another one has asked for a place
+// by its name since.
+func standsStill(t *testing.T, state State) (*hub, events.Member, context.Context) {
 	h, member, step := inStep(t, state)
 	h.asNode("n1", events.JoinRequested, &events.Join{
 		Node: "n1", Incarnation: "another", Address: "127.0.0.1:2", MemoryBytes: 1, Job: h.job(),
 	})
+	if join := await[events.Join](h, events.JoinRequested); join.Incarnation != "another" {
+		t.Fatalf("%+v asked", join)
+	}
+	return h, member, step
+}
+
+// The other process has nothing. To leave it the name would lose what this one alone holds.
+func TestWhoHoldsStateTakesItsNameBack(t *testing.T) {
+	state := &kernel{frozen: true}
+	h, member, step := standsStill(t, state)
 	h.say(events.MembershipRefused, "n1", &events.Refusal{
-		Node: "n1", Incarnation: member.Incarnation, Refused: events.RefusedMembership, Reason: "another process of it joined",
+		Node: "n1", Incarnation: member.Incarnation, Refused: events.RefusedMembership, Reason: "lost: no heartbeat",
 	})
+	<-step.Done()
+	go func() { _, _ = h.sessions[0].Boundary(t.Context(), 0, state) }() // it waits for a plan
+	join := await[events.Join](h, events.JoinRequested)
+	if !strings.HasPrefix(join.Incarnation, h.sessions[0].process) {
+		t.Errorf("%+v asked", join)
+	}
+}
+
+// Two processes of a name would take it from each other in turn.
+func TestWhoWasReplacedByAPlanEndsAndDoesNotAskAgain(t *testing.T) {
+	state := &kernel{frozen: true}
+	h, member, step := standsStill(t, state)
+	first := replicas(1, "", []events.Member{member}, "n1")
+	parent := events.Digest(h.speaker.First(time.Now(), "1", events.PlanCommitted, "1", &first).Data)
+	second := replicas(2, parent, []events.Member{{Node: "n1", Incarnation: "another", Address: "127.0.0.1:2"}}, "n1")
+	h.say(events.PlanCommitted, "2", &second)
 	<-step.Done()
 	_, err := h.sessions[0].Boundary(t.Context(), 0, state)
 	if err == nil || !strings.Contains(err.Error(), "another process asked for a place by this name") {

@@ -42,8 +42,8 @@ func (s *Session) askLater(reason string) {
 	s.refusal.pause = min(2*s.refusal.pause, lastAsk)
 }
 
-// isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again would end
-// the other's membership. A log that does not tell in time is taken for a no.
+// isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again ends the
+// other's membership. A log that does not tell in time is taken for a no.
 func (s *Session) isReplaced() (replaced bool) {
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
@@ -65,16 +65,15 @@ func (s *Session) isReplaced() (replaced bool) {
 
 var endReplaced = machine.End{Reason: "another process asked for a place by this name: expected a name for each node"}
 
-// rejoin asks for a place as a new incarnation once the cluster has gone on without this one, unless another process has
-// taken this node's name since: two that took it from each other in turn would never train.
-// Whoever is told so twice, by a plan and by a refusal, asks once.
-func (s *Session) rejoin(incarnation, reason string) {
+// rejoin asks for a place as a new incarnation once the cluster has gone on without this one, or leaves the node's name to
+// another process that has taken it since.
+func (s *Session) rejoin(reason string) {
 	replaced := s.isReplaced()
 	s.tell(func() []machine.Action {
 		switch {
-		case s.ended != nil || s.context.Err() != nil || s.machine.Snapshot().Incarnation != incarnation:
+		case s.ended != nil || s.context.Err() != nil:
 			return nil
-		case replaced:
+		case replaced && s.machine.Yields():
 			s.end(endReplaced)
 			return nil
 		}
@@ -89,7 +88,7 @@ func (s *Session) askAgain(replaced bool) []machine.Action {
 		return nil
 	}
 	s.refusal.waits = false
-	if replaced {
+	if replaced && s.machine.Yields() {
 		s.end(endReplaced)
 		return nil
 	}

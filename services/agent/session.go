@@ -242,7 +242,7 @@ func (s *Session) do(action machine.Action) {
 	case machine.Late:
 		s.late(action)
 	case machine.Rejoin:
-		go s.rejoin(s.machine.Snapshot().Incarnation, action.Reason)
+		go s.rejoin(action.Reason)
 	case machine.Reread:
 		go s.reread(s.answers, action.Generation)
 	case machine.End:

@@ -91,7 +91,7 @@ func Run(ctx context.Context, config Config) error {
 	}, session, network)
 	defer context.AfterFunc(asked, func() { leave(ctx, session, loop.Complete(), end) })()
 	if err := loop.Run(ctx); err != nil && !finished(ctx, loop) {
-		if errors.Is(err, context.Canceled) {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = errors.New("ended by a second signal")
 		}
 		exited(session, err)

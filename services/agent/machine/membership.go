@@ -122,13 +122,21 @@ func (m *Machine) completed(_ events.Event, end events.JobEnd) {
 	m.end(End{Complete: true, Reason: reason})
 }
 
-// giveUp has the node leave its step and ask for a place again. Nothing more is said in this incarnation's name.
+// giveUp has the node leave its step and ask for a place again, once. Nothing more is said in this incarnation's name.
 func (m *Machine) giveUp(reason string) {
+	if m.membership == outside {
+		return // it is about to ask
+	}
 	m.endNegotiation()
 	m.membership, m.reason = givenUp, reason
 	m.replaced = m.promise == nil && m.leftOut() // to who has promised the others may come back
 	m.abandon(m.newest.generation + 1)
 }
+
+// Yields reports whether the node's name is left to another process that asked for a place by it later: nothing that this
+// one holds can be claimed, or a plan was made without it. Else both would hold a name in turn, or training would lose what
+// this one alone holds.
+func (m *Machine) Yields() bool { return m.claimable == 0 || m.newest.replaced }
 
 // noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise:
 // nobody trains with it any more.

@@ -44,6 +44,40 @@ func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *t
 	n.expect()
 }
 
+// Another process that asks by its name has it told once more, while it looks who that was.
+func TestAMemberThatIsToldTwiceThatItWasGivenUpAsksOnce(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.looks = true
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.stands(15)
+	n.expect("abandon", "rejoin")
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.expect()
+}
+
+// Of two processes of a name, the one that holds what training needs takes it back. The other one leaves it.
+func TestANameIsLeftToAnotherProcessByWhoHasNothingOrIsInNoPlan(t *testing.T) {
+	if n := newNode(t); !n.machine.Yields() {
+		t.Error("a newcomer that holds nothing keeps the name")
+	}
+	n := trainingNode(t, 15)
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	if n.machine.Yields() {
+		t.Error("who holds state leaves the name to one that has none")
+	}
+	others := plan(4, 12, "n1")
+	others.Nodes[0].Incarnation = "another"
+	n.commits(others)
+	if !n.machine.Yields() {
+		t.Error("it takes the name back from a process that trains")
+	}
+	n = trainingNode(t, 15)
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, true))
+	if !n.machine.Yields() {
+		t.Error("who is astray keeps the name for what it has to forget")
+	}
+}
+
 func TestAFrozenMemberNoticesThatItWasLeftOutInWhateverOrderItHears(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))

@@ -19,6 +19,7 @@ type node struct {
 	told    []string // since the last expect
 	tasks   []Action // that were given out and have not ended
 	slow    bool     // the trainer's state does not answer by itself
+	looks   bool     // who has its name, before it asks again
 	holds   []events.Holding
 	claims  []events.Claim
 	plans   map[uint64]string // digests of the plans heard, by generation
@@ -147,6 +148,9 @@ func (n *node) do(actions []Action) {
 				n.answer()
 			}
 		case Rejoin:
+			if n.looks {
+				break
+			}
 			n.joined++
 			n.do(n.machine.Join(now, "i"+strconv.Itoa(n.joined)))
 		case Measure, Fetch, Export, PreCopy:

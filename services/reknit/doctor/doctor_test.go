@@ -263,7 +263,7 @@ func TestWhatIsSaidWhereNobodyListensIsFound(t *testing.T) {
 		}
 	}
 	findings, err := examined(t, c.url)
-	expected := "subjects warning: nobody hears what was said on 2 subjects, such as reknit.event.c.membership.join.n9"
+	expected := "subjects warning: said on 2 subjects of no kind that this build knows, such as reknit.event.c.membership.join.n9"
 	if err != nil || len(findings) != 1 || findings[0] != expected {
 		t.Errorf("%v, %q: expected %q", err, findings, expected)
 	}

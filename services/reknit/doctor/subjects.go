@@ -28,11 +28,11 @@ func (d *doctor) subjects(ctx context.Context) []Finding {
 	heard := info.State.Subjects
 	maps.DeleteFunc(heard, func(subject string, _ uint64) bool { return isEvent(strings.TrimPrefix(subject, prefix)) })
 	if len(heard) == 0 {
-		return found(fine, "", "all that was said is of a kind that Reknit knows")
+		return found(fine, "", "all that was said is of a kind that this build knows")
 	}
 	unknown := slices.Sorted(maps.Keys(heard))
-	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data",
-		"nobody hears what was said on %s, such as %s", tell.Count(len(unknown), "subject", "subjects"), unknown[0])
+	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data; or ask a doctor of the services' build",
+		"said on %s of no kind that this build knows, such as %s", tell.Count(len(unknown), "subject", "subjects"), unknown[0])
 }
 
 // isEvent reports whether a subject behind its prefix is a kind of event and what that is about.

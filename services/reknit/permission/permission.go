@@ -73,8 +73,13 @@ func OfNode(id, cluster, inbox string) Rights {
 }
 
 // OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. Who runs one
-// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature.
-func OfLeaf(cluster string) Rights { return OfNode("*", cluster, "_INBOX.*") }
+// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature. A probe stays
+// within the site: it has a node dial whom it names.
+func OfLeaf(cluster string) Rights {
+	rights := OfNode("*", cluster, "_INBOX.*")
+	rights.Publish = slices.DeleteFunc(rights.Publish, func(subject string) bool { return slices.Contains(probes(cluster, "*"), subject) })
+	return rights
+}
 
 // said lists the subjects of what a speaker says. Of itself and of services it says what names it.
 func said(speaker, cluster, id string) []string {

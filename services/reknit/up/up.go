@@ -69,15 +69,15 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err := o.free(); err != nil {
 		return err
 	}
-	page, err := processes.PageAddress(o.page)
-	if err != nil {
-		return err
-	}
 	server, err := o.serve()
 	if err != nil {
 		return err
 	}
 	defer server.Shutdown()
+	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
+	if err != nil {
+		return err
+	}
 	stop, err := o.start(server.URL(), page, logs, out)
 	defer stop()
 	if err != nil {
