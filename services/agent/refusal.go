@@ -58,12 +58,23 @@ func (s *Session) isReplaced() (replaced bool) {
 		return err
 	})
 	if err != nil && s.context.Err() == nil {
-		slog.Warn("this process asks for a place, not knowing who asked last by this node's name", "node", s.config.Node, "error", err)
+		slog.Warn("not known who asked last by this node's name", "node", s.config.Node, "error", err)
 	}
 	return replaced
 }
 
-var endReplaced = machine.End{Reason: "another process asked for a place by this name: expected a name for each node"}
+// look tells the machine where another process has taken this node's name, unless it has asked again meanwhile.
+func (s *Session) look(incarnation string) {
+	if !s.isReplaced() {
+		return
+	}
+	s.tell(func() []machine.Action {
+		if s.ended != nil || s.machine.Snapshot().Incarnation != incarnation {
+			return nil
+		}
+		return s.machine.Replaced()
+	})
+}
 
 // rejoin asks for a place as a new incarnation once the cluster has gone on without this one, or leaves the node's name to
 // another process that has taken it since.
@@ -74,8 +85,7 @@ func (s *Session) rejoin(reason string) {
 		case s.ended != nil || s.context.Err() != nil:
 			return nil
 		case replaced && s.machine.Yields():
-			s.end(endReplaced)
-			return nil
+			return s.machine.Replaced()
 		}
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", reason)
 		return s.newMember()
@@ -89,8 +99,7 @@ func (s *Session) askAgain(replaced bool) []machine.Action {
 	}
 	s.refusal.waits = false
 	if replaced && s.machine.Yields() {
-		s.end(endReplaced)
-		return nil
+		return s.machine.Replaced()
 	}
 	s.waiting.told, s.waiting.times = time.Now(), 1 // it may get no answer
 	actions := s.newMember()

@@ -243,6 +243,8 @@ func (s *Session) do(action machine.Action) {
 		s.late(action)
 	case machine.Rejoin:
 		go s.rejoin(action.Reason)
+	case machine.Look:
+		go s.look(s.machine.Snapshot().Incarnation)
 	case machine.Reread:
 		go s.reread(s.answers, action.Generation)
 	case machine.End:

@@ -55,6 +55,10 @@ type (
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
 
+	// Look has the caller look in the log who asked for a place by this node's name last, and call Replaced where that was
+	// another process.
+	Look struct{}
+
 	// Reread has the caller read the plan of a generation from its stream until it is there, and hand it to Handle: events
 	// were heard that build on it.
 	Reread struct{ Generation uint64 }
@@ -146,6 +150,7 @@ func (Stuck) action()   {}
 func (Waits) action()   {}
 func (Late) action()    {}
 func (Rejoin) action()  {}
+func (Look) action()    {}
 func (Reread) action()  {}
 func (End) action()     {}
 func (Measure) action() {}

@@ -19,6 +19,7 @@ import (
 type Settings struct {
 	Cluster      string
 	Node         string
+	Process      string // with which its incarnations begin, and no other process's
 	Address      string // host:port of the trainer's data plane
 	Name         string // what people call the node; empty: as its id says
 	Site         string // where the node stands; empty: nobody said
@@ -45,6 +46,7 @@ type Machine struct {
 	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
 	reason        string        // why it was given up
 	replaced      bool          // since it was given up a plan does without it
+	outdone       uint64        // generation of the newest plan that has another process train by this node's name; zero: none has
 	leave         *events.Leave // asked for, and not refused
 	leaveAsked    time.Time
 	leavesRefused int // tells a leave from its repeat

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -70,6 +71,8 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	mine := refusal.Incarnation == m.incarnation
 	switch {
 	case refusal.Node != m.settings.Node:
+	case refusal.Incarnation != "" && m.isAnother(refusal.Incarnation):
+		m.do(Look{})
 	case refusal.Complete && !refusal.OtherJob && (mine || refusal.Incarnation == ""):
 		m.end(End{Complete: true, Reason: refusal.Reason})
 	case refusal.Refused == events.ChangeLeave:
@@ -89,7 +92,11 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 
 // joinDelayed hears that this node waits for its turn.
 func (m *Machine) joinDelayed(event events.Event, delay events.JoinDelay) {
-	if delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && m.membership == joining {
+	switch {
+	case delay.Node != m.settings.Node:
+	case m.isAnother(delay.Incarnation):
+		m.do(Look{})
+	case delay.Incarnation == m.incarnation && m.membership == joining:
 		asked := event.Time.Add(time.Duration(delay.Seconds * float64(time.Second)))
 		reason := fmt.Sprintf("this node is asked at %s: %s", asked.UTC().Format(time.TimeOnly), delay.Reason)
 		m.held(event, events.Hold{Reason: reason})
@@ -133,10 +140,33 @@ func (m *Machine) giveUp(reason string) {
 	m.abandon(m.newest.generation + 1)
 }
 
+// another reports whether another process of this node's name is among members: one of before, or one that has taken it.
+func (m *Machine) another(members []events.Member) bool {
+	return slices.ContainsFunc(members, func(member events.Member) bool {
+		return member.Node == m.settings.Node && m.isAnother(member.Incarnation)
+	})
+}
+
+// isAnother reports whether an incarnation of this node is that of another process.
+func (m *Machine) isAnother(incarnation string) bool { return !strings.HasPrefix(incarnation, m.settings.Process) }
+
+// Replaced hears that another process asked for a place by this node's name later: this one leaves it the name, or takes
+// it back.
+func (m *Machine) Replaced() []Action {
+	switch {
+	case m.membership == over:
+	case m.Yields():
+		m.end(End{Reason: "another process asked for a place by this name: expected a name for each node"})
+	case m.membership != givenUp:
+		m.giveUp("another process of this name asked for a place")
+	}
+	return m.act()
+}
+
 // Yields reports whether the node's name is left to another process that asked for a place by it later: nothing that this
-// one holds can be claimed, or a plan was made without it. Else both would hold a name in turn, or training would lose what
-// this one alone holds.
-func (m *Machine) Yields() bool { return m.claimable == 0 || m.newest.replaced }
+// one holds can be claimed, or the other trains under a newer plan. Else both would take the name in turn, or training would
+// lose what this one alone holds.
+func (m *Machine) Yields() bool { return m.claimable == 0 || m.outdone > m.claimable }
 
 // noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise:
 // nobody trains with it any more.

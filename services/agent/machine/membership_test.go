@@ -35,7 +35,7 @@ func TestAMemberThatANewPlanLeavesOutGivesUpItsStepAndAsksAgain(t *testing.T) {
 func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.MembershipRefused, refusal("older", events.RefusedMembership, false))
-	n.expect()
+	n.expect("look")
 	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
 	n.expect("abandon")
 	n.stands(15)
@@ -56,26 +56,37 @@ func TestAMemberThatIsToldTwiceThatItWasGivenUpAsksOnce(t *testing.T) {
 }
 
 // Of two processes of a name, the one that holds what training needs takes it back. The other one leaves it.
-func TestANameIsLeftToAnotherProcessByWhoHasNothingOrIsInNoPlan(t *testing.T) {
-	if n := newNode(t); !n.machine.Yields() {
-		t.Error("a newcomer that holds nothing keeps the name")
-	}
-	n := trainingNode(t, 15)
-	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
-	if n.machine.Yields() {
-		t.Error("who holds state leaves the name to one that has none")
-	}
-	others := plan(4, 12, "n1")
-	others.Nodes[0].Incarnation = "another"
-	n.commits(others)
-	if !n.machine.Yields() {
-		t.Error("it takes the name back from a process that trains")
-	}
+func TestANameIsTakenBackByWhoHoldsStateAndLeftByWhoHasNothingOrIsOutdoneByAPlan(t *testing.T) {
+	const ends = "end left=false another process asked for a place by this name: expected a name for each node"
+	others := opening("g4", 4, true, "n1", "n2")
+	others.Members[0].Incarnation = "another"
+
+	n := newNode(t)
+	n.hears(events.NegotiationOpened, others)
+	n.expect("look")
+	n.do(n.machine.Replaced())
+	n.expect(ends)
+
+	n = trainingNode(t, 15)
+	n.hears(events.NegotiationOpened, others)
+	n.expect("look")
+	n.do(n.machine.Replaced())
+	n.expect("abandon")
+	n.stands(15)
+	n.expect("rejoin", "say membership.join-requested i2")
+
+	outdoing := plan(4, 12, "n1", "n2")
+	outdoing.Nodes[0].Incarnation = "another"
+	n.commits(outdoing)
+	n.expect("look")
+	n.do(n.machine.Replaced())
+	n.expect(ends)
+
 	n = trainingNode(t, 15)
 	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, true))
-	if !n.machine.Yields() {
-		t.Error("who is astray keeps the name for what it has to forget")
-	}
+	n.told = nil
+	n.do(n.machine.Replaced())
+	n.expect(ends)
 }
 
 func TestAFrozenMemberNoticesThatItWasLeftOutInWhateverOrderItHears(t *testing.T) {
@@ -296,5 +307,5 @@ func TestANodeThatWaitsForItsTurnHearsWhenAndWhy(t *testing.T) {
 	asked := now.Add(time.Minute).UTC().Format(time.TimeOnly)
 	n.expect("waits since " + now.Format(time.TimeOnly) + " this node is asked at " + asked + ": it failed 3 times")
 	n.hears(events.JoinDelayed, &events.JoinDelay{Node: "n1", Incarnation: "older", Seconds: 90})
-	n.expect()
+	n.expect("look")
 }

@@ -64,6 +64,9 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	case m.late(opening) || m.under(opening.Negotiation) || m.membership == givenUp || m.membership == outside:
 		return
 	case !m.named(opening.Members):
+		if m.another(opening.Members) {
+			m.do(Look{})
+		}
 		m.endNegotiation()
 		if opening.Abandon || !m.awaitedToItsStep() {
 			m.promise = nil // it was made in a negotiation that this one replaces

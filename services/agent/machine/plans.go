@@ -24,7 +24,6 @@ type newest struct {
 	generation uint64
 	digest     string // empty where the plan itself was not heard
 	heard      uint64 // the greatest generation that was spoken of
-	replaced   bool   // it has another process train by this node's name
 }
 
 // inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. An answer to
@@ -91,6 +90,10 @@ func (m *Machine) readMissing() {
 // before it, which are read again.
 func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.newest.heard = max(m.newest.heard, plan.Generation)
+	if m.another(plan.Nodes) {
+		m.outdone = max(m.outdone, plan.Generation)
+		m.do(Look{})
+	}
 	switch {
 	case m.newest.known && plan.Generation <= m.newest.generation:
 		return
@@ -108,7 +111,6 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 		m.pending = append(m.pending, next)
 	}
 	m.newest.known, m.newest.generation, m.newest.digest = true, plan.Generation, next.digest
-	m.newest.replaced = placed && !m.named(plan.Nodes)
 	m.readMissing()
 	m.noticeLeftOut()
 	if m.membership == givenUp && !m.named(plan.Nodes) {

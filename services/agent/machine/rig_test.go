@@ -39,7 +39,7 @@ var job = events.Job{
 
 // newNode returns n1, which has asked for a place as incarnation i1.
 func newNode(t *testing.T, alter ...func(*Settings)) *node {
-	settings := Settings{Cluster: "c", Node: "n1", Address: "a:1", MemoryBytes: 1 << 20, Job: job, PreCopies: true}
+	settings := Settings{Cluster: "c", Node: "n1", Process: "i", Address: "a:1", MemoryBytes: 1 << 20, Job: job, PreCopies: true}
 	for _, alter := range alter {
 		alter(&settings)
 	}

@@ -355,21 +355,6 @@ func TestWhoIsOnItsWayOutIsCalledBackWhereNobodyIsLeft(t *testing.T) {
 	}
 }
 
-// It may have stood still, and hold what training needs: it asks again.
-func TestAProcessIsToldThatAnotherOneAskedByItsName(t *testing.T) {
-	w := newWorld(t, 3)
-	before := w.process["n2"]
-	w.join("n2")
-	w.run()
-	refused := w.refusals("n2")
-	if len(refused) != 1 || refused[0].Refused != events.RefusedMembership || refused[0].Incarnation != before {
-		t.Errorf("refused %+v", refused)
-	}
-	if w.process["n2"] == before || w.nodes() != "n1 n2 n3" {
-		t.Errorf("the plan has %q", w.nodes())
-	}
-}
-
 func TestAClusterTakesNoMoreNodesThanItCanCarry(t *testing.T) {
 	w := newEmptyWorld(t, mostNodes+1, 0) // no plan before that, so that they only ask
 	for i := range mostNodes {
@@ -382,7 +367,7 @@ func TestAClusterTakesNoMoreNodesThanItCanCarry(t *testing.T) {
 	}
 	w.join("m7") // it restarted
 	w.run()
-	if got := w.refusals("m7"); len(got) != 1 || got[0].Incarnation == w.process["m7"] {
+	if got := w.refusals("m7"); len(got) > 0 {
 		t.Fatalf("who asked before is refused: %v", got)
 	}
 	w.lose("m7")

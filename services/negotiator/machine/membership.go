@@ -27,13 +27,12 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back
 	}
-	var said []events.Event
 	if known := m.state.known(join.Node); known != nil {
 		if known.Incarnation == join.Incarnation {
 			return nil
 		}
-		urgency = m.concerns(join.Node) // it restarted before anybody missed it, or the one before still lives
-		said = m.endMembership(cause, join.Node, "another process of this name asked for a place", false)
+		urgency = m.concerns(join.Node) // it restarted before anybody missed it
+		m.forget(cause, join.Node)
 	}
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
@@ -44,7 +43,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
 	}
-	said = append(said, m.takeTurn(cause, join.Node)...)
+	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
 	if urgency == protocol.Patient && !m.state.Joiners[join.Node].NotBefore.IsZero() {
 		m.state.Pending = append(m.state.Pending, change) // see admit: what others negotiate meanwhile goes on

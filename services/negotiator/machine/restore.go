@@ -101,8 +101,8 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	}
 	waits := m.waitingFor(missing)
 	if forGood := waits == "" && m.state.Plan != nil && !older && !m.mayAsk(); forGood {
-		waits = ", and who held it takes part as a process that does not bring it: unless a node joins that has an older state, in memory or a snapshot, " +
-			"the job can only begin anew, in another cluster"
+		waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an older " +
+			"state, in memory or a snapshot, the job can only begin anew, in another cluster"
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
 }

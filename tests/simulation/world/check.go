@@ -111,7 +111,7 @@ func (p *process) healthy(unit int) bool {
 // healthy reports whether any living process does.
 func (w *World) healthy(unit int) bool {
 	for _, n := range w.nodes {
-		if n.process != nil && n.process.healthy(unit) {
+		if slices.ContainsFunc(n.processes(), func(p *process) bool { return p.healthy(unit) }) {
 			return true
 		}
 	}

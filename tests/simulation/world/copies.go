@@ -33,12 +33,14 @@ func (w *World) recoverable() bool {
 func (w *World) wholeStep(among func(*process) bool) (newest uint64, whole bool) {
 	all := map[lineage][]copies{} // of each unit
 	for _, n := range w.nodes {
-		if n.process == nil || !among(n.process) {
-			continue
-		}
-		for unit, kept := range n.process.state.kept {
-			for _, v := range kept {
-				w.note(all, n.process, unit, v)
+		for _, p := range n.processes() {
+			if !among(p) {
+				continue
+			}
+			for unit, kept := range p.state.kept {
+				for _, v := range kept {
+					w.note(all, p, unit, v)
+				}
 			}
 		}
 	}

@@ -40,6 +40,11 @@ var verbs = []verb{
 		a.after(w, func() { w.bucket.away = false })
 	}},
 	{"pause NODE", func(w *World, a args) { w.pause(a.node(w)); a.after(w, func() { w.resume(a.node(w)) }) }},
+	{"start second NODE", func(w *World, a args) {
+		if first := w.startSecond(a.node(w)); first != nil {
+			a.after(w, first.resume)
+		}
+	}},
 	{"hang NODE", func(w *World, a args) { w.hang(a.node(w)); a.after(w, func() { w.unhang(a.node(w)) }) }},
 	{"slow NODE FACTOR", func(w *World, a args) {
 		n := a.node(w)
@@ -215,6 +220,12 @@ func (w *World) launch(n *node) {
 func (w *World) kill(n *node) {
 	if n.process != nil {
 		n.process.kill()
+	}
+}
+
+func (w *World) exit(n *node) {
+	if n.process != nil {
+		n.process.exit()
 	}
 }
 

@@ -151,8 +151,8 @@ func (w *World) isLarge() bool { return len(w.nodes) > mostAwake }
 func (w *World) wakeHearers(fresh []events.Event) {
 	for _, event := range fresh {
 		switch n := w.byName(event.Subject); {
-		case event.Kind == events.MembershipRefused && n != nil && n.process != nil:
-			n.process.read()
+		case event.Kind == events.MembershipRefused && n != nil:
+			n.read()
 		case event.Kind != events.MembershipRefused && w.agentsHear[event.Kind]:
 			w.wakeNodes()
 			return
@@ -168,9 +168,7 @@ func (w *World) wake() {
 
 func (w *World) wakeNodes() {
 	for _, n := range w.nodes {
-		if n.process != nil {
-			n.process.read()
-		}
+		n.read()
 	}
 }
 

@@ -20,7 +20,11 @@ func (w *World) heal() {
 	for _, n := range w.nodes {
 		n.slowness, n.storing, n.kernel, n.breaks = 1, 0, 0, 0
 		w.unhang(n)
-		w.resume(n)
+		for _, p := range n.processes() {
+			if p.paused {
+				p.resume()
+			}
+		}
 	}
 	for _, name := range serviceNames {
 		s := w.services[name]
@@ -127,6 +131,8 @@ func (w *World) whatIsMissing(beyond uint64, but *node) string {
 			return n.name + " is dead, and the plan names it"
 		case p == nil:
 			continue
+		case len(n.unnamed) > 0:
+			return n.name + " has another process, which lives"
 		case named && member.Incarnation != p.incarnation:
 			return "the plan names " + n.name + " as " + member.Incarnation
 		case !named:

@@ -16,7 +16,8 @@ import (
 type node struct {
 	name     string
 	started  int            // processes, ever
-	process  *process       // nil while none runs
+	process  *process       // that the hub reaches by the node's name; nil while none runs
+	unnamed  []*process     // that live, and have lost the name to another
 	slowness float64        // of its computing; 1 is usual
 	storing  time.Duration  // what its state takes to tell, give, take or adopt something, beside what is usual
 	kernel   time.Duration  // what its trainer takes to give up a step
@@ -36,6 +37,7 @@ type node struct {
 type process struct {
 	*World
 	node         *node
+	prefix       string // of its incarnations
 	agent        *agent.Machine
 	bus          *loop.Bus
 	incarnation  string
@@ -68,12 +70,13 @@ type process struct {
 // launch starts a process of a node, which has nothing.
 func (n *node) launch(w *World) {
 	n.started++
+	prefix := fmt.Sprintf("%s-%d-", n.name, n.started)
 	p := &process{
-		World: w, node: n, state: newState(w.job),
+		World: w, node: n, prefix: prefix, state: newState(w.job),
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
-		agent: agent.New(w.agentSettings(n)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
+		agent: agent.New(w.agentSettings(n, prefix)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
-	n.process, p.pulseAgain = p, p.awake(func() { p.pulse() })
+	p.pulseAgain = p.awake(func() { p.pulse() })
 	for _, kind := range p.agent.Hears() {
 		w.agentsHear[kind] = true
 	}
@@ -88,9 +91,10 @@ func (n *node) launch(w *World) {
 }
 
 func (p *process) join() {
+	p.takeName()
 	p.incarnations++
 	p.claimable = max(p.claimable, p.agent.Snapshot().Generation)
-	p.incarnation = fmt.Sprintf("%s-%d-%d", p.node.name, p.node.started, p.incarnations)
+	p.incarnation = fmt.Sprint(p.prefix, p.incarnations)
 	p.do(p.agent.Join(p.time(), p.incarnation))
 }
 
@@ -124,8 +128,14 @@ func (p *process) do(actions []agent.Action) {
 		case agent.Late:
 			p.tell(p.node.name, "hears that it cannot leave in time: %s", a.Reason)
 		case agent.Rejoin:
+			if p.isReplaced() && p.agent.Yields() {
+				p.do(p.agent.Replaced())
+				return
+			}
 			p.tell(p.node.name, "joins again: %s", a.Reason)
 			p.join()
+		case agent.Look:
+			p.look()
 		case agent.Reread:
 			p.reread(a.Generation)
 		case agent.End:
@@ -286,71 +296,6 @@ func (p *process) stepped() {
 	p.do(p.agent.Boundary(p.done))
 }
 
-// reader follows a stream.
-type reader struct {
-	*process
-	follower *stream.Follower
-	busy     bool
-}
-
-// read has the process look for messages.
-func (p *process) read() {
-	for _, r := range p.readers {
-		r.next()
-	}
-}
-
-// next brings the next message, in the stream's order.
-func (r *reader) next() {
-	if r.busy || r.dead {
-		return
-	}
-	r.busy = true
-	r.later(r.latency(), func() {
-		if !r.hears(r.node.name) {
-			r.later(connectAgain, func() { r.busy = false; r.next() })
-			return
-		}
-		r.busy = false
-		if stored := r.follower.Next(); stored != nil {
-			r.handle(loop.Heard(stored))
-			r.next()
-		}
-	})
-}
-
-// subjects are what the agent hears.
-func (p *process) subjects() []string {
-	var subjects []string
-	for _, kind := range p.agent.Hears() {
-		about := "*"
-		if agent.Answers(kind) {
-			about = p.node.name
-		}
-		subjects = append(subjects, events.EventSubject(cluster, kind, about))
-	}
-	return append(subjects, events.PlanSubject(cluster, "*"))
-}
-
-func (p *process) handle(event events.Event) {
-	actions, err := p.agent.Handle(event)
-	if err != nil {
-		p.violation("%s cannot handle %s: %v", p.node.name, event.Kind, err)
-	}
-	p.do(actions)
-}
-
-func (p *process) reread(generation uint64) {
-	p.later(p.latency(), func() {
-		stored, err := p.hub.Plans.Last(events.PlanSubject(cluster, fmt.Sprint(generation)), p.fate(p.node.name))
-		if err == nil && p.toHub(p.node.name) {
-			p.handle(loop.Heard(&stored))
-			return
-		}
-		p.later(connectAgain, func() { p.reread(generation) })
-	})
-}
-
 // kill ends the process as kill -9 does: its connections are reset.
 func (p *process) kill() {
 	p.end()
@@ -377,9 +322,7 @@ func (p *process) end() {
 	if p.collective != nil {
 		p.collective.leave(p)
 	}
-	if p.node.process == p {
-		p.node.process = nil
-	}
+	p.loseName()
 }
 
 func (p *process) resume() {

@@ -87,16 +87,15 @@ func (p *process) tellBroken(c *collective) {
 const breaking = 50 * time.Millisecond
 
 // exit ends a trainer, but not the agent beside it, which says so. No peer sees a connection reset.
-func (w *World) exit(n *node) {
-	p := n.process
-	if p == nil || p.paused {
+func (p *process) exit() {
+	if p.paused {
 		return
 	}
 	actions := p.agent.Exited(p.time(), "exit status 1", 1)
 	p.end()
 	for _, action := range actions {
 		if say, says := action.(agent.Say); says {
-			w.push(p.bus, say.Event, n.name, func() bool { return w.online(n.name) }, func() bool { return false })
+			p.push(p.bus, say.Event, p.node.name, func() bool { return p.online(p.node.name) }, func() bool { return false })
 		}
 	}
 }
@@ -110,7 +109,7 @@ func (p *process) restart() {
 		return
 	}
 	p.tell(p.node.name, "dies because it hangs")
-	p.exit(p.node)
+	p.exit()
 	p.after(startsAgain, p.node.launcher(p.World))
 }
 
@@ -121,15 +120,21 @@ func (w *World) hang(n *node) {
 }
 
 func (w *World) unhang(n *node) {
-	if p := n.process; p != nil && p.hung {
-		p.hung = false
-		if back := p.back; back != nil {
-			p.back = nil
-			back()
+	for _, p := range n.processes() {
+		if p.hung {
+			p.unhang()
 		}
-		p.workOn()
-		p.catchUp()
 	}
+}
+
+func (p *process) unhang() {
+	p.hung = false
+	if back := p.back; back != nil {
+		p.back = nil
+		back()
+	}
+	p.workOn()
+	p.catchUp()
 }
 
 // stopped reports whether the trainer does not run.

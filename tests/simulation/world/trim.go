@@ -19,8 +19,8 @@ func (w *World) trim() {
 		upTo = min(upTo, loop.Remembered(w.hub.Server, cluster, name))
 	}
 	for _, n := range w.nodes {
-		if n.process != nil {
-			upTo = min(upTo, n.process.heard())
+		for _, p := range n.processes() {
+			upTo = min(upTo, p.heard())
 		}
 	}
 	isLease := func(message *stream.Message) bool { return message.Data.(loop.Words).Event.Kind == events.LeaseTaken }

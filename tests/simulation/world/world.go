@@ -233,9 +233,9 @@ func negotiatorSettings(c Cluster) negotiator.Settings {
 	}
 }
 
-func (w *World) agentSettings(n *node) agent.Settings {
+func (w *World) agentSettings(n *node, process string) agent.Settings {
 	return agent.Settings{
-		Cluster: cluster, Node: n.name, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
+		Cluster: cluster, Node: n.name, Process: process, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
 		Site: n.site,
 		Job:  w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
