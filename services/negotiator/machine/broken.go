@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -27,6 +28,7 @@ const (
 // breaks are the steps that broke since training last got on.
 type breaks struct {
 	Step    uint64         `json:"step"`    // completed steps, to which the last one led back
+	Since   time.Time      `json:"since"`   // the first one led back to that very step, by the log's clock
 	InARow  int            `json:"inARow"`  // how many led back to that very step
 	By      map[string]int `json:"by"`      // of these, by the node that told first
 	Told    map[string]int `json:"told"`    // since training last went on for goodSteps, by the nodes that told
@@ -72,8 +74,9 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
 // the node that seems to be at fault the others are rid, where they can do without what it holds; each of these steps
-// counts as a failure, so that it is not back at once. Otherwise the cluster holds, each time for longer. It returns
-// nil where the negotiation may go on to the step to resume at.
+// counts as a failure, so that it is not back at once. Otherwise the cluster holds for as long as that went on: a change,
+// at which it is tried again sooner, makes no wait longer. It returns nil where the negotiation may go on to the step to
+// resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
 	if !counts {
@@ -97,7 +100,8 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	}
 	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
-	seconds := protocol.Grown(m.settings.HoldTime.Seconds(), known.InARow-mostRetries)
+	least, stuck := m.settings.HoldTime.Seconds(), cause.Logged.Sub(known.Since).Seconds()
+	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow))
 	return m.abort(cause, reason, m.holdFor(seconds, reason))
 }
 
@@ -112,7 +116,7 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	if i < 0 || explained || changes[i].Cause == known.Counted {
 		return "", false
 	}
-	known.begin(resume)
+	known.begin(resume, m.state.Heard)
 	known.Counted = changes[i].Cause
 	known.InARow++
 	known.By[changes[i].Node]++
@@ -126,12 +130,12 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 }
 
 // begin counts from the start where training got on since, or had to go back.
-func (b *breaks) begin(resume uint64) {
+func (b *breaks) begin(resume uint64, at time.Time) {
 	if b.Told == nil || b.After == nil || resume < b.Step || resume >= b.Step+goodSteps {
 		b.Told, b.After = map[string]int{}, map[string]int{}
 	}
 	if b.By == nil || resume != b.Step {
-		b.InARow, b.By = 0, map[string]int{}
+		b.InARow, b.Since, b.By = 0, at, map[string]int{}
 	}
 	b.Step = resume
 }

@@ -313,6 +313,30 @@ func TestAClusterWhoseStepsAllBreakRestsLongerEachTime(t *testing.T) {
 	}
 }
 
+// Nodes that came and went while one broke all steps for seconds had the others wait for eight minutes.
+func TestAClusterWhoseStepsAllBreakIsTriedAgainAsSoonThoughOthersJoinMeanwhile(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 7
+	for i := range mostRetries {
+		w.breaks(fmt.Sprintf("n%d", 1+i%3))
+		w.run()
+	}
+	for i := range 4 {
+		newcomer := fmt.Sprintf("n%d", 4+i)
+		w.join(newcomer)
+		w.run()
+		w.breaks(newcomer)
+		w.run()
+	}
+	if w.held() == nil {
+		t.Fatal("it is not held")
+	}
+	w.tick(31 * time.Second)
+	if w.held() != nil {
+		t.Errorf("it is held %+v half a minute later", w.held())
+	}
+}
+
 func TestTheLastHolderIsNotGivenUpForItsBrokenSteps(t *testing.T) {
 	w := newWorld(t, 1)
 	for range 2 * mostBreaks {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -264,7 +265,7 @@ func (w *World) spoil(n *node) {
 	for unit, trained := range n.process.state.trained {
 		if trained {
 			if w.witnesses[unit] == nil {
-				w.witnesses[unit] = w.trainersOf(unit)
+				w.witnesses[unit] = w.witnessesOf(unit)
 			}
 			copied := &n.process.state.kept[unit][0]
 			copied.value ^= 1 << 17
@@ -274,15 +275,19 @@ func (w *World) spoil(n *node) {
 	}
 }
 
-// trainersOf returns the processes that train a unit.
-func (w *World) trainersOf(unit int) map[*process]bool {
-	trainers := map[*process]bool{}
+// witnessesOf returns the processes that train a unit, but for those who have it from others and were not compared since.
+func (w *World) witnessesOf(unit int) map[*process]bool {
+	witnesses, plan := map[*process]bool{}, w.newestPlan()
 	for _, n := range w.nodes {
-		if n.process != nil && n.process.state.trained[unit] {
-			trainers[n.process] = true
+		p := n.process
+		if p == nil || !p.state.trained[unit] {
+			continue
 		}
+		fetched := plan != nil && p.done/w.compareEvery == plan.ResumeStep/w.compareEvery &&
+			slices.ContainsFunc(plan.Migration.Transfers, func(t events.Transfer) bool { return t.Unit == unit && t.To == n.name })
+		witnesses[p] = !fetched
 	}
-	return trainers
+	return witnesses
 }
 
 // again stores the first event of a kind once more, as an operator does who plays a log back.

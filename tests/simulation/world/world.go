@@ -49,7 +49,7 @@ type World struct {
 	faults      int
 	requests    int                       // of users
 	stains      map[int][]version         // by unit: copies that the script spoiled
-	witnesses   map[int]map[*process]bool // by unit that was spoiled: who trained it when it first was
+	witnesses   map[int]map[*process]bool // by unit that was spoiled: whose copy was known when it first was
 	unjudged    int                       // events since the log was judged
 	misled      bool                      // the log was found wrong
 	lies        bool                      // a node lies
