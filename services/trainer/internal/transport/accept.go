@@ -39,9 +39,11 @@ func (t *Transport) serve(connection net.Conn) {
 	defer context.AfterFunc(t.context, func() { connection.Close() })()
 	hello, secured, reader, err := links.Accept(t.context, t.config.Identity, t.config.Cluster, connection)
 	if err != nil {
-		if t.context.Err() == nil {
-			slog.Warn("data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, io.EOF) || t.context.Err() != nil {
+			level = slog.LevelDebug // whoever tries the port, as reknit doctor does, or ends
 		}
+		slog.Log(t.context, level, "data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
 		return
 	}
 	if hello.Probe {
