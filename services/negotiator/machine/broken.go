@@ -134,7 +134,7 @@ func (b *breaks) begin(resume uint64, at time.Time) {
 	if b.Told == nil || b.After == nil || resume < b.Step || resume >= b.Step+goodSteps {
 		b.Told, b.After = map[string]int{}, map[string]int{}
 	}
-	if b.By == nil || resume != b.Step {
+	if b.By == nil || b.Since.IsZero() || resume != b.Step {
 		b.InARow, b.Since, b.By = 0, at, map[string]int{}
 	}
 	b.Step = resume
