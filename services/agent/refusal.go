@@ -42,9 +42,26 @@ func (s *Session) askLater(reason string) {
 	s.refusal.pause = min(2*s.refusal.pause, lastAsk)
 }
 
+// noteAsked keeps where the log has this incarnation's request.
+func (s *Session) noteAsked(event events.Event, sequence uint64) {
+	join, err := events.Open[events.Join](event)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if err == nil && join.Incarnation == s.machine.Snapshot().Incarnation {
+		s.asked = sequence
+	}
+}
+
 // isReplaced reports whether a process asked for a place by this node's name after this one did. To ask again ends the
-// other's membership. A log that does not tell in time is taken for a no.
+// other's membership. A log that does not tell in time is taken for a no, and while this one's request is on its way nobody
+// asked after it.
 func (s *Session) isReplaced() (replaced bool) {
+	s.mutex.Lock()
+	asked := s.asked
+	s.mutex.Unlock()
+	if asked == 0 {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
 	subject := events.EventSubject(s.config.Cluster, events.JoinRequested, s.config.Node)
@@ -54,7 +71,7 @@ func (s *Session) isReplaced() (replaced bool) {
 			return err
 		}
 		join, err := events.Open[events.Join](event)
-		replaced = err == nil && !strings.HasPrefix(join.Incarnation, s.process)
+		replaced = err == nil && event.Sequence > asked && !strings.HasPrefix(join.Incarnation, s.process)
 		return err
 	})
 	if err != nil && s.context.Err() == nil {
@@ -63,17 +80,23 @@ func (s *Session) isReplaced() (replaced bool) {
 	return replaced
 }
 
-// look tells the machine where another process has taken this node's name, unless it has asked again meanwhile.
-func (s *Session) look(incarnation string) {
-	if !s.isReplaced() {
-		return
+// look tells the machine where another process has taken this node's name, unless it has asked again meanwhile. However many
+// events had it look since, it looks once more.
+func (s *Session) look() {
+	for more := true; more; {
+		s.mutex.Lock()
+		incarnation := s.machine.Snapshot().Incarnation
+		s.mutex.Unlock()
+		replaced := s.isReplaced()
+		s.tell(func() (actions []machine.Action) {
+			if replaced && s.ended == nil && s.machine.Snapshot().Incarnation == incarnation {
+				actions = s.machine.Replaced()
+			}
+			s.looks--
+			more = s.looks > 0
+			return actions
+		})
 	}
-	s.tell(func() []machine.Action {
-		if s.ended != nil || s.machine.Snapshot().Incarnation != incarnation {
-			return nil
-		}
-		return s.machine.Replaced()
-	})
 }
 
 // rejoin asks for a place as a new incarnation once the cluster has gone on without this one, or leaves the node's name to
@@ -81,14 +104,16 @@ func (s *Session) look(incarnation string) {
 func (s *Session) rejoin(reason string) {
 	replaced := s.isReplaced()
 	s.tell(func() []machine.Action {
-		switch {
-		case s.ended != nil || s.context.Err() != nil:
+		if s.ended != nil || s.context.Err() != nil {
 			return nil
-		case replaced && s.machine.Yields():
-			return s.machine.Replaced()
+		}
+		if replaced {
+			if ends := s.machine.Replaced(); len(ends) > 0 {
+				return ends
+			}
 		}
 		slog.Warn("the cluster went on without this node; it joins again", "node", s.config.Node, "reason", reason)
-		return s.newMember()
+		return s.newMember(replaced)
 	})
 }
 
@@ -98,11 +123,13 @@ func (s *Session) askAgain(replaced bool) []machine.Action {
 		return nil
 	}
 	s.refusal.waits = false
-	if replaced && s.machine.Yields() {
-		return s.machine.Replaced()
+	if replaced {
+		if ends := s.machine.Replaced(); len(ends) > 0 {
+			return ends
+		}
 	}
 	s.waiting.told, s.waiting.times = time.Now(), 1 // it may get no answer
-	actions := s.newMember()
+	actions := s.newMember(replaced)
 	if s.loop.state != nil {
 		actions = append(actions, s.machine.Boundary(s.loop.done)...)
 	}

@@ -48,6 +48,8 @@ type Session struct {
 	answers  context.Context // of what is said in the incarnation's name
 	silence  context.CancelFunc
 	joins    int                          // incarnations so far
+	asked    uint64                       // where the log has the request of this incarnation; zero: it is on its way
+	looks    int                          // who has the node's name: under way, and one more
 	exchange *exchange                    // the last; nil before the first
 	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
 	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
@@ -166,7 +168,7 @@ func (s *Session) Digested(ctx context.Context, step uint64, final bool, units [
 // join asks for a place, and returns when the request is stored.
 func (s *Session) join(ctx context.Context) error {
 	s.mutex.Lock()
-	actions := s.newMember()
+	actions := s.newMember(false)
 	s.mutex.Unlock()
 	for _, action := range actions {
 		if said, ok := action.(machine.Say); ok {
@@ -180,11 +182,12 @@ func (s *Session) join(ctx context.Context) error {
 
 // newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called
 // with the mutex held.
-func (s *Session) newMember() []machine.Action {
+func (s *Session) newMember(back bool) []machine.Action {
 	s.silence()
 	s.answers, s.silence = context.WithCancel(s.context)
 	s.joins++
-	return s.machine.Join(time.Now(), fmt.Sprintf("%s-%d", s.process, s.joins))
+	s.asked = 0
+	return s.machine.Join(time.Now(), fmt.Sprintf("%s-%d", s.process, s.joins), back)
 }
 
 // hear takes an event of the log.
@@ -244,7 +247,9 @@ func (s *Session) do(action machine.Action) {
 	case machine.Rejoin:
 		go s.rejoin(action.Reason)
 	case machine.Look:
-		go s.look(s.machine.Snapshot().Incarnation)
+		if s.looks = min(s.looks+1, 2); s.looks == 1 {
+			go s.look()
+		}
 	case machine.Reread:
 		go s.reread(s.answers, action.Generation)
 	case machine.End:

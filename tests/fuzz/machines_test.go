@@ -209,7 +209,7 @@ func FuzzAgentHears(f *testing.F) {
 			return
 		}
 		machine, done := fresh(), uint64(0)
-		machine.Join(log[0].Logged, first.Incarnation)
+		machine.Join(log[0].Logged, first.Incarnation, false)
 		for _, before := range log[:when%uint(len(log)+1)] {
 			if slices.Contains(kinds, before.Kind) {
 				if _, err := machine.Handle(before); err != nil {

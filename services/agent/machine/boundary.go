@@ -139,6 +139,7 @@ func (m *Machine) adopted(result Adopted) {
 	next := m.pending[0]
 	m.plan, m.pending = &next, m.pending[1:]
 	m.done, m.switched, m.stuck, m.claimable = next.plan.ResumeStep, true, false, next.plan.Generation
+	m.tookBack = false
 	m.pace.pending = next.plan.Generation
 	clear(m.imported)
 	if m.negotiation == nil {

@@ -43,7 +43,7 @@ func TestWhoJoinsAgainHearsAnewWhyTrainingWaits(t *testing.T) {
 	n := trainingNode(t, 20)
 	isHeld(n, "no layer 1")
 	n.told = nil
-	n.do(n.machine.Join(now, "i2"))
+	n.do(n.machine.Join(now, "i2", false))
 	n.told = nil
 	isHeld(n, "no layer 1")
 	n.expect("waits since " + now.Format("15:04:05") + " no layer 1")

@@ -26,11 +26,11 @@ var membershipNames = [...]string{"outside", "joining", "member", "leaving", "gi
 func (m membership) String() string { return membershipNames[m] }
 
 // Join asks for a place as a new incarnation. What the incarnation before was doing ends. The trainer's state
-// stays, and may be claimed.
-func (m *Machine) Join(now time.Time, incarnation string) []Action {
+// stays, and may be claimed. Back says that another process has asked by this node's name since.
+func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 	m.endNegotiation()
 	m.noticeThatTrainingGoesOn()
-	m.membership, m.incarnation, m.replaced = joining, incarnation, false
+	m.membership, m.incarnation, m.replaced, m.tookBack = joining, incarnation, false, m.tookBack || back
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
@@ -72,7 +72,9 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	switch {
 	case refusal.Node != m.settings.Node:
 	case refusal.Incarnation != "" && m.isAnother(refusal.Incarnation):
-		m.do(Look{})
+		if refusal.Refused == events.RefusedMembership { // else it was never taken for the one who has the name
+			m.do(Look{})
+		}
 	case refusal.Complete && !refusal.OtherJob && (mine || refusal.Incarnation == ""):
 		m.end(End{Complete: true, Reason: refusal.Reason})
 	case refusal.Refused == events.ChangeLeave:
@@ -148,25 +150,27 @@ func (m *Machine) another(members []events.Member) bool {
 }
 
 // isAnother reports whether an incarnation of this node is that of another process.
-func (m *Machine) isAnother(incarnation string) bool { return !strings.HasPrefix(incarnation, m.settings.Process) }
+func (m *Machine) isAnother(incarnation string) bool {
+	return !strings.HasPrefix(incarnation, m.settings.Process)
+}
 
-// Replaced hears that another process asked for a place by this node's name later: this one leaves it the name, or takes
-// it back.
+// Replaced hears that another process asked for a place by this node's name later: this one ends, or gives up what it does
+// to take the name back. One that gave up already does nothing more.
 func (m *Machine) Replaced() []Action {
-	switch {
-	case m.membership == over:
-	case m.Yields():
+	if m.yields() {
 		m.end(End{Reason: "another process asked for a place by this name: expected a name for each node"})
-	case m.membership != givenUp:
+		return m.act()
+	}
+	if m.membership != givenUp && m.membership != over {
 		m.giveUp("another process of this name asked for a place")
 	}
 	return m.act()
 }
 
-// Yields reports whether the node's name is left to another process that asked for a place by it later: nothing that this
-// one holds can be claimed, or the other trains under a newer plan. Else both would take the name in turn, or training would
-// lose what this one alone holds.
-func (m *Machine) Yields() bool { return m.claimable == 0 || m.outdone > m.claimable }
+// yields reports whether the node's name is left to another process that asked for a place by it later: nothing that this
+// one holds can be claimed, or the other trains under a newer plan, or it has taken the name back once. Else both would take
+// it in turn, or training would lose what this one alone holds.
+func (m *Machine) yields() bool { return m.claimable == 0 || m.outdone > m.claimable || m.tookBack }
 
 // noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise:
 // nobody trains with it any more.

@@ -36,6 +36,8 @@ func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *t
 	n := trainingNode(t, 15)
 	n.hears(events.MembershipRefused, refusal("older", events.RefusedMembership, false))
 	n.expect("look")
+	n.hears(events.MembershipRefused, refusal("of another job", events.ChangeJoin, false)) // it never took the name
+	n.expect()
 	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
 	n.expect("abandon")
 	n.stands(15)
@@ -72,13 +74,19 @@ func TestANameIsTakenBackByWhoHoldsStateAndLeftByWhoHasNothingOrIsOutdoneByAPlan
 	n.expect("look")
 	n.do(n.machine.Replaced())
 	n.expect("abandon")
+	n.taken = true
 	n.stands(15)
 	n.expect("rejoin", "say membership.join-requested i2")
+	n.hears(events.NegotiationOpened, others) // neither is in a plan: they would ask in turn
+	n.expect("look")
+	n.do(n.machine.Replaced())
+	n.expect(ends)
 
+	n = trainingNode(t, 15)
 	outdoing := plan(4, 12, "n1", "n2")
 	outdoing.Nodes[0].Incarnation = "another"
 	n.commits(outdoing)
-	n.expect("look")
+	n.expect("look", "abandon")
 	n.do(n.machine.Replaced())
 	n.expect(ends)
 

@@ -92,7 +92,9 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.newest.heard = max(m.newest.heard, plan.Generation)
 	if m.another(plan.Nodes) {
 		m.outdone = max(m.outdone, plan.Generation)
-		m.do(Look{})
+		if m.membership != givenUp && m.membership != outside { // who asks again looks before
+			m.do(Look{})
+		}
 	}
 	switch {
 	case m.newest.known && plan.Generation <= m.newest.generation:

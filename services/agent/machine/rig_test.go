@@ -20,6 +20,7 @@ type node struct {
 	tasks   []Action // that were given out and have not ended
 	slow    bool     // the trainer's state does not answer by itself
 	looks   bool     // who has its name, before it asks again
+	taken   bool     // its name is, by another process
 	holds   []events.Holding
 	claims  []events.Claim
 	plans   map[uint64]string // digests of the plans heard, by generation
@@ -44,7 +45,7 @@ func newNode(t *testing.T, alter ...func(*Settings)) *node {
 		alter(&settings)
 	}
 	n := &node{t: t, machine: New(settings), plans: map[uint64]string{}, joined: 1}
-	n.do(n.machine.Join(now, "i1"))
+	n.do(n.machine.Join(now, "i1", false))
 	n.told = nil
 	return n
 }
@@ -152,7 +153,7 @@ func (n *node) do(actions []Action) {
 				break
 			}
 			n.joined++
-			n.do(n.machine.Join(now, "i"+strconv.Itoa(n.joined)))
+			n.do(n.machine.Join(now, "i"+strconv.Itoa(n.joined), n.taken))
 		case Measure, Fetch, Export, PreCopy:
 			n.tasks = append(n.tasks, action)
 		}

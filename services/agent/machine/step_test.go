@@ -83,7 +83,7 @@ func TestWhatATrainerHeldInOneStepIsNotToldOfTheNext(t *testing.T) {
 func TestANewcomersAgentDoesNotVouchForWhatItsTrainerTrainedBefore(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
-	n.do(n.machine.Join(now, "i2")) // its trainer is still in the step
+	n.do(n.machine.Join(now, "i2", false)) // its trainer is still in the step
 	n.told = nil
 	n.hears(events.NegotiationOpened, rejoined("g4-again", 4))
 	n.do(n.machine.Frozen(holding(15)))

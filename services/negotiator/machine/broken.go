@@ -74,8 +74,8 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
 // the node that seems to be at fault the others are rid, where they can do without what it holds; each of these steps
-// counts as a failure, so that it is not back at once. Otherwise the cluster holds for as long as that went on: a change,
-// at which it is tried again sooner, makes no wait longer. It returns nil where the negotiation may go on to the step to
+// counts as a failure, so that it is not back at once. Otherwise the cluster holds, each time for longer, but for no longer
+// than that went on: a change has it tried again sooner. It returns nil where the negotiation may go on to the step to
 // resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
@@ -101,7 +101,7 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
 	least, stuck := m.settings.HoldTime.Seconds(), cause.Logged.Sub(known.Since).Seconds()
-	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow))
+	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow-mostRetries))
 	return m.abort(cause, reason, m.holdFor(seconds, reason))
 }
 

@@ -38,6 +38,7 @@ type process struct {
 	*World
 	node         *node
 	prefix       string // of its incarnations
+	asked        uint64 // where the log has the request of this incarnation; zero: it is on its way
 	agent        *agent.Machine
 	bus          *loop.Bus
 	incarnation  string
@@ -84,18 +85,18 @@ func (n *node) launch(w *World) {
 		p.readers = append(p.readers, &reader{process: p, follower: s.Follow(p.subjects(), w.hub.heard[s])})
 	}
 	w.tell(n.name, "starts")
-	p.join()
+	p.join(false)
 	p.do(p.agent.Boundary(0))
 	p.pulse()
 	p.blurt(n.blurts)
 }
 
-func (p *process) join() {
+func (p *process) join(back bool) {
 	p.takeName()
 	p.incarnations++
 	p.claimable = max(p.claimable, p.agent.Snapshot().Generation)
-	p.incarnation = fmt.Sprint(p.prefix, p.incarnations)
-	p.do(p.agent.Join(p.time(), p.incarnation))
+	p.incarnation, p.asked = fmt.Sprint(p.prefix, p.incarnations), 0
+	p.do(p.agent.Join(p.time(), p.incarnation, back))
 }
 
 // later does something after a while, if the process lives; once it runs again, if it is paused.
@@ -128,12 +129,14 @@ func (p *process) do(actions []agent.Action) {
 		case agent.Late:
 			p.tell(p.node.name, "hears that it cannot leave in time: %s", a.Reason)
 		case agent.Rejoin:
-			if p.isReplaced() && p.agent.Yields() {
+			replaced := p.isReplaced()
+			if replaced {
 				p.do(p.agent.Replaced())
-				return
 			}
-			p.tell(p.node.name, "joins again: %s", a.Reason)
-			p.join()
+			if !p.dead {
+				p.tell(p.node.name, "joins again: %s", a.Reason)
+				p.join(replaced)
+			}
 		case agent.Look:
 			p.look()
 		case agent.Reread:
@@ -145,7 +148,11 @@ func (p *process) do(actions []agent.Action) {
 				p.beat.Left = true
 				p.pulse()
 			}
-			p.end()
+			if a.Left || a.Complete || a.Refused || p.ended || p.isOutdone() {
+				p.end()
+			} else {
+				p.discarding("ends", p.end)
+			}
 			return
 		case agent.Measure:
 			p.measure(a)

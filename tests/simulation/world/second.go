@@ -55,14 +55,37 @@ func (p *process) look() {
 	})
 }
 
+// noteAsked keeps where the log has the request of a process that lives.
+func (w *World) noteAsked(event events.Event) {
+	join, err := events.Open[events.Join](event)
+	if err != nil || w.byName(join.Node) == nil {
+		return
+	}
+	for _, p := range w.byName(join.Node).processes() {
+		if p.incarnation == join.Incarnation {
+			p.asked = event.Sequence
+		}
+	}
+}
+
 // isReplaced reports whether the log has another process of this node's name as the last that asked for a place.
 func (p *process) isReplaced() bool {
 	last, err := p.hub.Events.Last(events.EventSubject(cluster, events.JoinRequested, p.node.name), p.fate(p.node.name))
-	if err != nil {
+	if err != nil || p.asked == 0 || last.Sequence < p.asked {
 		return false
 	}
 	join, err := events.Open[events.Join](loop.Heard(&last))
 	return err == nil && !strings.HasPrefix(join.Incarnation, p.prefix)
+}
+
+// isOutdone reports whether the newest plan has another process train by this node's name: it was made with all units elsewhere.
+func (p *process) isOutdone() bool {
+	plan := p.newestPlan()
+	if plan == nil {
+		return false
+	}
+	member, named := plan.Member(p.node.name)
+	return named && !strings.HasPrefix(member.Incarnation, p.prefix)
 }
 
 // loseName has another process that lives by the node's name have it, if this one had it.

@@ -34,6 +34,9 @@ func (w *World) stored(event events.Event) {
 	w.remember([]byte(event.ID))
 	w.remember(event.Data)
 	w.checkStored(event)
+	if event.Kind == events.JoinRequested {
+		w.noteAsked(event)
+	}
 	if w.Heard != nil {
 		w.Heard(event)
 	}

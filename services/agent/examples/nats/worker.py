@@ -59,7 +59,8 @@ class Worker:
         while not self.over:
             try:
                 with wire.Connection(self.options.url, lambda *ended: self.inbox.put((self.hub_ended, *ended))) as self.hub:
-                    self.look()
+                    if self.trainer.plan is NO_PLAN and self.trained is NO_PLAN:
+                        self.look()
                     if not self.over:
                         self.subscribe()
                         self.join()
@@ -82,7 +83,8 @@ class Worker:
         self.train()
 
     def look(self):
-        """Ends where another process has this node's name: to ask for a place would end the other's membership."""
+        """Ends where another process has this node's name: to ask for a place would end the other's membership. Who has
+        trained does not look: it may hold what nobody else does."""
         try:
             self.hub.request(f"reknit.probe.{self.cluster}.{self.node}", b"{}", timeout=LOOK_SECONDS)
         except wire.Error:
