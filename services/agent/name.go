@@ -25,7 +25,7 @@ var nameWaits = []time.Duration{
 
 // nameFree reports why this process may not take part by its node's name: another process answers to it, whose membership
 // a request would end. Two that start at the same moment, or while the other has lost its connection, both find the name
-// free: the later request stands, and Machine.Yields says which of them ends. A process that was killed costs
+// free: the later request stands, and Machine.Replaced says which of them ends. A process that was killed costs
 // milliseconds, and a host that vanished 1.5 s until the hub gives it up.
 func (s *Session) nameFree() error {
 	inbox, subject := s.bus.Conn().NewInbox(), events.ProbeSubject(s.config.Cluster, s.config.Node)
