@@ -136,9 +136,10 @@ const (
 
 func (t trend) grows() bool { return t.slope-chance*t.error > growth*t.mean }
 
-// settled returns the samples from the second day on, or of the last four fifths of a shorter run.
+// settled returns the samples of the second half of the run: what grows without a bound does so there, too. What the monitor
+// remembers of a thousand nodes fills for three days.
 func (c *course) settled() []sample {
-	from := min(1, c.long.Hours()/24/5)
+	from := c.long.Hours() / 24 / 2
 	return slices.DeleteFunc(slices.Clone(c.samples), func(s sample) bool { return s.days < from })
 }
 
