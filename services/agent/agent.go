@@ -218,7 +218,8 @@ func (c *Config) complete() error {
 // begin answers to its name at once, and listens before it asks for a place, so that no answer is missed.
 func (s *Session) begin(ctx context.Context) error {
 	s.machine = machine.New(machine.Settings{
-		Cluster: s.config.Cluster, Node: s.config.Node, Process: s.process, Name: s.bus.Identity().Name, Address: s.config.Address, Site: s.config.Site,
+		Cluster: s.config.Cluster, Node: s.config.Node, Process: s.process, Name: s.bus.Identity().Name,
+		Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Job: s.config.Job,
 		Trained: s.config.Trained, PreCopies: s.config.PreCopies,

@@ -41,7 +41,8 @@ func (s *Session) nameFree() error {
 		message, err := answers.NextMsg(wait)
 		switch {
 		case errors.Is(err, nats.ErrTimeout) && s.mayNotSay(subject):
-			slog.Warn("this node may not ask whether its name is free: its kit is of before, provision the cluster again", "node", s.config.Node)
+			slog.Warn("this node may not ask whether its name is free: provision again, its kit is older than that question",
+				"node", s.config.Node)
 			return nil
 		case errors.Is(err, nats.ErrTimeout):
 		case errors.Is(err, nats.ErrNoResponders):

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,11 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/shards"
 )
 
 // again has a second process ask for a place by the name of the first.
-func (h *hub) again(node string) error {
-	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Job: h.job()})
+func (h *hub) again(node, storeDir string) error {
+	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30,
+		Job: h.job(), Store: shards.StoreConfig{Dir: storeDir}})
 	if err == nil {
 		h.t.Cleanup(session.Close)
 	}
@@ -25,7 +30,7 @@ func (h *hub) again(node string) error {
 func TestASecondProcessOfANameInUseIsRefusedAndAsksForNothing(t *testing.T) {
 	h := newHub(t)
 	first := h.join("n1")
-	err := h.again("n1")
+	err := h.again("n1", "")
 	if err == nil || !strings.Contains(err.Error(), `node "n1" takes part in cluster c already`) ||
 		!strings.Contains(err.Error(), first.Incarnation) {
 		t.Errorf("the second process of n1: %v", err)
@@ -45,6 +50,22 @@ func TestAProcessComesBackByTheNameOfOneThatWasKilled(t *testing.T) {
 	}
 	if took := time.Since(began); took >= nameWaits[len(nameWaits)-1] {
 		t.Errorf("it waited %v for an answer that nobody gives", took)
+	}
+}
+
+// A shard store empties its folder when it is made. That of the first process would be gone under it.
+func TestASecondProcessOfANameInUseLeavesTheFolderOfItsShards(t *testing.T) {
+	h, dir := newHub(t), t.TempDir()
+	h.join("n1")
+	shard := filepath.Join(dir, "shards", "of the first")
+	if err := errors.Join(os.Mkdir(filepath.Dir(shard), 0o755), os.WriteFile(shard, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.again("n1", dir); err == nil {
+		t.Fatal("the second process of n1 takes part")
+	}
+	if _, err := os.Stat(shard); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -76,7 +97,7 @@ func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
 	t.Cleanup(guarded.Shutdown)
 	h := &hub{t: t, url: guarded.ClientURL()}
 	began := time.Now()
-	if err := h.again("n1"); err != nil {
+	if err := h.again("n1", ""); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took >= nameWaits[len(nameWaits)-1] {
@@ -84,8 +105,7 @@ func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
 	}
 }
 
-// standsStill has a process hear, at its next boundary, that it was taken for lost and that another one has asked for a place
-// by its name since.
+// standsStill returns a hub whose only member is in its first step, and by whose name another process has asked for a place.
 func standsStill(t *testing.T, state State) (*hub, events.Member, context.Context) {
 	h, member, step := inStep(t, state)
 	h.asNode("n1", events.JoinRequested, &events.Join{

@@ -154,8 +154,8 @@ func (m *Machine) isAnother(incarnation string) bool {
 	return !strings.HasPrefix(incarnation, m.settings.Process)
 }
 
-// Replaced hears that another process asked for a place by this node's name later: this one ends, or gives up what it does
-// to take the name back. One that gave up already does nothing more.
+// Replaced hears that another process asked for a place by this node's name later. This one ends where it leaves the name.
+// Else it gives up its step, unless it has, and asks again.
 func (m *Machine) Replaced() []Action {
 	if m.yields() {
 		m.end(End{Reason: "another process asked for a place by this name: expected a name for each node"})
@@ -167,9 +167,9 @@ func (m *Machine) Replaced() []Action {
 	return m.act()
 }
 
-// yields reports whether the node's name is left to another process that asked for a place by it later: nothing that this
-// one holds can be claimed, or the other trains under a newer plan, or it has taken the name back once. Else both would take
-// it in turn, or training would lose what this one alone holds.
+// yields reports whether this process leaves the node's name to another one that asked for a place by it later. It does
+// where nothing that it holds can be claimed: training loses nothing. It does where the other trains under a newer plan, and
+// where it took the name back once since its last plan: else both would take the name in turn.
 func (m *Machine) yields() bool { return m.claimable == 0 || m.outdone > m.claimable || m.tookBack }
 
 // noticeLeftOut gives up the step of a member that the newest plan does not name, and that has made no promise:

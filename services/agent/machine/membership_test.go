@@ -46,7 +46,7 @@ func TestAMemberThatIsToldItWasGivenUpAsksAgainAndANewIncarnationIsNotMeant(t *t
 	n.expect()
 }
 
-// Another process that asks by its name has it told once more, while it looks who that was.
+// The second refusal comes while it looks whether another process has its name.
 func TestAMemberThatIsToldTwiceThatItWasGivenUpAsksOnce(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.looks = true

@@ -92,7 +92,7 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.newest.heard = max(m.newest.heard, plan.Generation)
 	if m.another(plan.Nodes) {
 		m.outdone = max(m.outdone, plan.Generation)
-		if m.membership != givenUp && m.membership != outside { // who asks again looks before
+		if m.membership != givenUp && m.membership != outside { // these look before they ask again
 			m.do(Look{})
 		}
 	}

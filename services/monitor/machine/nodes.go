@@ -109,7 +109,7 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	case verdict.Site.Name != "":
 		reason = "no heartbeat, like most of its site " + verdict.Site.Name
 	case verdict.Evidence:
-		reporters := cmp.Or(m.reporters(verdict.Node, m.clock.seconds(at)), "peers") // of a while ago
+		reporters := cmp.Or(m.reporters(verdict.Node, m.clock.seconds(at)), "peers") // whose names are not remembered
 		reason = reporters + " reported a reset connection and nobody answers at the hub"
 	}
 	return m.fail(at, verdict, reason)

@@ -280,13 +280,19 @@ func TestABreakThatALossExplainsBlamesNobody(t *testing.T) {
 	}
 }
 
-func TestAClusterWhoseStepsAllBreakRestsLongerEachTime(t *testing.T) {
+// newTiredWorld returns one of three nodes in which so many steps broke in a row that it rests, each told first by another node.
+func newTiredWorld(t *testing.T) *world {
 	w := newWorld(t, 3)
 	w.step = 7
 	for i := range mostRetries {
 		w.breaks(fmt.Sprintf("n%d", 1+i%3))
 		w.run()
 	}
+	return w
+}
+
+func TestAClusterWhoseStepsAllBreakRestsLongerEachTime(t *testing.T) {
+	w := newTiredWorld(t)
 	if w.held() == nil || len(w.plans()) != mostRetries {
 		t.Fatalf("held %+v after %d plans", w.held(), len(w.plans()))
 	}
@@ -315,12 +321,7 @@ func TestAClusterWhoseStepsAllBreakRestsLongerEachTime(t *testing.T) {
 
 // Nodes that came and went while one broke all steps for seconds had the others wait for eight minutes.
 func TestAClusterWhoseStepsAllBreakIsTriedAgainAsSoonThoughOthersJoinMeanwhile(t *testing.T) {
-	w := newWorld(t, 3)
-	w.step = 7
-	for i := range mostRetries {
-		w.breaks(fmt.Sprintf("n%d", 1+i%3))
-		w.run()
-	}
+	w := newTiredWorld(t)
 	for i := range 4 {
 		newcomer := fmt.Sprintf("n%d", 4+i)
 		w.join(newcomer)

@@ -31,7 +31,8 @@ func (d *doctor) subjects(ctx context.Context) []Finding {
 		return found(fine, "", "all that was said is of a kind that this build knows")
 	}
 	unknown := slices.Sorted(maps.Keys(heard))
-	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data; or ask a doctor of the services' build",
+	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data; "+
+		"where the services are of another build, ask its doctor",
 		"said on %s of no kind that this build knows, such as %s", tell.Count(len(unknown), "subject", "subjects"), unknown[0])
 }
 

@@ -73,11 +73,12 @@ func OfNode(id, cluster, inbox string) Rights {
 }
 
 // OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. Who runs one
-// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature. A probe stays
-// within the site: it has a node dial whom it names.
+// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature. Probes that
+// nodes send stay within the site: a probe has a node dial any address.
 func OfLeaf(cluster string) Rights {
 	rights := OfNode("*", cluster, "_INBOX.*")
-	rights.Publish = slices.DeleteFunc(rights.Publish, func(subject string) bool { return slices.Contains(probes(cluster, "*"), subject) })
+	isProbe := func(subject string) bool { return slices.Contains(probes(cluster, "*"), subject) }
+	rights.Publish = slices.DeleteFunc(rights.Publish, isProbe)
 	return rights
 }
 
