@@ -178,10 +178,7 @@ func (r *restoration) moves() []events.Move {
 	if r.Current != nil {
 		before = r.Current.UnitsOfAll()
 	}
-	lives := map[string]bool{}
-	for _, member := range r.plan.Nodes {
-		lives[member.Node] = true
-	}
+	lives := r.members()
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
 			place := events.Place{Pipeline: p, Stage: s}
@@ -195,7 +192,7 @@ func (r *restoration) moves() []events.Move {
 
 // match solves the migration and writes the nodes into the plan's places.
 func (r *restoration) match() error {
-	if r.isOfReplicas() {
+	if r.isOfReplicas() || r.isSettled() {
 		return nil // whoever becomes whom, as much is fetched by the same nodes
 	}
 	pulls, err := r.pulls()
@@ -215,15 +212,30 @@ func (r *restoration) match() error {
 // isOfReplicas reports whether each node of the plan has a place, and all are to have the same: the whole model, or what all
 // pipelines keep of it.
 func (r *restoration) isOfReplicas() bool {
-	members := map[string]bool{}
-	for _, member := range r.plan.Nodes {
-		members[member.Node] = true
-	}
+	members := r.members()
 	differs := func(pipeline events.Pipeline) bool {
 		return len(pipeline.Stages) != 1 || !members[pipeline.Stages[0].Node] ||
 			!slices.Equal(pipeline.Partitions, r.plan.Pipelines[0].Partitions)
 	}
 	return len(r.plan.Pipelines) == len(r.plan.Nodes) && !slices.ContainsFunc(r.plan.Pipelines, differs)
+}
+
+// isSettled reports whether each place has a node of the plan, and none of these may trade it.
+func (r *restoration) isSettled() bool {
+	members := r.members()
+	isEmpty := func(stage events.Stage) bool { return !members[stage.Node] }
+	lacks := func(pipeline events.Pipeline) bool { return slices.ContainsFunc(pipeline.Stages, isEmpty) }
+	mayTrade := func(class []string) bool { return len(class) > 1 }
+	return !slices.ContainsFunc(r.Proposal.Classes, mayTrade) && !slices.ContainsFunc(r.plan.Pipelines, lacks)
+}
+
+// members are the nodes of the plan.
+func (r *restoration) members() map[string]bool {
+	members := make(map[string]bool, len(r.plan.Nodes))
+	for _, member := range r.plan.Nodes {
+		members[member.Node] = true
+	}
+	return members
 }
 
 // matchBytes is match for the fewest bytes, however long they take: at 2,047 nodes with 64 partitions a tenth of the

@@ -1,10 +1,12 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
 func TestSurvivorsTakeThePlacesNearestToWhatTheyHold(t *testing.T) {
@@ -56,6 +58,30 @@ func joinOfOne() events.RestorationRequest {
 	request.Proposal.Classes[0] = append(request.Proposal.Classes[0], "n7")
 	request.Holders = append(request.Holders, held("n2", 2, 4)) // about to leave, and still a source
 	return request
+}
+
+func TestNodesThatMayNotTradeKeepTheirPlacesThoughMoreMovesSo(t *testing.T) {
+	request := joinOfOne()
+	request.Proposal.Classes = nil
+	first, last := &request.Proposal.Plan.Pipelines[0].Stages[0], &request.Proposal.Plan.Pipelines[0].Stages[2]
+	first.Node, last.Node = last.Node, first.Node
+	restoration, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := restoration.Plan.Pipelines[0].Stages
+	if stages[0].Node != "n3" || stages[2].Node != "n1" {
+		t.Errorf("the places are %+v, proposed were n3 first and n1 last", stages)
+	}
+}
+
+func TestAPlaceWhoseNodeIsNotInThePlanIsRefused(t *testing.T) {
+	request := joinOfOne()
+	request.Proposal.Classes = nil
+	request.Proposal.Plan.Pipelines[0].Stages[1].Node = "n8"
+	if _, err := Restore(request); !errors.Is(err, migrate.ErrNoMatching) {
+		t.Errorf("error %v, want %v", err, migrate.ErrNoMatching)
+	}
 }
 
 func TestAJoiningNodeReceivesFromSeveralNeighbours(t *testing.T) {
