@@ -162,7 +162,7 @@ func (b *Bus) store(ctx context.Context, bucket string) (*store, error) {
 }
 
 // whole returns what a bucket has under a digest, and fails with ErrIncomplete where its leader lacks chunks of it:
-// nats.go writes an object's manifest although a chunk was refused, and a reader would wait for that chunk.
+// nats.go writes an object's manifest although a chunk was refused.
 func (s *store) whole(ctx context.Context, digest string) (*jetstream.ObjectInfo, error) {
 	info, err := s.GetInfo(ctx, digest)
 	if err != nil {
@@ -215,7 +215,7 @@ func (b *Bus) get(ctx context.Context, bucket, name string) ([]byte, error) {
 }
 
 func (s *store) read(ctx context.Context, name string) ([]byte, error) {
-	info, err := s.whole(ctx, name)
+	info, err := s.GetInfo(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +223,11 @@ func (s *store) read(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrCorrupt, events.MaxPayloadBytes, info.Size)
 	}
 	data, sequence := make([]byte, 0, info.Size), uint64(0)
-	for range info.Chunks { // without a consumer: one would have to tell where in another account its reader is
+	for i := range info.Chunks { // without a consumer: one would have to tell where in another account its reader is
 		chunk, err := s.stream.GetMsg(ctx, sequence+1, jetstream.WithGetMsgSubject("$O."+s.bucket+".C."+info.NUID))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil, fmt.Errorf("%w: %d of %d chunks", ErrIncomplete, i, info.Chunks)
+		}
 		if err != nil {
 			return nil, err
 		}
