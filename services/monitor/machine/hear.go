@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/detect"
@@ -113,7 +114,7 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	clear(m.state.Nodes)
 	clear(m.state.Leavers)
 	maps.DeleteFunc(m.state.links, func(_ events.Pair, known *link) bool { return !known.Disconnected })
-	clear(m.state.said)
+	m.state.Said = nil
 	clear(m.smooth)
 	clear(m.measuredAt)
 	clear(m.proofs)
@@ -170,7 +171,8 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		if m.state.Nodes[way.to] == nil {
 			continue
 		}
-		m.smooth[way], m.state.said[way], m.measuredAt[way] = measured, measured.Rounded(), m.ticked
+		m.smooth[way], m.measuredAt[way] = measured, m.ticked
+		m.state.Said.note(measured.Rounded())
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
 		}
@@ -239,19 +241,11 @@ func (m *Machine) forget(name string) {
 		}
 	}
 	maps.DeleteFunc(m.reports, func(pair events.Pair, _ detect.Reports) bool { return touches(pair) })
-	ofNode := func(way direction, _ events.Measurement) bool { return touches(way.pair()) }
-	maps.DeleteFunc(m.state.said, ofNode)
-	maps.DeleteFunc(m.smooth, ofNode)
+	m.state.Said = slices.DeleteFunc(m.state.Said, func(said events.Measurement) bool { return said.From == name || said.To == name })
+	maps.DeleteFunc(m.smooth, func(way direction, _ events.Measurement) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.measuredAt, func(way direction, _ float64) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.proofs, func(way direction, _ detect.Proof) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.asked, func(ask Ask, _ float64) bool { return ask.Node == name || ask.Target == name })
 }
 
 func comparePairs(a, b events.Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) }
-
-func compareDirections(a, b direction) int {
-	if from := cmp.Compare(a.from, b.from); from != 0 {
-		return from
-	}
-	return cmp.Compare(a.to, b.to)
-}

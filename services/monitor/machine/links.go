@@ -120,8 +120,8 @@ func (m *Machine) news(way direction) (news *events.Measurement, significant boo
 	if !m.significant(way, measured) {
 		return nil, false
 	}
-	m.state.said[way] = measured.Rounded()
-	measured = m.state.said[way]
+	measured = measured.Rounded()
+	m.state.Said.note(measured)
 	return &measured, true
 }
 
@@ -129,7 +129,7 @@ func blend(before, now float64) float64 { return before + smoothing*(now-before)
 
 // significant reports whether a measurement is the first of its direction, or far enough from what was said last.
 func (m *Machine) significant(way direction, measured events.Measurement) bool {
-	said, ok := m.state.said[way]
+	said, ok := m.state.Said.of(way)
 	if !ok {
 		return true
 	}
@@ -215,8 +215,8 @@ func (m *Machine) ways() []direction {
 			ways, taken[way] = append(ways, way), true
 		}
 	}
-	for _, way := range slices.SortedFunc(maps.Keys(m.state.said), compareDirections) {
-		if !taken[way] {
+	for _, said := range m.state.Said {
+		if way := (direction{said.From, said.To}); !taken[way] {
 			ways = append(ways, way)
 		}
 	}

@@ -63,7 +63,7 @@ type Machine struct {
 type state struct {
 	Nodes   map[string]*node      `json:"nodes"`
 	Links   []link                `json:"links"` // in order of their pairs
-	Said    []events.Measurement  `json:"said"`  // in order of their directions
+	Said    told                  `json:"said"`
 	Opening *events.Opening       `json:"opening,omitempty"`
 	Rate    detect.Rate           `json:"rate"`
 	Returns detect.Returns        `json:"returns"`
@@ -71,7 +71,6 @@ type state struct {
 	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
 	Turn    int                   `json:"turn"`    // directions measured in this round
 	links   map[events.Pair]*link // Links
-	said    map[direction]events.Measurement
 }
 
 type node struct {
@@ -117,12 +116,9 @@ func (m *Machine) reset(state state) {
 	if m.state.Leavers == nil {
 		m.state.Leavers = map[string]uint64{}
 	}
-	m.state.links, m.state.said = map[events.Pair]*link{}, map[direction]events.Measurement{}
+	m.state.links = map[events.Pair]*link{}
 	for _, known := range state.Links {
 		m.state.links[known.Pair] = &known
-	}
-	for _, said := range state.Said {
-		m.state.said[direction{said.From, said.To}] = said
 	}
 	m.detector, m.hangs = detect.New(m.settings.Detector, state.Learned), detect.NewHangs()
 	for name, known := range m.state.Nodes {
@@ -135,7 +131,10 @@ func (m *Machine) reset(state state) {
 		})
 	}
 	m.clock, m.ticked, m.nextLink, m.round = clock{}, 0, 0, nil
-	m.smooth, m.proofs = maps.Clone(m.state.said), map[direction]detect.Proof{}
+	m.smooth, m.proofs = map[direction]events.Measurement{}, map[direction]detect.Proof{}
+	for _, said := range m.state.Said {
+		m.smooth[direction{said.From, said.To}] = said
+	}
 	m.measuredAt, m.using, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, nil, 0, 0
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }
@@ -143,12 +142,9 @@ func (m *Machine) reset(state state) {
 // Snapshot returns what outlives a restart.
 func (m *Machine) Snapshot() ([]byte, error) {
 	state := m.state
-	state.Links, state.Said, state.Learned = nil, nil, m.detector.Memory()
+	state.Links, state.Learned = nil, m.detector.Memory()
 	for _, pair := range slices.SortedFunc(maps.Keys(state.links), comparePairs) {
 		state.Links = append(state.Links, *state.links[pair])
-	}
-	for _, way := range slices.SortedFunc(maps.Keys(state.said), compareDirections) {
-		state.Said = append(state.Said, state.said[way])
 	}
 	return json.Marshal(state)
 }
