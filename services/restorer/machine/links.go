@@ -22,36 +22,52 @@ func (r *restoration) usual() events.Usual {
 
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
-	index := make(map[string]int, len(names))
 	links := make([][]float64, len(names))
 	usual := slices.Repeat([]float64{r.usual().BandwidthBytesPerSecond}, len(names))
-	for i, name := range names {
-		index[name] = i
+	for i := range names {
 		links[i] = slices.Clone(usual)
 		links[i][i] = 0
 	}
-	at := func(from, to string) *float64 {
+	for link, rate := range r.unusual(names) {
+		links[link.from][link.to] = rate
+	}
+	return links
+}
+
+// unusual returns the bytes per second of the links among names that the request lists, or of which it says that they go
+// through the hub.
+func (r *restoration) unusual(names []string) map[linkOf]float64 {
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		index[name] = i
+	}
+	between := func(from, to string) (link linkOf, known bool) {
 		i, sends := index[from]
 		j, receives := index[to]
-		if !sends || !receives || i == j {
-			return new(float64) // a link of somebody else
-		}
-		return &links[i][j]
+		return linkOf{i, j}, sends && receives && i != j
 	}
-	for _, link := range r.Links {
-		if link.BandwidthBytesPerSecond > 0 {
-			*at(link.From, link.To) = link.BandwidthBytesPerSecond
+	rates := map[linkOf]float64{}
+	for _, told := range r.Links {
+		if link, known := between(told.From, told.To); known && told.BandwidthBytesPerSecond > 0 {
+			rates[link] = told.BandwidthBytesPerSecond
 		}
 	}
 	relayed := map[events.Pair]bool{}
 	for _, pair := range r.Unreachable {
-		if !relayed[pair] {
-			relayed[pair] = true
-			*at(pair.A, pair.B) *= relayedShare
-			*at(pair.B, pair.A) *= relayedShare
+		link, known := between(pair.A, pair.B)
+		if !known || relayed[pair] {
+			continue
+		}
+		relayed[pair] = true
+		for _, way := range []linkOf{link, {link.to, link.from}} {
+			rate, told := rates[way]
+			if !told {
+				rate = r.usual().BandwidthBytesPerSecond
+			}
+			rates[way] = rate * relayedShare
 		}
 	}
-	return links
+	return rates
 }
 
 // way is a direct link in one direction.
