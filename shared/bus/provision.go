@@ -13,7 +13,9 @@ import (
 )
 
 const (
-	provisionTimeout = 10 * time.Second
+	// provisionTimeout is how long a stream is waited for before it is looked for again. Of several services that make one of
+	// three replicas at once, those that were not first may get no answer.
+	provisionTimeout = 2 * time.Second
 	fullShare        = 0.95 // of a bound: there is still room, and time to make more
 )
 
@@ -31,8 +33,6 @@ func (b *Bus) Provision(ctx context.Context) error {
 }
 
 func (b *Bus) provision(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
-	defer cancel()
 	for _, config := range b.streams() {
 		if err := b.provisionStream(ctx, config); err != nil {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
@@ -59,6 +59,8 @@ func (b *Bus) remake() {
 }
 
 func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
+	defer cancel()
 	_, err := b.js.Stream(ctx, config.Name)
 	switch {
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
@@ -123,6 +125,8 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 
 // tellReplicas warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
 func (b *Bus) tellReplicas(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
+	defer cancel()
 	for _, config := range b.streams() {
 		stream, err := b.js.Stream(ctx, config.Name)
 		if err != nil {

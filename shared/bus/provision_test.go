@@ -3,12 +3,16 @@ package bus_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -84,5 +88,43 @@ func TestStreamsForWhichThereIsNoRoomAreWaitedFor(t *testing.T) {
 	err = b.Provision(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "insufficient storage") {
 		t.Errorf("expected that it waits, got %v", err)
+	}
+}
+
+// The server here makes what it is asked for, and answers all but the first request for it.
+func TestAStreamThatIsMadeWithoutAnAnswerIsFoundSoon(t *testing.T) {
+	plain, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain.Start()
+	defer plain.Shutdown()
+	ctx, b := connect(t, plain.ClientURL(), cluster)
+	_, other := connect(t, plain.ClientURL(), cluster)
+	made := map[string]json.RawMessage{}
+	const ask = "$JS.API.STREAM."
+	_, err = other.Conn().Subscribe(ask+">", func(request *nats.Msg) {
+		verb, name, _ := strings.Cut(strings.TrimPrefix(request.Subject, ask), ".")
+		if verb == "CREATE" {
+			made[name] = request.Data
+			if len(made) == 1 {
+				return
+			}
+		}
+		answer := `{"error": {"code": 404, "err_code": 10059}}`
+		if config := made[name]; config != nil {
+			answer = fmt.Sprintf(`{"config": %s}`, config)
+		}
+		_ = request.Respond([]byte(answer))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v, and one answer was lost", took)
 	}
 }
