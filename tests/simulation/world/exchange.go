@@ -130,6 +130,7 @@ func (p *process) take(i imported) agent.Result {
 		return agent.Failed{Task: i.Task, Reason: "the exchange was closed"}
 	}
 	p.state.aside[i.Transfer.Unit] = &i.arrived
+	delete(p.witnesses[i.Transfer.Unit], p) // it is no second voice for what it got
 	seconds := (p.now - i.began).Seconds()
 	share := i.Transfer.Bytes / int64(len(i.Offers))
 	fetched := agent.Fetched{Task: i.Task, Seconds: seconds}
