@@ -11,7 +11,7 @@ type PlanRequest struct {
 	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
 	Job         Job      `json:"job"`
 	Links       []Link   `json:"links"`             // those known; others are assumed average
-	Usual       *Usual   `json:"usual,omitempty"`   // what all links that are not listed are taken for, among many nodes
+	Usual       *Usual   `json:"usual,omitempty"`   // what all links that are not listed are taken for, where many are known
 	Current     *Plan    `json:"current,omitempty"` // the plan in force
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
 	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`

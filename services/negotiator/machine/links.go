@@ -106,18 +106,14 @@ func pairKey(a, b string) string {
 	return linkKey(pair.A, pair.B)
 }
 
-// fewNodes is how many nodes have all their links listed in a request, whatever these are like. Of a hundred nodes the
-// 370 links that are known were two fifths of a request, which had to travel apart from its event for them: 5 of the 41 ms
-// of a change.
-const fewNodes = 32
+// fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
+const fewLinks = 1024
 
-// told returns what a request says of the links among nodes, in the order of their names: all that is known among few nodes;
-// among many the usual link, and those for which it does not stand. O(links * log links).
-func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual) {
-	links = s.links(nodes)
-	if len(nodes) > fewNodes {
-		usual = usualOf(links)
-	}
+// told returns what a request says of the links among nodes, in the order of their names: all that is known of a few; of
+// many the usual link, and those for which it does not stand. O(links * log links).
+func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
+	links := s.links(nodes)
+	usual := usualOf(links)
 	if usual != nil { // before they are sorted: few are left
 		links = slices.DeleteFunc(links, func(link events.Link) bool {
 			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
@@ -129,8 +125,11 @@ func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual)
 	return links, usual
 }
 
-// usualOf returns what the links are like in the median; nil where none was measured.
+// usualOf returns what the links are like in the median: nil of few, and where none was measured.
 func usualOf(links []events.Link) *events.Usual {
+	if len(links) <= fewLinks {
+		return nil
+	}
 	rates, roundTrips := make([]float64, 0, len(links)), make([]float64, 0, len(links))
 	for _, link := range links {
 		if link.BandwidthBytesPerSecond > 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -18,6 +19,9 @@ func TestTheSlowestOfSomeNodesIsFoundWithoutLookingAtEachLink(t *testing.T) {
 			names = append(names, fmt.Sprint("n", i))
 		}
 		r := &restoration{}
+		if random.IntN(2) == 0 {
+			r.Usual = &events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 3e8}
+		}
 		for range random.IntN(20) {
 			link := events.Link{}
 			link.From, link.To = names[random.IntN(len(names))], names[random.IntN(len(names))]
@@ -29,6 +33,7 @@ func TestTheSlowestOfSomeNodesIsFoundWithoutLookingAtEachLink(t *testing.T) {
 			r.Unreachable = append(r.Unreachable, pair)
 		}
 		nodes := random.Perm(len(names))[:2+random.IntN(len(names)-1)]
+		slices.Sort(nodes)
 		got, want := r.mesh(names).slowest(nodes), slowestOfAll(nodes, r.bandwidths(names))
 		if math.Abs(got-want) > 1e-9*want {
 			t.Fatalf("seed %d: %v s for a byte, want %v", seed, got, want)
