@@ -286,3 +286,11 @@ func TestOfANodeThatHasEndedTheLastStepIsTold(t *testing.T) {
 		t.Errorf("of a complete job: %v\n%s", err, printed)
 	}
 }
+
+func TestLinksThatAreAllAsUsualAreNotSaidToBeUnknown(t *testing.T) {
+	var told strings.Builder
+	linkList{Usual: &events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}}.tell(&told)
+	if said := told.String(); !strings.HasPrefix(said, "The others are like the usual one") {
+		t.Errorf("said %q", said)
+	}
+}

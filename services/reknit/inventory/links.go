@@ -53,7 +53,7 @@ func links(ctx context.Context, b *bus.Bus, _ *overlay.Names, of []string) (list
 func (linkList) wrong() []string { return nil }
 
 func (l linkList) tell(w io.Writer) {
-	if len(l.Links) == 0 {
+	if len(l.Links) == 0 && l.Usual == nil {
 		fmt.Fprintf(w, "No link was measured: each is taken for %s/s and %s.\n", tell.Bytes(events.AssumedBytesPerSecond),
 			tell.Seconds(events.AssumedRoundTripSeconds))
 	}
