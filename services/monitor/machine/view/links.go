@@ -15,8 +15,8 @@ type Links struct {
 	Groups []Group       `json:"groups"` // a node each where there are few
 	By     string        `json:"by"`     // what a group is: node, site, stage or all
 	Pairs  []Pair        `json:"pairs"`
-	Bad    []Pair        `json:"bad"` // between nodes: lost or cut ones, at most mostNames
-	Usual  *events.Usual `json:"usual,omitempty"`
+	Bad    []Pair        `json:"bad"`             // between nodes: lost or cut ones, at most mostNames
+	Usual  *events.Usual `json:"usual,omitempty"` // what the others are like, where only those are listed that are not
 }
 
 // Group is nodes that stand together.

@@ -77,14 +77,18 @@ function note(links, usual) {
   }
   if (bad.length) return bad.slice(0, 5).map((pair) => says(pair, usual)).join('; ') + (bad.length > 5 ? ` and ${bad.length - 5} more` : '');
   const measured = links.pairs.reduce((sum, pair) => sum + (pair.measured ?? 0), 0);
+  if (links.usual) return `All but ${count(measured, 'direction')} are like the usual one, ${bytes(usual.rate)}/s and ${seconds(usual.trip)}; none is lost, cut or slow.`;
   return `${count(measured, 'direction')} measured, none lost, cut or slow. A line's width is its bandwidth.`;
 }
 
 function draw() {
   const links = part('links');
   if (!links?.groups.length) return fill(at('overlay'), make('p', { class: 'note' }, 'There are no nodes yet.'));
-  const measured = links.pairs.filter((pair) => pair.measured);
-  const usual = { rate: median(measured.map((pair) => pair.bytesPerSecond)), trip: median(measured.map((pair) => pair.roundTripSeconds)) };
+  const measured = links.pairs.filter((pair) => pair.measured), told = links.usual;
+  const usual = {
+    rate: told?.bandwidthBytesPerSecond ?? median(measured.map((pair) => pair.bytesPerSecond)),
+    trip: told?.roundTripSeconds ?? median(measured.map((pair) => pair.roundTripSeconds)),
+  };
   const where = places(links.groups);
   if (!where.has(chosen)) chosen = undefined;
   const choose = (name) => () => { chosen = chosen === name ? undefined : name; draw(); };
