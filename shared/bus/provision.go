@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// provisionTimeout is how long a stream is waited for before it is looked for again. Of several services that make one of
-	// three replicas at once, those that were not first may get no answer.
+	// provisionTimeout is how long a stream is waited for before it is looked for again. Of the services that made the streams
+	// of three new servers at once some got no answer.
 	provisionTimeout = 2 * time.Second
 	fullShare        = 0.95 // of a bound: there is still room, and time to make more
 )

@@ -90,8 +90,8 @@ func (r *restoration) mesh(names []string) mesh {
 	return m
 }
 
-// slowest returns how many seconds a byte to each of the others, or from each of them, takes the slowest of nodes, which are
-// ascending. O(nodes + unusual links), and at most O(nodes^2): to look at each link among a thousand nodes took 10 ms.
+// slowest returns how many seconds a byte to each of the others, or from each of them, takes the slowest of nodes. The nodes are
+// ascending. O(nodes + unusual links), and no more than O(nodes^2). To look at each link among a thousand nodes took 10 ms.
 func (m mesh) slowest(nodes []int) (perByte float64) {
 	sends, receives := make(map[int]float64, len(nodes)), make(map[int]float64, len(nodes))
 	for _, node := range nodes {
