@@ -10,7 +10,7 @@ type PlanRequest struct {
 	Changes     []Change `json:"changes"`
 	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
 	Job         Job      `json:"job"`
-	Links       []Link   `json:"links"`             // those known; others are assumed average
+	Links       []Link   `json:"links"`             // those known; UsualLinks tells of others
 	Usual       *Usual   `json:"usual,omitempty"`   // what all links that are not listed are taken for, where many are known
 	Current     *Plan    `json:"current,omitempty"` // the plan in force
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
@@ -59,20 +59,6 @@ type Link struct {
 	Measurement
 	Disconnected bool `json:"disconnected,omitempty"` // on purpose: never used
 	Lost         bool `json:"lost,omitempty"`
-}
-
-// Usual is the median of the links that are known. It stands for each of which neither figure is more than twice or less
-// than half of it: measurements of one link differ as much.
-type Usual struct {
-	RoundTripSeconds        float64 `json:"roundTripSeconds"`
-	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
-}
-
-// StandsFor reports whether a request need not list a link that was measured so.
-func (u *Usual) StandsFor(measured Measurement) bool {
-	within := func(a, b float64) bool { return a <= 2*b && b <= 2*a }
-	return within(measured.BandwidthBytesPerSecond, u.BandwidthBytesPerSecond) &&
-		within(max(measured.RoundTripSeconds, AssumedRoundTripSeconds), max(u.RoundTripSeconds, AssumedRoundTripSeconds))
 }
 
 // Proposal is the planner's answer. Its plan names a node for every place; nodes of one class may still trade

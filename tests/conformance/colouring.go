@@ -9,7 +9,7 @@ import (
 	"github.com/reknit/reknit/tests/papers/schedule"
 )
 
-// effort is ten times what the restorer spends on the rounds of a plan.
+// effort is a hundred times what the restorer spends on the rounds of a plan.
 const effort = 10_000_000
 
 type colouringInput struct {

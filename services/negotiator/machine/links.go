@@ -110,13 +110,15 @@ func pairKey(a, b string) string {
 const fewLinks = 1024
 
 // told returns what a request says of the links among nodes, in the order of their names: all that is known of a few; of
-// many the usual link, and those for which it does not stand. O(links * log links).
+// many the usual link, and those for which it does not stand. Those between sites are told in any case: what those are like
+// that nobody measured follows from them (events.UsualLinksOf). O(links * log links).
 func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
 	links := s.links(nodes)
 	usual := usualOf(links)
 	if usual != nil { // before they are sorted: few are left
+		site := events.SitesOf(membersOf(nodes))
 		links = slices.DeleteFunc(links, func(link events.Link) bool {
-			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
+			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement) && site[link.From] == site[link.To]
 		})
 	}
 	slices.SortFunc(links, func(a, b events.Link) int {
@@ -127,21 +129,11 @@ func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
 
 // usualOf returns what the links are like in the median: nil of few, and where none was measured.
 func usualOf(links []events.Link) *events.Usual {
-	if len(links) <= fewLinks {
+	usual, known := events.UsualOf(links)
+	if len(links) <= fewLinks || !known {
 		return nil
 	}
-	rates, roundTrips := make([]float64, 0, len(links)), make([]float64, 0, len(links))
-	for _, link := range links {
-		if link.BandwidthBytesPerSecond > 0 {
-			rates, roundTrips = append(rates, link.BandwidthBytesPerSecond), append(roundTrips, link.RoundTripSeconds)
-		}
-	}
-	if len(rates) == 0 {
-		return nil
-	}
-	slices.Sort(rates)
-	slices.Sort(roundTrips)
-	return &events.Usual{RoundTripSeconds: roundTrips[len(roundTrips)/2], BandwidthBytesPerSecond: rates[len(rates)/2]}
+	return &usual
 }
 
 // links returns what is known of the links among nodes, in no order. A disconnected link is told even where it was

@@ -77,9 +77,8 @@ func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// Of 34 nodes there are 1,122 directions, one of which is slow, one lost and one cut.
-func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
-	w := newWorld(t, 34)
+// measureAll has all links of the plan's nodes measured as usual, but one.
+func (w *world) measureAll() {
 	for _, from := range w.plan.Nodes {
 		for _, to := range w.plan.Nodes {
 			rate := 1e8
@@ -92,25 +91,69 @@ func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 			}
 		}
 	}
+}
+
+// listed are the links that the last request of a kind listed.
+func listed(links []events.Link) (ends []string) {
+	for _, link := range links {
+		ends = append(ends, link.From+" "+link.To)
+	}
+	return ends
+}
+
+// lastAsked is the last request of a kind.
+func lastAsked[T any, P interface {
+	*T
+	events.Payload
+}](w *world, kind events.Kind) T {
+	w.t.Helper()
+	for _, event := range slices.Backward(w.said) {
+		if event.Kind == kind {
+			return must[T, P](w.t, event)
+		}
+	}
+	w.t.Fatalf("no %s was said", kind)
+	panic("unreachable")
+}
+
+var usualLink = events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8}
+
+// Of 34 nodes there are 1,122 directions, one of which is slow, one lost and one cut.
+func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
+	w := newWorld(t, 34)
+	w.measureAll()
 	w.hear(events.LinkLost, "/monitor", "n5-n6", &events.LinkState{From: "n5", To: "n6"})
 	w.hear(events.DisconnectRequested, "/user", "n7", &events.LinkRequest{From: "n7", To: "n8"})
 	w.run()
-	for _, event := range slices.Backward(w.said) {
-		if event.Kind != events.PlanRequested {
-			continue
-		}
-		request := must[events.PlanRequest](t, event)
-		var listed []string
-		for _, link := range request.Links {
-			listed = append(listed, link.From+" "+link.To)
-		}
-		if want := []string{"n3 n4", "n5 n6", "n7 n8", "n8 n7"}; !slices.Equal(listed, want) {
-			t.Errorf("%v are listed, want %v", listed, want)
-		}
-		if request.Usual == nil || *request.Usual != (events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8}) {
-			t.Errorf("the usual link is %+v", request.Usual)
-		}
-		return
+	request := lastAsked[events.PlanRequest](w, events.PlanRequested)
+	if got, want := listed(request.Links), []string{"n3 n4", "n5 n6", "n7 n8", "n8 n7"}; !slices.Equal(got, want) {
+		t.Errorf("%v are listed, want %v", got, want)
 	}
-	t.Error("no plan was asked for")
+	if request.Usual == nil || *request.Usual != usualLink {
+		t.Errorf("the usual link is %+v", request.Usual)
+	}
+}
+
+func TestOfManyLinksThoseBetweenSitesAreListedThoughTheyAreUsual(t *testing.T) {
+	w := newEmptyWorld(t, 34, 0)
+	w.site = map[string]string{"n1": "here", "n2": "here", "n3": "there"}
+	w.begin(34)
+	w.measureAll()
+	w.hear(events.DisconnectRequested, "/user", "n7", &events.LinkRequest{From: "n7", To: "n8"})
+	w.run()
+	got := listed(lastAsked[events.PlanRequest](w, events.PlanRequested).Links)
+	if !slices.Contains(got, "n1 n3") || slices.Contains(got, "n1 n2") || slices.Contains(got, "n5 n6") {
+		t.Errorf("%v are listed, of n1 and n2 here, and n3 there", got)
+	}
+}
+
+func TestTheRestorerIsToldWhatIsUsualHoweverFewLinksAreKnown(t *testing.T) {
+	w := newWorld(t, 4)
+	w.measureAll()
+	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
+	w.run()
+	request := lastAsked[events.RestorationRequest](w, events.RestorationAsked)
+	if len(request.Links) != 12 || request.Usual == nil || *request.Usual != usualLink {
+		t.Errorf("%d links are listed, and the usual one is %+v", len(request.Links), request.Usual)
+	}
 }

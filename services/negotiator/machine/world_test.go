@@ -32,6 +32,7 @@ type world struct {
 	step     uint64
 	mute     map[events.Kind]bool // what the world does not answer
 	process  map[string]string    // incarnation of each node's process
+	site     map[string]string    // where nodes stand, as their joins say
 	able     map[string]bool      // processes that can copy while they train, as their joins said
 	opened   *events.Opening      // of the negotiation under way
 	plan     *events.Plan         // in force
@@ -149,7 +150,7 @@ func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
-		Snapshots: w.tiers,
+		Snapshots: w.tiers, Site: w.site[node],
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
 			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,

@@ -18,8 +18,8 @@ const (
 	mostSites    = 4
 )
 
-// Partners returns to whom a node that joins measures its links: one node of each other site, then nodes of its own,
-// then whoever is there. Which of them follows from a hash of both names, so that over many joins all are as often
+// Partners returns to whom a node that joins measures its links: one node of each of four other sites, then nodes of its
+// own, then whoever is there. Which of them follows from a hash of both names, so that over many joins all are as often
 // chosen, and an attempt that is made again measures the same links. O(n log n).
 func Partners(joiner Peer, others []Peer) []string {
 	if len(others) > fewPeers {

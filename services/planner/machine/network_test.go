@@ -53,3 +53,51 @@ func TestWhereUsualLinksAreNotListedThePlanIsTheSame(t *testing.T) {
 		}
 	}
 }
+
+// Two sites of 21 nodes, whose names do not tell where they stand: a transfer within one takes 2 ms, and 0.1 s between
+// them. Each node measured its links to seven of its own site and to one of the other.
+func TestOfTwoSitesNoPipelineCrossesThoughFewOfTheLinksBetweenThemWereMeasured(t *testing.T) {
+	const nodes = 42
+	var names []string
+	for i := range nodes {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	r := request(names...)
+	r.Job.GlobalBatch = 16 * nodes
+	for layer := range r.Job.Layers {
+		r.Job.Layers[layer].OutputBytes = 1e6
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for place, i := range random.Perm(nodes) {
+		r.Nodes[i].Site, r.Nodes[i].MemoryBytes = fmt.Sprintf("s%d", place%2), 450e3 // for two layers
+	}
+	for i := range nodes {
+		left := map[string]int{"s0": 1, "s1": 1} // to measure
+		left[r.Nodes[i].Site] = 7
+		for _, j := range random.Perm(nodes) {
+			site := r.Nodes[j].Site
+			link := events.Measurement{From: names[i], To: names[j], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}
+			if site != r.Nodes[i].Site {
+				link.RoundTripSeconds, link.BandwidthBytesPerSecond = 20e-3, 1e7
+			}
+			if i != j && left[site] > 0 {
+				left[site]--
+				r.Links = append(r.Links, events.Link{Measurement: link})
+			}
+		}
+	}
+	site := map[string]string{}
+	for _, node := range r.Nodes {
+		site[node.Node] = node.Site
+	}
+	for _, pipeline := range proposed(t, r).Plan.Pipelines {
+		if len(pipeline.Stages) < 2 {
+			t.Fatal("a pipeline of one stage cannot cross")
+		}
+		for st, stage := range pipeline.Stages[1:] {
+			if before := pipeline.Stages[st].Node; site[before] != site[stage.Node] {
+				t.Errorf("%s gives to %s, which stands at the other site", before, stage.Node)
+			}
+		}
+	}
+}

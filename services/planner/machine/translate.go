@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +26,8 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
 		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions, Find: settings.Find,
 	}
-	for _, node := range request.Nodes {
+	nodes := bySite(request.Nodes)
+	for _, node := range nodes {
 		s.Nodes = append(s.Nodes, node.Node)
 		s.MemoryBytes = append(s.MemoryBytes, node.MemoryBytes)
 	}
@@ -34,7 +36,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.StateCopies, s.PreCopies = max(s.StateCopies, node.StateCopies), s.PreCopies && node.PreCopies
 	}
 	slowest := slowestFactor(request.Nodes)
-	s.Speed = speeds(request.Nodes, slowest)
+	s.Speed = speeds(nodes, slowest)
 	if s.Kind == policy.DataParallel {
 		s.PipelineLength.Most = 1
 	}
@@ -54,8 +56,14 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Current, _ = pipelines(tied, request.Current.Pipelines) // one that cuts tied layers is not of this job
 		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
-	s.Network = network(request, s.Nodes)
+	s.Network = network(request, nodes)
 	return s
+}
+
+// bySite returns the nodes in the order in which those that hold nothing take places: the stages of a pipeline are next to
+// each other, and so at one site wherever they can be, however little is known of the links.
+func bySite(nodes []events.Device) []events.Device {
+	return slices.SortedStableFunc(slices.Values(nodes), func(a, b events.Device) int { return cmp.Compare(a.Site, b.Site) })
 }
 
 // slowestFactor is the speed of the slowest node: in a synchronous step all wait for it.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -10,7 +11,7 @@ import (
 // share one server. A tenth is a guess on the safe side, and only serves to prefer other sources.
 const relayedShare = 0.1
 
-// usual is what a link is taken for that the request does not list.
+// usual is what a link is taken for that the request does not list, where no sites tell more.
 func (r *restoration) usual() events.Usual {
 	if r.Usual != nil {
 		return *r.Usual
@@ -20,12 +21,27 @@ func (r *restoration) usual() events.Usual {
 	}
 }
 
+// sites returns where those stand who give and who receive.
+func (r *restoration) sites() map[string]string {
+	sites := events.SitesOf(r.plan.Nodes)
+	if r.Current != nil {
+		maps.Copy(sites, events.SitesOf(r.Current.Nodes))
+	}
+	return sites
+}
+
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
-	links := make([][]float64, len(names))
-	usual := slices.Repeat([]float64{r.usual().BandwidthBytesPerSecond}, len(names))
-	for i := range names {
-		links[i] = slices.Clone(usual)
+	site := r.sites()
+	usual, links := events.UsualLinksOf(r.Links, r.usual(), site), make([][]float64, len(names))
+	rows := map[string][]float64{} // of usual links, by the sender's site
+	for i, from := range names {
+		if rows[site[from]] == nil {
+			for _, to := range names {
+				rows[site[from]] = append(rows[site[from]], usual.Between(site[from], site[to]).BandwidthBytesPerSecond)
+			}
+		}
+		links[i] = slices.Clone(rows[site[from]])
 		links[i][i] = 0
 	}
 	for link, rate := range r.unusual(names) {
@@ -83,10 +99,12 @@ func (r *restoration) measured() func(way) float64 {
 	for _, pair := range r.Unreachable {
 		rates[way{pair.A, pair.B}], rates[way{pair.B, pair.A}] = 0, 0
 	}
+	site := r.sites()
+	usual := events.UsualLinksOf(r.Links, r.usual(), site)
 	return func(of way) float64 {
 		rate, told := rates[of]
 		if !told && r.Usual != nil {
-			return r.Usual.BandwidthBytesPerSecond
+			return usual.Between(site[of.from], site[of.to]).BandwidthBytesPerSecond
 		}
 		return rate
 	}

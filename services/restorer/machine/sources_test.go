@@ -164,3 +164,20 @@ func TestWhoReachesOneHolderAloneIsGivenByItThoughManyOthersFetch(t *testing.T) 
 		t.Errorf("%v are asked", m.sources["n300"])
 	}
 }
+
+func TestANodeAsksThoseOfItsOwnSiteThoughNobodyMeasuredItsLinksToTheOther(t *testing.T) {
+	request := replicas(60, 1)
+	site := func(i int) string { return [2]string{"here", "there"}[i%2] }
+	for i := range request.Proposal.Plan.Nodes {
+		request.Proposal.Plan.Nodes[i].Site = site(i)
+	}
+	request.Links = []events.Link{{Measurement: events.Measurement{
+		From: "n1", To: "n0", RoundTripSeconds: 0.05, BandwidthBytesPerSecond: events.AssumedBytesPerSecond / 10,
+	}}}
+	m, _ := move(t, request)
+	for i := range 60 {
+		if name := fmt.Sprintf("n%d", i); m.sources["n60"][name] && site(i) != site(60) {
+			t.Errorf("%s is asked, which stands %s", name, site(i))
+		}
+	}
+}

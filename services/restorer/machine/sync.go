@@ -74,7 +74,8 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	}
 }
 
-// mesh is all links among some nodes, in seconds for a byte.
+// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual anywhere, whatever the
+// sites: a round's groups are compared, and the links of an all-reduce are those that are measured first.
 type mesh struct {
 	usual   float64
 	unusual map[linkOf]float64

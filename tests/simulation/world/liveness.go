@@ -99,6 +99,7 @@ func (w *World) stays(fault string) *node {
 }
 
 // compare lets time pass, where a copy was spoiled, until the replicas of the newest plan were compared and all train on.
+// Nobody compares them while no restorer acts.
 func (w *World) compare() {
 	if len(w.stains) == 0 || w.ended {
 		return
@@ -106,6 +107,9 @@ func (w *World) compare() {
 	from := w.newest
 	for end := w.now + patience; w.now < end; {
 		w.Run(time.Second)
+		if restorer := w.services["restorer"].last(); restorer == nil || !restorer.life.CaughtUp() {
+			from = w.newest
+		}
 		if w.whatIsMissing(max(from, w.resumed)+2*w.compareEvery, nil) == "" {
 			w.judgeStains()
 			return

@@ -70,19 +70,22 @@ func (w *World) requests() []*events.PlanRequest {
 // measured puts a link where the negotiator would list it: by its ends.
 func (w *World) measured(measured events.Measurement) {
 	for _, request := range w.requests() {
-		if device(request, measured.From) < 0 || device(request, measured.To) < 0 {
+		from, to := device(request, measured.From), device(request, measured.To)
+		if from < 0 || to < 0 {
 			continue
 		}
+		usual := request.Usual
+		isUsual := usual != nil && usual.StandsFor(measured) && request.Nodes[from].Site == request.Nodes[to].Site
 		at, known := slices.BinarySearchFunc(request.Links, measured,
 			func(link events.Link, measured events.Measurement) int {
 				return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
 			})
-		switch usual := request.Usual; {
-		case known && !request.Links[at].Lost && !request.Links[at].Disconnected && usual != nil && usual.StandsFor(measured):
+		switch {
+		case known && !request.Links[at].Lost && !request.Links[at].Disconnected && isUsual:
 			request.Links = slices.Delete(request.Links, at, at+1)
 		case known:
 			request.Links[at].Measurement = measured
-		case usual == nil || !usual.StandsFor(measured):
+		case !isUsual:
 			request.Links = slices.Insert(request.Links, at, events.Link{Measurement: measured})
 		}
 	}
