@@ -13,18 +13,21 @@ import (
 )
 
 const (
-	// provisionTimeout is how long a stream is waited for before it is looked for again. Of the services that made the streams
-	// of three new servers at once some got no answer.
-	provisionTimeout = 2 * time.Second
-	fullShare        = 0.95 // of a bound: there is still room, and time to make more
+	// firstProvisionWait is how long a stream is waited for before it is looked for again: of the services that made the streams
+	// of three new servers at once some got no answer. It is doubled up to lastProvisionWait, for a server that is slow.
+	firstProvisionWait = 2 * time.Second
+	lastProvisionWait  = 10 * time.Second
+	fullShare          = 0.95 // of a bound: there is still room, and time to make more
 )
 
 // Provision creates the streams and buckets that are missing. It never alters one: an installation with other
 // replicas or limits creates them beforehand, and they stay as they are. While there is no leader or no room for them it
 // tries again, until ctx ends. It fails where the server says no for good.
 func (b *Bus) Provision(ctx context.Context) error {
+	wait := firstProvisionWait
 	return b.Repeat(ctx, "making of the streams", func(ctx context.Context) error {
-		err := b.provision(ctx)
+		err := b.provision(ctx, wait)
+		wait = min(2*wait, lastProvisionWait)
 		if errors.Is(storeFull(err), ErrFull) {
 			return errors.New(err.Error()) // somebody may make room
 		}
@@ -32,14 +35,13 @@ func (b *Bus) Provision(ctx context.Context) error {
 	})
 }
 
-func (b *Bus) provision(ctx context.Context) error {
+func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
 	for _, config := range b.streams() {
-		if err := b.provisionStream(ctx, config); err != nil {
+		if err := b.provisionStream(ctx, config, wait); err != nil {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
 		}
 	}
 	b.makes.Store(!b.isGuest())
-	b.tellReplicas(ctx)
 	return nil
 }
 
@@ -52,26 +54,36 @@ func (b *Bus) remake() {
 	for _, config := range b.streams() {
 		if config.Storage == jetstream.MemoryStorage {
 			go func() {
-				_ = b.Repeat(ctx, "making of "+config.Name, func(ctx context.Context) error { return b.provisionStream(ctx, config) })
+				_ = b.Repeat(ctx, "making of "+config.Name, func(ctx context.Context) error {
+					return b.provisionStream(ctx, config, lastProvisionWait)
+				})
 			}()
 		}
 	}
 }
 
-func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig) error {
-	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
+// provisionStream warns of a stream that has fewer replicas than this bus would have given it: who came first decided.
+func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	_, err := b.js.Stream(ctx, config.Name)
-	switch {
-	case !errors.Is(err, jetstream.ErrStreamNotFound):
+	stream, err := b.js.Stream(ctx, config.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if b.isGuest() {
+			return errors.New("no service has made it yet")
+		}
+		stream, err = b.js.CreateStream(ctx, config)
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // several services start at once, and one of them was first
+		stream, err = b.js.Stream(ctx, config.Name)
+	}
+	if err != nil {
 		return err
-	case b.isGuest():
-		return errors.New("no service has made it yet")
 	}
-	if _, err = b.js.CreateStream(ctx, config); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil // several services start at once, and one of them was first
+	if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
+		slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
+			"stream", config.Name, "replicas", replicas, "expected", b.replicas)
 	}
-	return err
+	return nil
 }
 
 // mostMessageBytes is less than a server takes, which is as much as a service's memory may have.
@@ -121,22 +133,6 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 		all[i].Replicas = b.replicas
 	}
 	return all
-}
-
-// tellReplicas warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
-func (b *Bus) tellReplicas(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
-	defer cancel()
-	for _, config := range b.streams() {
-		stream, err := b.js.Stream(ctx, config.Name)
-		if err != nil {
-			continue // a warning is not worth to wait for
-		}
-		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
-			slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
-				"stream", config.Name, "replicas", replicas, "expected", b.replicas)
-		}
-	}
 }
 
 // Provisioned reports the first stream or bucket that is missing, or all but full and about to refuse.

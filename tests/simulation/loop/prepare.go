@@ -15,7 +15,7 @@ import (
 
 // Waits of a start, as in shared/bus and shared/service.
 const (
-	provisionTimeout = 10 * time.Second
+	provisionTimeout = 2 * time.Second // the first time
 	startPause       = 250 * time.Millisecond
 	standByPause     = 200 * time.Millisecond
 	answerTimeout    = 2 * time.Second
