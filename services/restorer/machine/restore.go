@@ -192,8 +192,8 @@ func (r *restoration) moves() []events.Move {
 
 // match solves the migration and writes the nodes into the plan's places.
 func (r *restoration) match() error {
-	if r.isOfReplicas() || r.isSettled() {
-		return nil // whoever becomes whom, as much is fetched by the same nodes
+	if r.isSettled() || r.isOfReplicas() { // of replicas each node fetches as much, whoever becomes whom
+		return nil
 	}
 	pulls, err := r.pulls()
 	if err != nil {

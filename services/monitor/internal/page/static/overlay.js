@@ -73,11 +73,11 @@ function note(links, usual) {
   const bad = [...links.pairs, ...links.bad].filter((pair) => ['lost', 'slow', 'cut'].includes(health(pair, usual)));
   if (chosen) {
     const own = links.pairs.filter((pair) => pair.a === chosen || pair.b === chosen);
-    return `${chosen}: ${own.length ? own.slice(0, 8).map((pair) => says(pair, usual)).join('; ') : 'no link was measured'}${own.length > 8 ? ` and ${own.length - 8} more` : ''}`;
+    return `${chosen}: ${own.length ? own.slice(0, 8).map((pair) => says(pair, usual)).join('; ') : links.usual ? 'no link is told apart from the usual one' : 'no link was measured'}${own.length > 8 ? ` and ${own.length - 8} more` : ''}`;
   }
   if (bad.length) return bad.slice(0, 5).map((pair) => says(pair, usual)).join('; ') + (bad.length > 5 ? ` and ${bad.length - 5} more` : '');
   const measured = links.pairs.reduce((sum, pair) => sum + (pair.measured ?? 0), 0);
-  if (links.usual) return `All but ${count(measured, 'direction')} are like the usual one, ${bytes(usual.rate)}/s and ${seconds(usual.trip)}; none is lost, cut or slow.`;
+  if (links.usual) return `The usual link carries ${bytes(usual.rate)}/s in ${seconds(usual.trip)}. ${count(measured, 'direction')} told apart, none lost, cut or slow.`;
   return `${count(measured, 'direction')} measured, none lost, cut or slow. A line's width is its bandwidth.`;
 }
 
