@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 func main() {
 	var b bench
-	sizes := flag.String("nodes", "6,100,300,1000", "how many nodes, with commas; none: only herds")
+	sizes := flag.String("nodes", "6,100,300,1000,2048", "how many nodes, with commas; none: only herds")
 	herds := flag.String("herds", "6+100,100+1000", "how many nodes, and how many join these at once, with commas")
 	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes a third of that")
 	flag.IntVar(&b.servers, "servers", 1, "of NATS, 1 or 3; three have every write on their disks before they acknowledge it")
@@ -87,5 +88,6 @@ func (b bench) run(ctx context.Context, sizes, herds []string) error {
 	printHerds(os.Stdout, joined)
 	printGrowth(os.Stdout, results)
 	printMemory(os.Stdout, results)
-	return ctx.Err()
+	printRestarts(os.Stdout, results)
+	return errors.Join(ctx.Err(), b.judge(results, joined))
 }

@@ -27,13 +27,14 @@ type cost struct {
 
 // result is what was measured at one size.
 type result struct {
-	nodes  int
-	formed time.Duration
-	floor  floor
-	costs  []*cost // in the order of changes, each kind once
-	uses   map[string]use
-	herds  []*herd
-	failed error // what did not end; the rest was measured before it
+	nodes    int
+	formed   time.Duration
+	floor    floor
+	costs    []*cost // in the order of changes, each kind once
+	herds    []*herd
+	uses     map[string]use // until services are killed
+	restarts []restart
+	failed   error // what did not end; the rest was measured before it
 }
 
 // bench says what is measured.
@@ -44,19 +45,18 @@ type bench struct {
 }
 
 // measure forms a cluster on a new control plane and has it change so many times in each way. Then one node of 64 falls
-// silent, all of these at once, and as many join.
+// silent, all of these at once, and as many join. At last each service is killed.
 func (b bench) measure(ctx context.Context, nodes int) (*result, error) {
 	r := &result{nodes: nodes}
 	return r, b.with(ctx, nodes, nodes, func(ctx context.Context, p *plane, f *fleet) (err error) {
-		defer func() { r.uses, err = p.uses() }()
-		if r.formed, r.failed = f.form(ctx, nodes); r.failed != nil {
-			return err
+		if r.formed, r.failed = f.form(ctx, nodes); r.failed == nil {
+			r.failed = r.run(ctx, p, f, b.trials)
 		}
-		if r.failed = r.run(ctx, p, f, b.trials); r.failed != nil {
-			return err
-		}
-		if several := nodes / 64; several > 1 {
+		if several := nodes / 64; r.failed == nil && several > 1 {
 			r.herds = append(r.herds, f.falls(ctx, several), f.joins(ctx, several))
+		}
+		if r.uses, err = p.uses(); err == nil && r.failed == nil {
+			r.restarts, r.failed = f.restarts(ctx, p)
 		}
 		return err
 	})

@@ -13,6 +13,8 @@ import (
 // speed: of the gap to it, what the bound proves that no plan can close is proven away.
 func gaps(r *figures.Report) {
 	var above, proven []float64
+	fmt.Println("the first plan of unequal nodes beside the bound: how far above it, and what of the gap to the work alone is proven away")
+	fmt.Printf("%10s %10s %10s %10s\n", "cluster", "nodes", "above", "proven")
 	for seed := range uint64(drawnClusters) {
 		request := drawn(rand.New(rand.NewPCG(seed, 1)))
 		request.SecondsBetweenFailures = 3600
@@ -30,11 +32,11 @@ func gaps(r *figures.Report) {
 		}
 		work *= float64(request.Job.GlobalBatch) / speed
 		above, proven = append(above, step/bound-1), append(proven, (bound-work)/(step-work))
+		fmt.Printf("%10d %10d %9.1f%% %9.1f%%\n", seed, len(request.Nodes), 100*(step/bound-1), 100*(bound-work)/(step-work))
 	}
 	slices.Sort(above)
 	slices.Sort(proven)
 	n := len(above)
-	fmt.Println("the first plan of unequal nodes beside the bound: how far above it, and what of the gap to the work alone is proven away")
 	fmt.Printf("%10s %10s %10s %10s %10s %10s %10s\n", "clusters", "", "best 5%", "quarter", "median", "worst 5%", "worst")
 	fmt.Printf("%10d %10s %9.1f%% %9.1f%% %9.1f%% %9.1f%% %9.1f%%\n", n, "above", 100*above[n/20], 100*above[n/4],
 		100*above[n/2], 100*above[n-1-n/20], 100*above[n-1])
