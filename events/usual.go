@@ -16,6 +16,11 @@ func (u *Usual) StandsFor(measured Measurement) bool {
 		within(max(measured.RoundTripSeconds, AssumedRoundTripSeconds), max(u.RoundTripSeconds, AssumedRoundTripSeconds))
 }
 
+// Measurement is what a link is like that is exactly as usual.
+func (u *Usual) Measurement() Measurement {
+	return Measurement{RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
+}
+
 // UsualOf returns the median of the links that were measured, in three digits: what one of many measurements changes is less.
 // There is none where no link was measured. O(links * log links).
 func UsualOf(links []Link) (usual Usual, known bool) {

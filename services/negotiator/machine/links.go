@@ -110,21 +110,55 @@ func pairKey(a, b string) string {
 const fewLinks = 1024
 
 // told returns what a request says of the links among nodes, in the order of their names: all that is known of a few; of
-// many the usual link, and those for which it does not stand. Those between sites are told in any case: what those are like
-// that nobody measured follows from them (events.UsualLinksOf). O(links * log links).
+// many the usual link, and those for which it does not stand. O(links * log links).
 func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
 	links := s.links(nodes)
 	usual := usualOf(links)
 	if usual != nil { // before they are sorted: few are left
-		site := events.SitesOf(membersOf(nodes))
-		links = slices.DeleteFunc(links, func(link events.Link) bool {
-			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement) && site[link.From] == site[link.To]
-		})
+		links = unusual(links, usual, events.SitesOf(membersOf(nodes)))
 	}
-	slices.SortFunc(links, func(a, b events.Link) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
-	})
+	slices.SortFunc(links, compareLinks)
 	return links, usual
+}
+
+func compareLinks(a, b events.Link) int {
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+}
+
+// unusual leaves out links for which the usual one stands. What is left between two sites is a sample of what is known there,
+// for the median of it tells what those are like that nobody measured (events.UsualLinksOf): all links where that is not as
+// usual, else as many usual ones as others, and one more.
+func unusual(links []events.Link, usual *events.Usual, site map[string]string) (left []events.Link) {
+	isUsual := func(link events.Link) bool {
+		return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
+	}
+	between := map[[2]string][]events.Link{}
+	for _, link := range links {
+		switch from, to := site[link.From], site[link.To]; {
+		case from != to && from != "" && to != "":
+			between[[2]string{from, to}] = append(between[[2]string{from, to}], link)
+		case !isUsual(link):
+			left = append(left, link)
+		}
+	}
+	for _, links := range between {
+		if median, known := events.UsualOf(links); known && usual.StandsFor(median.Measurement()) {
+			links = sample(links, isUsual)
+		}
+		left = append(left, links...)
+	}
+	return left
+}
+
+// sample returns the links that are not usual and, where there are any, one more of those that are, the first by name.
+func sample(links []events.Link, isUsual func(events.Link) bool) []events.Link {
+	slices.SortFunc(links, compareLinks)
+	others := slices.DeleteFunc(slices.Clone(links), isUsual)
+	if len(others) == 0 {
+		return nil
+	}
+	usual := slices.DeleteFunc(links, func(link events.Link) bool { return !isUsual(link) })
+	return append(others, usual[:min(len(usual), len(others)+1)]...)
 }
 
 // usualOf returns what the links are like in the median: nil of few, and where none was measured.

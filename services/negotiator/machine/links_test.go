@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -134,16 +136,44 @@ func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 	}
 }
 
-func TestOfManyLinksThoseBetweenSitesAreListedThoughTheyAreUsual(t *testing.T) {
-	w := newEmptyWorld(t, 34, 0)
-	w.site = map[string]string{"n1": "here", "n2": "here", "n3": "there"}
-	w.begin(34)
-	w.measureAll()
-	w.hear(events.DisconnectRequested, "/user", "n7", &events.LinkRequest{From: "n7", To: "n8"})
-	w.run()
-	got := listed(lastAsked[events.PlanRequest](w, events.PlanRequested).Links)
-	if !slices.Contains(got, "n1 n3") || slices.Contains(got, "n1 n2") || slices.Contains(got, "n5 n6") {
-		t.Errorf("%v are listed, of n1 and n2 here, and n3 there", got)
+// Of what is known between two sites a request lists a sample: whoever reads it finds the median of all.
+func TestWhatARequestListsBetweenTwoSitesHasTheMedianOfWhatIsKnownThere(t *testing.T) {
+	random, site := rand.New(rand.NewPCG(1, 2)), map[string]string{}
+	for i := range 60 {
+		site[fmt.Sprintf("n%02d", i)] = fmt.Sprintf("s%d", i%3)
+	}
+	slow := map[string]float64{"s0s1": 1, "s1s0": 0.1} // of the links from one to the other; of others a fifth
+	for range 50 {
+		var links []events.Link
+		for from := range site {
+			for to := range site {
+				share, told := slow[site[from]+site[to]]
+				if !told {
+					share = 0.2
+				}
+				rate := 1e8 * (1 + random.Float64()/2)
+				if random.Float64() < share {
+					rate /= 20
+				}
+				if from != to && random.Float64() < 0.3 {
+					links = append(links, events.Link{Measurement: events.Measurement{
+						From: from, To: to, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: rate,
+					}})
+				}
+			}
+		}
+		usual, _ := events.UsualOf(links)
+		listed := unusual(slices.Clone(links), &usual, site)
+		all, read := events.UsualLinksOf(links, usual, site), events.UsualLinksOf(listed, usual, site)
+		for _, ends := range [][2]string{{"s0", "s1"}, {"s1", "s0"}, {"s0", "s2"}, {"s2", "s1"}, {"s0", "s0"}} {
+			want, got := all.Between(ends[0], ends[1]), read.Between(ends[0], ends[1])
+			if !want.StandsFor(got.Measurement()) {
+				t.Fatalf("from %s to %s: %+v is read, and known %+v", ends[0], ends[1], got, want)
+			}
+		}
+		if len(listed) > len(links)*3/4 {
+			t.Fatalf("%d of %d links are listed", len(listed), len(links))
+		}
 	}
 }
 
