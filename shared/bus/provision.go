@@ -27,7 +27,9 @@ func (b *Bus) Provision(ctx context.Context) error {
 	wait := firstProvisionWait
 	return b.Repeat(ctx, "making of the streams", func(ctx context.Context) error {
 		err := b.provision(ctx, wait)
-		wait = min(2*wait, lastProvisionWait)
+		if errors.Is(err, context.DeadlineExceeded) {
+			wait = min(2*wait, lastProvisionWait)
+		}
 		if errors.Is(storeFull(err), ErrFull) {
 			return errors.New(err.Error()) // somebody may make room
 		}
@@ -35,13 +37,23 @@ func (b *Bus) Provision(ctx context.Context) error {
 	})
 }
 
+// provision warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
 func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
+	fewer := map[string]int{}
 	for _, config := range b.streams() {
-		if err := b.provisionStream(ctx, config, wait); err != nil {
+		stream, err := b.provisionStream(ctx, config, wait)
+		if err != nil {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
+		}
+		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
+			fewer[config.Name] = replicas
 		}
 	}
 	b.makes.Store(!b.isGuest())
+	for stream, replicas := range fewer {
+		slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
+			"stream", stream, "replicas", replicas, "expected", b.replicas)
+	}
 	return nil
 }
 
@@ -55,35 +67,27 @@ func (b *Bus) remake() {
 		if config.Storage == jetstream.MemoryStorage {
 			go func() {
 				_ = b.Repeat(ctx, "making of "+config.Name, func(ctx context.Context) error {
-					return b.provisionStream(ctx, config, lastProvisionWait)
+					_, err := b.provisionStream(ctx, config, lastProvisionWait)
+					return err
 				})
 			}()
 		}
 	}
 }
 
-// provisionStream warns of a stream that has fewer replicas than this bus would have given it: who came first decided.
-func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig, wait time.Duration) error {
+func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig, wait time.Duration) (stream jetstream.Stream, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	stream, err := b.js.Stream(ctx, config.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	if stream, err = b.js.Stream(ctx, config.Name); errors.Is(err, jetstream.ErrStreamNotFound) {
 		if b.isGuest() {
-			return errors.New("no service has made it yet")
+			return nil, errors.New("no service has made it yet")
 		}
 		stream, err = b.js.CreateStream(ctx, config)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // several services start at once, and one of them was first
 		stream, err = b.js.Stream(ctx, config.Name)
 	}
-	if err != nil {
-		return err
-	}
-	if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
-		slog.WarnContext(ctx, "a stream has fewer replicas than the named servers can keep; give it more with: nats stream edit",
-			"stream", config.Name, "replicas", replicas, "expected", b.replicas)
-	}
-	return nil
+	return stream, err
 }
 
 // mostMessageBytes is less than a server takes, which is as much as a service's memory may have.
