@@ -18,6 +18,7 @@ type seating struct {
 	apart     []place.Pair  // nodes that had better not talk, and the seconds it costs
 	network   place.Network // all links; none where they are equal, or too many
 	classes   [][]string
+	replicas  int     // that the best has, as far as they count
 	best      float64 // score
 	fastest   float64 // step of those with the replicas asked for
 	seated    float64 // the least that a step takes with real nodes, beside that with like ones
@@ -142,18 +143,27 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 		hope, equal := candidate, s
 		equal.Network.Links, equal.Network.Dear = nil, nil
 		hope.StepSeconds = equal.stepSeconds(t.known.wires.usual(), candidate.Pipelines)
-		if s.score(hope) > t.best && t.refinements > 0 {
+		if t.mayWin(s, hope) && t.refinements > 0 {
 			t.refinements--
 			if refined := d.refined(candidate, hope.StepSeconds); s.worthReseating(candidate, refined) {
 				candidate = refined
 			}
 		}
 	}
-	t.best, t.seated = max(t.best, s.score(candidate)), min(t.seated, candidate.StepSeconds/plan.StepSeconds)
+	if t.mayWin(s, candidate) {
+		t.replicas, t.best = min(candidate.Replicas, s.MinReplicas), s.score(candidate)
+	}
+	t.seated = min(t.seated, candidate.StepSeconds/plan.StepSeconds)
 	if candidate.Replicas >= s.MinReplicas {
 		t.fastest = min(t.fastest, candidate.StepSeconds)
 	}
 	return candidate, nil
+}
+
+// mayWin reports whether a candidate is better than the best so far: replicas count before the score (Weigh).
+func (t *seating) mayWin(s Situation, candidate Candidate) bool {
+	replicas := min(candidate.Replicas, s.MinReplicas)
+	return replicas > t.replicas || replicas == t.replicas && s.score(candidate) > t.best
 }
 
 // mostSeated is the most nodes among which every plan is seated.
@@ -166,8 +176,10 @@ func (t *seating) isPromising(plan search.Plan) bool {
 		return true
 	}
 	const better = 0.95
-	hope := Candidate{StepSeconds: better * t.seated * plan.StepSeconds, TransitionSeconds: t.situation.SwitchSeconds}
-	return t.situation.score(hope) > t.best
+	return t.mayWin(t.situation, Candidate{
+		StepSeconds: better * t.seated * plan.StepSeconds, TransitionSeconds: t.situation.SwitchSeconds,
+		Replicas: len(plan.Pipelines),
+	})
 }
 
 // worthReseating reports whether seats chosen by the links are worth it, against those that let nodes keep most. A pair

@@ -153,6 +153,19 @@ func TestAFileWithoutACurrentPlanIsFirstPlannedBeforeItsChanges(t *testing.T) {
 	}
 }
 
+// Of one pipeline layers have too few holders: it is no plan to take, and nothing that others are measured by.
+func TestAPlanWithTooFewHoldersMakesNoOtherOneSlower(t *testing.T) {
+	step := func(pipelines string) string {
+		asked := strings.Replace(text(t, example("opticks")), "# minReplicas: 2", "minReplicas: 3", 1)
+		_, after, _ := strings.Cut(printed(t, "--file", saved(t, asked+"\npipelines: "+pipelines+"\n")), "\nstep")
+		line, _, _ := strings.Cut(after, "\n")
+		return line
+	}
+	if wide, narrow := step("{max: 2}"), step("{min: 2, max: 2}"); wide != narrow || wide == "" {
+		t.Errorf("of one or two pipelines a step takes%s\nof two%s", wide, narrow)
+	}
+}
+
 func TestWhoFailsGivesNothingAndWhoLeavesGivesWhatItHas(t *testing.T) {
 	base := text(t, example("failure"))
 	for _, test := range []struct {
