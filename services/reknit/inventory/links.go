@@ -17,7 +17,7 @@ import (
 
 const linksHelp = `Lists what is known of the links between nodes, in each direction, or of those of some nodes. It comes from the last request
 for a plan and from what was measured, lost, cut or connected since. Where very many links are known, a request lists those that
-are not as usual, and says what the usual one is like.`
+are not as usual, and says what the usual one is like, and those from one site to another where that differs.`
 
 // linkList is the links that are known.
 type linkList struct {
@@ -43,6 +43,12 @@ func links(ctx context.Context, b *bus.Bus, _ *overlay.Names, of []string) (list
 		return list, err
 	}
 	list.Links, list.Usual = known.Links()
+	for _, node := range of {
+		isEnd := func(link overlay.Link) bool { return node == link.From || node == link.To }
+		if !known.Has(node) && !slices.ContainsFunc(list.Links, isEnd) {
+			return list, tell.UsageError{Err: fmt.Errorf("%s: expected a node of the last request for a plan; reknit nodes lists them", node)}
+		}
+	}
 	if len(of) > 0 {
 		list.Links = slices.DeleteFunc(list.Links,
 			func(link overlay.Link) bool { return !slices.Contains(of, link.From) && !slices.Contains(of, link.To) })
@@ -68,6 +74,10 @@ func (l linkList) tell(w io.Writer) {
 	if l.Usual != nil {
 		fmt.Fprintf(w, "The others are like the usual one: %s, %s/s.\n", tell.Seconds(l.Usual.RoundTripSeconds),
 			tell.Bytes(int64(l.Usual.BandwidthBytesPerSecond)))
+		for _, between := range l.Usual.Between {
+			fmt.Fprintf(w, "From site %s to %s: %s, %s/s.\n", between.From, between.To, tell.Seconds(between.RoundTripSeconds),
+				tell.Bytes(int64(between.BandwidthBytesPerSecond)))
+		}
 	}
 }
 

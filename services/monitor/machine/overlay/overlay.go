@@ -90,6 +90,12 @@ func (o *Overlay) request(request events.PlanRequest) {
 	o.usual = request.Usual
 }
 
+// Has reports whether the last request for a plan was for a node.
+func (o *Overlay) Has(node string) bool {
+	_, known := o.devices[node]
+	return known
+}
+
 // End returns that of the job; nil where it goes on.
 func (o *Overlay) End() *changes.End { return o.end }
 
