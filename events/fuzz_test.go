@@ -206,7 +206,7 @@ func bear(payload Payload) {
 		}
 		for _, link := range said.Links {
 			if said.Usual != nil {
-				said.Usual.StandsFor(link.Measurement)
+				said.Usual.StandsFor(link.Measurement, nil)
 			}
 		}
 	case *Plan:

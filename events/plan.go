@@ -150,8 +150,8 @@ type Transfer struct {
 type Source struct {
 	Node   string `json:"node"`
 	Shards Range  `json:"shards"` // half-open range of shard indices
-	// BytesPerSecond is what the link to the receiver carried when it was measured last, by itself; left out where it was
-	// not. Receivers begin with it and go on with what they measure.
+	// BytesPerSecond is what the link to the receiver carried when it was measured last, by itself, or else what links are
+	// like there; left out where no link was measured. Receivers begin with it and go on with what they measure.
 	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
 }
 

@@ -10,8 +10,8 @@ type PlanRequest struct {
 	Changes     []Change `json:"changes"`
 	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
 	Job         Job      `json:"job"`
-	Links       []Link   `json:"links"`             // those known; UsualLinks tells of others
-	Usual       *Usual   `json:"usual,omitempty"`   // what all links that are not listed are taken for, where many are known
+	Links       []Link   `json:"links"`             // all that are known, or those that are not as usual
+	Usual       *Usual   `json:"usual,omitempty"`   // of many links: what those are taken for that are not listed
 	Current     *Plan    `json:"current,omitempty"` // the plan in force
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
 	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
@@ -79,7 +79,7 @@ type RestorationRequest struct {
 	Units       []int64 `json:"units"`               // bytes of each
 	Gradients   []int64 `json:"gradients,omitempty"` // bytes of gradient of each layer; left out: as many as of state
 	Links       []Link  `json:"links"`
-	Usual       *Usual  `json:"usual,omitempty"` // as in a plan request
+	Usual       *Usual  `json:"usual,omitempty"` // of any number of links
 	Unreachable []Pair  `json:"unreachable,omitempty"`
 	Current     *Plan   `json:"current,omitempty"`
 	// Doubts are between whom units did not arrive as they were offered: each takes them from others, where there are others.
@@ -212,13 +212,6 @@ func (p *Proposal) Validate() error {
 	c.token("negotiation", p.Negotiation)
 	c.nested("plan", p.Plan.Validate())
 	return c.err
-}
-
-func (c *check) usual(usual *Usual) {
-	if usual != nil {
-		c.amount("usual.roundTripSeconds", usual.RoundTripSeconds)
-		c.that(usual.BandwidthBytesPerSecond >= 1, "usual.bandwidthBytesPerSecond", "1 or more", usual.BandwidthBytesPerSecond)
-	}
 }
 
 func (r *RestorationRequest) Validate() error {

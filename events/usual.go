@@ -1,80 +1,101 @@
 package events
 
-import "slices"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
 
-// Usual is what a link is like in the median of those that are known. It stands for each of which neither figure is more than
-// twice or less than half of it: measurements of one link differ as much.
+// Usual is what links are like in the median of those that are known: all of them, and those from one site to another, or
+// within one, where that differs. Nodes of many measure few of their links, and the others are taken for it.
 type Usual struct {
-	RoundTripSeconds        float64 `json:"roundTripSeconds"`
-	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+	RoundTripSeconds        float64       `json:"roundTripSeconds"`
+	BandwidthBytesPerSecond float64       `json:"bandwidthBytesPerSecond"`
+	Between                 []Measurement `json:"between,omitempty"` // from a site to a site, in their order
 }
 
-// StandsFor reports whether a link that was measured so is as usual.
-func (u *Usual) StandsFor(measured Measurement) bool {
-	within := func(a, b float64) bool { return a <= 2*b && b <= 2*a }
-	return within(measured.BandwidthBytesPerSecond, u.BandwidthBytesPerSecond) &&
-		within(max(measured.RoundTripSeconds, AssumedRoundTripSeconds), max(u.RoundTripSeconds, AssumedRoundTripSeconds))
-}
-
-// Measurement is what a link is like that is exactly as usual.
-func (u *Usual) Measurement() Measurement {
-	return Measurement{RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
-}
-
-// UsualOf returns the median of the links that were measured, in three digits: what one of many measurements changes is less.
-// There is none where no link was measured. O(links * log links).
-func UsualOf(links []Link) (usual Usual, known bool) {
-	var rates, roundTrips []float64
+// UsualOf returns the usual link, in three digits: what one of many measurements changes is less. Where links there and back
+// are alike they are told as the same. Site is by node; a node that is not there stands anywhere. It is nil where no link was
+// measured. O(links * log links).
+func UsualOf(links []Link, site map[string]string) *Usual {
+	all, between := &figures{}, map[sites]*figures{}
 	for _, link := range links {
-		if link.BandwidthBytesPerSecond > 0 {
-			rates, roundTrips = append(rates, link.BandwidthBytesPerSecond), append(roundTrips, link.RoundTripSeconds)
+		if link.BandwidthBytesPerSecond <= 0 {
+			continue
+		}
+		all.add(link.Measurement)
+		if ends := (sites{site[link.From], site[link.To]}); ends.from != "" && ends.to != "" {
+			if between[ends] == nil {
+				between[ends] = &figures{}
+			}
+			between[ends].add(link.Measurement)
 		}
 	}
-	if len(rates) == 0 {
-		return Usual{}, false
+	if len(all.rates) == 0 {
+		return nil
 	}
-	slices.Sort(rates)
-	slices.Sort(roundTrips)
-	return Usual{
-		RoundTripSeconds:        threeDigits(roundTrips[len(roundTrips)/2]),
-		BandwidthBytesPerSecond: threeDigits(rates[len(rates)/2]),
-	}, true
-}
-
-// UsualLinks is what links are taken for that a request does not list: nodes of many do not measure all of theirs.
-type UsualLinks struct {
-	anywhere Usual
-	between  map[sites]Usual
-}
-
-// sites are those of a link's ends.
-type sites struct{ from, to string }
-
-// UsualLinksOf reads what a request tells of links. From one site to another the usual link is the median of those that are
-// listed from there to there; elsewhere it is as anywhere. Site is by node; a node that is not there stands anywhere.
-// O(links * log links).
-func UsualLinksOf(links []Link, anywhere Usual, site map[string]string) UsualLinks {
-	usual := UsualLinks{anywhere: anywhere, between: map[sites]Usual{}}
-	listed := map[sites][]Link{}
-	for _, link := range links {
-		if ends := (sites{site[link.From], site[link.To]}); ends.from != ends.to && ends.from != "" && ends.to != "" {
-			listed[ends] = append(listed[ends], link)
+	median := all.median(sites{})
+	usual := &Usual{RoundTripSeconds: median.RoundTripSeconds, BandwidthBytesPerSecond: median.BandwidthBytesPerSecond}
+	order := func(a, b sites) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
+	told := map[sites]Measurement{}
+	for _, ends := range slices.SortedFunc(maps.Keys(between), order) {
+		there := between[ends].median(ends)
+		if back, known := told[sites{ends.to, ends.from}]; known && alike(back, there) {
+			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
 		}
-	}
-	for ends, links := range listed {
-		if median, known := UsualOf(links); known {
-			usual.between[ends] = median
+		told[ends] = there
+		if !alike(there, median) {
+			usual.Between = append(usual.Between, there)
 		}
 	}
 	return usual
 }
 
-// Between is what a link from one site to another, or within one, is taken for.
-func (u UsualLinks) Between(from, to string) Usual {
-	if usual, known := u.between[sites{from, to}]; known {
-		return usual
+// Link is what the link from a node at one site to a node at another, or the same, is taken for. O(log sites).
+func (u *Usual) Link(from, to string) Measurement {
+	at, told := slices.BinarySearchFunc(u.Between, sites{from, to}, compareSites)
+	if told {
+		return u.Between[at]
 	}
-	return u.anywhere
+	return Measurement{From: from, To: to, RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
+}
+
+// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure is
+// more than twice or less than half of the usual one, as measurements of one link differ as much.
+func (u *Usual) StandsFor(measured Measurement, site map[string]string) bool {
+	return alike(u.Link(site[measured.From], site[measured.To]), measured)
+}
+
+func alike(a, b Measurement) bool {
+	within := func(a, b float64) bool { return a <= 2*b && b <= 2*a }
+	return within(a.BandwidthBytesPerSecond, b.BandwidthBytesPerSecond) &&
+		within(max(a.RoundTripSeconds, AssumedRoundTripSeconds), max(b.RoundTripSeconds, AssumedRoundTripSeconds))
+}
+
+// sites are those of a link's ends.
+type sites struct{ from, to string }
+
+func compareSites(a Measurement, b sites) int {
+	return cmp.Or(cmp.Compare(a.From, b.from), cmp.Compare(a.To, b.to))
+}
+
+// figures are those of links that were measured.
+type figures struct{ roundTrips, rates []float64 }
+
+func (f *figures) add(measured Measurement) {
+	f.roundTrips = append(f.roundTrips, measured.RoundTripSeconds)
+	f.rates = append(f.rates, measured.BandwidthBytesPerSecond)
+}
+
+func (f *figures) median(ends sites) Measurement {
+	slices.Sort(f.roundTrips)
+	slices.Sort(f.rates)
+	median := Measurement{
+		From: ends.from, To: ends.to,
+		RoundTripSeconds: f.roundTrips[len(f.roundTrips)/2], BandwidthBytesPerSecond: f.rates[len(f.rates)/2],
+	}
+	return median.Rounded()
 }
 
 // SitesOf returns where members stand who say so.
@@ -86,4 +107,21 @@ func SitesOf(members []Member) map[string]string {
 		}
 	}
 	return site
+}
+
+func (c *check) usual(usual *Usual) {
+	if usual == nil {
+		return
+	}
+	c.amount("usual.roundTripSeconds", usual.RoundTripSeconds)
+	c.that(usual.BandwidthBytesPerSecond >= 1, "usual.bandwidthBytesPerSecond", "1 or more", usual.BandwidthBytesPerSecond)
+	for i, between := range usual.Between {
+		field := fmt.Sprintf("usual.between[%d]", i)
+		c.token(field+".from", between.From)
+		c.token(field+".to", between.To)
+		c.amount(field+".roundTripSeconds", between.RoundTripSeconds)
+		c.that(between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
+		c.that(i == 0 || compareSites(usual.Between[i-1], sites{between.From, between.To}) < 0, field,
+			"sites in the order of from and to, each pair once", between.From+" "+between.To)
+	}
 }

@@ -109,65 +109,20 @@ func pairKey(a, b string) string {
 // fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
 const fewLinks = 1024
 
-// told returns what a request says of the links among nodes, in the order of their names: all that is known of a few; of
-// many the usual link, and those for which it does not stand. O(links * log links).
-func (s *state) told(nodes []*member) ([]events.Link, *events.Usual) {
-	links := s.links(nodes)
-	usual := usualOf(links)
-	if usual != nil { // before they are sorted: few are left
-		links = unusual(links, usual, events.SitesOf(membersOf(nodes)))
+// told returns what a request says of the links among nodes, in the order of their names: the usual one, nil where none was
+// measured, and all that is known of a few, or else those for which it does not stand. O(links * log links).
+func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual, all bool) {
+	links, site := s.links(nodes), events.SitesOf(membersOf(nodes))
+	usual, all = events.UsualOf(links, site), len(links) <= fewLinks
+	if usual != nil && !all { // before they are sorted: few are left
+		links = slices.DeleteFunc(links, func(link events.Link) bool {
+			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement, site)
+		})
 	}
-	slices.SortFunc(links, compareLinks)
-	return links, usual
-}
-
-func compareLinks(a, b events.Link) int {
-	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
-}
-
-// unusual leaves out links for which the usual one stands. What is left between two sites is a sample of what is known there,
-// for the median of it tells what those are like that nobody measured (events.UsualLinksOf): all links where that is not as
-// usual, else as many usual ones as others, and one more.
-func unusual(links []events.Link, usual *events.Usual, site map[string]string) (left []events.Link) {
-	isUsual := func(link events.Link) bool {
-		return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement)
-	}
-	between := map[[2]string][]events.Link{}
-	for _, link := range links {
-		switch from, to := site[link.From], site[link.To]; {
-		case from != to && from != "" && to != "":
-			between[[2]string{from, to}] = append(between[[2]string{from, to}], link)
-		case !isUsual(link):
-			left = append(left, link)
-		}
-	}
-	for _, links := range between {
-		if median, known := events.UsualOf(links); known && usual.StandsFor(median.Measurement()) {
-			links = sample(links, isUsual)
-		}
-		left = append(left, links...)
-	}
-	return left
-}
-
-// sample returns the links that are not usual and, where there are any, one more of those that are, the first by name.
-func sample(links []events.Link, isUsual func(events.Link) bool) []events.Link {
-	slices.SortFunc(links, compareLinks)
-	others := slices.DeleteFunc(slices.Clone(links), isUsual)
-	if len(others) == 0 {
-		return nil
-	}
-	usual := slices.DeleteFunc(links, func(link events.Link) bool { return !isUsual(link) })
-	return append(others, usual[:min(len(usual), len(others)+1)]...)
-}
-
-// usualOf returns what the links are like in the median: nil of few, and where none was measured.
-func usualOf(links []events.Link) *events.Usual {
-	usual, known := events.UsualOf(links)
-	if len(links) <= fewLinks || !known {
-		return nil
-	}
-	return &usual
+	slices.SortFunc(links, func(a, b events.Link) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return links, usual, all
 }
 
 // links returns what is known of the links among nodes, in no order. A disconnected link is told even where it was

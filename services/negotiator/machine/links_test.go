@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -79,23 +78,28 @@ func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// measureAll has all links of the plan's nodes measured as usual, but one.
-func (w *world) measureAll() {
+// measureAll has all links of the plan's nodes measured.
+func (w *world) measureAll(rate func(from, to string) float64) {
 	for _, from := range w.plan.Nodes {
 		for _, to := range w.plan.Nodes {
-			rate := 1e8
-			if from.Node == "n3" && to.Node == "n4" {
-				rate = 1e6
-			}
 			if from.Node != to.Node {
-				w.hear(events.LinkMeasured, "/monitor", from.Node+"-"+to.Node,
-					&events.Measurement{From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: rate})
+				w.hear(events.LinkMeasured, "/monitor", from.Node+"-"+to.Node, &events.Measurement{
+					From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: rate(from.Node, to.Node),
+				})
 			}
 		}
 	}
 }
 
-// listed are the links that the last request of a kind listed.
+// oneIsSlow is all links but one as usual.
+func oneIsSlow(from, to string) float64 {
+	if from == "n3" && to == "n4" {
+		return 1e6
+	}
+	return 1e8
+}
+
+// listed are links by their ends.
 func listed(links []events.Link) (ends []string) {
 	for _, link := range links {
 		ends = append(ends, link.From+" "+link.To)
@@ -118,12 +122,10 @@ func lastAsked[T any, P interface {
 	panic("unreachable")
 }
 
-var usualLink = events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8}
-
 // Of 34 nodes there are 1,122 directions, one of which is slow, one lost and one cut.
 func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 	w := newWorld(t, 34)
-	w.measureAll()
+	w.measureAll(oneIsSlow)
 	w.hear(events.LinkLost, "/monitor", "n5-n6", &events.LinkState{From: "n5", To: "n6"})
 	w.hear(events.DisconnectRequested, "/user", "n7", &events.LinkRequest{From: "n7", To: "n8"})
 	w.run()
@@ -131,59 +133,47 @@ func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 	if got, want := listed(request.Links), []string{"n3 n4", "n5 n6", "n7 n8", "n8 n7"}; !slices.Equal(got, want) {
 		t.Errorf("%v are listed, want %v", got, want)
 	}
-	if request.Usual == nil || *request.Usual != usualLink {
-		t.Errorf("the usual link is %+v", request.Usual)
+	if usual := request.Usual; usual == nil || usual.RoundTripSeconds != 1e-3 || usual.BandwidthBytesPerSecond != 1e8 {
+		t.Errorf("the usual link is %+v", usual)
 	}
 }
 
-// Of what is known between two sites a request lists a sample: whoever reads it finds the median of all.
-func TestWhatARequestListsBetweenTwoSitesHasTheMedianOfWhatIsKnownThere(t *testing.T) {
-	random, site := rand.New(rand.NewPCG(1, 2)), map[string]string{}
-	for i := range 60 {
-		site[fmt.Sprintf("n%02d", i)] = fmt.Sprintf("s%d", i%3)
+// Nodes n1 to n8 stand here and all others there: 416 of 1,122 directions are between the sites, and slow.
+func TestOfManyLinksThoseAreListedThatAreNotAsUsualBetweenTheirSites(t *testing.T) {
+	w := newEmptyWorld(t, 34, 0)
+	for i := range 34 {
+		w.site[fmt.Sprintf("n%d", i+1)] = [2]string{"here", "there"}[min(1, i/8)]
 	}
-	slow := map[string]float64{"s0s1": 1, "s1s0": 0.1} // of the links from one to the other; of others a fifth
-	for range 50 {
-		var links []events.Link
-		for from := range site {
-			for to := range site {
-				share, told := slow[site[from]+site[to]]
-				if !told {
-					share = 0.2
-				}
-				rate := 1e8 * (1 + random.Float64()/2)
-				if random.Float64() < share {
-					rate /= 20
-				}
-				if from != to && random.Float64() < 0.3 {
-					links = append(links, events.Link{Measurement: events.Measurement{
-						From: from, To: to, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: rate,
-					}})
-				}
-			}
+	w.begin(34)
+	w.measureAll(func(from, to string) float64 {
+		switch {
+		case from == "n8" && to == "n9":
+			return 1e8 // a link between the sites that is as fast as within one
+		case w.site[from] != w.site[to]:
+			return 1e6
 		}
-		usual, _ := events.UsualOf(links)
-		listed := unusual(slices.Clone(links), &usual, site)
-		all, read := events.UsualLinksOf(links, usual, site), events.UsualLinksOf(listed, usual, site)
-		for _, ends := range [][2]string{{"s0", "s1"}, {"s1", "s0"}, {"s0", "s2"}, {"s2", "s1"}, {"s0", "s0"}} {
-			want, got := all.Between(ends[0], ends[1]), read.Between(ends[0], ends[1])
-			if !want.StandsFor(got.Measurement()) {
-				t.Fatalf("from %s to %s: %+v is read, and known %+v", ends[0], ends[1], got, want)
-			}
-		}
-		if len(listed) > len(links)*3/4 {
-			t.Fatalf("%d of %d links are listed", len(listed), len(links))
+		return 1e8
+	})
+	w.hear(events.DisconnectRequested, "/user", "n6", &events.LinkRequest{From: "n6", To: "n7"})
+	w.run()
+	request := lastAsked[events.PlanRequest](w, events.PlanRequested)
+	if got, want := listed(request.Links), []string{"n6 n7", "n7 n6", "n8 n9"}; !slices.Equal(got, want) {
+		t.Errorf("%v are listed, want %v", got, want)
+	}
+	for _, way := range [][2]string{{"here", "there"}, {"there", "here"}} {
+		if got := request.Usual.Link(way[0], way[1]).BandwidthBytesPerSecond; got != 1e6 {
+			t.Errorf("from %s to %s a link is taken for %v", way[0], way[1], got)
 		}
 	}
 }
 
 func TestTheRestorerIsToldWhatIsUsualHoweverFewLinksAreKnown(t *testing.T) {
 	w := newWorld(t, 4)
-	w.measureAll()
+	w.measureAll(oneIsSlow)
 	w.hear(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
 	w.run()
 	request := lastAsked[events.RestorationRequest](w, events.RestorationAsked)
-	if len(request.Links) != 12 || request.Usual == nil || *request.Usual != usualLink {
+	if len(request.Links) != 12 || request.Usual == nil || request.Usual.BandwidthBytesPerSecond != 1e8 {
 		t.Errorf("%d links are listed, and the usual one is %+v", len(request.Links), request.Usual)
 	}
 }

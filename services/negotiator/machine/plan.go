@@ -15,7 +15,10 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
 		Changes: under.Opening.Changes, Job: *m.state.Job, Current: m.state.Plan,
 	}
-	request.Links, request.Usual = m.state.told(nodes)
+	links, usual, all := m.state.told(nodes)
+	if request.Links = links; !all {
+		request.Usual = usual
+	}
 	for _, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
 			Member: node.Member, MemoryBytes: node.MemoryBytes, StateCopies: node.StateCopies,

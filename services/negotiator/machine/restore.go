@@ -21,10 +21,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		Unreachable: m.state.relays(under.Opening.Members),
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
-	request.Links, request.Usual = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
-	if usual, known := events.UsualOf(request.Links); known && request.Usual == nil {
-		request.Usual = &usual // of joiners among a hundred nodes most links are not known, however few are
-	}
+	request.Links, request.Usual, _ = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()
 		switch {

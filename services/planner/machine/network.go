@@ -13,63 +13,59 @@ import (
 // network takes the median of the measured links as the usual one where the request names none, in three digits: the
 // monitor tells no smaller changes, and a plan that was computed ahead holds although the lost node's links are gone.
 func network(request events.PlanRequest, nodes []events.Device) policy.Network {
-	anywhere := events.Usual{
-		RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
+	r := reading{usual: request.Usual, index: make(map[string]int, len(nodes)), site: map[string]string{}}
+	for i, node := range nodes {
+		r.index[node.Node], r.site[node.Node] = i, node.Site
 	}
-	if median, known := events.UsualOf(request.Links); known {
-		anywhere = median
+	if r.usual == nil {
+		r.usual = events.UsualOf(request.Links, r.site)
 	}
-	if told := request.Usual; told != nil {
-		anywhere = events.Usual{
-			RoundTripSeconds: digits(told.RoundTripSeconds, 3), BandwidthBytesPerSecond: digits(told.BandwidthBytesPerSecond, 3),
+	if r.usual == nil {
+		r.usual = &events.Usual{
+			RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
 		}
 	}
-	rate, roundTrip := anywhere.BandwidthBytesPerSecond, anywhere.RoundTripSeconds
-	usual := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}
+	median := events.Measurement{RoundTripSeconds: r.usual.RoundTripSeconds, BandwidthBytesPerSecond: r.usual.BandwidthBytesPerSecond}
+	median = median.Rounded()
+	rate, roundTrip := median.BandwidthBytesPerSecond, median.RoundTripSeconds
+	n := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}
 	for _, layer := range request.Job.Layers {
-		usual.ActivationBytes = max(usual.ActivationBytes, layer.OutputBytes)
+		n.ActivationBytes = max(n.ActivationBytes, layer.OutputBytes)
 	}
-	usual.TransferSeconds = float64(usual.ActivationBytes)/rate + roundTrip/2
-	usual.DearSeconds = dearTransfers * usual.TransferSeconds
-	if len(request.Links) > 0 {
-		told := telling{index: make(map[string]int, len(nodes)), site: map[string]string{}, usual: usual}
-		for i, node := range nodes {
-			told.index[node.Node], told.site[node.Node] = i, node.Site
-		}
-		told.between = events.UsualLinksOf(request.Links, anywhere, told.site)
-		usual.Dear = told.dear(request.Links)
-		usual.Links = told.unusual(request.Links, nodes)
-	}
-	return usual
+	n.TransferSeconds = float64(n.ActivationBytes)/rate + roundTrip/2
+	n.DearSeconds = dearTransfers * n.TransferSeconds
+	r.network, r.bySites = n, map[[2]string]policy.Link{}
+	n.Dear = r.dear(request.Links)
+	n.Links = r.unusual(request.Links, nodes, n.Dear)
+	return n
 }
 
 const (
 	// unusualFactor is how much faster or slower than the usual a link must be to be told apart. Two measurements of one
 	// link, each off by up to half, differ by less; less is noise, and would move layers for nothing.
 	unusualFactor = 3
-	// mostApart is among how many nodes the links between sites that nobody measured are told apart, too: of more they are too
-	// many to be looked at.
+	// mostApart is among how many nodes links that nobody measured are told apart, too, where links of their sites are not as
+	// usual. Of more nodes these are too many to be looked at.
 	mostApart = 128
 )
 
-// telling is what a request tells of the links among numbered nodes.
-type telling struct {
+// reading is how a request's links are read, of nodes by their number.
+type reading struct {
+	usual   *events.Usual
 	index   map[string]int
 	site    map[string]string
-	between events.UsualLinks
-	usual   policy.Network
-	cut     map[[2]int]bool // looked up, never ranged over
+	network policy.Network            // without unusual links
+	bySites map[[2]string]policy.Link // what at has answered
 }
 
 // dear returns the pairs without a direct link.
-func (t *telling) dear(links []events.Link) (dear [][2]int) {
-	t.cut = map[[2]int]bool{}
+func (r *reading) dear(links []events.Link) (dear [][2]int) {
+	cut := map[[2]int]bool{} // looked up, never ranged over
 	for _, link := range links {
-		from, isFrom := t.index[link.From]
-		to, isTo := t.index[link.To]
-		if pair := [2]int{min(from, to), max(from, to)}; isFrom && isTo && (link.Disconnected || link.Lost) &&
-			!t.cut[pair] {
-			t.cut[pair] = true
+		from, isFrom := r.index[link.From]
+		to, isTo := r.index[link.To]
+		if pair := [2]int{min(from, to), max(from, to)}; isFrom && isTo && (link.Disconnected || link.Lost) && !cut[pair] {
+			cut[pair] = true
 			dear = append(dear, pair)
 		}
 	}
@@ -77,31 +73,34 @@ func (t *telling) dear(links []events.Link) (dear [][2]int) {
 	return dear
 }
 
-// unusual returns the links that transfer a micro-batch, or a byte of a layer, much faster or slower than usual, in two
-// digits. One between two sites is as usual there, unless it was measured to be much faster or slower than that.
-func (t *telling) unusual(links []events.Link, nodes []events.Device) (others []policy.Link) {
-	measured := map[[2]int]bool{}
+// unusual returns the links, but for dear ones, that transfer a micro-batch, or a byte of a layer, much faster or slower than
+// usual, in two digits. One that is as usual between its sites is told as that.
+func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]int) (others []policy.Link) {
+	told := map[[2]int]bool{} // looked up, never ranged over
+	for _, pair := range dear {
+		told[pair], told[[2]int{pair[1], pair[0]}] = true, true
+	}
 	for _, link := range links {
-		from, isFrom := t.index[link.From]
-		to, isTo := t.index[link.To]
-		if !isFrom || !isTo || from == to || link.BandwidthBytesPerSecond <= 0 || measured[[2]int{from, to}] {
+		from, isFrom := r.index[link.From]
+		to, isTo := r.index[link.To]
+		if !isFrom || !isTo || from == to || link.BandwidthBytesPerSecond <= 0 || told[[2]int{from, to}] {
 			continue
 		}
-		measured[[2]int{from, to}] = true
-		usual, told := t.usually(nodes[from], nodes[to]), policy.Link{
-			From: from, To: to, LatencySeconds: digits(link.RoundTripSeconds/2, 2),
-			BytesPerSecond: digits(link.BandwidthBytesPerSecond, 2),
+		told[[2]int{from, to}] = true
+		measured, usual := twoDigits(link.Measurement), r.at(nodes[from].Site, nodes[to].Site)
+		if !r.differ(measured, usual) {
+			measured = usual
 		}
-		if !t.differ(told, usual) {
-			told = usual
+		if measured.From, measured.To = from, to; r.isUnusual(measured) {
+			others = append(others, measured)
 		}
-		others = t.append(others, told)
 	}
-	if len(nodes) <= mostApart {
+	if len(r.usual.Between) > 0 && len(nodes) <= mostApart {
 		for from := range nodes {
 			for to := range nodes {
-				if nodes[from].Site != nodes[to].Site && !measured[[2]int{from, to}] {
-					others = t.append(others, t.usually(nodes[from], nodes[to]))
+				link := r.at(nodes[from].Site, nodes[to].Site)
+				if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && r.isUnusual(link) {
+					others = append(others, link)
 				}
 			}
 		}
@@ -111,28 +110,36 @@ func (t *telling) unusual(links []events.Link, nodes []events.Device) (others []
 	return others
 }
 
-// append adds a link that is not as usual anywhere, and in use.
-func (t *telling) append(others []policy.Link, link policy.Link) []policy.Link {
-	anywhere := policy.Link{LatencySeconds: t.usual.LatencySeconds, BytesPerSecond: t.usual.BytesPerSecond}
-	if t.cut[[2]int{min(link.From, link.To), max(link.From, link.To)}] || link.BytesPerSecond <= 0 || !t.differ(link, anywhere) {
-		return others
+// at is what links from one site to another are like, where that is not as usual; else the usual link.
+func (r *reading) at(from, to string) policy.Link {
+	link, known := r.bySites[[2]string{from, to}]
+	if !known {
+		if link = twoDigits(r.usual.Link(from, to)); !r.isUnusual(link) {
+			link = r.anywhere()
+		}
+		r.bySites[[2]string{from, to}] = link
 	}
-	return append(others, link)
+	return link
 }
 
-// usually is what the link from one node to another is taken for, where they stand.
-func (t *telling) usually(from, to events.Device) policy.Link {
-	usual := t.between.Between(from.Site, to.Site)
+func twoDigits(measured events.Measurement) policy.Link {
 	return policy.Link{
-		From: t.index[from.Node], To: t.index[to.Node], LatencySeconds: digits(usual.RoundTripSeconds/2, 2),
-		BytesPerSecond: digits(usual.BandwidthBytesPerSecond, 2),
+		LatencySeconds: digits(measured.RoundTripSeconds/2, 2), BytesPerSecond: digits(measured.BandwidthBytesPerSecond, 2),
 	}
+}
+
+func (r *reading) anywhere() policy.Link {
+	return policy.Link{LatencySeconds: r.network.LatencySeconds, BytesPerSecond: r.network.BytesPerSecond}
+}
+
+func (r *reading) isUnusual(link policy.Link) bool {
+	return link.BytesPerSecond > 0 && r.differ(link, r.anywhere())
 }
 
 // differ reports whether two links differ by more than measurements of one.
-func (t *telling) differ(a, b policy.Link) bool {
+func (r *reading) differ(a, b policy.Link) bool {
 	transfer := func(link policy.Link) float64 {
-		return link.LatencySeconds + float64(t.usual.ActivationBytes)/link.BytesPerSecond
+		return link.LatencySeconds + float64(r.network.ActivationBytes)/link.BytesPerSecond
 	}
 	return differs(transfer(a), transfer(b)) || differs(a.BytesPerSecond, b.BytesPerSecond)
 }

@@ -44,7 +44,7 @@ func TestWhereUsualLinksAreNotListedThePlanIsTheSame(t *testing.T) {
 		few := all
 		few.Usual = &events.Usual{RoundTripSeconds: 2e-3, BandwidthBytesPerSecond: rates[len(rates)/2]}
 		few.Links = slices.DeleteFunc(slices.Clone(all.Links),
-			func(link events.Link) bool { return few.Usual.StandsFor(link.Measurement) })
+			func(link events.Link) bool { return few.Usual.StandsFor(link.Measurement, nil) })
 		if len(few.Links) == 0 || len(few.Links) > len(all.Links)/2 {
 			t.Fatalf("%d of %d links are listed", len(few.Links), len(all.Links))
 		}
@@ -54,10 +54,9 @@ func TestWhereUsualLinksAreNotListedThePlanIsTheSame(t *testing.T) {
 	}
 }
 
-// Two sites of 21 nodes, whose names do not tell where they stand: a transfer within one takes 2 ms, and 0.1 s between
-// them. Each node measured its links to seven of its own site and to one of the other.
-func TestOfTwoSitesNoPipelineCrossesThoughFewOfTheLinksBetweenThemWereMeasured(t *testing.T) {
-	const nodes = 42
+// twoSites asks for a plan of so many nodes at two sites, whose names do not tell where they stand: 2 ms a transfer within a site,
+// 0.1 s between them. Each node holds two of six layers.
+func twoSites(nodes int) events.PlanRequest {
 	var names []string
 	for i := range nodes {
 		names = append(names, fmt.Sprintf("n%02d", i))
@@ -67,25 +66,35 @@ func TestOfTwoSitesNoPipelineCrossesThoughFewOfTheLinksBetweenThemWereMeasured(t
 	for layer := range r.Job.Layers {
 		r.Job.Layers[layer].OutputBytes = 1e6
 	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for place, i := range random.Perm(nodes) {
-		r.Nodes[i].Site, r.Nodes[i].MemoryBytes = fmt.Sprintf("s%d", place%2), 450e3 // for two layers
+	for place, i := range rand.New(rand.NewPCG(1, 2)).Perm(nodes) {
+		r.Nodes[i].Site, r.Nodes[i].MemoryBytes = fmt.Sprintf("s%d", place%2), 450e3
 	}
-	for i := range nodes {
+	return r
+}
+
+// measuredByJoiners has each node measure its links to seven nodes of its own site and to one of the other.
+func measuredByJoiners(r *events.PlanRequest) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for i, from := range r.Nodes {
 		left := map[string]int{"s0": 1, "s1": 1} // to measure
-		left[r.Nodes[i].Site] = 7
-		for _, j := range random.Perm(nodes) {
-			site := r.Nodes[j].Site
-			link := events.Measurement{From: names[i], To: names[j], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}
-			if site != r.Nodes[i].Site {
+		left[from.Site] = 7
+		for _, j := range random.Perm(len(r.Nodes)) {
+			to := r.Nodes[j]
+			link := events.Measurement{From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}
+			if to.Site != from.Site {
 				link.RoundTripSeconds, link.BandwidthBytesPerSecond = 20e-3, 1e7
 			}
-			if i != j && left[site] > 0 {
-				left[site]--
+			if i != j && left[to.Site] > 0 {
+				left[to.Site]--
 				r.Links = append(r.Links, events.Link{Measurement: link})
 			}
 		}
 	}
+}
+
+// crossing returns how many stages of a plan give to one at another site.
+func crossing(t *testing.T, r events.PlanRequest) (stages int) {
+	t.Helper()
 	site := map[string]string{}
 	for _, node := range r.Nodes {
 		site[node.Node] = node.Site
@@ -95,9 +104,53 @@ func TestOfTwoSitesNoPipelineCrossesThoughFewOfTheLinksBetweenThemWereMeasured(t
 			t.Fatal("a pipeline of one stage cannot cross")
 		}
 		for st, stage := range pipeline.Stages[1:] {
-			if before := pipeline.Stages[st].Node; site[before] != site[stage.Node] {
-				t.Errorf("%s gives to %s, which stands at the other site", before, stage.Node)
+			if site[pipeline.Stages[st].Node] != site[stage.Node] {
+				stages++
 			}
 		}
+	}
+	return stages
+}
+
+// No two nodes have the same memory, so that they take places in an order that has nothing to do with sites.
+func TestOfTwoSitesNoPipelineCrossesThoughFewOfTheLinksBetweenThemWereMeasured(t *testing.T) {
+	r := twoSites(42)
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes += int64(i)
+	}
+	measuredByJoiners(&r)
+	if stages := crossing(t, r); stages > 0 {
+		t.Errorf("%d stages give to one at the other site", stages)
+	}
+}
+
+func TestEqualNodesOfWhichNoLinkIsKnownShareAPipelineWithTheirSite(t *testing.T) {
+	if stages := crossing(t, twoSites(300)); stages > 1 {
+		t.Errorf("%d stages give to one at the other site", stages)
+	}
+}
+
+// Between two sites links are 2.5 times as slow as within, and one is seven times as slow as usual.
+func TestALinkThatWasMeasuredToBeSlowIsSoThoughLinksBetweenItsSitesAreSlower(t *testing.T) {
+	r := twoSites(12)
+	for _, from := range r.Nodes {
+		for _, to := range r.Nodes {
+			link := events.Measurement{From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}
+			if from.Site != to.Site {
+				link.BandwidthBytesPerSecond = 4e8
+			}
+			if from.Node != to.Node {
+				r.Links = append(r.Links, events.Link{Measurement: link})
+			}
+		}
+	}
+	r.Links = slices.DeleteFunc(r.Links, func(link events.Link) bool { // so that those within a site are more
+		return link.BandwidthBytesPerSecond == 4e8 && link.From > link.To
+	})
+	at := slices.IndexFunc(r.Links, func(link events.Link) bool { return link.BandwidthBytesPerSecond == 4e8 })
+	r.Links[at].BandwidthBytesPerSecond = 1.4e8
+	told := settings.Situation(r).Network.Links
+	if len(told) != 1 || told[0].BytesPerSecond != 1.4e8 {
+		t.Errorf("told apart are %+v", told)
 	}
 }

@@ -60,8 +60,8 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 	return s
 }
 
-// bySite returns the nodes in the order in which those that hold nothing take places: the stages of a pipeline are next to
-// each other, and so at one site wherever they can be, however little is known of the links.
+// bySite returns the nodes in the order in which equal ones that hold nothing take places. The stages of a pipeline follow each
+// other, and so stand at one site where they can, however little is known of the links.
 func bySite(nodes []events.Device) []events.Device {
 	return slices.SortedStableFunc(slices.Values(nodes), func(a, b events.Device) int { return cmp.Compare(a.Site, b.Site) })
 }

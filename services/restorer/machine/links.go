@@ -11,34 +11,34 @@ import (
 // share one server. A tenth is a guess on the safe side, and only serves to prefer other sources.
 const relayedShare = 0.1
 
-// usual is what a link is taken for that the request does not list, where no sites tell more.
-func (r *restoration) usual() events.Usual {
+// usual is what links are taken for that the request does not list.
+func (r *restoration) usual() *events.Usual {
 	if r.Usual != nil {
-		return *r.Usual
+		return r.Usual
 	}
-	return events.Usual{
+	return &events.Usual{
 		RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
 	}
 }
 
 // sites returns where those stand who give and who receive.
 func (r *restoration) sites() map[string]string {
-	sites := events.SitesOf(r.plan.Nodes)
+	sites := map[string]string{}
 	if r.Current != nil {
-		maps.Copy(sites, events.SitesOf(r.Current.Nodes))
+		sites = events.SitesOf(r.Current.Nodes)
 	}
+	maps.Copy(sites, events.SitesOf(r.plan.Nodes))
 	return sites
 }
 
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
-	site := r.sites()
-	usual, links := events.UsualLinksOf(r.Links, r.usual(), site), make([][]float64, len(names))
+	usual, site, links := r.usual(), r.sites(), make([][]float64, len(names))
 	rows := map[string][]float64{} // of usual links, by the sender's site
 	for i, from := range names {
 		if rows[site[from]] == nil {
 			for _, to := range names {
-				rows[site[from]] = append(rows[site[from]], usual.Between(site[from], site[to]).BandwidthBytesPerSecond)
+				rows[site[from]] = append(rows[site[from]], usual.Link(site[from], site[to]).BandwidthBytesPerSecond)
 			}
 		}
 		links[i] = slices.Clone(rows[site[from]])
@@ -68,7 +68,7 @@ func (r *restoration) unusual(names []string) map[linkOf]float64 {
 			rates[link] = told.BandwidthBytesPerSecond
 		}
 	}
-	relayed := map[events.Pair]bool{}
+	site, relayed := r.sites(), map[events.Pair]bool{}
 	for _, pair := range r.Unreachable {
 		link, known := between(pair.A, pair.B)
 		if !known || relayed[pair] {
@@ -78,7 +78,7 @@ func (r *restoration) unusual(names []string) map[linkOf]float64 {
 		for _, way := range []linkOf{link, {link.to, link.from}} {
 			rate, told := rates[way]
 			if !told {
-				rate = r.usual().BandwidthBytesPerSecond
+				rate = r.usual().Link(site[names[way.from]], site[names[way.to]]).BandwidthBytesPerSecond
 			}
 			rates[way] = rate * relayedShare
 		}
@@ -89,8 +89,8 @@ func (r *restoration) unusual(names []string) map[linkOf]float64 {
 // way is a direct link in one direction.
 type way struct{ from, to string }
 
-// measured returns the bytes a second of a link as the request tells them, zero of one that is not used directly or that
-// it tells nothing of.
+// measured returns the bytes a second of a link as the request tells them, or as usual where it does not list the link; zero of
+// one that is not used directly, and where nothing is known.
 func (r *restoration) measured() func(way) float64 {
 	rates := map[way]float64{}
 	for _, link := range r.Links {
@@ -100,11 +100,10 @@ func (r *restoration) measured() func(way) float64 {
 		rates[way{pair.A, pair.B}], rates[way{pair.B, pair.A}] = 0, 0
 	}
 	site := r.sites()
-	usual := events.UsualLinksOf(r.Links, r.usual(), site)
 	return func(of way) float64 {
 		rate, told := rates[of]
 		if !told && r.Usual != nil {
-			return usual.Between(site[of.from], site[of.to]).BandwidthBytesPerSecond
+			return r.Usual.Link(site[of.from], site[of.to]).BandwidthBytesPerSecond
 		}
 		return rate
 	}

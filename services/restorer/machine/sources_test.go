@@ -171,10 +171,14 @@ func TestANodeAsksThoseOfItsOwnSiteThoughNobodyMeasuredItsLinksToTheOther(t *tes
 	for i := range request.Proposal.Plan.Nodes {
 		request.Proposal.Plan.Nodes[i].Site = site(i)
 	}
-	request.Links = []events.Link{{Measurement: events.Measurement{
-		From: "n1", To: "n0", RoundTripSeconds: 0.05, BandwidthBytesPerSecond: events.AssumedBytesPerSecond / 10,
-	}}}
+	request.Usual = &events.Usual{
+		RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
+		Between: []events.Measurement{{From: "there", To: "here", RoundTripSeconds: 0.05, BandwidthBytesPerSecond: events.AssumedBytesPerSecond / 10}},
+	}
 	m, _ := move(t, request)
+	if len(m.sources["n60"]) < leastSources {
+		t.Errorf("%d are asked", len(m.sources["n60"]))
+	}
 	for i := range 60 {
 		if name := fmt.Sprintf("n%d", i); m.sources["n60"][name] && site(i) != site(60) {
 			t.Errorf("%s is asked, which stands %s", name, site(i))

@@ -74,8 +74,8 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	}
 }
 
-// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual anywhere, whatever the
-// sites: a round's groups are compared, and the links of an all-reduce are those that are measured first.
+// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual, whatever the sites: only how
+// the groups of a round compare matters, and each all-reduce uses links between all sites.
 type mesh struct {
 	usual   float64
 	unusual map[linkOf]float64

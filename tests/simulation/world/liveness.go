@@ -99,7 +99,7 @@ func (w *World) stays(fault string) *node {
 }
 
 // compare lets time pass, where a copy was spoiled, until the replicas of the newest plan were compared and all train on.
-// Nobody compares them while no restorer acts.
+// They are not while no restorer has heard all.
 func (w *World) compare() {
 	if len(w.stains) == 0 || w.ended {
 		return

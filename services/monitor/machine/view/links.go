@@ -26,13 +26,14 @@ type Group struct {
 	States map[string]int `json:"states"`
 }
 
-// Pair is the links between two groups, or within one: the median of those measured, both directions.
+// Pair is the links between two groups, or within one: the median of those measured, both directions, or between sites what is
+// usual from a to b, where a request told that and lists others.
 type Pair struct {
 	A                string  `json:"a"`
 	B                string  `json:"b"`
 	RoundTripSeconds float64 `json:"roundTripSeconds,omitempty"`
 	BytesPerSecond   float64 `json:"bytesPerSecond,omitempty"`
-	Measured         int     `json:"measured,omitempty"`
+	Measured         int     `json:"measured,omitempty"` // directions that are listed
 	Lost             int     `json:"lost,omitempty"`
 	Cut              int     `json:"cut,omitempty"` // on purpose
 }
@@ -52,9 +53,21 @@ func linksOf(nodes []overlay.Node, links []overlay.Link, usual *events.Usual) Li
 			told.Bad = append(told.Bad, pairOf(events.Pair{A: link.From, B: link.To}, []overlay.Link{link}))
 		}
 	}
+	isTold := by == "site" && usual != nil
+	if isTold {
+		for _, ends := range usual.Between {
+			pair := events.PairOf(ends.From, ends.To)
+			between[pair] = between[pair][:] // those that are like it are not listed
+		}
+	}
 	order := func(a, b events.Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) }
 	for _, pair := range slices.SortedFunc(maps.Keys(between), order) {
-		told.Pairs = append(told.Pairs, pairOf(pair, between[pair]))
+		p := pairOf(pair, between[pair])
+		if isTold { // what is listed are exceptions
+			median := usual.Link(pair.A, pair.B)
+			p.RoundTripSeconds, p.BytesPerSecond = median.RoundTripSeconds, median.BandwidthBytesPerSecond
+		}
+		told.Pairs = append(told.Pairs, p)
 	}
 	return told
 }

@@ -247,6 +247,24 @@ func TestLinksOfManyAreSummedUpBySite(t *testing.T) {
 	}
 }
 
+func TestBetweenSitesWhatIsUsualIsToldAndNotTheFewLinksThatAreListed(t *testing.T) {
+	var nodes []overlay.Node
+	for i := range 200 {
+		nodes = append(nodes, overlay.Node{Node: fmt.Sprint("m", i), Site: fmt.Sprint("site", i%3)})
+	}
+	usual := &events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8, Between: []events.Measurement{
+		{From: "site0", To: "site1", RoundTripSeconds: 0.02, BandwidthBytesPerSecond: 1e6},
+	}}
+	slow := overlay.Link{Link: events.Link{Measurement: events.Measurement{From: "m0", To: "m2", RoundTripSeconds: 1, BandwidthBytesPerSecond: 1}}}
+	want := []Pair{
+		{A: "site0", B: "site1", RoundTripSeconds: 0.02, BytesPerSecond: 1e6},
+		{A: "site0", B: "site2", RoundTripSeconds: 1e-3, BytesPerSecond: 1e8, Measured: 1},
+	}
+	if got := linksOf(nodes, []overlay.Link{slow}, usual).Pairs; !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
 func TestNothingGrowsWithTheChangesThatWere(t *testing.T) {
 	l := newLog()
 	sizes := map[int]int{}

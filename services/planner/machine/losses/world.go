@@ -74,14 +74,14 @@ func (w *World) measured(measured events.Measurement) {
 		if from < 0 || to < 0 {
 			continue
 		}
-		isUsual := request.Usual != nil && request.Usual.StandsFor(measured)
-		isFar := request.Nodes[from].Site != request.Nodes[to].Site // a sample of these is listed
+		site := map[string]string{measured.From: request.Nodes[from].Site, measured.To: request.Nodes[to].Site}
+		isUsual := request.Usual != nil && request.Usual.StandsFor(measured, site)
 		at, known := slices.BinarySearchFunc(request.Links, measured,
 			func(link events.Link, measured events.Measurement) int {
 				return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
 			})
 		switch {
-		case known && !request.Links[at].Lost && !request.Links[at].Disconnected && isUsual && !isFar:
+		case known && !request.Links[at].Lost && !request.Links[at].Disconnected && isUsual:
 			request.Links = slices.Delete(request.Links, at, at+1)
 		case known:
 			request.Links[at].Measurement = measured

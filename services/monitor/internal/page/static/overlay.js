@@ -12,9 +12,9 @@ const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.le
 // health says how a pair is beside the usual one.
 function health(pair, usual) {
   if (pair.lost) return 'lost';
-  if (pair.cut && !pair.measured) return 'cut';
+  if (pair.cut && !pair.bytesPerSecond) return 'cut';
   const isSlow = pair.bytesPerSecond < usual.rate / 4 || pair.roundTripSeconds > 8 * usual.trip + 1e-3;
-  return pair.measured && isSlow ? 'slow' : 'well';
+  return pair.bytesPerSecond && isSlow ? 'slow' : 'well';
 }
 
 // worst returns the state of a group that wants attention most.
@@ -52,7 +52,7 @@ function line(pair, from, to, usual) {
 }
 
 function says(pair, usual) {
-  const parts = [pair.measured ? `${bytes(pair.bytesPerSecond)}/s, ${seconds(pair.roundTripSeconds)}` : 'not measured'];
+  const parts = [pair.bytesPerSecond ? `${bytes(pair.bytesPerSecond)}/s, ${seconds(pair.roundTripSeconds)}` : 'not measured'];
   if (pair.lost) parts.push(pair.lost > 2 ? `${pair.lost} lost` : 'lost');
   if (pair.cut) parts.push('cut on purpose');
   if (health(pair, usual) === 'slow') parts.push('slow');
@@ -77,7 +77,7 @@ function note(links, usual) {
   }
   if (bad.length) return bad.slice(0, 5).map((pair) => says(pair, usual)).join('; ') + (bad.length > 5 ? ` and ${bad.length - 5} more` : '');
   const measured = links.pairs.reduce((sum, pair) => sum + (pair.measured ?? 0), 0);
-  if (links.usual) return `The usual link carries ${bytes(usual.rate)}/s in ${seconds(usual.trip)}. ${count(measured, 'direction')} told apart, none lost, cut or slow.`;
+  if (links.usual) return `The usual link carries ${bytes(usual.rate)}/s in ${seconds(usual.trip)}. ${count(measured, 'direction')} told apart from what is usual there, none lost, cut or slow.`;
   return `${count(measured, 'direction')} measured, none lost, cut or slow. A line's width is its bandwidth.`;
 }
 
