@@ -66,9 +66,13 @@ func (c Config) validate() error {
 	expect(c.Site == "" || events.Token(c.Site), "REKNIT_SITE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Site))
 	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file", `""`)
 	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
-	expect(c.MicroBatch > 0 && c.GlobalBatch > 0 && c.GlobalBatch%max(1, c.MicroBatch) == 0,
+	expect(c.GlobalBatch > 0, "REKNIT_TRAINER_GLOBAL_BATCH", "at least 1", c.GlobalBatch)
+	expect(c.GlobalBatch <= 0 || c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0,
 		"REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
-	expect(c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
+	expect(c.ShardPort >= 0 && c.ShardPort <= 65535, "REKNIT_TRAINER_SHARD_PORT", "0 to 65535", c.ShardPort)
+	_, _, err := net.SplitHostPort(c.Listen)
+	expect(err == nil, "REKNIT_TRAINER_LISTEN", "host:port", fmt.Sprintf("%q", c.Listen))
+	expect(err != nil || c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
 		"an address that others reach, where REKNIT_TRAINER_LISTEN names no host", `""`)
 	expect(c.OptimizerPartitions >= 0 && c.OptimizerPartitions <= events.MostPartitions,
 		"REKNIT_TRAINER_OPTIMIZER_PARTITIONS",

@@ -58,14 +58,17 @@ func TestABadVariableIsNamed(t *testing.T) {
 		"REKNIT_TRAINER_NODE":         "no spaces",
 		"REKNIT_TRAINER_TEXT":         "",
 		"REKNIT_TRAINER_STEPS":        "0",
+		"REKNIT_TRAINER_GLOBAL_BATCH": "0",
 		"REKNIT_TRAINER_MICRO_BATCH":  "5",
 		"REKNIT_TRAINER_MEMORY_BYTES": "-1",
+		"REKNIT_TRAINER_LISTEN":       "foo",
+		"REKNIT_TRAINER_SHARD_PORT":   "99999",
 	} {
 		config := configured(t, path, variable, value)
 		if variable == "REKNIT_TRAINER_TEXT" {
 			config.Text = ""
 		}
-		if err := config.validate(); err == nil || !strings.Contains(err.Error(), variable) {
+		if err := config.validate(); err == nil || !strings.HasPrefix(err.Error(), variable+": expected") {
 			t.Errorf("%s=%q: got %v: expected an error that names it", variable, value, err)
 		}
 	}

@@ -153,8 +153,12 @@ func (q *Question) lose(kind string, nodes []string) error {
 	before := float64(len(q.Request.Nodes))
 	for _, node := range nodes {
 		at := slices.IndexFunc(q.Request.Nodes, func(device events.Device) bool { return device.Node == node })
-		if at < 0 {
-			return fmt.Errorf("%s of %q: expected a node of the cluster that stays", kind, node)
+		isNamed := func(change events.Change) bool { return change.Node == node }
+		switch {
+		case at < 0 && slices.ContainsFunc(q.Request.Changes, isNamed):
+			return fmt.Errorf("%s of %q: expected one that does not go already", kind, node)
+		case at < 0:
+			return fmt.Errorf("%s of %q: expected a node of the cluster; reknit nodes lists them", kind, node)
 		}
 		q.Request.Nodes = slices.Delete(q.Request.Nodes, at, at+1)
 		q.Request.Changes = append(q.Request.Changes, events.Change{Kind: kind, Node: node, Cause: "what-if"})

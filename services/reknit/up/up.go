@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -172,7 +173,8 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 		return func() {}, err
 	}
 	running := processes.New(program, logs, func(name string, err error) {
-		fmt.Fprintf(out, "%s ended by itself, %v, and is started again: see %s\n", name, err, filepath.Join(logs, name+".log"))
+		log := filepath.Join(logs, name+".log")
+		fmt.Fprintf(out, "%s ended by itself, %v, and is started again: see %s\n%s", name, err, log, lastLine(log))
 	})
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -189,4 +191,20 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 		}
 	}
 	return stop, nil
+}
+
+// mostOfLog is how much of the end of a log is read for its last line.
+const mostOfLog = 4096
+
+// lastLine is what a process said last, indented: most often why it ended. It is empty where there is no log.
+func lastLine(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text[max(0, len(text)-mostOfLog):])), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return "  " + last + "\n"
+	}
+	return ""
 }

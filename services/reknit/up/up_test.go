@@ -52,7 +52,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	}()
 	var lines []string
 	for scan := bufio.NewScanner(said); scan.Scan(); {
-		if lines = append(lines, scan.Text()); len(lines) == 2 { // where NATS is, and that the planner died, in either order
+		if lines = append(lines, scan.Text()); len(lines) == 3 { // where NATS is, and that the planner died and what it said last, in either order
 			err := up(ctx, io.Discard, "--dir", dir, "--port", "0")
 			if err == nil || !strings.HasPrefix(err.Error(), "--dir: "+dir+" is in use by another reknit up;") {
 				t.Errorf("a second one there: %v", err)
@@ -64,7 +64,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again",
-		"stopped; what there is stays in " + dir} {
+		"\n  planner of c starts with 3\n", "stopped; what there is stays in " + dir} {
 		if !strings.Contains(strings.Join(lines, "\n"), expected) {
 			t.Errorf("said %q, expected %q", lines, expected)
 		}
