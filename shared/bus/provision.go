@@ -13,9 +13,7 @@ import (
 )
 
 const (
-	// firstProvisionWait is how long a stream is waited for before it is looked for again: of the services that made the streams
-	// of three new servers at once some got no answer. It is doubled up to lastProvisionWait, for a server that is slow.
-	firstProvisionWait = 2 * time.Second
+	firstProvisionWait = 2 * time.Second // answers get lost where services make streams at once; it is doubled while none comes
 	lastProvisionWait  = 10 * time.Second
 	fullShare          = 0.95 // of a bound: there is still room, and time to make more
 )
@@ -85,7 +83,9 @@ func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig
 		stream, err = b.js.CreateStream(ctx, config)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // several services start at once, and one of them was first
-		stream, err = b.js.Stream(ctx, config.Name)
+		if stream, err = b.js.Stream(ctx, config.Name); errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = errors.New(err.Error()) // not yet
+		}
 	}
 	return stream, err
 }

@@ -61,7 +61,7 @@ func Measure(ctx context.Context, identity *mtls.Identity, who Hello, node, addr
 		return 0, 0, err
 	}
 	// The answer's way back is no transmission. What is left can be nothing where the processors are busy.
-	return roundTripSeconds, float64(bytes) / max(seconds-roundTripSeconds, leastTransmission*seconds), nil
+	return roundTripSeconds, float64(bytes) / max(seconds-roundTripSeconds, leastTransmission*seconds, 1e-6), nil
 }
 
 // leastTransmission is the least share of a probe's time that counts as transmission. On one busy core links within it were said

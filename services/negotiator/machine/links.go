@@ -110,13 +110,14 @@ func pairKey(a, b string) string {
 const fewLinks = 1024
 
 // told returns what a request says of the links among nodes, in the order of their names: the usual one, nil where none was
-// measured, and all that is known of a few, or else those for which it does not stand. O(links * log links).
+// measured, and all that is known of a few, or else those for which it does not stand, anywhere or between their sites: not
+// everybody looks at sites. O(links * log links).
 func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual, all bool) {
 	links, site := s.links(nodes), events.SitesOf(membersOf(nodes))
 	usual, all = events.UsualOf(links, site), len(links) <= fewLinks
 	if usual != nil && !all { // before they are sorted: few are left
 		links = slices.DeleteFunc(links, func(link events.Link) bool {
-			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement, site)
+			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement, nil) && usual.StandsFor(link.Measurement, site)
 		})
 	}
 	slices.SortFunc(links, func(a, b events.Link) int {

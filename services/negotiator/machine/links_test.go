@@ -138,18 +138,15 @@ func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 	}
 }
 
-// Nodes n1 to n8 stand here and all others there: 416 of 1,122 directions are between the sites, and slow.
-func TestOfManyLinksThoseAreListedThatAreNotAsUsualBetweenTheirSites(t *testing.T) {
+// Nodes n1 to n8 stand here and all others there: 416 of 1,122 directions are between the sites, and all slow but one.
+func TestOfManyLinksThoseAreListedThatAreNotUsualAnywhereOrBetweenTheirSites(t *testing.T) {
 	w := newEmptyWorld(t, 34, 0)
 	for i := range 34 {
 		w.site[fmt.Sprintf("n%d", i+1)] = [2]string{"here", "there"}[min(1, i/8)]
 	}
 	w.begin(34)
 	w.measureAll(func(from, to string) float64 {
-		switch {
-		case from == "n8" && to == "n9":
-			return 1e8 // a link between the sites that is as fast as within one
-		case w.site[from] != w.site[to]:
+		if w.site[from] != w.site[to] && (from != "n8" || to != "n9") {
 			return 1e6
 		}
 		return 1e8
@@ -157,8 +154,8 @@ func TestOfManyLinksThoseAreListedThatAreNotAsUsualBetweenTheirSites(t *testing.
 	w.hear(events.DisconnectRequested, "/user", "n6", &events.LinkRequest{From: "n6", To: "n7"})
 	w.run()
 	request := lastAsked[events.PlanRequest](w, events.PlanRequested)
-	if got, want := listed(request.Links), []string{"n6 n7", "n7 n6", "n8 n9"}; !slices.Equal(got, want) {
-		t.Errorf("%v are listed, want %v", got, want)
+	if got := listed(request.Links); len(got) != 2+416 || !slices.Contains(got, "n8 n9") || !slices.Contains(got, "n9 n8") {
+		t.Errorf("%d are listed: %v", len(got), got)
 	}
 	for _, way := range [][2]string{{"here", "there"}, {"there", "here"}} {
 		if got := request.Usual.Link(way[0], way[1]).BandwidthBytesPerSecond; got != 1e6 {

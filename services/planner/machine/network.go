@@ -46,7 +46,7 @@ const (
 	unusualFactor = 3
 	// mostApart is among how many nodes links that nobody measured are told apart, too, where links of their sites are not as
 	// usual. Of more nodes these are too many to be looked at.
-	mostApart = 128
+	mostApart = 64
 )
 
 // reading is how a request's links are read, of nodes by their number.

@@ -59,7 +59,7 @@ type Network struct {
 	Dear            [][2]int // pairs of nodes that reach each other only through the hub, each pair once
 	DearSeconds     float64  // that such a pair adds to a step
 	ActivationBytes int64    // of one micro-batch between two stages
-	Links           []Link   // measured ones that differ much from the usual; no dear ones
+	Links           []Link   // those that differ much from the usual, as measured or as others between their sites; no dear ones
 }
 
 // Pipeline is a pipeline with its nodes.

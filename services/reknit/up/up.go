@@ -198,11 +198,16 @@ const mostOfLog = 4096
 
 // lastLine is what a process said last, indented: most often why it ended. It is empty where there is no log.
 func lastLine(log string) string {
-	text, err := os.ReadFile(log)
+	file, err := os.Open(log)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(text[max(0, len(text)-mostOfLog):])), "\n")
+	defer file.Close()
+	if info, err := file.Stat(); err == nil {
+		_, _ = file.Seek(max(0, info.Size()-mostOfLog), io.SeekStart)
+	}
+	text, _ := io.ReadAll(file)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if last := lines[len(lines)-1]; last != "" {
 		return "  " + last + "\n"
 	}

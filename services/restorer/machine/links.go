@@ -34,14 +34,18 @@ func (r *restoration) sites() map[string]string {
 // bandwidths returns what each link carries in bytes per second, from sender to receiver, as measured. O(names^2).
 func (r *restoration) bandwidths(names []string) [][]float64 {
 	usual, site, links := r.usual(), r.sites(), make([][]float64, len(names))
-	rows := map[string][]float64{} // of usual links, by the sender's site
-	for i, from := range names {
-		if rows[site[from]] == nil {
-			for _, to := range names {
-				rows[site[from]] = append(rows[site[from]], usual.Link(site[from], site[to]).BandwidthBytesPerSecond)
+	row, at := slices.Repeat([]float64{usual.BandwidthBytesPerSecond}, len(names)), map[string][]int{}
+	for i, name := range names {
+		links[i], at[site[name]] = slices.Clone(row), append(at[site[name]], i)
+	}
+	for _, between := range usual.Between {
+		for _, from := range at[between.From] {
+			for _, to := range at[between.To] {
+				links[from][to] = between.BandwidthBytesPerSecond
 			}
 		}
-		links[i] = slices.Clone(rows[site[from]])
+	}
+	for i := range links {
 		links[i][i] = 0
 	}
 	for link, rate := range r.unusual(names) {

@@ -74,8 +74,8 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	}
 }
 
-// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual, whatever the sites: only how
-// the groups of a round compare matters, and each all-reduce uses links between all sites.
+// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual, whatever the sites: of an
+// all-reduce of the plan before they were measured first.
 type mesh struct {
 	usual   float64
 	unusual map[linkOf]float64

@@ -34,6 +34,7 @@ type result struct {
 	herds    []*herd
 	uses     map[string]use // until services are killed
 	restarts []restart
+	mistaken int   // living nodes that were said lost
 	failed   error // what did not end; the rest was measured before it
 }
 
@@ -58,6 +59,7 @@ func (b bench) measure(ctx context.Context, nodes int) (*result, error) {
 		if r.uses, err = p.uses(); err == nil && r.failed == nil {
 			r.restarts, r.failed = f.restarts(ctx, p)
 		}
+		r.mistaken = f.mistakes()
 		return err
 	})
 }

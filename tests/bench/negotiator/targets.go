@@ -29,6 +29,9 @@ func (b bench) judge(results []*result, herds []*herd) error {
 	}
 	for _, r := range results {
 		wrong = errors.Join(wrong, r.failed)
+		if r.mistaken > 0 {
+			wrong = errors.Join(wrong, fmt.Errorf("%d nodes: %d living ones were said lost", r.nodes, r.mistaken))
+		}
 		for _, c := range r.costs {
 			if least := r.floor.of(c.change, r.nodes); judged[r.nodes] && least > 0 && len(c.times) > 0 {
 				report.Add(figures.Row{

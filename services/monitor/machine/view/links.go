@@ -55,9 +55,13 @@ func linksOf(nodes []overlay.Node, links []overlay.Link, usual *events.Usual) Li
 	}
 	isTold := by == "site" && usual != nil
 	if isTold {
+		isThere := func(site string) bool {
+			return slices.ContainsFunc(told.Groups, func(group Group) bool { return group.Name == site })
+		}
 		for _, ends := range usual.Between {
-			pair := events.PairOf(ends.From, ends.To)
-			between[pair] = between[pair][:] // those that are like it are not listed
+			if pair := events.PairOf(ends.From, ends.To); isThere(pair.A) && isThere(pair.B) {
+				between[pair] = between[pair][:] // with as many links as are listed, or none
+			}
 		}
 	}
 	order := func(a, b events.Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) }

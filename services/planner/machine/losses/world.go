@@ -75,7 +75,7 @@ func (w *World) measured(measured events.Measurement) {
 			continue
 		}
 		site := map[string]string{measured.From: request.Nodes[from].Site, measured.To: request.Nodes[to].Site}
-		isUsual := request.Usual != nil && request.Usual.StandsFor(measured, site)
+		isUsual := request.Usual != nil && request.Usual.StandsFor(measured, nil) && request.Usual.StandsFor(measured, site)
 		at, known := slices.BinarySearchFunc(request.Links, measured,
 			func(link events.Link, measured events.Measurement) int {
 				return cmp.Or(cmp.Compare(link.From, measured.From), cmp.Compare(link.To, measured.To))
