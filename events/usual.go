@@ -15,6 +15,11 @@ type Usual struct {
 	Between                 []Measurement `json:"between,omitempty"` // from a site to a site, in their order
 }
 
+// AssumedUsual is what links are taken for where nothing is known of any.
+func AssumedUsual() *Usual {
+	return &Usual{RoundTripSeconds: AssumedRoundTripSeconds, BandwidthBytesPerSecond: AssumedBytesPerSecond}
+}
+
 // UsualOf returns the usual link, in three digits: what one of many measurements changes is less. Where links there and back
 // are alike they are told as the same. Site is by node; a node that is not there stands anywhere. It is nil where no link was
 // measured. O(links * log links).
@@ -37,9 +42,8 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 	}
 	median := all.median(sites{})
 	usual := &Usual{RoundTripSeconds: median.RoundTripSeconds, BandwidthBytesPerSecond: median.BandwidthBytesPerSecond}
-	order := func(a, b sites) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
 	told := map[sites]Measurement{}
-	for _, ends := range slices.SortedFunc(maps.Keys(between), order) {
+	for _, ends := range slices.SortedFunc(maps.Keys(between), sites.compare) {
 		there := between[ends].median(ends)
 		if back, known := told[sites{ends.to, ends.from}]; known && alike(back, there) {
 			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
@@ -54,7 +58,8 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 
 // Link is what the link from a node at one site to a node at another, or the same, is taken for. O(log sites).
 func (u *Usual) Link(from, to string) Measurement {
-	at, told := slices.BinarySearchFunc(u.Between, sites{from, to}, compareSites)
+	at, told := slices.BinarySearchFunc(u.Between, sites{from, to},
+		func(between Measurement, ends sites) int { return sites{between.From, between.To}.compare(ends) })
 	if told {
 		return u.Between[at]
 	}
@@ -76,8 +81,8 @@ func alike(a, b Measurement) bool {
 // sites are those of a link's ends.
 type sites struct{ from, to string }
 
-func compareSites(a Measurement, b sites) int {
-	return cmp.Or(cmp.Compare(a.From, b.from), cmp.Compare(a.To, b.to))
+func (s sites) compare(other sites) int {
+	return cmp.Or(cmp.Compare(s.from, other.from), cmp.Compare(s.to, other.to))
 }
 
 // figures are those of links that were measured.
@@ -115,13 +120,15 @@ func (c *check) usual(usual *Usual) {
 	}
 	c.amount("usual.roundTripSeconds", usual.RoundTripSeconds)
 	c.that(usual.BandwidthBytesPerSecond >= 1, "usual.bandwidthBytesPerSecond", "1 or more", usual.BandwidthBytesPerSecond)
+	var before sites
 	for i, between := range usual.Between {
 		field := fmt.Sprintf("usual.between[%d]", i)
 		c.token(field+".from", between.From)
 		c.token(field+".to", between.To)
 		c.amount(field+".roundTripSeconds", between.RoundTripSeconds)
 		c.that(between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
-		c.that(i == 0 || compareSites(usual.Between[i-1], sites{between.From, between.To}) < 0, field,
-			"sites in the order of from and to, each pair once", between.From+" "+between.To)
+		ends := sites{between.From, between.To}
+		c.that(before.compare(ends) < 0, field, "sites in the order of from and to, each pair once", between.From+" "+between.To)
+		before = ends
 	}
 }

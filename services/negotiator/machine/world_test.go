@@ -69,7 +69,8 @@ func (w *world) begin(nodes int) {
 func newEmptyWorld(t *testing.T, nodes, partitions int) *world {
 	return &world{
 		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{},
-		rigid: map[string]bool{}, process: map[string]string{}, site: map[string]string{}, able: map[string]bool{}, mute: map[events.Kind]bool{},
+		rigid: map[string]bool{}, process: map[string]string{}, site: map[string]string{},
+		able: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
 			PreCopySteps: 1, FailuresPrior: 1e-6, AttemptsLimit: 3, HoldTime: 30 * time.Second,

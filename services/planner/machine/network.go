@@ -21,12 +21,10 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 		r.usual = events.UsualOf(request.Links, r.site)
 	}
 	if r.usual == nil {
-		r.usual = &events.Usual{
-			RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
-		}
+		r.usual = events.AssumedUsual()
 	}
-	median := events.Measurement{RoundTripSeconds: r.usual.RoundTripSeconds, BandwidthBytesPerSecond: r.usual.BandwidthBytesPerSecond}
-	median = median.Rounded()
+	anywhere := r.usual.Link("", "")
+	median := anywhere.Rounded()
 	rate, roundTrip := median.BandwidthBytesPerSecond, median.RoundTripSeconds
 	n := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}
 	for _, layer := range request.Job.Layers {

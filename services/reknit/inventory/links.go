@@ -46,7 +46,8 @@ func links(ctx context.Context, b *bus.Bus, _ *overlay.Names, of []string) (list
 	for _, node := range of {
 		isEnd := func(link overlay.Link) bool { return node == link.From || node == link.To }
 		if !known.Has(node) && !slices.ContainsFunc(list.Links, isEnd) {
-			return list, tell.UsageError{Err: fmt.Errorf("%s: expected a node of the last request for a plan; reknit nodes lists them", node)}
+			err := fmt.Errorf("%s: expected a node of the last request for a plan; reknit nodes lists them", node)
+			return list, tell.UsageError{Err: err}
 		}
 	}
 	if len(of) > 0 {

@@ -52,7 +52,8 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	}()
 	var lines []string
 	for scan := bufio.NewScanner(said); scan.Scan(); {
-		if lines = append(lines, scan.Text()); len(lines) == 3 { // where NATS is, and that the planner died and what it said last, in either order
+		// The lines come in any order: where NATS is, that the planner died, and what it said last.
+		if lines = append(lines, scan.Text()); len(lines) == 3 {
 			err := up(ctx, io.Discard, "--dir", dir, "--port", "0")
 			if err == nil || !strings.HasPrefix(err.Error(), "--dir: "+dir+" is in use by another reknit up;") {
 				t.Errorf("a second one there: %v", err)

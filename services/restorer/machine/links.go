@@ -16,9 +16,7 @@ func (r *restoration) usual() *events.Usual {
 	if r.Usual != nil {
 		return r.Usual
 	}
-	return &events.Usual{
-		RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
-	}
+	return events.AssumedUsual()
 }
 
 // sites returns where those stand who give and who receive.

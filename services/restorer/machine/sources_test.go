@@ -171,9 +171,9 @@ func TestANodeAsksThoseOfItsOwnSiteThoughNobodyMeasuredItsLinksToTheOther(t *tes
 	for i := range request.Proposal.Plan.Nodes {
 		request.Proposal.Plan.Nodes[i].Site = site(i)
 	}
-	request.Usual = &events.Usual{
-		RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: events.AssumedBytesPerSecond,
-		Between: []events.Measurement{{From: "there", To: "here", RoundTripSeconds: 0.05, BandwidthBytesPerSecond: events.AssumedBytesPerSecond / 10}},
+	request.Usual = events.AssumedUsual()
+	request.Usual.Between = []events.Measurement{
+		{From: "there", To: "here", RoundTripSeconds: 0.05, BandwidthBytesPerSecond: events.AssumedBytesPerSecond / 10},
 	}
 	m, _ := move(t, request)
 	if len(m.sources["n60"]) < leastSources {

@@ -74,8 +74,8 @@ func (r *restoration) reduction(names []string) func(rounds.Group) int64 {
 	}
 }
 
-// mesh is all links among some nodes, in seconds for a byte. Those that are not listed are as usual, whatever the sites: of an
-// all-reduce of the plan before they were measured first.
+// mesh is all links among some nodes, in seconds for a byte. A link that is not listed counts as usual anywhere, whatever its
+// sites are: the links of all-reduces are measured before others, and so they are listed where they are slow.
 type mesh struct {
 	usual   float64
 	unusual map[linkOf]float64

@@ -18,7 +18,7 @@ type restart struct {
 
 // restarts kills each service in turn.
 func (f *fleet) restarts(ctx context.Context, p *plane) (all []restart, err error) {
-	asked := []change{{"disconnect", 8, 2, disconnect, 0}, {"connect", 8, 2, connect, 0}}
+	asked := changes[2:4] // disconnect and connect, after which all is as before
 	for i, service := range processes.Services {
 		if _, err := f.settled(ctx); err != nil {
 			return all, err

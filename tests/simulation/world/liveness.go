@@ -99,7 +99,7 @@ func (w *World) stays(fault string) *node {
 }
 
 // compare lets time pass, where a copy was spoiled, until the replicas of the newest plan were compared and all train on.
-// They are not while no restorer has heard all.
+// Nobody compares them before a restorer has heard the whole log.
 func (w *World) compare() {
 	if len(w.stains) == 0 || w.ended {
 		return

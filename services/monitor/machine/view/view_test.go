@@ -255,7 +255,8 @@ func TestBetweenSitesWhatIsUsualIsToldAndNotTheFewLinksThatAreListed(t *testing.
 	usual := &events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8, Between: []events.Measurement{
 		{From: "site0", To: "site1", RoundTripSeconds: 0.02, BandwidthBytesPerSecond: 1e6},
 	}}
-	slow := overlay.Link{Link: events.Link{Measurement: events.Measurement{From: "m0", To: "m2", RoundTripSeconds: 1, BandwidthBytesPerSecond: 1}}}
+	slow := overlay.Link{}
+	slow.Measurement = events.Measurement{From: "m0", To: "m2", RoundTripSeconds: 1, BandwidthBytesPerSecond: 1}
 	want := []Pair{
 		{A: "site0", B: "site1", RoundTripSeconds: 0.02, BytesPerSecond: 1e6},
 		{A: "site0", B: "site2", RoundTripSeconds: 1e-3, BytesPerSecond: 1e8, Measured: 1},
