@@ -109,9 +109,9 @@ func pairKey(a, b string) string {
 // fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
 const fewLinks = 1024
 
-// told returns what a request says of the links among nodes, in the order of their names: the usual one, nil where none was
-// measured, and all that is known of a few, or else those for which it does not stand, anywhere or between their sites: not
-// everybody looks at sites. O(links * log links).
+// told returns what a request says of the links among nodes, in the order of their names. Usual is nil where no link was
+// measured. Few links are all listed. Many are listed where they are unlike the usual link, anywhere or between their sites: who
+// reads a request may not look at sites. O(links * log links).
 func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual, all bool) {
 	links, site := s.links(nodes), events.SitesOf(membersOf(nodes))
 	usual, all = events.UsualOf(links, site), len(links) <= fewLinks

@@ -108,7 +108,8 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 	return others
 }
 
-// at is what links from one site to another are like, where that is not as usual; else the usual link.
+// at returns what a link from one site to another is taken for: what is usual between them where that is told apart, else the
+// usual link.
 func (r *reading) at(from, to string) policy.Link {
 	link, known := r.bySites[[2]string{from, to}]
 	if !known {
