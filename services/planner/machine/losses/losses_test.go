@@ -93,3 +93,20 @@ func TestWhoHasHeardEnoughIsAskedNoMore(t *testing.T) {
 		t.Fatalf("asked about %d losses, want 3", rounds)
 	}
 }
+
+func TestWhoAsksNoMorePaysForNoMore(t *testing.T) {
+	w, settings := standing(t, 64)
+	allocations := func(wanted int) float64 {
+		return testing.AllocsPerRun(5, func() {
+			rounds := 0
+			for range w.Questions(settings) {
+				if rounds++; rounds == wanted {
+					break
+				}
+			}
+		})
+	}
+	if one, two := allocations(1), allocations(2); two < 1.9*one {
+		t.Errorf("one question takes %v allocations, two %v", one, two)
+	}
+}
