@@ -84,7 +84,10 @@ func (c *cursor) text() {
 
 // word goes behind a number, true, false or null.
 func (c *cursor) word() {
-	for c.at < len(c.data) && !bytes.ContainsRune([]byte(",]} \t\n\r"), rune(c.data[c.at])) {
-		c.at++
+	for ; c.at < len(c.data); c.at++ {
+		switch c.data[c.at] {
+		case ',', ']', '}', ' ', '\t', '\n', '\r':
+			return
+		}
 	}
 }

@@ -181,13 +181,13 @@ func (o *Consent) Validate() error {
 	c.token("node", o.Node)
 	c.reason(o.Reason)
 	c.that(len(o.Refuses) == 0 || !o.Accepted, "refuses", "none where the change is accepted", len(o.Refuses))
-	c.that(len(o.Refuses) <= mostRefused, "refuses", fmt.Sprintf("at most %d", mostRefused), len(o.Refuses))
+	c.atMost("refuses", len(o.Refuses), mostRefused)
 	c.each(len(o.Refuses), "refuses", func(i int) error {
 		var c check
 		c.token("node", o.Refuses[i])
 		return c.err
 	})
-	c.that(len(o.Holdings) <= MostUnits, "holdings", fmt.Sprintf("at most %d", MostUnits), len(o.Holdings))
+	c.atMost("holdings", len(o.Holdings), MostUnits)
 	c.each(len(o.Holdings), "holdings", func(i int) error {
 		var c check
 		c.units(o.Holdings[i].Units)
@@ -195,17 +195,16 @@ func (o *Consent) Validate() error {
 			len(o.Holdings[i].Steps))
 		return c.err
 	})
-	c.that(len(o.Claims) <= mostClaims, "claims", fmt.Sprintf("at most %d", mostClaims), len(o.Claims))
+	c.atMost("claims", len(o.Claims), mostClaims)
 	c.each(len(o.Claims), "claims", func(i int) error {
 		var c check
 		c.unit(o.Claims[i].Unit)
 		c.digest("digest", o.Claims[i].Digest)
 		return c.err
 	})
-	c.that(len(o.Snapshots) <= MostSnapshots, "snapshots", fmt.Sprintf("at most %d", MostSnapshots), len(o.Snapshots))
+	c.atMost("snapshots", len(o.Snapshots), MostSnapshots)
 	c.each(len(o.Snapshots), "snapshots", func(i int) error { return o.Snapshots[i].validate() })
-	c.that(len(o.Measurements) <= mostMeasurements, "measurements", fmt.Sprintf("at most %d", mostMeasurements),
-		len(o.Measurements))
+	c.atMost("measurements", len(o.Measurements), mostMeasurements)
 	c.each(len(o.Measurements), "measurements", func(i int) error {
 		var c check
 		c.that(o.Measurements[i].From == o.Node, "from", "the node that consents: it measures its own links",

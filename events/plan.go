@@ -202,7 +202,7 @@ func (p *Plan) Validate() error {
 	if c.err != nil {
 		return c.err
 	}
-	members := map[string]bool{}
+	members := make(map[string]bool, len(p.Nodes))
 	for _, member := range p.Nodes {
 		c.token("nodes", member.Node)
 		c.that(!members[member.Node], "nodes", "each node once", member.Node)
@@ -232,7 +232,7 @@ func (p *Plan) Validate() error {
 }
 
 func (p *Plan) validatePipelines(members map[string]bool) error {
-	placed := map[string]bool{}
+	placed, reroutes := make(map[string]bool, len(p.Nodes)), p.reroutesOf()
 	layers := p.LayerCount()
 	if layers > MostUnits {
 		return fmt.Errorf("[0].stages: expected at most %d layers, got %d", MostUnits, layers)
@@ -244,7 +244,7 @@ func (p *Plan) validatePipelines(members map[string]bool) error {
 			if stage.Layers.First != next || stage.Layers.Count() < 1 {
 				return fmt.Errorf("[%d].stages[%d]: expected layers from %d on, got %v", i, s, next, stage.Layers)
 			}
-			if p.lostStage(stage.Node) {
+			if reroutes[stage.Node] != nil { // a lost node's place
 				next = stage.Layers.End
 				continue
 			}
@@ -285,16 +285,6 @@ func (p *Plan) LayerCount() int {
 	return stages[len(stages)-1].Layers.End
 }
 
-// lostStage reports whether a place belongs to a lost node whose micro-batches are rerouted.
-func (p *Plan) lostStage(node string) bool {
-	for _, reroute := range p.Reroutes {
-		if reroute.From == node {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *Plan) validateReroutes(members map[string]bool) error {
 	for i, reroute := range p.Reroutes {
 		if members[reroute.From] || !members[reroute.To] || reroute.MicroBatches < 1 {
@@ -306,7 +296,7 @@ func (p *Plan) validateReroutes(members map[string]bool) error {
 
 func (p *Plan) validateSync(members map[string]bool) error {
 	for r, round := range p.Sync.Rounds {
-		busy := map[string]bool{}
+		busy := make(map[string]bool, len(members))
 		for g, group := range round.Groups {
 			for _, node := range group.Nodes {
 				if busy[node] || !members[node] {

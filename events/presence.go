@@ -50,15 +50,19 @@ func (c *cursor) missingField(t reflect.Type) *FieldError {
 		return &FieldError{Expected: "an object", Got: fmt.Sprintf("%.20s", c.skip())}
 	}
 	c.at++
-	fields := fieldsOf(t)
-	present := make([]bool, len(fields))
+	fields, next := fieldsOf(t), 0
+	var present [mostFields]bool
 	for c.more() {
 		name := c.name()
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
+		i := next // for most come in this order
+		if i >= len(fields) || fields[i].name != string(name) {
+			i = slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
+		}
 		if i < 0 {
 			c.skip()
 			continue
 		}
+		next = i + 1
 		isNull := c.peek() == 'n'
 		present[i] = !isNull || fields[i].list
 		if isNull {
@@ -93,6 +97,9 @@ type field struct {
 	optional, list bool
 }
 
+// mostFields is how many fields a struct of a payload may have: fieldsOf panics beyond it.
+const mostFields = 32
+
 // fields are those of each type that was asked for: payloads are few, and reading tags takes longer than reading JSON.
 var fields sync.Map
 
@@ -109,6 +116,9 @@ func fieldsOf(t reflect.Type) []field {
 		isList := f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map
 		list = append(list, field{name: name, of: f.Type, optional: strings.HasPrefix(options, "omit"), list: isList})
 	}
+	if len(list) > mostFields {
+		panic(fmt.Sprintf("events: %v has %d fields, expected at most %d", t, len(list), mostFields))
+	}
 	fields.Store(t, list)
 	return list
 }
@@ -123,10 +133,11 @@ func fill(value reflect.Value) {
 			fill(value.Elem())
 		}
 	case reflect.Struct:
-		for i := range value.NumField() {
-			fill(value.Field(i))
-			if field := value.Field(i); value.Type().Field(i).Name == "Reason" {
+		for _, i := range fillsOf(value.Type()) {
+			if field := value.Field(i); field.Kind() == reflect.String {
 				field.SetString(Brief(field.String()))
+			} else {
+				fill(field)
 			}
 		}
 	case reflect.Map:
@@ -137,10 +148,39 @@ func fill(value reflect.Value) {
 		if value.IsNil() {
 			value.Set(reflect.MakeSlice(value.Type(), 0, 0))
 		}
-		for i := range value.Len() {
+		for i := 0; i < value.Len() && fills(value.Type().Elem()); i++ {
 			fill(value.Index(i))
 		}
 	}
+}
+
+// fills reports whether a value of a type may have something to fill, or a reason to cut.
+func fills(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return fills(t.Elem())
+	case reflect.Struct:
+		return len(fillsOf(t)) > 0
+	}
+	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice
+}
+
+// filling is what fillsOf found of each struct that was asked for: to ask each member of a plan again took longer than to
+// write it.
+var filling sync.Map
+
+// fillsOf returns the indices of the fields of a struct that may have something to fill, and of its reason.
+func fillsOf(t reflect.Type) (indices []int) {
+	if known, ok := filling.Load(t); ok {
+		return known.([]int)
+	}
+	for i := range t.NumField() {
+		if field := t.Field(i); fills(field.Type) || field.Name == "Reason" {
+			indices = append(indices, i)
+		}
+	}
+	filling.Store(t, indices)
+	return indices
 }
 
 // Brief cuts a reason to what may travel, behind a whole character.
