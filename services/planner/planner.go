@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/planner/internal/ahead"
 	"github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/planner/policy"
@@ -60,12 +61,19 @@ func Run(ctx context.Context, config Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	cache, searches := &ahead.Cache{}, &ahead.Searches{}
 	settings.Find = searches.Find
-	forerunner := ahead.Planner{Settings: settings, Cache: cache}
+	forerunner, acts := ahead.New(settings, cache), make(chan func(time.Time) []events.Event)
 	var background sync.WaitGroup
-	background.Go(func() { forerunner.Run(ctx, bus) })
+	background.Go(func() {
+		select {
+		case acts <- func(time.Time) []events.Event { return nil }: // a copy that stands by plans nothing ahead
+			forerunner.Run(ctx, bus)
+		case <-ctx.Done():
+		}
+	})
 	defer background.Wait()
 	defer cancel()
 	return service.Run(ctx, service.Options{
-		Name: "planner", Bus: bus, Machine: asking{machine.New(settings), cache, asked}, Address: config.HTTPAddress,
+		Name: "planner", Bus: bus, Machine: asking{machine.New(settings), cache, forerunner, asked}, Address: config.HTTPAddress,
+		Inputs: acts,
 	})
 }

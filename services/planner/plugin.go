@@ -76,8 +76,9 @@ func (p plugins) askOne(ctx context.Context, name string, request []byte) machin
 // and may have other replies; the stream keeps the words that were said first.
 type asking struct {
 	*machine.Machine
-	cache   *ahead.Cache
-	plugins plugins
+	cache      *ahead.Cache
+	forerunner *ahead.Planner
+	plugins    plugins
 }
 
 // Handle asks the plug-ins, searches meanwhile unless the answer is there, and weighs what has come within the
@@ -87,6 +88,7 @@ func (a asking) Handle(event events.Event) ([]events.Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.forerunner.Asked(event)
 	replies := a.plugins.ask(event.Data)
 	candidates, known := a.cache.Answer(question.Canonical)
 	slog.Debug("plan is asked for", "computedAhead", known)

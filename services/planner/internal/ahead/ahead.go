@@ -30,18 +30,35 @@ const (
 
 // Planner computes answers ahead.
 type Planner struct {
-	Settings machine.Settings
-	Cache    *Cache
+	settings machine.Settings
+	cache    *Cache
 	world    losses.World
 	heard    chan events.Event
+	asked    chan events.Event                    // the last request that was not heard yet
 	isStale  bool                                 // facts were heard since the last round began
 	rest     func(context.Context, time.Duration) // from work
+}
+
+// New returns a planner that adds its answers to a cache.
+func New(settings machine.Settings, cache *Cache) *Planner {
+	p := &Planner{settings: settings, cache: cache, heard: make(chan events.Event), asked: make(chan events.Event, 1)}
+	p.rest = p.listen
+	return p
+}
+
+// Asked tells of a request that is being answered, and does not wait. To read it once more from the log takes as long as
+// half of its answer.
+func (p *Planner) Asked(request events.Event) {
+	select {
+	case <-p.asked: // an older one
+	default:
+	}
+	p.asked <- request
 }
 
 // Run follows the facts and computes ahead until ctx ends. It takes a tenth of a core, and stops when something is
 // negotiated.
 func (p *Planner) Run(ctx context.Context, b *bus.Bus) {
-	p.heard, p.rest = make(chan events.Event), p.listen
 	for err := p.follow(ctx, b); err != nil && ctx.Err() == nil; err = p.follow(ctx, b) {
 		slog.DebugContext(ctx, "nothing is planned ahead yet", "error", err)
 		p.listen(ctx, startPause)
@@ -51,6 +68,8 @@ func (p *Planner) Run(ctx context.Context, b *bus.Bus) {
 			select {
 			case event := <-p.heard:
 				p.world.Hear(event)
+			case request := <-p.asked:
+				p.world.Hear(request)
 			case <-ctx.Done():
 			}
 		}
@@ -71,6 +90,9 @@ func (p *Planner) listen(ctx context.Context, while time.Duration) {
 		case event := <-p.heard:
 			p.world.Hear(event)
 			p.isStale = true
+		case request := <-p.asked:
+			p.world.Hear(request)
+			p.isStale = true
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -86,15 +108,15 @@ func (p *Planner) round(ctx context.Context, plan *events.Plan) {
 	if !asked {
 		return
 	}
-	p.Cache.retain(questions)
+	p.cache.retain(questions)
 	for _, question := range questions {
-		if _, known := p.Cache.Answer(question); known {
+		if _, known := p.cache.Answer(question); known {
 			continue
 		}
 		begun := time.Now()
-		candidates, err := p.Settings.Policy.Answer(question.Situation)
+		candidates, err := p.settings.Policy.Answer(question.Situation)
 		if err == nil { // a refusal is said with names, and is computed when it is asked for
-			p.Cache.add(question, candidates)
+			p.cache.add(question, candidates)
 			computed++
 		}
 		if !p.pause(ctx, begun, plan) {
@@ -108,7 +130,7 @@ func (p *Planner) round(ctx context.Context, plan *events.Plan) {
 // questions asks what may be lost next; false where the plan stands no more.
 func (p *Planner) questions(ctx context.Context, plan *events.Plan) (questions []policy.Canonical, stands bool) {
 	begun := time.Now()
-	for questions = range p.world.Questions(p.Settings) {
+	for questions = range p.world.Questions(p.settings) {
 		if time.Since(begun) < workTime {
 			continue
 		}
@@ -126,32 +148,36 @@ func (p *Planner) pause(ctx context.Context, begun time.Time, plan *events.Plan)
 	return ctx.Err() == nil && p.world.Standing() == plan
 }
 
-// follow hears from the last plan request and the last plan on.
+// follow hears the last request and the last plan, and follows what comes behind them. Later requests come to Asked.
 func (p *Planner) follow(ctx context.Context, b *bus.Bus) error {
+	plans := events.PlanSubject(b.Cluster(), "*")
+	request, asked, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.PlanRequested, "*"))
+	if err != nil {
+		return err
+	}
+	plan, committed, err := b.LastEvent(ctx, events.PlanStream, plans)
+	if err != nil {
+		return err
+	}
+	if asked {
+		p.world.Hear(request)
+	}
+	if committed {
+		p.world.Hear(plan)
+	}
 	var facts []string
 	for _, kind := range losses.Hears {
 		facts = append(facts, events.EventSubject(b.Cluster(), kind, "*"))
 	}
-	plans := events.PlanSubject(b.Cluster(), "*")
-	if err := p.followFrom(ctx, b, events.EventStream, facts,
-		events.EventSubject(b.Cluster(), events.PlanRequested, "*")); err != nil {
+	if err := p.followAfter(ctx, b, events.EventStream, facts, request.Sequence); err != nil {
 		return err
 	}
-	return p.followFrom(ctx, b, events.PlanStream, []string{plans}, plans)
+	return p.followAfter(ctx, b, events.PlanStream, []string{plans}, plan.Sequence)
 }
 
-// followFrom follows a stream from the last event on a subject on, that included; from the start where there is none.
-func (p *Planner) followFrom(ctx context.Context, b *bus.Bus, stream events.Stream, subjects []string,
-	last string) error {
-	event, found, err := b.LastEvent(ctx, stream, last)
-	if err != nil {
-		return err
-	}
-	position := bus.All
-	if found {
-		position = bus.AfterSequence(event.Sequence - 1)
-	}
-	_, err = b.Follow(ctx, stream, subjects, position, func(event events.Event) {
+// followAfter follows a stream behind a sequence.
+func (p *Planner) followAfter(ctx context.Context, b *bus.Bus, stream events.Stream, subjects []string, sequence uint64) error {
+	_, err := b.Follow(ctx, stream, subjects, bus.AfterSequence(sequence), func(event events.Event) {
 		select {
 		case p.heard <- event:
 		case <-ctx.Done():

@@ -46,11 +46,9 @@ func said(kind events.Kind, subject string, payload events.Payload) events.Event
 // committed plans for a request and returns a planner that heard the request and the plan.
 func committed(t testing.TB, request events.PlanRequest, rest func()) *Planner {
 	t.Helper()
-	p := &Planner{Settings: machine.Settings{
-		Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05,
-	}, Cache: &Cache{}}
+	p := New(machine.Settings{Cluster: "c", Policy: policy.Adaptive, MinReplicas: 2, SwitchSeconds: 0.05}, &Cache{})
 	p.rest = func(context.Context, time.Duration) { rest() }
-	proposal, err := machine.New(p.Settings).Plan(request)
+	proposal, err := machine.New(p.settings).Plan(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +62,7 @@ func committed(t testing.TB, request events.PlanRequest, rest func()) *Planner {
 
 // questionsOf are all questions that may come next.
 func questionsOf(p *Planner) (all []policy.Canonical) {
-	for questions := range p.world.Questions(p.Settings) {
+	for questions := range p.world.Questions(p.settings) {
 		all = questions
 	}
 	return all
@@ -122,16 +120,16 @@ func TestAnAnswerComputedAheadIsTheAnswerComputedAfreshByteForByte(t *testing.T)
 			asked := next(request, *p.world.Standing(), device.Node)
 			asked.SecondsBetweenFailures = 3600 / (1 + rand.New(rand.NewPCG(seed, 2)).Float64()/3)
 			event := said(events.PlanRequested, asked.Negotiation, &asked)
-			fresh, err := machine.New(p.Settings).Handle(event)
+			fresh, err := machine.New(p.settings).Handle(event)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := machine.New(p.Settings)
+			m := machine.New(p.settings)
 			question, err := m.Hear(event)
 			if err != nil {
 				t.Fatal(err)
 			}
-			candidates, found := p.Cache.Answer(question.Canonical)
+			candidates, found := p.cache.Answer(question.Canonical)
 			if found {
 				served++
 			} else if fresh[0].Kind == events.PlanProposed {
@@ -167,12 +165,12 @@ func TestEqualFailuresAreComputedOnce(t *testing.T) {
 	p.round(t.Context(), p.world.Standing())
 	within, across := shape*(shape-1)/2, shape*(shape+1)/2
 	want := 2*shape + 3*(within+across)
-	if p.Cache.Len() != want {
-		t.Fatalf("%d computed for 24 nodes in pipelines of %d, want %d", p.Cache.Len(), shape, want)
+	if p.cache.Len() != want {
+		t.Fatalf("%d computed for 24 nodes in pipelines of %d, want %d", p.cache.Len(), shape, want)
 	}
-	first := &p.Cache.answers[0].candidates[0]
+	first := &p.cache.answers[0].candidates[0]
 	p.round(t.Context(), p.world.Standing())
-	if p.Cache.Len() != want || &p.Cache.answers[0].candidates[0] != first {
+	if p.cache.Len() != want || &p.cache.answers[0].candidates[0] != first {
 		t.Fatal("nothing changed, and it was computed again")
 	}
 }
@@ -191,8 +189,8 @@ func TestQuestionsAreNoMoreAskedOnceSomethingIsNegotiated(t *testing.T) {
 		p.world.Hear(said(events.PlanRequested, asked.Negotiation, &asked))
 	}
 	p.round(t.Context(), plan)
-	if rests != 1 || p.Cache.Len() > 0 {
-		t.Errorf("it rested %d times, and %d answers were computed", rests, p.Cache.Len())
+	if rests != 1 || p.cache.Len() > 0 {
+		t.Errorf("it rested %d times, and %d answers were computed", rests, p.cache.Len())
 	}
 }
 
@@ -212,9 +210,9 @@ func TestTheLossOfTwoNodesOrOfAHostIsComputedAhead(t *testing.T) {
 		}
 		for failures := range len(lost) + 1 {
 			asked.SecondsBetweenFailures = request.SecondsBetweenFailures / float64(1+failures)
-			question := p.Settings.Situation(asked).Canonical()
-			answer, found := p.Cache.Answer(question)
-			fresh, err := p.Settings.Policy.Answer(question.Situation)
+			question := p.settings.Situation(asked).Canonical()
+			answer, found := p.cache.Answer(question)
+			fresh, err := p.settings.Policy.Answer(question.Situation)
 			if !found || err != nil || !reflect.DeepEqual(answer, fresh) {
 				t.Errorf("without %v, after %d failures: found %v, %v", lost, failures, found, err)
 			}
@@ -246,12 +244,12 @@ func TestAnswersAreDroppedWhenTheWorldChanges(t *testing.T) {
 		}
 		p.round(t.Context(), p.world.Standing())
 		for _, question := range before {
-			if _, found := p.Cache.Answer(question); found {
+			if _, found := p.cache.Answer(question); found {
 				t.Errorf("%s: an old answer is kept", what)
 			}
 		}
-		if p.Cache.Len() != len(questionsOf(p)) {
-			t.Errorf("%s: %d new answers", what, p.Cache.Len())
+		if p.cache.Len() != len(questionsOf(p)) {
+			t.Errorf("%s: %d new answers", what, p.cache.Len())
 		}
 	}
 }
@@ -290,23 +288,24 @@ func benchmark(b *testing.B, ahead bool) {
 	if ahead {
 		p.round(b.Context(), p.world.Standing())
 	}
-	planner, event := machine.New(p.Settings), said(events.PlanRequested, asked.Negotiation, &asked)
+	planner, event := machine.New(p.settings), said(events.PlanRequested, asked.Negotiation, &asked)
 	for b.Loop() {
 		question, err := planner.Hear(event)
 		if err != nil {
 			b.Fatal(err)
 		}
-		candidates, known := p.Cache.Answer(question.Canonical)
+		candidates, known := p.cache.Answer(question.Canonical)
 		found := machine.Found{Candidates: candidates}
 		if !known {
 			found = planner.Search(question)
 		}
 		planner.Answer(event, question, found, nil)
 	}
-	b.ReportMetric(float64(p.Cache.Len()), "answers")
+	b.ReportMetric(float64(p.cache.Len()), "answers")
 }
 
-// A planner that starts anew finds the last request and the last plan in the log.
+// A planner that starts anew finds the last request and the last plan in the log. It is told of those behind them, whoever
+// answers them, and finds their plans there.
 func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
@@ -333,23 +332,43 @@ func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 		}
 		known.world.Hear(event)
 	}
-	questions := questionsOf(known)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	p := &Planner{Settings: known.Settings, Cache: &Cache{}}
+	p := New(known.settings, &Cache{})
 	done := make(chan struct{})
 	go func() { defer close(done); p.Run(ctx, b) }()
 	defer func() { cancel(); <-done }()
+	untilComputed(ctx, t, p, questionsOf(known))
+
+	smaller := next(request, *known.world.Standing(), "n0005")
+	asked := said(events.PlanRequested, smaller.Negotiation, &smaller)
+	proposal, err := machine.New(p.settings).Plan(smaller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := said(events.PlanCommitted, "2", &proposal.Plan)
+	p.Asked(asked) // nobody publishes it
+	if _, err := b.Publish(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	known.world.Hear(asked)
+	known.world.Hear(plan)
+	untilComputed(ctx, t, p, questionsOf(known))
+}
+
+// untilComputed waits until each question has its answer.
+func untilComputed(ctx context.Context, t *testing.T, p *Planner, questions []policy.Canonical) {
+	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for _, question := range questions {
 		for {
-			if _, found := p.Cache.Answer(question); found {
+			if _, found := p.cache.Answer(question); found {
 				break
 			}
 			select {
 			case <-look.C:
 			case <-ctx.Done():
-				t.Fatalf("%d of %d answers are computed", p.Cache.Len(), len(questions))
+				t.Fatalf("%d of %d answers are computed", p.cache.Len(), len(questions))
 			}
 		}
 	}

@@ -15,15 +15,18 @@ type World struct {
 	asked   *events.PlanRequest // of the negotiation under way
 }
 
-// Hears are the facts, beside committed plans, that change what the next request says. All others lead to a request
-// first.
-var Hears = []events.Kind{events.PlanRequested, events.Aborted, events.LinkMeasured, events.NodeProfiled}
+// Hears are the facts, beside requests and committed plans, that change what the next request says. All others lead to a
+// request first.
+var Hears = []events.Kind{events.Aborted, events.LinkMeasured, events.NodeProfiled}
 
-// Hear takes in a fact of Hears, or a committed plan.
+// Hear takes in a fact of Hears, a request or a committed plan.
 func (w *World) Hear(event events.Event) {
 	switch event.Kind {
 	case events.PlanRequested:
-		take(event, func(request events.PlanRequest) { w.asked = &request })
+		take(event, func(request events.PlanRequest) {
+			request.Nodes, request.Links = slices.Clone(request.Nodes), slices.Clone(request.Links) // which facts change here
+			w.asked = &request
+		})
 	case events.PlanCommitted:
 		take(event, func(plan events.Plan) { w.plan = &plan })
 	case events.Aborted:
