@@ -2,10 +2,11 @@ package bus
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/reknit/reknit/events"
 )
