@@ -54,7 +54,6 @@ type Sealed struct {
 type Delivery struct {
 	Event    events.Event
 	Refusal  *Refusal
-	More     bool // messages were behind it in the log as it was delivered
 	message  jetstream.Msg
 	consumer *Consumer
 }
@@ -63,7 +62,7 @@ type Delivery struct {
 func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subjects []string) (*Consumer, error) {
 	consumer, err := b.js.CreateOrUpdateConsumer(ctx, b.Lane(events.EventStream.Name), jetstream.ConsumerConfig{
 		Durable: durable, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: window, InactiveThreshold: events.EventAge,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
@@ -257,12 +256,9 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Done says that the reader is done with a message and all before it, which the next one that is acknowledged tells.
-func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
-
-// Ack tells the server that the reader is done with a message and all before it; a refused one never comes again.
+// Ack says that a message is done with, and all before it; a refused one never comes again.
 func (d Delivery) Ack() error {
-	d.Done()
+	d.consumer.progress.reach(d.Event.Sequence)
 	if d.Refusal != nil {
 		return d.message.TermWithReason(d.Refusal.Reason)
 	}
@@ -299,7 +295,7 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 func (s Sealed) Open(ctx context.Context) (Delivery, error) {
 	held := stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
 	event, refusal, err := s.consumer.bus.open(ctx, held)
-	return Delivery{event, refusal, s.metadata.NumPending > 0, s.message, s.consumer}, err
+	return Delivery{Event: event, Refusal: refusal, message: s.message, consumer: s.consumer}, err
 }
 
 // open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.

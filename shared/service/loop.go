@@ -106,20 +106,13 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	if err := r.handle(ctx, delivery.Delivery); err != nil {
 		return err
 	}
-	if delivery.Done(); r.silent%mostSilent == 0 || !delivery.More || delivery.Event.Sequence <= r.memory.Heard {
-		acknowledge(ctx, delivery)
-	}
+	acknowledge(ctx, delivery)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
 	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && !feared {
 		return nil
 	}
 	return r.remember(ctx)
 }
-
-// mostSilent is how many messages that brought about nothing are acknowledged at once: in a change of 1,000 nodes each
-// acknowledgement cost as much as a third of what its message did. What brought something about is acknowledged at once. What
-// an instance before had is, too, one by one: else nobody knows at which message it ended.
-const mostSilent = 64
 
 // acknowledge may fail while there is no connection: the message comes again, and is acknowledged then.
 func acknowledge(ctx context.Context, delivery taken) {
@@ -155,9 +148,6 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject,
 				"id", output.ID)
 		}
-	}
-	if r.silent++; len(outputs) > 0 {
-		r.silent = 0
 	}
 	r.metrics.seconds.Record(ctx, time.Since(start).Seconds())
 	r.recent.note(event, borne)

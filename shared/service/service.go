@@ -55,7 +55,6 @@ type runner struct {
 	said     uint64 // up to which message all that it brought about was said, by instances before
 	metrics  metrics
 	offset   time.Duration // from this host's clock to that of the log
-	silent   int           // messages in a row that brought about nothing
 	backlog  uint64        // messages to handle before time passes for the machine
 	health   *health
 }

@@ -125,7 +125,7 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 	}
 	if refusal != nil {
 		everybody := events.Speaker{Cluster: s.bus.cluster} // one record, whoever refuses it
-		s.outputs, s.silent = []events.Event{s.quarantine(everybody, refusal)}, 0
+		s.outputs = []events.Event{s.quarantine(everybody, refusal)}
 		s.nextOutput()
 		return
 	}
@@ -138,9 +138,6 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 	if err != nil {
 		poison := &bus.Refusal{Reason: bus.Poison, Detail: fmt.Sprintf("%s: %v", s.name, err), Subject: message.Subject}
 		s.outputs = []events.Event{s.quarantine(s.speaker, poison)}
-	}
-	if s.silent++; len(s.outputs) > 0 {
-		s.silent = 0
 	}
 	if s.point != Ended {
 		s.nextOutput()
@@ -198,30 +195,8 @@ func (s *Service) nextOutput() {
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
 	case s.delivery != nil:
 		s.note()
-		s.handled()
+		s.point = Acknowledge
 	default:
 		s.remember()
 	}
-}
-
-// mostSilent is how many messages that brought about nothing are acknowledged at once, as in shared/service.
-const mostSilent = 64
-
-// handled goes on behind a message that is done with: it is acknowledged, or the next one that is tells so.
-func (s *Service) handled() {
-	if s.silent%mostSilent == 0 || !s.delivery.More || s.heardBefore() {
-		s.point = Acknowledge
-		return
-	}
-	s.goOn()
-}
-
-// goOn writes the memory where much was handled since, or waits for what comes next.
-func (s *Service) goOn() {
-	if s.recent.count < mostRecent {
-		s.rest()
-		return
-	}
-	s.delivery = nil
-	s.remember()
 }

@@ -83,7 +83,6 @@ type Service struct {
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
 	borne    bool             // the machine could bear the message
-	silent   int              // messages in a row that brought about nothing
 	goesBack repeats
 	fetched  fetching
 }
@@ -146,7 +145,12 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 		return s.goBack(fate)
 	case Acknowledge:
 		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
-		s.goOn()
+		if s.recent.count >= mostRecent {
+			s.delivery = nil
+			s.remember()
+			return 0
+		}
+		s.rest()
 	case Idle, Ended:
 	default:
 		return s.prepare(now, fate)

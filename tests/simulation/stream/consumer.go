@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Consumer is a durable pull consumer, which delivers so many messages before the first of them is acknowledged. An
-// acknowledgement is of all messages before its own, too.
+// Consumer is a durable pull consumer with explicit acknowledgement, which delivers so many messages before the first of
+// them is acknowledged.
 type Consumer struct {
 	stream  *Stream
 	filter  filter
@@ -42,7 +42,6 @@ type Delivery struct {
 	Message    *Message
 	Deliveries int    // 1 for the first
 	Number     uint64 // one more than that of the delivery before
-	More       bool   // messages are behind it that were not delivered yet
 }
 
 // Consumer returns a durable consumer, a new one where there is none of that name. Errors: ErrNoConnection, ErrNoAnswer.
@@ -145,19 +144,23 @@ func (c *Consumer) deliver(now time.Time, w *waiting) *Delivery {
 	c.number++
 	w.deliveries++
 	w.deadline = now.Add(c.config.AckWait)
-	more := c.stream.next(max(c.from, c.looked), c.filter) != nil
-	return &Delivery{Message: w.message, Deliveries: w.deliveries, Number: c.number, More: more}
+	return &Delivery{Message: w.message, Deliveries: w.deliveries, Number: c.number}
 }
 
-// Ack says that a message and all before it are done with; who delivered them does not matter. Nobody answers: it may be lost.
-// It fails with ErrNoConnection.
+// Ack says that a message is done with; who delivered it does not matter. Nobody answers: it may be lost. It fails
+// with ErrNoConnection.
 func (c *Consumer) Ack(delivery *Delivery, fate Fate) error {
 	if err := c.stream.server.reach(fate); err != nil {
 		return unlessSent(err)
 	}
-	done := delivery.Message.Sequence
-	c.waiting = slices.DeleteFunc(c.waiting, func(w waiting) bool { return w.message.Sequence <= done })
-	c.floor = max(c.floor, done)
+	first := len(c.waiting) > 0 && c.waiting[0].message.Sequence == delivery.Message.Sequence
+	c.waiting = slices.DeleteFunc(c.waiting, func(w waiting) bool { return w.message.Sequence == delivery.Message.Sequence })
+	switch {
+	case len(c.waiting) == 0:
+		c.floor = c.from - 1
+	case first:
+		c.floor = c.waiting[0].message.Sequence - 1
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (p *pair) reader() (string, *stream.Consumer, jetstream.Consumer) {
 	}
 	real, err := p.js.CreateOrUpdateConsumer(p.ctx, facts.Name, jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: filters[name], DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		AckPolicy: jetstream.AckAllPolicy, AckWait: never, MaxAckPending: window,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: never, MaxAckPending: window,
 	})
 	if err != nil {
 		p.Fatal(err)
@@ -91,8 +91,7 @@ func (p *pair) delivered(delivery *stream.Delivery) string {
 	if delivery == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d, delivery %d, number %d, more %v",
-		delivery.Message.Sequence, delivery.Deliveries, delivery.Number, delivery.More)
+	return fmt.Sprintf("%d, delivery %d, number %d", delivery.Message.Sequence, delivery.Deliveries, delivery.Number)
 }
 
 func (p *pair) realDelivered(message jetstream.Msg) string {
@@ -103,8 +102,7 @@ func (p *pair) realDelivered(message jetstream.Msg) string {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return fmt.Sprintf("%d, delivery %d, number %d, more %v",
-		metadata.Sequence.Stream, metadata.NumDelivered, metadata.Sequence.Consumer, metadata.NumPending > 0)
+	return fmt.Sprintf("%d, delivery %d, number %d", metadata.Sequence.Stream, metadata.NumDelivered, metadata.Sequence.Consumer)
 }
 
 // settle acknowledges one of the messages delivered; it may be an old one.

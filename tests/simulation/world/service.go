@@ -83,17 +83,14 @@ func (i *instance) go_() {
 	case loop.Ended:
 		i.ended()
 	case loop.Idle:
-		switch took := i.take(); {
-		case took && i.life.Point() == loop.Idle:
-			i.work(func() {}) // on a message that it need not acknowledge
-		case took:
+		if i.take() {
 			i.go_()
 		}
 	default:
 		switch {
 		case i.diesHere():
 		case i.life.Point() == loop.Acknowledge && i.isLarge():
-			i.work(func() { i.life.Step(i.hubTime(), i.hub.fate(i.random)) })
+			i.acknowledge()
 		default:
 			i.request()
 		}
@@ -142,15 +139,15 @@ func (i *instance) request() {
 // (tests/bench/negotiator).
 const handling = 200 * time.Microsecond
 
-// work does what the hub does not answer: a service is free for the next message at once. Among few nodes an acknowledgement
-// takes as long as a request; a thousand consents would take six seconds, and they take 0.2 s.
-func (i *instance) work(do func()) {
+// acknowledge sends what the hub does not answer: a service is free for the next message at once. Among few nodes it takes
+// as long as a request; a thousand consents would take six seconds, and they take 0.2 s.
+func (i *instance) acknowledge() {
 	i.busy = true
 	i.after(handling, func() {
 		if i.dead {
 			return
 		}
-		do()
+		i.life.Step(i.hubTime(), i.hub.fate(i.random))
 		i.busy = false
 		i.go_()
 	})
