@@ -295,14 +295,14 @@ func (p *Plan) validateReroutes(members map[string]bool) error {
 }
 
 func (p *Plan) validateSync(members map[string]bool) error {
+	last := make(map[string]int, len(members)) // 1 more than the last round of each
 	for r, round := range p.Sync.Rounds {
-		busy := make(map[string]bool, len(members))
 		for g, group := range round.Groups {
 			for _, node := range group.Nodes {
-				if busy[node] || !members[node] {
+				if last[node] > r || !members[node] {
 					return fmt.Errorf("rounds[%d].groups[%d]: expected active nodes, each once a round, got %q", r, g, node)
 				}
-				busy[node] = true
+				last[node] = r + 1
 			}
 		}
 	}

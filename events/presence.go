@@ -148,8 +148,10 @@ func fill(value reflect.Value) {
 		if value.IsNil() {
 			value.Set(reflect.MakeSlice(value.Type(), 0, 0))
 		}
-		for i := 0; i < value.Len() && fills(value.Type().Elem()); i++ {
-			fill(value.Index(i))
+		if fills(value.Type().Elem()) {
+			for i := range value.Len() {
+				fill(value.Index(i))
+			}
 		}
 	}
 }
@@ -169,7 +171,8 @@ func fills(t reflect.Type) bool {
 // write it.
 var filling sync.Map
 
-// fillsOf returns the indices of the fields of a struct that may have something to fill, and of its reason.
+// fillsOf returns the indices of the fields of a struct that may have something to fill, and of its reason. No payload may have
+// a part of its own type: it would ask for ever.
 func fillsOf(t reflect.Type) (indices []int) {
 	if known, ok := filling.Load(t); ok {
 		return known.([]int)

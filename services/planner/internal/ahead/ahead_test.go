@@ -346,7 +346,8 @@ func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := said(events.PlanCommitted, "2", &proposal.Plan)
-	p.Asked(asked) // nobody publishes it
+	asked.Sequence = 100 // of the log, behind the first; nobody reads it there
+	p.Asked(asked)
 	if _, err := b.Publish(t.Context(), plan); err != nil {
 		t.Fatal(err)
 	}

@@ -110,3 +110,15 @@ func TestWhoAsksNoMorePaysForNoMore(t *testing.T) {
 		t.Errorf("one question takes %v allocations, two %v", one, two)
 	}
 }
+
+func TestARequestThatComesBehindTheEndOfItsNegotiationLeavesThePlanStanding(t *testing.T) {
+	w, _ := standing(t, 4)
+	negotiator := events.Speaker{Source: "/negotiator", Cluster: "c"}
+	asked := *w.request
+	asked.Negotiation, asked.Generation = "g2", 2
+	w.Hear(negotiator.First(time.Unix(2, 0), "test", events.Aborted, "g2", &events.Abort{Negotiation: "g2", Generation: 2}))
+	w.Hear(negotiator.First(time.Unix(2, 0), "test", events.PlanRequested, "g2", &asked))
+	if w.Standing() == nil {
+		t.Error("what is over is negotiated")
+	}
+}

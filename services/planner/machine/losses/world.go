@@ -13,6 +13,8 @@ type World struct {
 	plan    *events.Plan
 	request *events.PlanRequest
 	asked   *events.PlanRequest // of the negotiation under way
+	last    uint64              // the sequence of the newest request
+	aborted string              // the negotiation that ended last without a plan
 }
 
 // Hears are the facts, beside requests and committed plans, that change what the next request says. All others lead to a
@@ -23,15 +25,12 @@ var Hears = []events.Kind{events.Aborted, events.LinkMeasured, events.NodeProfil
 func (w *World) Hear(event events.Event) {
 	switch event.Kind {
 	case events.PlanRequested:
-		take(event, func(request events.PlanRequest) {
-			request.Nodes, request.Links = slices.Clone(request.Nodes), slices.Clone(request.Links) // which facts change here
-			w.asked = &request
-		})
+		take(event, func(request events.PlanRequest) { w.hearRequest(event.Sequence, request) })
 	case events.PlanCommitted:
 		take(event, func(plan events.Plan) { w.plan = &plan })
 	case events.Aborted:
 		take(event, func(abortion events.Abort) {
-			if w.asked != nil && w.asked.Negotiation == abortion.Negotiation {
+			if w.aborted = abortion.Negotiation; w.asked != nil && w.asked.Negotiation == w.aborted {
 				w.asked = nil
 			}
 		})
@@ -43,6 +42,16 @@ func (w *World) Hear(event events.Event) {
 	if w.asked != nil && w.plan != nil && w.asked.Generation == w.plan.Generation {
 		w.request, w.asked = w.asked, nil
 	}
+}
+
+// hearRequest takes a request that is news. It may come late: behind newer ones, or behind the end of its negotiation.
+func (w *World) hearRequest(sequence uint64, request events.PlanRequest) {
+	if sequence < w.last || request.Negotiation == w.aborted {
+		return
+	}
+	// Facts change both lists, and who answers the request reads them meanwhile.
+	request.Nodes, request.Links = slices.Clone(request.Nodes), slices.Clone(request.Links)
+	w.last, w.asked = sequence, &request
 }
 
 // take opens an event, which the bus let through, and so is what it says.
