@@ -93,8 +93,10 @@ func (s *Store) serveLent() error {
 	if _, err := s.conn.Subscribe(lentSubject(s.bucket), s.answerLent); err != nil {
 		return err
 	}
-	_, err := s.conn.Subscribe(directSubject(s.bucket)+"."+metaSubjects(s.bucket), s.storeLent)
-	return err
+	if _, err := s.conn.Subscribe(directSubject(s.bucket)+"."+metaSubjects(s.bucket), s.storeLent); err != nil {
+		return err
+	}
+	return s.conn.Flush() // who asks for a lent part before the server knows of it would have it stored
 }
 
 func (s *Store) answerLent(request *nats.Msg) {
