@@ -92,6 +92,12 @@ type Delay struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
+// Measured lists the links that the members of a negotiation measured before they consented, as they are known now.
+type Measured struct {
+	Negotiation  string        `json:"negotiation"`
+	Measurements []Measurement `json:"measurements"`
+}
+
 // Preparation says that the plan stands and asks each member for a stop step.
 type Preparation struct {
 	Negotiation string `json:"negotiation"`
@@ -246,6 +252,13 @@ func (d *Delay) Validate() error {
 	c.token("incarnation", d.Incarnation)
 	c.reason(d.Reason)
 	c.amount("seconds", d.Seconds)
+	return c.err
+}
+
+func (m *Measured) Validate() error {
+	var c check
+	c.token("negotiation", m.Negotiation)
+	c.each(len(m.Measurements), "measurements", func(i int) error { return m.Measurements[i].Validate() })
 	return c.err
 }
 

@@ -27,6 +27,7 @@ func FuzzNegotiationConsented(f *testing.F)     { fuzzEvent(f, "negotiation.cons
 func FuzzNegotiationDelayed(f *testing.F)       { fuzzEvent(f, "negotiation.delayed") }
 func FuzzPlanRequested(f *testing.F)            { fuzzEvent(f, "plan.requested") }
 func FuzzPlanProposed(f *testing.F)             { fuzzEvent(f, "plan.proposed") }
+func FuzzNegotiationMeasured(f *testing.F)      { fuzzEvent(f, "negotiation.measured") }
 func FuzzPlanDeferred(f *testing.F)             { fuzzEvent(f, "plan.deferred") }
 func FuzzPlanRefused(f *testing.F)              { fuzzEvent(f, "plan.refused") }
 func FuzzRestorationRequested(f *testing.F)     { fuzzEvent(f, "restoration.requested") }

@@ -77,6 +77,15 @@ func (c *clerk) Tick(time.Time) []events.Event {
 	return nil
 }
 
+// listener is a machine that hears losses and says nothing of them.
+type listener struct{}
+
+func (listener) Hears() []events.Kind                        { return []events.Kind{events.NodeLost} }
+func (listener) Handle(events.Event) ([]events.Event, error) { return nil, nil }
+func (listener) Tick(time.Time) []events.Event               { return nil }
+func (listener) Snapshot() ([]byte, error)                   { return []byte("{}"), nil }
+func (listener) Restore([]byte) error                        { return nil }
+
 func (c *clerk) hearings() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -171,6 +171,30 @@ func TestALogThatWentBackBehindTheMemoryEndsTheService(t *testing.T) {
 	}
 }
 
+// What the machine hears, the log remembers: to write its memory for each such word would cost more than the word.
+func TestTheMemoryIsWrittenAtOnceOnlyForWhatTheMachineDoesNotHear(t *testing.T) {
+	service.SetRememberAfter(t, time.Hour)
+	f := newFixture(t)
+	lost := monitor.First(time.Now(), "1", events.NodeLost, "n1", &events.NodeState{Node: "n1", Incarnation: "a"})
+	suspected := monitor.First(time.Now(), "2", events.NodeSuspected, "n1", &events.NodeState{Node: "n1", Incarnation: "a"})
+	inputs := make(chan func(time.Time) []events.Event)
+	f.run(service.Options{Name: "monitor", Machine: listener{}, Inputs: inputs})
+	say := func(said ...events.Event) {
+		inputs <- func(time.Time) []events.Event { return said }
+		inputs <- func(time.Time) []events.Event { return nil } // all that was brought about is done
+	}
+	say()
+	before := f.writes()
+	say(lost)
+	if now := f.writes(); now != before {
+		t.Errorf("the memory was written %d times for what the machine hears", now-before)
+	}
+	say(lost, suspected)
+	if now := f.writes(); now != before+1 {
+		t.Errorf("the memory was written %d times for what the machine does not hear", now-before)
+	}
+}
+
 func TestTimePassesOnlyWhenTheBacklogIsHandled(t *testing.T) {
 	f := newFixture(t)
 	for i := range 20 {

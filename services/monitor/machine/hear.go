@@ -17,10 +17,11 @@ var handlers = events.Handlers[*Machine]{
 	events.MembershipRefused: events.Handling((*Machine).refused),
 	events.NegotiationOpened: events.Handling((*Machine).opened),
 	events.Committed:         events.Handling((*Machine).committed),
-	events.Consented:         events.Handling((*Machine).consented),
+	events.LinksMeasured:     events.Handling((*Machine).connected),
 	events.ShardReceived:     events.Handling((*Machine).received),
 	events.NodeExited:        events.Handling((*Machine).exited),
 	events.NodeLost:          events.Handling((*Machine).nodeLost),
+	events.LinkMeasured:      events.Handling((*Machine).linkMeasured),
 	events.LinkLost:          events.Handling((*Machine).linkLost),
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
 	events.TrainingCompleted: events.Handling((*Machine).completed),
@@ -157,18 +158,13 @@ func (m *Machine) disconnect(pair events.Pair) {
 	}
 }
 
-// consented takes the measurements a node made of its own links while a negotiation waited for them. They count as said,
-// for who needs them hears the consent; only what a transfer has proved beyond them is news. Those of a process that is no
-// more say nothing of the one that took its place.
-func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
-	known := m.state.Nodes[consent.Node]
-	if known == nil || known.Incarnation != consent.Incarnation {
-		return nil
-	}
+// connected takes the measurements that nodes made of their links while a negotiation waited for them. They count as said,
+// for who needs them hears the consents; only what a transfer has proved beyond them is news.
+func (m *Machine) connected(cause events.Event, told events.Measured) []events.Event {
 	var said []events.Event
-	for _, measured := range consent.Measurements {
+	for _, measured := range told.Measurements {
 		way := direction{measured.From, measured.To}
-		if m.state.Nodes[way.to] == nil {
+		if !m.knows(way) {
 			continue
 		}
 		m.smooth[way], m.measuredAt[way] = measured, m.ticked
@@ -178,6 +174,23 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		}
 	}
 	return said
+}
+
+// linkMeasured hears what was said of a link, which is not said again after a crash.
+func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
+	way := direction{measured.From, measured.To}
+	if !m.knows(way) {
+		return nil
+	}
+	m.state.Said.note(measured)
+	if _, known := m.smooth[way]; !known {
+		m.smooth[way] = measured
+	}
+	return nil
+}
+
+func (m *Machine) knows(way direction) bool {
+	return m.state.Nodes[way.from] != nil && m.state.Nodes[way.to] != nil
 }
 
 // exited takes the word of the agent that was beside a trainer: its process is gone, or hangs. No silence, peer or
@@ -217,7 +230,7 @@ func (m *Machine) linkRestored(_ events.Event, restored events.LinkState) []even
 }
 
 func (m *Machine) mark(state events.LinkState, lost bool) []events.Event {
-	if m.state.Nodes[state.From] != nil && m.state.Nodes[state.To] != nil {
+	if m.knows(direction{state.From, state.To}) {
 		m.link(events.PairOf(state.From, state.To)).Lost = lost
 	}
 	return nil

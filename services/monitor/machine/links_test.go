@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,20 +107,20 @@ func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 	}
 }
 
-// consent lets n1 tell measurements of its links to others.
-func (w *world) consent(incarnation string, to ...string) {
+// connect has a negotiation tell measurements of links of n1 to others.
+func (w *world) connect(to ...string) {
 	w.t.Helper()
-	w.consentOf("n1", incarnation, to...)
+	w.connectFrom("n1", to...)
 }
 
-func (w *world) consentOf(node, incarnation string, to ...string) {
+func (w *world) connectFrom(node string, to ...string) {
 	w.t.Helper()
-	consent := &events.Consent{Negotiation: "g2", Node: node, Incarnation: incarnation, Accepted: true}
+	told := &events.Measured{Negotiation: "g2"}
 	for _, peer := range to {
-		consent.Measurements = append(consent.Measurements,
+		told.Measurements = append(told.Measurements,
 			events.Measurement{From: node, To: peer, RoundTripSeconds: 0.01, BandwidthBytesPerSecond: 1e6})
 	}
-	w.hear(events.NodeSource(node), events.Consented, node, consent)
+	w.hear("/negotiator", events.LinksMeasured, "g2", told)
 }
 
 // unmeasured is a world in which no link was measured yet.
@@ -132,11 +133,11 @@ func unmeasured(t *testing.T) *world {
 	return w
 }
 
-func TestMeasurementsInAConsentAreNotSaidAgain(t *testing.T) {
+func TestMeasurementsThatANegotiationToldAreNotSaidAgain(t *testing.T) {
 	w := unmeasured(t)
-	w.consent("a", "n2", "n3", "n9") // n9 is nobody
+	w.connect("n2", "n3", "n9") // n9 is nobody
 	w.commit("g1", nil, w.names()...)
-	w.band = 1e6 // as in the consent
+	w.band = 1e6 // as it was told
 	w.pass(13 * time.Second)
 	for _, event := range w.said {
 		if event.Subject == "n1-n2" || event.Subject == "n1-n3" {
@@ -144,31 +145,44 @@ func TestMeasurementsInAConsentAreNotSaidAgain(t *testing.T) {
 		}
 	}
 	if len(w.said) != 4 {
-		t.Errorf("said %d directions, want the four that no consent told", len(w.said))
+		t.Errorf("said %d directions, want the four that were not told", len(w.said))
 	}
 }
 
-func TestAConsentThatContradictsAProofIsCorrected(t *testing.T) {
+func TestAMeasurementThatContradictsAProofIsCorrected(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.pass(10 * time.Second)
 	w.hear("/node/n2", events.ShardReceived, "n2", &events.Receipt{Negotiation: "g1", Node: "n2", Sources: []events.Received{
 		{From: "n1", Bytes: 100 << 20, BytesPerSecond: 4e8},
 	}})
 	w.said = nil
-	w.consent("a", "n2")
+	w.connect("n2")
 	if len(w.said) != 1 || w.said[0].Kind != events.LinkMeasured || w.said[0].Subject != "n1-n2" || w.said[0].Cause == "" {
 		t.Errorf("said %+v", w.said)
 	}
 }
 
-func TestAConsentOfAnOldIncarnationTellsNothing(t *testing.T) {
+func TestWhatWasSaidOfALinkJustBeforeACrashIsNotSaidAgain(t *testing.T) {
 	w := unmeasured(t)
-	w.join("n1", "b")
-	w.consent("a", "n2")
 	w.commit("g1", nil, w.names()...)
+	remembered, err := w.machine.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.pass(13 * time.Second)
-	if len(w.said) != 6 {
-		t.Errorf("said %+v, want all six directions", w.said)
+	before := slices.Clone(w.said)
+	w.machine = machine.New(machine.Defaults(cluster))
+	if err := w.machine.Restore(remembered); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range before { // as the log has them
+		if _, err := w.machine.Handle(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pass(26 * time.Second)
+	if len(before) != 6 || len(w.said) != 6 {
+		t.Errorf("said %d directions before and %d in all, want six", len(before), len(w.said))
 	}
 }
 
@@ -183,7 +197,7 @@ func TestOfManyNodesEachMeasuresFourLinksInTurnAndThoseThatJoinersTold(t *testin
 	for _, name := range names {
 		w.join(name, "a")
 	}
-	w.consentOf("n00", "a", "n50")
+	w.connectFrom("n00", "n50")
 	w.commit("g1", nil, names...)
 	w.band = 2e6 // the consent said half of it
 	w.pass(205 * time.Second)

@@ -68,6 +68,31 @@ func TestOfALinkToANodeThatIsGoneOnlyACutIsRemembered(t *testing.T) {
 	}
 }
 
+// The monitor hears no consents: of 1,000 of them nearly all tell of no link.
+func TestWhatMembersMeasuredIsToldInOneEventOnceAllHaveConsented(t *testing.T) {
+	w := newWorld(t, 3)
+	w.lose("n2")
+	w.run()
+	w.join("n4")
+	w.run()
+	var told []events.Event
+	for _, event := range w.said {
+		if event.Kind == events.LinksMeasured {
+			told = append(told, event)
+		}
+	}
+	if len(told) != 1 {
+		t.Fatalf("told %d times, want once for the join and not for the loss", len(told))
+	}
+	var ways []string
+	for _, measured := range must[events.Measured](t, told[0]).Measurements {
+		ways = append(ways, measured.From+"-"+measured.To)
+	}
+	if want := []string{"n1-n4", "n4-n1", "n3-n4", "n4-n3"}; !slices.Equal(ways, want) {
+		t.Errorf("told of %v, want %v", ways, want)
+	}
+}
+
 func TestARequestThatChangesNothingIsAnswered(t *testing.T) {
 	w := newWorld(t, 2)
 	w.hear(events.ConnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})

@@ -232,6 +232,14 @@ func (w *world) consent(opening events.Opening) {
 		if opening.Snapshots {
 			consent.Snapshots = w.reads[member.Node]
 		}
+		for _, pair := range opening.Connect {
+			for _, ends := range [][2]string{{pair.A, pair.B}, {pair.B, pair.A}} {
+				if ends[0] == member.Node {
+					consent.Measurements = append(consent.Measurements,
+						events.Measurement{From: ends[0], To: ends[1], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8})
+				}
+			}
+		}
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
@@ -83,10 +84,16 @@ func (s *Service) Input(host time.Time, input func(now time.Time) []events.Event
 	}
 	outputs, err := s.guard(func() []events.Event { return input(s.Now(host)) })
 	if err == nil && len(outputs) > 0 {
-		s.busy, s.outputs = host, outputs
+		s.busy, s.outputs, s.logged = host, outputs, s.hearsAll(outputs)
 		s.nextOutput()
 	}
 	return true
+}
+
+// hearsAll reports whether the machine hears all that it says itself, so that the log remembers it.
+func (s *Service) hearsAll(outputs []events.Event) bool {
+	hears := s.machine.Hears()
+	return !slices.ContainsFunc(outputs, func(output events.Event) bool { return !slices.Contains(hears, output.Kind) })
 }
 
 // Renew lets an idle service take its lease again and write its memory again, as it does four times within the age at
@@ -196,6 +203,8 @@ func (s *Service) nextOutput() {
 	case s.delivery != nil:
 		s.note()
 		s.point = Acknowledge
+	case s.logged:
+		s.rest()
 	default:
 		s.remember()
 	}

@@ -83,6 +83,7 @@ type Service struct {
 	delivery *stream.Delivery // being handled; nil for what came without a message
 	outputs  []events.Event   // still to publish
 	borne    bool             // the machine could bear the message
+	logged   bool             // the machine hears all of what it said without a message
 	goesBack repeats
 	fetched  fetching
 }
