@@ -54,6 +54,7 @@ type Sealed struct {
 type Delivery struct {
 	Event    events.Event
 	Refusal  *Refusal
+	More     bool // messages were behind it in the log as it was delivered
 	message  jetstream.Msg
 	consumer *Consumer
 }
@@ -256,9 +257,11 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Ack says that a message is done with, and all before it; a refused one never comes again.
+// Done says that the reader is done with a message and all before it: who goes back does not have it come again.
+func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
+
+// Ack tells the server that a message is done with; a refused one never comes again.
 func (d Delivery) Ack() error {
-	d.consumer.progress.reach(d.Event.Sequence)
 	if d.Refusal != nil {
 		return d.message.TermWithReason(d.Refusal.Reason)
 	}
@@ -295,7 +298,7 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 func (s Sealed) Open(ctx context.Context) (Delivery, error) {
 	held := stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
 	event, refusal, err := s.consumer.bus.open(ctx, held)
-	return Delivery{Event: event, Refusal: refusal, message: s.message, consumer: s.consumer}, err
+	return Delivery{event, refusal, s.metadata.NumPending > 0, s.message, s.consumer}, err
 }
 
 // open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.

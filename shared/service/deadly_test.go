@@ -16,8 +16,11 @@ import (
 type mortal struct{ clerk }
 
 func (m *mortal) Handle(event events.Event) ([]events.Event, error) {
-	if event.Subject == "deadly" {
+	switch {
+	case event.Subject == "deadly":
 		runtime.Goexit()
+	case strings.HasPrefix(event.Subject, "quiet"):
+		return nil, nil
 	}
 	return m.clerk.Handle(event)
 }
@@ -62,6 +65,23 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 		t.Errorf("%v, kept %+v", err, kept)
 	}
 	f.expect(aborted, "g1", "g2", "g3")
+}
+
+// The first instance acknowledges none of those, so that the next cannot know at which message it died.
+func TestADeadlyEventBehindOthersThatBringAboutNothingIsRefused(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	for i := range 10 {
+		f.lose(fmt.Sprintf("quiet%d", i))
+	}
+	deadly := f.lose("deadly")
+	f.lose("n1")
+	for range 5 {
+		f.dies(&mortal{})
+	}
+	f.run(service.Options{Machine: &mortal{}})
+	f.expect(refused, fmt.Sprint(deadly.Sequence))
+	f.expect(aborted, "g1")
 }
 
 func TestAnInstanceThatDiesBeforeItHearsAnythingHidesNoDeath(t *testing.T) {

@@ -54,8 +54,10 @@ type runner struct {
 	recent   recent
 	said     uint64 // up to which message all that it brought about was said, by instances before
 	metrics  metrics
-	offset   time.Duration // from this host's clock to that of the log
-	backlog  uint64        // messages to handle before time passes for the machine
+	offset   time.Duration  // from this host's clock to that of the log
+	done     []bus.Delivery // still to be acknowledged
+	silent   bool           // the last message brought about nothing
+	backlog  uint64         // messages to handle before time passes for the machine
 	health   *health
 }
 

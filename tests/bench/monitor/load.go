@@ -214,7 +214,7 @@ func (f *fleet) beat(ctx context.Context) {
 	}
 }
 
-// keepBusy says consents whose measurements change by half each time. They count as said.
+// keepBusy tells of measurements that change by half each time. They count as said.
 func (f *fleet) keepBusy(ctx context.Context) {
 	ticker := time.NewTicker(time.Second / busyEvents)
 	defer ticker.Stop()
@@ -225,14 +225,14 @@ func (f *fleet) keepBusy(ctx context.Context) {
 		case <-ticker.C:
 		}
 		from, bandwidth := f.names[i%64], 1e8*float64(1+i/64%2)
-		consent := &events.Consent{Negotiation: "g2", Node: from, Incarnation: "i0", Accepted: true}
+		told := &events.Measured{Negotiation: "g2"}
 		for j := range 2 {
-			consent.Measurements = append(consent.Measurements, events.Measurement{
+			told.Measurements = append(told.Measurements, events.Measurement{
 				From: from, To: f.names[100+j], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: bandwidth,
 			})
 		}
-		if err := f.say(ctx, 1, "/node/"+from, events.Consented, "g2-"+from, consent); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "consent:", err)
+		if err := f.say(ctx, 1, "/negotiator", events.LinksMeasured, "g2-"+from, told); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "measurements:", err)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (f *fleet) measure(monitor, server *exec.Cmd, seconds int) error {
 		sent[i] = f.sent.Load()
 	}
 	share := func(j int) float64 { return 100 * (used[1][j] - used[0][j]) / float64(seconds) }
-	fmt.Printf("%d nodes, %.0f heartbeats/s, %d consents/s heard: monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
+	fmt.Printf("%d nodes, %.0f heartbeats/s, %d events/s heard: monitor %.0f %% of a core, NATS %.0f %%; %d verdicts\n",
 		len(f.names), float64(sent[1]-sent[0])/float64(seconds), busyEvents, share(0), share(1), f.heard.Load())
 	return nil
 }

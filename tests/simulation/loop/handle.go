@@ -44,7 +44,7 @@ func (s *Service) Take(now time.Time, fate stream.Fate) bool {
 		return true
 	}
 	if s.delivery.Message.Sequence <= s.recent.last.sequence { // its acknowledgement was lost
-		s.busy, s.point = now, Acknowledge
+		s.busy, s.done, s.point = now, append(s.done, s.delivery), Acknowledge
 		return true
 	}
 	s.busy, s.backlog = now, s.backlog-min(s.backlog, 1)
@@ -132,7 +132,7 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 	}
 	if refusal != nil {
 		everybody := events.Speaker{Cluster: s.bus.cluster} // one record, whoever refuses it
-		s.outputs = []events.Event{s.quarantine(everybody, refusal)}
+		s.outputs, s.silent = []events.Event{s.quarantine(everybody, refusal)}, false
 		s.nextOutput()
 		return
 	}
@@ -146,7 +146,7 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 		poison := &bus.Refusal{Reason: bus.Poison, Detail: fmt.Sprintf("%s: %v", s.name, err), Subject: message.Subject}
 		s.outputs = []events.Event{s.quarantine(s.speaker, poison)}
 	}
-	if s.point != Ended {
+	if s.silent = len(s.outputs) == 0; s.point != Ended {
 		s.nextOutput()
 	}
 }
@@ -202,10 +202,33 @@ func (s *Service) nextOutput() {
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
 	case s.delivery != nil:
 		s.note()
-		s.point = Acknowledge
+		s.handled()
 	case s.logged:
 		s.rest()
 	default:
 		s.remember()
 	}
+}
+
+// mostSilent is how many messages that brought about nothing are acknowledged at once, as in shared/service.
+const mostSilent = 64
+
+// handled goes on behind a message that is done with: it is acknowledged, or will be with those behind it.
+func (s *Service) handled() {
+	s.done = append(s.done, s.delivery)
+	if s.silent && s.delivery.More && !s.heardBefore() && len(s.done) < mostSilent {
+		s.goOn()
+		return
+	}
+	s.point = Acknowledge
+}
+
+// goOn writes the memory where much was handled since, or waits for what comes next.
+func (s *Service) goOn() {
+	if s.recent.count < mostRecent {
+		s.rest()
+		return
+	}
+	s.delivery = nil
+	s.remember()
 }

@@ -80,10 +80,12 @@ type Service struct {
 	number   uint64 // of the last delivery that came
 	backlog  uint64
 	inbox    []*stream.Delivery
-	delivery *stream.Delivery // being handled; nil for what came without a message
-	outputs  []events.Event   // still to publish
-	borne    bool             // the machine could bear the message
-	logged   bool             // the machine hears all of what it said without a message
+	delivery *stream.Delivery   // being handled; nil for what came without a message
+	outputs  []events.Event     // still to publish
+	silent   bool               // the delivery brought about nothing
+	done     []*stream.Delivery // still to be acknowledged
+	borne    bool               // the machine could bear the message
+	logged   bool               // the machine hears all of what it said without a message
 	goesBack repeats
 	fetched  fetching
 }
@@ -145,13 +147,11 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	case GoBack:
 		return s.goBack(fate)
 	case Acknowledge:
-		_ = s.consumer.Ack(s.delivery, fate) // what is not acknowledged comes again, and is known
-		if s.recent.count >= mostRecent {
-			s.delivery = nil
-			s.remember()
-			return 0
+		for _, done := range s.done { // they go out together: what is not acknowledged comes again, and is known
+			_ = s.consumer.Ack(done, fate)
 		}
-		s.rest()
+		s.done = nil
+		s.goOn()
 	case Idle, Ended:
 	default:
 		return s.prepare(now, fate)

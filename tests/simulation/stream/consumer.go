@@ -42,6 +42,7 @@ type Delivery struct {
 	Message    *Message
 	Deliveries int    // 1 for the first
 	Number     uint64 // one more than that of the delivery before
+	More       bool   // messages are behind it that were not delivered yet
 }
 
 // Consumer returns a durable consumer, a new one where there is none of that name. Errors: ErrNoConnection, ErrNoAnswer.
@@ -144,7 +145,8 @@ func (c *Consumer) deliver(now time.Time, w *waiting) *Delivery {
 	c.number++
 	w.deliveries++
 	w.deadline = now.Add(c.config.AckWait)
-	return &Delivery{Message: w.message, Deliveries: w.deliveries, Number: c.number}
+	more := c.stream.next(max(c.from, c.looked), c.filter) != nil
+	return &Delivery{Message: w.message, Deliveries: w.deliveries, Number: c.number, More: more}
 }
 
 // Ack says that a message is done with; who delivered it does not matter. Nobody answers: it may be lost. It fails

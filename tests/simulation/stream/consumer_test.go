@@ -91,7 +91,8 @@ func (p *pair) delivered(delivery *stream.Delivery) string {
 	if delivery == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d, delivery %d, number %d", delivery.Message.Sequence, delivery.Deliveries, delivery.Number)
+	return fmt.Sprintf("%d, delivery %d, number %d, more %v",
+		delivery.Message.Sequence, delivery.Deliveries, delivery.Number, delivery.More)
 }
 
 func (p *pair) realDelivered(message jetstream.Msg) string {
@@ -102,7 +103,8 @@ func (p *pair) realDelivered(message jetstream.Msg) string {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return fmt.Sprintf("%d, delivery %d, number %d", metadata.Sequence.Stream, metadata.NumDelivered, metadata.Sequence.Consumer)
+	return fmt.Sprintf("%d, delivery %d, number %d, more %v",
+		metadata.Sequence.Stream, metadata.NumDelivered, metadata.Sequence.Consumer, metadata.NumPending > 0)
 }
 
 // settle acknowledges one of the messages delivered; it may be an old one.

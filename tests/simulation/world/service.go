@@ -89,7 +89,7 @@ func (i *instance) go_() {
 	default:
 		switch {
 		case i.diesHere():
-		case i.life.Point() == loop.Acknowledge && i.isLarge():
+		case i.life.Point() == loop.Acknowledge:
 			i.acknowledge()
 		default:
 			i.request()
@@ -112,6 +112,9 @@ func (i *instance) take() bool {
 	}
 	took := i.life.Save(i.hubTime()) || i.life.Take(i.hubTime(), i.hub.fate(i.random))
 	i.spoken()
+	if took && i.life.Point() == loop.Idle { // the message is acknowledged with those behind it
+		i.acknowledge()
+	}
 	return took
 }
 
@@ -139,9 +142,13 @@ func (i *instance) request() {
 // (tests/bench/negotiator).
 const handling = 200 * time.Microsecond
 
-// acknowledge sends what the hub does not answer: a service is free for the next message at once. Among few nodes it takes
-// as long as a request; a thousand consents would take six seconds, and they take 0.2 s.
+// acknowledge sends what the hub does not answer, if there is anything to send: a service is free for the next message at
+// once. Among few nodes a message takes as long as a request; a thousand consents would take six seconds, and they take 0.2 s.
 func (i *instance) acknowledge() {
+	if !i.isLarge() {
+		i.request()
+		return
+	}
 	i.busy = true
 	i.after(handling, func() {
 		if i.dead {
