@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -153,7 +152,6 @@ func (t *trainer) pulse(generation, step uint64) events.Pulse {
 
 // named reports whether the trainer's process is among the members.
 func (t *trainer) named(members []events.Member) bool {
-	return slices.ContainsFunc(members, func(m events.Member) bool {
-		return m.Node == t.name && m.Incarnation == t.incarnation
-	})
+	member, there := events.MemberOf(members, t.name)
+	return there && member.Incarnation == t.incarnation
 }
