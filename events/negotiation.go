@@ -92,7 +92,8 @@ type Delay struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// Measured lists the links that the members of a negotiation measured before they consented, as they are known now.
+// Measured lists the links that members measured before they consented, to this negotiation or to one that ended before all had,
+// as they are known now.
 type Measured struct {
 	Negotiation  string        `json:"negotiation"`
 	Measurements []Measurement `json:"measurements"`

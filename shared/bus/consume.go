@@ -222,8 +222,8 @@ func (c *Consumer) gone(ctx context.Context) error {
 	return nil
 }
 
-// goBack has everything come again that is not acknowledged: a message was lost on its way, and those behind it came.
-// It does not go beyond what is acknowledged, for that tells the next reader how far this one came. Whether the consumer
+// goBack has everything come again that the reader is not done with: a message was lost on its way, and those behind it came.
+// It does not go beyond that, for what counts as acknowledged tells the next reader how far this one came. Whether the consumer
 // is gone is asked first: the server leaves a reset of one that is gone unanswered, as it does one that is lost.
 func (c *Consumer) goBack(ctx context.Context) error {
 	c.iterator.Stop()

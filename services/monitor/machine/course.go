@@ -51,7 +51,7 @@ func used(plan *events.Plan) []direction {
 const shareOfOthers = 4
 
 // nextUsed returns the next direction that the plan uses, those that were not measured for the longest time first, and
-// those that were never measured before them. What a neighbour's probe, a consent or a transfer has measured since the
+// those that were never measured before them. What a neighbour's probe, a negotiation or a transfer has measured since the
 // round began is not measured again. O(1) but for the first of a round, O(n log n).
 func (m *Machine) nextUsed(now float64) (direction, bool) {
 	if m.turn++; m.turn%shareOfOthers == 0 {

@@ -159,12 +159,16 @@ func (m *Machine) disconnect(pair events.Pair) {
 }
 
 // connected takes the measurements that nodes made of their links while a negotiation waited for them. They count as said,
-// for who needs them hears the consents; only what a transfer has proved beyond them is news.
+// for who needs them hears the consents; only what a transfer has proved beyond them is news. Those of a process that is no
+// more say nothing of the one that took its place.
 func (m *Machine) connected(cause events.Event, told events.Measured) []events.Event {
+	if m.state.Opening == nil || m.state.Opening.Negotiation != told.Negotiation {
+		return nil
+	}
 	var said []events.Event
 	for _, measured := range told.Measurements {
 		way := direction{measured.From, measured.To}
-		if !m.knows(way) {
+		if !m.takesPart(way.from) || !m.takesPart(way.to) {
 			continue
 		}
 		m.smooth[way], m.measuredAt[way] = measured, m.ticked
@@ -176,14 +180,18 @@ func (m *Machine) connected(cause events.Event, told events.Measured) []events.E
 	return said
 }
 
-// linkMeasured hears what was said of a link, which is not said again after a crash.
+// takesPart reports whether the process of a node that is known is a member of the negotiation.
+func (m *Machine) takesPart(node string) bool {
+	known := m.state.Nodes[node]
+	member, there := events.MemberOf(m.state.Opening.Members, node)
+	return known != nil && there && member.Incarnation == known.Incarnation
+}
+
+// linkMeasured hears what was said of a link. That is news only after a crash, to a memory that did not know it yet.
 func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
 	way := direction{measured.From, measured.To}
-	if !m.knows(way) {
-		return nil
-	}
-	m.state.Said.note(measured)
-	if _, known := m.smooth[way]; !known {
+	if said, known := m.state.Said.of(way); m.knows(way) && (!known || said != measured) {
+		m.state.Said.note(measured)
 		m.smooth[way] = measured
 	}
 	return nil

@@ -150,6 +150,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	}
 	for _, measured := range consent.Measurements {
 		m.linkMeasured(cause, measured)
+		m.state.Untold[linkKey(measured.From, measured.To)] = true
 	}
 	if !m.state.trusted(consent.Node, consent.Incarnation) {
 		consent.Step = newest(m.noteClaims(consent)) // it has no plan and tells no step
@@ -172,17 +173,16 @@ func (m *Machine) allConsented(cause events.Event) []events.Event {
 	return append(m.tellMeasured(cause), m.goOn(cause)...)
 }
 
-// tellMeasured tells the monitor what members measured. It need not hear each consent for that, of which there are 1,000
-// to a change of 1,000 nodes, and nearly all tell of no link.
+// tellMeasured tells the monitor what members measured, once. It need not hear each consent for that, of which there are
+// 1,000 to a change of 1,000 nodes, and nearly all tell of no link.
 func (m *Machine) tellMeasured(cause events.Event) []events.Event {
 	told := &events.Measured{Negotiation: m.state.Negotiation.ID}
-	for _, pair := range m.state.Negotiation.Opening.Connect {
-		for _, key := range []string{linkKey(pair.A, pair.B), linkKey(pair.B, pair.A)} {
-			if link := m.state.Links[key]; link.BandwidthBytesPerSecond > 0 {
-				told.Measurements = append(told.Measurements, link.Measurement)
-			}
+	for _, key := range slices.Sorted(maps.Keys(m.state.Untold)) {
+		if link, known := m.state.Links[key]; known {
+			told.Measurements = append(told.Measurements, link.Measurement)
 		}
 	}
+	clear(m.state.Untold)
 	if len(told.Measurements) == 0 {
 		return nil
 	}

@@ -97,6 +97,7 @@ func (m *Machine) forgetLinks(node string) {
 		from, to, _ := strings.Cut(key, " ")
 		return from == node || to == node
 	})
+	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return m.state.Links[key].From == "" })
 }
 
 func linkKey(from, to string) string { return from + " " + to }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -88,8 +89,29 @@ func TestWhatMembersMeasuredIsToldInOneEventOnceAllHaveConsented(t *testing.T) {
 	for _, measured := range must[events.Measured](t, told[0]).Measurements {
 		ways = append(ways, measured.From+"-"+measured.To)
 	}
-	if want := []string{"n1-n4", "n4-n1", "n3-n4", "n4-n3"}; !slices.Equal(ways, want) {
+	if want := []string{"n1-n4", "n3-n4", "n4-n1", "n4-n3"}; !slices.Equal(ways, want) {
 		t.Errorf("told of %v, want %v", ways, want)
+	}
+}
+
+// A negotiation that is given up has measured links all the same: the next one tells of them, and of none that nobody measured.
+func TestWhatWasMeasuredForANegotiationThatEndedIsToldByTheNext(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n2"] = true
+	w.join("n4")
+	w.run()
+	w.lose("n2")
+	w.run()
+	told := map[string]int{}
+	for _, event := range w.said {
+		if event.Kind == events.LinksMeasured {
+			for _, measured := range must[events.Measured](t, event).Measurements {
+				told[measured.From+"-"+measured.To]++
+			}
+		}
+	}
+	if want := map[string]int{"n1-n4": 1, "n3-n4": 1, "n4-n1": 1, "n4-n3": 1}; !maps.Equal(told, want) {
+		t.Errorf("told of %v, want %v", told, want)
 	}
 }
 

@@ -22,6 +22,7 @@ type state struct {
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
 	Links       map[string]events.Link `json:"links"`         // by "from to"
+	Untold      map[string]bool        `json:"untold"`        // by "from to": links that members measured, of which the monitor has not heard
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
@@ -122,7 +123,7 @@ func newState() state {
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
-		Links: map[string]events.Link{}, Cut: map[string]bool{},
+		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{},
 	}
 }
 

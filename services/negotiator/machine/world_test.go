@@ -232,16 +232,24 @@ func (w *world) consent(opening events.Opening) {
 		if opening.Snapshots {
 			consent.Snapshots = w.reads[member.Node]
 		}
-		for _, pair := range opening.Connect {
-			for _, ends := range [][2]string{{pair.A, pair.B}, {pair.B, pair.A}} {
-				if ends[0] == member.Node {
-					consent.Measurements = append(consent.Measurements,
-						events.Measurement{From: ends[0], To: ends[1], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8})
-				}
-			}
+		if !opening.Abandon {
+			consent.Measurements = measured(member.Node, opening.Connect)
 		}
 		w.hear(events.Consented, "/node/"+member.Node, member.Node, consent)
 	}
+}
+
+// measured is what a node measures of its links among some.
+func measured(node string, among []events.Pair) (links []events.Measurement) {
+	for _, pair := range among {
+		for _, ends := range [][2]string{{pair.A, pair.B}, {pair.B, pair.A}} {
+			if ends[0] == node {
+				links = append(links,
+					events.Measurement{From: ends[0], To: ends[1], RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8})
+			}
+		}
+	}
+	return links
 }
 
 // propose gives every node a pipeline of its own.

@@ -44,7 +44,7 @@ func (s *Service) Take(now time.Time, fate stream.Fate) bool {
 		return true
 	}
 	if s.delivery.Message.Sequence <= s.recent.last.sequence { // its acknowledgement was lost
-		s.busy, s.done, s.point = now, append(s.done, s.delivery), Acknowledge
+		s.busy, s.acknowledged, s.point = now, []*stream.Delivery{s.delivery}, Acknowledge
 		return true
 	}
 	s.busy, s.backlog = now, s.backlog-min(s.backlog, 1)
@@ -196,9 +196,13 @@ var errIncomplete = errors.New("content is not all there")
 // nextOutput goes on with the next event to say, or with what comes when all was said. What a message brought about
 // with which an instance before was done is not said.
 func (s *Service) nextOutput() {
-	again := s.delivery != nil && s.delivery.Message.Sequence <= s.said
+	if s.delivery != nil && s.delivery.Message.Sequence <= s.said {
+		s.outputs = nil
+	}
 	switch {
-	case len(s.outputs) > 0 && !again:
+	case len(s.outputs) > 0 && len(s.done) > 0: // to say them may take long
+		s.acknowledge()
+	case len(s.outputs) > 0:
 		s.publication, s.point = s.bus.Publish(s.outputs[0]), Publish
 	case s.delivery != nil:
 		s.note()
@@ -220,8 +224,11 @@ func (s *Service) handled() {
 		s.goOn()
 		return
 	}
-	s.point = Acknowledge
+	s.acknowledge()
 }
+
+// acknowledge sends what is still to be acknowledged.
+func (s *Service) acknowledge() { s.acknowledged, s.done, s.point = s.done, nil, Acknowledge }
 
 // goOn writes the memory where much was handled since, or waits for what comes next.
 func (s *Service) goOn() {

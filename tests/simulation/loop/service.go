@@ -76,18 +76,19 @@ type Service struct {
 	busy        time.Time     // since when it is at one thing; zero: it waits
 	stands      bool          // it insists on what only time or an operator makes possible
 
-	consumer *stream.Consumer
-	number   uint64 // of the last delivery that came
-	backlog  uint64
-	inbox    []*stream.Delivery
-	delivery *stream.Delivery   // being handled; nil for what came without a message
-	outputs  []events.Event     // still to publish
-	silent   bool               // the delivery brought about nothing
-	done     []*stream.Delivery // still to be acknowledged
-	borne    bool               // the machine could bear the message
-	logged   bool               // the machine hears all of what it said without a message
-	goesBack repeats
-	fetched  fetching
+	consumer     *stream.Consumer
+	number       uint64 // of the last delivery that came
+	backlog      uint64
+	inbox        []*stream.Delivery
+	delivery     *stream.Delivery   // being handled; nil for what came without a message
+	outputs      []events.Event     // still to publish
+	silent       bool               // the delivery brought about nothing
+	done         []*stream.Delivery // still to be acknowledged
+	acknowledged []*stream.Delivery // that are being acknowledged
+	borne        bool               // the machine could bear the message
+	logged       bool               // the machine hears all of what it said without a message
+	goesBack     repeats
+	fetched      fetching
 }
 
 // Start returns a service that has done nothing yet. The instance's id must be new. It asks working whether another
@@ -147,10 +148,13 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	case GoBack:
 		return s.goBack(fate)
 	case Acknowledge:
-		for _, done := range s.done { // they go out together: what is not acknowledged comes again, and is known
+		for _, done := range s.acknowledged { // they go out together: what is not acknowledged comes again, and is known
 			_ = s.consumer.Ack(done, fate)
 		}
-		s.done = nil
+		if len(s.outputs) > 0 {
+			s.nextOutput()
+			return 0
+		}
 		s.goOn()
 	case Idle, Ended:
 	default:
