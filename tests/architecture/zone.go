@@ -73,8 +73,8 @@ var sharedPackages = map[string]string{
 // is written, which took 11 % of the monitor's time with 1,000 nodes, and one that could not be read again and is refused, at 3,605;
 // a reader too many, who is told so and waits no longer than it reads, at 3,610; messages that are opened on all processors, at
 // 3,640; a payload that is read in two requests, and streams that are waited for one by one, at 3,647; the import of
-// a compressor, at 3,648; no memory that is written for what the log remembers, which was 6 % of what the monitor of 1,000 nodes
-// did in a change, at 3,655; messages that brought about nothing, which are acknowledged together, and some that are open before
+// a compressor, at 3,648; no memory that is written for what the log remembers, which was an eighth of what the monitor of
+// 1,000 nodes did in a kill, at 3,655; messages that brought about nothing, which are acknowledged together, and some that are open before
 // the machine has them, at 3,688.
 const sharedLines = 3688
 

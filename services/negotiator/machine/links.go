@@ -93,11 +93,12 @@ func (m *Machine) markLost(state events.LinkState, lost bool) bool {
 // forgetLinks drops what is known of the links of a node that is gone. What was cut on purpose stays cut: the node may
 // come back.
 func (m *Machine) forgetLinks(node string) {
-	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool {
+	touches := func(key string) bool {
 		from, to, _ := strings.Cut(key, " ")
 		return from == node || to == node
-	})
-	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return m.state.Links[key].From == "" })
+	}
+	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return touches(key) })
+	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return touches(key) })
 }
 
 func linkKey(from, to string) string { return from + " " + to }

@@ -22,7 +22,7 @@ type state struct {
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
 	Links       map[string]events.Link `json:"links"`         // by "from to"
-	Untold      map[string]bool        `json:"untold"`        // by "from to": links that members measured, of which the monitor has not heard
+	Untold      map[string]bool        `json:"untold"`        // by "from to": measured by members, and not told to the monitor yet
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`

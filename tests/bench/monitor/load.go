@@ -163,7 +163,7 @@ func (f *fleet) answer(message *nats.Msg) {
 	}
 }
 
-// form has all nodes be members.
+// form has all nodes be members, and opens a negotiation for which they measure links.
 func (f *fleet) form(ctx context.Context) error {
 	opening := &events.Opening{Negotiation: "g1", Generation: 1, Changes: []events.Change{{Kind: events.ChangeJoin, Node: "x"}}}
 	for i, name := range f.names {
@@ -176,8 +176,12 @@ func (f *fleet) form(ctx context.Context) error {
 	if err := f.say(ctx, 0, "/negotiator", events.NegotiationOpened, "g1", opening); err != nil {
 		return err
 	}
-	return f.say(ctx, 0, "/negotiator", events.Committed, "g1",
-		&events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
+	commitment := &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)}
+	if err := f.say(ctx, 0, "/negotiator", events.Committed, "g1", commitment); err != nil {
+		return err
+	}
+	opening.Negotiation, opening.Generation = "g2", 2
+	return f.say(ctx, 0, "/negotiator", events.NegotiationOpened, "g2", opening)
 }
 
 func (f *fleet) say(ctx context.Context, by int, source string, kind events.Kind, subject string, payload events.Payload) error {

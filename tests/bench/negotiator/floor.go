@@ -22,7 +22,7 @@ const (
 	chains      = 20
 	hopsInChain = 12 // as in a change
 	hopBytes    = 1 << 10
-	leastRounds = 20   // of answers: one of 1,000 takes from 22 to 49 ms; of three the median varied by two from run to run
+	leastRounds = 20   // of answers: one of 1,000 took from 22 to 55 ms; of three the median varied by two from run to run
 	window      = 1000 // of messages not acknowledged
 )
 
