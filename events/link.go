@@ -1,7 +1,9 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -17,16 +19,28 @@ type Measurement struct {
 	To                      string  `json:"to"`
 	RoundTripSeconds        float64 `json:"roundTripSeconds"`
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+	// Uncertainty is the share by which either figure may be off, at most 0.9. Who measured once leaves it out: a half.
+	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
 
-// Rounded returns the measurement in three significant digits. It is no more exact, and whoever remembers the links of
-// thousands of nodes remembers half as much.
+// Rounded returns the measurement in three significant digits, and its uncertainty in twentieths, rounded up. It is no more
+// exact, and whoever remembers the links of thousands of nodes remembers half as much.
 func (m *Measurement) Rounded() Measurement {
 	rounded := *m
 	rounded.RoundTripSeconds = threeDigits(m.RoundTripSeconds)
 	rounded.BandwidthBytesPerSecond = threeDigits(m.BandwidthBytesPerSecond)
+	rounded.Uncertainty = min(math.Ceil(20*m.Uncertainty)/20, MostUncertainty)
 	return rounded
 }
+
+// Off is the share by which either figure may be off, whatever is said of it.
+func (m *Measurement) Off() float64 {
+	return max(leastUncertainty, cmp.Or(m.Uncertainty, AssumedUncertainty))
+}
+
+// Spread is how many times as great the greater of two measurements of one link may be, if both are off by as much as this one
+// may be. Links that differ by less may be alike.
+func (m *Measurement) Spread() float64 { return (1 + m.Off()) / (1 - m.Off()) }
 
 func threeDigits(value float64) float64 {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', 2, 64), 64)
@@ -41,6 +55,14 @@ func threeDigits(value float64) float64 {
 const (
 	AssumedBytesPerSecond   = 125e6
 	AssumedRoundTripSeconds = 1e-3
+)
+
+// How far a measurement may be off where nobody knows how they scatter, how far any is said to be, and how far any may be:
+// changes of a quarter are not told.
+const (
+	AssumedUncertainty = 0.5
+	MostUncertainty    = 0.9
+	leastUncertainty   = 0.25
 )
 
 // LinkState says that a link is lost or restored.
@@ -64,7 +86,12 @@ func (m *Measurement) Validate() error {
 		fmt.Sprintf("0 to %d", longest), m.RoundTripSeconds)
 	c.that(m.BandwidthBytesPerSecond == 0 || m.BandwidthBytesPerSecond >= 1 && m.BandwidthBytesPerSecond <= most,
 		"bandwidthBytesPerSecond", fmt.Sprintf("1 to %g, or 0", most), m.BandwidthBytesPerSecond)
+	c.uncertainty("uncertainty", m.Uncertainty)
 	return c.err
+}
+
+func (c *check) uncertainty(field string, share float64) {
+	c.that(share >= 0 && share <= MostUncertainty, field, fmt.Sprintf("0 to %g", MostUncertainty), share)
 }
 
 func (s *LinkState) Validate() error {

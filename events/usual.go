@@ -46,7 +46,8 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 	for _, ends := range slices.SortedFunc(maps.Keys(between), sites.compare) {
 		there := between[ends].median(ends)
 		if back, known := told[sites{ends.to, ends.from}]; known && alike(back, there) {
-			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
+			there = back
+			there.From, there.To = ends.from, ends.to
 		}
 		told[ends] = there
 		if !alike(there, median) {
@@ -66,14 +67,16 @@ func (u *Usual) Link(from, to string) Measurement {
 	return Measurement{From: from, To: to, RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
 }
 
-// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure is
-// more than twice or less than half of the usual one, as measurements of one link differ as much.
+// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure
+// differs from the usual one by more than two measurements of one link may, nor by more than two times.
 func (u *Usual) StandsFor(measured Measurement, site map[string]string) bool {
 	return alike(u.Link(site[measured.From], site[measured.To]), measured)
 }
 
+// alike reports whether something usual and a measurement, or another usual, may be of one link.
 func alike(a, b Measurement) bool {
-	within := func(a, b float64) bool { return a <= 2*b && b <= 2*a }
+	spread := min(2, b.Spread())
+	within := func(a, b float64) bool { return a <= spread*b && b <= spread*a }
 	return within(a.BandwidthBytesPerSecond, b.BandwidthBytesPerSecond) &&
 		within(max(a.RoundTripSeconds, AssumedRoundTripSeconds), max(b.RoundTripSeconds, AssumedRoundTripSeconds))
 }
@@ -86,19 +89,22 @@ func (s sites) compare(other sites) int {
 }
 
 // figures are those of links that were measured.
-type figures struct{ roundTrips, rates []float64 }
+type figures struct{ roundTrips, rates, off []float64 }
 
 func (f *figures) add(measured Measurement) {
 	f.roundTrips = append(f.roundTrips, measured.RoundTripSeconds)
 	f.rates = append(f.rates, measured.BandwidthBytesPerSecond)
+	f.off = append(f.off, measured.Off())
 }
 
 func (f *figures) median(ends sites) Measurement {
 	slices.Sort(f.roundTrips)
 	slices.Sort(f.rates)
+	slices.Sort(f.off)
 	median := Measurement{
 		From: ends.from, To: ends.to,
 		RoundTripSeconds: f.roundTrips[len(f.roundTrips)/2], BandwidthBytesPerSecond: f.rates[len(f.rates)/2],
+		Uncertainty: f.off[len(f.off)/2],
 	}
 	return median.Rounded()
 }
@@ -127,6 +133,7 @@ func (c *check) usual(usual *Usual) {
 		c.token(field+".to", between.To)
 		c.amount(field+".roundTripSeconds", between.RoundTripSeconds)
 		c.that(between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
+		c.uncertainty(field+".uncertainty", between.Uncertainty)
 		ends := sites{between.From, between.To}
 		c.that(before.compare(ends) < 0, field, "sites in the order of from and to, each pair once", between.From+" "+between.To)
 		before = ends

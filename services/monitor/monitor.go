@@ -53,7 +53,7 @@ func (c Config) settings() (machine.Settings, error) {
 		{"REKNIT_DETECTOR_STALLED", c.StalledFor.Seconds(), &settings.Detector.StalledSeconds},
 		{"REKNIT_DETECTOR_CORRELATED", c.CorrelatedFor.Seconds(), &settings.Detector.CorrelatedSeconds},
 		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure * 3600, &settings.PriorSeconds},
-		{"REKNIT_LINK_SIGNIFICANCE", c.LinkSignificance, &settings.Significant},
+		{"REKNIT_LINK_SIGNIFICANCE", c.LinkSignificance, &settings.Untold.Share},
 		{"REKNIT_LINK_PROBE_BYTES", float64(c.LinkBytes), new(float64)},
 	} {
 		if !(setting.value > 0) {

@@ -1,5 +1,10 @@
 package detect
 
+import (
+	"cmp"
+	"math"
+)
+
 // Outcome is how a probe of a link went.
 type Outcome int
 
@@ -29,6 +34,55 @@ func (r Reports) Broken(now, windowSeconds float64, outcome Outcome) bool {
 		return recent >= 2
 	}
 	return false
+}
+
+// Estimate is what probes make of a link in one direction.
+type Estimate struct {
+	RoundTripSeconds float64
+	BytesPerSecond   float64
+	Uncertainty      float64 // share by which either may be off; 0: nobody knows, after one probe
+}
+
+// Tolerance is what is not worth a word: a change by such a share, or of so short a round trip.
+type Tolerance struct {
+	Share            float64
+	RoundTripSeconds float64
+}
+
+const (
+	// smoothing is the weight of a new probe: a link is believed to have changed after two or three that agree.
+	smoothing = 0.5
+	// doubting is the weight of how far a probe was off: a link is known well after seven that agree. Of probes that
+	// scatter by half it says half, give or take a tenth.
+	doubting = 0.25
+	// worthDoubting is how much more or less sure one must be for a word.
+	worthDoubting = 0.1
+	assumedDoubt  = 0.5
+	mostDoubt     = 0.9
+)
+
+// Probed is the estimate after one more probe. A link may be off by what would not be told, and by how far probes are from
+// what those before them said, in the mean.
+func (e Estimate) Probed(probe Estimate, untold Tolerance) Estimate {
+	if e.BytesPerSecond <= 0 {
+		return Estimate{RoundTripSeconds: probe.RoundTripSeconds, BytesPerSecond: probe.BytesPerSecond}
+	}
+	roundTrip := max(0, math.Abs(probe.RoundTripSeconds-e.RoundTripSeconds)-untold.RoundTripSeconds) /
+		max(e.RoundTripSeconds, untold.RoundTripSeconds)
+	off := min(1, max(roundTrip, math.Abs(probe.BytesPerSecond/e.BytesPerSecond-1)))
+	doubt := cmp.Or(e.Uncertainty, assumedDoubt)
+	return Estimate{
+		RoundTripSeconds: e.RoundTripSeconds + smoothing*(probe.RoundTripSeconds-e.RoundTripSeconds),
+		BytesPerSecond:   e.BytesPerSecond + smoothing*(probe.BytesPerSecond-e.BytesPerSecond),
+		Uncertainty:      min(mostDoubt, doubt+doubting*(untold.Share+off-doubt)),
+	}
+}
+
+// Differs reports whether an estimate is worth a word after what was said.
+func (e Estimate) Differs(said Estimate, untold Tolerance) bool {
+	return math.Abs(e.RoundTripSeconds-said.RoundTripSeconds) > max(untold.Share*said.RoundTripSeconds, untold.RoundTripSeconds) ||
+		math.Abs(e.BytesPerSecond-said.BytesPerSecond) > untold.Share*said.BytesPerSecond ||
+		math.Abs(cmp.Or(e.Uncertainty, assumedDoubt)-cmp.Or(said.Uncertainty, assumedDoubt)) > worthDoubting
 }
 
 // Proof is a rate at which a transfer received, and what probes of the link measured then, both in bytes a second. The

@@ -116,7 +116,7 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	clear(m.state.Leavers)
 	maps.DeleteFunc(m.state.links, func(_ events.Pair, known *link) bool { return !known.Disconnected })
 	m.state.Said = nil
-	clear(m.smooth)
+	clear(m.probed)
 	clear(m.measuredAt)
 	clear(m.proofs)
 	clear(m.reports)
@@ -171,7 +171,7 @@ func (m *Machine) connected(cause events.Event, told events.Measured) []events.E
 		if !m.takesPart(way.from) || !m.takesPart(way.to) {
 			continue
 		}
-		m.smooth[way], m.measuredAt[way] = measured, m.ticked
+		m.probed[way], m.measuredAt[way] = estimate(measured), m.ticked
 		m.state.Said.note(measured.Rounded())
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
@@ -192,7 +192,7 @@ func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []ev
 	way := direction{measured.From, measured.To}
 	if said, known := m.state.Said.of(way); m.knows(way) && (!known || said != measured) {
 		m.state.Said.note(measured)
-		m.smooth[way] = measured
+		m.probed[way] = estimate(measured)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (m *Machine) forget(name string) {
 	}
 	maps.DeleteFunc(m.reports, func(pair events.Pair, _ detect.Reports) bool { return touches(pair) })
 	m.state.Said = slices.DeleteFunc(m.state.Said, func(said events.Measurement) bool { return said.From == name || said.To == name })
-	maps.DeleteFunc(m.smooth, func(way direction, _ events.Measurement) bool { return touches(way.pair()) })
+	maps.DeleteFunc(m.probed, func(way direction, _ detect.Estimate) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.measuredAt, func(way direction, _ float64) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.proofs, func(way direction, _ detect.Proof) bool { return touches(way.pair()) })
 	maps.DeleteFunc(m.asked, func(ask Ask, _ float64) bool { return ask.Node == name || ask.Target == name })

@@ -3,16 +3,12 @@ package machine
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/detect"
 )
-
-// smoothing is the weight of a new measurement: a link is believed to have changed after two or three that agree.
-const smoothing = 0.5
 
 // linkProbed takes how a probe of a link went.
 func (m *Machine) linkProbed(ask Ask, answer *events.ProbeAnswer, at time.Time) []events.Event {
@@ -79,11 +75,7 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 	if measured.Validate() != nil {
 		return nil
 	}
-	if before, ok := m.smooth[way]; ok {
-		measured.RoundTripSeconds = blend(before.RoundTripSeconds, measured.RoundTripSeconds)
-		measured.BandwidthBytesPerSecond = blend(before.BandwidthBytesPerSecond, measured.BandwidthBytesPerSecond)
-	}
-	m.smooth[way], m.measuredAt[way] = measured, m.clock.seconds(at)
+	m.probed[way], m.measuredAt[way] = m.probed[way].Probed(estimate(measured), m.settings.Untold), m.clock.seconds(at)
 	news, significant := m.news(way)
 	if !significant {
 		return nil
@@ -97,8 +89,8 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	var said []events.Event
 	for _, source := range receipt.Sources {
 		way := direction{source.From, receipt.Node}
-		probed := m.smooth[way].BandwidthBytesPerSecond // zero where either end is unknown
-		if m.proofs[way].Confirmed(source.Bytes, source.BytesPerSecond, probed, m.settings.Significant) {
+		probed := m.probed[way].BytesPerSecond // zero where either end is unknown
+		if m.proofs[way].Confirmed(source.Bytes, source.BytesPerSecond, probed, m.settings.Untold.Share) {
 			m.measuredAt[way] = m.ticked
 		}
 		proof, higher := m.proofs[way].Prove(source.Bytes, source.BytesPerSecond, probed)
@@ -113,30 +105,27 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	return said
 }
 
-// news is what is known of a link, when that is worth a fact: it counts as said then.
+// news is what is known of a link, when that is worth a fact, the first of its direction or other than what was said last: it
+// counts as said then.
 func (m *Machine) news(way direction) (news *events.Measurement, significant bool) {
-	measured := m.smooth[way]
-	measured.BandwidthBytesPerSecond = m.proofs[way].Bandwidth(measured.BandwidthBytesPerSecond)
-	if !m.significant(way, measured) {
+	known := m.probed[way]
+	known.BytesPerSecond = m.proofs[way].Bandwidth(known.BytesPerSecond)
+	if said, ok := m.state.Said.of(way); ok && !known.Differs(estimate(said), m.settings.Untold) {
 		return nil, false
+	}
+	measured := events.Measurement{
+		From: way.from, To: way.to, RoundTripSeconds: known.RoundTripSeconds, BandwidthBytesPerSecond: known.BytesPerSecond,
+		Uncertainty: known.Uncertainty,
 	}
 	measured = measured.Rounded()
 	m.state.Said.note(measured)
 	return &measured, true
 }
 
-func blend(before, now float64) float64 { return before + smoothing*(now-before) }
-
-// significant reports whether a measurement is the first of its direction, or far enough from what was said last.
-func (m *Machine) significant(way direction, measured events.Measurement) bool {
-	said, ok := m.state.Said.of(way)
-	if !ok {
-		return true
+func estimate(measured events.Measurement) detect.Estimate {
+	return detect.Estimate{
+		RoundTripSeconds: measured.RoundTripSeconds, BytesPerSecond: measured.BandwidthBytesPerSecond, Uncertainty: measured.Uncertainty,
 	}
-	roundTrip := math.Abs(measured.RoundTripSeconds - said.RoundTripSeconds)
-	bandwidth := math.Abs(measured.BandwidthBytesPerSecond - said.BandwidthBytesPerSecond)
-	return roundTrip > max(m.settings.Significant*said.RoundTripSeconds, m.settings.LeastRoundTripSeconds) ||
-		bandwidth > m.settings.Significant*said.BandwidthBytesPerSecond
 }
 
 // Few nodes measure all their links in turn. Of more each measures those to so many neighbours, half of them before it and

@@ -15,20 +15,17 @@ import (
 type Settings struct {
 	Cluster      string
 	Detector     detect.Settings
-	PriorSeconds float64 // node-seconds in which one failure is expected before any was seen
-	LinkSeconds  float64 // between two link probes of up to nodesPerProbe nodes; zero: none
-	LinkBytes    int     // sent to measure the bandwidth
-	// Significant is the relative change of a round trip or a bandwidth that is worth a fact.
-	Significant float64
-	// LeastRoundTripSeconds is the difference of two round trips below which they are equal.
-	LeastRoundTripSeconds float64
+	PriorSeconds float64          // node-seconds in which one failure is expected before any was seen
+	LinkSeconds  float64          // between two link probes of up to nodesPerProbe nodes; zero: none
+	LinkBytes    int              // sent to measure the bandwidth
+	Untold       detect.Tolerance // changes of a link that are not worth a fact
 }
 
 // Defaults are the settings of a monitor that nobody configured.
 func Defaults(cluster string) Settings {
 	return Settings{
 		Cluster: cluster, Detector: detect.Defaults(), PriorSeconds: 24 * 3600,
-		LinkSeconds: 1, LinkBytes: 256 << 10, Significant: 0.25, LeastRoundTripSeconds: 0.5e-3,
+		LinkSeconds: 1, LinkBytes: 256 << 10, Untold: detect.Tolerance{Share: 0.25, RoundTripSeconds: 0.5e-3},
 	}
 }
 
@@ -43,14 +40,14 @@ type Machine struct {
 	detector *detect.Detector
 	hangs    *detect.Hangs
 	reports  map[events.Pair]detect.Reports
-	smooth   map[direction]events.Measurement // by probes
-	proofs   map[direction]detect.Proof       // by transfers
-	asked    map[Ask]float64                  // when; not yet answered
-	asks     []Ask                            // not yet fetched
-	ticked   float64                          // the last Tick
-	nextLink float64                          // when the next link is measured
-	round    []direction                      // still to be measured before all have their turn again
-	lostTurn int                              // of trying lost links; the two take turns
+	probed   map[direction]detect.Estimate // by probes
+	proofs   map[direction]detect.Proof    // by transfers
+	asked    map[Ask]float64               // when; not yet answered
+	asks     []Ask                         // not yet fetched
+	ticked   float64                       // the last Tick
+	nextLink float64                       // when the next link is measured
+	round    []direction                   // still to be measured before all have their turn again
+	lostTurn int                           // of trying lost links; the two take turns
 
 	measuredAt map[direction]float64 // when a direction was last measured, whoever did it
 	using      []direction           // what the plan in force uses
@@ -131,9 +128,9 @@ func (m *Machine) reset(state state) {
 		})
 	}
 	m.clock, m.ticked, m.nextLink, m.round = clock{}, 0, 0, nil
-	m.smooth, m.proofs = map[direction]events.Measurement{}, map[direction]detect.Proof{}
+	m.probed, m.proofs = map[direction]detect.Estimate{}, map[direction]detect.Proof{}
 	for _, said := range m.state.Said {
-		m.smooth[direction{said.From, said.To}] = said
+		m.probed[direction{said.From, said.To}] = estimate(said)
 	}
 	m.measuredAt, m.using, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, nil, 0, 0
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil

@@ -38,14 +38,9 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	return n
 }
 
-const (
-	// unusualFactor is how much faster or slower than the usual a link must be to be told apart. Two measurements of one
-	// link, each off by up to half, differ by less; less is noise, and would move layers for nothing.
-	unusualFactor = 3
-	// mostApart is among how many nodes links that nobody measured are told apart, too, where links of their sites are not as
-	// usual. Of more nodes these are too many to be looked at.
-	mostApart = 64
-)
+// mostApart is among how many nodes links that nobody measured are told apart, too, where links of their sites are not as
+// usual. Of more nodes these are too many to be looked at.
+const mostApart = 64
 
 // reading is how a request's links are read, of nodes by their number.
 type reading struct {
@@ -71,8 +66,9 @@ func (r *reading) dear(links []events.Link) (dear [][2]int) {
 	return dear
 }
 
-// unusual returns the links, but for dear ones, that transfer a micro-batch, or a byte of a layer, much faster or slower than
-// usual, in two digits. One that is as usual between its sites is told as that.
+// unusual returns the links, but for dear ones, that transfer a micro-batch, or a byte of a layer, faster or slower than usual
+// by more than measurements of one link may differ: less is noise, and would move layers for nothing. They are told in two
+// digits, and one that may be as usual between its sites as that.
 func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]int) (others []policy.Link) {
 	told := map[[2]int]bool{} // looked up, never ranged over
 	for _, pair := range dear {
@@ -85,11 +81,12 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 			continue
 		}
 		told[[2]int{from, to}] = true
-		measured, usual := twoDigits(link.Measurement), r.at(nodes[from].Site, nodes[to].Site)
-		if !r.differ(measured, usual) {
-			measured = usual
+		measured, spread := r.at(nodes[from].Site, nodes[to].Site), link.Spread()
+		isUnusual := measured != r.anywhere()
+		if own := twoDigits(link.Measurement); r.differ(own, measured, spread) {
+			measured, isUnusual = own, r.differ(own, r.anywhere(), spread)
 		}
-		if measured.From, measured.To = from, to; r.isUnusual(measured) {
+		if measured.From, measured.To = from, to; isUnusual {
 			others = append(others, measured)
 		}
 	}
@@ -97,7 +94,8 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 		for from := range nodes {
 			for to := range nodes {
 				link := r.at(nodes[from].Site, nodes[to].Site)
-				if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && r.isUnusual(link) {
+				isUnusual := link != r.anywhere()
+				if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && isUnusual {
 					others = append(others, link)
 				}
 			}
@@ -113,7 +111,8 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 func (r *reading) at(from, to string) policy.Link {
 	link, known := r.bySites[[2]string{from, to}]
 	if !known {
-		if link = twoDigits(r.usual.Link(from, to)); !r.isUnusual(link) {
+		between := r.usual.Link(from, to)
+		if link = twoDigits(between); link.BytesPerSecond <= 0 || !r.differ(link, r.anywhere(), between.Spread()) {
 			link = r.anywhere()
 		}
 		r.bySites[[2]string{from, to}] = link
@@ -131,19 +130,14 @@ func (r *reading) anywhere() policy.Link {
 	return policy.Link{LatencySeconds: r.network.LatencySeconds, BytesPerSecond: r.network.BytesPerSecond}
 }
 
-func (r *reading) isUnusual(link policy.Link) bool {
-	return link.BytesPerSecond > 0 && r.differ(link, r.anywhere())
-}
-
-// differ reports whether two links differ by more than measurements of one.
-func (r *reading) differ(a, b policy.Link) bool {
+// differ reports whether one of two links is more than spread times as good as the other.
+func (r *reading) differ(a, b policy.Link, spread float64) bool {
 	transfer := func(link policy.Link) float64 {
 		return link.LatencySeconds + float64(r.network.ActivationBytes)/link.BytesPerSecond
 	}
-	return differs(transfer(a), transfer(b)) || differs(a.BytesPerSecond, b.BytesPerSecond)
+	differ := func(a, b float64) bool { return a > spread*b || b > spread*a }
+	return differ(transfer(a), transfer(b)) || differ(a.BytesPerSecond, b.BytesPerSecond)
 }
-
-func differs(a, b float64) bool { return a > unusualFactor*b || b > unusualFactor*a }
 
 // speeds is how much faster than the slowest each node is, in quarters rounded down; nil where none is.
 func speeds(nodes []events.Device, slowest float64) []float64 {

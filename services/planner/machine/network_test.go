@@ -154,3 +154,33 @@ func TestALinkThatWasMeasuredToBeSlowIsSoThoughLinksBetweenItsSitesAreSlower(t *
 		t.Errorf("told apart are %+v", told)
 	}
 }
+
+func TestALinkIsToldApartWhereItDiffersByMoreThanItsUncertaintyExplains(t *testing.T) {
+	for _, link := range []struct {
+		times, uncertainty float64
+		isTold             bool
+	}{
+		{0.5, 0, false}, {0.3, 0, true}, // who measured once may be off by half
+		{0.5, 0.3, true}, {0.6, 0.3, false},
+		{0.3, 0.6, false}, {0.2, 0.6, true},
+		{0.7, 0.01, false}, // nobody is as sure as that: changes of a quarter are not told
+		{2, 0.3, true}, {2, 0.5, false},
+	} {
+		r := twoSites(12)
+		for i, from := range r.Nodes {
+			r.Nodes[i].Site = ""
+			for _, to := range r.Nodes {
+				measured := events.Measurement{From: from.Node, To: to.Node, RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e9}
+				if from.Node != to.Node {
+					r.Links = append(r.Links, events.Link{Measurement: measured})
+				}
+			}
+		}
+		r.Links[7].BandwidthBytesPerSecond *= link.times
+		r.Links[7].Uncertainty = link.uncertainty
+		told := settings.Situation(r).Network.Links
+		if isTold := len(told) == 1 && told[0].BytesPerSecond == 1e9*link.times; isTold != link.isTold {
+			t.Errorf("%v times the usual rate, off by up to %v: %+v", link.times, link.uncertainty, told)
+		}
+	}
+}

@@ -224,12 +224,13 @@ func TestALinkIsAsItWasSaidLast(t *testing.T) {
 	s := newSite(t)
 	s.plan()
 	s.say(events.LinkMeasured, "/monitor", "n1_n3",
-		&events.Measurement{From: "n1", To: "n3", RoundTripSeconds: 0.002, BandwidthBytesPerSecond: 3 << 20})
+		&events.Measurement{From: "n1", To: "n3", RoundTripSeconds: 0.002, BandwidthBytesPerSecond: 3 << 20, Uncertainty: 0.35})
 	s.say(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
 	s.say(events.LinkLost, "/monitor", "n2_n3", &events.LinkState{From: "n2", To: "n3", Reason: "reset"})
 	printed, err := s.run(Links(), "n1", "n2")
-	for _, says := range []string{"n1    n2  1 ms        1 MiB/s    cut on purpose", "n1    n3  2 ms        3 MiB/s    measured ",
-		"n2    n1  -           -          cut on purpose", "n3    n2  -           -          lost"} {
+	for _, says := range []string{"n1    n2  1 ms        1 MiB/s    50 %          cut on purpose",
+		"n1    n3  2 ms        3 MiB/s    35 %          measured ", "n2    n1  -           -          -             cut on purpose",
+		"n3    n2  -           -          -             lost"} {
 		if err != nil || !strings.Contains(printed, says) {
 			t.Errorf("%v, expected %q in\n%s", err, says, printed)
 		}

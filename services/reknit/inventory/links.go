@@ -28,7 +28,7 @@ type linkList struct {
 // Links is `reknit links`.
 func Links() *cobra.Command {
 	return show(&cobra.Command{
-		Use: "links [NODE...]", Short: "list the links: round trip, bandwidth, what is lost or cut", Long: linksHelp,
+		Use: "links [NODE...]", Short: "list the links: round trip, bandwidth, how sure both are, what is lost or cut", Long: linksHelp,
 		Args: cobra.ArbitraryArgs,
 	}, links)
 }
@@ -67,7 +67,7 @@ func (l linkList) tell(w io.Writer) {
 	table := tell.Table(w)
 	for i, link := range l.Links {
 		if i == 0 {
-			fmt.Fprintln(table, "from\tto\tround trip\tbandwidth\tstate")
+			fmt.Fprintln(table, "from\tto\tround trip\tbandwidth\tgive or take\tstate")
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", link.From, link.To, figures(link), state(link))
 	}
@@ -84,9 +84,9 @@ func (l linkList) tell(w io.Writer) {
 
 func figures(l overlay.Link) string {
 	if l.BandwidthBytesPerSecond == 0 {
-		return "-\t-"
+		return "-\t-\t-"
 	}
-	return tell.Seconds(l.RoundTripSeconds) + "\t" + tell.Bytes(int64(l.BandwidthBytesPerSecond)) + "/s"
+	return fmt.Sprintf("%s\t%s/s\t%.0f %%", tell.Seconds(l.RoundTripSeconds), tell.Bytes(int64(l.BandwidthBytesPerSecond)), 100*l.Off())
 }
 
 func state(l overlay.Link) string {
