@@ -12,7 +12,7 @@ type PlanRequest struct {
 	Job         Job      `json:"job"`
 	Links       []Link   `json:"links"`             // all that are known, or those that are not as usual
 	Usual       *Usual   `json:"usual,omitempty"`   // of many links: what those are taken for that are not listed
-	Current     *Plan    `json:"current,omitempty"` // the plan in force
+	Current     *Plan    `json:"current,omitempty"` // the plan in force: who trains what, and not how it came about
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
 	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
 	// SecondsUntilReturn is when the lost nodes of the plan in force are expected back; zero: not known, or waited for
@@ -81,7 +81,7 @@ type RestorationRequest struct {
 	Links       []Link  `json:"links"`
 	Usual       *Usual  `json:"usual,omitempty"` // of any number of links
 	Unreachable []Pair  `json:"unreachable,omitempty"`
-	Current     *Plan   `json:"current,omitempty"`
+	Current     *Plan   `json:"current,omitempty"` // as in a request for a plan
 	// Doubts are between whom units did not arrive as they were offered: each takes them from others, where there are others.
 	Doubts []Doubt `json:"doubts,omitempty"`
 }

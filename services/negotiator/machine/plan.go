@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -13,7 +14,7 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	nodes := m.state.after(under.Opening.Changes)
 	request := &events.PlanRequest{
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
-		Changes: under.Opening.Changes, Job: *m.state.Job, Current: m.state.Plan,
+		Changes: under.Opening.Changes, Job: *m.state.Job, Current: inForce(m.state.Plan),
 	}
 	links, usual, all := m.state.told(nodes)
 	if request.Links = links; !all {
@@ -34,6 +35,21 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		request.SecondsUntilReturn = m.state.Returns
 	}
 	return request
+}
+
+// inForce is what a request tells of the plan in force: who trains what, and where they stand. What moved for it, how its
+// gradients are reduced and what it was weighed against is half of a plan, and nobody who is asked needs it.
+func inForce(plan *events.Plan) *events.Plan {
+	if plan == nil {
+		return nil
+	}
+	told := *plan
+	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{}, events.Predicted{}, nil
+	told.Nodes = slices.Clone(plan.Nodes)
+	for i, member := range told.Nodes {
+		told.Nodes[i] = events.Member{Node: member.Node, Incarnation: member.Incarnation, Site: member.Site}
+	}
+	return &told
 }
 
 // mayWait reports whether the nodes that the plan in force will miss may come back: they failed, and nobody leaves.

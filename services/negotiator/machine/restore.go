@@ -17,7 +17,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		return nil
 	}
 	request := &events.RestorationRequest{
-		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.state.Plan,
+		Negotiation: under.ID, Proposal: *under.Proposal, Current: inForce(m.state.Plan),
 		Unreachable: m.state.relays(under.Opening.Members),
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
