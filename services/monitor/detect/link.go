@@ -52,11 +52,11 @@ type Tolerance struct {
 const (
 	// smoothing is the weight of a new probe: a link is believed to have changed after two or three that agree.
 	smoothing = 0.5
-	// doubting is the weight of how far a probe was off: a link is known well after seven that agree. Of probes that
-	// scatter by half it says half, give or take a tenth.
+	// doubting is the weight of how far a probe was off: a link is known well after five that agree. Of probes that
+	// scatter by half it says 0.4 to 0.8.
 	doubting = 0.25
-	// worthDoubting is how much more or less sure one must be for a word.
-	worthDoubting = 0.1
+	// worthDoubting is how much more or less sure one must be for a word: a link whose probes agree has one.
+	worthDoubting = 0.15
 	assumedDoubt  = 0.5
 	mostDoubt     = 0.9
 )

@@ -22,6 +22,9 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
 	request.Links, request.Usual, _ = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
+	for i := range request.Links {
+		request.Links[i].Uncertainty = 0 // who moves units takes the figures as they are: of 1,000 links that is 18 KB
+	}
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()
 		switch {
