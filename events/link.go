@@ -19,7 +19,8 @@ type Measurement struct {
 	To                      string  `json:"to"`
 	RoundTripSeconds        float64 `json:"roundTripSeconds"`
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
-	// Uncertainty is the share by which either figure may be off, at most 0.9. Who measured once leaves it out: a half.
+	// Uncertainty is the share by which either figure may be off, at most a half. Left out it is a half, as for who measured
+	// once.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
 
@@ -29,18 +30,18 @@ func (m *Measurement) Rounded() Measurement {
 	rounded := *m
 	rounded.RoundTripSeconds = threeDigits(m.RoundTripSeconds)
 	rounded.BandwidthBytesPerSecond = threeDigits(m.BandwidthBytesPerSecond)
-	rounded.Uncertainty = min(math.Ceil(20*m.Uncertainty)/20, MostUncertainty)
+	if rounded.Uncertainty = math.Ceil(20*m.Uncertainty) / 20; rounded.Uncertainty >= MostUncertainty {
+		rounded.Uncertainty = 0
+	}
 	return rounded
 }
 
-// Off is the share by which either figure may be off, whatever is said of it.
-func (m *Measurement) Off() float64 {
-	return max(leastUncertainty, cmp.Or(m.Uncertainty, AssumedUncertainty))
-}
+// Off is the share by which either figure may be off.
+func (m *Measurement) Off() float64 { return cmp.Or(m.Uncertainty, MostUncertainty) }
 
 // Spread is how many times as great the greater of two measurements of one link may be, if both are off by as much as this one
-// may be. Links that differ by less may be alike.
-func (m *Measurement) Spread() float64 { return (1 + m.Off()) / (1 - m.Off()) }
+// may be: 3 at most. It is no less than usualSpread, however sure somebody is: links that are usual are not told one by one.
+func (m *Measurement) Spread() float64 { return max(usualSpread, (1+m.Off())/(1-m.Off())) }
 
 func threeDigits(value float64) float64 {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', 2, 64), 64)
@@ -57,13 +58,9 @@ const (
 	AssumedRoundTripSeconds = 1e-3
 )
 
-// How far a measurement may be off where nobody knows how they scatter, how far any is said to be, and how far any may be:
-// changes of a quarter are not told.
-const (
-	AssumedUncertainty = 0.5
-	MostUncertainty    = 0.9
-	leastUncertainty   = 0.25
-)
+// MostUncertainty is how far a measurement may be off as far as it counts. A link of which probes scatter by more is no better
+// known, but that it is slow is to be seen all the same.
+const MostUncertainty = 0.5
 
 // LinkState says that a link is lost or restored.
 type LinkState struct {

@@ -46,8 +46,7 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 	for _, ends := range slices.SortedFunc(maps.Keys(between), sites.compare) {
 		there := between[ends].median(ends)
 		if back, known := told[sites{ends.to, ends.from}]; known && alike(back, there) {
-			there = back
-			there.From, there.To = ends.from, ends.to
+			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
 		}
 		told[ends] = there
 		if !alike(there, median) {
@@ -67,16 +66,17 @@ func (u *Usual) Link(from, to string) Measurement {
 	return Measurement{From: from, To: to, RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
 }
 
-// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure
-// differs from the usual one by more than two measurements of one link may, nor by more than two times.
+// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure is
+// more than twice or less than half of the usual one, as measurements of one link differ as much.
 func (u *Usual) StandsFor(measured Measurement, site map[string]string) bool {
 	return alike(u.Link(site[measured.From], site[measured.To]), measured)
 }
 
-// alike reports whether something usual and a measurement, or another usual, may be of one link.
+// usualSpread is how many times as great as the usual figure, or as small, one is that counts as usual.
+const usualSpread = 2
+
 func alike(a, b Measurement) bool {
-	spread := min(2, b.Spread())
-	within := func(a, b float64) bool { return a <= spread*b && b <= spread*a }
+	within := func(a, b float64) bool { return a <= usualSpread*b && b <= usualSpread*a }
 	return within(a.BandwidthBytesPerSecond, b.BandwidthBytesPerSecond) &&
 		within(max(a.RoundTripSeconds, AssumedRoundTripSeconds), max(b.RoundTripSeconds, AssumedRoundTripSeconds))
 }
@@ -89,22 +89,19 @@ func (s sites) compare(other sites) int {
 }
 
 // figures are those of links that were measured.
-type figures struct{ roundTrips, rates, off []float64 }
+type figures struct{ roundTrips, rates []float64 }
 
 func (f *figures) add(measured Measurement) {
 	f.roundTrips = append(f.roundTrips, measured.RoundTripSeconds)
 	f.rates = append(f.rates, measured.BandwidthBytesPerSecond)
-	f.off = append(f.off, measured.Off())
 }
 
 func (f *figures) median(ends sites) Measurement {
 	slices.Sort(f.roundTrips)
 	slices.Sort(f.rates)
-	slices.Sort(f.off)
 	median := Measurement{
 		From: ends.from, To: ends.to,
 		RoundTripSeconds: f.roundTrips[len(f.roundTrips)/2], BandwidthBytesPerSecond: f.rates[len(f.rates)/2],
-		Uncertainty: f.off[len(f.off)/2],
 	}
 	return median.Rounded()
 }
@@ -133,7 +130,6 @@ func (c *check) usual(usual *Usual) {
 		c.token(field+".to", between.To)
 		c.amount(field+".roundTripSeconds", between.RoundTripSeconds)
 		c.that(between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
-		c.uncertainty(field+".uncertainty", between.Uncertainty)
 		ends := sites{between.From, between.To}
 		c.that(before.compare(ends) < 0, field, "sites in the order of from and to, each pair once", between.From+" "+between.To)
 		before = ends

@@ -54,24 +54,6 @@ func TestALinkThatIsAsSlowAsOthersToItsSiteIsUsual(t *testing.T) {
 	}
 }
 
-func TestALinkIsUsualWhereItsUncertaintyExplainsTheDifference(t *testing.T) {
-	links, site := measuredAtThreeSites()
-	usual := UsualOf(links, site)
-	for _, measured := range []struct {
-		rate, uncertainty float64
-		isUsual           bool
-	}{
-		{1.9e8, 0, true}, {2.1e8, 0, false}, {1.7e8, 0.3, true}, {1.9e8, 0.3, false}, {1.7e8, 0.25, false},
-		{2.1e8, 0.9, false}, // more than twice the usual is told, whatever comes of it
-	} {
-		link := link("a1", "a2", measured.rate)
-		link.Uncertainty = measured.uncertainty
-		if got := usual.StandsFor(link.Measurement, site); got != measured.isUsual {
-			t.Errorf("%v bytes a second, off by up to %v: usual is %t", measured.rate, measured.uncertainty, got)
-		}
-	}
-}
-
 func TestLinksThereAndBackThatAreAlikeAreTakenForTheSame(t *testing.T) {
 	site := map[string]string{"a1": "a", "b1": "b"}
 	links := []Link{link("a1", "b1", 1e6), link("b1", "a1", 1.3e6)}

@@ -1,9 +1,6 @@
 package detect
 
-import (
-	"cmp"
-	"math"
-)
+import "math"
 
 // Outcome is how a probe of a link went.
 type Outcome int
@@ -40,7 +37,7 @@ func (r Reports) Broken(now, windowSeconds float64, outcome Outcome) bool {
 type Estimate struct {
 	RoundTripSeconds float64
 	BytesPerSecond   float64
-	Uncertainty      float64 // share by which either may be off; 0: nobody knows, after one probe
+	Uncertainty      float64 // share by which either may be off; MostUncertainty after one probe
 }
 
 // Tolerance is what is not worth a word: a change by such a share, or of so short a round trip.
@@ -52,29 +49,30 @@ type Tolerance struct {
 const (
 	// smoothing is the weight of a new probe: a link is believed to have changed after two or three that agree.
 	smoothing = 0.5
-	// doubting is the weight of how far a probe was off: a link is known well after five that agree. Of probes that
-	// scatter by half it says 0.4 to 0.8.
+	// doubting is the weight of how far a probe was off: a link is known well after five that agree.
 	doubting = 0.25
-	// worthDoubting is how much more or less sure one must be for a word: a link whose probes agree has one.
-	worthDoubting = 0.15
-	assumedDoubt  = 0.5
-	mostDoubt     = 0.9
+	// worthDoubting is less than three twentieths and more than two: by three one must be surer, or less sure, for a word. A
+	// link whose probes agree has one.
+	worthDoubting = 0.14
 )
+
+// MostUncertainty is that of one probe. To be less sure makes no difference: a link would not be seen to be slow because its
+// probes scatter, as those of slow links do.
+const MostUncertainty = 0.5
 
 // Probed is the estimate after one more probe. A link may be off by what would not be told, and by how far probes are from
 // what those before them said, in the mean.
 func (e Estimate) Probed(probe Estimate, untold Tolerance) Estimate {
 	if e.BytesPerSecond <= 0 {
-		return Estimate{RoundTripSeconds: probe.RoundTripSeconds, BytesPerSecond: probe.BytesPerSecond}
+		return Estimate{RoundTripSeconds: probe.RoundTripSeconds, BytesPerSecond: probe.BytesPerSecond, Uncertainty: MostUncertainty}
 	}
 	roundTrip := max(0, math.Abs(probe.RoundTripSeconds-e.RoundTripSeconds)-untold.RoundTripSeconds) /
 		max(e.RoundTripSeconds, untold.RoundTripSeconds)
 	off := min(1, max(roundTrip, math.Abs(probe.BytesPerSecond/e.BytesPerSecond-1)))
-	doubt := cmp.Or(e.Uncertainty, assumedDoubt)
 	return Estimate{
 		RoundTripSeconds: e.RoundTripSeconds + smoothing*(probe.RoundTripSeconds-e.RoundTripSeconds),
 		BytesPerSecond:   e.BytesPerSecond + smoothing*(probe.BytesPerSecond-e.BytesPerSecond),
-		Uncertainty:      min(mostDoubt, doubt+doubting*(untold.Share+off-doubt)),
+		Uncertainty:      min(MostUncertainty, e.Uncertainty+doubting*(untold.Share+off-e.Uncertainty)),
 	}
 }
 
@@ -82,7 +80,7 @@ func (e Estimate) Probed(probe Estimate, untold Tolerance) Estimate {
 func (e Estimate) Differs(said Estimate, untold Tolerance) bool {
 	return math.Abs(e.RoundTripSeconds-said.RoundTripSeconds) > max(untold.Share*said.RoundTripSeconds, untold.RoundTripSeconds) ||
 		math.Abs(e.BytesPerSecond-said.BytesPerSecond) > untold.Share*said.BytesPerSecond ||
-		math.Abs(cmp.Or(e.Uncertainty, assumedDoubt)-cmp.Or(said.Uncertainty, assumedDoubt)) > worthDoubting
+		math.Abs(e.Uncertainty-said.Uncertainty) > worthDoubting
 }
 
 // Proof is a rate at which a transfer received, and what probes of the link measured then, both in bytes a second. The

@@ -106,25 +106,27 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 }
 
 // news is what is known of a link, when that is worth a fact, the first of its direction or other than what was said last: it
-// counts as said then.
+// counts as said then. Of a link that a transfer proved to carry more than probes see, it is not known how much more.
 func (m *Machine) news(way direction) (news *events.Measurement, significant bool) {
 	known := m.probed[way]
-	known.BytesPerSecond = m.proofs[way].Bandwidth(known.BytesPerSecond)
-	if said, ok := m.state.Said.of(way); ok && !known.Differs(estimate(said), m.settings.Untold) {
-		return nil, false
+	if carries := m.proofs[way].Bandwidth(known.BytesPerSecond); carries > known.BytesPerSecond {
+		known.BytesPerSecond, known.Uncertainty = carries, detect.MostUncertainty
 	}
 	measured := events.Measurement{
 		From: way.from, To: way.to, RoundTripSeconds: known.RoundTripSeconds, BandwidthBytesPerSecond: known.BytesPerSecond,
 		Uncertainty: known.Uncertainty,
 	}
 	measured = measured.Rounded()
+	if said, ok := m.state.Said.of(way); ok && !estimate(measured).Differs(estimate(said), m.settings.Untold) {
+		return nil, false
+	}
 	m.state.Said.note(measured)
 	return &measured, true
 }
 
 func estimate(measured events.Measurement) detect.Estimate {
 	return detect.Estimate{
-		RoundTripSeconds: measured.RoundTripSeconds, BytesPerSecond: measured.BandwidthBytesPerSecond, Uncertainty: measured.Uncertainty,
+		RoundTripSeconds: measured.RoundTripSeconds, BytesPerSecond: measured.BandwidthBytesPerSecond, Uncertainty: measured.Off(),
 	}
 }
 

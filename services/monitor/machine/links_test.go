@@ -139,9 +139,22 @@ func TestALinkWhoseProbesAgreeBecomesMoreCertainInOneWordAndOneWhoseProbesScatte
 		w.pass(time.Second)
 	}
 	for way, said := range w.uncertainties() {
-		if last := said[len(said)-1]; last < 0.4 || last > 0.8 {
+		if doubtful := slices.Index(said, 0); doubtful < 0 || doubtful > 3 || said[len(said)-1] != 0 {
 			t.Errorf("%s scatters by half: %v", way, said)
 		}
+	}
+}
+
+func TestALinkThatATransferProvedToCarryMoreThanProbesSeeIsNoMoreCertain(t *testing.T) {
+	w := unmeasured(t)
+	w.commit("g1", nil, w.names()...)
+	w.pass(2 * time.Minute)
+	w.said = nil
+	w.hear("/node/n1", events.ShardReceived, "n1", &events.Receipt{Negotiation: "g2", Node: "n1",
+		Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 2.5e8}}})
+	w.pass(time.Minute)
+	if said := w.uncertainties(); len(said) != 1 || !slices.Equal(said["n2-n1"], []float64{0}) {
+		t.Errorf("said %v", said)
 	}
 }
 

@@ -160,11 +160,11 @@ func TestALinkIsToldApartWhereItDiffersByMoreThanItsUncertaintyExplains(t *testi
 		times, uncertainty float64
 		isTold             bool
 	}{
-		{0.5, 0, false}, {0.3, 0, true}, // who measured once may be off by half
-		{0.5, 0.3, true}, {0.6, 0.3, false},
-		{0.3, 0.6, false}, {0.2, 0.6, true},
-		{0.7, 0.01, false}, // nobody is as sure as that: changes of a quarter are not told
-		{2, 0.3, true}, {2, 0.5, false},
+		{0.45, 0, false}, {0.32, 0, true}, // who measured once may be off by half
+		{0.45, 0.35, true}, {0.5, 0.35, false},
+		{0.45, 0.4, false}, {0.4, 0.4, true},
+		{0.52, 0.01, false}, // nobody is as sure as that: links within two times are not listed
+		{2.2, 0.35, true}, {2.2, 0.5, false},
 	} {
 		r := twoSites(12)
 		for i, from := range r.Nodes {
