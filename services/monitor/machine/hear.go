@@ -35,8 +35,12 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	return handlers.Handle(m, event)
 }
 
-// join watches a node from its request on: a joiner can die, too.
+// join watches a node from its request on: a joiner can die, too. Who comes after the end of the job is refused, and would be
+// missed as it ends, where that is heard late.
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
+	if m.state.Completed {
+		return nil
+	}
 	m.state.Returns.Came(join.Node)
 	known := m.state.Nodes[join.Node]
 	if known != nil && known.Incarnation == join.Incarnation {
@@ -108,6 +112,7 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 
 // completed forgets all nodes: the job is done, and who falls silent now is not missed.
 func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
+	m.state.Completed = true
 	for name := range m.state.Nodes {
 		m.detector.Forget(name)
 		m.hangs.Forget(name)

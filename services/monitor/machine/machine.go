@@ -58,16 +58,17 @@ type Machine struct {
 
 // state is what outlives a restart.
 type state struct {
-	Nodes   map[string]*node      `json:"nodes"`
-	Links   []link                `json:"links"` // in order of their pairs
-	Said    told                  `json:"said"`
-	Opening *events.Opening       `json:"opening,omitempty"`
-	Rate    detect.Rate           `json:"rate"`
-	Returns detect.Returns        `json:"returns"`
-	Learned detect.Memory         `json:"learned"` // by the detector
-	Leavers map[string]uint64     `json:"leavers"` // generation that does without a node which still trains to its step
-	Turn    int                   `json:"turn"`    // directions measured in this round
-	links   map[events.Pair]*link // Links
+	Nodes     map[string]*node      `json:"nodes"`
+	Links     []link                `json:"links"` // in order of their pairs
+	Said      told                  `json:"said"`
+	Opening   *events.Opening       `json:"opening,omitempty"`
+	Rate      detect.Rate           `json:"rate"`
+	Returns   detect.Returns        `json:"returns"`
+	Learned   detect.Memory         `json:"learned"`             // by the detector
+	Leavers   map[string]uint64     `json:"leavers"`             // generation that does without a node which still trains to its step
+	Turn      int                   `json:"turn"`                // directions measured in this round
+	Completed bool                  `json:"completed,omitempty"` // the job is, for good
+	links     map[events.Pair]*link // Links
 }
 
 type node struct {

@@ -363,3 +363,13 @@ func churn(t *testing.T, seed uint64) string {
 	}
 	return trace
 }
+
+func TestWhoComesAfterTheEndOfTheJobIsNotMissed(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.hear("/negotiator", events.TrainingCompleted, "end", &events.JobEnd{Generation: 1, Step: 30, Nodes: []string{"n1", "n2"}})
+	w.restart()
+	w.join("n3", "a")
+	w.nodes["n3"].dead = true // its refusal is on its way
+	w.pass(2 * time.Minute)
+	w.expect()
+}
