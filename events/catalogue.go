@@ -191,7 +191,7 @@ var Catalogue = []Row{
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
 	{ConsentDelayed, "A member will answer later: its trainer is busy.", []string{"node"}, func() Payload { return new(Delay) }, false},
-	{LinksMeasured, "The links that members measured before all had consented, each once.", []string{"negotiator"}, func() Payload { return new(Measured) }, false},
+	{LinksMeasured, "What members measured of links, each once.", []string{"negotiator"}, func() Payload { return new(Measured) }, false},
 	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
 	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
 	{PlanDeferred, "Waiting for lost nodes to come back is better than any plan without them, and for how long.", []string{"planner"}, func() Payload { return new(Deferral) }, false},

@@ -19,8 +19,7 @@ type Measurement struct {
 	To                      string  `json:"to"`
 	RoundTripSeconds        float64 `json:"roundTripSeconds"`
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
-	// Uncertainty is the share by which either figure may be off, at most a half. Left out it is a half, as for who measured
-	// once.
+	// Uncertainty is the share by which either figure may be off, at most a half. Left out it is a half: nodes measure once.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
 
@@ -39,8 +38,8 @@ func (m *Measurement) Rounded() Measurement {
 // Off is the share by which either figure may be off.
 func (m *Measurement) Off() float64 { return cmp.Or(m.Uncertainty, MostUncertainty) }
 
-// Spread is how many times as great the greater of two measurements of one link may be, if both are off by as much as this one
-// may be: 3 at most. It is no less than usualSpread, however sure somebody is: links that are usual are not told one by one.
+// Spread is by how many times two measurements of one link may differ, where each may be off as far as this one: from
+// usualSpread to 3. A link that differs from the usual by less than usualSpread may not be listed, so that it is told apart nowhere.
 func (m *Measurement) Spread() float64 { return max(usualSpread, (1+m.Off())/(1-m.Off())) }
 
 func threeDigits(value float64) float64 {
@@ -58,8 +57,8 @@ const (
 	AssumedRoundTripSeconds = 1e-3
 )
 
-// MostUncertainty is how far a measurement may be off as far as it counts. A link of which probes scatter by more is no better
-// known, but that it is slow is to be seen all the same.
+// MostUncertainty is the greatest uncertainty that is told. Probes of slow links scatter: were two thirds told, a link five times
+// as slow as usual would count as usual.
 const MostUncertainty = 0.5
 
 // LinkState says that a link is lost or restored.
@@ -83,12 +82,8 @@ func (m *Measurement) Validate() error {
 		fmt.Sprintf("0 to %d", longest), m.RoundTripSeconds)
 	c.that(m.BandwidthBytesPerSecond == 0 || m.BandwidthBytesPerSecond >= 1 && m.BandwidthBytesPerSecond <= most,
 		"bandwidthBytesPerSecond", fmt.Sprintf("1 to %g, or 0", most), m.BandwidthBytesPerSecond)
-	c.uncertainty("uncertainty", m.Uncertainty)
+	c.that(m.Uncertainty >= 0 && m.Uncertainty <= MostUncertainty, "uncertainty", fmt.Sprintf("0 to %g", MostUncertainty), m.Uncertainty)
 	return c.err
-}
-
-func (c *check) uncertainty(field string, share float64) {
-	c.that(share >= 0 && share <= MostUncertainty, field, fmt.Sprintf("0 to %g", MostUncertainty), share)
 }
 
 func (s *LinkState) Validate() error {

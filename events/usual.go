@@ -72,7 +72,7 @@ func (u *Usual) StandsFor(measured Measurement, site map[string]string) bool {
 	return alike(u.Link(site[measured.From], site[measured.To]), measured)
 }
 
-// usualSpread is how many times as great as the usual figure, or as small, one is that counts as usual.
+// usualSpread is by how many times a figure may differ from the usual one and count as usual.
 const usualSpread = 2
 
 func alike(a, b Measurement) bool {

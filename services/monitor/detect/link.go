@@ -51,13 +51,13 @@ const (
 	smoothing = 0.5
 	// doubting is the weight of how far a probe was off: a link is known well after five that agree.
 	doubting = 0.25
-	// worthDoubting is less than three twentieths and more than two: by three one must be surer, or less sure, for a word. A
-	// link whose probes agree has one.
+	// worthDoubting is a change of the uncertainty that is not worth a word. It is told in twentieths: three are worth one,
+	// two are not. Probes that agree bring about one word.
 	worthDoubting = 0.14
 )
 
-// MostUncertainty is that of one probe. To be less sure makes no difference: a link would not be seen to be slow because its
-// probes scatter, as those of slow links do.
+// MostUncertainty is the uncertainty of one probe, and the greatest. Probes of slow links scatter: were a link that much less
+// certain, nobody would see that it is slow.
 const MostUncertainty = 0.5
 
 // Probed is the estimate after one more probe. A link may be off by what would not be told, and by how far probes are from

@@ -35,8 +35,8 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	return handlers.Handle(m, event)
 }
 
-// join watches a node from its request on: a joiner can die, too. Who comes after the end of the job is refused, and would be
-// missed as it ends, where that is heard late.
+// join watches a node from its request on: a joiner can die, too. A process that comes after the end of the job is refused and
+// ends. It is not watched: it would be said lost where the refusal is heard late.
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.state.Completed {
 		return nil

@@ -105,8 +105,8 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	return said
 }
 
-// news is what is known of a link, when that is worth a fact, the first of its direction or other than what was said last: it
-// counts as said then. Of a link that a transfer proved to carry more than probes see, it is not known how much more.
+// news is what is known of a link where that is worth a fact: it is the first of its direction, or differs from what was said
+// last. It counts as said then. How much more a link carries than a transfer proved, beyond its probes, nobody knows.
 func (m *Machine) news(way direction) (news *events.Measurement, significant bool) {
 	known := m.probed[way]
 	if carries := m.proofs[way].Bandwidth(known.BytesPerSecond); carries > known.BytesPerSecond {

@@ -11,7 +11,9 @@ func TestRequestsSayOfThePlanInForceWhoTrainsWhatAndNotHowItCameAbout(t *testing
 	whole := func() *events.Plan {
 		return &events.Plan{
 			Cluster: "opticks", Generation: 3, Parent: "p", Policy: "reroute", Kind: events.Pipelined, ResumeStep: 7,
-			Nodes:     []events.Member{{Node: "n1", Incarnation: "a", Address: "n1:1", Name: "one", Site: "here", ShardAddress: "n1:2", PreCopies: true}},
+			Nodes: []events.Member{{
+				Node: "n1", Incarnation: "a", Address: "n1:1", Name: "one", Site: "here", ShardAddress: "n1:2", PreCopies: true,
+			}},
 			Pipelines: []events.Pipeline{{MicroBatches: 2, Stages: []events.Stage{{Node: "n1", Layers: events.Range{End: 4}}}}},
 			Reroutes:  []events.Reroute{{From: "n2", To: "n1", MicroBatches: 1}}, Relays: []events.Pair{{A: "n1", B: "n2"}},
 			Sync:       events.Sync{Rounds: []events.Round{{}}},

@@ -23,7 +23,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 	}
 	request.Links, request.Usual, _ = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
 	for i := range request.Links {
-		request.Links[i].Uncertainty = 0 // who moves units takes the figures as they are: of 1,000 links that is 18 KB
+		request.Links[i].Uncertainty = 0 // the restorer takes the figures as they are
 	}
 	if under.Opening.Abandon {
 		point, lacks := m.resumePoint()

@@ -81,20 +81,18 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 			continue
 		}
 		told[[2]int{from, to}] = true
-		measured, spread := r.at(nodes[from].Site, nodes[to].Site), link.Spread()
-		isUnusual := measured != r.anywhere()
-		if own := twoDigits(link.Measurement); r.differ(own, measured, spread) {
-			measured, isUnusual = own, r.differ(own, r.anywhere(), spread)
+		other, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
+		if own := twoDigits(link.Measurement); r.differ(own, other, link.Spread()) {
+			other, isUnusual = own, r.differ(own, r.anywhere(), link.Spread())
 		}
-		if measured.From, measured.To = from, to; isUnusual {
-			others = append(others, measured)
+		if other.From, other.To = from, to; isUnusual {
+			others = append(others, other)
 		}
 	}
 	if len(r.usual.Between) > 0 && len(nodes) <= mostApart {
 		for from := range nodes {
 			for to := range nodes {
-				link := r.at(nodes[from].Site, nodes[to].Site)
-				isUnusual := link != r.anywhere()
+				link, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
 				if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && isUnusual {
 					others = append(others, link)
 				}
@@ -106,9 +104,9 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 	return others
 }
 
-// at returns what a link from one site to another is taken for: what is usual between them where that is told apart, else the
-// usual link.
-func (r *reading) at(from, to string) policy.Link {
+// at returns what a link from one site to another is taken for: what is usual between them where that is unlike the usual link,
+// and whether it is.
+func (r *reading) at(from, to string) (link policy.Link, isUnusual bool) {
 	link, known := r.bySites[[2]string{from, to}]
 	if !known {
 		between := r.usual.Link(from, to)
@@ -117,7 +115,7 @@ func (r *reading) at(from, to string) policy.Link {
 		}
 		r.bySites[[2]string{from, to}] = link
 	}
-	return link
+	return link, link != r.anywhere()
 }
 
 func twoDigits(measured events.Measurement) policy.Link {

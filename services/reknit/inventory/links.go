@@ -17,8 +17,9 @@ import (
 
 const linksHelp = `Lists what is known of the links between nodes, in each direction, or of those of some nodes. It comes from the last request
 for a plan and from what was measured, lost, cut or connected since. Where very many links are known, a request lists those that
-are not as usual, and says what the usual one is like, and those from one site to another where that differs. By how much figures may
-be off stands under "give or take": by half where a link was measured once or its measurements scatter, by less once they agree.`
+are not as usual, and says what the usual one is like, and those from one site to another where that differs.
+Under "give or take" stands by which share both figures may be off, 50 % at most: of a link that was measured once, whose measurements
+scatter, or that was seen to carry more than they say. It is less once they agree. With --json 50 % is left out.`
 
 // linkList is the links that are known.
 type linkList struct {
