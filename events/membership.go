@@ -25,11 +25,11 @@ type Join struct {
 	Job         Job   `json:"job"`               // what it came to train; must equal the cluster's
 }
 
-// Leave asks to go. Training must not need the node after the deadline; zero is no deadline.
+// Leave asks to go. Training must not need the node after the deadline.
 type Leave struct {
 	Node            string  `json:"node"`
 	Reason          string  `json:"reason"`
-	DeadlineSeconds float64 `json:"deadlineSeconds"`
+	DeadlineSeconds float64 `json:"deadlineSeconds"` // zero: none
 }
 
 // JoinDelay says that a node is not asked to consent before a while has passed: it failed again and again, or the

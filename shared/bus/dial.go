@@ -9,14 +9,27 @@ import (
 // dialer leaves a server that takes longer than dialTimeout to let it in: one that hangs accepts connections and says
 // nothing, and the next may be well. Each second attempt has handshakeTimeout, until one succeeds: the servers may have more
 // to do than they can, as when thousands of nodes come at once. Who left then would come again, and their work be in vain.
-type dialer struct{ attempts atomic.Int64 }
+type dialer struct {
+	attempts atomic.Int64
+	failed   atomic.Pointer[error] // the last attempt's that reached nobody, of which the library does not tell
+}
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, dialTimeout)
+	if err != nil {
+		d.failed.Store(&err)
+	}
 	if err != nil || d.attempts.Add(1)%2 == 0 {
 		return conn, err
 	}
 	return impatient{conn}, nil
+}
+
+func (d *dialer) failure() error {
+	if failed := d.failed.Load(); failed != nil {
+		return *failed
+	}
+	return nil
 }
 
 // impatient shortens the deadline for being let in, the only one that the library sets.

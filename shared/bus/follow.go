@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,12 +27,29 @@ var All, New = Position{}, Position{isNew: true}
 // AfterSequence starts at the event behind the one at sequence.
 func AfterSequence(sequence uint64) Position { return Position{after: sequence} }
 
+// Read calls handle for each event behind one sequence and up to another, in the stream's order, each once, and returns behind
+// the last one, or where ctx ends. Refused messages are skipped.
+func (b *Bus) Read(
+	ctx context.Context, stream events.Stream, subjects []string, after, end uint64, handle func(events.Event),
+) error {
+	f := &follower{bus: b, stream: stream, subjects: subjects, last: after, end: end, handle: handle}
+	for f.last < end && ctx.Err() == nil {
+		if err := f.open(ctx); err != nil {
+			return fmt.Errorf("read %s: %w", stream.Name, err)
+		}
+		if err := f.read(ctx); errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("read %s: %w", stream.Name, err)
+		}
+	}
+	return ctx.Err()
+}
+
 // Follow calls handle for each event, in the stream's order, each once, on one goroutine, until stop is called or ctx
 // ends. Nothing is acknowledged and nothing stays on the server. Refused messages are logged and skipped.
 func (b *Bus) Follow(
 	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
 ) (stop func(), err error) {
-	f := &follower{bus: b, stream: stream, subjects: subjects, last: from.after, handle: handle}
+	f := &follower{bus: b, stream: stream, subjects: subjects, last: from.after, end: math.MaxUint64, handle: handle}
 	if from.isNew {
 		f.last, err = b.lastSequence(ctx, stream)
 	}
@@ -67,6 +85,7 @@ type follower struct {
 	stream     events.Stream
 	subjects   []string
 	last       uint64 // sequence of what was handled
+	end        uint64 // sequence of what is handled last
 	handle     func(events.Event)
 	consumer   jetstream.Consumer
 	connection context.Context // lasts as long as the one over which the consumer was made
@@ -126,7 +145,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// read hands on what one consumer delivers, until that is gone, a message was lost or the connection was.
+// read hands on what one consumer delivers, until that is gone, a message was lost or the connection was. It returns nil
+// at the end.
 func (f *follower) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,10 +174,15 @@ func (f *follower) read(ctx context.Context) error {
 			check()
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
-		if err := f.bus.follow(ctx, held, f.handle); err != nil {
+		if held.sequence <= f.end {
+			err = f.bus.follow(ctx, held, f.handle)
+		}
+		if err != nil {
 			return err
 		}
-		f.last = metadata.Sequence.Stream
+		if f.last = held.sequence; f.last >= f.end {
+			return nil
+		}
 	}
 }
 
@@ -179,8 +204,8 @@ func (b *Bus) follow(ctx context.Context, held stored, handle func(events.Event)
 	switch {
 	case err != nil:
 		return err
-	case refusal != nil:
-		slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail,
+	case refusal != nil: // a service that hears its kind says so in the log
+		slog.DebugContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail,
 			"subject", refusal.Subject)
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -105,3 +105,20 @@ func TestAFollowerOfNewEventsHearsWhatCameWhileItWasAway(t *testing.T) {
 		t.Error("heard nothing")
 	}
 }
+
+// One malformed message at the end of its log, and each command took five seconds.
+func TestAReaderEndsBehindALastMessageThatIsRefused(t *testing.T) {
+	ctx, b := newBus(t)
+	publish(t, ctx, b, lost("n1", ""))
+	refused, err := b.JetStream().Publish(ctx, events.EventSubject(cluster, events.NodeLost, "n9"), []byte("nonsense"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, b, lost("later", ""))
+	var read []string
+	began := time.Now()
+	err = b.Read(ctx, events.EventStream, allOfTest, 0, refused.Sequence, func(event events.Event) { read = append(read, event.Subject) })
+	if took := time.Since(began); err != nil || strings.Join(read, " ") != "n1" || took > 2*time.Second {
+		t.Errorf("read %q in %v, %v: expected n1 alone, at once", read, took, err)
+	}
+}

@@ -105,7 +105,7 @@ func TestRerouteHasNoAnswerWhereNobodyHoldsTheLostLayers(t *testing.T) {
 	s := usual(6)
 	s.Current = grid(2, 3, 6, 12)
 	if _, err := reroute(s.lose("n2", "n5")); err == nil ||
-		err.Error() != "layers 2 to 4 of n2: no survivor holds exactly these" {
+		err.Error() != "layers 2 to 3 of n2: no survivor holds exactly these" {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -207,7 +207,7 @@ func TestAPlanOfAnotherJobIsNotContinued(t *testing.T) {
 func TestTooLittleMemoryIsRefusedByName(t *testing.T) {
 	s := usual(2)
 	s.MemoryBytes = []int64{300, 250}
-	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "repipeline: search: nodeMemoryBytes is 250") {
+	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "repipeline: search: 250 bytes of memory a node") {
 		t.Fatalf("got %v", err)
 	}
 }

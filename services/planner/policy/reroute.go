@@ -31,7 +31,7 @@ func reroute(s Situation) ([]Candidate, error) {
 	for _, gap := range s.gaps() {
 		if len(gap.survivors) == 0 {
 			return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", gap.layers.First,
-				gap.layers.End, gap.lost[0].node)
+				gap.layers.End-1, gap.lost[0].node)
 		}
 		candidate.Reroutes = append(candidate.Reroutes, gap.share(loads)...)
 	}

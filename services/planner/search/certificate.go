@@ -122,10 +122,10 @@ func (s *searcher) explain() error {
 	pipelines, memory := s.DataParallel.Least, s.NodeMemoryBytes
 	switch {
 	case shortest > s.PipelineLength.Most:
-		return fmt.Errorf("search: nodeMemoryBytes is %d, too little for any pipeline of %d to %d stages: %w",
+		return fmt.Errorf("search: %d bytes of memory a node are too little for any pipeline of %d to %d stages: %w",
 			memory, s.PipelineLength.Least, s.PipelineLength.Most, ErrInfeasible)
 	case shortest*pipelines > s.Nodes:
-		return fmt.Errorf("search: nodes is %d, but with nodeMemoryBytes %d a pipeline has at least %d stages and dataParallel.least is %d: %w",
+		return fmt.Errorf("search: %d nodes, but with %d bytes of memory each a pipeline has at least %d stages, and there are at least %d pipelines: %w",
 			s.Nodes, memory, shortest, pipelines, ErrInfeasible)
 	case s.EveryNode:
 		return fmt.Errorf("search: everyNode is set, but no plan within dataParallel %v and pipelineLength %v uses exactly %d nodes: %w",

@@ -144,19 +144,19 @@ func (p Problem) checkLimits() error {
 	width, length := p.DataParallel, p.PipelineLength
 	switch {
 	case length.Least > len(p.Layers):
-		return fmt.Errorf("search: pipelineLength.least is %d, but there are %d layers: %w", length.Least,
+		return fmt.Errorf("search: pipelines of at least %d stages, but there are %d layers: %w", length.Least,
 			len(p.Layers), ErrInfeasible)
 	case width.Least > p.MicroBatches:
-		return fmt.Errorf("search: dataParallel.least is %d, but there are %d microBatches: %w", width.Least,
+		return fmt.Errorf("search: at least %d pipelines, but there are %d micro-batches: %w", width.Least,
 			p.MicroBatches, ErrInfeasible)
 	case max(1, width.Least)*length.Least > p.Nodes:
-		return fmt.Errorf("search: nodes is %d, but dataParallel.least %d and pipelineLength.least %d need %d: %w",
+		return fmt.Errorf("search: %d nodes, but at least %d pipelines of at least %d stages need %d: %w",
 			p.Nodes, width.Least, length.Least, width.Least*length.Least, ErrInfeasible)
 	case length.Least > length.Most:
-		return fmt.Errorf("search: pipelineLength is %d to %d, which is empty: %w", length.Least, length.Most,
+		return fmt.Errorf("search: no pipeline has %d to %d stages: %w", length.Least, length.Most,
 			ErrInfeasible)
 	case width.Least > width.Most:
-		return fmt.Errorf("search: dataParallel is %d to %d, which is empty: %w", width.Least, width.Most,
+		return fmt.Errorf("search: there are no %d to %d pipelines: %w", width.Least, width.Most,
 			ErrInfeasible)
 	}
 	return nil

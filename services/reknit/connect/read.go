@@ -13,8 +13,10 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// quiet is after how long nothing more is expected of a log: the last message may be one that is refused, and never comes.
+// quiet is after how long nothing more is expected of a log: its last message may be dropped while it is read.
 const quiet = 5 * time.Second
+
+var errQuiet = errors.New("nothing more comes")
 
 // Span is a part of the log.
 type Span struct {
@@ -35,34 +37,18 @@ func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handl
 	if err != nil || end <= span.After {
 		return err
 	}
-	heard := make(chan events.Event)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop, err := b.Follow(ctx, events.EventStream, subjects, bus.AfterSequence(span.After), func(event events.Event) {
-		select {
-		case heard <- event:
-		case <-ctx.Done():
-		}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	more := time.AfterFunc(quiet, func() { cancel(errQuiet) })
+	defer more.Stop()
+	err = b.Read(ctx, events.EventStream, subjects, span.After, end, func(event events.Event) {
+		more.Reset(quiet)
+		handle(event)
 	})
-	if err != nil {
-		return err
+	if context.Cause(ctx) == errQuiet {
+		return nil
 	}
-	defer stop()
-	for {
-		select {
-		case event := <-heard:
-			if event.Sequence <= end {
-				handle(event)
-			}
-			if event.Sequence >= end {
-				return nil
-			}
-		case <-time.After(quiet):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return err
 }
 
 // lastOf returns the sequence of the last message on any of the subjects, zero where there is none.

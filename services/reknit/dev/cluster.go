@@ -38,14 +38,12 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if err != nil {
 		return nil, err
 	}
-	c.processes = processes.New(program, logs, func(name string, err error) {
-		screen.println(fmt.Sprintf("          %s ended by itself, %v: see %s", name, err, filepath.Join(logs, name+".log")))
-	})
+	c.processes = processes.New(program, logs, func(died string) { screen.println("          " + died) })
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}
 	screen.println(fmt.Sprintf("NATS at %s; in another terminal export REKNIT_NATS_URL=%[1]s, and reknit status, watch, history, explain "+
-		"and plan tell of this cluster", c.server.URL()))
+		"and plan tell of this cluster while it trains: more --steps give more time", c.server.URL()))
 	if c.page, err = processes.PageAddress(options.Page); err != nil {
 		return c, err
 	}

@@ -95,6 +95,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"cluster", d.stored, d.cluster},
 		{"streams", d.joined, d.streams},
 		{"subjects", d.joined, d.subjects},
+		{"refused", d.joined, d.refused},
 		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},

@@ -269,6 +269,21 @@ func TestWhatIsSaidWhereNobodyListensIsFound(t *testing.T) {
 	}
 }
 
+// Who said an event by hand was told that it is stored, and heard no more of it.
+func TestAMessageThatAServiceRefusedIsFound(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.sound()
+	c.commit(7)
+	c.say("/negotiator", events.EventRefused, "e", &events.Quarantine{
+		Reason: "invalid", Detail: "data: node missing", Subject: "reknit.event.c.membership.leave-requested.n2", Excerpt: []byte("{}"), Bytes: 2,
+	})
+	findings, err := examined(t, c.url)
+	expected := "refused warning: 1 message was refused, the last one, invalid, on reknit.event.c.membership.leave-requested.n2: data: node missing"
+	if err != nil || len(findings) != 1 || findings[0] != expected {
+		t.Errorf("%v, %q: expected %q", err, findings, expected)
+	}
+}
+
 func TestServicesAndPeersThatAreAwayAreNamed(t *testing.T) {
 	c := newClinic(t, func(jetstream.JetStream) {})
 	c.plan("127.0.0.1:1")

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
@@ -34,6 +35,25 @@ func (d *doctor) subjects(ctx context.Context) []Finding {
 	return found(warning, "mend who says them: events/README.md lists the subjects, each with its data; "+
 		"where the services are of another build, ask its doctor",
 		"said on %s of no kind that this build knows, such as %s", tell.Count(len(unknown), "subject", "subjects"), unknown[0])
+}
+
+// refused tells of messages that services could not read as events: who said them was acknowledged.
+func (d *doctor) refused(ctx context.Context) []Finding {
+	var newest events.Quarantine
+	count := 0
+	err := connect.Read(ctx, d.bus, []events.Kind{events.EventRefused}, connect.Span{}, func(event events.Event) {
+		if events.Decode(event.Data, &newest) == nil {
+			count++
+		}
+	})
+	switch {
+	case err != nil:
+		return found(unseen, "", "%v", err)
+	case count == 0:
+		return found(fine, "", "no message was refused that the log remembers")
+	}
+	return found(warning, "mend who says them: events/README.md shows an event by hand", "%s refused, the last one, %s, on %s: %s",
+		tell.Count(count, "message was", "messages were"), newest.Reason, newest.Subject, newest.Detail)
 }
 
 // isEvent reports whether a subject behind its prefix is a kind of event and what that is about.

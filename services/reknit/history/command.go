@@ -277,6 +277,10 @@ func attempts(w io.Writer, all []changes.Attempt) {
 // refusals tells what was refused meanwhile, and whose membership ended.
 func refusals(w io.Writer, all []changes.Refusal) {
 	for _, refusal := range all {
+		if refusal.Refused == events.RefusedMembership {
+			fmt.Fprintf(w, "\nGiven up %s: %s: %s\n", clock(refusal.At), refusal.Node, refusal.Reason)
+			continue
+		}
 		fmt.Fprintf(w, "\nRefused %s: %s: %s\n", clock(refusal.At), refusal.What(), refusal.Reason)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -172,10 +171,7 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 	if err != nil {
 		return func() {}, err
 	}
-	running := processes.New(program, logs, func(name string, err error) {
-		log := filepath.Join(logs, name+".log")
-		fmt.Fprintf(out, "%s ended by itself, %v, and is started again: see %s\n%s", name, err, log, lastLine(log))
-	})
+	running := processes.New(program, logs, func(died string) { fmt.Fprintln(out, died) })
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
@@ -191,25 +187,4 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 		}
 	}
 	return stop, nil
-}
-
-// mostOfLog is how much of the end of a log is read for its last line.
-const mostOfLog = 4096
-
-// lastLine is what a process said last, indented: most often why it ended. It is empty where there is no log.
-func lastLine(log string) string {
-	file, err := os.Open(log)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil {
-		_, _ = file.Seek(max(0, info.Size()-mostOfLog), io.SeekStart)
-	}
-	text, _ := io.ReadAll(file)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return "  " + last + "\n"
-	}
-	return ""
 }
