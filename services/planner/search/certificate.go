@@ -134,6 +134,6 @@ func (s *searcher) explain() error {
 	if s.Below < never {
 		return fmt.Errorf("search: below is %v s, which no plan takes: %w", s.Below, ErrInfeasible)
 	}
-	return fmt.Errorf("search: nodeMemoryBytes is %d, too little to keep %d microBatches in flight on %d nodes: %w",
+	return fmt.Errorf("search: %d bytes of memory a node are too little to keep %d micro-batches in flight on %d nodes: %w",
 		memory, s.MicroBatches, s.Nodes, ErrInfeasible)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/schedule"
@@ -43,7 +44,7 @@ func (w *worker) passAll(ctx context.Context, step uint64) error {
 		}
 		task, ok := p.agenda.Next()
 		if !ok {
-			message, err := w.network.Receive(ctx, passPhase)
+			message, err := w.hear(ctx, passPhase)
 			if err == nil {
 				err = p.arrived(message)
 			}
@@ -88,6 +89,7 @@ func (p *passes) arrived(message transport.Message) error {
 
 // run does one pass of a micro-batch through this stage, and sends the result on.
 func (p *passes) run(ctx context.Context, task schedule.Task) error {
+	p.worker.phase.enter(events.PhaseComputing)
 	pass, following := p.forward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop + 1}
 	if task.Backward {
 		pass, following = p.backward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop - 1, Backward: true}
@@ -98,7 +100,7 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}
-	return p.worker.network.Send(route[following.Hop].Node, passPhase, itemOf(following), output)
+	return p.worker.send(route[following.Hop].Node, passPhase, itemOf(following), output)
 }
 
 // declaredSeconds is what the job says that a pass takes.

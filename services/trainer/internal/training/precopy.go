@@ -16,7 +16,10 @@ type lentState struct {
 	worker *worker
 }
 
-var _ agent.PreCopier = lentState{}
+var (
+	_ agent.PreCopier = lentState{}
+	_ agent.Worker    = lentState{}
+)
 
 // Change returns what the step that ended at this number of completed steps did to a unit. Only the last step's change
 // is there, and only until another step begins or a plan is adopted.

@@ -76,7 +76,7 @@ func (w *worker) spread(ctx context.Context, group schedule.Reduction, parameter
 				}
 			}
 		}
-		if err := w.network.Send(node, spreadPhase(group), 0, payload); err != nil {
+		if err := w.send(node, spreadPhase(group), 0, payload); err != nil {
 			return err
 		}
 	}

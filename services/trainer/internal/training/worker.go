@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/speed"
 	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/internal/state"
@@ -18,6 +19,7 @@ type worker struct {
 	network Network
 	state   *state.State
 	part    assignment
+	phase   phase
 
 	adam    model.Adam // of the last step begun
 	speed   speed.Meter
@@ -49,6 +51,8 @@ func (w *worker) take(a assignment) {
 // all-reduce and the update. It returns the step's loss in nats a character where the node holds the head, 0 elsewhere.
 // Where ctx ends it stops within the pass of one layer.
 func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error) {
+	w.phase.enter(events.PhaseComputing)
+	defer w.phase.enter("")
 	w.network.Begin(step)
 	w.summed = 0
 	w.adam = w.config.Adam
