@@ -62,9 +62,9 @@ func (c Config) validate() error {
 			faults = append(faults, fmt.Errorf("%s: expected %s, got %v", variable, expected, got))
 		}
 	}
-	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Node))
+	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _, such as n1", fmt.Sprintf("%q", c.Node))
 	expect(c.Site == "" || events.Token(c.Site), "REKNIT_SITE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Site))
-	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file", `""`)
+	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file to train on, such as README.md", "none")
 	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
 	expect(c.GlobalBatch > 0, "REKNIT_TRAINER_GLOBAL_BATCH", "at least 1", c.GlobalBatch)
 	expect(c.GlobalBatch <= 0 || c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0,

@@ -76,7 +76,7 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 		fmt.Fprintf(table, "learning rate\tx %.4g\tof what the job says for %d samples a step\n", scale,
 			q.Request.Job.GlobalBatch)
 	}
-	fmt.Fprintf(table, "transition\t%s\tmoves %s; a restart would load %s\n",
+	fmt.Fprintf(table, "transition\t%s\tto move %s once all stopped; a restart would load %s\n",
 		tell.Seconds(predicted.TransitionSeconds), tell.Bytes(answer.BytesMoved), tell.Bytes(answer.NaiveBytes))
 	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n",
 		tell.Seconds(q.Request.SecondsBetweenFailures))
