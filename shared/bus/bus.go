@@ -115,7 +115,8 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		case <-connected:
 			waits = false
 		case <-patience.C:
-			log.Warn("no NATS server answers yet; trying until one does", "url", config.URL, "error", cmp.Or(conn.LastError(), dial.failure()))
+			log.Warn("no NATS server answers yet; trying until one does", "url", config.URL,
+				"error", cmp.Or(conn.LastError(), dial.failure()))
 			patience.Reset(sayAgain)
 		case <-ctx.Done():
 			conn.Close()

@@ -275,10 +275,10 @@ func TestAMessageThatAServiceRefusedIsFound(t *testing.T) {
 	c.sound()
 	c.commit(7)
 	c.say("/negotiator", events.EventRefused, "e", &events.Quarantine{
-		Reason: "invalid", Detail: "data: node missing", Subject: "reknit.event.c.membership.leave-requested.n2", Excerpt: []byte("{}"), Bytes: 2,
+		Reason: "invalid", Detail: "data: node missing", Subject: "reknit.event.c.node.lost.n2", Excerpt: []byte("{}"), Bytes: 2,
 	})
 	findings, err := examined(t, c.url)
-	expected := "refused warning: 1 message was refused, the last one, invalid, on reknit.event.c.membership.leave-requested.n2: data: node missing"
+	expected := "refused warning: 1 message was refused, the last one, invalid, on reknit.event.c.node.lost.n2: data: node missing"
 	if err != nil || len(findings) != 1 || findings[0] != expected {
 		t.Errorf("%v, %q: expected %q", err, findings, expected)
 	}
