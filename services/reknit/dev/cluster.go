@@ -38,7 +38,9 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 	if err != nil {
 		return nil, err
 	}
-	c.processes = processes.New(program, logs, func(died string) { screen.println("          " + died) })
+	c.processes = processes.New(program, logs, func(name string, err error) {
+		screen.println(fmt.Sprintf("          %s ended by itself, %v", name, err))
+	})
 	if c.server, err = embedded.Start(embedded.Config{StoreDir: filepath.Join(options.Dir, "nats")}); err != nil {
 		return nil, err
 	}

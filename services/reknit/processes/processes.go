@@ -18,9 +18,9 @@ import (
 
 // Supervisor starts, kills and restarts processes. Its methods may be called by several goroutines.
 type Supervisor struct {
-	program string            // the command reknit; its sub-commands are the roles
-	logs    string            // directory of the processes' logs
-	died    func(says string) // hears once of each process that failed by itself, and what it said last
+	program string                       // the command reknit; its sub-commands are the roles
+	logs    string                       // directory of the processes' logs
+	died    func(name string, err error) // hears once of a process that failed by itself, and what it said last
 
 	mutex     sync.Mutex
 	processes map[string]*process
@@ -48,7 +48,7 @@ const Trainer = "trainer"
 const restartPause = 200 * time.Millisecond
 
 // New returns a supervisor that runs a program's sub-commands and has them log into a directory.
-func New(program, logs string, died func(says string)) *Supervisor {
+func New(program, logs string, died func(name string, err error)) *Supervisor {
 	return &Supervisor{program: program, logs: logs, died: died, processes: map[string]*process{}}
 }
 
@@ -101,7 +101,8 @@ func (s *Supervisor) wait(p *process, command *exec.Cmd) {
 	delete(s.processes, p.name)
 	if err != nil && !p.killed && !p.told && !s.closing {
 		p.told = true
-		s.died(p.ended(err, filepath.Join(s.logs, p.name+".log")))
+		log := filepath.Join(s.logs, p.name+".log")
+		s.died(p.name, fmt.Errorf("%w: see %s%s", err, log, lastLine(log)))
 	}
 	if p.restart && !s.closing {
 		if err := s.launch(p); err != nil {
@@ -163,13 +164,4 @@ func (s *Supervisor) Close(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
-}
-
-// ended says that a process failed by itself, and why as far as its log tells.
-func (p *process) ended(err error, log string) string {
-	again := ""
-	if p.restart {
-		again = ", and is started again"
-	}
-	return fmt.Sprintf("%s ended by itself, %v%s: see %s%s", p.name, err, again, log, lastLine(log))
 }

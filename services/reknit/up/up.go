@@ -171,7 +171,9 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 	if err != nil {
 		return func() {}, err
 	}
-	running := processes.New(program, logs, func(died string) { fmt.Fprintln(out, died) })
+	running := processes.New(program, logs, func(name string, err error) {
+		fmt.Fprintf(out, "%s ended by itself and is started again, %v\n", name, err)
+	})
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()

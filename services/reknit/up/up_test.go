@@ -64,7 +64,7 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself, exit status 1, and is started again",
+	for _, expected := range []string{"REKNIT_NATS_URL=nats://127.0.0.1:", "planner ended by itself and is started again, exit status 1",
 		"\n  planner of c starts with 3\n", "stopped; what there is stays in " + dir} {
 		if !strings.Contains(strings.Join(lines, "\n"), expected) {
 			t.Errorf("said %q, expected %q", lines, expected)
