@@ -30,7 +30,7 @@ func reroute(s Situation) ([]Candidate, error) {
 	loads := map[string]load{}
 	for _, gap := range s.gaps() {
 		if len(gap.survivors) == 0 {
-			return nil, fmt.Errorf("layers %d to %d of %s: no survivor holds exactly these", gap.layers.First,
+			return nil, fmt.Errorf("layers %d-%d of %s: no survivor holds exactly these", gap.layers.First,
 				gap.layers.End-1, gap.lost[0].node)
 		}
 		candidate.Reroutes = append(candidate.Reroutes, gap.share(loads)...)

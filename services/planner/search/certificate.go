@@ -125,8 +125,8 @@ func (s *searcher) explain() error {
 		return fmt.Errorf("search: %d bytes of memory a node are too little for any pipeline of %d to %d stages: %w",
 			memory, s.PipelineLength.Least, s.PipelineLength.Most, ErrInfeasible)
 	case shortest*pipelines > s.Nodes:
-		return fmt.Errorf("search: %d nodes, but with %d bytes of memory each a pipeline has at least %d stages, "+
-			"and there are at least %d pipelines: %w", s.Nodes, memory, shortest, pipelines, ErrInfeasible)
+		return fmt.Errorf("search: %d nodes of %d bytes of memory are too few for %d x %d stages (pipelines x stages of each): %w",
+			s.Nodes, memory, max(1, pipelines), shortest, ErrInfeasible)
 	case s.EveryNode:
 		return fmt.Errorf("search: everyNode is set, but no plan within dataParallel %v and pipelineLength %v uses exactly %d nodes: %w",
 			s.DataParallel, s.PipelineLength, s.Nodes, ErrInfeasible)

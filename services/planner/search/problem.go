@@ -150,8 +150,8 @@ func (p Problem) checkLimits() error {
 		return fmt.Errorf("search: at least %d pipelines, but there are %d micro-batches: %w", width.Least,
 			p.MicroBatches, ErrInfeasible)
 	case max(1, width.Least)*length.Least > p.Nodes:
-		return fmt.Errorf("search: %d nodes, but at least %d pipelines of at least %d stages need %d: %w",
-			p.Nodes, width.Least, length.Least, width.Least*length.Least, ErrInfeasible)
+		return fmt.Errorf("search: %d nodes are too few for %d x %d stages (pipelines x stages of each): %w",
+			p.Nodes, max(1, width.Least), length.Least, ErrInfeasible)
 	case length.Least > length.Most:
 		return fmt.Errorf("search: no pipeline has %d to %d stages: %w", length.Least, length.Most,
 			ErrInfeasible)

@@ -17,11 +17,11 @@ func TestAnImpossibleProblemNamesTheLimit(t *testing.T) {
 	}{
 		{"longer than the model", "at least 4 stages,", func(p *Problem) { p.PipelineLength.Least = 4 }},
 		{"more pipelines than micro-batches", "at least 7 pipelines,", func(p *Problem) { p.DataParallel.Least = 7 }},
-		{"too few nodes", "6 nodes,", func(p *Problem) { p.DataParallel.Least, p.PipelineLength.Least = 3, 3 }},
+		{"too few nodes", "3 x 3 stages", func(p *Problem) { p.DataParallel.Least, p.PipelineLength.Least = 3, 3 }},
 		{"empty lengths", "3 to 2 stages:", func(p *Problem) { p.PipelineLength = Limits{3, 2} }},
 		{"empty degrees", "3 to 2 pipelines:", func(p *Problem) { p.DataParallel = Limits{3, 2} }},
 		{"layers too large", "9 bytes of memory a node", func(p *Problem) { p.NodeMemoryBytes = 9 }},
-		{"pipelines too long for the nodes", "6 nodes,",
+		{"pipelines too long for the nodes", "3 x 3 stages",
 			func(p *Problem) { p.NodeMemoryBytes, p.DataParallel.Least = 13, 3 }},
 		{"a node too many", "everyNode", func(p *Problem) { p.EveryNode, p.MicroBatches, p.Nodes = true, 1, 5 }},
 		{"batch too large", "memory", func(p *Problem) {

@@ -218,6 +218,14 @@ func (c *collective) poll() {
 }
 
 // passedBy reports whether a node has done all its passes.
+// getsOn reports whether a process takes part in something that is under way, and runs.
+func (c *collective) getsOn(p *process) bool {
+	passes := func(pipeline int) bool { return c.passing[pipeline] && !c.passed[pipeline] }
+	reduces := func(group int) bool { return c.groups[group].started && !c.groups[group].done }
+	return !p.stopped() && (slices.ContainsFunc(c.places.pipelines[p.node.name], passes) ||
+		slices.ContainsFunc(c.places.groups[p.node.name], reduces))
+}
+
 func (c *collective) passedBy(node string) bool { return c.left[node] == 0 }
 
 func (c *collective) passTime(pipeline int) time.Duration {

@@ -24,16 +24,16 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	}
 }
 
-// phase is what a trainer of a whole replica tells of its step. In a pipeline who computes may wait for another stage.
+// phase is what a trainer tells of its step. In a pipeline it has many waits in one: who gets on tells nothing.
 func (p *process) phase() string {
 	c := p.collective
 	switch {
-	case c == nil || !c.places.replicas:
+	case c == nil || !c.places.replicas && c.getsOn(p):
 		return ""
-	case c.passedBy(p.node.name):
-		return events.PhaseWaiting
+	case c.places.replicas && !c.passedBy(p.node.name) || !c.places.replicas && p.hung:
+		return events.PhaseComputing
 	}
-	return events.PhaseComputing
+	return events.PhaseWaiting
 }
 
 func staged(pipeline events.Pipeline) bool { return len(pipeline.Stages) > 1 }
