@@ -27,12 +27,13 @@ var All, New = Position{}, Position{isNew: true}
 // AfterSequence starts at the event behind the one at sequence.
 func AfterSequence(sequence uint64) Position { return Position{after: sequence} }
 
-// Read calls handle for each event behind one sequence and up to another, in the stream's order, each once, and returns behind
-// the last one, or where ctx ends. Refused messages are skipped.
+// Read calls handle for each event behind one sequence and up to another, in the stream's order, each once, and returns
+// behind the last one, or where ctx ends. Refused messages are skipped, and not logged: who reads a log again and again
+// would tell of them each time.
 func (b *Bus) Read(
 	ctx context.Context, stream events.Stream, subjects []string, after, end uint64, handle func(events.Event),
 ) error {
-	f := &follower{bus: b, stream: stream, subjects: subjects, last: after, end: end, handle: handle}
+	f := &follower{bus: b, stream: stream, subjects: subjects, last: after, end: end, handle: handle, refusals: slog.LevelDebug}
 	for f.last < end && ctx.Err() == nil {
 		if err := f.open(ctx); err != nil {
 			return fmt.Errorf("read %s: %w", stream.Name, err)
@@ -49,7 +50,9 @@ func (b *Bus) Read(
 func (b *Bus) Follow(
 	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
 ) (stop func(), err error) {
-	f := &follower{bus: b, stream: stream, subjects: subjects, last: from.after, end: math.MaxUint64, handle: handle}
+	f := &follower{
+		bus: b, stream: stream, subjects: subjects, last: from.after, end: math.MaxUint64, handle: handle, refusals: slog.LevelWarn,
+	}
 	if from.isNew {
 		f.last, err = b.lastSequence(ctx, stream)
 	}
@@ -87,6 +90,7 @@ type follower struct {
 	last       uint64 // sequence of what was handled
 	end        uint64 // sequence of what is handled last
 	handle     func(events.Event)
+	refusals   slog.Level // at which they are logged
 	consumer   jetstream.Consumer
 	connection context.Context // lasts as long as the one over which the consumer was made
 }
@@ -175,7 +179,7 @@ func (f *follower) read(ctx context.Context) error {
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if held.sequence <= f.end {
-			err = f.bus.follow(ctx, held, f.handle)
+			err = f.hand(ctx, held)
 		}
 		if err != nil {
 			return err
@@ -198,19 +202,18 @@ func (f *follower) check(ctx context.Context, end context.CancelFunc) func() {
 	}
 }
 
-// follow hands an event on. It fails where ctx ended before its data was there.
-func (b *Bus) follow(ctx context.Context, held stored, handle func(events.Event)) error {
-	event, refusal, err := b.open(ctx, held)
+// hand hands an event on. It fails where ctx ended before its data was there.
+func (f *follower) hand(ctx context.Context, held stored) error {
+	event, refusal, err := f.bus.open(ctx, held)
 	switch {
 	case err != nil:
 		return err
-	case refusal != nil: // a service that hears its kind says so in the log
-		slog.DebugContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail,
-			"subject", refusal.Subject)
+	case refusal != nil:
+		slog.Log(ctx, f.refusals, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "subject", refusal.Subject)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		handle(event)
+		f.handle(event)
 	}
 	return nil
 }
