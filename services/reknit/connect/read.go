@@ -45,7 +45,7 @@ func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handl
 		more.Reset(quiet)
 		handle(event)
 	})
-	if context.Cause(ctx) == errQuiet {
+	if errors.Is(context.Cause(ctx), errQuiet) {
 		return nil
 	}
 	return err

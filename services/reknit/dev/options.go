@@ -148,7 +148,7 @@ func (o *Options) readScript() error {
 	for _, action := range o.actions {
 		if action.AtStep >= o.Steps {
 			if o.Script == "" {
-				return fmt.Errorf("the default needs more steps than --steps %d, for it does something at step %d; name another",
+				return fmt.Errorf("the default needs more steps than --steps %d, for it does something at step %d; an empty file has nothing go wrong",
 					o.Steps, action.AtStep)
 			}
 			return fmt.Errorf("line %d: expected a step below --steps %d, got %d", action.Line, o.Steps, action.AtStep)

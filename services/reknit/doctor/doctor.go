@@ -99,6 +99,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},
+		{"training", d.joined, unlessComplete(d, d.training)},
 		{"replicas", d.joined, d.replicas},
 		{"peers", d.joined, unlessComplete(d, d.peers)},
 		{"own address", d.joined, unlessComplete(d, d.address)},

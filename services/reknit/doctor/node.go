@@ -57,9 +57,9 @@ func (d *doctor) peers(ctx context.Context) []Finding {
 	var all []Finding
 	for i, err := range failures {
 		switch {
-		case err != nil && d.isGone(members[i].Node):
+		case err != nil && d.isGone(members[i]):
 			all = append(all, found(warning, "see reknit status: it says how the node ended, where that is known",
-				"%s is not there: nobody answers for it at NATS", members[i].Node)...)
+				"%s is not there: the process that the plan names does not answer at NATS", members[i].Node)...)
 		case err != nil:
 			all = append(all, found(warning, "open the port, or have it advertise another address; till then its traffic is relayed",
 				"%s cannot be reached: %v", members[i].Node, err)...)
@@ -71,13 +71,18 @@ func (d *doctor) peers(ctx context.Context) []Finding {
 	return all
 }
 
-// isGone reports whether no process of a node hears what it is asked. On a secured installation nobody but the monitor may ask.
-func (d *doctor) isGone(node string) bool {
+// isGone reports whether a member's process does not answer, or another one in its name. On a secured installation nobody but the
+// monitor may ask.
+func (d *doctor) isGone(member events.Member) bool {
 	if d.kit.API != "" {
 		return false
 	}
-	_, err := d.conn.Request(events.ProbeSubject(d.bus.Cluster(), node), []byte("{}"), time.Second) // of no target: a sign of life
-	return errors.Is(err, nats.ErrNoResponders)
+	reply, err := d.conn.Request(events.ProbeSubject(d.bus.Cluster(), member.Node), []byte("{}"), time.Second) // of no target: a sign of life
+	if err != nil {
+		return errors.Is(err, nats.ErrNoResponders)
+	}
+	var answer events.ProbeAnswer
+	return json.Unmarshal(reply.Data, &answer) == nil && answer.Incarnation != "" && answer.Incarnation != member.Incarnation
 }
 
 func dial(ctx context.Context, address string) error {
@@ -95,7 +100,7 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")
 	}
 	members, err := d.members(ctx)
-	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.isGone(member.Node) })
+	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.isGone(member) })
 	switch {
 	case err != nil:
 		return found(wrong, "", "%v", err)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -40,10 +41,11 @@ func (d *doctor) subjects(ctx context.Context) []Finding {
 // refused tells of messages that services could not read as events: who said them was acknowledged.
 func (d *doctor) refused(ctx context.Context) []Finding {
 	var newest events.Quarantine
+	var at time.Time
 	count := 0
 	err := connect.Read(ctx, d.bus, []events.Kind{events.EventRefused}, connect.Span{}, func(event events.Event) {
 		if events.Decode(event.Data, &newest) == nil {
-			count++
+			count, at = count+1, event.Logged
 		}
 	})
 	switch {
@@ -52,8 +54,8 @@ func (d *doctor) refused(ctx context.Context) []Finding {
 	case count == 0:
 		return found(fine, "", "no message was refused that the log remembers")
 	}
-	return found(warning, "mend who says them: events/README.md shows an event by hand", "%s refused, the last one, %s, on %s: %s",
-		tell.Count(count, "message was", "messages were"), newest.Reason, newest.Subject, newest.Detail)
+	return found(warning, "mend who says them: events/README.md shows an event by hand", "%s refused, the last one %s, as %s, on %s: %s",
+		tell.Count(count, "message was", "messages were"), at.Local().Format("01-02 15:04:05"), newest.Reason, newest.Subject, newest.Detail)
 }
 
 // isEvent reports whether a subject behind its prefix is a kind of event and what that is about.

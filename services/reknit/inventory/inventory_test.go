@@ -179,9 +179,9 @@ func TestEachNodeHasTheStateThatTheLogAndItsHeartbeatsTell(t *testing.T) {
 		&events.Refusal{Node: "n4", Refused: events.ChangeJoin, Incarnation: "i", Reason: "another job"})
 	expect("when that was answered", "n1 training, n2 lost, n3 spare, n10 joining")
 	s.join("n2", "later")
-	expect("with a lost one that is back", "n1 training, n2 silent, n2 joining, n3 spare, n10 joining")
+	expect("with a lost one that is back", "n1 training, n2 lost, n2 joining, n3 spare, n10 joining")
 	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "complete", Expected: true})
-	expect("with one that is done", "n1 ended, n2 silent, n2 joining, n3 spare, n10 joining")
+	expect("with one that is done", "n1 ended, n2 lost, n2 joining, n3 spare, n10 joining")
 }
 
 func TestNodesAreATableForPeople(t *testing.T) {

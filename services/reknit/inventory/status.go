@@ -49,6 +49,7 @@ type Overview struct {
 	// Refused is what somebody was refused lately, of whom nothing newer is known.
 	Refused  *changes.Refusal `json:"refused,omitempty"`
 	Heard    int              `json:"heard"` // nodes whose heartbeats are
+	Alone    int              `json:"alone"` // units of the model, layers most often, that one living node alone holds under the plan
 	Problems []string         `json:"problems"`
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
@@ -106,7 +107,7 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	for _, node := range nodes {
 		o.takeNode(node)
 	}
-	o.Problems, o.StepTime = missing(nodes), overlay.StepTime(nodes)
+	o.Problems, o.StepTime, o.Alone = missing(nodes), overlay.StepTime(nodes), alone(known, nodes)
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
 	}
@@ -132,6 +133,31 @@ func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) 
 func (o *Overview) isDeserted() bool {
 	return o.Generation > 0 && o.End == nil && o.Heard == 0 &&
 		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
+}
+
+// holds reports whether no plan is possible for those who live.
+func (o *Overview) holds() bool { return o.Change != nil && o.Change.Held != nil }
+
+// alone counts the units that one living node alone holds under the plan in force.
+func alone(known *overlay.Overlay, nodes []overlay.Node) (count int) {
+	plan, _ := known.Plan()
+	if plan == nil {
+		return 0
+	}
+	holders := make([]int, plan.UnitCount())
+	for _, node := range nodes {
+		if node.State == overlay.Training {
+			for unit := range events.Each(plan.UnitsOf(node.Node)) {
+				holders[unit]++
+			}
+		}
+	}
+	for _, holding := range holders {
+		if holding == 1 {
+			count++
+		}
+	}
+	return count
 }
 
 func (o *Overview) takePlan(known *overlay.Overlay) {
@@ -275,6 +301,8 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
 		fmt.Fprintln(table, "training\tstopped: no node is heard")
+	case o.holds() && o.Step > 0:
+		fmt.Fprintf(table, "training\tstopped at step %d: the cluster holds\n", o.Step)
 	case o.Stepless && o.Generation > 0:
 		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
 	case o.Step > 0:
@@ -282,9 +310,17 @@ func (o Overview) tell(w io.Writer) {
 	}
 	var nodes []string
 	for _, state := range slices.Sorted(maps.Keys(o.Nodes)) {
-		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], state))
+		does := state
+		if state == overlay.Training && o.holds() {
+			does = "waiting"
+		}
+		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
+	if o.Alone > 0 && o.End == nil {
+		fmt.Fprintf(table, "copies\t%s of the model in one node alone: its loss takes training back to a snapshot, or to the start\n",
+			tell.Count(o.Alone, "part is", "parts are"))
+	}
 	for _, service := range o.Services {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}

@@ -78,6 +78,32 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 	}
 }
 
+// Two trained on, it said, and had waited for a minute.
+func TestOfAClusterThatHoldsNobodyIsSaidToTrain(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 1"})
+	printed, _ := s.run(Status())
+	for _, says := range []string{"training    stopped at step ", "1 spare, 2 waiting"} {
+		if !strings.Contains(printed, says) {
+			t.Errorf("expected %q in\n%s", says, printed)
+		}
+	}
+}
+
+func TestWhatOneNodeAloneHoldsIsCounted(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	overview, err := answered[Overview](s, Status())
+	if err != nil || overview.Alone != 2 {
+		t.Errorf("%v, %d parts are in one node alone, expected both layers, of one pipeline", err, overview.Alone)
+	}
+}
+
 func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
 	s := newSite(t)
 	s.plan()
