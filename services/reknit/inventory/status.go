@@ -317,9 +317,9 @@ func (o Overview) tell(w io.Writer) {
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
-	if o.Alone > 0 && o.End == nil {
-		fmt.Fprintf(table, "copies\t%s of the model in one node alone: its loss takes training back to a snapshot, or to the start\n",
-			tell.Count(o.Alone, "part is", "parts are"))
+	if o.Alone > 0 && o.End == nil && !o.holds() {
+		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
+			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
 	}
 	for _, service := range o.Services {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
