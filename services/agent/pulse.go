@@ -87,6 +87,9 @@ func (s *Session) pulse() {
 func (s *Session) sendPulse() {
 	s.mutex.Lock()
 	known, pulse := s.machine.Snapshot(), &s.pulses.next
+	if known.Generation > 0 { // a plan sets the step, too: that of a joiner, and of who is rolled back
+		pulse.Step = known.Step
+	}
 	if worker, able := s.loop.state.(Worker); able {
 		pulse.Phase = worker.Phase()
 	}

@@ -11,14 +11,12 @@ import (
 // to do than they can, as when thousands of nodes come at once. Who left then would come again, and their work be in vain.
 type dialer struct {
 	attempts atomic.Int64
-	failed   atomic.Pointer[error] // the last attempt's that reached nobody, of which the library does not tell
+	failed   atomic.Pointer[error] // of the last attempt; the library does not tell that it reached nobody
 }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, dialTimeout)
-	if err != nil {
-		d.failed.Store(&err)
-	}
+	d.failed.Store(&err)
 	if err != nil || d.attempts.Add(1)%2 == 0 {
 		return conn, err
 	}

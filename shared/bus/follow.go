@@ -162,9 +162,13 @@ func (f *follower) read(ctx context.Context) error {
 	defer messages.Stop()
 	check := f.check(ctx, cancel)
 	defer time.AfterFunc(time.Second, check).Stop()
+	pending := f.consumer.CachedInfo().NumPending
 	for number := uint64(1); ; number++ {
-		message, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
+		message, err := f.next(ctx, messages, pending)
+		if errors.Is(err, errGone) {
+			f.last = f.end
+			return nil
+		} else if err != nil {
 			return err
 		}
 		metadata, err := message.Metadata()
@@ -174,7 +178,7 @@ func (f *follower) read(ctx context.Context) error {
 		if metadata.Sequence.Consumer != number {
 			return fmt.Errorf("message %d came in place of %d", metadata.Sequence.Consumer, number)
 		}
-		if number == 1 {
+		if pending = metadata.NumPending; number == 1 {
 			check()
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
@@ -188,6 +192,26 @@ func (f *follower) read(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// errGone is the end of a part of the log whose last message was dropped: of its subject there are newer ones, or it is old.
+var errGone = errors.New("nothing more comes")
+
+// quiet is for how long a reader waits for a last message of which the server does not know: a replica may lag.
+const quiet = 2 * time.Second
+
+// next waits for a message. Only where none is pending it does not wait for as long as it takes.
+func (f *follower) next(ctx context.Context, messages jetstream.MessagesContext, pending uint64) (jetstream.Msg, error) {
+	if pending > 0 || f.end == math.MaxUint64 {
+		return messages.Next(jetstream.NextContext(ctx))
+	}
+	patience, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	message, err := messages.Next(jetstream.NextContext(patience))
+	if err != nil && ctx.Err() == nil && patience.Err() != nil && f.bus.conn.IsConnected() {
+		return nil, errGone
+	}
+	return message, err
 }
 
 // check returns what ends reading where a guest's consumer is another's by now. Nobody else has the name of one that is none.

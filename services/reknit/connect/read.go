@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -12,11 +11,6 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 )
-
-// quiet is after how long nothing more is expected of a log: its last message may be dropped while it is read.
-const quiet = 5 * time.Second
-
-var errQuiet = errors.New("nothing more comes")
 
 // Span is a part of the log.
 type Span struct {
@@ -37,18 +31,7 @@ func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handl
 	if err != nil || end <= span.After {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	more := time.AfterFunc(quiet, func() { cancel(errQuiet) })
-	defer more.Stop()
-	err = b.Read(ctx, events.EventStream, subjects, span.After, end, func(event events.Event) {
-		more.Reset(quiet)
-		handle(event)
-	})
-	if errors.Is(context.Cause(ctx), errQuiet) {
-		return nil
-	}
-	return err
+	return b.Read(ctx, events.EventStream, subjects, span.After, end, handle)
 }
 
 // lastOf returns the sequence of the last message on any of the subjects, zero where there is none.

@@ -35,7 +35,8 @@ type process struct {
 	command *exec.Cmd
 	restart bool
 	killed  bool
-	told    bool // that it failed
+	told    bool  // that it failed
+	logged  int64 // bytes of its log from before it was started
 }
 
 // Services are the roles that steer a cluster.
@@ -74,6 +75,9 @@ func (s *Supervisor) launch(p *process) error {
 		return err
 	}
 	defer log.Close()
+	if info, err := log.Stat(); err == nil {
+		p.logged = info.Size()
+	}
 	p.command = exec.Command(s.program, p.role)
 	p.command.Env, p.command.Stdout, p.command.Stderr = p.env, log, log
 	p.command.SysProcAttr = dieWithParent()
@@ -102,7 +106,7 @@ func (s *Supervisor) wait(p *process, command *exec.Cmd) {
 	if err != nil && !p.killed && !p.told && !s.closing {
 		p.told = true
 		log := filepath.Join(s.logs, p.name+".log")
-		s.died(p.name, fmt.Errorf("%w: see %s%s", err, log, lastLine(log)))
+		s.died(p.name, fmt.Errorf("%w: see %s%s", err, log, lastLine(log, p.logged)))
 	}
 	if p.restart && !s.closing {
 		if err := s.launch(p); err != nil {

@@ -217,7 +217,6 @@ func (c *collective) poll() {
 	})
 }
 
-// passedBy reports whether a node has done all its passes.
 // getsOn reports whether a process takes part in something that is under way, and runs.
 func (c *collective) getsOn(p *process) bool {
 	passes := func(pipeline int) bool { return c.passing[pipeline] && !c.passed[pipeline] }
@@ -226,6 +225,7 @@ func (c *collective) getsOn(p *process) bool {
 		slices.ContainsFunc(c.places.groups[p.node.name], reduces))
 }
 
+// passedBy reports whether a node has done all its passes.
 func (c *collective) passedBy(node string) bool { return c.left[node] == 0 }
 
 func (c *collective) passTime(pipeline int) time.Duration {

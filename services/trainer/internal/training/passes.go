@@ -89,7 +89,6 @@ func (p *passes) arrived(message transport.Message) error {
 
 // run does one pass of a micro-batch through this stage, and sends the result on.
 func (p *passes) run(ctx context.Context, task schedule.Task) error {
-	p.worker.phase.enter(events.PhaseComputing)
 	pass, following := p.forward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop + 1}
 	if task.Backward {
 		pass, following = p.backward, schedule.Task{MicroBatch: task.MicroBatch, Hop: task.Hop - 1, Backward: true}
@@ -100,7 +99,7 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}
-	return p.worker.send(route[following.Hop].Node, passPhase, itemOf(following), output)
+	return p.worker.network.Send(route[following.Hop].Node, passPhase, itemOf(following), output)
 }
 
 // declaredSeconds is what the job says that a pass takes.
@@ -139,6 +138,7 @@ func (p *passes) forward(ctx context.Context, task schedule.Task) (output []byte
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
+			p.worker.phase.enter(events.PhaseComputing)
 			room := p.worker.room(layer)
 			kept[i].layers = append(kept[i].layers, room)
 			if between, err = p.worker.state.Trained(layer).Forward(sample, between, room); err != nil {
@@ -173,6 +173,7 @@ func (p *passes) backward(ctx context.Context, task schedule.Task) (output []byt
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
+			p.worker.phase.enter(events.PhaseComputing)
 			room := kept.layers[layer-stage.First]
 			trained, sums := p.worker.state.Trained(layer), p.worker.sums[layer]
 			if between, err = trained.Backward(room, between, p.worker.scratch, sums); err != nil {

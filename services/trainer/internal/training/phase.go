@@ -9,7 +9,7 @@ import (
 )
 
 // phase is what a trainer does in its step, for heartbeats. A step has many waits: who got on since the heartbeat before
-// does neither, so that only a pass that does not end counts as computing while others wait.
+// does neither, so that only a layer's pass that does not end counts as computing while others wait.
 type phase struct {
 	doing atomic.Value  // events.PhaseComputing, events.PhaseWaiting, or "" between steps
 	moves atomic.Uint64 // how often that was said anew
@@ -31,13 +31,6 @@ func (p *phase) tell() string {
 
 // Phase implements agent.Worker.
 func (l lentState) Phase() string { return l.worker.phase.tell() }
-
-// send sends a message, which may wait until who it is for has room.
-func (w *worker) send(to string, phase uint32, item uint64, payload []byte) error {
-	w.phase.enter(events.PhaseWaiting)
-	defer w.phase.enter(events.PhaseComputing)
-	return w.network.Send(to, phase, item, payload)
-}
 
 // hear waits for a message of a phase.
 func (w *worker) hear(ctx context.Context, phase uint32) (transport.Message, error) {

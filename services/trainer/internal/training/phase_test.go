@@ -6,20 +6,27 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/trainer/internal/transport"
 )
 
-// hanging is a network whose trainer does not get on in one step.
+// hanging is a network whose trainer does not get on in the middle of the passes of one step.
 type hanging struct {
 	Network
-	at   uint64
+	step uint64
 	ends chan struct{}
 }
 
-func (h hanging) Begin(step uint64) {
-	if step == h.at {
+func (h *hanging) Begin(step uint64) {
+	h.step = step
+	h.Network.Begin(step)
+}
+
+func (h *hanging) Take(phase uint32) (transport.Message, bool) {
+	message, there := h.Network.Take(phase)
+	if there && h.step == 2 {
 		<-h.ends
 	}
-	h.Network.Begin(step)
+	return message, there
 }
 
 // The monitor finds who hangs by that: one computes, and all others wait for it.
@@ -32,7 +39,7 @@ func TestATrainerThatHangsTellsThatItComputesAndTheOthersThatTheyWait(t *testing
 		lent[n.name] = state.(agent.Worker)
 	}
 	ends := make(chan struct{})
-	c.start("b", func(_ *node, network Network) Network { return hanging{network, 2, ends} })
+	c.start("b", func(_ *node, network Network) Network { return &hanging{Network: network, ends: ends} })
 	c.begin(twoByThree(c.config), sixNodes...)
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		told := map[string]string{}
@@ -62,6 +69,11 @@ func TestATrainerThatHangsTellsThatItComputesAndTheOthersThatTheyWait(t *testing
 	}
 	close(ends)
 	c.expectOracle()
+	layers, microBatches, steps := 2, 4, int(c.config.Steps)
+	moves := lent["b"].(lentState).worker.phase.moves.Load()
+	if least := 2 * layers * microBatches * steps; int(moves) < least {
+		t.Errorf("it told %d moves in %d steps: expected each pass of a layer to be one, %d", moves, steps, least)
+	}
 }
 
 func TestATrainerThatGetsOnWithinItsStepTellsNeither(t *testing.T) {

@@ -70,7 +70,7 @@ func (r *allReduce) scatter(ctx context.Context) error {
 				payload = appendNumbers(payload, s.sum.Sums[piece.First:piece.End]...)
 			}
 		}
-		if err := r.worker.send(node, scatterPhase(r.group), 0, payload); err != nil {
+		if err := r.worker.network.Send(node, scatterPhase(r.group), 0, payload); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (r *allReduce) gather(ctx context.Context) error {
 		if i == 0 || r.group.Spreads() {
 			sums = r.sumsFor(node)
 		} // else all keep the same
-		if err := r.worker.send(node, gatherPhase(r.group), 0, sums); err != nil {
+		if err := r.worker.network.Send(node, gatherPhase(r.group), 0, sums); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/schedule"
@@ -18,6 +19,7 @@ func (w *worker) update(ctx context.Context, group schedule.Reduction) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		w.phase.enter(events.PhaseComputing)
 		next, err := w.adam.Apply(w.state.Trained(layer), w.sums[layer], w.config.GlobalBatch)
 		if err != nil {
 			return err
@@ -35,6 +37,7 @@ func (w *worker) updateUnits(ctx context.Context, group schedule.Reduction) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		w.phase.enter(events.PhaseComputing)
 		next := w.state.Trained(layer).Blank()
 		parameters = append(parameters, next)
 		for _, partition := range w.part.partitions {
@@ -76,7 +79,7 @@ func (w *worker) spread(ctx context.Context, group schedule.Reduction, parameter
 				}
 			}
 		}
-		if err := w.send(node, spreadPhase(group), 0, payload); err != nil {
+		if err := w.network.Send(node, spreadPhase(group), 0, payload); err != nil {
 			return err
 		}
 	}
