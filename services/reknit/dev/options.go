@@ -132,7 +132,8 @@ func (o *Options) readScript() error {
 	var reader io.Reader = strings.NewReader(DefaultScript(o.Trainers))
 	switch {
 	case o.Script == "" && o.Trainers < defaultTrainers:
-		return fmt.Errorf("the default script needs --trainers %d or more, got %d; an empty file has nothing go wrong", defaultTrainers, o.Trainers)
+		return fmt.Errorf("the default script needs --trainers %d or more, got %d; an empty file has nothing go wrong",
+			defaultTrainers, o.Trainers)
 	case o.Script != "":
 		file, err := os.Open(o.Script)
 		if err != nil {
@@ -148,8 +149,8 @@ func (o *Options) readScript() error {
 	for _, action := range o.actions {
 		if action.AtStep >= o.Steps {
 			if o.Script == "" {
-				return fmt.Errorf("the default script needs more steps than --steps %d, for it does something at step %d; an empty file has nothing go wrong",
-					o.Steps, action.AtStep)
+				return fmt.Errorf("the default script needs --steps %d or more, got %d; an empty file has nothing go wrong",
+					o.actions[len(o.actions)-1].AtStep+1, o.Steps)
 			}
 			return fmt.Errorf("line %d: expected a step below --steps %d, got %d", action.Line, o.Steps, action.AtStep)
 		}

@@ -280,7 +280,8 @@ func TestAMessageThatAServiceRefusedIsFound(t *testing.T) {
 		Reason: "invalid", Detail: "data: node missing", Subject: "reknit.event.c.node.lost.n2", Excerpt: []byte("{}"), Bytes: 2,
 	})
 	findings, err := examined(t, c.url)
-	expected := "refused warning: 1 message was refused, the last one [0-9: -]+, as invalid, on reknit.event.c.node.lost.n2: data: node missing"
+	expected := "refused warning: 1 message was refused, the last one [0-9: -]+, as invalid, " +
+		"on reknit.event.c.node.lost.n2: data: node missing"
 	if err != nil || len(findings) != 1 || !regexp.MustCompile(expected).MatchString(findings[0]) {
 		t.Errorf("%v, %q: expected %q", err, findings, expected)
 	}
@@ -321,7 +322,8 @@ func TestAClusterThatHoldsIsNotWell(t *testing.T) {
 	c.sound()
 	c.say("/negotiator", events.ClusterHeld, "c", &events.Hold{Reason: "no node has layer 1"})
 	findings, err := examined(t, c.url)
-	if says := "training wrong: the cluster holds: no node has layer 1"; !errors.As(err, &tell.NotWell{}) || !slices.Contains(findings, says) {
+	says := "training wrong: the cluster holds: no node has layer 1"
+	if !errors.As(err, &tell.NotWell{}) || !slices.Contains(findings, says) {
 		t.Errorf("%v, expected %q in %q", err, says, findings)
 	}
 }

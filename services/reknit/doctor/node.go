@@ -71,13 +71,14 @@ func (d *doctor) peers(ctx context.Context) []Finding {
 	return all
 }
 
-// isGone reports whether a member's process does not answer, or another one in its name. On a secured installation nobody but the
-// monitor may ask.
+// isGone reports whether a member's process is gone: nobody answers for its node, or a process of another incarnation does.
+// On a secured installation nobody but the monitor may ask.
 func (d *doctor) isGone(member events.Member) bool {
 	if d.kit.API != "" {
 		return false
 	}
-	reply, err := d.conn.Request(events.ProbeSubject(d.bus.Cluster(), member.Node), []byte("{}"), time.Second) // of no target: a sign of life
+	probe := events.ProbeSubject(d.bus.Cluster(), member.Node)
+	reply, err := d.conn.Request(probe, []byte("{}"), time.Second) // of no target: a sign of life
 	if err != nil {
 		return errors.Is(err, nats.ErrNoResponders)
 	}
@@ -100,7 +101,7 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")
 	}
 	members, err := d.members(ctx)
-	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.isGone(member) })
+	members = slices.DeleteFunc(members, d.isGone)
 	switch {
 	case err != nil:
 		return found(wrong, "", "%v", err)

@@ -56,19 +56,6 @@ func (d divergence) holders() (nodes []string) {
 	return nodes
 }
 
-// training tells why no plan is possible, where that is so.
-func (d *doctor) training(ctx context.Context) []Finding {
-	last, err := history.Last(ctx, d.bus, 1)
-	if err != nil {
-		return found(unseen, "", "%v", err)
-	}
-	if len(last) > 0 && last[len(last)-1].Held != nil {
-		return found(wrong, "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for",
-			"the cluster holds: %s", last[len(last)-1].Held.Reason)
-	}
-	return found(fine, "", "nothing holds it up")
-}
-
 // undecided returns by unit what was last told under the plan in force, where that says of no copy that it is right.
 func (d *doctor) undecided(ctx context.Context) (map[string]divergence, error) {
 	differ, generation := map[string]divergence{}, uint64(0)

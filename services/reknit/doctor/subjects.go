@@ -55,7 +55,8 @@ func (d *doctor) refused(ctx context.Context) []Finding {
 		return found(fine, "", "no message was refused that the log remembers")
 	}
 	return found(warning, "mend who says them: events/README.md shows an event by hand", "%s refused, the last one %s, as %s, on %s: %s",
-		tell.Count(count, "message was", "messages were"), at.Local().Format("01-02 15:04:05"), newest.Reason, newest.Subject, newest.Detail)
+		tell.Count(count, "message was", "messages were"), at.Local().Format("01-02 15:04:05"), newest.Reason, newest.Subject,
+		newest.Detail)
 }
 
 // isEvent reports whether a subject behind its prefix is a kind of event and what that is about.

@@ -194,7 +194,7 @@ func (o *Overlay) judge(node *Node) {
 		state = Leaving
 	case node.Pulse == nil && isOf && told.refusal != nil:
 		node.State, node.Reason = Silent, "it asked to "+told.refusal.Refused+", and was refused: "+told.refusal.Reason
-	case node.Pulse == nil && told != nil && told.join != nil && !isOf:
+	case node.Pulse == nil && told != nil && !isOf:
 		node.State, node.Reason = Lost, "another process has its name, and asked to join"
 	case node.Pulse == nil:
 		node.State = Silent

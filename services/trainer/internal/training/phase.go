@@ -16,11 +16,13 @@ type phase struct {
 	told  atomic.Uint64 // moves, when a heartbeat asked last
 }
 
+// enter notes that the trainer got on, and what it does now.
 func (p *phase) enter(doing string) {
 	p.doing.Store(doing)
 	p.moves.Add(1)
 }
 
+// tell returns what the trainer has done since it was asked last; empty where it got on, or has not begun a step yet.
 func (p *phase) tell() string {
 	moves := p.moves.Load()
 	if p.told.Swap(moves) != moves || moves == 0 {
