@@ -18,12 +18,12 @@ type floor struct {
 }
 
 const (
-	floorStream = "FLOOR"
-	chains      = 20
-	hopsInChain = 12 // as in a change
-	hopBytes    = 1 << 10
-	leastRounds = 20   // of answers: one of 1,000 took from 22 to 55 ms; of three the median varied by two from run to run
-	window      = 1000 // of messages not acknowledged
+	floorStream  = "FLOOR"
+	leastSamples = 20 // chains, and rounds of answers: one of 1,000 took from 22 to 55 ms
+	hopsInChain  = 12 // as in a change
+	hopBytes     = 1 << 10
+	leastAnswers = 300  // in the rounds of a sample, which of few nodes are short
+	window       = 1000 // of messages not acknowledged
 )
 
 // of returns the time that a change takes at least: its hops, one after the other, and its rounds of answers.
@@ -31,93 +31,111 @@ func (f floor) of(change change, nodes int) time.Duration {
 	return time.Duration(change.hops)*f.hop + time.Duration(change.rounds*nodes)*f.answer
 }
 
-// measureFloor measures the server that the cluster uses, with its log beside.
-func measureFloor(ctx context.Context, buses []*bus.Bus, nodes int) (floor, error) {
-	js := buses[0].JetStream()
-	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: floorStream, Subjects: []string{"floor.>"}, Storage: jetstream.FileStorage, Replicas: buses[0].Replicas(),
-	})
-	if err != nil {
-		return floor{}, err
-	}
-	defer func() { _ = js.DeleteStream(ctx, floorStream) }()
-	var measured floor
-	if measured.hop, err = chain(ctx, js, stream); err != nil {
-		return floor{}, err
-	}
-	measured.answer, err = answers(ctx, buses, stream, nodes)
-	return measured, err
+// meter measures the server that the cluster uses, with its log beside. It does so after each trial, because a machine's
+// speed changes: measured once at the end, the broker alone took from 14.3 to 18.1 ms in four runs of the same programs.
+type meter struct {
+	buses         []*bus.Bus
+	nodes         int
+	each          int // chains and rounds, of a sample
+	read          map[string]jetstream.MessagesContext
+	hops, answers []time.Duration
 }
 
-func reader(ctx context.Context, stream jetstream.Stream, subject string) (jetstream.MessagesContext, error) {
-	consumer, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: subject, FilterSubject: floorSubject(subject), AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: window,
+// The subjects are floor.hops and floor.answers, each read by a durable consumer of its name.
+const hops, answers = "hops", "answers"
+
+func newMeter(ctx context.Context, buses []*bus.Bus, nodes, trials int) (*meter, error) {
+	m := &meter{buses: buses, nodes: nodes, each: (leastSamples + trials - 1) / trials, read: map[string]jetstream.MessagesContext{}}
+	stream, err := buses[0].JetStream().CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: floorStream, Subjects: []string{floorSubject(">")}, Storage: jetstream.FileStorage, Replicas: buses[0].Replicas(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return consumer.Messages(jetstream.PullMaxMessages(window))
+	for _, subject := range []string{hops, answers} {
+		consumer, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+			Durable: subject, FilterSubject: floorSubject(subject), AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: window,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if m.read[subject], err = consumer.Messages(jetstream.PullMaxMessages(window)); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 func floorSubject(of string) string { return "floor." + of }
 
-// chain returns the time of a hop, in the median of chains: each message is published when the one before was delivered.
-// Before each chain it is as quiet as before a change, for whoever sleeps has to be woken.
-func chain(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream) (time.Duration, error) {
-	messages, err := reader(ctx, stream, "hops")
-	if err != nil {
-		return 0, err
+// close stops reading. The stream goes with its server.
+func (m *meter) close() {
+	for _, messages := range m.read {
+		messages.Stop()
 	}
-	defer messages.Stop()
-	var hops []time.Duration
-	for range chains {
-		time.Sleep(settleTime)
-		began := time.Now()
-		for range hopsInChain {
-			if _, err := js.Publish(ctx, floorSubject("hops"), make([]byte, hopBytes)); err != nil {
-				return 0, err
-			}
-			message, err := messages.Next(jetstream.NextContext(ctx))
-			if err != nil {
-				return 0, err
-			}
-			if err := message.Ack(); err != nil {
-				return 0, err
-			}
-		}
-		hops = append(hops, time.Since(began)/hopsInChain)
-	}
-	return quantile(hops, 0.5), nil
 }
 
-// answers returns the median time that one of many answers takes which all nodes give at once.
-func answers(ctx context.Context, buses []*bus.Bus, stream jetstream.Stream, nodes int) (time.Duration, error) {
-	messages, err := reader(ctx, stream, "answers")
+// floor returns the medians of what was measured so far.
+func (m *meter) floor() floor {
+	return floor{hop: quantile(m.hops, 0.5), answer: quantile(m.answers, 0.5)}
+}
+
+// measure takes one sample. Before each chain it is as quiet as before a change, for whoever sleeps has to be woken.
+func (m *meter) measure(ctx context.Context) error {
+	for range m.each {
+		time.Sleep(settleTime)
+		if err := m.chain(ctx); err != nil {
+			return err
+		}
+	}
+	for range max(m.each, leastAnswers/m.nodes) {
+		if err := m.round(ctx); err != nil {
+			return fmt.Errorf("answers of %d: %w", m.nodes, err)
+		}
+	}
+	return nil
+}
+
+// chain times messages of which each is published when the one before was delivered.
+func (m *meter) chain(ctx context.Context) error {
+	began := time.Now()
+	for range hopsInChain {
+		if _, err := m.buses[0].JetStream().Publish(ctx, floorSubject(hops), make([]byte, hopBytes)); err != nil {
+			return err
+		}
+		if err := m.next(ctx, hops); err != nil {
+			return err
+		}
+	}
+	m.hops = append(m.hops, time.Since(began)/hopsInChain)
+	return nil
+}
+
+// round times answers that all nodes give at once.
+func (m *meter) round(ctx context.Context) error {
+	began := time.Now()
+	for i := range m.nodes {
+		js := m.buses[i%len(m.buses)].JetStream()
+		if _, err := js.PublishAsync(floorSubject(answers), make([]byte, hopBytes)); err != nil {
+			return err
+		}
+	}
+	for range m.nodes {
+		if err := m.next(ctx, answers); err != nil {
+			return err
+		}
+	}
+	m.answers = append(m.answers, time.Since(began)/time.Duration(m.nodes))
+	return nil
+}
+
+// next reads a message and acknowledges it.
+func (m *meter) next(ctx context.Context, subject string) error {
+	message, err := m.read[subject].Next(jetstream.NextContext(ctx))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer messages.Stop()
-	var rounds []time.Duration
-	for range max(leastRounds, 300/nodes) {
-		began := time.Now()
-		for i := range nodes {
-			js := buses[i%len(buses)].JetStream()
-			if _, err := js.PublishAsync(floorSubject("answers"), make([]byte, hopBytes)); err != nil {
-				return 0, err
-			}
-		}
-		for range nodes {
-			message, err := messages.Next(jetstream.NextContext(ctx))
-			if err != nil {
-				return 0, fmt.Errorf("answers of %d: %w", nodes, err)
-			}
-			if err := message.Ack(); err != nil {
-				return 0, err
-			}
-		}
-		rounds = append(rounds, time.Since(began)/time.Duration(nodes))
-	}
-	return quantile(rounds, 0.5), nil
+	return message.Ack()
 }
 
 // quantile returns that of times, the nearest one; 0 of none.

@@ -17,7 +17,7 @@ func main() {
 	var b bench
 	sizes := flag.String("nodes", "6,100,300,1000,2048", "how many nodes, with commas; none: only herds")
 	herds := flag.String("herds", "6+100,100+1000", "how many nodes, and how many join these at once, with commas")
-	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes a third of that")
+	flag.IntVar(&b.trials, "trials", 10, "of each kind of change; above 100 nodes half of that")
 	flag.IntVar(&b.servers, "servers", 1, "of NATS, 1 or 3; three have every write on their disks before they acknowledge it")
 	secured := flag.Bool("secured", false, "measure what security costs: each change without and with it, in turns")
 	atOnce := flag.Int("at-once", 0, "measure what becomes of so many that come to a secured installation at once, and nothing else")
@@ -65,7 +65,7 @@ func (b bench) run(ctx context.Context, sizes, herds []string) error {
 		}
 		of := b
 		if nodes > 100 {
-			of.trials = max(1, b.trials/3)
+			of.trials = max(1, b.trials/2)
 		}
 		r, err := of.measure(ctx, nodes)
 		if err != nil {

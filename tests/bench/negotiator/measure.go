@@ -100,8 +100,13 @@ func (b bench) with(ctx context.Context, first, most int, do func(context.Contex
 	return do(ctx, p, f)
 }
 
-func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) (err error) {
+func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) error {
 	kinds := map[string]*cost{}
+	alone, err := newMeter(ctx, f.buses, r.nodes, trials)
+	if err != nil {
+		return err
+	}
+	defer alone.close()
 	for range trials {
 		for _, change := range changes {
 			c := kinds[change.name]
@@ -114,9 +119,12 @@ func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) (err e
 				return fmt.Errorf("%s: %w", change.name, err)
 			}
 		}
+		if err := alone.measure(ctx); err != nil {
+			return err
+		}
 	}
-	r.floor, err = measureFloor(ctx, f.buses, r.nodes)
-	return err
+	r.floor = alone.floor()
+	return nil
 }
 
 // add makes the change once more.
