@@ -13,6 +13,7 @@ NUMBERS, BATCH, MICRO_BATCH = 64, 12, 1
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 HANGS_AT = int(os.environ.get("WORKER_HANGS_AT", "-1"))  # the step in which this process computes for ever
+APPLIES_FOR_EVER_AT = int(os.environ.get("WORKER_APPLIES_FOR_EVER_AT", "-1"))  # the step whose sums it does not get applied
 BREAKS_AT = int(os.environ.get("WORKER_BREAKS_AT", "-1"))  # the step in which a collective breaks, once
 SAMPLES_PER_NODE = int(os.environ.get("WORKER_SAMPLES_PER_NODE", "0"))  # by which the batch follows the nodes; 0: it stays
 DRIFTS_AT = int(os.environ.get("WORKER_DRIFTS_AT", "-1"))  # the step after which a number is another one
@@ -52,6 +53,8 @@ class State:
         self.sums = None
 
     def apply(self, step):
+        while step == APPLIES_FOR_EVER_AT + 1:
+            time.sleep(1)
         for unit in self.numbers:
             for n, added in enumerate(self.sums):
                 unit[n] = (3 * unit[n] + added + 1) % (1 << 61)

@@ -264,11 +264,14 @@ class Step:
         if self.aborted:
             self._agent.set(_PHASE, _IN_STEP)
             raise StepAborted(f"step {self.index} is given up")
+        if self._agent.replicas:  # nobody ends the next step before
+            self._agent.set(_WORK, _COMPUTING)
         try:
             if apply is not None:
                 apply()
         except BaseException as error:
             raise Error(f"step {self.index} was applied in part: the state is of no use any more") from error
+        self._agent.set(_WORK, _NEITHER)
         self._agent.set(_COMPLETED, self.index + 1)
         self._agent.set(_READY, self.index + 1)
         self.committed, self._loss = True, float(loss)

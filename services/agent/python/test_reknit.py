@@ -444,7 +444,7 @@ class WithAnAgent(unittest.TestCase):
                 self.assertEqual({"order": 0, "done": done, "ready": ready}, self.agent.report())
 
     def test_the_control_page_tells_who_computes_and_who_waits_for_others(self):
-        for kind, expected in (("data-parallel", [0, 1, 1, 1, 2, 0]), ("pipeline", [0, 0, 0, 0, 0, 0])):
+        for kind, expected in (("data-parallel", [0, 1, 1, 1, 2, 1, 0]), ("pipeline", [0] * 7)):
             with self.subTest(kind=kind):
                 self.agent.close()
                 self.agent = Agent()
@@ -458,6 +458,7 @@ class WithAnAgent(unittest.TestCase):
                         work.append(self.agent.page[WORK])
                     work.append(self.agent.page[WORK])
                     step.commit(lambda: work.append(self.agent.page[WORK]))
+                    work.append(self.agent.page[WORK])
                 self.assertEqual(expected, work)
 
     def test_why_training_waits_is_said_and_that_it_goes_on(self):

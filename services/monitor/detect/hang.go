@@ -24,7 +24,7 @@ const (
 	Waiting                // for others
 )
 
-// Hang is a trainer that computes, and does not get on, while others wait for it.
+// Hang is a trainer that computes, and does not get on, while others wait for it in its step or in the next.
 type Hang struct {
 	Node, By      string // who waits longest
 	WaitedSeconds float64
@@ -208,7 +208,8 @@ type inStep struct {
 	limit     float64 // seconds that would be long
 }
 
-// steps returns the steps in which somebody is.
+// steps returns the steps in which somebody is. Who computes in the step before keeps those waiting as well: it has its last
+// sums, so that the others went on, and does not apply them.
 func (h *Hangs) steps() map[place]*inStep {
 	steps := map[place]*inStep{}
 	for node, known := range h.nodes {
@@ -232,6 +233,12 @@ func (h *Hangs) steps() map[place]*inStep {
 		step.limit = max(step.limit, limit)
 		if spent := known.spent(); step.by == "" || spent > step.waited || spent == step.waited && node < step.by {
 			step.by, step.waited = node, spent
+		}
+	}
+	for node, known := range h.nodes {
+		next := place{known.told.Generation, known.told.Step + 1}
+		if step := steps[next]; step != nil && known.told.Phase == Computing {
+			step.computing = append(step.computing, node)
 		}
 	}
 	return steps

@@ -15,6 +15,7 @@ type crew struct {
 	generation uint64
 	step       uint64
 	phases     map[string]detect.Phase
+	behind     string // who has not applied the sums of the last step
 }
 
 const stepSeconds = 0.4
@@ -32,9 +33,11 @@ func newCrew(steps int, names ...string) *crew {
 func (c *crew) beat() {
 	c.now += 0.5
 	for name, phase := range c.phases {
-		c.hangs.Pulse(c.now, name, detect.Progress{
-			Generation: c.generation, Step: c.step, StepSeconds: stepSeconds, Phase: phase,
-		})
+		told := detect.Progress{Generation: c.generation, Step: c.step, StepSeconds: stepSeconds, Phase: phase}
+		if name == c.behind {
+			told.Step--
+		}
+		c.hangs.Pulse(c.now, name, told)
 	}
 }
 
@@ -84,6 +87,15 @@ func TestWhoeverComputesWhileOthersWaitForLongHangs(t *testing.T) {
 				t.Errorf("expected %q, got %q", test.expected, found)
 			}
 		})
+	}
+}
+
+func TestWhoDoesNotApplyTheSumsOfAStepThatTheOthersMadeHangs(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.step, c.behind = c.step+1, "n2"
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	if found := c.pass(20); found != "n2 after 3.0" {
+		t.Errorf("%q", found)
 	}
 }
 
