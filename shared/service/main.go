@@ -87,7 +87,10 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	for name, meant := range Misspelt(config, os.Environ()) {
 		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name, "didYouMean", meant)
 	}
-	return run(ctx, config)
+	if err := run(ctx, config); ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return nil // it was told to end, while it waited for NATS, say
 }
 
 // read takes a configuration from the environment. Its error names each variable that cannot be read, and what was

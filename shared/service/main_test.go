@@ -1,7 +1,11 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +38,22 @@ func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
 	_, err := Common{Cluster: "a b"}.Connect(t.Context(), "test")
 	if err == nil || !strings.HasPrefix(err.Error(), "REKNIT_CLUSTER: expected") {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestWhoIsToldToEndWhileItWaitsForNATSEndsWell(t *testing.T) {
+	arguments := os.Args
+	os.Args = arguments[:1]
+	t.Cleanup(func() { os.Args = arguments })
+	told, tell := context.WithCancel(t.Context())
+	tell()
+	waits := func(ctx context.Context, _ Common) error { return fmt.Errorf("connect: %w", ctx.Err()) }
+	if err := command(told, "planner", waits); err != nil {
+		t.Errorf("told to end: %v", err)
+	}
+	fails := func(context.Context, Common) error { return errors.New("the log is gone") }
+	if err := command(told, "planner", fails); err == nil {
+		t.Error("an error of its own is lost")
 	}
 }
 
