@@ -87,10 +87,15 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	for name, meant := range Misspelt(config, os.Environ()) {
 		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name, "didYouMean", meant)
 	}
-	if err := run(ctx, config); ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		return err
+	return unlessTold(ctx, run(ctx, config))
+}
+
+// unlessTold returns no error where one was told to end, while it waited for NATS, say.
+func unlessTold(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
 	}
-	return nil // it was told to end, while it waited for NATS, say
+	return err
 }
 
 // read takes a configuration from the environment. Its error names each variable that cannot be read, and what was

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,17 +41,16 @@ func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestWhoIsToldToEndWhileItWaitsForNATSEndsWell(t *testing.T) {
-	arguments := os.Args
-	os.Args = arguments[:1]
-	t.Cleanup(func() { os.Args = arguments })
 	told, tell := context.WithCancel(t.Context())
+	waits := fmt.Errorf("connect: %w", context.Canceled)
+	if err := unlessTold(told, waits); err == nil {
+		t.Error("nobody told it to end")
+	}
 	tell()
-	waits := func(ctx context.Context, _ Common) error { return fmt.Errorf("connect: %w", ctx.Err()) }
-	if err := command(told, "planner", waits); err != nil {
+	if err := unlessTold(told, waits); err != nil {
 		t.Errorf("told to end: %v", err)
 	}
-	fails := func(context.Context, Common) error { return errors.New("the log is gone") }
-	if err := command(told, "planner", fails); err == nil {
+	if err := unlessTold(told, errors.New("the log is gone")); err == nil {
 		t.Error("an error of its own is lost")
 	}
 }
