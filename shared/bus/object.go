@@ -38,6 +38,12 @@ func (b *Bus) Put(ctx context.Context, bucket string, data []byte) (digest strin
 
 // PutAs stores content under a name, unless it is there already, whole and fresh.
 func (b *Bus) PutAs(ctx context.Context, bucket, name string, content func() []byte) error {
+	return b.put(ctx, bucket, name, rand.Text(), content)
+}
+
+// put stores content under a name, in chunks on a token, unless it is there already. Chunks that nobody reads any more are dropped:
+// those of a put that failed, and of what was replaced. What is on a token of the name is read without its manifest.
+func (b *Bus) put(ctx context.Context, bucket, name, token string, content func() []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	store, err := b.store(ctx, bucket)
@@ -48,30 +54,34 @@ func (b *Bus) PutAs(ctx context.Context, bucket, name string, content func() []b
 	if err == nil && time.Since(there.ModTime) < events.FreshAge {
 		return nil
 	}
-	id := rand.Text()
-	if err = b.write(ctx, store, id, name, content()); err != nil {
+	left := token
+	if err = b.write(ctx, store, token, name, content()); err != nil {
 		err = fmt.Errorf("put into %s: %w", bucket, storeFull(err))
-	} else if there != nil {
-		id = there.NUID // which is replaced
+	} else if left = ""; there != nil {
+		left = there.NUID // which is replaced
 	}
-	if (err != nil || there != nil) && !b.Secured() {
-		b.purge(ctx, store, "C."+id)
+	if left != "" && left != tokenOf(name) && !b.Secured() {
+		b.purge(ctx, store, "C."+left)
 	}
 	return err
 }
 
-// write stores chunks and then their manifest, as the library does but for the header by which the manifest would remove
-// others.
-func (b *Bus) write(ctx context.Context, store *store, id, digest string, data []byte) error {
+// write stores chunks on a token and then their manifest, as the library does but for the header by which the manifest would remove
+// others. On a token of the name there is one chunk, whoever puts it: it fails where one is there.
+func (b *Bus) write(ctx context.Context, store *store, token, name string, data []byte) error {
+	var options []jetstream.PublishOpt
+	if token == tokenOf(name) {
+		options = append(options, jetstream.WithExpectLastSequencePerSubject(0))
+	}
 	sum := sha256.New()
 	sum.Write(data)
 	manifest := jetstream.ObjectInfo{
-		ObjectMeta: jetstream.ObjectMeta{Name: digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
-		Bucket:     store.bucket, NUID: id, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
+		Bucket:     store.bucket, NUID: token, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
 	}
 	var stored []jetstream.PubAckFuture
 	for chunk := range slices.Chunk(data, chunkBytes) {
-		future, err := b.js.PublishAsync("$O."+store.bucket+".C."+id, chunk)
+		future, err := b.js.PublishAsync("$O."+store.bucket+".C."+token, chunk, options...)
 		if err != nil {
 			return err
 		}
@@ -91,13 +101,14 @@ func (b *Bus) write(ctx context.Context, store *store, id, digest string, data [
 	if err != nil {
 		return err
 	}
-	_, err = b.js.Publish(ctx, "$O."+store.bucket+"."+manifestOf(digest), text)
+	_, err = b.js.Publish(ctx, "$O."+store.bucket+"."+manifestOf(name), text)
 	return err
 }
 
-func manifestOf(digest string) string {
-	return "M." + base64.URLEncoding.EncodeToString([]byte(digest))
-}
+func manifestOf(name string) string { return "M." + tokenOf(name) }
+
+// tokenOf is a name as it may stand in a subject.
+func tokenOf(name string) string { return base64.URLEncoding.EncodeToString([]byte(name)) }
 
 // purge drops what a bucket has under a subject.
 func (b *Bus) purge(ctx context.Context, store *store, subject string) {

@@ -3,37 +3,77 @@ package bus
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 )
 
 // putPayload stores the data of an event, compressed, under the digest that it has plain: a plan of 1,000 nodes takes a
-// seventh of its JSON (measured), and one writer's compression need not be another's.
+// seventh of its JSON (measured), and one writer's compression need not be another's. Who is first to put what is one chunk does
+// so on the digest's own token: a plan of 2,048 nodes is one read for each of them.
 func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
 		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)
 	}
 	digest = events.Digest(data)
-	return digest, b.PutAs(ctx, bucket, digest, func() []byte { return compress(data) })
+	compressed := compress(data)
+	content := func() []byte { return compressed }
+	if len(compressed) <= chunkBytes {
+		err = b.put(ctx, bucket, digest, tokenOf(digest), content)
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || !wrongLastSequence(api) {
+			return digest, err
+		}
+	}
+	return digest, b.put(ctx, bucket, digest, rand.Text(), content)
 }
 
-// getPayload returns the data of an event, verified. It fails as Get does.
+// getPayload returns the data of an event, verified. It fails as Get does. What is several chunks, or has another's token, takes
+// one request more for its manifest, and one for each further chunk.
 func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, error) {
-	data, err := b.get(ctx, bucket, digest)
-	if err != nil {
+	data, err := b.chunk(ctx, bucket, digest)
+	if data = unpacked(data); err == nil && events.Digest(data) == digest {
+		return data, nil
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, err
 	}
-	if plain, err := Decompress(data); err == nil {
-		data = plain
+	if data, err = b.get(ctx, bucket, digest); err != nil {
+		return nil, err
 	}
-	if events.Digest(data) != digest {
+	if data = unpacked(data); events.Digest(data) != digest {
 		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, ErrCorrupt)
 	}
 	return data, nil
+}
+
+// unpacked returns what compress was given, and anything else as it is.
+func unpacked(data []byte) []byte {
+	if plain, err := Decompress(data); err == nil {
+		return plain
+	}
+	return data
+}
+
+// chunk returns what is on the token of a digest.
+func (b *Bus) chunk(ctx context.Context, bucket, digest string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
+	defer cancel()
+	store, err := b.store(ctx, bucket)
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", bucket, err)
+	}
+	chunk, err := store.stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject("$O."+store.bucket+".C."+tokenOf(digest)))
+	if err != nil {
+		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, err)
+	}
+	return chunk.Data, nil
 }
 
 func compress(data []byte) []byte {

@@ -3,11 +3,13 @@ package bus_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -16,13 +18,16 @@ import (
 
 // large is an event whose payload travels through the object store.
 func large(name string) events.Event {
-	digests := &events.Digests{Node: "n1"}
-	for layer := range 900 {
-		digests.Units = append(digests.Units,
-			events.UnitDigest{Unit: layer, Digest: events.Digest(fmt.Append(nil, name, layer))})
-	}
 	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
-	return node.First(time.Now(), name, events.TrainingDigested, "n1", digests)
+	return node.First(time.Now(), name, events.TrainingDigested, "n1", &events.Digests{Node: "n1", Units: units(name, 900)})
+}
+
+// units are digests of so many, of 90 bytes each.
+func units(name string, count int) (digests []events.UnitDigest) {
+	for unit := range count {
+		digests = append(digests, events.UnitDigest{Unit: unit, Digest: events.Digest(fmt.Append(nil, name, unit))})
+	}
+	return digests
 }
 
 // purge drops what a bucket has under subjects: manifests are at M, chunks at C.
@@ -39,7 +44,7 @@ func purge(t *testing.T, ctx context.Context, b *bus.Bus, bucket, subjects strin
 }
 
 func TestAPayloadThatIsNotFoundYetIsWaitedFor(t *testing.T) {
-	for lacking, subjects := range map[string]string{"manifest": "M.>", "chunks": "C.>"} {
+	for lacking, subjects := range map[string]string{"all of it": ">", "chunks": "C.>"} {
 		t.Run(lacking, func(t *testing.T) {
 			ctx, b := newBus(t)
 			said := large("first")
@@ -66,6 +71,60 @@ func TestAPayloadThatIsNotFoundYetIsWaitedFor(t *testing.T) {
 				t.Errorf("%d bytes, refusal %+v", len(heard.Event.Data), heard.Refusal)
 			}
 		})
+	}
+}
+
+func TestAPayloadIsOneReadForEachThatHearsTheEvent(t *testing.T) {
+	ctx, b := newBus(t)
+	said := large("first")
+	publish(t, ctx, b, said)
+	reads := make(chan *nats.Msg, 8)
+	subscription, err := b.Conn().ChanSubscribe("$JS.API.DIRECT.GET.OBJ_"+b.Lane(events.PayloadBucket)+".>", reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.Conn().ChanSubscribe("$JS.API.DIRECT.GET.OBJ_"+b.Lane(events.PayloadBucket), reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := next(t, ctx, consume(t, ctx, b))
+	if err := errors.Join(b.Conn().Flush(), subscription.Unsubscribe(), other.Unsubscribe()); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(heard.Event.Data, said.Data) || len(reads) != 1 {
+		t.Errorf("%d of %d bytes in %d reads, refusal %+v", len(heard.Event.Data), len(said.Data), len(reads), heard.Refusal)
+	}
+}
+
+func TestAPayloadIsReadThoughAnotherHasItsToken(t *testing.T) {
+	ctx, b := newBus(t)
+	said := large("first")
+	token := base64.URLEncoding.EncodeToString([]byte(events.Digest(said.Data)))
+	if _, err := b.JetStream().Publish(ctx, "$O."+b.Lane(events.PayloadBucket)+".C."+token, []byte("junk")); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, b, said)
+	if heard := next(t, ctx, consume(t, ctx, b)); !bytes.Equal(heard.Event.Data, said.Data) {
+		t.Errorf("%d of %d bytes, refusal %+v", len(heard.Event.Data), len(said.Data), heard.Refusal)
+	}
+}
+
+func TestAPayloadThatWasPutTwiceIsOneForClientsOfNATS(t *testing.T) {
+	ctx, b := newBus(t)
+	said := large("first")
+	publish(t, ctx, b, said)
+	purge(t, ctx, b, events.PayloadBucket, "M.>") // as for one who puts it at the same time
+	publish(t, ctx, b, said)
+	bucket, err := b.JetStream().ObjectStore(ctx, b.Lane(events.PayloadBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := bucket.GetBytes(ctx, events.Digest(said.Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := bus.Decompress(held); err != nil || !bytes.Equal(data, said.Data) {
+		t.Errorf("%d of %d bytes, %v", len(data), len(said.Data), err)
 	}
 }
 
