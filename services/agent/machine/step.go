@@ -75,12 +75,16 @@ func (m *Machine) Late() []Action {
 }
 
 // Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it, if they
-// do not already. Should it come to its boundary after all, it asks for a place again and claims what it holds.
+// do not already or have completed the job. Should it come to its boundary after all, it asks for a place again and claims
+// what it holds.
 func (m *Machine) Hung(now time.Time) []Action {
-	if !m.inStep() || m.membership == over {
+	switch {
+	case !m.inStep():
 		return m.act()
-	}
-	if m.membership != givenUp {
+	case m.membership == over: // the job is complete, say: nobody waits for what it holds
+		m.do(Stuck{})
+		return m.act()
+	case m.membership != givenUp:
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
 		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
 		m.giveUp(reason)

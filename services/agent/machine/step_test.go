@@ -154,10 +154,14 @@ func TestATrainerThatHangsIsStuckOnceAPlanDoesWithoutIt(t *testing.T) {
 	hangs := func(n *node) { n.do(n.machine.Hung(now)) }
 	refused := func(n *node) { n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false)) }
 	planned := func(n *node) { n.commits(plan(4, 15, "n2")) }
+	completed := func(n *node) {
+		n.hears(events.TrainingCompleted, &events.JobEnd{Generation: 4, Step: 60, Nodes: []string{"n2"}})
+	}
 	for name, happens := range map[string][]func(*node){
 		"it hangs, and a plan comes":                       {hangs, refused, planned},
 		"the plan comes while it is waited for":            {refused, planned, hangs},
 		"the plan comes before it hears that it is missed": {planned, refused, hangs},
+		"the others complete the job":                      {refused, planned, completed, hangs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 15)

@@ -253,7 +253,9 @@ class Step:
             raise StepAborted(f"step {self.index} is given up")
 
     def commit(self, apply=None, loss=0.0, seconds=None):
-        """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on."""
+        """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on.
+
+        Evaluate and save after it: the others wait while this trainer applies, and go on without it after half a minute."""
         if self.given_up:
             raise StepAborted(f"step {self.index} is given up: {self.given_up}")
         self._agent.set(_WORK, _NEITHER)
@@ -264,7 +266,7 @@ class Step:
         if self.aborted:
             self._agent.set(_PHASE, _IN_STEP)
             raise StepAborted(f"step {self.index} is given up")
-        if self._agent.replicas:  # nobody ends the next step before
+        if self._agent.replicas:  # the others wait in the next step until this is done
             self._agent.set(_WORK, _COMPUTING)
         try:
             if apply is not None:

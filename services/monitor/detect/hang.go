@@ -39,7 +39,8 @@ type Hang struct {
 // in them. What one trainer alone builds for the first time, such as a new shape, is not among it. A trainer that has made no
 // step yet has the whole pause beside: it may compile what the others have long had. A trainer that hangs in a first step is
 // found, too: where each node of a thousand fails once a day, a plan has few other steps. Waiting is what tells a hang from an
-// evaluation, a slow file or a pause that all trainers have at once.
+// evaluation, a slow file or a pause that all trainers have at once. Who is a step behind has the sums of that step, and computes
+// what it makes of them: it has the first pause beside, for it may save a file in it, and the step may be one of the first.
 const (
 	hangSteps  = 2
 	hangSlack  = 1.5 // seconds
@@ -150,9 +151,9 @@ func (h *Hangs) limit(waiting *course) (seconds float64, isKnown bool) {
 	return hangSteps*longest + max(slack, hangSlack), longest > 0
 }
 
-// allowed returns for how long others may wait for a trainer in a step that has a limit.
-func (h *Hangs) allowed(node string, limit float64) float64 {
-	if !h.nodes[node].hasTrained() {
+// allowed returns for how long others who have a limit may wait for a trainer.
+func (h *Hangs) allowed(node string, limit float64, isBehind bool) float64 {
+	if isBehind || !h.nodes[node].hasTrained() {
 		limit += firstSlack
 	}
 	return min(limit*math.Exp2(float64(h.counts(node))), max(limit, mostSeconds))
@@ -162,30 +163,39 @@ func (h *Hangs) allowed(node string, limit float64) float64 {
 func (h *Hangs) Forget(node string) { delete(h.nodes, node) }
 
 // Find returns who hangs, by the heartbeats so far, one at a time: for the others time begins anew, for what one of them
-// does to the rest may end with it. Where more than half of those who are in a step keep the rest waiting, something else
-// is slow, and it is nobody. O(n).
+// does to the rest may end with it. Where more than half of those who keep others waiting and of these do the former, something
+// else is slow, and it is nobody. O(n).
 func (h *Hangs) Find() (hang Hang, found bool) {
 	var hangs []Hang
 	for _, step := range h.steps() {
-		if step.by == "" || len(step.computing) > step.waiting {
+		if step.by == "" || len(step.computing)+len(step.behind) > step.waiting {
 			continue
 		}
-		for _, node := range step.computing {
-			limit := h.allowed(node, step.limit)
-			if min(step.waited, h.nodes[node].spent()) > limit {
-				hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
-			}
-		}
+		hangs = append(hangs, h.hanging(step, step.computing, false)...)
+		hangs = append(hangs, h.hanging(step, step.behind, true)...)
 	}
 	if len(hangs) == 0 {
 		return Hang{}, false
 	}
-	hang = slices.MinFunc(hangs, func(a, b Hang) int { return cmp.Compare(a.Node, b.Node) })
+	hang = slices.MinFunc(hangs, func(a, b Hang) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(b.WaitedSeconds, a.WaitedSeconds), cmp.Compare(a.By, b.By))
+	})
 	h.note(hang.Node)
 	for _, known := range h.nodes {
 		known.since = known.heard
 	}
 	return hang, true
+}
+
+// hanging returns those of some nodes for whom others have waited in a step for longer than is allowed.
+func (h *Hangs) hanging(step *inStep, nodes []string, areBehind bool) (hangs []Hang) {
+	for _, node := range nodes {
+		limit := h.allowed(node, step.limit, areBehind)
+		if min(step.waited, h.nodes[node].spent()) > limit {
+			hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
+		}
+	}
+	return hangs
 }
 
 // place is a step of a plan.
@@ -199,17 +209,17 @@ func (c *course) spent() float64 { return c.heard - c.since }
 // hasTrained reports whether a trainer was heard to complete a step.
 func (c *course) hasTrained() bool { return c.trained || c.steps > 0 }
 
-// inStep are those in one step.
+// inStep are those in one step, and those whom they may wait for.
 type inStep struct {
 	computing []string
+	behind    []string // computing in the step before
 	waiting   int
 	by        string  // who waits longest of those whose steps are known; empty for nobody
 	waited    float64 // seconds
 	limit     float64 // seconds that would be long
 }
 
-// steps returns the steps in which somebody is. Who computes in the step before keeps those waiting as well: it has its last
-// sums, so that the others went on, and does not apply them.
+// steps returns the steps in which somebody computes or waits.
 func (h *Hangs) steps() map[place]*inStep {
 	steps := map[place]*inStep{}
 	for node, known := range h.nodes {
@@ -238,7 +248,7 @@ func (h *Hangs) steps() map[place]*inStep {
 	for node, known := range h.nodes {
 		next := place{known.told.Generation, known.told.Step + 1}
 		if step := steps[next]; step != nil && known.told.Phase == Computing {
-			step.computing = append(step.computing, node)
+			step.behind = append(step.behind, node)
 		}
 	}
 	return steps

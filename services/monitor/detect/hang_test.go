@@ -2,6 +2,8 @@ package detect_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +17,18 @@ type crew struct {
 	generation uint64
 	step       uint64
 	phases     map[string]detect.Phase
-	behind     string // who has not applied the sums of the last step
+	behind     map[string]detect.Phase // of those who have not applied the sums of the last step
+}
+
+func waiting(names ...string) map[string]detect.Phase   { return allIn(detect.Waiting, names) }
+func computing(names ...string) map[string]detect.Phase { return allIn(detect.Computing, names) }
+
+func allIn(phase detect.Phase, names []string) map[string]detect.Phase {
+	phases := map[string]detect.Phase{}
+	for _, name := range names {
+		phases[name] = phase
+	}
+	return phases
 }
 
 const stepSeconds = 0.4
@@ -32,11 +45,14 @@ func newCrew(steps int, names ...string) *crew {
 
 func (c *crew) beat() {
 	c.now += 0.5
+	told := detect.Progress{Generation: c.generation, Step: c.step, StepSeconds: stepSeconds}
 	for name, phase := range c.phases {
-		told := detect.Progress{Generation: c.generation, Step: c.step, StepSeconds: stepSeconds, Phase: phase}
-		if name == c.behind {
-			told.Step--
-		}
+		told.Phase = phase
+		c.hangs.Pulse(c.now, name, told)
+	}
+	told.Step--
+	for name, phase := range c.behind {
+		told.Phase = phase
 		c.hangs.Pulse(c.now, name, told)
 	}
 }
@@ -57,6 +73,7 @@ func (c *crew) pass(seconds float64) string {
 		if hang, hangs := c.hangs.Find(); hangs {
 			found = append(found, fmt.Sprintf("%s after %.1f", hang.Node, c.now-began))
 			delete(c.phases, hang.Node)
+			delete(c.behind, hang.Node)
 			c.hangs.Forget(hang.Node)
 		}
 	}
@@ -91,11 +108,76 @@ func TestWhoeverComputesWhileOthersWaitForLongHangs(t *testing.T) {
 }
 
 func TestWhoDoesNotApplyTheSumsOfAStepThatTheOthersMadeHangs(t *testing.T) {
+	for name, test := range map[string]struct {
+		steps    int
+		phases   map[string]detect.Phase // in the step after that
+		behind   map[string]detect.Phase
+		expected string
+	}{
+		"one of three": {10, waiting("n1", "n3"), computing("n2"), "n2 after 33.0"},
+		"two of four":  {10, waiting("n1", "n4"), computing("n2", "n3"), "n2 after 33.0, n3 after 65.5"},
+		"in the fourth step of the plan, which may be longer": {4, waiting("n1", "n3"), computing("n2"), "n2 after 33.0"},
+		"most, as a slow disk has it":                         {10, waiting("n3"), computing("n1", "n2"), ""},
+		"who waits, for a snapshot say":                       {10, waiting("n1", "n3"), waiting("n2"), ""},
+		"who tells nothing, as one that evaluates":            {10, waiting("n1", "n3"), map[string]detect.Phase{"n2": detect.Unknown}, ""},
+		"nobody waits: they compute":                          {10, computing("n1", "n3"), computing("n2"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrew(test.steps, slices.Concat(slices.Collect(maps.Keys(test.phases)), slices.Collect(maps.Keys(test.behind)))...)
+			c.step++
+			c.phases, c.behind = test.phases, test.behind
+			if found := c.pass(200); found != test.expected {
+				t.Errorf("expected %q, got %q", test.expected, found)
+			}
+		})
+	}
+}
+
+func TestWhoHasOnlyBegunToApplyItsSumsDoesNotHangHoweverLongTheOthersWaited(t *testing.T) {
 	c := newCrew(10, "n1", "n2", "n3")
-	c.step, c.behind = c.step+1, "n2"
-	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
-	if found := c.pass(20); found != "n2 after 3.0" {
+	c.step++
+	c.phases, c.behind = waiting("n1", "n3"), waiting("n2")
+	c.pass(60)
+	c.behind = computing("n2")
+	if found := c.pass(30); found != "" {
 		t.Errorf("%q", found)
+	}
+}
+
+func TestWhoComputesInAStepKeepsNobodyWaitingInTheStepBefore(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.step++
+	c.phases, c.behind = computing("n2"), waiting("n1", "n3")
+	if found := c.pass(200); found != "" {
+		t.Errorf("%q", found)
+	}
+}
+
+func TestWhoIsInAnotherPlanKeepsNobodyWaiting(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	delete(c.phases, "n2")
+	c.phases["n1"], c.phases["n3"] = detect.Waiting, detect.Waiting
+	for began := c.now; c.now < began+200; {
+		c.beat()
+		c.hangs.Pulse(c.now, "n2", detect.Progress{Generation: 2, Step: c.step - 1, StepSeconds: stepSeconds, Phase: detect.Computing})
+		if hang, hangs := c.hangs.Find(); hangs {
+			t.Fatalf("%+v", hang)
+		}
+	}
+}
+
+func TestOfThoseWhoWaitForOneInTwoStepsItIsSaidWhoWaitsLongest(t *testing.T) {
+	for range 50 {
+		c := newCrew(10, "a", "b", "m", "z1", "z2")
+		c.phases = map[string]detect.Phase{"z1": detect.Waiting, "z2": detect.Waiting}
+		c.step++
+		c.behind = map[string]detect.Phase{"a": detect.Computing, "b": detect.Waiting, "m": detect.Waiting}
+		for c.now < 30 {
+			c.beat()
+			if hang, hangs := c.hangs.Find(); hangs && hang.By != "b" {
+				t.Fatalf("%+v", hang)
+			}
+		}
 	}
 }
 

@@ -102,11 +102,11 @@ func (b bench) with(ctx context.Context, first, most int, do func(context.Contex
 
 func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) error {
 	kinds := map[string]*cost{}
-	alone, err := newMeter(ctx, f.buses, r.nodes, trials)
+	meter, err := newMeter(ctx, f.buses, r.nodes, trials)
 	if err != nil {
 		return err
 	}
-	defer alone.close()
+	defer func() { r.floor = meter.floor(); meter.close() }()
 	for range trials {
 		for _, change := range changes {
 			c := kinds[change.name]
@@ -119,11 +119,10 @@ func (r *result) run(ctx context.Context, p *plane, f *fleet, trials int) error 
 				return fmt.Errorf("%s: %w", change.name, err)
 			}
 		}
-		if err := alone.measure(ctx); err != nil {
+		if err := meter.measure(ctx); err != nil {
 			return err
 		}
 	}
-	r.floor = alone.floor()
 	return nil
 }
 
