@@ -45,6 +45,8 @@ type NodeState struct {
 	Step uint64 `json:"step,omitempty"`
 	// SilentSeconds is how long nothing had been heard from the node.
 	SilentSeconds float64 `json:"silentSeconds"`
+	// WaitedSeconds is for how long others had waited for the node's trainer, which hangs.
+	WaitedSeconds float64 `json:"waitedSeconds,omitempty"`
 	// FailuresPerNodeSecond is the failure rate seen so far, prior included.
 	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond"`
 	// SecondsUntilReturn is how long lost nodes took to come back on average; zero: none has come back yet.
@@ -130,6 +132,7 @@ func (s *NodeState) Validate() error {
 	c.token("incarnation", s.Incarnation)
 	c.reason(s.Reason)
 	c.amount("silentSeconds", s.SilentSeconds)
+	c.amount("waitedSeconds", s.WaitedSeconds)
 	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
 	c.amount("secondsUntilReturn", s.SecondsUntilReturn)
 	return c.err

@@ -139,6 +139,7 @@ func (m *Machine) giveUp(reason string) {
 	m.endNegotiation()
 	m.membership, m.reason = givenUp, reason
 	m.replaced = m.promise == nil && m.leftOut() // to who has promised the others may come back
+	m.pace.completed = time.Time{}               // what follows is no stall: the others go on
 	m.abandon(m.newest.generation + 1)
 }
 

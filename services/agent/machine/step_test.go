@@ -149,6 +149,35 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 		"say negotiation.consented g4-last true at 0: 0 holdings, 1 claims of plan 3")
 }
 
+func TestTheTimeInWhichOthersTrainedWithoutItIsNoStallOfWhoComesBack(t *testing.T) {
+	for name, stall := range map[string]float64{"it stays": 59, "it was given up meanwhile": 0} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 14)
+			n.machine.Completed(now, 15, 1)
+			next := plan(4, 15, "n1", "n2")
+			if stall == 0 {
+				n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+				n.stands(15)
+				n.hears(events.NegotiationOpened, rejoined("g4", 4))
+				next.Nodes[0].Incarnation = "i2"
+			} else {
+				n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+				n.stands(15)
+			}
+			n.commits(next)
+			for _, action := range n.machine.Completed(now.Add(time.Minute), 16, 1) {
+				say, _ := action.(Say)
+				told, err := events.Open[events.Activation](say.Event)
+				if err != nil || told.StallSeconds != stall {
+					t.Errorf("it says %+v, %v", told, err)
+				}
+				return
+			}
+			t.Errorf("it says nothing: %q", n.told)
+		})
+	}
+}
+
 // It may be the last to hold something, and is killed by who is its parent once it is stuck.
 func TestATrainerThatHangsIsStuckOnceAPlanDoesWithoutIt(t *testing.T) {
 	hangs := func(n *node) { n.do(n.machine.Hung(now)) }

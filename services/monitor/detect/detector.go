@@ -82,6 +82,7 @@ type Verdict struct {
 	Node          string // empty where it is about a site
 	State         State
 	SilentSeconds float64 // since the last heartbeat or answer
+	WaitedSeconds float64 // that others waited for its trainer, which hangs
 	Evidence      bool    // a reset and nobody at the hub, rather than silent for longer than the timeout
 	Stalled       bool    // a witness found that its host accepts connections
 	Site          Site    // that is silent as a whole; of a lost node, where it stood

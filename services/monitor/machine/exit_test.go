@@ -115,7 +115,8 @@ func TestATrainerThatComputesWhileOthersWaitForLongIsLostAndSaysFor(t *testing.T
 		t.Fatalf("expected the loss of n2, got %v", w.said)
 	}
 	lost, err := events.Open[events.NodeState](w.said[0])
-	if err != nil || lost.Node != "n2" || lost.Proven || !strings.Contains(lost.Reason, "n1 has waited for it for") {
+	if err != nil || lost.Node != "n2" || lost.Proven || !strings.Contains(lost.Reason, "n1 has waited for it for") ||
+		lost.WaitedSeconds < 2.5 || lost.WaitedSeconds > 3.5 {
 		t.Errorf("%+v, %v", lost, err)
 	}
 }

@@ -88,7 +88,7 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 		said = append(said, m.sayNode(at, events.NodeSuspected, known, verdict, "no heartbeat"))
 	}
 	if hang, hangs := m.hangs.Find(); hangs {
-		said = append(said, m.fail(at, detect.Verdict{Node: hang.Node}, fmt.Sprintf(
+		said = append(said, m.fail(at, detect.Verdict{Node: hang.Node, WaitedSeconds: hang.WaitedSeconds}, fmt.Sprintf(
 			"its trainer hangs: it computes, and %s has waited for it for %.1f s, where %.1f s would be long",
 			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
 	}
@@ -171,7 +171,7 @@ func beat(known *node) string { return fmt.Sprintf("%s.%d", known.Incarnation, k
 func (m *Machine) nodeState(known *node, verdict detect.Verdict, reason string) *events.NodeState {
 	return &events.NodeState{
 		Node: verdict.Node, Incarnation: known.Incarnation, Reason: reason,
-		Proven: known.ended, Step: known.step, SilentSeconds: verdict.SilentSeconds,
+		Proven: known.ended, Step: known.step, SilentSeconds: verdict.SilentSeconds, WaitedSeconds: verdict.WaitedSeconds,
 		FailuresPerNodeSecond: m.state.Rate.PerNodeSecond(), SecondsUntilReturn: m.state.Returns.MeanSeconds(),
 	}
 }

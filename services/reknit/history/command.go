@@ -23,9 +23,9 @@ const historyHelp = `Lists the last changes with what each phase took, from the 
 change that led to it why it took so long: phase by phase, who was waited for, what came from whom how fast, and which
 attempts came to nothing.
 
-Phases: noticed, until a failure or request was in the log (of a failure with the silence before it); agreed, until all had
-consented, a plan was made and every trainer had named its last step; moved, until every layer was verified where it belongs;
-next step, until every trainer completed one under the plan.`
+Phases: noticed, until a failure or request was in the log (of a failure with the silence before it, or the wait for a trainer
+that hangs); agreed, until all had consented, a plan was made and every trainer had named its last step; moved, until every
+layer was verified where it belongs; next step, until every trainer completed one under the plan.`
 
 // options are the flags of the commands.
 type options struct {

@@ -326,6 +326,18 @@ func TestAFailureIsNotCountedFromALeaveThatWasRefusedBefore(t *testing.T) {
 	}
 }
 
+func TestThatOthersWaitedForATrainerThatHangsCountsAsNoticed(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	lost := log.say(events.NodeLost, "/monitor", "n3",
+		&events.NodeState{Node: "n3", Incarnation: "i", Reason: "its trainer hangs", WaitedSeconds: 2.5})
+	log.open("again", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
+	c := log.changes()[1]
+	if c.Phases[0].Name != changes.Notice || c.Phases[0].Seconds != 2.5 || c.TotalSeconds < 2.5 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
 	log := newTeller()
 	log.failure(1)

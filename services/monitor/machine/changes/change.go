@@ -93,7 +93,7 @@ type Attempt struct {
 
 // Phases of the time that a change took, in their order.
 const (
-	Notice    = "notice"           // nothing was heard of a node, and it was not lost yet
+	Notice    = "notice"           // nothing was heard of a node, or others waited for it, and it was not lost yet
 	Queue     = "wait to begin"    // until a negotiation was opened
 	Repeat    = "earlier attempts" // negotiations that came to nothing
 	Consent   = "consent"

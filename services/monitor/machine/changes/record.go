@@ -21,7 +21,7 @@ type Record struct {
 // cause is a fact or a request.
 type cause struct {
 	logged time.Time
-	silent float64 // seconds in which nothing was heard before
+	silent float64 // seconds before, in which nothing was heard or others waited
 }
 
 // generation is what brings one about, and whether it is followed.
@@ -190,7 +190,7 @@ func (r *Record) of(number uint64) *generation {
 func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: event.Logged}) }
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
-	r.note(event.ID, cause{event.Logged, lost.SilentSeconds})
+	r.note(event.ID, cause{event.Logged, max(lost.SilentSeconds, lost.WaitedSeconds)})
 	r.withdraw(lost.Node, lost.Incarnation)
 }
 
