@@ -184,6 +184,20 @@ func TestEachNodeHasTheStateThatTheLogAndItsHeartbeatsTell(t *testing.T) {
 	expect("with one that is done", "n1 ended, n2 lost, n2 joining, n3 spare, n10 joining")
 }
 
+func TestWhoWasGivenUpIsShownWhileItsAgentRunsOn(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3", "n4")
+	for _, node := range []string{"n4", "n5"} {
+		s.join(node, "i")
+		s.say(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: "i", Reason: "its trainer hangs"})
+	}
+	nodes, err := answered[[]overlay.Node](s, Nodes())
+	if err != nil || len(nodes) != 4 || nodes[3].Node != "n4" || nodes[3].State != overlay.Lost || nodes[3].Reason != "its trainer hangs" {
+		t.Errorf("%+v, %v", nodes, err)
+	}
+}
+
 func TestNodesAreATableForPeople(t *testing.T) {
 	s := newSite(t)
 	s.plan()

@@ -246,6 +246,8 @@ func (t Trial) tell(w io.Writer) {
 		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy,
 			tell.Seconds(t.Plan.Predicted.StepSeconds), plan.Gap(t.Plan.Predicted))
 	}
-	fmt.Fprintf(w, "The policy %s answered in %s.\n", t.Policy, tell.Seconds(t.Seconds))
+	if t.refused() == nil {
+		fmt.Fprintf(w, "The policy %s answered in %s.\n", t.Policy, tell.Seconds(t.Seconds))
+	}
 	plan.Candidates(w, t.Considered, unmeasured)
 }

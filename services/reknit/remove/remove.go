@@ -73,8 +73,7 @@ func oneCluster(_ *cobra.Command, given []string) error {
 func isAbandoned(conn *nats.Conn, name string) error {
 	living, err := connect.WhoLives(conn, []string{name}, func(map[string]*connect.Living) bool { return false })
 	if err == nil && !living[name].Nobody() {
-		err = fmt.Errorf("%s is not removed, for it lives: %s; end them first, and let NATS run: reknit up --cluster OTHER serves "+
-			"another on the same one", name, living[name])
+		err = fmt.Errorf("%s is not removed, for it lives: %s; end them first, but for NATS, which has to run", name, living[name])
 	}
 	return err
 }

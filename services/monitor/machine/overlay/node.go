@@ -40,7 +40,7 @@ const (
 	Joining   = "joining"   // it asked for a place and has none yet
 	Leaving   = "leaving"   // it asked to go, or was drained, and is needed still
 	Suspected = "suspected" // it may have failed
-	Lost      = "lost"      // it has, and no plan is there without it yet
+	Lost      = "lost"      // it has, and no plan is there without it yet, or its agent runs on
 	Silent    = "silent"    // nothing says that it failed, and it sends no heartbeats
 	Ended     = "ended"     // the job is complete, or training is for this node
 )

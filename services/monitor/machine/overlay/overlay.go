@@ -129,14 +129,22 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.told)) {
 		told := o.told[name]
-		if told.join == nil || told.gone || told.leaving || members[name] == told.join.Incarnation {
+		if told.join == nil || told.leaving || members[name] == told.join.Incarnation {
+			continue
+		}
+		pulse, heard := pulses[name]
+		runsOn := told.lost && heard && pulse.Incarnation == told.join.Incarnation // as an agent does whose trainer hangs
+		if told.gone && !runsOn {
 			continue
 		}
 		node := Node{
 			Node: name, Name: told.join.Name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
 			MemoryBytes: told.join.MemoryBytes,
 		}
-		if pulse, heard := pulses[name]; heard {
+		switch {
+		case runsOn:
+			node.State, node.Reason, node.Step = Lost, told.reason, pulse.Step
+		case heard:
 			node.Pulse, node.Step = &pulse, pulse.Step
 		}
 		all = append(all, node)

@@ -92,10 +92,7 @@ func (t *Trainer) Complete() <-chan struct{} { return t.complete }
 func (t *Trainer) Run(ctx context.Context) error {
 	for {
 		orders, err := t.session.Boundary(ctx, t.done, lentState{t.state, t.worker})
-		if errors.Is(err, agent.ErrLeft) {
-			return nil
-		}
-		if errors.Is(err, agent.ErrComplete) {
+		if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
 			slog.Info("the trainer ends", "node", t.config.Node, "step", t.done, "because", err)
 			return nil
 		}
