@@ -32,7 +32,8 @@ func testHang(t *testing.T, setting string) {
 	last := first.await("the step before", func(line said) bool { return line.Done == 10 })
 	began := time.Now()
 	first.await("a step with two", func(line said) bool { return line.World == 2 && line.Done > last.Done && line.GivenUp == "" })
-	lost, err := events.Open[events.NodeState](c.awaitEvent(events.NodeLost, func(event events.Event) bool { return event.Subject == "n3" }))
+	ofIt := func(event events.Event) bool { return event.Subject == "n3" }
+	lost, err := events.Open[events.NodeState](c.awaitEvent(events.NodeLost, ofIt))
 	if err != nil || !strings.HasPrefix(lost.Reason, "its trainer hangs: it computes, and n") {
 		t.Errorf("it is lost because %q, %v", lost.Reason, err)
 	}
