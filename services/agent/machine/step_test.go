@@ -165,15 +165,14 @@ func TestTheTimeInWhichOthersTrainedWithoutItIsNoStallOfWhoComesBack(t *testing.
 				n.stands(15)
 			}
 			n.commits(next)
-			for _, action := range n.machine.Completed(now.Add(time.Minute), 16, 1) {
-				say, _ := action.(Say)
-				told, err := events.Open[events.Activation](say.Event)
-				if err != nil || told.StallSeconds != stall {
-					t.Errorf("it says %+v, %v", told, err)
-				}
-				return
+			says := n.machine.Completed(now.Add(time.Minute), 16, 1)
+			if len(says) != 1 {
+				t.Fatalf("it says %+v", says)
 			}
-			t.Errorf("it says nothing: %q", n.told)
+			told, err := events.Open[events.Activation](says[0].(Say).Event)
+			if err != nil || told.StallSeconds != stall {
+				t.Errorf("it says %+v, %v", told, err)
+			}
 		})
 	}
 }
