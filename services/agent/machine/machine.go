@@ -46,6 +46,7 @@ type Machine struct {
 	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
 	reason        string        // why it was given up
 	replaced      bool          // since it was given up a plan does without it
+	jobComplete   bool          // nobody needs what this node holds
 	tookBack      bool          // its name from another process, and has adopted no plan since
 	outdone       uint64        // generation of the newest plan that has another process train by this node's name; zero: none has
 	leave         *events.Leave // asked for, and not refused

@@ -201,6 +201,6 @@ func (m *Machine) named(members []events.Member) bool {
 
 func (m *Machine) end(end End) {
 	m.endNegotiation()
-	m.membership = over
+	m.membership, m.jobComplete = over, end.Complete
 	m.do(end)
 }

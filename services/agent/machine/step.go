@@ -79,9 +79,9 @@ func (m *Machine) Late() []Action {
 // what it holds.
 func (m *Machine) Hung(now time.Time) []Action {
 	switch {
-	case !m.inStep():
+	case !m.inStep() || m.membership == over && !m.jobComplete:
 		return m.act()
-	case m.membership == over: // the job is complete, say: nobody waits for what it holds
+	case m.membership == over:
 		m.do(Stuck{})
 		return m.act()
 	case m.membership != givenUp:
