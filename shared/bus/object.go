@@ -42,7 +42,7 @@ func (b *Bus) PutAs(ctx context.Context, bucket, name string, content func() []b
 }
 
 // put stores content under a name, in chunks on a token, unless it is there already. Chunks that nobody reads any more are dropped:
-// those of a put that failed, and of what was replaced. What is on a token of the name is read without its manifest.
+// those of a put that failed, and of what was replaced, but on a token of the name: what is there is read without its manifest.
 func (b *Bus) put(ctx context.Context, bucket, name, token string, content func() []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -73,12 +73,6 @@ func (b *Bus) write(ctx context.Context, store *store, token, name string, data 
 	if token == tokenOf(name) {
 		options = append(options, jetstream.WithExpectLastSequencePerSubject(0))
 	}
-	sum := sha256.New()
-	sum.Write(data)
-	manifest := jetstream.ObjectInfo{
-		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
-		Bucket:     store.bucket, NUID: token, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
-	}
 	var stored []jetstream.PubAckFuture
 	for chunk := range slices.Chunk(data, chunkBytes) {
 		future, err := b.js.PublishAsync("$O."+store.bucket+".C."+token, chunk, options...)
@@ -96,12 +90,22 @@ func (b *Bus) write(ctx context.Context, store *store, token, name string, data 
 			return ctx.Err()
 		}
 	}
-	manifest.Chunks = uint32(len(stored))
-	text, err := json.Marshal(manifest)
+	return b.describe(ctx, store.bucket, token, name, data)
+}
+
+// describe writes the manifest of what is in chunks on a token.
+func (b *Bus) describe(ctx context.Context, bucket, token, name string, data []byte) error {
+	sum := sha256.New()
+	sum.Write(data)
+	text, err := json.Marshal(jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
+		Bucket:     bucket, NUID: token, Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(sum),
+		Chunks: uint32((len(data) + chunkBytes - 1) / chunkBytes),
+	})
 	if err != nil {
 		return err
 	}
-	_, err = b.js.Publish(ctx, "$O."+store.bucket+"."+manifestOf(name), text)
+	_, err = b.js.Publish(ctx, "$O."+bucket+"."+manifestOf(name), text)
 	return err
 }
 
@@ -131,6 +135,7 @@ func (b *Bus) remove(ctx context.Context, bucket, digest string) error {
 	if err != nil {
 		return fmt.Errorf("remove from %s: %w", bucket, err)
 	}
+	b.purge(ctx, store, "C."+tokenOf(digest)) // where no manifest tells of it, too
 	info, err := store.GetInfo(ctx, digest)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return nil

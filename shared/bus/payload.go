@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,21 +31,27 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 		if !errors.As(err, &api) || !wrongLastSequence(api) {
 			return digest, err
 		}
+		if there, err := b.chunk(ctx, bucket, digest); err == nil && time.Since(there.Time) < events.FreshAge &&
+			events.Digest(unpacked(there.Data)) == digest { // of a put that ended before its manifest
+			return digest, b.describe(ctx, b.Lane(bucket), tokenOf(digest), digest, there.Data)
+		}
 	}
 	return digest, b.put(ctx, bucket, digest, rand.Text(), content)
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does. What is several chunks, or has another's token, takes
-// one request more for its manifest, and one for each further chunk.
+// two requests more, for its manifest and its first chunk, and one for each further chunk.
 func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, error) {
-	data, err := b.chunk(ctx, bucket, digest)
-	if data = unpacked(data); err == nil && events.Digest(data) == digest {
-		return data, nil
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+	chunk, err := b.chunk(ctx, bucket, digest)
+	if err == nil {
+		if data := unpacked(chunk.Data); events.Digest(data) == digest {
+			return data, nil
+		}
+	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, err
 	}
-	if data, err = b.get(ctx, bucket, digest); err != nil {
+	data, err := b.get(ctx, bucket, digest)
+	if err != nil {
 		return nil, err
 	}
 	if data = unpacked(data); events.Digest(data) != digest {
@@ -62,7 +69,7 @@ func unpacked(data []byte) []byte {
 }
 
 // chunk returns what is on the token of a digest.
-func (b *Bus) chunk(ctx context.Context, bucket, digest string) ([]byte, error) {
+func (b *Bus) chunk(ctx context.Context, bucket, digest string) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	store, err := b.store(ctx, bucket)
@@ -73,7 +80,7 @@ func (b *Bus) chunk(ctx context.Context, bucket, digest string) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, err)
 	}
-	return chunk.Data, nil
+	return chunk, nil
 }
 
 func compress(data []byte) []byte {

@@ -109,6 +109,27 @@ func TestAPayloadIsReadThoughAnotherHasItsToken(t *testing.T) {
 	}
 }
 
+func TestAPutThatEndedBeforeItsManifestIsMadeGoodByTheNextWithoutASecondCopy(t *testing.T) {
+	ctx, b := newBus(t)
+	publish(t, ctx, b, large("first"))
+	purge(t, ctx, b, events.PayloadBucket, "M.>")
+	publish(t, ctx, b, large("first"))
+	stream, err := b.JetStream().Stream(ctx, "OBJ_"+b.Lane(events.PayloadBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := stream.CachedInfo().State.Msgs; held != 2 {
+		t.Errorf("%d messages: expected a chunk and its manifest", held)
+	}
+	purge(t, ctx, b, events.PayloadBucket, "M.>")
+	if err := b.Remove(ctx, events.PayloadBucket, events.Digest(large("first").Data)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := stream.Info(ctx); err != nil || info.State.Msgs != 0 {
+		t.Errorf("%d messages are left of what was removed, %v", info.State.Msgs, err)
+	}
+}
+
 func TestAPayloadThatWasPutTwiceIsOneForClientsOfNATS(t *testing.T) {
 	ctx, b := newBus(t)
 	said := large("first")

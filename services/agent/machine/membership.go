@@ -138,10 +138,14 @@ func (m *Machine) giveUp(reason string) {
 	}
 	m.endNegotiation()
 	m.membership, m.reason = givenUp, reason
-	m.replaced = m.promise == nil && m.leftOut() // to who has promised the others may come back
-	m.pace.completed = time.Time{}               // what follows is no stall: the others go on
+	if m.promise == nil && m.leftOut() { // to who has promised the others may come back
+		m.replace()
+	}
 	m.abandon(m.newest.generation + 1)
 }
+
+// replace notes that a plan does without this node. What follows is no stall of training: the others go on.
+func (m *Machine) replace() { m.replaced, m.pace.completed = true, time.Time{} }
 
 // another reports whether another process of this node's name is among members: one of before, or one that has taken it.
 func (m *Machine) another(members []events.Member) bool {
@@ -203,4 +207,5 @@ func (m *Machine) end(end End) {
 	m.endNegotiation()
 	m.membership, m.jobComplete = over, end.Complete
 	m.do(end)
+	m.letGo()
 }

@@ -116,7 +116,7 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 	m.readMissing()
 	m.noticeLeftOut()
 	if m.membership == givenUp && !m.named(plan.Nodes) {
-		m.replaced = true
+		m.replace()
 		m.letGo()
 	}
 	if m.negotiation != nil && m.negotiation.opening.payload.Generation <= plan.Generation {

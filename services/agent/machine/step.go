@@ -81,10 +81,7 @@ func (m *Machine) Hung(now time.Time) []Action {
 	switch {
 	case !m.inStep() || m.membership == over && !m.jobComplete:
 		return m.act()
-	case m.membership == over:
-		m.do(Stuck{})
-		return m.act()
-	case m.membership != givenUp:
+	case m.membership != givenUp && m.membership != over:
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
 		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
 		m.giveUp(reason)
@@ -94,10 +91,10 @@ func (m *Machine) Hung(now time.Time) []Action {
 	return m.act()
 }
 
-// letGo has a trainer that hangs ended, once a plan does without what it holds. Until then it may be the last to hold it,
+// letGo has a trainer that hangs ended, once a plan does without what it holds or the job is complete. Until then it may be the last to hold it,
 // and the others wait for it.
 func (m *Machine) letGo() {
-	if m.hung && m.replaced && m.inStep() {
+	if m.hung && (m.replaced || m.jobComplete) && m.inStep() {
 		m.hung = false
 		m.do(Stuck{})
 	}

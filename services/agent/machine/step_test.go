@@ -150,27 +150,39 @@ func TestATrainerThatDoesNotGiveUpItsStepIsLostAndClaimsWhatItHoldsShouldItComeB
 }
 
 func TestTheTimeInWhichOthersTrainedWithoutItIsNoStallOfWhoComesBack(t *testing.T) {
-	for name, stall := range map[string]float64{"it stays": 59, "it was given up meanwhile": 0} {
+	refused := func(n *node) { n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false)) }
+	without := func(n *node) { n.commits(plan(4, 15, "n2")) }
+	for name, test := range map[string]struct {
+		happens []func(*node)
+		stall   float64
+	}{
+		"it stays":                                {nil, 59},
+		"it was given up, and nobody went on":     {[]func(*node){refused}, 59},
+		"it was given up, and the others went on": {[]func(*node){refused, without}, 0},
+		"the others went on before it heard so":   {[]func(*node){without, refused}, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 14)
 			n.machine.Completed(now, 15, 1)
-			next := plan(4, 15, "n1", "n2")
-			if stall == 0 {
-				n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
-				n.stands(15)
-				n.hears(events.NegotiationOpened, rejoined("g4", 4))
-				next.Nodes[0].Incarnation = "i2"
-			} else {
-				n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
-				n.stands(15)
+			for _, next := range test.happens {
+				next(n)
 			}
+			again := opening("g4", 4, true, "n1", "n2")
+			if test.happens != nil {
+				n.stands(15)
+				again = rejoined("g5", 5)
+			}
+			n.hears(events.NegotiationOpened, again)
+			n.stands(15)
+			next := plan(again.Generation, 15, "n1", "n2")
+			next.Nodes[0].Incarnation = again.Members[0].Incarnation
 			n.commits(next)
 			says := n.machine.Completed(now.Add(time.Minute), 16, 1)
 			if len(says) != 1 {
-				t.Fatalf("it says %+v", says)
+				t.Fatalf("it says %+v after %q", says, n.told)
 			}
 			told, err := events.Open[events.Activation](says[0].(Say).Event)
-			if err != nil || told.StallSeconds != stall {
+			if err != nil || told.StallSeconds != test.stall {
 				t.Errorf("it says %+v, %v", told, err)
 			}
 		})
@@ -190,6 +202,8 @@ func TestATrainerThatHangsIsStuckOnceAPlanDoesWithoutIt(t *testing.T) {
 		"the plan comes while it is waited for":            {refused, planned, hangs},
 		"the plan comes before it hears that it is missed": {planned, refused, hangs},
 		"the others complete the job":                      {refused, planned, completed, hangs},
+		"it hangs, and the others complete the job":        {hangs, refused, completed},
+		"they had completed it before they missed it":      {completed, hangs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 15)

@@ -191,8 +191,8 @@ func (h *Hangs) Find() (hang Hang, found bool) {
 func (h *Hangs) hanging(step *inStep, nodes []string, areBehind bool) (hangs []Hang) {
 	for _, node := range nodes {
 		limit := h.allowed(node, step.limit, areBehind)
-		if min(step.waited, h.nodes[node].spent()) > limit {
-			hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: step.waited, LimitSeconds: limit})
+		if waited := min(step.waited, h.nodes[node].spent()); waited > limit {
+			hangs = append(hangs, Hang{Node: node, By: step.by, WaitedSeconds: waited, LimitSeconds: limit})
 		}
 	}
 	return hangs

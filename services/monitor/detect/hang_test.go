@@ -144,6 +144,22 @@ func TestWhoHasOnlyBegunToApplyItsSumsDoesNotHangHoweverLongTheOthersWaited(t *t
 	}
 }
 
+func TestWhatOthersWaitedForBeforeItComputedIsNoneOfItsHang(t *testing.T) {
+	c := newCrew(10, "n1", "n2", "n3")
+	c.phases = map[string]detect.Phase{"n1": detect.Waiting, "n2": detect.Unknown, "n3": detect.Waiting}
+	c.pass(600)
+	c.phases["n2"] = detect.Computing
+	for range 8 {
+		c.beat()
+		if hang, hangs := c.hangs.Find(); hangs && (hang.Node != "n2" || hang.WaitedSeconds > 3) {
+			t.Errorf("%+v", hang)
+		} else if hangs {
+			return
+		}
+	}
+	t.Error("it is not found")
+}
+
 func TestWhoComputesInAStepKeepsNobodyWaitingInTheStepBefore(t *testing.T) {
 	c := newCrew(10, "n1", "n2", "n3")
 	c.step++

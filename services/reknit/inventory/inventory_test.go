@@ -196,6 +196,10 @@ func TestWhoWasGivenUpIsShownWhileItsAgentRunsOn(t *testing.T) {
 	if err != nil || len(nodes) != 4 || nodes[3].Node != "n4" || nodes[3].State != overlay.Lost || nodes[3].Reason != "its trainer hangs" {
 		t.Errorf("%+v, %v", nodes, err)
 	}
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 9, Nodes: []string{"n1", "n2", "n3"}})
+	if nodes, err := answered[[]overlay.Node](s, Nodes()); err != nil || len(nodes) != 3 {
+		t.Errorf("once the job is complete: %+v, %v", nodes, err)
+	}
 }
 
 func TestNodesAreATableForPeople(t *testing.T) {

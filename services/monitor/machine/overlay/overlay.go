@@ -133,7 +133,7 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 			continue
 		}
 		pulse, heard := pulses[name]
-		runsOn := told.lost && heard && pulse.Incarnation == told.join.Incarnation // as an agent does whose trainer hangs
+		runsOn := told.lost && o.end == nil && heard && pulse.Incarnation == told.join.Incarnation // as an agent does whose trainer hangs
 		if told.gone && !runsOn {
 			continue
 		}
