@@ -91,8 +91,8 @@ func (m *Machine) Hung(now time.Time) []Action {
 	return m.act()
 }
 
-// letGo has a trainer that hangs ended, once a plan does without what it holds or the job is complete. Until then it may be the last to hold it,
-// and the others wait for it.
+// letGo has a trainer that hangs ended, once a plan does without what it holds or the job is complete. Until then it may be
+// the last to hold it, and the others wait for it.
 func (m *Machine) letGo() {
 	if m.hung && (m.replaced || m.jobComplete) && m.inStep() {
 		m.hung = false
