@@ -33,7 +33,7 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 		}
 		if there, err := b.chunk(ctx, bucket, digest); err == nil && time.Since(there.Time) < events.FreshAge &&
 			events.Digest(unpacked(there.Data)) == digest { // of a put that ended before its manifest
-			return digest, b.describe(ctx, b.Lane(bucket), tokenOf(digest), digest, there.Data)
+			return digest, storeFull(b.describe(ctx, b.Lane(bucket), tokenOf(digest), digest, there.Data))
 		}
 	}
 	return digest, b.put(ctx, bucket, digest, rand.Text(), content)

@@ -18,16 +18,13 @@ import (
 
 // large is an event whose payload travels through the object store.
 func large(name string) events.Event {
-	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
-	return node.First(time.Now(), name, events.TrainingDigested, "n1", &events.Digests{Node: "n1", Units: units(name, 900)})
-}
-
-// units are digests of so many, of 90 bytes each.
-func units(name string, count int) (digests []events.UnitDigest) {
-	for unit := range count {
-		digests = append(digests, events.UnitDigest{Unit: unit, Digest: events.Digest(fmt.Append(nil, name, unit))})
+	digests := &events.Digests{Node: "n1"}
+	for layer := range 900 {
+		digests.Units = append(digests.Units,
+			events.UnitDigest{Unit: layer, Digest: events.Digest(fmt.Append(nil, name, layer))})
 	}
-	return digests
+	node := events.Speaker{Source: events.NodeSource("n1"), Cluster: cluster}
+	return node.First(time.Now(), name, events.TrainingDigested, "n1", digests)
 }
 
 // purge drops what a bucket has under subjects: manifests are at M, chunks at C.

@@ -39,8 +39,8 @@ type Hang struct {
 // in them. What one trainer alone builds for the first time, such as a new shape, is not among it. A trainer that has made no
 // step yet has the whole pause beside: it may compile what the others have long had. A trainer that hangs in a first step is
 // found, too: where each node of a thousand fails once a day, a plan has few other steps. Waiting is what tells a hang from an
-// evaluation, a slow file or a pause that all trainers have at once. Who is a step behind has the sums of that step, and computes
-// what it makes of them: it has the first pause beside, for it may save a file in it, and the step may be one of the first.
+// evaluation, a slow file or a pause that all trainers have at once. A trainer that is a step behind those
+// who wait applies the sums of that step. It has the whole pause beside: it may save a file, and the step may be one of the first.
 const (
 	hangSteps  = 2
 	hangSlack  = 1.5 // seconds
@@ -163,8 +163,8 @@ func (h *Hangs) allowed(node string, limit float64, isBehind bool) float64 {
 func (h *Hangs) Forget(node string) { delete(h.nodes, node) }
 
 // Find returns who hangs, by the heartbeats so far, one at a time: for the others time begins anew, for what one of them
-// does to the rest may end with it. Where more than half of those who keep others waiting and of these do the former, something
-// else is slow, and it is nobody. O(n).
+// does to the rest may end with it. Where more trainers keep others waiting than wait, something else is slow, and it is
+// nobody. O(n).
 func (h *Hangs) Find() (hang Hang, found bool) {
 	var hangs []Hang
 	for _, step := range h.steps() {

@@ -76,7 +76,7 @@ func (c *cluster) close() {
 	for _, member := range c.members {
 		_ = member.Shutdown() // one that was killed has ended
 	}
-	time.Sleep(time.Minute) // a probe that is under way waits for its answer, and may not outlive the bubble
+	time.Sleep(time.Minute) // of the bubble's time: a probe that is under way waits for its answer, and may not outlive the bubble
 }
 
 func TestHowOftenMemberlistTakesTheLivingForDead(t *testing.T) {
