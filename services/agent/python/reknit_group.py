@@ -122,7 +122,7 @@ class Group:
 
     def _build(self, connect, rank, world):
         processes, error = None, ""
-        try:
+        try:  # before PyTorch 2.7 this changes a table of pybind11's without Python's lock: 24,000 times beside zero_grad went well
             processes = connect(self.store, rank, world, datetime.timedelta(seconds=TIMEOUT_SECONDS))
         except Exception as failure:  # of whatever kind the store or the backend raises
             error = f"connect to the other processes ({self._setting}): {failure}"

@@ -1,5 +1,6 @@
 """What reknit_pipeline.py promises: whatever the plan, processes train what one process trains. tests/torch kills some."""
 
+import functools
 import math
 import os
 import threading
@@ -17,7 +18,7 @@ try:
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
-from test_reknit_group import Plane
+from test_reknit_group import KEPT, Shared, connected, in_processes
 from test_reknit_routes import plan_of
 
 STEPS, BATCH, MICRO_BATCH, LAYERS, WIDTH = 3, 8, 2, 4, 5
@@ -107,6 +108,9 @@ class Board:
             return body
 
 
+Shared.register("Board", Board)
+
+
 class Process(reknit._Alone):
     """An agent of one of several processes, under one plan."""
 
@@ -122,26 +126,38 @@ class Process(reknit._Alone):
         return order
 
 
-def train_under(plan, *nodes):
-    """Trains with a thread in the place of each process, and returns the losses of each."""
-    board, losses, jobs = Board(), {}, {}
-    for node in nodes:
-        alone = joined()
-        layers = alone.state
-        plane = reknit.Job(Process(alone.plane._agent, plan, list(nodes), node, board), STEPS)
-        layers.memories = plane.units
-        layers.give(range(LAYERS), 0)
-        jobs[node] = reknit_pipeline.Job(plane, layers, "gloo", (WIDTH,))
-    threads = [threading.Thread(target=lambda node=node: losses.update({node: train(jobs[node])})) for node in nodes]
-    # A group takes all connections that appear for its own, and would shut those of the other threads.
+def train_as(plan, nodes, board, node):
+    """Trains in the place of a node, and returns the losses."""
+    alone = joined()
+    layers = alone.state
+    plane = reknit.Job(Process(alone.plane._agent, plan, nodes, node, board), STEPS)
+    layers.memories = plane.units
+    layers.give(range(LAYERS), 0)
+    KEPT.append(reknit_pipeline.Job(plane, layers, "gloo", (WIDTH,)))
     with unittest.mock.patch.object(reknit_group.Group, "leave"):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    for job in jobs.values():
-        job._group.leave()
-    return losses
+        return train(KEPT[-1])
+
+
+class Sending:
+    """One that nobody may wait for."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def wait(self):
+        raise AssertionError("waited for a sending")
+
+
+def train_without_waiting(*arguments):
+    """Does as train_as, where nobody may wait for a sending."""
+    send = reknit_group.Group.send
+    with unittest.mock.patch.object(reknit_group.Group, "send", lambda *to: Sending(send(*to))):
+        return train_as(*arguments)
+
+
+def train_under(plan, nodes, how=train_as):
+    """Trains with a process for each node, and returns the losses of each."""
+    return in_processes(functools.partial(how, plan, list(nodes)), "Board", *nodes)
 
 
 class Training(unittest.TestCase):
@@ -156,34 +172,20 @@ class Training(unittest.TestCase):
     def test_stages_of_several_pipelines_train_what_one_process_trains(self):
         plan = plan_of((3, ("a", 1), ("b", 4)), (1, ("c", 2), ("d", 4)),
                        rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
-        losses = train_under(plan, *"abcd")
-        for node in "abcd":
-            self.expect_plain(losses[node])
+        for losses in train_under(plan, "abcd"):
+            self.expect_plain(losses)
 
     def test_what_a_lost_process_would_have_trained_is_trained(self):
         plan = plan_of((2, ("a", 2), ("b", 4)), (2, ("c", 2), ("lost", 4)), reroutes=[("lost", "b", 2)],
                        rounds=[[(0, 2, ["a", "c"])]])
-        losses = train_under(plan, *"abc")
-        for node in "abc":
-            self.expect_plain(losses[node])
+        for losses in train_under(plan, "abc"):
+            self.expect_plain(losses)
 
     def test_nobody_waits_for_a_sending_of_which_an_abort_may_not_tell_the_end(self):
-        send = reknit_group.Group.send
-        waits = []
         plan = plan_of((3, ("a", 1), ("b", 4)), (1, ("c", 2), ("d", 4)),
                        rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
-
-        class Sending:
-            def __init__(self, group, *arguments):
-                self.work = send(group, *arguments)
-
-            def wait(self):
-                waits.append(self.work)
-                self.work.wait()
-        with unittest.mock.patch.object(reknit_group.Group, "send", lambda *arguments: Sending(*arguments)):
-            losses = train_under(plan, *"abcd")
-        self.assertEqual([], waits)
-        self.expect_plain(losses["a"])
+        for losses in train_under(plan, "abcd", train_without_waiting):
+            self.expect_plain(losses)
 
     def test_a_pass_that_was_left_out_is_told(self):
         step = next(joined().steps())
@@ -271,45 +273,40 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.layers().sizes[0], first["parameterBytes"] + first["optimizerBytes"])
 
 
+def add_up_lengths(plane, rank):
+    """Returns what comes of tensors of several lengths, which all processes but one of four add up."""
+    group = connected(plane, rank, 4)
+    KEPT.append(group)
+    tensors = [torch.arange(length, dtype=torch.float32) + rank for length in (1, 2, 7)]
+    for tensor in tensors if rank != 1 else []:
+        reknit_pipeline.add_up(group, tensor, [0, 2, 3], rank, KEPT)
+    return [tensor.tolist() for tensor in tensors]
+
+
+def gate(rates, plane, rank):
+    """Returns what a process is told at the gate that holds layers with the learning rates by their number."""
+    group = connected(plane, rank, len(rates))
+    KEPT.append(group)
+    states = {n: reknit_state.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
+              for n, rate in rates[rank] for layer in [build(n)]}
+    try:
+        reknit_torch.pass_gate(group, states, LAYERS)
+    except reknit.WrongOrder as error:
+        return str(error)
+    return ""
+
+
 class Sums(unittest.TestCase):
     def test_some_processes_of_a_group_add_up_a_tensor_of_any_length(self):
-        plane = Plane()
-        groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 4) for rank in range(4)]
-        sends = []
-        for length in (1, 2, 7):
-            tensors = {rank: torch.arange(length, dtype=torch.float32) + rank for rank in (0, 2, 3)}
-            threads = [threading.Thread(target=reknit_pipeline.add_up, args=(groups[rank], tensor, [0, 2, 3], rank, sends))
-                       for rank, tensor in tensors.items()]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(20)
-            for tensor in tensors.values():
-                self.assertEqual([3 * at + 5 for at in range(length)], tensor.tolist())
-        for group in groups:
-            group.leave()
+        of = in_processes(add_up_lengths, "Plane", *range(4))
+        for tensors in of[:1] + of[2:]:
+            self.assertEqual([[3 * at + 5 for at in range(length)] for length in (1, 2, 7)], tensors)
 
     def test_settings_are_to_be_equal_in_all_processes_that_hold_a_layer(self):
-        plane = Plane()
-        groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 2) for rank in range(2)]
-        for rates, equal in [([(0, 0.1), (1, 0.2)], [(1, 0.2), (2, 0.3)]), True], [([(0, 0.1), (1, 0.2)], [(1, 0.3), (2, 0.3)]), False]:
-            told = []
-
-            def gate(rank):
-                states = {n: reknit_state.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
-                          for n, rate in rates[rank] for layer in [build(n)]}
-                try:
-                    reknit_torch.pass_gate(groups[rank], states, LAYERS)
-                except reknit.WrongOrder as error:
-                    told.append(error)
-            threads = [threading.Thread(target=gate, args=(rank,)) for rank in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(20)
-            self.assertEqual(0 if equal else 2, len(told))
-        for group in groups:
-            group.leave()
+        for rates, expected in [([[(0, 0.1), (1, 0.2)], [(1, 0.2), (2, 0.3)]], "^$"),
+                                ([[(0, 0.1), (1, 0.2)], [(1, 0.3), (2, 0.3)]], "expected equal settings")]:
+            for told in in_processes(functools.partial(gate, rates), "Plane", 0, 1):
+                self.assertRegex(told, expected)
 
 
 if __name__ == "__main__":

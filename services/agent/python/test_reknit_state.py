@@ -1,103 +1,112 @@
 """What reknit_state.py promises, of one process and of two."""
 
+import functools
 import threading
 import unittest
-import unittest.mock
-from concurrent import futures
 
 try:
     import torch
 
-    import reknit_group
     import reknit_state
-    from test_reknit_group import Plane
+    from test_reknit_group import KEPT, connected, in_processes
     from test_reknit_torch import STEPS, loss_of, plain, replica
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
 
+class Trainer:
+    """One of two processes, which sum gradients in buckets of 40 bytes."""
+
+    def __init__(self, plane, rank):
+        KEPT.append(self)
+        reknit_state.BUCKET_BYTES = 40
+        self.rank, self.group, (self.model, _) = rank, connected(plane, rank, 2), replica()
+        self.gradients = reknit_state.Gradients(self.model.parameters())
+        self.gradients.clear()
+        self.group.sum(torch.zeros(1))
+
+    def backward(self, last=True):
+        self.gradients.backward(loss_of(self.model, [self.rank]), self.group if last else None)
+
+    def sum(self):
+        """Sums, and returns the sums and the gradients that they become."""
+        self.gradients.sum(self.group)
+        sums = [bucket.sums.tolist() for bucket in self.gradients.buckets]
+        self.gradients.show()
+        return sums, [parameter.grad.tolist() for parameter in self.model.parameters()]
+
+
+def sums_begun(plane, rank):
+    """Returns how many sums had begun within the backward pass, how many in all, and how many buckets there are."""
+    trainer, begun, inside = Trainer(plane, rank), [], []
+    begin = trainer.group.begin
+    trainer.group.begin = lambda sums: (begun.append(sums), begin(sums))[1]
+    trainer.model[1].register_full_backward_hook(lambda *_: inside.append(len(begun)))
+    trainer.backward()
+    trainer.sum()
+    return inside, len(begun), len(trainer.gradients.buckets)
+
+
+def two_passes(plane, rank):
+    trainer = Trainer(plane, rank)
+    trainer.backward(last=False)
+    trainer.backward()
+    return trainer.sum()
+
+
+def other_gradients(plane, rank):
+    """Makes no gradient of the last layer, or none at all."""
+    trainer = Trainer(plane, rank)
+    if rank == 0:
+        trainer.gradients.backward(trainer.model[0](torch.ones(1, 3)).sum(), trainer.group)
+    return trainer.sum()
+
+
+def alone_until_an_abort(before, plane, rank):
+    """Returns, as the first process, what comes of sums that the other one does not make, and the loss that is left."""
+    trainer = Trainer(plane, rank)
+    if rank == 1:
+        return None
+    if before:
+        trainer.group.abort()
+    trainer.backward()
+    threading.Timer(0.1, trainer.group.abort).start()
+    try:
+        came = trainer.sum()
+    except RuntimeError as error:
+        came = error
+    trainer.gradients.clear()
+    return came, trainer.gradients.loss.item()
+
+
 class Gradients(unittest.TestCase):
-    """Two processes, as threads of this one, which sum gradients in buckets of 40 bytes."""
-
-    def setUp(self):
-        patch = unittest.mock.patch.object(reknit_state, "BUCKET_BYTES", 40)
-        patch.start()
-        self.addCleanup(patch.stop)
-        plane = Plane()
-        self.groups = [reknit_group.Group("gloo", reknit_group.Store(plane, 1), rank, 2) for rank in range(2)]
-        self.models = [replica()[0] for _ in self.groups]
-        self.gradients = [reknit_state.Gradients(model.parameters()) for model in self.models]
-        for gradients in self.gradients:
-            gradients.clear()
-
-    def tearDown(self):
-        for group in self.groups:
-            group.leave()
-
-    def both(self, work):
-        """Runs what each process does, with its rank, and returns what comes of it."""
-        with futures.ThreadPoolExecutor() as pool:
-            return list(pool.map(work, range(2)))
-
-    def connect(self):
-        self.both(lambda rank: self.groups[rank].sum(torch.zeros(1)))
-
-    def loss(self, rank):
-        return loss_of(self.models[rank], [rank])
-
-    def sums(self):
-        return [[bucket.sums for bucket in gradients.buckets] for gradients in self.gradients]
-
     def test_sums_begin_while_the_backward_pass_goes_on(self):
-        self.connect()
-        begun = []
-        begin = self.groups[0].begin
-        self.groups[0].begin = lambda sums: (begun.append(sums), begin(sums))[1]
-        inside = []
-        self.models[0][1].register_full_backward_hook(lambda *_: inside.append(len(begun)))
-        self.both(lambda rank: self.gradients[rank].backward(self.loss(rank), self.groups[rank]))
-        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
-        self.assertEqual([2], inside)  # the loss, and the last layer
-        self.assertEqual(len(self.gradients[0].buckets), len(begun))
+        for inside, begun, buckets in in_processes(sums_begun, "Plane", 0, 1):
+            self.assertEqual([2], inside)  # the loss, and the last layer
+            self.assertEqual(buckets, begun)
 
     def test_sums_are_equal_to_the_bit_and_those_of_all_samples(self):
-        self.connect()
-        for last in (False, True):
-            self.both(lambda rank: self.gradients[rank].backward(self.loss(rank), self.groups[rank] if last else None))
-        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
-        for one, other in zip(*self.sums()):
-            self.assertTrue(torch.equal(one, other))
-        self.gradients[0].show()
+        (sums, gradients), (other_sums, _) = in_processes(two_passes, "Plane", 0, 1)
+        self.assertEqual(sums, other_sums)
         model, _ = replica()
         (4 * loss_of(model, [0, 1])).backward()
-        for one, other in zip(model.parameters(), self.models[0].parameters()):
-            self.assertTrue(torch.allclose(one.grad, other.grad, atol=1e-6))
+        for one, other in zip(model.parameters(), gradients):
+            self.assertTrue(torch.allclose(one.grad, torch.tensor(other), atol=1e-6))
 
     def test_processes_that_make_other_gradients_or_none_sum_the_same_buckets(self):
-        self.connect()
-        self.gradients[0].backward(self.models[0][0](torch.ones(1, 3)).sum(), self.groups[0])  # nothing of the last layer
-        self.both(lambda rank: self.gradients[rank].sum(self.groups[rank]))
-        for one, other in zip(*self.sums()):
-            self.assertTrue(torch.equal(one, other))
-        self.gradients[1].show()
-        self.assertEqual(5, self.models[1][0].bias.grad.sum())
-        self.assertEqual(0, self.models[1][2].bias.grad.sum())
+        (sums, _), (other_sums, (_, first, _, last)) = in_processes(other_gradients, "Plane", 0, 1)
+        self.assertEqual(sums, other_sums)
+        self.assertEqual(5, sum(first))
+        self.assertEqual(0, sum(last))
 
     def test_an_abort_ends_all_sums_that_have_begun(self):
-        self.connect()
-        self.gradients[0].backward(self.loss(0), self.groups[0])  # the other one never comes
-        threading.Timer(0.1, self.groups[0].abort).start()
-        with self.assertRaises(RuntimeError):
-            self.gradients[0].sum(self.groups[0])
-        self.gradients[0].clear()
-        self.assertEqual(0, self.gradients[0].loss)
+        (came, loss), _ = in_processes(functools.partial(alone_until_an_abort, False), "Plane", 0, 1)
+        self.assertIsInstance(came, RuntimeError)
+        self.assertEqual(0, loss)
 
     def test_a_group_that_breaks_within_a_backward_pass_is_told_by_the_sum(self):
-        self.connect()
-        self.groups[0].abort()
-        self.gradients[0].backward(self.loss(0), self.groups[0])
-        with self.assertRaises(RuntimeError):
-            self.gradients[0].sum(self.groups[0])
+        (came, _), _ = in_processes(functools.partial(alone_until_an_abort, True), "Plane", 0, 1)
+        self.assertIsInstance(came, RuntimeError)
 
 
 class State(unittest.TestCase):

@@ -9,7 +9,6 @@ import pathlib
 import tempfile
 import unittest
 import unittest.mock
-from concurrent import futures
 
 try:
     import torch
@@ -18,7 +17,8 @@ try:
     import reknit
     import reknit_state
     import reknit_torch
-    from test_reknit_pipeline import Board, Process
+    from test_reknit_group import KEPT, in_processes
+    from test_reknit_pipeline import Process
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -456,45 +456,47 @@ class SavedModel(unittest.TestCase):
             self.assertTrue(torch.equal(one, other))
 
 
-class TwoProcesses(unittest.TestCase):
-    """As threads of this one."""
+def slower(index):
+    """Returns the learning rate of a step."""
+    return 0.1 / (1 + index)
 
-    def setUp(self):
-        self.jobs = []  # with their groups, for a group that is let go of ends the other's connections
 
-    def tearDown(self):
-        for job in self.jobs:
-            job._group.leave()
+def slower_by_turns(index):
+    return slower(index % 2)
 
-    def train(self, node, board, rate_of):
-        """Trains with the learning rate that is made of the step's number, and returns completed steps and what was raised."""
-        model, optimizer = replica()
-        job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
-        job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
-        self.jobs.append(job)
-        try:
+
+def rounded(index):
+    """Returns the learning rate as another machine may round it."""
+    return math.nextafter(slower(index), 1)
+
+
+def train_with(board, node_and_rate):
+    """Trains as one of two nodes, with the learning rate of each step, and returns completed steps and what was raised."""
+    node, rate_of = node_and_rate
+    model, optimizer = replica()
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+    job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+    KEPT.append(job)
+    try:
+        with unittest.mock.patch.object(reknit_torch.Group, "leave"):
             for step in job.steps():
                 for samples in step.micro_batches:
                     step.backward(loss_of(model, samples))
                 optimizer.param_groups[0]["lr"] = rate_of(step.index)
                 step.commit()
-        except reknit.WrongOrder as error:
-            return job.plane.done, str(error)
-        return job.plane.done, ""
+    except reknit.WrongOrder as error:
+        return job.plane.done, str(error)
+    return job.plane.done, ""
 
-    def both(self, *rates):
-        """Trains with two processes, which leave no group before both have ended: it would end the other's connections."""
-        board = Board()
-        with unittest.mock.patch.object(reknit_torch.Group, "leave"), futures.ThreadPoolExecutor() as pool:
-            return list(pool.map(lambda node, rate_of: self.train(node, board, rate_of), "ab", rates))
 
+class TwoProcesses(unittest.TestCase):
     def test_a_learning_rate_that_is_not_equal_in_all_processes_is_told_before_anybody_applies_it(self):
-        for done, told in self.both(lambda index: 0.1 / (1 + index), lambda index: 0.1 / (1 + index % 2)):
+        for done, told in in_processes(train_with, "Board", ("a", slower), ("b", slower_by_turns)):
             self.assertEqual(2, done)
             self.assertRegex(told, "expected equal settings in all processes.*from step.index")
 
     def test_a_learning_rate_may_differ_by_what_another_machine_rounds(self):
-        for done, told in self.both(lambda index: 0.1 / (1 + index), lambda index: math.nextafter(0.1 / (1 + index), 1)):
+        for done, told in in_processes(train_with, "Board", ("a", slower), ("b", rounded)):
             self.assertEqual((3, ""), (done, told))
 
 
