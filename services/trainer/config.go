@@ -78,6 +78,10 @@ func (c Config) validate() error {
 		"REKNIT_TRAINER_OPTIMIZER_PARTITIONS",
 		fmt.Sprintf("0 to %d", events.MostPartitions), c.OptimizerPartitions)
 	expect(c.MemoryBytes > 0, "REKNIT_TRAINER_MEMORY_BYTES", "at least 1", c.MemoryBytes)
+	expect(c.Pipelines >= 0, "REKNIT_TRAINER_PIPELINES", "0 or more", c.Pipelines)
+	expect(c.LeastStages >= 0, "REKNIT_TRAINER_LEAST_STAGES", "0 or more", c.LeastStages)
+	expect(c.MostStages == 0 || c.MostStages >= max(1, c.LeastStages),
+		"REKNIT_TRAINER_MOST_STAGES", "0, or at least REKNIT_TRAINER_LEAST_STAGES", c.MostStages)
 	return errors.Join(faults...)
 }
 
@@ -103,7 +107,7 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 		Vocabulary: len(samples.Vocabulary()), Partitions: c.OptimizerPartitions,
 	}
 	if err := shape.Validate(); err != nil {
-		return oracle.Training{}, nil, err
+		return oracle.Training{}, nil, fmt.Errorf("REKNIT_TRAINER_WIDTH, _HIDDEN, _BLOCKS and _TEXT: %w", err)
 	}
 	return oracle.Training{
 		Shape: shape, Adam: model.DefaultAdam(), Seed: c.Seed, GlobalBatch: c.GlobalBatch, Steps: int(c.Steps),

@@ -63,6 +63,9 @@ func TestABadVariableIsNamed(t *testing.T) {
 		"REKNIT_TRAINER_MEMORY_BYTES": "-1",
 		"REKNIT_TRAINER_LISTEN":       "foo",
 		"REKNIT_TRAINER_SHARD_PORT":   "99999",
+		"REKNIT_TRAINER_PIPELINES":    "-1",
+		"REKNIT_TRAINER_LEAST_STAGES": "-1",
+		"REKNIT_TRAINER_MOST_STAGES":  "-1",
 	} {
 		config := configured(t, path, variable, value)
 		if variable == "REKNIT_TRAINER_TEXT" {
@@ -71,6 +74,13 @@ func TestABadVariableIsNamed(t *testing.T) {
 		if err := config.validate(); err == nil || !strings.HasPrefix(err.Error(), variable+": expected") {
 			t.Errorf("%s=%q: got %v: expected an error that names it", variable, value, err)
 		}
+	}
+	stages := configured(t, path, "REKNIT_TRAINER_LEAST_STAGES", "3", "REKNIT_TRAINER_MOST_STAGES", "2")
+	if err := stages.validate(); err == nil || !strings.Contains(err.Error(), "at least REKNIT_TRAINER_LEAST_STAGES, got 2") {
+		t.Errorf("at least three stages and at most two: got %v", err)
+	}
+	if _, _, err := configured(t, path, "REKNIT_TRAINER_WIDTH", "-3").Training(); err == nil || !strings.Contains(err.Error(), "REKNIT_TRAINER_WIDTH") {
+		t.Errorf("a width of -3: got %v", err)
 	}
 	for _, listen := range []string{":7000", "0.0.0.0:7000", "[::]:7000"} {
 		config := configured(t, path, "REKNIT_TRAINER_LISTEN", listen)

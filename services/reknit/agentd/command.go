@@ -103,7 +103,7 @@ func parse(arguments []string) (how running, err error) {
 	flags.IntVar(&how.restarts, "restarts", 3, "")
 	flags.BoolVar(&how.unchanged, "unchanged", false, "")
 	if err := flags.Parse(arguments); err != nil {
-		return running{}, err
+		return running{}, fmt.Errorf("agent run: %w", err)
 	}
 	how.command = flags.Args()
 	switch {
