@@ -38,8 +38,11 @@ func (b *Bus) Read(
 		if err := f.open(ctx); err != nil {
 			return fmt.Errorf("read %s: %w", stream.Name, err)
 		}
-		if err := f.read(ctx); errors.Is(err, nats.ErrConnectionClosed) {
+		err := f.read(ctx)
+		if errors.Is(err, nats.ErrConnectionClosed) {
 			return fmt.Errorf("read %s: %w", stream.Name, err)
+		} else if err == nil {
+			f.close(ctx)
 		}
 	}
 	return ctx.Err()
@@ -118,13 +121,29 @@ func (f *follower) open(ctx context.Context) error {
 	})
 }
 
+// close deletes the consumer: among several servers its last request would pass for a reader for half a minute.
+func (f *follower) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := f.bus.Drop(ctx, f.stream, f.consumer.CachedInfo().Name); err != nil {
+		slog.DebugContext(ctx, "a consumer is left to the server", "stream", f.stream.Name, "error", err)
+	}
+}
+
+// lookTimeout is how long somebody has to answer for a consumer: one of a single replica lies on a server that may be away.
+const lookTimeout = time.Second
+
 // unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
 func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
 	for _, name = range events.Readers(b.kit.Key) {
-		reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && reader.CachedInfo().NumWaiting == 0 {
+		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		reader, err := b.js.Consumer(look, b.Lane(stream.Name), name)
+		isAway := look.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && reader.CachedInfo().NumWaiting == 0:
 			return name, b.Drop(ctx, stream, name)
-		} else if err != nil {
+		case err != nil && !isAway:
 			return "", err
 		}
 	}
@@ -200,18 +219,25 @@ var errGone = errors.New("nothing more comes")
 // quiet is for how long a reader waits for a last message of which the server does not know: a replica may lag.
 const quiet = 2 * time.Second
 
-// next waits for a message. Only where none is pending it does not wait for as long as it takes.
+// next waits for a message. A reader that hears none for a while asks how many are pending: those of before may be dropped.
 func (f *follower) next(ctx context.Context, messages jetstream.MessagesContext, pending uint64) (jetstream.Msg, error) {
-	if pending > 0 || f.end == math.MaxUint64 {
-		return messages.Next(jetstream.NextContext(ctx))
+	for f.end != math.MaxUint64 {
+		patience, cancel := context.WithTimeout(ctx, quiet)
+		message, err := messages.Next(jetstream.NextContext(patience))
+		isQuiet := err != nil && ctx.Err() == nil && patience.Err() != nil
+		cancel()
+		if !isQuiet {
+			return message, err
+		} else if pending == 0 {
+			return nil, errGone
+		}
+		known, err := f.consumer.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pending = known.NumPending
 	}
-	patience, cancel := context.WithTimeout(ctx, quiet)
-	defer cancel()
-	message, err := messages.Next(jetstream.NextContext(patience))
-	if err != nil && ctx.Err() == nil && patience.Err() != nil && f.bus.conn.IsConnected() {
-		return nil, errGone
-	}
-	return message, err
+	return messages.Next(jetstream.NextContext(ctx))
 }
 
 // check returns what ends reading where a guest's consumer is another's by now. Nobody else has the name of one that is none.

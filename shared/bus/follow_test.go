@@ -135,6 +135,41 @@ func TestAReaderEndsBehindALastMessageThatIsRefused(t *testing.T) {
 	}
 }
 
+// What a reader has not fetched yet may be dropped while it handles what it has.
+func TestAReaderEndsWhereWhatWasPendingIsDropped(t *testing.T) {
+	ctx, b := newBus(t)
+	var last bus.Ack
+	for n := range 600 {
+		last = publish(t, ctx, b, lost(fmt.Sprint("n", n), ""))
+	}
+	drop := func() {
+		stream, err := b.JetStream().Stream(ctx, b.Lane(events.EventStream.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := stream.CachedInfo().Config
+		config.MaxAge, config.Duplicates = time.Second, time.Second
+		if _, err := b.JetStream().UpdateStream(ctx, config); err != nil {
+			t.Fatal(err)
+		}
+		for state := stream.CachedInfo().State; state.Msgs > 0; state = stream.CachedInfo().State {
+			time.Sleep(50 * time.Millisecond)
+			if _, err := stream.Info(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	heard := 0
+	err := b.Read(ctx, events.EventStream, allOfTest, 0, last.Sequence, func(events.Event) {
+		if heard++; heard == 1 {
+			drop()
+		}
+	})
+	if err != nil || heard == 0 || heard == 600 {
+		t.Errorf("heard %d of 600 events, %v: expected those that it had, and an end", heard, err)
+	}
+}
+
 // The record of an audit may wait for the server for longer than a reader waits for a message.
 func TestAReaderWaitsForWhoHandlesAnEvent(t *testing.T) {
 	ctx, b := newBus(t)

@@ -38,6 +38,7 @@ func badMessages() map[string]map[string]string {
 			"no data":    change(data, "}"),
 			"field":      change(`"incarnation":"a"`, `"incarnation":"a b"`),
 			"wrong type": change(`"silentSeconds":0`, `"silentSeconds":"0"`),
+			"two nodes":  change(`"node":"n1"`, `"node":"n2"`),
 		},
 		bus.Unreadable: {"no such ref": change(data, `,"dataref":"`+events.Digest(nil)+`"}`)},
 	}

@@ -158,19 +158,21 @@ func check(event *events.Event, cluster, subject string) error {
 }
 
 // checkSpeaker keeps a node from speaking for another: neither as the subject of a fact about nodes, nor in the
-// payload's node field, nor of a link that is not its own.
+// payload's node field, nor of a link that is not its own. Of whomever such a fact is, its subject and its payload name the
+// same node: some who hear it know only the one, and some only the other.
 func checkSpeaker(event events.Event, payload events.Payload) error {
 	node, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
-	if !isNode {
-		return nil
-	}
 	entity, _, _ := strings.Cut(string(event.Kind), ".")
-	aboutNode := entity == "membership" || entity == "node"
-	if aboutNode && event.Subject != node {
+	named, aboutNode := text(payload, "Node"), entity == "membership" || entity == "node"
+	switch {
+	case isNode && aboutNode && event.Subject != node:
 		return refuse(WrongSource, "subject: expected %q as the source says, got %q", node, event.Subject)
-	}
-	if named := text(payload, "Node"); named != "" && named != node {
+	case isNode && named != "" && named != node:
 		return refuse(WrongSource, "data.node: expected %q as the source says, got %.100q", node, named)
+	case aboutNode && named != "" && named != event.Subject:
+		return refuse(Invalid, "data.node: expected %q as the subject says, got %.100q", event.Subject, named)
+	case !isNode:
+		return nil
 	}
 	if from, to := text(payload, "From"), text(payload, "To"); entity == "link" && from != node && to != node {
 		return refuse(WrongSource, "data.from: expected a link of %q as the source says, got one of %.100q and %.100q",

@@ -184,3 +184,22 @@ func (s *spread) leaves() (count int) {
 	}
 	return count
 }
+
+// Each command of an admin took up to eight seconds: the last request of those before passed for readers.
+func TestOneReadsAfterTheOtherWithOneKitAndNobodyWaits(t *testing.T) {
+	s := openSpread(t)
+	prepareStreams(s.place)
+	s.suspect(5)
+	began := time.Now()
+	for range 2 * events.MostReaders {
+		b, heard := s.connect("user"), 0
+		err := b.Read(t.Context(), events.EventStream, events.EventStream.Subjects(cluster), 0, 5, func(events.Event) { heard++ })
+		b.Close()
+		if err != nil || heard != 5 {
+			t.Errorf("read %d of 5 facts: %v", heard, err)
+		}
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("%d read one after the other in %v: expected nobody to wait for those before", 2*events.MostReaders, took)
+	}
+}
