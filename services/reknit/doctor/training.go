@@ -12,9 +12,12 @@ func (d *doctor) training(ctx context.Context) []Finding {
 	if err != nil {
 		return found(unseen, "", "%v", err)
 	}
-	if newest := len(last) - 1; newest >= 0 && last[newest].Held != nil {
-		return found(wrong, "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for",
-			"the cluster holds: %s", last[newest].Held.Reason)
+	if len(last) == 0 || last[len(last)-1].Held == nil {
+		return found(fine, "", "nothing holds it up")
 	}
-	return found(fine, "", "nothing holds it up")
+	change, todo := last[len(last)-1], "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for"
+	if len(change.Attempts) > 0 && !change.Abandoned {
+		todo = "training goes on as it is, and the change is tried again now and then: reknit explain says what was in its way"
+	}
+	return found(wrong, todo, "the cluster holds: %s", change.Held.Reason)
 }

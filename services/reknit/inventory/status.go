@@ -135,19 +135,19 @@ func (o *Overview) isDeserted() bool {
 		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
 }
 
-// holds reports whether no plan is possible for those who live.
-func (o *Overview) holds() bool { return o.Change != nil && o.Change.Held != nil }
+// waits reports whether all wait for a plan, and none is possible for those who live.
+func (o *Overview) waits() bool { return o.Change != nil && o.Change.Held != nil && o.Change.Abandoned }
 
-// alone counts the units that one living node alone holds under the plan in force.
+// alone counts the units that one living node alone holds under the plan in force. Who leaves holds them until it has left.
 func alone(known *overlay.Overlay, nodes []overlay.Node) (count int) {
 	plan, _ := known.Plan()
 	if plan == nil {
 		return 0
 	}
-	holders := make([]int, plan.UnitCount())
+	holders, unitsOf := make([]int, plan.UnitCount()), plan.UnitsOfAll()
 	for _, node := range nodes {
-		if node.State == overlay.Training {
-			for unit := range events.Each(plan.UnitsOf(node.Node)) {
+		if node.State == overlay.Training || node.State == overlay.Leaving {
+			for unit := range events.Each(unitsOf[node.Node]) {
 				holders[unit]++
 			}
 		}
@@ -301,7 +301,7 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
 		fmt.Fprintln(table, "training\tstopped: no node is heard")
-	case o.holds() && o.Step > 0:
+	case o.waits() && o.Step > 0:
 		fmt.Fprintf(table, "training\tstopped at step %d: the cluster holds\n", o.Step)
 	case o.Stepless && o.Generation > 0:
 		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
@@ -311,13 +311,13 @@ func (o Overview) tell(w io.Writer) {
 	var nodes []string
 	for _, state := range slices.Sorted(maps.Keys(o.Nodes)) {
 		does := state
-		if state == overlay.Training && o.holds() {
+		if state == overlay.Training && o.waits() {
 			does = "waiting"
 		}
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
-	if o.Alone > 0 && o.End == nil && !o.holds() {
+	if o.Alone > 0 && o.End == nil && !o.waits() {
 		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
 	}

@@ -79,18 +79,52 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 }
 
 // Two trained on, it said, and had waited for a minute.
-func TestOfAClusterThatHoldsNobodyIsSaidToTrain(t *testing.T) {
+func TestOfAClusterThatCannotGoOnNobodyIsSaidToTrain(t *testing.T) {
 	s := newSite(t)
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	s.plan()
 	s.beat("n1", "n2", "n3")
+	s.holdUp(events.Change{Kind: events.ChangeFailure, Node: "n4"}, true)
+	s.expectStatus("training    stopped at step ", "1 spare, 2 waiting", "the cluster holds: no node has layer 1")
+}
+
+// They had all stopped, it said, and trained on.
+func TestWhereAJoinCannotBeMadeTheOthersAreSaidToTrain(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.holdUp(events.Change{Kind: events.ChangeJoin, Node: "n4"}, false)
+	s.expectStatus("training    step ", "1 spare, 2 training", "the cluster holds: no node has layer 1")
+}
+
+// holdUp has a change come to nothing, for which the step under way was abandoned or was not.
+func (s *site) holdUp(change events.Change, abandon bool) {
+	s.t.Helper()
+	s.say(events.Committed, "/negotiator", "g", &events.Commitment{Negotiation: "g", Generation: 1, PlanDigest: events.Digest(nil)})
+	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Abandon: abandon,
+		Changes: []events.Change{change}})
+	s.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "no node has layer 1"})
 	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 1"})
-	printed, _ := s.run(Status())
-	for _, says := range []string{"training    stopped at step ", "1 spare, 2 waiting"} {
-		if !strings.Contains(printed, says) {
-			t.Errorf("expected %q in\n%s", says, printed)
+}
+
+func (s *site) expectStatus(expected ...string) {
+	s.t.Helper()
+	printed, err := s.run(Status())
+	for _, says := range expected {
+		if told := fmt.Sprint(printed, err); !strings.Contains(told, says) {
+			s.t.Errorf("expected %q in\n%s", says, told)
 		}
 	}
+}
+
+func TestWhoLeavesHoldsItsPartUntilItHasLeft(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.say(events.LeaveRequested, "/user", "n1", &events.Leave{Node: "n1", Reason: "drained"})
+	s.expectStatus("copies      2 parts of the model are in one node alone")
 }
 
 func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {

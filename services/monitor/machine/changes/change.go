@@ -14,16 +14,18 @@ import (
 
 // Change is how a cluster came, or comes, to a generation.
 type Change struct {
-	Generation   uint64           `json:"generation"`
-	State        string           `json:"state"` // one of the constants
-	Changes      []events.Change  `json:"changes"`
-	Began        time.Time        `json:"began"`             // by the log's clock: the first fact or request that it answers
-	Held         *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
-	Waiting      *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
-	Phases       []Phase          `json:"phases"`            // in order; they add up to the total, unless one is under way
-	TotalSeconds float64          `json:"totalSeconds"`      // until now, where it is pending or negotiated
-	StallSeconds float64          `json:"stallSeconds"`      // the longest that a trainer saw, beyond one usual step
-	StallSteps   float64          `json:"stallSteps"`        // the same in usual steps
+	Generation uint64           `json:"generation"`
+	State      string           `json:"state"` // one of the constants
+	Changes    []events.Change  `json:"changes"`
+	Began      time.Time        `json:"began"`             // by the log's clock: the first fact or request that it answers
+	Held       *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
+	Waiting    *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
+	// Abandoned is whether the step under way was given up for it. Nobody trains then until there is a plan.
+	Abandoned    bool             `json:"abandoned,omitempty"`
+	Phases       []Phase          `json:"phases"`       // in order; they add up to the total, unless one is under way
+	TotalSeconds float64          `json:"totalSeconds"` // until now, where it is pending or negotiated
+	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
+	StallSteps   float64          `json:"stallSteps"`   // the same in usual steps
 	StallNode    string           `json:"stallNode,omitempty"`
 	BackTo       *uint64          `json:"backTo,omitempty"`    // the step of the snapshot that training went back to
 	LostSteps    uint64           `json:"lostSteps,omitempty"` // that training went back by

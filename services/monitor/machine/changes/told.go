@@ -35,6 +35,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	}
 	for _, a := range g.attempts {
 		told.Attempts = append(told.Attempts, a.told(now))
+		told.Abandoned = told.Abandoned || a.opening.Abandon
 	}
 	if told.State == Pending || told.State == Negotiating {
 		told.Held, told.Waiting = g.hold, g.deferral
