@@ -64,7 +64,8 @@ type Config struct {
 	// Memory keeps snapshots in memory for the node's next session in this process; nil: they end with this one.
 	Memory *snapshots.Memory
 
-	// Stuck hears that the trainer has not given up a step, and that a plan does without what it holds; nil for nobody.
+	// Stuck hears that the trainer has not given up a step, and that a plan does without what it holds or the job is
+	// complete; nil for nobody.
 	Stuck func()
 
 	// Stays hears that the cluster does not let the node go: it trains on, and may ask again. It must not block. nil: nobody

@@ -1,8 +1,12 @@
 package agent
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
 )
 
 func TestHeartbeatsWithoutAConnectionAreNoNewsBesideItsEnd(t *testing.T) {
@@ -16,5 +20,34 @@ func TestHeartbeatsWithoutAConnectionAreNoNewsBesideItsEnd(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "heartbeat not sent") {
 		t.Errorf("each heartbeat is said:\n%s", log.String())
+	}
+}
+
+// Who joined and hung in its first step was not found: it passed for one in an old step.
+func TestAHeartbeatTellsTheStepThatThePlanGoesOnFrom(t *testing.T) {
+	h := newHub(t)
+	member := h.join("n1")
+	heard, err := h.bus.Conn().SubscribeSync(events.PulseSubject("c", "n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := replicas(1, "", []events.Member{member}, "n1")
+	plan.ResumeStep = 7
+	h.say(events.PlanCommitted, "1", &plan)
+	if _, err := h.sessions[0].Boundary(t.Context(), 7, &kernel{}); err != nil {
+		t.Fatal(err)
+	}
+	var pulse events.Pulse
+	for until := time.Now().Add(10 * time.Second); pulse.Generation == 0 && time.Now().Before(until); {
+		message, err := heard.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(message.Data, &pulse); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pulse.Step != 7 {
+		t.Errorf("it tells of step %d, expected 7", pulse.Step)
 	}
 }

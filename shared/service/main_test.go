@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -41,16 +42,22 @@ func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestWhoIsToldToEndWhileItWaitsForNATSEndsWell(t *testing.T) {
+	arguments := os.Args
+	t.Cleanup(func() { os.Args = arguments })
+	os.Args = os.Args[:1]
 	told, tell := context.WithCancel(t.Context())
+	ended := func(with error) error {
+		return command(told, "test", func(context.Context, Common) error { return with })
+	}
 	waits := fmt.Errorf("connect: %w", context.Canceled)
-	if err := unlessTold(told, waits); err == nil {
+	if err := ended(waits); err == nil {
 		t.Error("nobody told it to end")
 	}
 	tell()
-	if err := unlessTold(told, waits); err != nil {
+	if err := ended(waits); err != nil {
 		t.Errorf("told to end: %v", err)
 	}
-	if err := unlessTold(told, errors.New("the log is gone")); err == nil {
+	if err := ended(errors.New("the log is gone")); err == nil {
 		t.Error("an error of its own is lost")
 	}
 }

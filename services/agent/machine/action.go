@@ -33,7 +33,7 @@ type (
 	Abandon struct{ Within time.Duration }
 
 	// Stuck tells that the trainer has not come back within the time of Abandon, and that a plan does without what it
-	// holds: who is its parent may end it.
+	// holds, or the job is complete: who is its parent may end it.
 	Stuck struct{}
 
 	// Waits tells why training waits, for which nodes, and since when by the log's clock; without a reason, that it goes

@@ -131,11 +131,13 @@ class Groups(unittest.TestCase):
         with shared("Plane", 1) as (plane, pool):
             other = pool.submit(sum_and_stay, plane)
             group = connected(plane, 0, 2)
-            group.sum(torch.ones(10))
-            yield group
-            group.leave()
-            plane.set(1, "over", b"")
-            other.result(10)
+            try:
+                group.sum(torch.ones(10))
+                yield group
+            finally:
+                group.leave()
+                plane.set(1, "over", b"")
+                other.result(10)
 
     def test_a_group_sums_over_its_processes(self):
         self.assertEqual([2, 2], in_processes(sum_once, "Plane", 0, 1))

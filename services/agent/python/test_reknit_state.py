@@ -69,8 +69,9 @@ def alone_until_an_abort(before, plane, rank):
         return None
     if before:
         trainer.group.abort()
+    else:
+        threading.Timer(0.1, trainer.group.abort).start()
     trainer.backward()
-    threading.Timer(0.1, trainer.group.abort).start()
     try:
         came = trainer.sum()
     except RuntimeError as error:
