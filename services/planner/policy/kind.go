@@ -20,6 +20,16 @@ var ofKind = map[Kind]Policy{
 	Sharded:      {Name: "sharded", Propose: sharded},
 }
 
+// IsUnchosen reports whether plans have that name which no policy of one's choice proposes: those of a kind of job, and waiting.
+func IsUnchosen(name string) bool {
+	for _, own := range ofKind {
+		if own.Name == name {
+			return true
+		}
+	}
+	return name == Waiting
+}
+
 // pipelineSeconds is the time of a pipeline's part of a step, without its all-reduces.
 func (s Situation) pipelineSeconds(w wires, p Pipeline) float64 {
 	if s.Kind == Sharded {

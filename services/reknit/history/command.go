@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,8 @@ attempts came to nothing.
 
 Phases: noticed, until a failure or request was in the log (of a failure with the silence before it, or the wait for a trainer
 that hangs); agreed, until all had consented, a plan was made and every trainer had named its last step; moved, until every
-layer was verified where it belongs; next step, until every trainer completed one under the plan.`
+layer was verified where it belongs; next step, until every trainer completed one under the plan,
+for which a - stands where not all have, or nobody knows of steps (--unchanged).`
 
 // options are the flags of the commands.
 type options struct {
@@ -156,12 +158,24 @@ func list(w io.Writer, all []changes.Change) {
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t", c.Generation, clock(c.Began), c.What(), plan)
 		for _, column := range columns {
-			fmt.Fprint(table, tell.Seconds(sum(c, column.phases))+"\t")
+			seconds := tell.Seconds(sum(c, column.phases))
+			if slices.Contains(column.phases, changes.FirstStep) {
+				seconds = atEnd(c, seconds)
+			}
+			fmt.Fprint(table, seconds+"\t")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", tell.Seconds(c.TotalSeconds), tell.Seconds(c.StallSeconds), tell.Bytes(c.BytesMoved),
-			len(c.Attempts))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", atEnd(c, tell.Seconds(c.TotalSeconds)), atEnd(c, tell.Seconds(c.StallSeconds)),
+			tell.Bytes(c.BytesMoved), len(c.Attempts))
 	}
 	table.Flush()
+}
+
+// atEnd is what is known once all have made a step under a plan; with --unchanged nobody tells of one.
+func atEnd(c changes.Change, known string) string {
+	if c.State == changes.Committed {
+		return "-"
+	}
+	return known
 }
 
 func sum(c changes.Change, phases []string) (seconds float64) {

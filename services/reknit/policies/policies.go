@@ -54,6 +54,10 @@ func optionalName(_ *cobra.Command, given []string) error {
 	if len(given) > 1 || len(given) == 1 && !events.Token(given[0]) {
 		return fmt.Errorf("expected the name of one policy, got %q", given)
 	}
+	if len(given) == 1 && policy.IsUnchosen(given[0]) {
+		_, err := policy.Named(given[0])
+		return fmt.Errorf("%w, or a plug-in: plans of that name are weighed whichever is chosen", err)
+	}
 	return nil
 }
 

@@ -162,3 +162,13 @@ func TestTheLastPlansTellWhatBecameOfEachPolicy(t *testing.T) {
 		t.Errorf("%v,\n%s", err, &printed)
 	}
 }
+
+// It was asked for as a plug-in, and nobody answered.
+func TestWhatNobodyChoosesCannotBeTriedAndIsSaidToBeNoPolicy(t *testing.T) {
+	for _, name := range []string{"data-parallel", "sharded", "wait"} {
+		err := optionalName(nil, []string{name})
+		if says := `policy "` + name + `": expected one of adaptive, repipeline, reroute, or a plug-in`; err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%s: %v, expected %s", name, err, says)
+		}
+	}
+}
