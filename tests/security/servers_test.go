@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/doctor"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -201,5 +202,33 @@ func TestOneReadsAfterTheOtherWithOneKitAndNobodyWaits(t *testing.T) {
 	}
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("%d read one after the other in %v: expected nobody to wait for those before", 2*events.MostReaders, took)
+	}
+}
+
+// It took a server that answers for missing permissions.
+func TestTheDoctorSaysThatTooFewServersAreThere(t *testing.T) {
+	s := openSpread(t)
+	prepareStreams(s.place)
+	t.Setenv("REKNIT_NATS_URL", fmt.Sprint("nats://", hosts[0], ":", s.ports["4222"]))
+	t.Setenv("REKNIT_CLUSTER", cluster)
+	t.Setenv("REKNIT_NATS_KIT", s.kit("user"))
+	for _, other := range s.servers[1:len(hosts)] {
+		other.Shutdown()
+	}
+	var said strings.Builder
+	for end := time.Now().Add(time.Minute); !strings.Contains(said.String(), "two of three are needed") && time.Now().Before(end); {
+		said.Reset() // till the server has noticed
+		command := doctor.Command()
+		command.SetArgs(nil)
+		command.SetOut(&said)
+		_ = command.ExecuteContext(t.Context())
+	}
+	for _, wrong := range []string{"give this user", "may ask"} {
+		if strings.Contains(said.String(), wrong) {
+			t.Errorf("it speaks of permissions, %q, in\n%s", wrong, &said)
+		}
+	}
+	if !strings.Contains(said.String(), "start the servers that are away: two of three are needed") {
+		t.Errorf("it says\n%s", &said)
 	}
 }

@@ -165,6 +165,13 @@ func (s *Server) Trainers() int {
 	return len(s.trainers)
 }
 
+// Knows reports whether a trainer has a session, or waits for one: for NATS, say.
+func (s *Server) Knows() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.trainers)+len(s.joining) > 0
+}
+
 // Refused returns why the trainer that asked last was not taken, where it would not be if it asked again: its join is no
 // proper one, or it trains another job than the cluster. Else nil.
 func (s *Server) Refused() error {

@@ -136,7 +136,7 @@ func (p *parent) once() (status int, err error) {
 
 // sayThatItTrainsAlone tells who started a script that knows nothing of the agent what he has.
 func (p *parent) sayThatItTrainsAlone(after time.Duration) {
-	if p.server.Trainers() == 0 {
+	if !p.server.Knows() {
 		slog.Warn("the script has not joined: until it does, it trains alone, as rank 0 of a world of 1, and may overwrite the "+
 			"others' checkpoint. reknit.py or reknit_torch.py joins; a script that knows nothing of Reknit is started with --unchanged",
 			"after", after.String(), "socket", p.server.Socket)

@@ -4,8 +4,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats.go"
@@ -168,7 +170,13 @@ func (d *doctor) verdict() error {
 	return tell.NotWell{Problems: problems}
 }
 
-// found is a list of one.
+// found is a list of one. Where a server says that too few of the others are there, nothing else is to be done.
 func found(state, do, format string, arguments ...any) []Finding {
+	for _, argument := range arguments {
+		var answer *jetstream.APIError
+		if err, is := argument.(error); is && errors.As(err, &answer) && answer.Code == http.StatusServiceUnavailable && state == wrong {
+			do = "start the servers that are away: two of three are needed, and must reach each other"
+		}
+	}
 	return []Finding{{State: state, Do: do, Says: fmt.Sprintf(format, arguments...)}}
 }

@@ -119,13 +119,21 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		go accept(listener, reached)
 	}
 	var all []Finding
+	answers := 0
 	for _, member := range members[:min(3, len(members))] {
-		if why := d.dialledBy(ctx, member.Node, address, reached); why != "" {
+		why, answered := d.dialledBy(ctx, member.Node, address, reached)
+		if answered {
+			answers++
+		}
+		if why != "" {
 			all = append(all, found(wrong, "open the port, or set REKNIT_AGENT_LISTEN and REKNIT_AGENT_ADVERTISE to an address that others reach",
 				"%s does not reach this node at %s: %s", member.Node, address, why)...)
 		}
 	}
-	if len(all) == 0 {
+	switch {
+	case answers == 0:
+		return found(unseen, "", "none of the nodes that were asked to dial it answers")
+	case len(all) == 0:
 		return found(fine, "", "others reach this node at %s", address)
 	}
 	return all
@@ -145,31 +153,32 @@ func accept(listener net.Listener, reached chan<- struct{}) {
 	}
 }
 
-// dialledBy asks a node to measure its link to an address, and says why it does not come through; empty where it does.
-func (d *doctor) dialledBy(ctx context.Context, node, address string, reached <-chan struct{}) string {
+// dialledBy asks a node to measure its link to an address, and says why it does not come through; empty where it does, and
+// where the node does not answer: it may be frozen.
+func (d *doctor) dialledBy(ctx context.Context, node, address string, reached <-chan struct{}) (why string, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	ask, err := json.Marshal(events.Probe{Target: cmp.Or(d.node.Node, "reknit-doctor"), Address: address})
 	if err != nil {
-		return err.Error()
+		return err.Error(), true
 	}
 	message, err := d.conn.RequestWithContext(ctx, events.ProbeSubject(d.bus.Cluster(), node), ask)
 	select {
 	case <-reached: // whatever it makes of who answered there
-		return ""
+		return "", true
 	default:
 	}
 	if err != nil {
-		return "it does not answer when it is asked to: " + err.Error()
+		return "", false
 	}
 	var answer events.ProbeAnswer
 	switch err := json.Unmarshal(message.Data, &answer); {
 	case err != nil:
-		return err.Error()
+		return err.Error(), true
 	case answer.Measured != nil || answer.Finding == events.FoundStalled:
-		return ""
+		return "", true
 	}
-	return cmp.Or(answer.Error, answer.Finding)
+	return cmp.Or(answer.Error, answer.Finding), true
 }
 
 // Least room on a disk that nothing is said about.

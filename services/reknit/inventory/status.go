@@ -48,8 +48,9 @@ type Overview struct {
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
 	// Refused is what somebody was refused lately, of whom nothing newer is known.
 	Refused  *changes.Refusal `json:"refused,omitempty"`
-	Heard    int              `json:"heard"` // nodes whose heartbeats are
-	Alone    int              `json:"alone"` // units of the model, layers most often, that one living node alone holds under the plan
+	Heard    int              `json:"heard"`             // nodes whose heartbeats are
+	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place: nobody completes a step without them
+	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds under the plan
 	Problems []string         `json:"problems"`
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
@@ -172,6 +173,9 @@ func (o *Overview) takePlan(known *overlay.Overlay) {
 
 func (o *Overview) takeNode(node overlay.Node) {
 	o.Nodes[node.State]++
+	if node.State == overlay.Suspected && node.Pipeline != nil {
+		o.Awaited = append(o.Awaited, node.Node)
+	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
 		return
@@ -305,6 +309,9 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "training\tstopped at step %d: the cluster holds\n", o.Step)
 	case o.Stepless && o.Generation > 0:
 		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
+	case o.Step > 0 && len(o.Awaited) > 0:
+		fmt.Fprintf(table, "training\tstep %d, waits for %s; %s\n", o.Step,
+			strings.Join(o.Awaited[:min(mostNamed, len(o.Awaited))], ", "), o.pace())
 	case o.Step > 0:
 		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
 	}

@@ -118,6 +118,16 @@ func (s *site) expectStatus(expected ...string) {
 	}
 }
 
+// It showed the pace of before while nobody made a step.
+func TestWhereANodeIsSuspectedTheOthersAreSaidToWaitForIt(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n3")
+	s.say(events.NodeSuspected, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: "i", Reason: "no heartbeat"})
+	s.expectStatus(", waits for n2; loss 2.5, 250 ms a step")
+}
+
 func TestWhoLeavesHoldsItsPartUntilItHasLeft(t *testing.T) {
 	s := newSite(t)
 	s.serve("monitor", "negotiator", "planner", "restorer")
