@@ -224,7 +224,7 @@ func (f *follower) next(ctx context.Context, messages jetstream.MessagesContext,
 	for f.end != math.MaxUint64 {
 		patience, cancel := context.WithTimeout(ctx, quiet)
 		message, err := messages.Next(jetstream.NextContext(patience))
-		isQuiet := err != nil && ctx.Err() == nil && patience.Err() != nil
+		isQuiet := err != nil && ctx.Err() == nil && patience.Err() != nil && f.bus.conn.IsConnected()
 		cancel()
 		if !isQuiet {
 			return message, err

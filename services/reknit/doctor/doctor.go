@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -173,10 +173,14 @@ func (d *doctor) verdict() error {
 // found is a list of one. Where a server says that too few of the others are there, nothing else is to be done.
 func found(state, do, format string, arguments ...any) []Finding {
 	for _, argument := range arguments {
-		var answer *jetstream.APIError
-		if err, is := argument.(error); is && errors.As(err, &answer) && answer.Code == http.StatusServiceUnavailable && state == wrong {
+		if err, is := argument.(error); is && state == wrong && lacksMajority(err) {
 			do = "start the servers that are away: two of three are needed, and must reach each other"
 		}
 	}
 	return []Finding{{State: state, Do: do, Says: fmt.Sprintf(format, arguments...)}}
+}
+
+func lacksMajority(err error) bool {
+	var answer *jetstream.APIError
+	return errors.As(err, &answer) && answer.ErrorCode == jetstream.ErrorCode(server.JSClusterNotAvailErr)
 }

@@ -15,8 +15,9 @@ func (d *doctor) training(ctx context.Context) []Finding {
 	if len(last) == 0 || last[len(last)-1].Held == nil {
 		return found(fine, "", "nothing holds it up")
 	}
-	change, todo := last[len(last)-1], "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. Where nobody has what is missing, "+
-		"and no snapshot was kept, only a new cluster helps: reknit up --cluster OTHER"
+	change := last[len(last)-1]
+	todo := "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. " +
+		"Where nobody has what is missing, and no snapshot was kept, only a new cluster helps: reknit up --cluster OTHER"
 	if len(change.Attempts) > 0 && !change.Abandoned {
 		todo = "training goes on as it is, and the change is tried again now and then: reknit explain says what was in its way"
 	}
