@@ -84,14 +84,15 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 			slog.Warn("telemetry was not sent", "error", err)
 		}
 	}()
+	return runUntilTold(ctx, config, run)
+}
+
+// runUntilTold returns no error where run was told to end, while it waited for NATS, say.
+func runUntilTold[C any](ctx context.Context, config C, run func(context.Context, C) error) error {
 	for name, meant := range Misspelt(config, os.Environ()) {
 		slog.WarnContext(ctx, "this is no setting, and has no effect; it is spelt almost as one", "variable", name, "didYouMean", meant)
 	}
-	return unlessTold(ctx, run(ctx, config))
-}
-
-// unlessTold returns no error where one was told to end, while it waited for NATS, say.
-func unlessTold(ctx context.Context, err error) error {
+	err := run(ctx, config)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,12 +41,9 @@ func TestAClusterThatCannotStandInASubjectIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestWhoIsToldToEndWhileItWaitsForNATSEndsWell(t *testing.T) {
-	arguments := os.Args
-	t.Cleanup(func() { os.Args = arguments })
-	os.Args = os.Args[:1]
 	told, tell := context.WithCancel(t.Context())
 	ended := func(with error) error {
-		return command(told, "test", func(context.Context, Common) error { return with })
+		return runUntilTold(told, Common{}, func(context.Context, Common) error { return with })
 	}
 	waits := fmt.Errorf("connect: %w", context.Canceled)
 	if err := ended(waits); err == nil {

@@ -216,6 +216,9 @@ func (m *matrix) words(kind events.Kind, source, subject string) words {
 	if before, wasNode := strings.CutPrefix(example.Source, "/node/"); isNode && wasNode {
 		example.Data = json.RawMessage(strings.ReplaceAll(string(example.Data), `"`+before+`"`, `"`+node+`"`))
 	}
+	if !isNode && kind.About() == events.AboutNode {
+		example.Data = json.RawMessage(strings.ReplaceAll(string(example.Data), `"`+example.Subject+`"`, `"`+subject+`"`))
+	}
 	if isNode && kind.About() == events.AboutLink {
 		example.Data = fmt.Appendf(nil, `{"from":%q,"to":"n9"}`, node)
 	}
