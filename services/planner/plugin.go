@@ -31,7 +31,7 @@ type plugins struct {
 func (p plugins) validate() error {
 	for i, name := range p.names {
 		_, err := policy.Named(name)
-		if !events.Token(name) || err == nil || policy.IsUnchosen(name) || slices.Contains(p.names[:i], name) {
+		if !events.Token(name) || err == nil || slices.Contains(p.names[:i], name) {
 			return fmt.Errorf("REKNIT_POLICY_PLUGINS: expected names of A-Z a-z 0-9 - _, each once, none of a policy of ours, "+
 				"got %q", name)
 		}

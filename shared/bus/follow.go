@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,11 +40,8 @@ func (b *Bus) Read(
 		if err := f.open(ctx); err != nil {
 			return fmt.Errorf("read %s: %w", stream.Name, err)
 		}
-		err := f.read(ctx)
-		if errors.Is(err, nats.ErrConnectionClosed) {
+		if err := f.read(ctx); errors.Is(err, nats.ErrConnectionClosed) {
 			return fmt.Errorf("read %s: %w", stream.Name, err)
-		} else if err == nil {
-			f.close(ctx)
 		}
 	}
 	return ctx.Err()
@@ -95,6 +94,7 @@ type follower struct {
 	handle     func(events.Event)
 	refusals   slog.Level // at which they are logged
 	consumer   jetstream.Consumer
+	mark       string          // of the consumer: another's of the same name has another
 	connection context.Context // lasts as long as the one over which the consumer was made
 }
 
@@ -111,9 +111,9 @@ func (f *follower) open(ctx context.Context) error {
 				return err
 			}
 		}
-		f.connection = f.bus.connection.Load().lasts
+		f.connection, f.mark = f.bus.connection.Load().lasts, rand.Text()
 		f.consumer, err = f.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
-			Name: name, Description: rand.Text(), FilterSubjects: f.subjects,
+			Name: name, Description: f.mark, FilterSubjects: f.subjects,
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
@@ -121,12 +121,23 @@ func (f *follower) open(ctx context.Context) error {
 	})
 }
 
-// close deletes the consumer: among several servers its last request would pass for a reader for half a minute.
+// close deletes the consumer, if it is not another's by now: among several servers its last request would pass for a reader for half a
+// minute. Where the connection is away, the server forgets it in time.
 func (f *follower) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	if f.connection.Err() != nil || !f.bus.conn.IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
 	defer cancel()
-	if err := f.bus.Drop(ctx, f.stream, f.consumer.CachedInfo().Name); err != nil {
-		slog.DebugContext(ctx, "a consumer is left to the server", "stream", f.stream.Name, "error", err)
+	name, isOurs := f.consumer.CachedInfo().Name, true
+	if f.bus.isGuest() {
+		known, err := f.consumer.Info(ctx)
+		isOurs = err == nil && known.Config.Description == f.mark
+	}
+	if isOurs {
+		if err := f.bus.Drop(ctx, f.stream, name); err != nil {
+			slog.DebugContext(ctx, "a consumer is left to the server", "stream", f.stream.Name, "error", err)
+		}
 	}
 }
 
@@ -135,23 +146,40 @@ const lookTimeout = time.Second
 
 // unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
 func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
-	for _, name = range events.Readers(b.kit.Key) {
-		look, cancel := context.WithTimeout(ctx, lookTimeout)
-		reader, err := b.js.Consumer(look, b.Lane(stream.Name), name)
-		isAway := look.Err() != nil && ctx.Err() == nil
-		cancel()
-		switch {
-		case errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && reader.CachedInfo().NumWaiting == 0:
-			return name, b.Drop(ctx, stream, name)
-		case err != nil && !isAway:
-			return "", err
-		}
+	names := events.Readers(b.kit.Key)
+	free, failed := make([]bool, len(names)), make([]error, len(names))
+	look, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var asked sync.WaitGroup
+	for i, name := range names {
+		asked.Go(func() { free[i], failed[i] = b.isUnread(look, stream, name) })
 	}
-	slog.WarnContext(ctx, "more read the log with one kit than have a name there: they take turns", "last", name)
+	asked.Wait()
+	if i := slices.Index(free, true); i >= 0 {
+		return names[i], b.Drop(ctx, stream, names[i])
+	} else if err := errors.Join(failed...); err != nil {
+		return "", err
+	}
+	last := names[len(names)-1]
+	slog.WarnContext(ctx, "more read the log with one kit than have a name there, or a server is away: they take turns", "last", last)
 	turn, end := context.WithTimeout(ctx, lastRepeatWait)
 	defer end()
 	<-turn.Done()
-	return name, b.Drop(ctx, stream, name)
+	return last, b.Drop(ctx, stream, last)
+}
+
+// isUnread reports whether nobody reads with a name. Of one on a server that is away nobody knows.
+func (b *Bus) isUnread(ctx context.Context, stream events.Stream, name string) (bool, error) {
+	reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return true, nil
+	case err != nil && ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return reader.CachedInfo().NumWaiting == 0, nil
 }
 
 // run reads until ctx ends, or the connection is closed.
@@ -179,6 +207,7 @@ func (f *follower) read(ctx context.Context) error {
 		return err
 	}
 	defer messages.Stop()
+	defer f.close(ctx)
 	check := f.check(ctx, cancel)
 	defer time.AfterFunc(time.Second, check).Stop()
 	pending := f.consumer.CachedInfo().NumPending
@@ -219,30 +248,30 @@ var errGone = errors.New("nothing more comes")
 // quiet is for how long a reader waits for a last message of which the server does not know: a replica may lag.
 const quiet = 2 * time.Second
 
-// next waits for a message. A reader that hears none for a while asks how many are pending: those of before may be dropped.
+// stalled is after how long a reader that hears nothing of what is pending reads anew: that may be lost on its way, or dropped.
+const stalled = 5 * time.Second
+
+// next waits for a message; a reader of a part of the log not for as long as it takes.
 func (f *follower) next(ctx context.Context, messages jetstream.MessagesContext, pending uint64) (jetstream.Msg, error) {
-	for f.end != math.MaxUint64 {
-		patience, cancel := context.WithTimeout(ctx, quiet)
-		message, err := messages.Next(jetstream.NextContext(patience))
-		isQuiet := err != nil && ctx.Err() == nil && patience.Err() != nil && f.bus.conn.IsConnected()
-		cancel()
-		if !isQuiet {
-			return message, err
-		} else if pending == 0 {
-			return nil, errGone
-		}
-		known, err := f.consumer.Info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		pending = known.NumPending
+	if f.end == math.MaxUint64 {
+		return messages.Next(jetstream.NextContext(ctx))
 	}
-	return messages.Next(jetstream.NextContext(ctx))
+	longest := stalled
+	if pending == 0 {
+		longest = quiet
+	}
+	patience, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	message, err := messages.Next(jetstream.NextContext(patience))
+	if err != nil && pending == 0 && ctx.Err() == nil && patience.Err() != nil && f.bus.conn.IsConnected() {
+		return nil, errGone
+	}
+	return message, err
 }
 
 // check returns what ends reading where a guest's consumer is another's by now. Nobody else has the name of one that is none.
 func (f *follower) check(ctx context.Context, end context.CancelFunc) func() {
-	consumer, mark := f.consumer, f.consumer.CachedInfo().Config.Description
+	consumer, mark := f.consumer, f.mark
 	return func() {
 		if !f.bus.isGuest() {
 			return

@@ -158,8 +158,8 @@ func check(event *events.Event, cluster, subject string) error {
 }
 
 // checkSpeaker keeps a node from speaking for another: neither as the subject of a fact about nodes, nor in the
-// payload's node field, nor of a link that is not its own. Of whomever such a fact is, its subject and its payload name the
-// same node: some who hear it know only the one, and some only the other.
+// payload's node field, nor of a link that is not its own. Whoever says such a fact, its subject and
+// data.node are the same: some who hear it look at the one only, and some at the other.
 func checkSpeaker(event events.Event, payload events.Payload) error {
 	node, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
 	entity, _, _ := strings.Cut(string(event.Kind), ".")

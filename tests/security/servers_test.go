@@ -1,6 +1,7 @@
 package security
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -194,7 +195,9 @@ func TestOneReadsAfterTheOtherWithOneKitAndNobodyWaits(t *testing.T) {
 	began := time.Now()
 	for range 2 * events.MostReaders {
 		b, heard := s.connect("user"), 0
-		err := b.Read(t.Context(), events.EventStream, events.EventStream.Subjects(cluster), 0, 5, func(events.Event) { heard++ })
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := b.Read(ctx, events.EventStream, events.EventStream.Subjects(cluster), 0, 5, func(events.Event) { heard++ })
+		cancel()
 		b.Close()
 		if err != nil || heard != 5 {
 			t.Errorf("read %d of 5 facts: %v", heard, err)
@@ -222,8 +225,9 @@ func TestTheDoctorSaysThatTooFewServersAreThere(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); !isRight() && time.Now().Before(end); {
 		said.Reset() // till the server has noticed
+		time.Sleep(200 * time.Millisecond)
 		command := doctor.Command()
-		command.SetArgs(nil)
+		command.SetArgs([]string{})
 		command.SetOut(&said)
 		_ = command.ExecuteContext(t.Context())
 	}

@@ -20,7 +20,7 @@ var ofKind = map[Kind]Policy{
 	Sharded:      {Name: "sharded", Propose: sharded},
 }
 
-// IsUnchosen reports whether plans have that name which no policy of one's choice proposes: those of a kind of job, and waiting.
+// IsUnchosen reports whether a name is of plans that nobody can choose: of a kind of job, or of waiting.
 func IsUnchosen(name string) bool {
 	for _, own := range ofKind {
 		if own.Name == name {

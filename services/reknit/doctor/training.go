@@ -18,7 +18,7 @@ func (d *doctor) training(ctx context.Context) []Finding {
 	change := last[len(last)-1]
 	todo := "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. " +
 		"Where nobody has what is missing, and no snapshot was kept, only a new cluster helps: reknit up --cluster OTHER"
-	if len(change.Attempts) > 0 && !change.Abandoned {
+	if !change.Stops() {
 		todo = "training goes on as it is, and the change is tried again now and then: reknit explain says what was in its way"
 	}
 	return found(wrong, todo, "the cluster holds: %s", change.Held.Reason)

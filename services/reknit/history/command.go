@@ -26,8 +26,8 @@ attempts came to nothing.
 
 Phases: noticed, until a failure or request was in the log (of a failure with the silence before it, or the wait for a trainer
 that hangs); agreed, until all had consented, a plan was made and every trainer had named its last step; moved, until every
-layer was verified where it belongs; next step, until every trainer completed one under the plan,
-for which a - stands where not all have, or nobody knows of steps (--unchanged).`
+layer was verified where it belongs; next step, until every trainer completed one under the plan.
+Where not all have, or nobody knows of steps (--unchanged), a - stands for that, for the whole and for the stall.`
 
 // options are the flags of the commands.
 type options struct {

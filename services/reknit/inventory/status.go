@@ -49,7 +49,7 @@ type Overview struct {
 	// Refused is what somebody was refused lately, of whom nothing newer is known.
 	Refused  *changes.Refusal `json:"refused,omitempty"`
 	Heard    int              `json:"heard"`             // nodes whose heartbeats are
-	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place: nobody completes a step without them
+	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place, who may keep all waiting
 	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds under the plan
 	Problems []string         `json:"problems"`
 
@@ -137,7 +137,7 @@ func (o *Overview) isDeserted() bool {
 }
 
 // waits reports whether all wait for a plan, and none is possible for those who live.
-func (o *Overview) waits() bool { return o.Change != nil && o.Change.Held != nil && o.Change.Abandoned }
+func (o *Overview) waits() bool { return o.Change != nil && o.Change.Stops() }
 
 // alone counts the units that one living node alone holds under the plan in force. Who leaves holds them until it has left.
 func alone(known *overlay.Overlay, nodes []overlay.Node) (count int) {

@@ -56,7 +56,7 @@ func optionalName(_ *cobra.Command, given []string) error {
 	}
 	if len(given) == 1 && policy.IsUnchosen(given[0]) {
 		_, err := policy.Named(given[0])
-		return fmt.Errorf("%w, or a plug-in: plans of that name are weighed whichever is chosen", err)
+		return fmt.Errorf("%w, or a plug-in: plans of that name come of the kind of a job, or are to wait, and nobody chooses them", err)
 	}
 	return nil
 }

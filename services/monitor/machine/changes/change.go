@@ -39,6 +39,9 @@ type Change struct {
 	Refusals     []Refusal        `json:"refusals,omitempty"` // of requests and memberships, since the generation before
 }
 
+// Stops reports whether nobody trains until there is a plan, and none is possible for those who live.
+func (c Change) Stops() bool { return c.Held != nil && (c.Abandoned || len(c.Attempts) == 0) }
+
 // Refusal is what was refused, and when.
 type Refusal struct {
 	events.Refusal
