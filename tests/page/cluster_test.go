@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -94,7 +95,7 @@ func (c *cluster) watch(url string) {
 	go func() { ended <- monitor.Run(ctx, config) }()
 	c.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // it may not have been connected yet
 			c.t.Error(err)
 		}
 	})
