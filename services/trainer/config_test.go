@@ -79,7 +79,8 @@ func TestABadVariableIsNamed(t *testing.T) {
 	if err := stages.validate(); err == nil || !strings.Contains(err.Error(), "at least REKNIT_TRAINER_LEAST_STAGES, got 2") {
 		t.Errorf("at least three stages and at most two: got %v", err)
 	}
-	if _, _, err := configured(t, path, "REKNIT_TRAINER_WIDTH", "-3").Training(); err == nil || !strings.Contains(err.Error(), "REKNIT_TRAINER_WIDTH") {
+	_, _, err := configured(t, path, "REKNIT_TRAINER_WIDTH", "-3").Training()
+	if err == nil || !strings.Contains(err.Error(), "REKNIT_TRAINER_WIDTH") {
 		t.Errorf("a width of -3: got %v", err)
 	}
 	for _, listen := range []string{":7000", "0.0.0.0:7000", "[::]:7000"} {

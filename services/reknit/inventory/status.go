@@ -50,7 +50,7 @@ type Overview struct {
 	Refused  *changes.Refusal `json:"refused,omitempty"`
 	Heard    int              `json:"heard"`             // nodes whose heartbeats are
 	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place, who may keep all waiting
-	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds under the plan
+	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds
 	Problems []string         `json:"problems"`
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys

@@ -81,9 +81,6 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 // Two trained on, it said, and had waited for a minute.
 func TestOfAClusterThatCannotGoOnNobodyIsSaidToTrain(t *testing.T) {
 	s := newSite(t)
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	s.plan()
-	s.beat("n1", "n2", "n3")
 	s.holdUp(events.Change{Kind: events.ChangeFailure, Node: "n4"}, true)
 	s.expectStatus("training    stopped at step ", "1 spare, 2 waiting", "the cluster holds: no node has layer 1")
 }
@@ -91,16 +88,16 @@ func TestOfAClusterThatCannotGoOnNobodyIsSaidToTrain(t *testing.T) {
 // They had all stopped, it said, and trained on.
 func TestWhereAJoinCannotBeMadeTheOthersAreSaidToTrain(t *testing.T) {
 	s := newSite(t)
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	s.plan()
-	s.beat("n1", "n2", "n3")
 	s.holdUp(events.Change{Kind: events.ChangeJoin, Node: "n4"}, false)
 	s.expectStatus("training    step ", "1 spare, 2 training", "the cluster holds: no node has layer 1")
 }
 
-// holdUp has a change come to nothing, for which the step under way was abandoned or was not.
+// holdUp has a change of a plan come to nothing, for which the step under way was abandoned or was not.
 func (s *site) holdUp(change events.Change, abandon bool) {
 	s.t.Helper()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
 	s.say(events.Committed, "/negotiator", "g", &events.Commitment{Negotiation: "g", Generation: 1, PlanDigest: events.Digest(nil)})
 	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Abandon: abandon,
 		Changes: []events.Change{change}})

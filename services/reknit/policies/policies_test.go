@@ -167,7 +167,8 @@ func TestTheLastPlansTellWhatBecameOfEachPolicy(t *testing.T) {
 func TestWhatNobodyChoosesCannotBeTriedAndIsSaidToBeNoPolicy(t *testing.T) {
 	for _, name := range []string{"data-parallel", "sharded", "wait"} {
 		err := optionalName(nil, []string{name})
-		if says := `policy "` + name + `": expected one of adaptive, repipeline, reroute, or a plug-in`; err == nil || !strings.HasPrefix(err.Error(), says) {
+		says := `policy "` + name + `": expected one of adaptive, repipeline, reroute, or a plug-in`
+		if err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("%s: %v, expected %s", name, err, says)
 		}
 	}
