@@ -6,7 +6,6 @@ MODULES := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 COMMANDS := $(dir $(wildcard services/*/cmd/*/main.go))
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-PYTHON ?= python3
 SEEDS ?= 20
 FIRST ?= 1
 
@@ -24,18 +23,24 @@ build: ## build every command into bin/
 demo: build ## train on six processes, break things, show that it heals (ARGS= for reknit dev)
 	bin/reknit dev $(ARGS)
 
+# The Python of the tests: PYTHON=, or else the one that .ci/python made, or python3.
+WITH_PYTHON = PYTHON="$$(.ci/python)"
+
+# with_pytorch COMMAND runs a command with a Python that has PyTorch, which is installed if need be; if it cannot be had, it says so.
+with_pytorch = if found=$$(.ci/python torch); then PYTHON=$$found $1; else echo "$@: SKIPPED: there is no PyTorch, as said above"; fi
+
 .PHONY: test
-test: ## run every fast test of every module
-	go test -timeout 10m work
+test: ## run every fast test of every module (PYTHON= with PyTorch, else that of .ci/python; without PyTorch some are skipped)
+	$(WITH_PYTHON) go test -timeout 10m work
 	go test -count=1 ./tests/architecture ./tests/contract # what they read lies in other modules, which the cache does not see
 
 .PHONY: race
 race: ## run the same tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 go test -race -timeout 15m work
+	$(WITH_PYTHON) CGO_ENABLED=1 go test -race -timeout 15m work
 
 .PHONY: test-python
-test-python: ## run the tests of the Python files (PYTHON= which one, else python3; those of PyTorch need it, and are skipped else)
-	cd services/agent/python && $(PYTHON) -W ignore::ResourceWarning -m unittest
+test-python: ## run the tests of the Python files (PYTHON= as for test)
+	python=$$(.ci/python) && cd services/agent/python && "$$python" -W ignore::ResourceWarning -m unittest
 
 .PHONY: chaos
 chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)
@@ -83,7 +88,7 @@ bench-planner: ## measure the planner beside Chameleon's Algorithm 1 (JSON= file
 
 .PHONY: bench-restorer
 bench-restorer: ## measure the restorer beside scipy and the papers' greedy algorithms (JSON= file for the rows, CASES= folder of fetch.json)
-	go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
+	@found=$$(.ci/python scipy || .ci/python) && PYTHON=$$found go run ./tests/bench/restorer -json "$(JSON)" -cases "$(CASES)"
 
 .PHONY: bench-negotiator
 bench-negotiator: build ## measure what a change costs the control plane (NODES= how many, with commas, TRIALS= of each change, ARGS="-servers 3")
@@ -116,15 +121,15 @@ bench-join: ## measure what a join costs the others, layers moving while trainin
 
 .PHONY: demo-pytorch
 demo-pytorch: build ## train a small GPT with PyTorch on four processes, break things, compare with an undisturbed run
-	go run ./tests/torch/demo
+	@$(call with_pytorch,go run ./tests/torch/demo)
 
 .PHONY: bench-recovery
 bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)
-	go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)"
+	@$(call with_pytorch,go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)")
 
 .PHONY: bench-big
 bench-big: build ## measure joins, leaves and kills of GPT-2 124M or 355M with PyTorch (ARGS="-model 355M -nodes 2 -joins 0")
-	go run ./tests/bench/big $(ARGS)
+	@$(call with_pytorch,go run ./tests/bench/big $(ARGS))
 
 .PHONY: images
 images: ## build the container images, and write what each is made of, as CycloneDX (deploy/images/; GNU tar)
@@ -155,7 +160,7 @@ test-cluster: ## do so with three servers and two copies of each service: open, 
 .PHONY: test-kubernetes
 test-kubernetes: ## hold deploy/kubernetes against Kubernetes' own types and its rules for restricted pods, without a cluster
 	@cd tests/kubernetes && export GOWORK=off && { go mod download 2>/dev/null || { \
-		echo "test-kubernetes is skipped: its modules cannot be had (no module proxy?)"; exit 0; }; } && go test ./... -count=1
+		echo "test-kubernetes: SKIPPED: its modules cannot be had (no module proxy?)"; exit 0; }; } && go test ./... -count=1
 
 .PHONY: test-security
 test-security: ## make every attempt of the attack matrix on a secured installation, and count what became of them
@@ -167,15 +172,17 @@ test-faults: ## break sources, links, stores and the destination during transfer
 
 .PHONY: test-page
 test-page: ## look at the monitor's page with a browser, at calm, failure and recovery, 6 and 1,000 nodes (Debian's chromium; PICTURES= folder)
-	@command -v chromium >/dev/null || { ((EUID == 0)) && apt-get install -y --no-install-recommends chromium; } || { \
-		echo "test-page is skipped: there is no chromium, and it could not be installed (as root: apt-get install chromium)"; exit 0; }; \
+	@.ci/apt chromium chromium || { echo "test-page: SKIPPED: as said above"; exit 0; }; \
 	cd tests && go test ./page -count=1 -timeout 20m -v -chromium "$$(command -v chromium)" $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
 .PHONY: test-observation
 test-observation: ## ask a real Prometheus each query of the dashboard and of the alerts (Debian's prometheus)
-	@command -v prometheus >/dev/null || { ((EUID == 0)) && apt-get install -y --no-install-recommends prometheus; } || { \
-		echo "test-observation is skipped: there is no prometheus, and only root can install it (apt-get install prometheus)"; exit 0; }; \
+	@.ci/apt prometheus prometheus || { echo "test-observation: SKIPPED: as said above"; exit 0; }; \
 	cd tests && go test ./observation -count=1 -timeout 10m -v -run Query -prometheus "$$(command -v prometheus)"
+
+.PHONY: release-checks
+release-checks: ## all that a release must pass and that takes too long for .ci/run, some hours (ONLY= names of sections; tests/README.md has them)
+	.ci/release $(ONLY)
 
 .PHONY: generate
 generate: ## write schemas, AsyncAPI and the tables of events/README.md and deploy/settings.md anew

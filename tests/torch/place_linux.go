@@ -3,7 +3,6 @@ package torch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,10 +10,8 @@ import (
 	"strings"
 )
 
-// Python is the interpreter that has PyTorch: Debian's, unless PYTHON names another.
-var Python = cmp.Or(os.Getenv("PYTHON"), debian)
-
-const debian = "/usr/bin/python3"
+// Python is the interpreter that has PyTorch: PYTHON names it.
+var Python = cmp.Or(os.Getenv("PYTHON"), "python3")
 
 // Place says where things lie in the checkout.
 type Place struct {
@@ -61,24 +58,11 @@ func openBLAS() string {
 	return "OPENBLAS_CORETYPE="
 }
 
-// Install has PyTorch where it is missing: as root from Debian. An error says why there is none.
-func Install(ctx context.Context) error {
-	if exec.CommandContext(ctx, Python, "-c", "import torch").Run() == nil {
-		return nil
-	}
-	if Python != debian {
-		return fmt.Errorf("%s cannot import torch", Python)
-	}
-	if os.Geteuid() != 0 {
-		return errors.New("PyTorch is not installed (apt-get install python3-torch), and installing it needs root")
-	}
-	fmt.Println("installing Debian's PyTorch ...")
-	// Without OpenBLAS PyTorch falls back on the reference BLAS, and a step takes six times as long.
-	install := exec.CommandContext(ctx, "apt-get", "install", "-y", "-q", "--no-install-recommends",
-		"python3-torch", "libopenblas0-pthread")
-	if output, err := install.CombinedOutput(); err != nil {
+// Find says why there is no PyTorch, if there is none.
+func Find(ctx context.Context) error {
+	if output, err := exec.CommandContext(ctx, Python, "-c", "import torch").CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-		return fmt.Errorf("PyTorch is not installed, and apt-get install python3-torch failed: %s", lines[len(lines)-1])
+		return fmt.Errorf("%s cannot import torch (%w): %s", Python, err, lines[len(lines)-1])
 	}
 	return nil
 }

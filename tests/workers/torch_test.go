@@ -1,17 +1,19 @@
 package workers
 
 import (
+	"cmp"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
-// pytorch is the interpreter for which the system's PyTorch is installed.
-const pytorch = "/usr/bin/python3"
+// pytorch is the interpreter that has PyTorch: PYTHON names it.
+var pytorch = cmp.Or(os.Getenv("PYTHON"), "python3")
 
 func needPyTorch(t *testing.T) {
 	if err := exec.Command(pytorch, "-c", "import torch").Run(); err != nil {
-		t.Skipf("PyTorch is not installed for %s", pytorch)
+		t.Skipf("%s cannot import torch", pytorch)
 	}
 }
 

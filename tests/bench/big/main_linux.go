@@ -30,7 +30,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := torch.Install(ctx); err != nil {
+	if err := torch.Find(ctx); err != nil {
 		fmt.Println("bench-big: skipped:", err)
 		return
 	}

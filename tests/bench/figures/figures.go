@@ -23,6 +23,18 @@ type Row struct {
 	Holds        bool    `json:"holds"`
 }
 
+// MarshalJSON leaves a row that was skipped without figures and without a verdict: it neither holds nor falls short.
+func (row Row) MarshalJSON() ([]byte, error) {
+	type measured Row
+	if row.Skipped == "" {
+		return json.Marshal(measured(row))
+	}
+	return json.Marshal(struct {
+		Figure  string `json:"figure"`
+		Skipped string `json:"skipped"`
+	}{row.Figure, row.Skipped})
+}
+
 // Report gathers the rows of all tables.
 type Report struct{ Rows []Row }
 

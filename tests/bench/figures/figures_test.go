@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,9 @@ func TestAMissedTargetIsAnErrorAndASkippedRowIsNot(t *testing.T) {
 	}
 	if err != nil || len(rows) != 2 || rows[0].Skipped == "" || !rows[1].Holds {
 		t.Fatalf("wrote %+v, %v", rows, err)
+	}
+	if strings.Count(string(text), `"holds"`) != 1 {
+		t.Errorf("expected no verdict on the row that was skipped: %s", text)
 	}
 	r.Add(Row{Figure: "missed", Ours: 3, Target: 2})
 	if err := r.Finish(""); err == nil {

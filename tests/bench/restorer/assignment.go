@@ -66,7 +66,7 @@ func stages(n int, random *rand.Rand) [][]int64 {
 
 // assignments compares the solver with scipy's, call by call in turn, so that both meet the same machine.
 func assignments(r *figures.Report, s settings) error {
-	rival, err := startScipy(systemPython)
+	rival, err := startScipy(python)
 	if err != nil {
 		for n := 256; n <= s.matrices; n *= 2 {
 			for _, m := range matrices {

@@ -104,7 +104,7 @@ func TestFetchesAndAllReducesReachTheirTargets(t *testing.T) {
 }
 
 func TestScipyFindsTheOptimum(t *testing.T) {
-	rival, err := startScipy(systemPython)
+	rival, err := startScipy(python)
 	if err != nil {
 		t.Skip(err)
 	}

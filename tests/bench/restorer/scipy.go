@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	_ "embed" // the script
 	"encoding/binary"
 	"encoding/json"
@@ -17,8 +18,8 @@ import (
 //go:embed scipy.py
 var script string
 
-// systemPython is the one for which a distribution packages scipy; others of the path need not have it.
-const systemPython = "/usr/bin/python3"
+// python is the interpreter that has scipy: PYTHON names it.
+var python = cmp.Or(os.Getenv("PYTHON"), "python3")
 
 // scipy is a child process that solves assignments.
 type scipy struct {
@@ -48,7 +49,7 @@ func startScipy(python string) (*scipy, error) {
 		return nil, errors.Join(err, s.stop())
 	}
 	if s.read(&s.version) != nil {
-		return nil, fmt.Errorf("%s cannot import scipy (Debian: apt-get install python3-scipy): %w", python, s.stop())
+		return nil, fmt.Errorf("%s cannot import scipy (make bench-restorer installs it): %w", python, s.stop())
 	}
 	return s, nil
 }
