@@ -15,6 +15,7 @@ import reknit_torch  # noqa: E402
 BATCH, MICRO_BATCH = 16, 4
 WIDTH = int(os.environ.get("WORKER_WIDTH", "64"))
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
+DTYPE = torch.float64 if os.environ.get("WORKER_DOUBLE") else torch.float32  # long runs amplify how sums are rounded
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 
 
@@ -24,28 +25,54 @@ def say(**what):
 
 def loss_of(model, samples):
     """Returns the mean loss of samples, which are functions of their numbers."""
-    numbers = torch.tensor(samples, dtype=torch.float32)
+    numbers = torch.tensor(samples, dtype=DTYPE)
     return (model(torch.stack([numbers.sin(), numbers.cos(), numbers % 3], 1)) - numbers[:, None].cos()).pow(2).mean()
 
 
-def main():
+def perceptron():
+    """Returns the model and its optimizer."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     layers = [torch.nn.Linear(3, WIDTH), torch.nn.BatchNorm1d(WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH),
               torch.nn.BatchNorm1d(WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)]
-    model = torch.nn.Sequential(*layers)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model = torch.nn.Sequential(*layers).to(DTYPE)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+
+def forward_and_backward(model, step):
+    """Trains this process's samples of a step."""
+    time.sleep(STEP_SECONDS)
+    for samples in step.micro_batches:
+        step.backward(loss_of(model, samples))
+    say(trained={"generation": step.generation, "step": step.index, "samples": [[s.start, s.stop] for s in step.batches]})
+
+
+def say_made(step):
+    say(done=step.index + 1, world=step.world, loss=None if math.isnan(step.loss) else step.loss)
+
+
+def say_finished(model, step):
+    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
+    say(finished=step.index + 1, digest=digest)
+
+
+def load():
+    """Returns the model and its optimizer, once a file is there for which the test has this process wait."""
+    until = os.environ.get("WORKER_LOADS_UNTIL")
+    while until and not os.path.exists(until):
+        time.sleep(0.02)
+    return perceptron()
+
+
+def main():
+    model, optimizer = perceptron()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
     say(pid=os.getpid(), node=job.plane.node)
     for step in job.steps():
-        time.sleep(STEP_SECONDS)
-        for samples in step.micro_batches:
-            step.backward(loss_of(model, samples))
-        say(trained={"generation": step.generation, "step": step.index, "samples": [[s.start, s.stop] for s in step.batches]})
+        forward_and_backward(model, step)
         if step.commit():
-            say(done=step.index + 1, world=step.world, loss=None if math.isnan(step.loss) else step.loss)
-    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
-    say(finished=job.plane.done, digest=digest)
+            say_made(step)
+    say_finished(model, step)
 
 
 if __name__ == "__main__":

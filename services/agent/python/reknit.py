@@ -16,8 +16,10 @@ REKNIT_AGENT in the environment) the same script trains alone.
 A step that is given up ends at the end of `with`, and the loop goes on with the next order.
 """
 
+import collections
 import fcntl
 import http.client
+import io
 import json
 import math
 import mmap
@@ -31,7 +33,7 @@ import traceback
 import urllib.parse
 import weakref
 
-__all__ = ["join", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
+__all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
 
 _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL = range(6)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
@@ -176,14 +178,39 @@ class Job:
         """Adds to a shared key that is a number, and returns the sum."""
         return int(self._agent.call("POST", f"{_key(generation, key)}?add={number}", b""))
 
-    check_state_replication = state
+    def asked_to_leave(self):
+        """Returns why this trainer is to leave the cluster, once for each time that its agent was asked: by a signal, reknit drain or
+        the page, say. None: it was not asked since."""
+        return self._agent.leaves.popleft() if self._agent.leaves else None
 
-    def request_node_exit(self, reason="", deadline=0):
-        """The papers' name for leave."""
-        self.leave(reason, deadline)
 
-    def capture_exit_event(self):
-        """The papers' name for what the agent does by itself: it knows of the trainer's end from the session."""
+def agent_is_parent():
+    """Whether the agent started this process (reknit agent run): it hears the first signal, and asks for this process to leave."""
+    return _NO_OTHER
+
+
+def announce(node=None):
+    """Has the cluster see this process before it joins: reknit nodes lists its node as "starting".
+
+    Returns an object whose close() ends that; so does the end of the process. Without an agent it does nothing. Refused: the agent
+    reaches no cluster, or has its node's name from a kit that is another's.
+    """
+    path = os.environ.get("REKNIT_AGENT")
+    if not path:
+        return io.BytesIO()
+    connection = _Connection(lambda: _dial(path))
+    target = "/v1/announce?node=" + urllib.parse.quote(node or os.environ.get("REKNIT_NODE", ""), safe="")
+    try:
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        if answer.status < 300 and answer.readline():
+            return connection
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise AgentLost(f"no agent at {path}: {error or 'it ended'}: start it with `reknit agent run -- …`") from error
+    connection.close()
+    raise _failure(answer.status, "announce", content)
 
 
 def _key(generation, key):
@@ -333,7 +360,7 @@ class _Abortable:
 class _Alone:
     """Stands for an agent where there is none: a world of one."""
 
-    node, lost, replicas = "", False, False
+    node, lost, replicas, leaves = "", False, False, ()
 
     def __init__(self, units, batch, micro_batch, total_steps, lazy):
         self.units = [memoryview(mmap.mmap(-1, size)) for size in units]
@@ -392,6 +419,7 @@ class _Agent:
 
     def __init__(self, path, joining):
         self.path, self.lost = path, False
+        self.leaves = collections.deque(maxlen=4)  # why this trainer is to leave, each time that it was told
         self.replicas = joining["job"]["kind"] == "data-parallel"
         self.connections = threading.local()
         self.lock = threading.Lock()
@@ -484,13 +512,7 @@ class _Agent:
         return json.loads(content) if answer.headers.get_content_type() == "application/json" else content
 
     def _dial(self):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(self.path)
-        except OSError:
-            connection.close()
-            raise
-        return connection
+        return _dial(self.path)
 
     def _open(self):
         """Opens the session, and returns its socket."""
@@ -521,6 +543,8 @@ class _Agent:
                     held = json.loads(line)
                     _say(f"reknit: training waits since {held['since']}: {held['waits']}" if held["waits"] else
                          "reknit: training goes on")
+                elif line.startswith(b'{"leaving"'):
+                    self.leaves.append(json.loads(line)["leaving"])
                 elif line.startswith(b'{"late"') and not _NO_OTHER:
                     _say(f"reknit: {json.loads(line)['late']}")
 
@@ -554,6 +578,16 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = self.dial()
+
+
+def _dial(path):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def _mapped(path):

@@ -87,6 +87,15 @@ class Job:
         self._next = next(self._turns, None)
         return self.plane.done > turn.index
 
+    def settle(self, turn):
+        """Reports a step that was made, and gives and takes what moves before the next one. steps() does so by itself, later.
+
+        It returns when this process may begin the next step; that one counts as begun. Of a step that was not made it does nothing.
+        """
+        if turn.committed and self._next is None:
+            self.state.keep()  # what the script changed since
+            self._next = next(self._turns, None)
+
 
 class AnyStep:
     """How a step of data-parallel training or of a pipeline ends.
@@ -102,6 +111,10 @@ class AnyStep:
         if self.loss is None:
             self.loss = math.nan
         return self._job.decided(self._turn)
+
+    def settle(self):
+        """Gives and takes the state that moves before the next step, and returns when that may begin. The loop does so by itself."""
+        self._job.settle(self._turn)
 
     def _pass_gate(self):
         self._turn.ready()

@@ -11,6 +11,7 @@ import socket
 import socketserver
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
 import urllib.parse
@@ -36,6 +37,7 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.orders, self.reports, self.lines = queue.Queue(), queue.Queue(), queue.Queue()
         self.joined, self.values = [], {}
         self.refusal = None  # status and words for the next call
+        self.announced, self.silenced = [], threading.Event()  # nodes; that one hung up
         self.hung_up = threading.Event()
         self.id, self.connections = 0, []
         self.socket_path = os.path.join(self.folder.name, "agent.sock")
@@ -128,8 +130,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.values[self.path.partition("?")[0]] = self.rfile.read(int(self.headers["Content-Length"]))
         self.answer(200, {})
 
+    def announce(self):
+        agent = self.server
+        if agent.refusal:
+            (status, words), agent.refusal = agent.refusal, None
+            return self.answer(status, {"error": words, "fix": "mend it"})
+        agent.announced.append(urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("node", [""])[0])
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"announced": "a"}).encode() + b"\n")
+        self.rfile.read(1)
+        agent.silenced.set()
+        self.close_connection = True
+        return None
+
     def do_GET(self):
         agent = self.server
+        if self.path.startswith("/v1/announce"):
+            return self.announce()
         if not self.path.startswith("/v1/session"):
             if not agent.joined:  # the session was with the agent before
                 return self.answer(410, {"error": "no such session", "fix": "join"})
@@ -477,6 +493,30 @@ class WithAnAgent(unittest.TestCase):
             self.join()
             self.agent.lines.put({"late": "the others need 313 s to do without it", "seconds": 312.5, "alone": []})
             self.assertEqual("reknit: the others need 313 s to do without it", said.get(timeout=PATIENCE))
+
+    def test_each_wish_that_a_trainer_leaves_is_told_once(self):
+        job = self.join()
+        self.assertIsNone(job.asked_to_leave())
+        self.agent.lines.put({"leaving": "asked to go"})
+        self.agent.lines.put({"leaving": "asked to go"})
+        told = []
+        deadline = time.monotonic() + PATIENCE
+        while len(told) < 2 and time.monotonic() < deadline:
+            told += [reason for reason in [job.asked_to_leave()] if reason]
+        self.assertEqual(["asked to go"] * 2, told)
+        self.assertIsNone(job.asked_to_leave())
+
+    def test_a_script_is_announced_until_it_hangs_up(self):
+        announced = reknit.announce("n 1")
+        self.assertEqual(["n 1"], self.agent.announced)
+        self.assertFalse(self.agent.silenced.is_set())
+        announced.close()
+        self.assertTrue(self.agent.silenced.wait(PATIENCE))
+
+    def test_an_announcement_that_is_refused_is_raised_in_words(self):
+        self.agent.refusal = 503, "no NATS server"
+        with self.assertRaisesRegex(reknit.Refused, "no NATS server: mend it"):
+            reknit.announce()
 
     @unittest.mock.patch("reknit.print", create=True, side_effect=BrokenPipeError)
     def test_who_cannot_say_that_training_waits_still_hears_of_steps_that_are_given_up(self, _):

@@ -1,0 +1,79 @@
+"""What reknit_chaos.py promises, without an agent; tests/workers runs the papers' listings in a cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+
+try:
+    import torch
+
+    import reknit
+    import reknit_chaos
+    from test_reknit_torch import BATCH, STEPS, loss_of, plain, replica
+except ImportError as missing:
+    raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
+
+
+class TheFourCalls(unittest.TestCase):
+    def setUp(self):
+        os.environ.pop("REKNIT_AGENT", None)
+
+    def test_a_loop_of_them_trains_as_a_loop_without_reknit(self):
+        expected, got = replica(), replica()
+        plain(*expected)
+        coordinator = reknit_chaos.Trainer()
+        coordinator.prepare(*got, batch=BATCH, micro_batch=2, steps=STEPS)
+        made = []
+        for step in coordinator.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(got[0], samples))
+            self.assertTrue(coordinator.update())
+            made.append(step.index)
+            self.assertEqual(1, coordinator.check_state_replication()["replicas"])
+            self.assertIsNone(reknit_chaos.capture_exit_event())
+        self.assertEqual(list(range(STEPS)), made)
+        for one, other in zip(expected[0].parameters(), got[0].parameters()):
+            torch.testing.assert_close(one, other)
+
+    def test_a_call_that_comes_too_early_names_the_one_that_is_due(self):
+        coordinator = reknit_chaos.Coordinator()
+        for call in coordinator.update, coordinator.check_state_replication, coordinator.request_node_exit:
+            with self.assertRaisesRegex(reknit.WrongOrder, r"expected coordinator.prepare\(model, optimizer"):
+                call()
+        coordinator.prepare(*replica(), batch=BATCH, micro_batch=2, steps=STEPS)
+        with self.assertRaisesRegex(reknit.WrongOrder, r"expected it in the loop over coordinator.steps\(\)"):
+            coordinator.update()
+        with self.assertRaisesRegex(reknit.WrongOrder, "expected one call, got another one"):
+            coordinator.prepare(*replica(), batch=BATCH, micro_batch=2, steps=STEPS)
+
+    def test_a_signal_is_an_exit_event_and_the_script_ends_after_the_step(self):
+        script = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
+            import torch
+            from reknit_chaos import Coordinator, capture_exit_event
+            from test_reknit_torch import loss_of, replica
+            coordinator = Coordinator()
+            model, optimizer = replica()
+            coordinator.prepare(model, optimizer, batch=4, micro_batch=2, steps=10**9)
+            for step in coordinator.steps():
+                for samples in step.micro_batches:
+                    step.backward(loss_of(model, samples))
+                coordinator.update()
+                print(step.index, flush=True)
+                coordinator.check_state_replication()
+                if why := capture_exit_event():
+                    print(why, flush=True)
+                    coordinator.request_node_exit()
+        """)], stdout=subprocess.PIPE, text=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+        self.addCleanup(script.kill)
+        self.assertEqual("0\n", script.stdout.readline())
+        script.send_signal(signal.SIGINT)
+        *_, last = script.stdout
+        self.assertEqual(("SIGINT\n", 0), (last, script.wait()))
+        script.stdout.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
