@@ -12,7 +12,7 @@ type Pulse struct {
 	StepSeconds float64 `json:"stepSeconds"` // of the last completed step
 	Loss        float64 `json:"loss"`        // of the last completed step; zero where the node does not know it
 	// Phase is what the trainer does in the step after that: PhaseComputing or PhaseWaiting, for others; empty where it
-	// is in none, or its agent does not know.
+	// is in none, or its agent does not know. PhaseStarting: it has not asked for a place yet, and is about to.
 	Phase      string      `json:"phase,omitempty"`
 	Suspicions []Suspicion `json:"suspicions,omitempty"`
 	Left       bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
@@ -21,8 +21,9 @@ type Pulse struct {
 // MostSuspicions is how many one heartbeat may tell.
 const MostSuspicions = 64
 
-// The phases of a trainer in a step.
+// The phases of a trainer: before it asks for a place, and in a step.
 const (
+	PhaseStarting  = "starting"
 	PhaseComputing = "computing"
 	PhaseWaiting   = "waiting"
 )
@@ -115,8 +116,8 @@ func (p *Pulse) Validate() error {
 	c.token("incarnation", p.Incarnation)
 	c.amount("stepSeconds", p.StepSeconds)
 	c.that(len(p.Suspicions) <= MostSuspicions, "suspicions", fmt.Sprintf("at most %d", MostSuspicions), len(p.Suspicions))
-	known := p.Phase == "" || p.Phase == PhaseComputing || p.Phase == PhaseWaiting
-	c.that(known, "phase", "computing, waiting or nothing", p.Phase)
+	known := p.Phase == "" || p.Phase == PhaseStarting || p.Phase == PhaseComputing || p.Phase == PhaseWaiting
+	c.that(known, "phase", "starting, computing, waiting or nothing", p.Phase)
 	c.each(len(p.Suspicions), "suspicions", func(i int) error {
 		var c check
 		c.token("node", p.Suspicions[i].Node)

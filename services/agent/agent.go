@@ -45,6 +45,7 @@ type Config struct {
 	Node        string        // id of this node
 	Address     string        // host:port where other trainers reach its data plane
 	Site        string        // where the node stands; empty: nobody says
+	Neighbours  []string      // ids of the nodes to which it wants direct links, out of those that there are when it asks; none: to each
 	MemoryBytes int64         // what training may use
 	Versions    int           // that the State keeps in memory to roll back to, beside the one it trains
 	Samples     int64         // of the node's local data, where the job's is local
@@ -79,6 +80,9 @@ type Config struct {
 	// Late hears that the others need longer to do without the node than its leave gave them, and which units it alone
 	// holds: they are lost if it ends before Boundary returns ErrLeft. It must not block. nil: nobody wants to know.
 	Late func(reason string, seconds float64, alone []events.Range)
+
+	// Leaving hears that the node is to go, as it or a user asked, and why. It must not block. nil: nobody wants to know.
+	Leaving func(reason string)
 
 	// Measure measures the link to a node's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, node, address string, bytes int) (
@@ -222,7 +226,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Cluster: s.config.Cluster, Node: s.config.Node, Process: s.process, Name: s.bus.Identity().Name,
 		Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
-		Samples: s.config.Samples, Job: s.config.Job,
+		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job,
 		Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})

@@ -244,6 +244,10 @@ func (s *Session) do(action machine.Action) {
 		s.waits(action)
 	case machine.Late:
 		s.late(action)
+	case machine.Leaving:
+		if s.config.Leaving != nil {
+			s.config.Leaving(action.Reason)
+		}
 	case machine.Rejoin:
 		go s.rejoin(action.Reason)
 	case machine.Look:

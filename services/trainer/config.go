@@ -20,22 +20,23 @@ type Config struct {
 	service.Common
 	snapshots.Settings
 	consent.Policy
-	Node         string `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"two trainers must not share one; by default the key of REKNIT_NATS_KIT, and where there is no kit it must be set"`
-	Listen       string `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
-	Advertise    string `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
-	Site         string `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
-	ShardPort    int    `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
-	ShardDir     string `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"parts that clients of NATS's object store read lie in memory meanwhile; a directory of this node alone keeps them in files"`
-	Text         string `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
-	Steps        uint64 `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
-	CompareEvery uint64 `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`
-	Seed         uint64 `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
-	GlobalBatch  int    `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
-	MicroBatch   int    `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
-	Width        int    `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
-	Hidden       int    `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
-	Blocks       int    `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
-	MemoryBytes  int64  `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
+	Node         string   `env:"REKNIT_TRAINER_NODE" unit:"id" reason:"two trainers must not share one; by default the key of REKNIT_NATS_KIT, and where there is no kit it must be set"`
+	Listen       string   `env:"REKNIT_TRAINER_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"other trainers of this host only; port 0 takes a free one"`
+	Advertise    string   `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	Site         string   `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
+	Neighbours   []string `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
+	ShardPort    int      `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
+	ShardDir     string   `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"parts that clients of NATS's object store read lie in memory meanwhile; a directory of this node alone keeps them in files"`
+	Text         string   `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
+	Steps        uint64   `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
+	CompareEvery uint64   `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`
+	Seed         uint64   `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
+	GlobalBatch  int      `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
+	MicroBatch   int      `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
+	Width        int      `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
+	Hidden       int      `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
+	Blocks       int      `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
+	MemoryBytes  int64    `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
 
 	OptimizerPartitions int `env:"REKNIT_TRAINER_OPTIMIZER_PARTITIONS" envDefault:"0" unit:"partitions" reason:"into how many a layer's optimizer state is cut, of which a node keeps some (ZeRO stage 1); 0: every holder keeps all of it"`
 
@@ -64,6 +65,9 @@ func (c Config) validate() error {
 	}
 	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _, such as n1", fmt.Sprintf("%q", c.Node))
 	expect(c.Site == "" || events.Token(c.Site), "REKNIT_SITE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Site))
+	for _, neighbour := range c.Neighbours {
+		expect(events.Token(neighbour), "REKNIT_NEIGHBOURS", "ids of nodes with commas between them", fmt.Sprintf("%q among them", neighbour))
+	}
 	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file to train on, such as README.md", "none")
 	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
 	expect(c.GlobalBatch > 0, "REKNIT_TRAINER_GLOBAL_BATCH", "at least 1", c.GlobalBatch)

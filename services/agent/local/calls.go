@@ -50,6 +50,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc(method+" /v1/store/{generation}/{key}", answering(s.inSession(call, http.StatusGone)))
 	}
 	mux.HandleFunc("GET /v1/session", s.stream)
+	mux.HandleFunc("GET /v1/announce", s.announce)
 	mux.HandleFunc("/", answering(func(request *http.Request) (any, error) {
 		return nil, failure{http.StatusNotFound, "no call " + request.Method + " " + request.URL.Path,
 			"the calls are in services/agent/local/README.md"}
@@ -215,6 +216,8 @@ func (s *Server) stream(response http.ResponseWriter, request *http.Request) {
 			open = say(waits)
 		case late := <-t.lates:
 			open = say(late)
+		case leaving := <-t.leavings:
+			open = say(leaving)
 		case <-request.Context().Done():
 			return
 		case <-t.ended.Done():

@@ -24,21 +24,22 @@ import (
 
 // Config is what an agent must know that serves trainers.
 type Config struct {
-	URL       string // of NATS
-	Kit       string // folder of keys and certificates; empty where NATS asks for none
-	Cluster   string
-	Node      string // id of a trainer that names none
-	Listen    string // host:port where other nodes measure and watch the link to this one; port 0 takes a free one
-	Advertise string // where they reach it; empty: where it listens
-	Site      string // where the node stands; empty: nobody says
-	ShardPort int    // where others fetch units from; 0 takes a free one
-	ShardDir  string // of what is given, meanwhile; empty: the temporary directory
-	StateDir  string // of the trainers' files; empty: in shared memory
-	Snapshots snapshots.Settings
-	Consent   consent.Policy // of every trainer's node
-	Parent    bool           // whoever serves is the trainers' parent, and tells by Gone how they ended
-	Stuck     func()         // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
-	Stays     func()         // a trainer may not leave, and may ask again; nil: nobody wants to know
+	URL        string // of NATS
+	Kit        string // folder of keys and certificates; empty where NATS asks for none
+	Cluster    string
+	Node       string   // id of a trainer that names none
+	Listen     string   // host:port where other nodes measure and watch the link to this one; port 0 takes a free one
+	Advertise  string   // where they reach it; empty: where it listens
+	Site       string   // where the node stands; empty: nobody says
+	Neighbours []string // ids of the nodes to which the trainers want direct links; none: to each
+	ShardPort  int      // where others fetch units from; 0 takes a free one
+	ShardDir   string   // of what is given, meanwhile; empty: the temporary directory
+	StateDir   string   // of the trainers' files; empty: in shared memory
+	Snapshots  snapshots.Settings
+	Consent    consent.Policy // of every trainer's node
+	Parent     bool           // whoever serves is the trainers' parent, and tells by Gone how they ended
+	Stuck      func()         // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
+	Stays      func()         // a trainer may not leave, and may ask again; nil: nobody wants to know
 
 	memory *snapshots.Memory // of all trainers, one after the other
 }
@@ -61,6 +62,8 @@ type Server struct {
 	end     context.CancelFunc
 	http    *http.Server
 	served  chan struct{} // closed when nobody can connect any more
+
+	announcing chan struct{} // a token for each trainer that is announced
 
 	mutex    sync.Mutex
 	trainers map[string]*trainer // by session
@@ -85,7 +88,7 @@ func Serve(ctx context.Context, config Config, socket string) (s *Server, err er
 	sweep(stateParent(config.StateDir), folderPrefix, 0) // before a join does: gigabytes of a shared memory may be needed elsewhere
 	s = &Server{
 		Socket: socket, config: config, served: make(chan struct{}),
-		trainers: map[string]*trainer{}, joining: map[string]bool{},
+		trainers: map[string]*trainer{}, joining: map[string]bool{}, announcing: make(chan struct{}, MostTrainers),
 	}
 	if socket == "" {
 		if s.folder, err = makeFolder(os.TempDir(), socketPrefix); err != nil {

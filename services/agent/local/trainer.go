@@ -22,23 +22,24 @@ import (
 
 // trainer is a process that trains and the session in its name.
 type trainer struct {
-	node    string
-	caller  int // id of the process that joined; zero where it is not known
-	session *agent.Session
-	watch   *links.Watch
-	dir     string  // of the files that it maps
-	given   *folder // of what it gives
-	bytes   int64   // of its state
-	state   *state
-	turns   *turns
-	ended   context.Context
-	end     context.CancelCauseFunc
-	over    chan struct{} // closed when nothing is left of it, here and with its server
-	heard   chan struct{} // closed when its session stream is open
-	aborts  chan Abort    // the last that was not told yet
-	waits   chan Waits    // likewise
-	lates   chan Late     // likewise
-	waiting chan struct{} // a token for each call that waits for a value
+	node     string
+	caller   int // id of the process that joined; zero where it is not known
+	session  *agent.Session
+	watch    *links.Watch
+	dir      string  // of the files that it maps
+	given    *folder // of what it gives
+	bytes    int64   // of its state
+	state    *state
+	turns    *turns
+	ended    context.Context
+	end      context.CancelCauseFunc
+	over     chan struct{} // closed when nothing is left of it, here and with its server
+	heard    chan struct{} // closed when its session stream is open
+	aborts   chan Abort    // the last that was not told yet
+	waits    chan Waits    // likewise
+	lates    chan Late     // likewise
+	leavings chan Leaving  // likewise
+	waiting  chan struct{} // a token for each call that waits for a value
 
 	made  bool // the last step
 	told  bool // that it is finished
@@ -74,6 +75,11 @@ type Late struct {
 	Alone   []events.Range `json:"alone"`
 }
 
+// Leaving is a line of the session stream: the trainer's node is to go, and why.
+type Leaving struct {
+	Leaving string `json:"leaving"`
+}
+
 // exit says how a trainer's process ended.
 type exit struct {
 	how  string
@@ -105,7 +111,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t := &trainer{
 		node: joining.Node, caller: callerOf(ctx),
 		job: job, over: make(chan struct{}), heard: make(chan struct{}),
-		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1),
+		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1), leavings: make(chan Leaving, 1),
 		waiting: make(chan struct{}, mostWaiting),
 	}
 	files.dir.own(t.caller)
@@ -176,7 +182,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
-		Stays: config.Stays, Waits: t.wait, Late: t.late,
+		Stays: config.Stays, Waits: t.wait, Late: t.late, Leaving: t.leaving, Neighbours: config.Neighbours,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
 			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,
@@ -347,6 +353,9 @@ func (t *trainer) wait(reason string, awaits []string, since time.Time) {
 func (t *trainer) late(reason string, seconds float64, alone []events.Range) {
 	replace(t.lates, Late{Late: reason, Seconds: seconds, Alone: alone})
 }
+
+// leaving tells the trainer that its node is to go. The session calls it, once at a time.
+func (t *trainer) leaving(reason string) { replace(t.leavings, Leaving{reason}) }
 
 // replace puts a line where the last one may stand that was not told yet. One goroutine at a time does it.
 func replace[T any](lines chan T, line T) {

@@ -52,6 +52,9 @@ type (
 		Alone   []events.Range
 	}
 
+	// Leaving tells that the node is to go, as it or a user asked.
+	Leaving struct{ Reason string }
+
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
 
@@ -149,6 +152,7 @@ func (Abandon) action() {}
 func (Stuck) action()   {}
 func (Waits) action()   {}
 func (Late) action()    {}
+func (Leaving) action() {}
 func (Rejoin) action()  {}
 func (Look) action()    {}
 func (Reread) action()  {}

@@ -19,14 +19,15 @@ import (
 type Settings struct {
 	Cluster      string
 	Node         string
-	Process      string // with which its incarnations begin, and no other process's
-	Address      string // host:port of the trainer's data plane
-	Name         string // what people call the node; empty: as its id says
-	Site         string // where the node stands; empty: nobody said
-	ShardAddress string // host:port of the node's shard store; empty: its shards go through the hub
-	MemoryBytes  int64  // what training may use
-	StateCopies  int    // of the units that are trained, in memory beside them
-	Samples      int64  // of the node's local data, where the job's is local
+	Process      string   // with which its incarnations begin, and no other process's
+	Address      string   // host:port of the trainer's data plane
+	Name         string   // what people call the node; empty: as its id says
+	Site         string   // where the node stands; empty: nobody said
+	ShardAddress string   // host:port of the node's shard store; empty: its shards go through the hub
+	MemoryBytes  int64    // what training may use
+	StateCopies  int      // of the units that are trained, in memory beside them
+	Samples      int64    // of the node's local data, where the job's is local
+	Neighbours   []string // to which it wants direct links, out of those that there are; none: to each
 	Job          events.Job
 	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Consent      consent.Policy

@@ -38,15 +38,16 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 		Address: m.settings.Address, Site: m.settings.Site, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
 		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, StateCopies: m.settings.StateCopies, Samples: m.settings.Samples,
-		Job: m.settings.Job,
+		Neighbours: m.settings.Neighbours,
+		Job:        m.settings.Job,
 	})})
 	return m.act()
 }
 
 // Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for
-// again.
+// again. Where a user had the node leave already, nothing is asked.
 func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []Action {
-	if m.membership == over {
+	if m.membership == over || m.membership == leaving && m.leave == nil { // it has left, or a user asked already
 		return nil
 	}
 	if m.leave == nil {
@@ -61,9 +62,17 @@ func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []
 
 // sayLeave asks to go in the name of this incarnation; each leave that was refused gives the next one another id.
 func (m *Machine) sayLeave() {
-	m.membership = leaving
 	request := fmt.Sprintf("%s-%d", m.incarnation, m.leavesRefused)
 	m.do(Say{m.speaker.First(m.leaveAsked, request, events.LeaveRequested, m.settings.Node, m.leave)})
+	m.beginLeaving(m.leave.Reason)
+}
+
+// beginLeaving has the node be one that is to go, and tells its trainer once.
+func (m *Machine) beginLeaving(reason string) {
+	if m.membership != leaving {
+		m.membership = leaving
+		m.do(Leaving{Reason: reason})
+	}
 }
 
 // refused hears that a request of this node was refused, or that its membership is over.

@@ -262,6 +262,8 @@ func words(action Action) string {
 		return strings.TrimSpace(fmt.Sprintf("waits since %s %s", action.Since.Format(time.TimeOnly), action.Reason))
 	case Late:
 		return fmt.Sprintf("late by %.0f s, alone with %v", action.Seconds, action.Alone)
+	case Leaving:
+		return "leaving: " + action.Reason
 	case Reread:
 		return fmt.Sprintf("reread %d", action.Generation)
 	}

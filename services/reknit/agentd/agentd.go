@@ -22,18 +22,19 @@ import (
 type Config struct {
 	snapshots.Settings
 	consent.Policy
-	URL       string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
-	Kit       string     `env:"REKNIT_NATS_KIT" unit:"folder" reason:"of keys and certificates, written by reknit provision security; without one NATS asks for none, and anybody can speak for everybody"`
-	Cluster   string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
-	LogLevel  slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has a line for each plan and each step that was given up"`
-	Node      string     `env:"REKNIT_AGENT_NODE" unit:"id" reason:"of a trainer that names none; by default the host's name and the agent's process id, or with --unchanged a number that stays"`
-	Socket    string     `env:"REKNIT_AGENT_SOCKET" unit:"path" reason:"where trainers reach the agent; by default in a new temporary directory"`
-	Listen    string     `env:"REKNIT_AGENT_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"where other nodes measure and watch the link to this one: those of this host only; port 0 takes a free one"`
-	Advertise string     `env:"REKNIT_AGENT_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
-	Site      string     `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
-	ShardPort int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
-	ShardDir  string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of parts that clients of NATS's object store read; by default the temporary directory"`
-	StateDir  string     `env:"REKNIT_AGENT_STATE_DIR" unit:"path" reason:"of the files that trainer and agent both map; by default /dev/shm, or the temporary directory where there is none"`
+	URL        string     `env:"REKNIT_NATS_URL" envDefault:"nats://127.0.0.1:4222" unit:"URL, or several with commas" reason:"where NATS listens unless told otherwise"`
+	Kit        string     `env:"REKNIT_NATS_KIT" unit:"folder" reason:"of keys and certificates, written by reknit provision security; without one NATS asks for none, and anybody can speak for everybody"`
+	Cluster    string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
+	LogLevel   slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has a line for each plan and each step that was given up"`
+	Node       string     `env:"REKNIT_AGENT_NODE" unit:"id" reason:"of a trainer that names none; by default the host's name and the agent's process id, or with --unchanged a number that stays"`
+	Socket     string     `env:"REKNIT_AGENT_SOCKET" unit:"path" reason:"where trainers reach the agent; by default in a new temporary directory"`
+	Listen     string     `env:"REKNIT_AGENT_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"where other nodes measure and watch the link to this one: those of this host only; port 0 takes a free one"`
+	Advertise  string     `env:"REKNIT_AGENT_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
+	Site       string     `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
+	Neighbours []string   `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
+	ShardPort  int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
+	ShardDir   string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of parts that clients of NATS's object store read; by default the temporary directory"`
+	StateDir   string     `env:"REKNIT_AGENT_STATE_DIR" unit:"path" reason:"of the files that trainer and agent both map; by default /dev/shm, or the temporary directory where there is none"`
 }
 
 // complete fills in what was left out, and names the variable that is not as expected.
@@ -57,12 +58,17 @@ func (c *Config) complete() error {
 		return errors.New("REKNIT_AGENT_ADVERTISE: expected an address that others reach, " +
 			"where REKNIT_AGENT_LISTEN names no host")
 	}
+	for _, neighbour := range c.Neighbours {
+		if !events.Token(neighbour) {
+			return fmt.Errorf("REKNIT_NEIGHBOURS: expected ids of nodes with commas between them, got %.80q among them", neighbour)
+		}
+	}
 	return errors.Join(c.Policy.Validate(), c.Settings.Validate())
 }
 
 func (c Config) local(stuck, stays func()) local.Config {
 	return local.Config{
-		URL: c.URL, Kit: c.Kit, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise, Site: c.Site,
+		URL: c.URL, Kit: c.Kit, Cluster: c.Cluster, Node: c.Node, Listen: c.Listen, Advertise: c.Advertise, Site: c.Site, Neighbours: c.Neighbours,
 		ShardPort: c.ShardPort, ShardDir: c.ShardDir, StateDir: c.StateDir, Snapshots: c.Settings, Consent: c.Policy,
 		Parent: stuck != nil, Stuck: stuck, Stays: stays,
 	}
