@@ -113,7 +113,7 @@ func (r Row) Authorised(source string) bool {
 // NodeSource returns the source of what a node says.
 func NodeSource(node string) string { return "/node/" + node }
 
-// A user may ask for a change of links, and for a node to leave; everything else has an owner.
+// A user may ask for a change of links, and for a node to leave, also on the monitor's page; everything else has an owner.
 const anyone = "user"
 
 const (
@@ -171,7 +171,7 @@ const (
 // Catalogue lists every event, in the order in which a change brings them about.
 var Catalogue = []Row{
 	{JoinRequested, "A node asks to take part.", []string{"node"}, func() Payload { return new(Join) }, false},
-	{LeaveRequested, "A node asks to go, before a deadline if it has one (`deadlineSeconds`, else 0).", []string{"node", anyone}, func() Payload { return new(Leave) }, false},
+	{LeaveRequested, "A node is to go, before a deadline if it has one (`deadlineSeconds`, else 0).", []string{"node", anyone, "monitor"}, func() Payload { return new(Leave) }, false},
 	{JoinDelayed, "A node that asked to take part is asked to consent only later, and why.", []string{"negotiator"}, func() Payload { return new(JoinDelay) }, false},
 	{LeaveDelayed, "The others cannot do without a leaver by its deadline, as soon as that is known.", []string{"negotiator"}, func() Payload { return new(LeaveDelay) }, false},
 	{MembershipRefused, "A request was refused, and why.", []string{"negotiator"}, func() Payload { return new(Refusal) }, false},

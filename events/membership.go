@@ -22,7 +22,10 @@ type Join struct {
 	// and snapshots, its own and a neighbour's. Plans leave room for them.
 	StateCopies int   `json:"stateCopies,omitempty"`
 	Samples     int64 `json:"samples,omitempty"` // of its local data, where the job's data is local
-	Job         Job   `json:"job"`               // what it came to train; must equal the cluster's
+	// Neighbours are the nodes to which it wants a direct link, out of those that there are when it asks (Chaos, IV-A): its links to
+	// the others are disconnected until link.connect-requested asks for one. Left out: it wants a link to each.
+	Neighbours []string `json:"neighbours,omitempty"`
+	Job        Job      `json:"job"` // what it came to train; must equal the cluster's
 }
 
 // Leave asks to go. Training must not need the node after the deadline.
@@ -85,11 +88,28 @@ func (j *Join) Validate() error {
 	c.that(len(j.ShardAddress) <= 256, "shardAddress", "host:port", j.ShardAddress)
 	c.atLeast("memoryBytes", j.MemoryBytes, 1)
 	c.stateCopies(j.StateCopies)
+	c.neighbours(j.Node, j.Neighbours)
 	c.nested("job", j.Job.Validate())
 	if j.Job.Data == LocalData {
 		c.atLeast("samples", j.Samples, 1)
 	}
 	return c.err
+}
+
+// mostNeighbours is many times what a sparse overlay has.
+const mostNeighbours = 64
+
+// neighbours checks a list of other nodes, each once.
+func (c *check) neighbours(node string, neighbours []string) {
+	c.atMost("neighbours", len(neighbours), mostNeighbours)
+	named := map[string]bool{node: true}
+	c.each(len(neighbours), "neighbours", func(i int) error {
+		var c check
+		c.token("", neighbours[i])
+		c.that(!named[neighbours[i]], "", "other nodes, each once", neighbours[i])
+		named[neighbours[i]] = true
+		return c.err
+	})
 }
 
 // mostStateCopies is more than anybody needs.

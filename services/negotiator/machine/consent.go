@@ -129,8 +129,9 @@ func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
 		case events.ChangeConnect, events.ChangeRestored:
 			pairs = append(pairs, events.PairOf(change.Node, change.Peer))
 		case events.ChangeJoin:
-			joiner := m.state.Joiners[change.Node]
-			for _, partner := range protocol.Partners(peerOf(joiner), there) {
+			joiner, linked := m.state.Joiners[change.Node], slices.Clone(there)
+			linked = slices.DeleteFunc(linked, func(peer protocol.Peer) bool { return m.state.apart(change.Node, peer.Node) })
+			for _, partner := range protocol.Partners(peerOf(joiner), linked) {
 				pairs = append(pairs, events.PairOf(change.Node, partner))
 			}
 		}

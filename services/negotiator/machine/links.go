@@ -15,7 +15,7 @@ func (m *Machine) connect(cause events.Event, request events.LinkRequest) []even
 	if reason := m.cannot(request, false); reason != "" {
 		return m.refuse(cause, refusalOf(events.ChangeConnect, request.From, reason))
 	}
-	delete(m.state.Cut, pairKey(request.From, request.To))
+	m.state.join(request.From, request.To)
 	return m.pend(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To}, protocol.Patient)
 }
 
@@ -38,7 +38,7 @@ func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 			return "a link of " + end + ": expected two active nodes"
 		}
 	}
-	switch already := m.state.Cut[pairKey(request.From, request.To)]; {
+	switch already := m.state.apart(request.From, request.To); {
 	case already && cut:
 		return "the link to " + request.To + " is disconnected already"
 	case !already && !cut:
@@ -93,12 +93,20 @@ func (m *Machine) markLost(state events.LinkState, lost bool) bool {
 // forgetLinks drops what is known of the links of a node that is gone. What was cut on purpose stays cut: the node may
 // come back.
 func (m *Machine) forgetLinks(node string) {
-	touches := func(key string) bool {
-		from, to, _ := strings.Cut(key, " ")
-		return from == node || to == node
-	}
-	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return touches(key) })
-	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return touches(key) })
+	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return touches(key, node) })
+	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return touches(key, node) })
+	m.forgetApart(node)
+}
+
+// forgetApart drops what a node's join left out, and what other joins left out of it.
+func (m *Machine) forgetApart(node string) {
+	maps.DeleteFunc(m.state.Apart, func(key string, _ bool) bool { return touches(key, node) })
+}
+
+// touches reports whether a node is an end of the link or the pair with this key.
+func touches(key, node string) bool {
+	from, to, _ := strings.Cut(key, " ")
+	return from == node || to == node
 }
 
 func linkKey(from, to string) string { return from + " " + to }
@@ -137,10 +145,10 @@ func (s *state) links(nodes []*member) []events.Link {
 		if !place.has(link.From, link.To) {
 			continue
 		}
-		link.Disconnected = len(s.Cut) > 0 && s.Cut[pairKey(link.From, link.To)]
+		link.Disconnected = len(s.Cut)+len(s.Apart) > 0 && s.apart(link.From, link.To)
 		links = append(links, link)
 	}
-	for key := range s.Cut {
+	for key := range s.disconnected() {
 		a, b, _ := strings.Cut(key, " ")
 		for _, end := range [][2]string{{a, b}, {b, a}} {
 			if _, known := s.Links[linkKey(end[0], end[1])]; !known && place.has(a, b) {
@@ -163,7 +171,7 @@ func (s *state) relays(nodes []events.Member) []events.Pair {
 			pairs = append(pairs, events.PairOf(link.From, link.To))
 		}
 	}
-	for key := range s.Cut {
+	for key := range s.disconnected() {
 		if a, b, _ := strings.Cut(key, " "); place.has(a, b) {
 			pairs = append(pairs, events.PairOf(a, b))
 		}

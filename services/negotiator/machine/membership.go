@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,7 +18,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
-	if reason := m.turnsAway(join.Node); reason != "" {
+	if reason := cmp.Or(m.turnsAway(join.Node), m.leavesOutTooMany(join)); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)
@@ -34,6 +35,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
 		m.forget(cause, join.Node)
 	}
+	m.leaveOut(join)
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,

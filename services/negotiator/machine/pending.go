@@ -120,6 +120,7 @@ func (m *Machine) undo(change events.Change) {
 	switch change.Kind {
 	case events.ChangeJoin:
 		delete(m.state.Joiners, change.Node)
+		m.forgetApart(change.Node)
 	case events.ChangeLeave:
 		delete(m.state.Deadlines, change.Node)
 	case events.ChangeConnect:
@@ -127,7 +128,7 @@ func (m *Machine) undo(change events.Change) {
 	case events.ChangeRestored:
 		m.markLost(events.LinkState{From: change.Node, To: change.Peer}, true)
 	case events.ChangeDisconnect:
-		delete(m.state.Cut, pairKey(change.Node, change.Peer))
+		m.state.join(change.Node, change.Peer)
 	}
 }
 

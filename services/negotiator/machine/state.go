@@ -24,6 +24,7 @@ type state struct {
 	Links       map[string]events.Link `json:"links"`         // by "from to"
 	Untold      map[string]bool        `json:"untold"`        // by "from to": measured by members, and not told to the monitor yet
 	Cut         map[string]bool        `json:"cut"`           // by "a b": disconnected on purpose
+	Apart       map[string]bool        `json:"apart"`         // by "a b": left out by a join that names its neighbours, while both are here
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
 	Data        protocol.Data          `json:"data,omitempty"`
@@ -123,7 +124,7 @@ func newState() state {
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
-		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{},
+		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}
 }
 

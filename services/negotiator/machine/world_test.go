@@ -13,29 +13,30 @@ import (
 // world plays everybody the negotiator talks to: trainers that consent and promise, a planner that puts everybody
 // into one pipeline each, a restorer that moves what it is told. What it hears is queued and answered in turn.
 type world struct {
-	t        *testing.T
-	machine  *Machine
-	now      time.Time
-	skew     time.Duration // from the negotiator's clock to that of the log
-	sequence uint64
-	queue    []events.Event // not yet heard by the negotiator
-	heard    []events.Event // by the negotiator, in order
-	said     []events.Event // by the negotiator, in order
-	deaf     map[string]bool
-	transfer bool            // every plan moves something
-	seconds  float64         // that it is expected to take; a step takes one
-	rigid    map[string]bool // who joins and cannot follow
-	refusal  string          // why receivers do not follow
-	behind   string          // who holds up transfers that do not end in time, as the restorer says
-	blind    bool            // the restorer has lost sight of the transfer
-	split    bool            // every plan gives layer 2 of the last pipeline to the newest node alone
-	step     uint64
-	mute     map[events.Kind]bool // what the world does not answer
-	process  map[string]string    // incarnation of each node's process
-	site     map[string]string    // where nodes stand, as their joins say
-	able     map[string]bool      // processes that can copy while they train, as their joins said
-	opened   *events.Opening      // of the negotiation under way
-	plan     *events.Plan         // in force
+	t          *testing.T
+	machine    *Machine
+	now        time.Time
+	skew       time.Duration // from the negotiator's clock to that of the log
+	sequence   uint64
+	queue      []events.Event // not yet heard by the negotiator
+	heard      []events.Event // by the negotiator, in order
+	said       []events.Event // by the negotiator, in order
+	deaf       map[string]bool
+	transfer   bool            // every plan moves something
+	seconds    float64         // that it is expected to take; a step takes one
+	rigid      map[string]bool // who joins and cannot follow
+	refusal    string          // why receivers do not follow
+	behind     string          // who holds up transfers that do not end in time, as the restorer says
+	blind      bool            // the restorer has lost sight of the transfer
+	split      bool            // every plan gives layer 2 of the last pipeline to the newest node alone
+	step       uint64
+	mute       map[events.Kind]bool // what the world does not answer
+	process    map[string]string    // incarnation of each node's process
+	neighbours map[string][]string  // that nodes want, as their joins say
+	site       map[string]string    // where nodes stand, as their joins say
+	able       map[string]bool      // processes that can copy while they train, as their joins said
+	opened     *events.Opening      // of the negotiation under way
+	plan       *events.Plan         // in force
 
 	stages     int    // that a pipeline of the job has at least
 	partitions int    // of the optimizer state; every pipeline keeps all
@@ -151,7 +152,7 @@ func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
-		Snapshots: w.tiers, Site: w.site[node],
+		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node],
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
 			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,

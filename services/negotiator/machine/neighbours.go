@@ -1,0 +1,71 @@
+package machine
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// apartLimit bounds the pairs that joins leave out: each plan and each request lists them.
+const apartLimit = 4096
+
+// unnamed returns the nodes to which a join wants no direct link: those that it does not name, where it names any (Chaos, IV-A).
+func (m *Machine) unnamed(join events.Join) (others []string) {
+	if len(join.Neighbours) == 0 {
+		return nil
+	}
+	for _, nodes := range []map[string]*member{m.state.Members, m.state.Joiners} {
+		for node := range nodes {
+			if node != join.Node && !slices.Contains(join.Neighbours, node) {
+				others = append(others, node)
+			}
+		}
+	}
+	return others
+}
+
+// leavesOutTooMany says why a join may not leave out as many links as it does; empty where it may.
+func (m *Machine) leavesOutTooMany(join events.Join) string {
+	if others := len(m.unnamed(join)); len(m.state.Apart)+others > apartLimit {
+		return fmt.Sprintf(`field "neighbours": expected at most %d links in all that joins leave out, got %d, and %d more of this one`,
+			apartLimit, len(m.state.Apart), others)
+	}
+	return ""
+}
+
+// leaveOut disconnects a joiner from the nodes that its join does not name, and connects it to those that it names.
+func (m *Machine) leaveOut(join events.Join) {
+	for _, other := range m.unnamed(join) {
+		m.state.Apart[pairKey(join.Node, other)] = true
+	}
+	for _, neighbour := range join.Neighbours {
+		m.state.join(join.Node, neighbour)
+	}
+}
+
+// apart reports whether two nodes must not use a direct link.
+func (s *state) apart(a, b string) bool {
+	pair := pairKey(a, b)
+	return s.Cut[pair] || s.Apart[pair]
+}
+
+// join lets two nodes use a direct link.
+func (s *state) join(a, b string) {
+	delete(s.Cut, pairKey(a, b))
+	delete(s.Apart, pairKey(a, b))
+}
+
+// disconnected yields the pairs of nodes that must not use a direct link, in no order; a pair may come twice.
+func (s *state) disconnected() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, pairs := range []map[string]bool{s.Cut, s.Apart} {
+			for pair := range pairs {
+				if !yield(pair) {
+					return
+				}
+			}
+		}
+	}
+}
