@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,9 @@ import (
 const nodesHelp = `Lists the members of the plan in force by pipeline and stage, then who has no place or wants one, by name. Places come from the stream of plans, memory and speed
 from the last request for a plan, states from the events that tell of nodes. Heartbeats are listened to for a second: of a node that
 sends none the step is the last that the log tells.
+
+Joined is when the node's process asked for its place, in local time; - where the log keeps that no more. A node is starting while its
+script has announced itself (GET /v1/announce of its agent) and has not given its state yet: the log does not tell of it.
 
 Speed is how many times as fast as its job declares a node computes a layer, as measured; without a measurement it is 1.
 Peak memory is what the plan predicts at most, of what training may use on the node, which reknit plan calls its limit.`
@@ -78,7 +82,7 @@ func (l nodeList) tell(w io.Writer) {
 		return
 	}
 	table := tell.Table(w)
-	fmt.Fprintln(table, "node\tstate\tplace\tlayers\tpeak memory\tspeed\tstep\tstep time\tsite")
+	fmt.Fprintln(table, "node\tstate\tplace\tlayers\tpeak memory\tspeed\tstep\tstep time\tjoined\tsite")
 	for _, node := range l {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", node.Node, node.State, strings.Join(cells(node), "\t"), node.Site)
 	}
@@ -93,9 +97,9 @@ func (l nodeList) tell(w io.Writer) {
 	}
 }
 
-// cells are those from its place to its step.
+// cells are those from its place to when it joined.
 func cells(n overlay.Node) []string {
-	place, layers, memory, speed, step, takes := "-", "-", "-", "-", "-", "-"
+	place, layers, memory, speed, step, takes, joined := "-", "-", "-", "-", "-", "-", "-"
 	if n.Layers != nil {
 		place = fmt.Sprintf("pipeline %d, stage %d", *n.Pipeline, *n.Stage)
 		layers = strings.TrimPrefix(strings.TrimPrefix(tell.Layers(*n.Layers), "layers "), "layer ")
@@ -112,5 +116,8 @@ func cells(n overlay.Node) []string {
 	if n.Pulse != nil && !n.Stepless {
 		takes = tell.Seconds(n.Pulse.StepSeconds)
 	}
-	return []string{place, layers, memory, speed, step, takes}
+	if !n.Joined.IsZero() {
+		joined = n.Joined.Local().Format(time.DateTime)
+	}
+	return []string{place, layers, memory, speed, step, takes, joined}
 }

@@ -1,5 +1,6 @@
-// Package page serves a page that shows a cluster live: its nodes and links, the plan, training, and changes as they happen. It
-// only reads. The monitor never waits for it, and it never waits for a viewer.
+// Package page serves a page that shows a cluster live: its nodes and links, the plan, training, and changes as they happen. Whoever
+// knows its token may ask on it for a node to leave; else it only reads. The monitor never waits for it, and it never waits for a
+// viewer.
 package page
 
 import (
@@ -20,7 +21,7 @@ import (
 // Config says where the page is served, and to whom.
 type Config struct {
 	Address string // host:port; empty: there are figures only
-	Token   string // that a viewer has to know; empty: anybody who reaches the address may look
+	Token   string // that a viewer has to know, who may then ask for a node to leave; empty: anybody who reaches the address may look
 }
 
 // leastToken is the shortest token that nobody guesses.
@@ -67,7 +68,7 @@ func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
 		config: config, pulses: make(chan events.Pulse, mostWaiting), asks: make(chan ask), board: newBoard(), told: told, stop: stop,
 	}
 	if config.Address != "" {
-		if err := p.serve(ctx, b.Secured()); err != nil {
+		if err := p.serve(ctx, b); err != nil {
 			p.Close()
 			return nil, err
 		}
@@ -76,9 +77,9 @@ func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
 	return p, nil
 }
 
-func (p *Page) serve(ctx context.Context, secured bool) error {
+func (p *Page) serve(ctx context.Context, b *bus.Bus) error {
 	switch {
-	case p.config.Token == "" && secured:
+	case p.config.Token == "" && b.Secured():
 		return errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")
 	case p.config.Token != "" && len(p.config.Token) < leastToken:
 		return fmt.Errorf("REKNIT_PAGE_TOKEN: expected at least %d characters, got %d", leastToken, len(p.config.Token))
@@ -88,7 +89,7 @@ func (p *Page) serve(ctx context.Context, secured bool) error {
 		return fmt.Errorf("REKNIT_PAGE_ADDRESS: expected a free host:port: %w", err)
 	}
 	p.server = &http.Server{
-		Handler: p.routes(), ReadHeaderTimeout: requestTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: p.routes(b), ReadHeaderTimeout: requestTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	p.ended.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,6 +61,26 @@ func (s *site) lose(node string) {
 	s.said++
 	event := events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), fmt.Sprint(s.said), events.NegotiationOpened, "g",
 		&events.Opening{Negotiation: fmt.Sprint("g", s.said), Generation: uint64(s.said), Changes: []events.Change{{Kind: events.ChangeFailure, Node: node}}})
+	if _, err := s.bus.Publish(s.t.Context(), event); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// commit brings about a plan of these nodes, a stage each.
+func (s *site) commit(nodes ...string) {
+	s.t.Helper()
+	plan := &events.Plan{
+		Cluster: "c", Generation: 1, Parent: "p", Policy: "repipeline", Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Pipelines: []events.Pipeline{{MicroBatches: 1}},
+	}
+	for i, node := range nodes {
+		plan.Nodes = append(plan.Nodes, events.Member{Node: node, Incarnation: "i", Address: "a"})
+		plan.Pipelines[0].Stages = append(plan.Pipelines[0].Stages, events.Stage{Node: node, Layers: events.Range{First: i, End: i + 1}})
+	}
+	if err := s.bus.Provision(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	event := events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), "plan", events.PlanCommitted, "1", plan)
 	if _, err := s.bus.Publish(s.t.Context(), event); err != nil {
 		s.t.Fatal(err)
 	}
@@ -199,7 +220,7 @@ func TestThePageOnlyReads(t *testing.T) {
 		for _, path := range []string{"/", "/events", "/changes/1"} {
 			request := httptest.NewRequest(method, path, nil)
 			answer := httptest.NewRecorder()
-			s.page.routes().ServeHTTP(answer, request)
+			s.page.routes(s.bus).ServeHTTP(answer, request)
 			if answer.Code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d, expected %d", method, path, answer.Code, http.StatusMethodNotAllowed)
 			}
@@ -278,5 +299,52 @@ func TestNothingIsLoadedFromElsewhere(t *testing.T) {
 	})
 	if err != nil || files == 0 || bytes > 80<<10 {
 		t.Errorf("%d files of %d bytes: expected some, of 80 KiB at most (%v)", files, bytes, err)
+	}
+}
+
+// post asks the page for something, and returns how that ended.
+func (s *site) post(path string) (status int) {
+	s.t.Helper()
+	response, err := http.Post(s.url+path, "", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+func TestWhoKnowsTheTokenMayHaveAMemberLeave(t *testing.T) {
+	const token = "a token of 16 or more"
+	s := newSite(t, token)
+	s.commit("n1", "n2")
+	query := "?token=" + url.QueryEscape(token)
+	for path, expected := range map[string]int{
+		"/leave/n2": http.StatusForbidden, "/leave/n2?token=another": http.StatusForbidden, "/leave/n3" + query: http.StatusNotFound,
+		"/leave/%22" + query: http.StatusNotFound,
+	} {
+		if status := s.post(path); status != expected {
+			t.Errorf("POST %s: %d, want %d", path, status, expected)
+		}
+	}
+	if status := s.post("/leave/n2" + query); status != http.StatusAccepted {
+		t.Fatalf("POST /leave/n2: %d, want 202", status)
+	}
+	last, found, err := s.bus.LastEvent(t.Context(), events.EventStream, events.EventSubject("c", events.LeaveRequested, "*"))
+	if err != nil || !found {
+		t.Fatalf("no request to leave is in the log: %v", err)
+	}
+	if leave, err := events.Open[events.Leave](last); err != nil || leave.Node != "n2" || leave.Reason != leaveReason {
+		t.Errorf("the log has %+v (%v), want that n2 is to leave", leave, err)
+	}
+}
+
+func TestWithoutATokenNobodyCanHaveANodeLeave(t *testing.T) {
+	s := newSite(t, "")
+	s.commit("n1", "n2")
+	if status := s.post("/leave/n2"); status/100 == 2 {
+		t.Errorf("POST /leave/n2: %d, want a refusal", status)
+	}
+	if status, _ := s.get("/"); status != http.StatusOK {
+		t.Errorf("GET /: %d, want 200: the page itself is for everybody", status)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/services/monitor/machine/view"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 //go:embed static
@@ -28,7 +29,7 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-func (p *Page) routes() http.Handler {
+func (p *Page) routes(b *bus.Bus) http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
 		panic(err) // it is embedded
@@ -38,6 +39,9 @@ func (p *Page) routes() http.Handler {
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.Handle("GET /events", p.known(bounded(viewers, p.stream)))
 	mux.Handle("GET /changes/{generation}", p.known(bounded(viewers, p.change)))
+	if p.config.Token != "" { // else nobody is known, and nobody may ask for anything
+		mux.Handle("POST /leave/{node}", p.known(bounded(viewers, leave(b))))
+	}
 	return secure(mux)
 }
 

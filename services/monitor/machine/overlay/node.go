@@ -25,6 +25,8 @@ type Node struct {
 	MemoryBytes int64         `json:"memoryBytes,omitempty"`
 	PeakBytes   int64         `json:"peakBytes,omitempty"` // that the plan fills
 	SpeedFactor float64       `json:"speedFactor,omitempty"`
+	// Joined is when its process asked for its place, by the log's clock; left out where the log has dropped that.
+	Joined time.Time `json:"joined,omitzero"`
 	// Step is how many steps it has completed: by its last heartbeat, and where none was heard as the log tells.
 	Step uint64 `json:"step,omitempty"`
 	// Stepless tells that its script knows nothing of its agent, which has neither steps nor memory to tell of.
@@ -37,6 +39,7 @@ type Node struct {
 const (
 	Training  = "training"
 	Spare     = "spare"     // active, without a place
+	Starting  = "starting"  // its script runs, and has not given its state yet
 	Joining   = "joining"   // it asked for a place and has none yet
 	Leaving   = "leaving"   // it asked to go, or was drained, and is needed still
 	Suspected = "suspected" // it may have failed
@@ -48,6 +51,7 @@ const (
 // told is what the log tells of a node, in the log's order.
 type told struct {
 	join                               *events.Join // the last
+	joined                             time.Time    // when it asked
 	leaving, suspected, lost, expected bool
 	gone                               bool // it asked for a place and has none to wait for
 	reason                             string
@@ -62,7 +66,7 @@ func (n *told) take(event events.Event) {
 	switch event.Kind {
 	case events.JoinRequested:
 		if join, err := events.Open[events.Join](event); err == nil {
-			*n = told{join: &join}
+			*n = told{join: &join, joined: event.Logged}
 		}
 	case events.LeaveRequested:
 		n.leaving, n.wished, n.reason = true, event.Logged, reasonOf(event)
@@ -158,6 +162,9 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 		node.Pulse = &pulse
 	}
 	node.Step = o.stepOf(node)
+	if told := o.told[node.Node]; told != nil && told.join != nil && told.join.Incarnation == node.Incarnation {
+		node.Joined = told.joined
+	}
 	o.judge(&node)
 	return node
 }

@@ -139,7 +139,7 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 		}
 		node := Node{
 			Node: name, Name: told.join.Name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
-			MemoryBytes: told.join.MemoryBytes,
+			MemoryBytes: told.join.MemoryBytes, Joined: told.joined,
 		}
 		switch {
 		case runsOn:
@@ -149,6 +149,23 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 		}
 		all = append(all, node)
 	}
+	all = append(all, starting(all, pulses)...)
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Or(len(a.Node)-len(b.Node), cmp.Compare(a.Node, b.Node)) }) // n2 before n10
 	return all
+}
+
+// starting lists the nodes whose heartbeats tell that their scripts run and have not asked for a place. They are in no log.
+func starting(listed []Node, pulses map[string]events.Pulse) (nodes []Node) {
+	known := map[string]bool{}
+	for _, node := range listed {
+		known[node.Node] = true
+	}
+	for name, pulse := range pulses {
+		if pulse.Phase == events.PhaseStarting && !known[name] {
+			nodes = append(nodes, Node{
+				Node: name, State: Starting, Reason: "its script runs, and has given no state yet", Incarnation: pulse.Incarnation,
+			})
+		}
+	}
+	return nodes
 }

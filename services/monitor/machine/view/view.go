@@ -167,13 +167,17 @@ type Node struct {
 	Step        uint64   `json:"step,omitempty"`        // left out with many nodes: they would change all the time
 	StepSeconds float64  `json:"stepSeconds,omitempty"` // the same
 	Speed       float64  `json:"speed,omitempty"`
-	Memory      [2]int64 `json:"memory,omitzero"` // that the plan fills, of what there is
+	Memory      [2]int64 `json:"memory,omitzero"`  // that the plan fills, of what there is
+	Joined      int64    `json:"joined,omitempty"` // when it asked for its place, in milliseconds since 1970
 }
 
 func nodeOf(node overlay.Node, paced bool) Node {
 	told := Node{
 		State: node.State, Reason: node.Reason, Site: node.Site, Speed: node.SpeedFactor,
 		Memory: [2]int64{node.PeakBytes, node.MemoryBytes},
+	}
+	if !node.Joined.IsZero() {
+		told.Joined = node.Joined.UnixMilli()
 	}
 	if node.Pulse != nil && paced {
 		told.StepSeconds = node.Pulse.StepSeconds

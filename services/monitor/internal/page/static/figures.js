@@ -35,4 +35,4 @@ export const phases = {
 export const colour = (phase) => `var(--${phases[phase] ?? 'wait'})`;
 
 // states of nodes, those that want attention first, with the mark that says the same without colour.
-export const states = { lost: '✕', silent: '…', suspected: '?', leaving: '←', joining: '→', spare: '○', training: '', ended: '■' };
+export const states = { lost: '✕', silent: '…', suspected: '?', leaving: '←', joining: '→', starting: '·', spare: '○', training: '', ended: '■' };

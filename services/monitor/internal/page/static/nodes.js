@@ -1,8 +1,8 @@
 // The nodes, those that want attention first: as many as fit, and the others by their names or states.
 
 import { arrows, at, fill, make, named, table } from './dom.js';
-import { bytes, layers, seconds, short, states } from './figures.js';
-import { listen, part, under } from './stream.js';
+import { bytes, clock, layers, seconds, short, states } from './figures.js';
+import { address, listen, part, token, under } from './stream.js';
 import { stages } from './pipelines.js';
 
 const mostRows = 24;
@@ -18,6 +18,26 @@ const filters = make('span', { class: 'tools' });
 const list = make('div', { class: 'scroll' });
 at('nodes').append(make('div', { class: 'tools' }, search, filters), list);
 
+// since is a time of day, or of another day its date.
+const since = (milliseconds) => (new Date(milliseconds).toDateString() === new Date().toDateString()
+  ? clock(milliseconds) : new Date(milliseconds).toLocaleDateString());
+
+// leave asks for a node to leave, once whoever clicked has said so twice.
+async function leave(node) {
+  if (!window.confirm(`Have ${named(node)} leave? It trains until the others can do without it.`)) return;
+  const answer = await fetch(address(`leave/${encodeURIComponent(node)}`), { method: 'POST' }).catch((error) => ({ text: () => `${error}` }));
+  if (!answer.ok) window.alert(named(`${named(node)} is not asked to leave. ${await answer.text()}`));
+}
+
+// The table is drawn anew while a button is held down: what counts is where it went down, or a key.
+const asked = ({ target }) => target.dataset?.leave && leave(target.dataset.leave);
+list.addEventListener('pointerdown', asked);
+list.addEventListener('click', (event) => event.detail || asked(event));
+
+const mayLeave = new Set(['training', 'spare', 'suspected', 'silent']);
+const leaver = ({ name, node }) => token && mayLeave.has(node.state)
+  && make('button', { type: 'button', 'data-leave': name, 'data-key': `leave ${name}`, 'aria-label': `have ${name} leave` }, 'Leave');
+
 // columns are [heading, isFigure, what it says of a node]; one that says nothing of any is left out.
 const columns = [
   ['node', false, ({ name, node }) => make('span', {}, make('i', { class: `dot ${node.state}` }), name)],
@@ -29,6 +49,8 @@ const columns = [
   ['step', true, ({ node }) => `${node.step ?? ''}`],
   ['step time', true, ({ node }) => node.stepSeconds && seconds(node.stepSeconds)],
   ['site', false, ({ node }) => node.site],
+  ['joined', false, ({ node }) => node.joined && since(node.joined)],
+  ['', false, leaver],
   ['because', false, ({ node }) => node.reason],
 ];
 
