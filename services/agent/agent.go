@@ -53,8 +53,7 @@ type Config struct {
 	Trained     uint64        // generation of the plan under which the first Boundary's state was trained, which is claimed; zero: none
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
-	// Store is what the node serves its shards from, for others to dial at the host of Address. Its Bucket is set by Join;
-	// without a Dir the parts lie in memory while they are given.
+	// Store is what the node gives its shards from, for others to dial at the host of Address. Its Bucket is set by Join.
 	Store shards.StoreConfig
 
 	// Consent says which changes that others ask for the node takes part in.
@@ -189,7 +188,7 @@ func (s *Session) start(ctx context.Context) (err error) {
 		return err
 	}
 	store := s.config.Store
-	store.TLS, store.Bucket, store.Memory = s.identity.Server(), events.ShardBucketOf(s.config.Node), store.Dir == ""
+	store.TLS, store.Bucket = s.identity.Server(), events.ShardBucketOf(s.config.Node)
 	if s.store, err = shards.Serve(ctx, store); err != nil {
 		return err
 	}

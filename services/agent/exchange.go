@@ -106,7 +106,7 @@ func (s *Session) open(what machine.Exchange) {
 func (x *exchange) end() {
 	x.cancel()
 	if x.sender != nil {
-		x.sender.Recall()
+		x.sender.Withdraw()
 	}
 }
 

@@ -24,8 +24,8 @@ const keepTime = 5 * time.Minute
 func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) error {
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	request, loans := s.lent(lent)
-	defer transfer.Retire(transfer.Node{Context: s.context, Name: s.config.Node, Store: s.store}, loans...)
+	request, offerings := s.lent(lent)
+	defer s.store.Withdraw(offerings...)
 	text, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -44,22 +44,22 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	return nil
 }
 
-// lent returns a part of a snapshot as a neighbour fetches it, and what the store serves of it: a unit's parts lie in the
+// lent returns a part of a snapshot as a neighbour fetches it, and what the store gives of it: a unit's parts lie in the
 // memory of the snapshot.
-func (s *Session) lent(part snapshots.Part) (events.Keeping, []*shards.Loan) {
+func (s *Session) lent(part snapshots.Part) (events.Keeping, []*shards.Offering) {
 	request := events.Keeping{Node: s.config.Node, Step: part.Step, Plan: part.Plan,
 		ConsumedSamples: part.ConsumedSamples, ShardAddress: s.shardAddress()}
-	var loans []*shards.Loan
+	var offerings []*shards.Offering
 	for _, unit := range part.Units {
 		request.Units = append(request.Units, events.KeptUnit{Unit: unit.Unit, Bytes: int64(len(unit.Data))})
 		for data := range slices.Chunk(unit.Data, transfer.PartBytes) {
-			loan := s.store.Lend(events.Digest(data), data)
+			offering := s.store.Offer(events.Digest(data), data)
 			end := request.Bytes + int64(len(data))
-			request.Parts = append(request.Parts, events.Part{Digest: loan.Digest, First: request.Bytes, End: end})
-			request.Bytes, loans = end, append(loans, loan)
+			request.Parts = append(request.Parts, events.Part{Digest: offering.Digest, First: request.Bytes, End: end})
+			request.Bytes, offerings = end, append(offerings, offering)
 		}
 	}
-	return request, loans
+	return request, offerings
 }
 
 // answerKeep answers a neighbour that asks this node to keep its part of a snapshot.

@@ -219,7 +219,7 @@ func TestWhatWasPreCopiedIsRetiredWithTheNegotiation(t *testing.T) {
 	h.awaitRetired(giver)
 	for step := range stop + 1 {
 		share := new(replica).at(layer, step)[:len(layer)/2]
-		if _, err := giver.store.Get(t.Context(), events.Digest(share)); err == nil {
+		if _, err := giver.store.Get(events.Digest(share)); err == nil {
 			t.Fatalf("the share of step %d is still there", step)
 		}
 	}

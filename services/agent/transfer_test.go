@@ -240,14 +240,14 @@ func TestPartsAreRetiredWhenTheNegotiationEnds(t *testing.T) {
 	h.move("g1", members, int64(len(layer)))
 	giver := h.sessions[0]
 	for _, digest := range parts(layer) {
-		if _, err := giver.store.Get(t.Context(), digest); err != nil {
+		if _, err := giver.store.Get(digest); err != nil {
 			t.Fatalf("%s is not there while it is given: %v", digest, err)
 		}
 	}
 	h.abort("g1")
 	h.awaitRetired(giver)
 	for _, digest := range parts(layer) {
-		if _, err := giver.store.Get(t.Context(), digest); err == nil {
+		if _, err := giver.store.Get(digest); err == nil {
 			t.Fatalf("%s is still there", digest)
 		}
 	}

@@ -26,7 +26,7 @@ type Config struct {
 	Site         string   `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
 	Neighbours   []string `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
 	ShardPort    int      `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
-	ShardDir     string   `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"parts that clients of NATS's object store read lie in memory meanwhile; a directory of this node alone keeps them in files"`
+	ShardDir     string   `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"of a few kilobytes of the store that gives layers, the owner's way into it among them; by default a new one in shared memory"`
 	Text         string   `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
 	Steps        uint64   `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
 	CompareEvery uint64   `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`

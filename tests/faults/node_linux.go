@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -43,9 +41,7 @@ func serveNode(name string) error {
 // Store says what a source serves.
 type Store struct {
 	Bucket, Dir string
-	MaxBytes    int64
 	Open        bool // whoever reaches it may write: the hub's store, or a neighbour's that is not ours
-	Stored      bool // parts are in its files; else they are lent from memory, as agents do
 }
 
 // Serve serves an empty store.
@@ -54,17 +50,14 @@ func (n *node) Serve(config Store, _ *struct{}) error {
 		return n.serveOpen(config)
 	}
 	store, err := shards.Serve(n.ctx, shards.StoreConfig{
-		Bucket: config.Bucket, Host: "0.0.0.0", Port: storePort, Dir: config.Dir, MaxBytes: config.MaxBytes,
+		Bucket: config.Bucket, Host: "0.0.0.0", Port: storePort, Dir: config.Dir,
 	})
 	if err != nil {
 		return err
 	}
 	n.put = func(_ context.Context, digest string, part []byte) error {
-		store.Lend(digest, slices.Clone(part))
+		store.Offer(digest, slices.Clone(part))
 		return nil
-	}
-	if config.Stored {
-		n.put = store.PutAs
 	}
 	return nil
 }
@@ -94,43 +87,6 @@ func (n *node) putOpen(ctx context.Context, digest string, part []byte) error {
 	return err
 }
 
-// Filled is how much of a state a store had room for.
-type Filled struct {
-	Parts    int
-	Messages uint64 // that are there behind the refusal
-	Error    string
-}
-
-// Fill stores as much of the state as there is room for.
-func (n *node) Fill(state nodes.State, filled *Filled) error {
-	parts, refused := state.Hold(n.ctx, n.put)
-	filled.Parts = len(parts)
-	if refused != nil {
-		filled.Error = refused.Error()
-	}
-	var err error
-	filled.Messages, err = n.messages()
-	return err
-}
-
-// messages is how many messages a reader finds in this node's store.
-func (n *node) messages() (uint64, error) {
-	conn, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort))
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return 0, err
-	}
-	stream, err := js.Stream(n.ctx, "OBJ_"+n.name)
-	if err != nil {
-		return 0, err
-	}
-	return stream.CachedInfo().State.Msgs, nil
-}
-
 // Hold makes the state and stores it, and answers with its parts.
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
 	*parts, err = state.Hold(n.ctx, n.put)
@@ -154,35 +110,23 @@ func (n *node) Flip(_ struct{}, flipped *int) error {
 	return err
 }
 
-// Wear flips one bit in every block of the files of a store, behind the back of its server.
-func (n *node) Wear(dir string, flipped *int) error {
-	blocks, err := filepath.Glob(filepath.Join(dir, "shards", "jetstream", "*", "streams", "*", "msgs", "*.blk"))
-	for _, block := range blocks {
-		if err := flipBit(block); err != nil {
+// Occupy has readers of this node's store want parts that they never take: two fill the window of a store.
+func (n *node) Occupy(parts []shards.Part, _ *struct{}) error {
+	for range 2 {
+		reader, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort))
+		if err != nil {
 			return err
 		}
-		*flipped++
+		for _, part := range parts {
+			if err := reader.Publish("shards.want."+n.name, []byte(part.Digest)); err != nil {
+				return err
+			}
+		}
+		if err := reader.Flush(); err != nil {
+			return err
+		}
 	}
-	return err
-}
-
-func flipBit(name string) error {
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	one := make([]byte, 1)
-	if _, err := file.ReadAt(one, info.Size()/2); err != nil {
-		return err
-	}
-	one[0] ^= 1
-	_, err = file.WriteAt(one, info.Size()/2)
-	return err
+	return nil
 }
 
 // Job is parts of the state, and where they are to be had.

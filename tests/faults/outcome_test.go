@@ -13,23 +13,22 @@ import (
 func sample() outcome {
 	return outcome{
 		name: "sample", seconds: 3.1, bound: 2.8, gap: 0.1, twice: 1 << 20, digest: "sha256:right",
-		came: state.Bytes, lacked: 1,
+		came: state.Bytes,
 	}
 }
 
 func TestWhatWentTooFarIsNamed(t *testing.T) {
-	bounds := limits{twice: 1 << 20, mostOfCorrupt: 1, leastLacked: 1}
+	bounds := limits{twice: 1 << 20, mostOfCorrupt: 1}
 	for says, spoil := range map[string]func(*outcome){
-		"loaded sha256:wrong":        func(o *outcome) { o.digest = "sha256:wrong" },
-		"none came for 2.00 s":       func(o *outcome) { o.gap = 2 },
-		"it took 4.51 s":             func(o *outcome) { o.seconds = 4.51 },
-		"1048577 did":                func(o *outcome) { o.twice++ },
-		"got 2":                      func(o *outcome) { o.corrupt = 2 },
-		"at least 1 chunks are gone": func(o *outcome) { o.lacked = 0 },
-		"at most 0 bytes are lost":   func(o *outcome) { o.lost = 1 },
-		"they carried 1572865":       func(o *outcome) { o.beyond = 1<<20 + headers + 1 },
-		"75497471 did":               func(o *outcome) { o.came-- },
-		"76546049 did":               func(o *outcome) { o.came += o.twice + 1 },
+		"loaded sha256:wrong":      func(o *outcome) { o.digest = "sha256:wrong" },
+		"none came for 2.00 s":     func(o *outcome) { o.gap = 2 },
+		"it took 4.51 s":           func(o *outcome) { o.seconds = 4.51 },
+		"1048577 did":              func(o *outcome) { o.twice++ },
+		"got 2":                    func(o *outcome) { o.corrupt = 2 },
+		"at most 0 bytes are lost": func(o *outcome) { o.lost = 1 },
+		"they carried 1572865":     func(o *outcome) { o.beyond = 1<<20 + headers + 1 },
+		"75497471 did":             func(o *outcome) { o.came-- },
+		"76546049 did":             func(o *outcome) { o.came += o.twice + 1 },
 	} {
 		spoilt := sample()
 		if err := spoilt.judge(bounds, "sha256:right"); err != nil {
@@ -67,9 +66,9 @@ func TestLinksAllowWhatTheirPayloadsDoTogether(t *testing.T) {
 func TestTransfersAreAddedUp(t *testing.T) {
 	var sum outcome
 	sum.seconds, sum.twice = 1, 2
-	sources := []shards.SourceProgress{{Bytes: 5, Corrupt: 1, Lacked: 7}, {Bytes: 6, Corrupt: 2}}
+	sources := []shards.SourceProgress{{Bytes: 5, Corrupt: 1}, {Bytes: 6, Corrupt: 2}}
 	sum.add(shards.Progress{Seconds: 3, Duplicate: 4, Sources: sources})
-	if sum.seconds != 4 || sum.twice != 6 || sum.came != 11 || sum.lacked != 7 || sum.corrupt != 3 {
+	if sum.seconds != 4 || sum.twice != 6 || sum.came != 11 || sum.corrupt != 3 {
 		t.Errorf("%+v", sum)
 	}
 }

@@ -66,8 +66,7 @@ func bucket(source int) string { return fmt.Sprint("source-", source) }
 
 func address(source, host int) string { return fmt.Sprintf("10.0.%d.%d", source, host) }
 
-// serve has every source serve a store, the first one the store that a fault asks for, and hold the state in it. A
-// store with a bound stays empty.
+// serve has every source serve a store, the first one the store that a fault asks for, and give the state from it.
 func (s *scene) serve(first Store) error {
 	parts := make([][]shards.Part, sources)
 	var holds errgroup.Group
@@ -78,7 +77,7 @@ func (s *scene) serve(first Store) error {
 		}
 		store.Bucket, store.Dir = bucket(i), filepath.Join(filesDir, bucket(i))
 		holds.Go(func() error {
-			if err := source.Call("Node.Serve", store, nil); err != nil || store.MaxBytes > 0 {
+			if err := source.Call("Node.Serve", store, nil); err != nil {
 				return err
 			}
 			return source.Call("Node.Hold", state, &parts[i])

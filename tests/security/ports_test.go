@@ -340,13 +340,13 @@ func TestARenewedKitIsTakenUpWithoutARestart(t *testing.T) {
 func TestAStoreIsReadOverTLS(t *testing.T) {
 	p := open(t)
 	n1, n2 := p.identity("n1"), p.key("n2")
-	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", TLS: p.identity("n2").Server(), Memory: true})
+	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", TLS: p.identity("n2").Server()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
 	data := []byte(strings.Repeat(prose, 1000))
-	loan := store.Lend(events.Digest(data), data)
+	given := store.Offer(events.Digest(data), data)
 	fetch := func(within time.Duration, options func() []nats.Option) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -354,7 +354,7 @@ func TestAStoreIsReadOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		part := shards.Part{Digest: loan.Digest, End: int64(len(data))}
+		part := shards.Part{Digest: given.Digest, End: int64(len(data))}
 		if err := transfer.Add(shards.Layer{Into: make([]byte, len(data)), Parts: []shards.Part{part}}); err != nil {
 			t.Fatal(err)
 		}

@@ -149,13 +149,6 @@ func filesOf(parent string, joining Joining) (*files, record, error) {
 	return files, first, err
 }
 
-// A store has only what clients of NATS's object store asked for: at most what a negotiation has this node give, what the
-// one before did, and a snapshot that is lent. Each is the whole state at most. Manifests take the rest.
-const (
-	storeStates = 3
-	storeRoom   = 256 << 20
-)
-
 // join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing.
 func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job, kept uint64) (err error) {
 	identity, err := mtls.Open(config.Kit)
@@ -185,7 +178,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 		Stays: config.Stays, Waits: t.wait, Late: t.late, Leaving: t.leaving, Neighbours: config.Neighbours,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{
-			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path, MaxBytes: storeRoom + storeStates*t.bytes,
+			Host: config.listenHost(), Port: config.ShardPort, Dir: t.given.path,
 		},
 	})
 	if err == nil {

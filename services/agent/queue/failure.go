@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrCorrupt says that all sources of a part serve other bytes than its digest's, or lack some of them.
+// ErrCorrupt says that all sources of a part serve other bytes than its digest's.
 var ErrCorrupt = errors.New("content is not that of its digest")
 
 // Corrupt is such a part. Its error is ErrCorrupt.
@@ -62,47 +62,6 @@ func (q *Queue) rejoin(tail *Claim) {
 			}
 		}
 	}
-}
-
-// Lack says that a claim's source does not have the next chunk, although it has the part: a server drops a chunk that
-// its disk spoiled. Other sources are asked for the chunk, and the claim goes on behind it. The part may have been
-// replaced at that moment; a source of which a second claim lacks a chunk is asked for the part no more, and neither is
-// one that was to give the whole.
-func (q *Queue) Lack(c *Claim, now time.Time) {
-	if c.Next == c.End { // taken over meanwhile
-		return
-	}
-	part, s := c.Part, c.Source
-	s.Lacked++
-	if part.alone {
-		part.excluded = append(part.excluded, s)
-		part.reset()
-		c.End = c.Next
-		q.giveBack(part.whole())
-		return
-	}
-	if !c.lacked && slices.Contains(part.lacking, s) {
-		part.excluded = append(part.excluded, s)
-	} else if !c.lacked {
-		part.lacking = append(part.lacking, s)
-	}
-	c.lacked = true
-	part.postpone(s, now)
-	q.leave(c)
-}
-
-// leave leaves the next chunk of a claim to other sources.
-func (q *Queue) leave(c *Claim) {
-	first := c.Next / ChunkBytes * ChunkBytes
-	end := min(first+ChunkBytes, c.Part.size())
-	c.await(first - end)
-	gone := partRange{c.Part, c.Next, min(end, c.End)}
-	c.Next = gone.end
-	if len(q.waiting) > 0 && q.waiting[0].part == c.Part && q.waiting[0].end == gone.first {
-		q.waiting[0].end = gone.end
-		return
-	}
-	q.giveBack(gone)
 }
 
 // Stall ends a claim whose source was silent for so long, or whose connection broke. One fault ends all claims of a

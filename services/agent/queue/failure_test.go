@@ -81,8 +81,8 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T
 
 func TestAPartThatOneSourceIsToGiveBeginsAnewWithTheNext(t *testing.T) {
 	for name, fail := range map[string]func(*simulation, *Claim){
-		"it stalls":      func(s *simulation, c *Claim) { s.queue.Stall(c, s.now, stall) },
-		"it lacks bytes": func(s *simulation, c *Claim) { s.queue.Lack(c, s.now); s.queue.Release(c, s.now) },
+		"it stalls":           func(s *simulation, c *Claim) { s.queue.Stall(c, s.now, stall) },
+		"it has it no longer": func(s *simulation, c *Claim) { s.queue.Absent(c, s.now) },
 	} {
 		s, _ := corruptPart(t)
 		whole := s.queue.Take(s.queue.Sources[0], s.now)
@@ -159,40 +159,5 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 	corrupt, is := errors.AsType[*Corrupt](err)
 	if !errors.Is(err, ErrCorrupt) || !is || !slices.Equal(corrupt.Served, []string{s.queue.Sources[0].Name}) {
 		t.Fatalf("got %v of %+v", err, corrupt)
-	}
-}
-
-// Twice, as the first time the part may have been replaced at that moment.
-func TestAPartWithAHoleIsAskedOfAnother(t *testing.T) {
-	s := simulate(1, 100e6, 100e6)
-	worn, part := s.queue.Sources[0], s.queue.waiting[0].part
-	for i := range 2 {
-		s.now = s.now.Add(time.Minute)
-		c := s.queue.Take(worn, s.now)
-		gone := c.Next
-		if s.queue.Lack(c, s.now); c.Next != gone+ChunkBytes || s.queue.Servable() != nil {
-			t.Fatalf("%v, the claim goes on at %d behind %d", s.queue.Servable(), c.Next, gone)
-		}
-		s.queue.Release(c, s.now)
-		if mayServe := part.mayServe(worn); mayServe != (i == 0) {
-			t.Fatalf("after %d holes it may serve the part: %t", i+1, mayServe)
-		}
-	}
-	for part.left > 0 {
-		other := s.queue.Take(s.queue.Sources[1], s.now)
-		s.give(other, other.End-other.Next)
-	}
-}
-
-func TestAHoleThatNoOtherSourceFillsIsTold(t *testing.T) {
-	s := simulate(1, 100e6)
-	for range 2 {
-		s.now = s.now.Add(time.Minute)
-		c := s.queue.Take(s.queue.Sources[0], s.now)
-		s.queue.Lack(c, s.now)
-		s.queue.Release(c, s.now)
-	}
-	if err := s.queue.Servable(); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -14,14 +14,14 @@ type Part struct {
 	Hash   hash.Hash // of the bytes that Reserve had its caller hash, from the beginning on
 
 	sources  []*Source // all that may have it
-	excluded []*Source // those that serve other bytes, or lack some for good
+	excluded []*Source // those that serve other bytes
 	givers   []*Source // of the bytes that came
-	lacking  []*Source // those of which a claim lacked a chunk
 	waits    map[*Source]wait
-	left     int64 // bytes that did not come yet
-	hashed   int64 // bytes from the beginning on that the hash has seen
-	hashing  bool  // some claim's caller hashes
-	alone    bool  // several sources gave a corrupt whole: one source gives it all, so that the corrupt one shows
+	left     int64   // bytes that did not come yet
+	hashed   int64   // bytes from the beginning on that the hash has seen
+	hashing  bool    // some claim's caller hashes
+	ahead    *Source // that was told to put it ahead; nil where none was
+	alone    bool    // several sources gave a corrupt whole: one source gives it all, so that the corrupt one shows
 }
 
 // wait is how long a source is not asked for a part.

@@ -42,7 +42,6 @@ type Claim struct {
 	Next, End int64
 	asked     int64 // offset up to which chunks were asked for
 	awaited   int64 // bytes of those that did not come yet
-	lacked    bool  // the source does not have some of its chunks
 	taken     bool  // over from another source, and nothing came of it yet
 }
 
@@ -110,6 +109,26 @@ func (q *Queue) Upcoming(s *Source, most int, now time.Time) []*Part {
 		for _, c := range other.claims {
 			add(c.Part)
 		}
+	}
+	return parts
+}
+
+// Ahead returns the parts that a giver is to put before they are claimed: those that wait for it, as long as they are so
+// many bytes in sum, and one where the first is longer. No two sources are told the same: each would put what one is asked for.
+// O(waiting ranges * sources).
+func (q *Queue) Ahead(s *Source, bytes int64, now time.Time) []*Part {
+	var parts []*Part
+	for _, waiting := range q.waiting {
+		part := waiting.part
+		elsewhere := part.ahead != nil && part.ahead != s && part.ahead.able(now) && part.serves(part.ahead, now)
+		if elsewhere || !part.serves(s, now) || slices.Contains(parts, part) {
+			continue
+		}
+		if bytes -= part.size(); bytes < 0 && len(parts) > 0 {
+			break
+		}
+		part.ahead = s
+		parts = append(parts, part)
 	}
 	return parts
 }

@@ -12,7 +12,6 @@ type Source struct {
 	GivenUp   bool  // what it was asked for is asked of others: the caller is to make its connection anew
 	Duplicate int64 // bytes that came although they were there, or not wanted any more
 	Corrupt   int   // parts
-	Lacked    int   // chunks
 	Stalled   int   // times
 
 	meter   meter

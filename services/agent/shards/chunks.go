@@ -28,7 +28,7 @@ func (p *pull) wanted() (next, end int64) {
 // ask keeps the source busy. Where the manifest does not say at which sequence a chunk lies, one batch follows the
 // other.
 func (p *pull) ask() error {
-	if p.manifest != nil && p.manifest.sequences == nil {
+	if p.manifest.sequences == nil {
 		return p.askBatch()
 	}
 	for offset, wanted := p.next(); wanted; offset, wanted = p.next() {
@@ -49,10 +49,6 @@ func (p *pull) next() (offset int64, wanted bool) {
 }
 
 func (p *pull) askChunk(offset int64) (request, error) {
-	if p.manifest == nil {
-		asked, err := p.from.askLent(p.claim.Part.Digest, offset)
-		return request{answer: asked, first: offset}, err
-	}
 	asked, err := p.from.askChunk(p.manifest.sequences[offset/chunkBytes])
 	return request{answer: asked, first: offset}, err
 }
@@ -75,9 +71,6 @@ func (p *pull) askBatch() error {
 // take puts a message in its place, or hears that the source has none.
 func (p *pull) take(message *nats.Msg) error {
 	there := message.Header.Get("Status") == ""
-	if p.manifest == nil {
-		return p.takeLent(message, there)
-	}
 	if p.manifest.sequences != nil || !there {
 		asked := p.asked[0]
 		p.from.forget(asked.answer)
@@ -91,42 +84,12 @@ func (p *pull) take(message *nats.Msg) error {
 		p.at = asked.first
 	}
 	if !there {
-		p.lack()
-		return nil
+		return errAbsent // it was removed: it is to be wanted again
 	}
 	return p.store(message)
 }
 
-// takeLent takes a chunk of a lent part. A server that knows nothing of such parts says that nobody answers.
-func (p *pull) takeLent(message *nats.Msg, there bool) error {
-	asked := p.asked[0]
-	p.from.forget(asked.answer)
-	p.asked = p.asked[1:]
-	p.at = asked.first
-	switch {
-	case !there && message.Header.Get("Status") == "503":
-		p.from.learn(neverLends)
-		return errNotLent
-	case !there:
-		p.from.learn(lends)
-		return errNotLent
-	case int64(len(message.Data)) != min(chunkBytes, p.size()-p.at):
-		return errForeign
-	}
-	p.from.learn(lends)
-	return p.place(message.Data)
-}
-
 func (p *pull) size() int64 { return int64(len(p.claim.Part.Bytes)) }
-
-// lack leaves a chunk that is gone to other sources.
-func (p *pull) lack() {
-	t := p.transfer
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.queue.Lack(p.claim, time.Now())
-	t.wake.Broadcast()
-}
 
 // store judges a chunk of a stored part, and puts it in its place.
 func (p *pull) store(chunk *nats.Msg) (err error) {

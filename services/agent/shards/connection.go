@@ -30,7 +30,10 @@ func dial(
 ) (*source, error) {
 	s := &source{
 		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late, seal: config.Seal,
-		answers: map[string]*answer{}, ahead: map[string]*answer{},
+		answers: map[string]*answer{}, ahead: map[string]*answer{}, used: map[string]int{},
+	}
+	if config.Stored {
+		s.kind = keeps
 	}
 	var keys []nats.Option
 	if config.Options != nil {
@@ -121,8 +124,8 @@ func (s *source) silence() time.Duration { return time.Since(s.began) - time.Dur
 
 // refused hears what a server says of a request that it does not pass on. Nothing answers that: it shows as a stall, too.
 func (s *source) refused(err error) {
-	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), lentSubject(s.bucket)) {
-		s.learn(neverLends)
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), wantSubject(s.bucket)) {
+		s.learn(keeps)
 	}
 }
 
@@ -150,5 +153,8 @@ func (s *source) lost(broken chan struct{}) {
 	for digest, asked := range s.ahead {
 		delete(s.answers, asked.token)
 		delete(s.ahead, digest)
+		if s.used[digest]--; s.used[digest] == 0 {
+			delete(s.used, digest)
+		}
 	}
 }

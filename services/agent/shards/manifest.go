@@ -33,9 +33,6 @@ func metaSubject(bucket, name string) string {
 
 func chunkSubject(bucket, id string) string { return "$O." + bucket + ".C." + id }
 
-// directSubject is where a bucket's messages are asked for without a consumer.
-func directSubject(bucket string) string { return "$JS.API.DIRECT.GET." + streamName(bucket) }
-
 // chunkID is unique for each put, so that two writers of one content never mix their chunks.
 func chunkID(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + "." + nuid.Next() }
 
@@ -62,7 +59,7 @@ func newInfo(bucket, digest, id string, size int, sum [sha256.Size]byte, sequenc
 func parseManifest(answer *nats.Msg) (*manifest, error) {
 	switch status := answer.Header.Get("Status"); status {
 	case "":
-	case "404", "503": // no such message; no such bucket
+	case statusAbsent, "503": // no such message; no such bucket
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("direct get of a manifest: status %s %s", status, answer.Header.Get("Description"))

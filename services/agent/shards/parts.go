@@ -3,12 +3,10 @@ package shards
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,73 +18,42 @@ import (
 const (
 	windowChunks = 32 // 16 MiB
 	windowPause  = 250 * time.Millisecond
-	ackTimeout   = time.Minute // a window over a link of 2.5 Mbit/s
+	ackTimeout   = time.Minute // of a chunk, while the processor has much else to do
 	purgeTimeout = 10 * time.Second
-	// manifestTimeout is the patience with a server that does not answer. A server that stores the manifest later has
-	// the part without its chunks; receivers ask another source.
-	manifestTimeout = 30 * time.Second
 )
 
-// ErrFull says that a store has no room for a part.
-var ErrFull = errors.New("store full")
-
-// PutAs stores data under its digest, sha256: and 64 digits. Content that is there already is left alone. The manifest
-// follows when all chunks are stored; a put that fails leaves none of them. Two or more puts at a time hide the
-// server's round trips. Nothing is hashed: receivers refuse bytes that are not those of the digest. It fails with
-// ErrFull.
-func (s *Store) PutAs(ctx context.Context, digest string, data []byte) error {
+// store writes a part into the bucket as the library's Put does, but that it hashes nothing: the digest is known, and hashing is
+// most of what a put costs. It returns the record. A write that fails leaves nothing.
+func (s *Store) store(ctx context.Context, digest string, data []byte) (record []byte, err error) {
 	sum, err := sumOf(digest)
 	if err != nil {
-		return fmt.Errorf("put into %s: digest: %w", s.bucket, err)
-	}
-	if err := s.put(ctx, digest, data, sum); err != nil {
-		return fmt.Errorf("put %d bytes into %s: %w", len(data), s.bucket, s.explain(err))
-	}
-	return nil
-}
-
-func (s *Store) put(ctx context.Context, digest string, data []byte, sum [sha256.Size]byte) error {
-	if there, err := s.holds(ctx, digest); err != nil || there {
-		return err
+		return nil, fmt.Errorf("digest: %w", err)
 	}
 	id := chunkID(sum)
 	subject := chunkSubject(s.bucket, id)
 	sequences, err := s.sendChunks(ctx, subject, data)
-	kept := false
 	if err == nil {
-		kept, err = s.publishManifest(ctx, newInfo(s.bucket, digest, id, len(data), sum, sequences))
+		record, err = json.Marshal(newInfo(s.bucket, digest, id, len(data), sum, sequences))
 	}
-	if err != nil || !kept {
-		return errors.Join(err, s.purge(ctx, subject))
+	if err == nil {
+		_, err = s.js.Publish(context.WithoutCancel(ctx), metaSubject(s.bucket, digest), record)
 	}
-	return nil
+	if err != nil {
+		return nil, errors.Join(err, s.purge(metaSubject(s.bucket, digest)), s.purge(subject))
+	}
+	return record, nil
 }
 
-// holds reports whether a manifest of the digest is there.
-func (s *Store) holds(ctx context.Context, digest string) (bool, error) {
-	answer, err := s.conn.RequestWithContext(ctx, directSubject(s.bucket)+"."+metaSubject(s.bucket, digest), nil)
-	if err != nil {
-		return false, err
+// unstore removes a part, its record first.
+func (s *Store) unstore(digest string, record []byte) error {
+	var info jetstream.ObjectInfo
+	if err := json.Unmarshal(record, &info); err != nil {
+		return err
 	}
-	found, err := parseManifest(answer)
-	return found != nil, err
-}
-
-// publishManifest reports false where another writer of the same content was first. It goes on though ctx ends: a
-// manifest must not stay behind without its chunks, and only the server's answer tells whether the manifest is stored.
-func (s *Store) publishManifest(ctx context.Context, info jetstream.ObjectInfo) (kept bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), manifestTimeout)
-	defer cancel()
-	data, err := json.Marshal(info)
-	if err != nil {
-		return false, err
+	if err := s.purge(metaSubject(s.bucket, digest)); err != nil {
+		return err
 	}
-	_, err = s.js.Publish(ctx, metaSubject(s.bucket, info.Name), data, jetstream.WithExpectLastSequencePerSubject(0))
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return false, nil
-	}
-	return err == nil, err
+	return s.purge(chunkSubject(s.bucket, info.NUID))
 }
 
 // sendChunks returns when every chunk is stored or refused: one stored behind the purge would stay.
@@ -115,71 +82,22 @@ func (s *Store) sendChunks(ctx context.Context, subject string, data []byte) (se
 	return sequences, cmp.Or(err, ctx.Err())
 }
 
-// publishChunk waits for room in the window.
+// publishChunk waits for room in the window. It is not tried again: the memory may be its owner's by then.
 func (s *Store) publishChunk(ctx context.Context, chunk *nats.Msg) (jetstream.PubAckFuture, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		future, err := s.js.PublishMsgAsync(chunk, jetstream.WithStallWait(windowPause))
+		future, err := s.js.PublishMsgAsync(chunk, jetstream.WithStallWait(windowPause), jetstream.WithRetryAttempts(0))
 		if !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
 			return future, err
 		}
 	}
 }
 
-// Get returns a copy of a part. It fails with jetstream.ErrObjectNotFound.
-func (s *Store) Get(ctx context.Context, digest string) ([]byte, error) {
-	if data := s.lent.copied(digest); data != nil {
-		return data, nil
-	}
-	store, err := s.js.ObjectStore(ctx, s.bucket)
-	if err != nil {
-		return nil, fmt.Errorf("get from %s: %w", s.bucket, err)
-	}
-	data, err := store.GetBytes(ctx, digest)
-	if err != nil {
-		return nil, fmt.Errorf("get %.80s from %s: %w", digest, s.bucket, err)
-	}
-	return data, nil
-}
-
-// Retire removes parts that are not needed any more, manifest first. One that somebody lends stays until he retires it;
-// one that is not there is no error.
-func (s *Store) Retire(ctx context.Context, digests ...string) error {
-	s.lent.storing.Lock()
-	defer s.lent.storing.Unlock()
-	for _, digest := range digests {
-		if stored := s.lent.leave(digest); !stored {
-			continue
-		}
-		if err := s.purge(ctx, metaSubject(s.bucket, digest)); err != nil {
-			return fmt.Errorf("retire %.80s from %s: %w", digest, s.bucket, err)
-		}
-		if err := s.purge(ctx, chunkSubject(s.bucket, strings.TrimPrefix(digest, "sha256:")+".>")); err != nil {
-			return fmt.Errorf("retire %.80s from %s: %w", digest, s.bucket, err)
-		}
-	}
-	return nil
-}
-
-// purge also cleans up behind a put whose context has ended.
-func (s *Store) purge(ctx context.Context, subject string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
+// purge goes on though whoever wrote has given up.
+func (s *Store) purge(subject string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), purgeTimeout)
 	defer cancel()
 	return s.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
-}
-
-// explain names the limit that a full store has reached.
-func (s *Store) explain(err error) error {
-	const storeFailed, storageExceeded = 10077, 10047
-	var refused *jetstream.APIError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	full := refused.ErrorCode == storeFailed && strings.Contains(refused.Description, "maximum bytes exceeded")
-	if full || refused.ErrorCode == storageExceeded {
-		return fmt.Errorf("%w: expected at most %d bytes in all (MaxBytes)", ErrFull, s.maxBytes)
-	}
-	return err
 }

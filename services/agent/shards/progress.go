@@ -38,7 +38,6 @@ type SourceProgress struct {
 	Recent         float64 // lately
 	BytesPerSecond float64 // while something was asked of it: a measurement of the link
 	Corrupt        int
-	Lacked         int // that its manifests list and its server dropped
 	Stalled        int
 	Duplicate      int64
 }
@@ -59,7 +58,7 @@ func (t *Transfer) Progress() Progress {
 		progress.Duplicate += p.Duplicate
 		progress.Sources = append(progress.Sources, SourceProgress{
 			Name: p.Name, State: stateOf(p, now), Bytes: p.Bytes(), Recent: p.Recent(now),
-			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Lacked: p.Lacked, Stalled: p.Stalled,
+			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Stalled: p.Stalled,
 			Duplicate: p.Duplicate,
 		})
 	}

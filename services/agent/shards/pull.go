@@ -11,8 +11,12 @@ import (
 	"github.com/reknit/reknit/services/agent/queue"
 )
 
-// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them.
-const manifestsAhead = 16
+// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them. Of a
+// giver, which puts the parts then, they are those of so many bytes: with four claims it makes 48 MiB of its window.
+const (
+	manifestsAhead = 16
+	aheadBytes     = 16 << 20
+)
 
 // patientTurns is for how many stalls a message may wait behind others' bytes, while those come: 4 MiB that another
 // claim asked for take so long over a link of 1.1 Mbit/s.
@@ -20,18 +24,18 @@ const patientTurns = 20
 
 var (
 	errAbsent  = errors.New("the source does not have the part")
+	errLater   = errors.New("the source is to be asked for the part again")
 	errStalled = errors.New("the source sends nothing")
 	errForeign = errors.New("the source's object is not of the part's size")
-	errNotLent = errors.New("the source does not lend the part")
+	errNobody  = errors.New("the source puts no parts")
 )
 
-// pull fetches what is claimed of a source, chunk by chunk: from the memory that it lends, or else, by the part's
-// manifest, from its object store.
+// pull fetches what is claimed of a source, chunk by chunk, by the part's manifest.
 type pull struct {
 	transfer *Transfer
 	from     *source
 	claim    *queue.Claim
-	manifest *manifest // nil of a lent part
+	manifest *manifest
 	asked    []request
 	at       int64  // offset of the next message in the part
 	sequence uint64 // of the last message in the stream
@@ -39,14 +43,20 @@ type pull struct {
 
 // run returns when all that is claimed is there or was taken over, or when the source failed.
 func (p *pull) run(ctx context.Context) (err error) {
+	digest := p.claim.Part.Digest
+	p.from.use(digest)
+	defer p.from.leave(digest)
 	defer p.forget()
-	if p.from.lending() != neverLends {
-		if err := p.read(ctx); !errors.Is(err, errNotLent) {
-			return err
-		}
-		p.reask()
+	p.manifest, err = p.find(ctx)
+	if errors.Is(err, errNobody) {
+		p.from.learn(keeps)
+		p.manifest, err = p.find(ctx)
 	}
-	if p.manifest, err = p.find(ctx); err != nil {
+	if errors.Is(err, errLater) {
+		p.from.keepAhead(nil) // what is there for later takes the room
+		return errAbsent
+	}
+	if err != nil {
 		return err
 	}
 	if expected := len(p.claim.Part.Bytes); p.manifest.info.Size != uint64(expected) {
@@ -99,8 +109,9 @@ func (p *pull) read(ctx context.Context) error {
 func (p *pull) find(ctx context.Context) (*manifest, error) {
 	digest := p.claim.Part.Digest
 	if asked := p.from.takeManifest(digest); asked != nil {
+		defer p.from.leave(digest)
 		p.askAhead()
-		if found, err := p.awaitManifest(ctx, asked); !errors.Is(err, errAbsent) { // the part may have come since
+		if found, err := p.awaitManifest(ctx, asked); !errors.Is(err, errAbsent) && !errors.Is(err, errLater) { // it may have come since
 			return found, err
 		}
 	}
@@ -112,17 +123,24 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 	return p.awaitManifest(ctx, asked)
 }
 
-// askAhead asks nothing of a source that lends: it would store each part for who may want it by its manifest.
+// askAhead asks a giver for as much as it may put ahead, and a bucket where parts lie for many manifests.
 func (p *pull) askAhead() {
-	if p.from.lending() == lends {
-		return
-	}
 	t := p.transfer
 	t.mutex.Lock()
-	parts := t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
+	var parts []*queue.Part
+	if p.from.puts() {
+		parts = t.queue.Ahead(p.claim.Source, aheadBytes, time.Now())
+	} else {
+		parts = t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
+	}
 	t.mutex.Unlock()
+	var digests []string
 	for _, part := range parts {
-		if p.from.askManifestAhead(part.Digest) != nil {
+		digests = append(digests, part.Digest)
+	}
+	p.from.keepAhead(digests)
+	for _, digest := range digests {
+		if p.from.askManifestAhead(digest) != nil {
 			return // it shows when the part is asked for
 		}
 	}
@@ -133,6 +151,15 @@ func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, err
 	message, err := p.await(ctx, asked)
 	if err != nil {
 		return nil, err
+	}
+	if p.from.puts() {
+		switch message.Header.Get("Status") {
+		case statusNobody:
+			return nil, errNobody
+		case statusLater:
+			return nil, errLater
+		}
+		p.from.learn(puts)
 	}
 	found, err := parseManifest(message)
 	if err == nil && found == nil {

@@ -3,10 +3,13 @@ package shards
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,29 +63,25 @@ func cut(data []byte, sources ...string) layer {
 	return cut
 }
 
-func (l layer) putInto(t *testing.T, stores ...*Store) {
-	t.Helper()
+func (l layer) offerTo(stores ...*Store) (offerings []*Offering) {
 	for _, store := range stores {
 		for _, part := range l.parts {
-			put(t, store, l.data[part.First:part.End])
+			offerings = append(offerings, store.Offer(part.Digest, l.data[part.First:part.End]))
 		}
 	}
+	return offerings
 }
 
-func (l layer) lendTo(store *Store) {
-	for _, part := range l.parts {
-		store.Lend(part.Digest, l.data[part.First:part.End])
-	}
-}
-
-// put stores data under its digest.
-func put(t *testing.T, store *Store, data []byte) (digest string) {
+// until waits until a condition holds, which some other goroutine brings about.
+func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	digest = events.Digest(data)
-	if err := store.PutAs(within(t), digest, data); err != nil {
-		t.Fatal(err)
+	for deadline := within(t); !holds(); {
+		select {
+		case <-deadline.Done():
+			t.Fatal("never: ", what)
+		case <-time.After(time.Millisecond):
+		}
 	}
-	return digest
 }
 
 // watch returns a function that ends the watching and tells the longest time in which no byte came.
@@ -140,18 +139,42 @@ func transferFrom(t *testing.T, sources ...Source) *Transfer {
 
 func (s *Store) source() Source { return Source{Name: s.bucket, URL: s.URL(), Bucket: s.bucket} }
 
-// library opens a bucket with nats.go over a connection of a reader.
-func library(t *testing.T, conn *nats.Conn, bucket string) jetstream.ObjectStore {
+// library opens a store's bucket with nats.go, as whoever may read its context does.
+func library(t *testing.T, store *Store) jetstream.ObjectStore {
 	t.Helper()
+	conn := ownersConn(t, store)
 	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := js.ObjectStore(within(t), bucket)
+	objects, err := js.ObjectStore(within(t), store.bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+func ownersConn(t *testing.T, store *Store) *nats.Conn {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(store.dir, ContextFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var context struct{ URL, User, Password string }
+	if err := json.Unmarshal(text, &context); err != nil {
+		t.Fatal(err)
+	}
+	return dialAs(t, context.URL, nats.UserInfo(context.User, context.Password))
+}
+
+func dialAs(t *testing.T, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
 }
 
 func messagesIn(t *testing.T, store *Store) uint64 {

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,16 +36,17 @@ type source struct {
 	present *hearing
 	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
-	lends   lending
+	kind    kind
+	used    map[string]int // claims and manifests asked for ahead, by digest
 }
 
-// lending is what is known of whether a source serves parts from memory: a server of another kind does not.
-type lending int
+// kind is what is known of a source.
+type kind int
 
 const (
-	mayLend lending = iota
-	lends
-	neverLends
+	unknown kind = iota
+	puts         // parts into its bucket when they are wanted, as an agent's store
+	keeps        // parts in its bucket, as the hub
 )
 
 // answer receives the messages that one request asks for.
@@ -100,9 +102,33 @@ func (s *source) forget(asked *answer) {
 
 func (s *source) direct() string { return s.api + ".DIRECT.GET." + streamName(s.bucket) }
 
-// askManifest asks for a digest's manifest.
+// askManifest asks for a digest's manifest: of a giver, which puts the part, or of a bucket in which it lies.
 func (s *source) askManifest(digest string) (*answer, error) {
+	if s.puts() {
+		return s.ask(wantSubject(s.bucket), []byte(digest), 1)
+	}
 	return s.ask(s.direct()+"."+metaSubject(s.bucket, s.seal.Name(digest)), nil, 1)
+}
+
+// use notes that a claim needs a part.
+func (s *source) use(digest string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.used[digest]++
+}
+
+// leave tells a giver that a part is needed no more, once no claim does.
+func (s *source) leave(digest string) {
+	s.mutex.Lock()
+	s.used[digest]--
+	needed := s.used[digest] > 0
+	if !needed {
+		delete(s.used, digest)
+	}
+	s.mutex.Unlock()
+	if !needed && s.puts() {
+		_ = s.conn.Publish(haveSubject(s.bucket), []byte(digest)) // a giver that does not hear it removes the part later
+	}
 }
 
 // askManifestAhead asks for a manifest that takeManifest will hand out.
@@ -118,9 +144,28 @@ func (s *source) askManifestAhead(digest string) error {
 		return err
 	}
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.ahead[digest] = asked
+	s.mutex.Unlock()
+	s.use(digest)
 	return nil
+}
+
+// keepAhead drops what was asked for ahead, but for these parts.
+func (s *source) keepAhead(digests []string) {
+	s.mutex.Lock()
+	var dropped []string
+	for digest := range s.ahead {
+		if !slices.Contains(digests, digest) {
+			dropped = append(dropped, digest)
+		}
+	}
+	s.mutex.Unlock()
+	for _, digest := range dropped {
+		if asked := s.takeManifest(digest); asked != nil {
+			s.forget(asked)
+			s.leave(digest)
+		}
+	}
 }
 
 // takeManifest returns the answer that was asked for ahead, or nil.
@@ -132,24 +177,19 @@ func (s *source) takeManifest(digest string) *answer {
 	return asked
 }
 
-// askLent asks for the chunk at an offset of a lent part; the answer is one message, with a status where there is none.
-func (s *source) askLent(digest string, offset int64) (*answer, error) {
-	return s.ask(lentSubject(s.bucket), fmt.Appendf(nil, "%s %d", digest, offset), 1)
-}
-
-// lending returns what is known of whether the source lends.
-func (s *source) lending() lending {
+// puts reports whether a source puts parts into its bucket when they are wanted, as far as is known.
+func (s *source) puts() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.lends
+	return s.kind != keeps
 }
 
-// learn notes whether the source lends. What it did once it can do.
-func (s *source) learn(known lending) {
+// learn notes whether the source puts parts. What it did once it can do.
+func (s *source) learn(known kind) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.lends == mayLend {
-		s.lends = known
+	if s.kind == unknown {
+		s.kind = known
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,55 +18,48 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/services/agent/window"
 )
 
 // StoreConfig says what a node serves and where.
 type StoreConfig struct {
-	Bucket   string // unique among the nodes: a bucket's subjects do not tell servers apart
-	Host     string // where receivers dial; default 127.0.0.1
-	Port     int    // 0 takes any free one
-	Dir      string // of this store alone: its files lie in Dir/shards; default a new temporary directory
-	Memory   bool   // stored parts lie in memory, not in files, and the temporary directory in shared memory
-	MaxBytes int64  // all stored parts and their manifests; default 8 GiB
+	Bucket string // unique among the nodes: a bucket's subjects do not tell servers apart
+	Host   string // where receivers dial; default 127.0.0.1
+	Port   int    // 0 takes any free one
+	Dir    string // of this store alone: a few kilobytes lie in Dir/shards; default a new directory in shared memory
 
 	TLS *tls.Config // how to take connections; nil: as they come
 }
 
-// Limits of a store's server. Two parts in flight for each of a few receivers need more than the default 64 MiB of
-// pending bytes; a slow link needs more than the default 10 s to take them (both measured: the server cuts the
-// connection else).
+// Limits of a store's server. A slow link needs more than the default 10 s to take what was asked for on it; and the server
+// cuts a connection for which more waits than a quarter of its pending bytes (both measured). A reader asks for 32 MiB at most.
 const (
-	defaultMaxBytes = 8 << 30
-	maxPayload      = 1 << 20
-	maxPending      = 512 << 20
-	streamBuffer    = 256 << 20
-	writeDeadline   = time.Minute
-	startTimeout    = 10 * time.Second
-	tlsTimeout      = 10 * time.Second // of a handshake, beside the bytes of others
-	maxConsumers    = 64               // that nats object get makes
+	maxPayload    = 1 << 20
+	maxPending    = 128 << 20
+	streamBuffer  = 256 << 20
+	writeDeadline = time.Minute
+	startTimeout  = 10 * time.Second
+	tlsTimeout    = 10 * time.Second                         // of a handshake, beside the bytes of others
+	bucketBytes   = window.TotalBytes + window.TotalBytes/16 // with records, and what messages take beside their bytes
 )
 
-// Store is a node's own bucket on a server of its own. It begins empty, and nothing of it outlives Close. Its methods
-// may be called by several goroutines.
+// Store is a node's own bucket, in memory, on a server of its own. It begins empty, and nothing of it outlives Close. Its
+// methods may be called by several goroutines.
 type Store struct {
-	bucket   string
-	maxBytes int64
-	dir      string
-	server   *server.Server
-	conn     *nats.Conn
-	js       jetstream.JetStream
-	stream   jetstream.Stream
-	lent     lent
+	bucket string
+	dir    string
+	server *server.Server
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	gives  gives
 }
 
-// Serve returns when receivers may dial. Whoever reaches the port may read, and publish nothing; but the server's
-// answer to a get goes to whatever subject its reader names, the bucket's own included, and fills it then.
+// Serve returns when receivers may dial. Whoever reaches the port may read, and nothing else.
 func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
-	if config.Bucket == "" {
-		return nil, fmt.Errorf("shard store: Bucket: expected a name, got none")
-	}
-	if config.MaxBytes == 0 {
-		config.MaxBytes = defaultMaxBytes
+	if config.Bucket == "" || strings.ContainsAny(config.Bucket, " .*>\"") {
+		return nil, fmt.Errorf("shard store: Bucket: expected a name without blanks, dots and wildcards, got %.80q", config.Bucket)
 	}
 	if config.Host == "" {
 		config.Host = "127.0.0.1"
@@ -76,7 +68,7 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard store: Dir: %w", err)
 	}
-	store := &Store{bucket: config.Bucket, maxBytes: config.MaxBytes, dir: dir, lent: lent{parts: map[string]*lentPart{}}}
+	store := &Store{bucket: config.Bucket, dir: dir, gives: newGives()}
 	if err := store.start(ctx, config); err != nil {
 		store.Close()
 		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
@@ -84,19 +76,15 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	return store, nil
 }
 
-// emptyDir also removes what a process left that was killed. A store in memory has a few kilobytes of books on a disk;
-// a container without one has shared memory.
+// emptyDir also removes what a process left that was killed. The store's few kilobytes of books lie in shared memory, or on a
+// disk where there is none.
 func emptyDir(config StoreConfig) (string, error) {
 	if config.Dir != "" {
 		dir := filepath.Join(config.Dir, "shards")
 		return dir, os.RemoveAll(dir)
 	}
-	parents := []string{os.TempDir(), sharedMemory}
-	if config.Memory {
-		slices.Reverse(parents)
-	}
 	var failures error
-	for _, parent := range parents {
+	for _, parent := range []string{sharedMemory, os.TempDir()} {
 		sweep(parent)
 		dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
 		if err == nil {
@@ -129,8 +117,12 @@ func sweep(parent string) {
 }
 
 func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
-	writer := &server.User{Username: "writer", Password: rand.Text()}
-	if s.server, err = server.NewServer(options(config, s.dir, writer)); err != nil {
+	secret := rand.Text()
+	settings, err := options(config, s.dir, secret)
+	if err != nil {
+		return err
+	}
+	if s.server, err = server.NewServer(settings); err != nil {
 		return err
 	}
 	if config.TLS != nil {
@@ -140,70 +132,39 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if !s.server.ReadyForConnections(startTimeout) {
 		return fmt.Errorf("expected it to accept connections within %v (is the port taken?)", startTimeout)
 	}
-	user := nats.UserInfo(writer.Username, writer.Password)
-	deaf := nats.NoEcho() // to what it asks for itself: storeLent hears readers
-	if s.conn, err = nats.Connect("", nats.InProcessServer(s.server), user, deaf, nats.Name("shards")); err != nil {
-		return err
-	}
-	window := jetstream.WithPublishAsyncMaxPending(windowChunks)
-	s.js, err = jetstream.New(s.conn, window, jetstream.WithPublishAsyncTimeout(ackTimeout))
-	if err != nil {
-		return err
-	}
-	if s.stream, err = s.js.CreateStream(ctx, streamOf(config)); err != nil {
+	if err := s.open(ctx, secret); err != nil {
 		return err
 	}
 	if err := serveWarming(s.conn, s.bucket); err != nil {
 		return err
 	}
-	return s.serveLent()
+	if err := s.listen(); err != nil {
+		return err
+	}
+	return s.writeContext(secret)
 }
 
-func options(config StoreConfig, dir string, writer *server.User) *server.Options {
-	port := config.Port
-	if port == 0 {
-		port = server.RANDOM_PORT
+// open makes the bucket, as its owner.
+func (s *Store) open(ctx context.Context, secret string) (err error) {
+	user := nats.UserInfo(owner, secret)
+	if s.conn, err = nats.Connect("", nats.InProcessServer(s.server), user, nats.Name("shards")); err != nil {
+		return err
 	}
-	reader := &server.User{Username: "reader", Permissions: readerPermissions(config.Bucket)}
-	return &server.Options{
-		ServerName: config.Bucket, Host: config.Host, Port: port,
-		Users: []*server.User{writer, reader}, NoAuthUser: reader.Username,
-		JetStream: true, StoreDir: dir,
-		JetStreamMaxMemory: config.MaxBytes, JetStreamMaxStore: config.MaxBytes,
-		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
-		TLSConfig: config.TLS, TLSVerify: config.TLS != nil, TLSHandshakeFirst: config.TLS != nil, TLSTimeout: tlsTimeout.Seconds(),
-		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+	window := jetstream.WithPublishAsyncMaxPending(windowChunks)
+	if s.js, err = jetstream.New(s.conn, window, jetstream.WithPublishAsyncTimeout(ackTimeout)); err != nil {
+		return err
 	}
-}
-
-// readerPermissions lets a receiver read one bucket: by direct gets, and by the consumers of the library's Get. Nobody
-// outside writes.
-func readerPermissions(bucket string) *server.Permissions {
-	stream := streamName(bucket)
-	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: []string{
-			directSubject(bucket), directSubject(bucket) + ".>", warmSubject(bucket), lentSubject(bucket),
-			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream,
-			"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
-			"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>",
-			"$JS.FC." + stream + ".>",
-		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{inboxes + ">"}},
-	}
+	s.stream, err = s.js.CreateStream(ctx, streamOf(s.bucket))
+	return err
 }
 
 // streamOf is the stream under the bucket, as the library makes it for an object store.
-func streamOf(config StoreConfig) jetstream.StreamConfig {
-	stream := jetstream.StreamConfig{
-		Name:     streamName(config.Bucket),
-		Subjects: []string{chunkSubject(config.Bucket, ">"), metaSubjects(config.Bucket)},
-		Discard:  jetstream.DiscardNew, MaxBytes: config.MaxBytes, MaxConsumers: maxConsumers,
-		AllowRollup: true, AllowDirect: true, PersistMode: jetstream.AsyncPersistMode,
+func streamOf(bucket string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: streamName(bucket), Subjects: []string{chunkSubject(bucket, ">"), metaSubjects(bucket)},
+		Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardNew, MaxBytes: bucketBytes,
+		AllowRollup: true, AllowDirect: true,
 	}
-	if config.Memory {
-		stream.Storage, stream.PersistMode = jetstream.MemoryStorage, jetstream.DefaultPersistMode
-	}
-	return stream
 }
 
 // URL returns where receivers dial.
@@ -215,8 +176,14 @@ func (s *Store) URL() string {
 // Port returns the port on which receivers dial.
 func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
-// Close ends the server and removes what it stored.
+// Close ends the server and removes what it stored. It is called once.
 func (s *Store) Close() {
+	close(s.gives.closed)
+	s.gives.mutex.Lock()
+	for _, under := range s.gives.puts {
+		under.cancel()
+	}
+	s.gives.mutex.Unlock()
 	if s.conn != nil {
 		s.conn.Close()
 	}
@@ -224,6 +191,7 @@ func (s *Store) Close() {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
 	}
+	s.gives.work.Wait()
 	if err := os.RemoveAll(s.dir); err != nil {
 		slog.Warn("a shard store's files are left", "error", err)
 	}

@@ -34,6 +34,7 @@ type Source struct {
 	Options        func() []nats.Option // of a connection to it; nil where it asks for no key
 	API            string               // prefix of the JetStream API there; empty for the usual one
 	Bucket         string               // there
+	Stored         bool                 // parts lie in the bucket, as in the hub's: its server puts none when it is wanted
 	Seal           seal.Key             // that its parts are sealed with; nil: they are not
 	BytesPerSecond float64              // planned or measured earlier; zero where nothing is known
 }

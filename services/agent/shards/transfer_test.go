@@ -2,7 +2,6 @@ package shards
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ func TestThreeSourcesShareTheWork(t *testing.T) {
 	var sources []Source
 	for i := range 3 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store)
+		want.offerTo(store)
 		sources = append(sources, (&link{rate: 8 << 20}).open(t, store)) // the links bound it, not this machine
 	}
 	progress := fetch(t, transferFrom(t, sources...), want)
@@ -32,7 +31,7 @@ func TestASourceThatDiesIsReplacedByTheOthers(t *testing.T) {
 	var sources []Source
 	for i := range 3 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store)
+		want.offerTo(store)
 		between := &link{rate: 16 << 20} // the links bound it, not this machine
 		if i == 0 {
 			between.cutAt = testPart / 2
@@ -55,8 +54,8 @@ func TestASourceThatDiesIsReplacedByTheOthers(t *testing.T) {
 func TestASourceThatFallsSilentIsReplacedWithinTheStall(t *testing.T) {
 	want := cut(content(22, 8*testPart))
 	good, silent := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good)
-	want.putInto(t, silent)
+	want.offerTo(good)
+	want.offerTo(silent)
 	transfer := transferFrom(t, good.source(), (&link{hangAt: testPart / 2}).open(t, silent))
 	longest := watch(transfer)
 	progress := fetch(t, transfer, want)
@@ -68,7 +67,7 @@ func TestASourceThatFallsSilentIsReplacedWithinTheStall(t *testing.T) {
 func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 	want := cut(content(23, 6*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store)
+	want.offerTo(store)
 	breaks := &link{rate: 100 << 20, breakAt: 2*testPart + testPart/2}
 	progress := fetch(t, transferFrom(t, breaks.open(t, store)), want)
 	carried := breaks.carried.Load()
@@ -81,7 +80,7 @@ func TestALoneSourceThatComesBackIsResumedAtTheNextChunk(t *testing.T) {
 func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) {
 	want := cut(content(24, 2*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.lendTo(store)
+	want.offerTo(store)
 	progress := fetch(t, transferFrom(t, (&link{rate: 100 << 20, loseAt: testPart}).open(t, store)), want)
 	source := progress.Sources[0]
 	if source.Stalled != 1 || progress.Duplicate >= chunkBytes || progress.Seconds > 2*usualStall.Seconds() {
@@ -93,7 +92,7 @@ func TestAConnectionThatIsLostWithoutAWordIsMadeAnewAfterTheStall(t *testing.T) 
 func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
 	want := cut(content(25, 3*chunkBytes))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store)
+	want.offerTo(store)
 	transfer := transferFrom(t, (&link{rate: 2 * chunkBytes}).open(t, store))
 	transfer.stall = 300 * time.Millisecond
 	if progress := fetch(t, transfer, want); progress.Sources[0].Stalled != 0 || progress.Duplicate != 0 {
@@ -104,9 +103,9 @@ func TestALinkThatIsSlowerThanAChunkInAStallIsNotTakenForDead(t *testing.T) {
 func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 	want := cut(content(24, 10*testPart))
 	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good)
+	want.offerTo(good)
 	for _, part := range want.parts {
-		forge(t, bad, part.Digest, want.data[part.First:part.End])
+		forge(bad, part.Digest, want.data[part.First:part.End])
 	}
 	progress := fetch(t, transferFrom(t, (&link{rate: 40 << 20}).open(t, good), bad.source()), want)
 	if found := progress.Sources[1]; found.State != Corrupt || found.Corrupt < 2 || found.Corrupt >= 2+queue.MostClaims {
@@ -120,9 +119,9 @@ func TestACorruptSourceIsFoundAndReplaced(t *testing.T) {
 func TestOnlyCorruptPartsComeAgain(t *testing.T) {
 	want := cut(content(27, 4*testPart), "shards-n2")
 	good, bad := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, good)
+	want.offerTo(good)
 	for i, part := range want.parts {
-		forge(t, bad, part.Digest, want.data[part.First:part.End])
+		forge(bad, part.Digest, want.data[part.First:part.End])
 		want.parts[i].Spares = []string{"shards-n1"}
 	}
 	progress := fetch(t, transferFrom(t, good.source(), bad.source()), want)
@@ -132,48 +131,10 @@ func TestOnlyCorruptPartsComeAgain(t *testing.T) {
 	}
 }
 
-// As a server does it when a disk spoiled the chunk. Of the first chunks the server says only how many there are:
-// behind two that are gone, one comes that is asked for by its sequence too.
-func TestAChunkThatIsGoneIsAskedOfAnotherAlone(t *testing.T) {
-	want := cut(content(31, 3*testPart), "shards-n1")
-	worn, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, worn, spare)
-	for i, part := range want.parts {
-		want.parts[i].Spares = []string{"shards-n2"}
-		found := manifestOf(t, worn, part.Digest)
-		for _, chunk := range [][]int{{3}, {0, 7}, {4, 5}}[i] {
-			if err := worn.stream.DeleteMsg(within(t), found.sequences[chunk]); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	progress := fetch(t, transferFrom(t, worn.source(), spare.source()), want)
-	came := progress.Sources[0].Bytes + progress.Sources[1].Bytes
-	if came != progress.Total+progress.Duplicate || progress.Duplicate > 2*chunkBytes {
-		t.Errorf("%d bytes came, %d twice: %+v", came, progress.Duplicate, progress)
-	}
-	if worn := progress.Sources[0]; worn.State == Corrupt || worn.Lacked < 5 || worn.Lacked > 10 {
-		t.Errorf("%+v, expected 5 chunks to be gone, asked for twice at most, and that the rest is good for others", worn)
-	}
-}
-
-func manifestOf(t *testing.T, store *Store, digest string) *manifest {
-	t.Helper()
-	answer, err := store.conn.Request(directSubject(store.bucket)+"."+metaSubject(store.bucket, digest), nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := parseManifest(answer)
-	if err != nil || found == nil {
-		t.Fatalf("a manifest of %s: %v, %v", digest, found, err)
-	}
-	return found
-}
-
 func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 	want := cut(content(25, testPart))
 	bad := serve(t, StoreConfig{Bucket: "shards-n1"})
-	forge(t, bad, want.parts[0].Digest, want.data)
+	forge(bad, want.parts[0].Digest, want.data)
 	transfer := transferFrom(t, bad.source())
 	if err := transfer.Add(Layer{Into: make([]byte, testPart), Parts: want.parts}); err != nil {
 		t.Fatal(err)
@@ -185,14 +146,11 @@ func TestATransferOfWhichAllSourcesAreCorruptFails(t *testing.T) {
 	}
 }
 
-// forge stores a part of which one bit is flipped, under the name of the true one.
-func forge(t *testing.T, store *Store, digest string, data []byte) {
-	t.Helper()
+// forge has a store give a part of which one bit is flipped, under the name of the true one.
+func forge(store *Store, digest string, data []byte) {
 	flipped := bytes.Clone(data)
 	flipped[len(flipped)/2] ^= 1
-	if err := store.put(within(t), digest, flipped, sha256.Sum256(flipped)); err != nil {
-		t.Fatal(err)
-	}
+	store.Offer(digest, flipped)
 }
 
 func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
@@ -201,7 +159,7 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 	var sources []Source
 	for i := range 2 {
 		store := serve(t, StoreConfig{Bucket: bucketName(i)})
-		want.putInto(t, store)
+		want.offerTo(store)
 		sources = append(sources, (&link{rate: rate / (1 + 9*float64(i))}).open(t, store))
 	}
 	progress := fetch(t, transferFrom(t, sources...), want)
@@ -219,7 +177,7 @@ func TestASlowSourceDoesNotHoldTheTail(t *testing.T) {
 func TestASpareIsAskedForWhatItsGiverDoesNotBring(t *testing.T) {
 	want := cut(content(30, 2*testPart), "shards-n1")
 	giver, spare := serve(t, StoreConfig{Bucket: "shards-n1"}), serve(t, StoreConfig{Bucket: "shards-n2"})
-	want.putInto(t, spare)
+	want.offerTo(spare)
 	for i := range want.parts {
 		want.parts[i].Spares = []string{"shards-n2"}
 	}
@@ -249,7 +207,7 @@ func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 		}
 		transfer.mutex.Unlock()
 	}
-	want.putInto(t, store)
+	want.offerTo(store)
 	if err := transfer.Add(Layer{Into: into, Parts: want.parts[1:]}); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +220,7 @@ func TestAPartThatIsNotThereYetIsWaitedFor(t *testing.T) {
 func TestTheHubServesWhatANeighbourCannot(t *testing.T) {
 	want := cut(content(29, 4*testPart))
 	hub := serve(t, StoreConfig{Bucket: "shards"})
-	want.putInto(t, hub)
+	want.offerTo(hub)
 	unreachable := Source{Name: "n1", URL: "nats://127.0.0.1:1", Bucket: "shards-n1"}
 	progress := fetch(t, transferFrom(t, unreachable, hub.source()), want)
 	if progress.Sources[0].State != Away || progress.Sources[1].Bytes != progress.Total {

@@ -3,7 +3,6 @@ package shards
 import (
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,9 +18,6 @@ const (
 	warmTimeout  = 500 * time.Millisecond
 )
 
-// inboxes is where a reader's answers go: zeros must not be sent to where their reader may not publish.
-const inboxes = "_INBOX."
-
 func warmSubject(bucket string) string { return "shards.warm." + bucket }
 
 // warmCount is how many messages of zeros widen the window of a link of so many bytes/s; zero is not known.
@@ -32,7 +28,8 @@ func warmCount(bytesPerSecond float64) int {
 	return min(int(math.Ceil(bytesPerSecond*warmSeconds/chunkBytes)), warmMessages)
 }
 
-// serveWarming answers those who warm their connections with as many messages as they ask for, or warmMessages.
+// serveWarming answers those who warm their connections with as many messages as they ask for, or warmMessages, and an empty
+// one behind them.
 func serveWarming(conn *nats.Conn, bucket string) error {
 	zeros := make([]byte, chunkBytes)
 	_, err := conn.Subscribe(warmSubject(bucket), func(request *nats.Msg) {
@@ -40,11 +37,12 @@ func serveWarming(conn *nats.Conn, bucket string) error {
 		if err != nil {
 			wanted = warmMessages
 		}
-		for i := 0; i < min(wanted, warmMessages) && strings.HasPrefix(request.Reply, inboxes); i++ {
+		for range min(wanted, warmMessages) {
 			if request.Respond(zeros) != nil {
 				return
 			}
 		}
+		_ = request.Respond(nil) // who hears it waits no longer
 	})
 	return err
 }

@@ -5,31 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/reknit/reknit/services/agent/queue"
 )
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := within(t); !holds(); time.Sleep(time.Millisecond) {
-		if deadline.Err() != nil {
-			t.Fatal("never: ", what)
-		}
-	}
-}
 
 func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
 	want := cut(content(31, 2*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store)
+	want.offerTo(store)
 	var between link
 	transfer := transferFrom(t, between.open(t, store))
 	ended := make(chan error)
 	go func() { ended <- transfer.Run(within(t)) }()
-	waitFor(t, "the source is there", func() bool { return transfer.Progress().Sources[0].State == Idle })
-	waitFor(t, "the link carried the zeros", func() bool { return between.carried.Load() >= warmMessages*chunkBytes })
+	until(t, "the source is there", func() bool { return transfer.Progress().Sources[0].State == Idle })
+	until(t, "the link carried the zeros", func() bool { return between.carried.Load() >= warmMessages*chunkBytes })
 	into := make([]byte, len(want.data))
 	if err := transfer.Add(Layer{Into: into, Parts: want.parts}); err != nil {
 		t.Fatal(err)
@@ -46,7 +34,7 @@ func TestATransferThatWaitsForItsFirstLayerWarmsItsConnections(t *testing.T) {
 func TestATransferThatHasALayerDoesNotWaitForZeros(t *testing.T) {
 	want := cut(content(32, testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	want.putInto(t, store)
+	want.offerTo(store)
 	var between link
 	fetch(t, transferFrom(t, between.open(t, store)), want)
 	if carried := between.carried.Load(); carried > testPart+chunkBytes {
@@ -56,11 +44,7 @@ func TestATransferThatHasALayerDoesNotWaitForZeros(t *testing.T) {
 
 func TestZerosNeverComeIntoTheBucket(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	reader, err := nats.Connect(store.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
+	reader := dialAs(t, store.URL())
 	ask := warmSubject("shards-n1")
 	if err := reader.PublishRequest(ask, chunkSubject("shards-n1", "forged"), []byte("8")); err != nil {
 		t.Fatal(err)
@@ -92,15 +76,16 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 	}
 	defer from.conn.Close()
 	digest := want.parts[0].Digest
+	from.use(digest)
 	if err := from.askManifestAhead(digest); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the store says that it has none", func() bool {
+	until(t, "the store says that it has none", func() bool {
 		from.mutex.Lock()
 		defer from.mutex.Unlock()
 		return len(from.ahead[digest].messages) == 1
 	})
-	want.putInto(t, store)
+	want.offerTo(store)
 	part := queue.NewPart(digest, make([]byte, testPart), transfer.queue.Sources)
 	waiting := &queue.Claim{Part: part, Source: transfer.queue.Sources[0]}
 	if _, err := (&pull{transfer: transfer, from: from, claim: waiting}).find(within(t)); err != nil {

@@ -33,7 +33,7 @@ type Config struct {
 	Site       string     `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
 	Neighbours []string   `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
 	ShardPort  int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
-	ShardDir   string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of parts that clients of NATS's object store read; by default the temporary directory"`
+	ShardDir   string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of a few kilobytes of the store that gives units, the owner's way into it among them; by default the temporary directory"`
 	StateDir   string     `env:"REKNIT_AGENT_STATE_DIR" unit:"path" reason:"of the files that trainer and agent both map; by default /dev/shm, or the temporary directory where there is none"`
 }
 

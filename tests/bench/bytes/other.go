@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,93 +12,161 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
-	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/tests/bench/figures"
 )
 
 const (
 	storeBucket = "shards-bench"
-	hubBucket   = "shards"
+	libBucket   = "library"
 	partBytes   = 8 << 20
 )
 
 // served is what the other process says at its start.
 type served struct {
-	Store, Hub, TCP string   // where it listens
-	Secured         string   // a store like the first, over TLS; empty where there are no kits
-	Whole           string   // digest of the object as one
-	Parts           []string // digests of its parts
+	Store, TCP string   // where it listens
+	Library    string   // a server with a bucket in memory, which the client library alone fills
+	Secured    string   // a store like the first, over TLS; empty where there are no kits
+	Whole      string   // digest of the object as one
+	Parts      []string // digests of its parts
 }
 
-// answer serves an object by a shard store and by plain TCP, and a hub to put into, until its input ends. Each line of
-// input is answered with the CPU seconds spent so far.
-func answer(ctx context.Context, size int, memory bool, kits string) (err error) {
-	data := content(size)
-	says := served{Whole: events.Digest(data)}
-	for part := range slices.Chunk(data, partBytes) {
-		says.Parts = append(says.Parts, events.Digest(part))
+// giver is the other process.
+type giver struct {
+	served
+	data    []byte
+	store   *shards.Store
+	library *library
+	holder  *nats.Conn // that wants all parts, and takes none
+}
+
+// answer gives an object by a shard store, by a bucket of the library's and by plain TCP, until its input ends. Each line of
+// input is a command, which is answered with a line, or several.
+func answer(ctx context.Context, size int, kits string) (err error) {
+	g := &giver{data: content(size)}
+	g.Whole = events.Digest(g.data)
+	for part := range slices.Chunk(g.data, partBytes) {
+		g.Parts = append(g.Parts, events.Digest(part))
 	}
-	store, err := says.store(ctx, data, shards.StoreConfig{Memory: memory})
-	if err != nil {
+	if g.store, err = g.offer(ctx, shards.StoreConfig{}); err != nil {
 		return err
 	}
-	defer store.Close()
-	says.Store = store.URL()
+	defer g.store.Close()
+	g.Store = g.store.URL()
 	if kits != "" {
-		secured, err := says.secured(ctx, data, memory, kits)
+		secured, err := g.secured(ctx, kits)
 		if err != nil {
 			return err
 		}
 		defer secured.Close()
-		says.Secured = secured.URL()
+		g.Secured = secured.URL()
 	}
-	dir, err := os.MkdirTemp("", "reknit-bench-")
-	if err != nil {
+	if g.library, err = openLibrary(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	hub, err := serveHub(ctx, dir, memory)
-	if err != nil {
-		return err
-	}
-	defer hub.Shutdown()
-	says.Hub = hub.URL()
+	defer g.library.close()
+	g.Library = g.library.server.ClientURL()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	says.TCP = listener.Addr().String()
-	go serveTCP(listener, data)
-	if err := json.NewEncoder(os.Stdout).Encode(says); err != nil {
+	g.TCP = listener.Addr().String()
+	go serveTCP(listener, g.data)
+	if err := json.NewEncoder(os.Stdout).Encode(g.served); err != nil {
 		return err
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		fmt.Println(figures.Spent().Seconds())
+		if err := g.obey(ctx, lines.Text()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// store serves the object, as one and in parts.
-func (s *served) store(ctx context.Context, data []byte, config shards.StoreConfig) (*shards.Store, error) {
-	config.Bucket, config.MaxBytes = storeBucket, 4<<30
+func (g *giver) obey(ctx context.Context, command string) error {
+	switch command {
+	case "spent":
+		fmt.Println(figures.Spent().Seconds())
+	case "beyond":
+		fmt.Println(beyond(len(g.data)))
+	case "hold":
+		if err := g.hold(ctx); err != nil {
+			return err
+		}
+		fmt.Println("held")
+	case "put":
+		for i, digest := range g.Parts {
+			if err := g.library.put(ctx, digest, g.part(i)); err != nil {
+				return err
+			}
+			fmt.Println(digest)
+		}
+	}
+	return nil
+}
+
+func (g *giver) part(i int) []byte { return g.data[i*partBytes : min((i+1)*partBytes, len(g.data))] }
+
+// offer has a store give the object in parts.
+func (g *giver) offer(ctx context.Context, config shards.StoreConfig) (*shards.Store, error) {
+	config.Bucket = storeBucket
 	store, err := shards.Serve(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	err = store.PutAs(ctx, s.Whole, data)
-	for i, digest := range s.Parts {
-		if err == nil {
-			err = store.PutAs(ctx, digest, data[i*partBytes:min((i+1)*partBytes, len(data))])
+	for i, digest := range g.Parts {
+		store.Offer(digest, g.part(i))
+	}
+	return store, nil
+}
+
+// hold has all parts be in the store's bucket, for one who does not take them.
+func (g *giver) hold(ctx context.Context) error {
+	before := g.holder
+	var err error
+	if g.holder, err = nats.Connect(g.Store); err != nil {
+		return err
+	}
+	if err := wantAll(ctx, g.holder, g.Parts); err != nil {
+		return err
+	}
+	if before != nil {
+		before.Close()
+	}
+	return nil
+}
+
+// wantAll returns when all parts are in a store's bucket: at most what a reader may have there.
+func wantAll(ctx context.Context, reader *nats.Conn, parts []string) error {
+	wants, ctx := errgroup.WithContext(ctx)
+	for _, digest := range parts {
+		wants.Go(func() error { return want(ctx, reader, digest) })
+	}
+	return wants.Wait()
+}
+
+// want asks for a part until it is there.
+func want(ctx context.Context, reader *nats.Conn, digest string) error {
+	for {
+		answer, err := reader.RequestWithContext(ctx, "shards.want."+storeBucket, []byte(digest))
+		if err != nil {
+			return err
+		}
+		switch status := answer.Header.Get("Status"); status {
+		case "":
+			return nil
+		case "429": // others are put first
+		default:
+			return fmt.Errorf("want of %s: status %s", digest, status)
 		}
 	}
-	return store, err
 }
 
 func content(size int) []byte {
@@ -108,41 +175,15 @@ func content(size int) []byte {
 	return data
 }
 
-func serveHub(ctx context.Context, dir string, memory bool) (*embedded.Server, error) {
-	hub, err := embedded.Start(embedded.Config{StoreDir: dir})
-	if err != nil {
-		return nil, err
-	}
-	conn, err := nats.Connect(hub.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return nil, err
-	}
-	config := jetstream.ObjectStoreConfig{Bucket: hubBucket, MaxBytes: 4 << 30}
-	if memory {
-		config.Storage, config.MaxBytes = jetstream.MemoryStorage, 200<<20
-	}
-	_, err = js.CreateObjectStore(ctx, config)
-	return hub, err
-}
-
-// serveTCP sends the object to whoever writes a g, and takes as many bytes from whoever writes a p.
+// serveTCP sends the object to whoever asks with a byte.
 func serveTCP(listener net.Listener, data []byte) {
-	into := make([]byte, len(data))
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		wish := make([]byte, 1)
-		if _, err := io.ReadFull(conn, wish); err == nil && wish[0] == 'g' {
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err == nil {
 			_, _ = conn.Write(data) // the other side reports what is missing
-		} else if _, err := io.ReadFull(conn, into); err == nil {
-			_, _ = conn.Write(wish)
 		}
 		conn.Close()
 	}
@@ -156,12 +197,8 @@ type other struct {
 	out     *bufio.Reader
 }
 
-func start(size int, memory bool, kits string) (*other, error) {
-	kind := "file"
-	if memory {
-		kind = "memory"
-	}
-	command := exec.Command(os.Args[0], "-serve", kind, "-bytes", strconv.Itoa(size), "-kits", kits)
+func start(size int, kits string) (*other, error) {
+	command := exec.Command(os.Args[0], "-serve", "-bytes", strconv.Itoa(size), "-kits", kits)
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	if err != nil {
@@ -187,14 +224,24 @@ func (o *other) stop() error {
 	return o.command.Wait()
 }
 
-// spent is the CPU time of the other process so far, in seconds.
-func (o *other) spent() (float64, error) {
-	if _, err := fmt.Fprintln(o.in); err != nil {
-		return 0, err
+// say gives a command and returns the first line of the answer.
+func (o *other) say(command string) (string, error) {
+	if _, err := fmt.Fprintln(o.in, command); err != nil {
+		return "", err
 	}
+	return o.line()
+}
+
+func (o *other) line() (string, error) {
 	line, err := o.out.ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// tell gives a command that is answered with a number.
+func (o *other) tell(command string) (float64, error) {
+	line, err := o.say(command)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseFloat(line[:len(line)-1], 64)
+	return strconv.ParseFloat(line, 64)
 }

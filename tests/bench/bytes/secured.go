@@ -19,29 +19,29 @@ import (
 // Nodes of the secured installation that is made for the run.
 const (
 	institution = "alpha"
-	giver       = "giver"
+	gives       = "giver"
 	taker       = "taker"
 )
 
 func kitOf(kits, node string) string { return filepath.Join(kits, "institutions", institution, node) }
 
 // secured serves the object once more, to who has a certificate.
-func (s *served) secured(ctx context.Context, data []byte, memory bool, kits string) (*shards.Store, error) {
-	identity, err := mtls.Open(kitOf(kits, giver))
+func (g *giver) secured(ctx context.Context, kits string) (*shards.Store, error) {
+	identity, err := mtls.Open(kitOf(kits, gives))
 	if err != nil {
 		return nil, err
 	}
-	return s.store(ctx, data, shards.StoreConfig{Memory: memory, TLS: identity.Server()})
+	return g.offer(ctx, shards.StoreConfig{TLS: identity.Server()})
 }
 
 // securedPath measures getting an object over TLS beside getting it in plain text, from one process.
-func securedPath(ctx context.Context, size int, memory bool, repeat int) (rows []figures.Row, err error) {
+func securedPath(ctx context.Context, size, repeat int) (rows []figures.Row, err error) {
 	kits, err := os.MkdirTemp("", "reknit-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(kits)) }()
-	options := provision.Options{Dir: kits, Institution: institution, Nodes: []string{giver, taker}}
+	options := provision.Options{Dir: kits, Institution: institution, Nodes: []string{gives, taker}}
 	if err := provision.Security(options); err != nil {
 		return nil, err
 	}
@@ -49,18 +49,18 @@ func securedPath(ctx context.Context, size int, memory bool, repeat int) (rows [
 	if err != nil {
 		return nil, err
 	}
-	there, err := bus.ReadIdentity(kitOf(kits, giver))
+	there, err := bus.ReadIdentity(kitOf(kits, gives))
 	if err != nil {
 		return nil, err
 	}
-	o, err := start(size, memory, kits)
+	o, err := start(size, kits)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.stop()) }()
 	b := &bench{other: o, data: content(size), into: make([]byte, size)}
-	plain := shards.Source{Name: giver, URL: o.Store, Bucket: storeBucket}
-	over := shards.Source{Name: giver, URL: o.Secured, Bucket: storeBucket, Options: func() []nats.Option { return identity.Options(there.Key) }}
+	plain := shards.Source{Name: gives, URL: o.Store, Bucket: storeBucket}
+	over := shards.Source{Name: gives, URL: o.Secured, Bucket: storeBucket, Options: func() []nats.Option { return identity.Options(there.Key) }}
 	ways := []*way{
 		{name: "over TLS", move: func(ctx context.Context) error { return b.getFrom(ctx, over) }},
 		{name: "in plain text", move: func(ctx context.Context) error { return b.getFrom(ctx, plain) }, baseline: true},
@@ -71,6 +71,5 @@ func securedPath(ctx context.Context, size int, memory bool, repeat int) (rows [
 			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	kind := map[bool]string{false: "file", true: "memory"}[memory]
-	return b.rows(fmt.Sprintf("get %d MiB %s", size>>20, kind), ways, 0), nil
+	return b.rows(fmt.Sprintf("give %d MiB", size>>20), ways, 0), nil
 }

@@ -52,8 +52,8 @@ func serveNode(name string) error {
 func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
 	*parts, err = state.Hold(n.ctx, func(_ context.Context, digest string, part []byte) error {
 		data := slices.Clone(part)
-		n.store.Lend(digest, data)
-		n.secured.Lend(digest, data)
+		n.store.Offer(digest, data)
+		n.secured.Offer(digest, data)
 		return nil
 	})
 	return err
@@ -126,7 +126,7 @@ func (p pull) of(parts []shards.Part) []shards.Part {
 
 func (n *node) keep(parts []shards.Part, state []byte) {
 	for _, part := range parts {
-		n.store.Lend(part.Digest, state[part.First:part.End])
+		n.store.Offer(part.Digest, state[part.First:part.End])
 	}
 }
 

@@ -28,7 +28,7 @@ func (t trained) Change(_ int, step uint64) ([]byte, error) {
 
 // given is what n1 gives n3.
 func given(t *testing.T) *transfer.Exchange {
-	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n1", Memory: true})
+	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,16 +4,15 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/reknit/reknit/services/agent/internal/transfer"
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
-// Serve cuts what is captured into parts, lends them, and retires what has been taken, until the negotiation ends; then it
-// retires the rest.
+// Serve cuts what is captured into parts, gives them, and withdraws what has been taken, until the negotiation ends; then it
+// withdraws the rest.
 func (s *Sender) Serve() {
 	s.store()
 	<-s.before
-	s.retire(slices.Concat(slices.Collect(maps.Values(s.held))...))
+	s.withdraw(slices.Concat(slices.Collect(maps.Values(s.held))...))
 }
 
 func (s *Sender) store() {
@@ -27,15 +26,15 @@ func (s *Sender) store() {
 		case <-s.context.Done():
 			return
 		case captured := <-s.captured:
-			s.lend(captured)
-			s.retireTaken()
+			s.give(captured)
+			s.withdrawTaken()
 		}
 	}
 }
 
-// lend tells the manifest of what was captured, and has the node's store serve it. Nothing of it goes through the hub,
+// give tells the manifest of what was captured, and has the node's store give it. Nothing of it goes through the hub,
 // where it would stay.
-func (s *Sender) lend(captured *capture) {
+func (s *Sender) give(captured *capture) {
 	var at left
 	for _, share := range captured.shares {
 		at.units = append(at.units, share.manifest())
@@ -46,8 +45,8 @@ func (s *Sender) lend(captured *capture) {
 	}
 	for i, share := range captured.shares {
 		for _, part := range at.units[i].Parts {
-			loan := s.exchange.Node().Store.Lend(part.Digest, share.data[part.First-share.first:part.End-share.first])
-			s.held[part.Digest] = append(s.held[part.Digest], loan)
+			offering := s.exchange.Node().Store.Offer(part.Digest, share.data[part.First-share.first:part.End-share.first])
+			s.held[part.Digest] = append(s.held[part.Digest], offering)
 		}
 	}
 	s.reveal(captured, at)
@@ -78,20 +77,20 @@ func (s *Sender) reveal(captured *capture, at left) {
 	s.announce()
 }
 
-// retireTaken retires what no receiver is to take any more.
-func (s *Sender) retireTaken() {
+// withdrawTaken withdraws what no receiver is to take any more.
+func (s *Sender) withdrawTaken() {
 	s.mutex.Lock()
 	taken := s.taken
 	s.taken = nil
 	s.mutex.Unlock()
-	var gone []*shards.Loan
+	var gone []*shards.Offering
 	for _, digest := range taken {
 		gone = append(gone, s.held[digest][0])
 		if s.held[digest] = s.held[digest][1:]; len(s.held[digest]) == 0 {
 			delete(s.held, digest)
 		}
 	}
-	s.retire(gone)
+	s.withdraw(gone)
 }
 
-func (s *Sender) retire(loans []*shards.Loan) { transfer.Retire(s.exchange.Node(), loans...) }
+func (s *Sender) withdraw(offerings []*shards.Offering) { s.exchange.Node().Store.Withdraw(offerings...) }

@@ -26,7 +26,7 @@ func (e *Exchange) hub() shards.Source {
 	node := e.node
 	return shards.Source{
 		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.Identity().API, Bucket: node.Bus.Lane(events.ShardBucket),
-		Seal: node.Seal,
+		Seal: node.Seal, Stored: true,
 	}
 }
 
@@ -37,7 +37,7 @@ var ErrHub = errors.New("the hub does not take it")
 // others: that is not ErrHub.
 func (e *Exchange) putIntoHub(ctx context.Context, digest string, data []byte) error {
 	sealed := func() []byte {
-		data := slices.Clone(data) // what is lent stays as it is
+		data := slices.Clone(data) // what is given stays as it is
 		e.node.Seal.Apply(digest, 0, data)
 		return data
 	}
@@ -92,19 +92,19 @@ func (e *Exchange) askForHub(ctx context.Context, giver string) {
 	}
 }
 
-// SendViaHub puts what this node gives a receiver into the hub's store: what is in its own, and from now on what comes
+// SendViaHub puts what this node gives a receiver into the hub's store: what its own gives, and from now on what comes
 // there.
 func (s *Sender) SendViaHub(receiver string) {
 	s.mutex.Lock()
 	s.viaHub[receiver] = true
-	there := slices.DeleteFunc(slices.Clone(s.lent), func(part lent) bool {
+	there := slices.DeleteFunc(slices.Clone(s.given), func(part given) bool {
 		return !slices.Contains(part.receivers, receiver)
 	})
 	s.mutex.Unlock()
 	for _, part := range there {
-		data, err := s.exchange.node.Store.Get(s.context, part.loan.Digest)
+		data, err := s.exchange.node.Store.Get(part.offering.Digest)
 		if err == nil {
-			err = s.putIntoHub(s.context, part.loan.Digest, data)
+			err = s.putIntoHub(s.context, part.offering.Digest, data)
 		}
 		if err != nil {
 			if s.context.Err() == nil {

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -29,14 +28,14 @@ type Sender struct {
 
 	mutex  sync.Mutex
 	closed bool // nothing is exported any more
-	lent   []lent
+	given  []given
 	viaHub map[string]bool // receivers that cannot reach this node's store
 	inHub  []string        // digests of parts that were put there
 }
 
-// lent is a part in this node's store, whom it is to go to, and who hears that it cannot.
-type lent struct {
-	loan      *shards.Loan
+// given is a part that this node's store gives, whom it is to go to, and who hears that it cannot.
+type given struct {
+	offering  *shards.Offering
 	receivers []string
 	failed    func(error)
 }
@@ -56,7 +55,7 @@ func NewSender(ctx context.Context, exchange *Exchange, before <-chan struct{}) 
 	}
 }
 
-// Export takes a unit's bytes, which stay as they are until Recall, and offers it behind the caller's back: offered hears
+// Export takes a unit's bytes, which stay as they are until Withdraw, and offers it behind the caller's back: offered hears
 // its manifest when it can be fetched, failed why it cannot be given.
 func (s *Sender) Export(unit int, export func() ([]byte, error), offered func(events.Offer), failed func(error)) {
 	if !s.begin() {
@@ -97,21 +96,16 @@ func (s *Sender) begin() bool {
 	return true
 }
 
-// Recall ends the giving: when it returns, nothing serves the units' memory any more.
-func (s *Sender) Recall() {
+// Withdraw ends the giving: when it returns, nothing reads the units' memory any more.
+func (s *Sender) Withdraw() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closed = true
-	s.exchange.node.Store.Recall(s.loans()...)
-}
-
-// loans are those of the parts that were lent. Called with the mutex held.
-func (s *Sender) loans() []*shards.Loan {
-	var loans []*shards.Loan
-	for _, part := range s.lent {
-		loans = append(loans, part.loan)
+	var offerings []*shards.Offering
+	for _, part := range s.given {
+		offerings = append(offerings, part.offering)
 	}
-	return loans
+	s.exchange.node.Store.Withdraw(offerings...)
 }
 
 // hashed returns a unit with its manifest, unless the negotiation ends before all is hashed.
@@ -128,14 +122,14 @@ func (s *Sender) hashed(unit int, data []byte, failed func(error)) (exported, er
 	return exported{offer, data, failed}, nil
 }
 
-// offer lends a unit's parts and tells its manifest. Those for the hub it puts there.
+// offer has the node's store give a unit's parts, and tells its manifest. Those for the hub it puts there.
 func (s *Sender) offer(unit exported, offered func(events.Offer)) error {
 	select {
 	case <-s.before:
 	case <-s.context.Done():
 		return s.context.Err()
 	}
-	relayed := s.lend(unit)
+	relayed := s.give(unit)
 	early := min(earlyParts, len(relayed))
 	if err := s.putAll(unit, relayed[:early]); err != nil {
 		return err
@@ -144,9 +138,9 @@ func (s *Sender) offer(unit exported, offered func(events.Offer)) error {
 	return s.putAll(unit, relayed[early:])
 }
 
-// lend has the node's store serve a unit's parts, those that others are to give as well, should one of them fail. It
+// give has the node's store give a unit's parts, those that others are to give as well, should one of them fail. It
 // returns those that go through the hub, too.
-func (s *Sender) lend(unit exported) (relayed []events.Part) {
+func (s *Sender) give(unit exported) (relayed []events.Part) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.closed {
@@ -154,8 +148,8 @@ func (s *Sender) lend(unit exported) (relayed []events.Part) {
 	}
 	for _, part := range unit.offer.Parts {
 		receivers := s.receivers(unit.offer, part)
-		loan := s.exchange.node.Store.Lend(part.Digest, unit.data[part.First:part.End])
-		s.lent = append(s.lent, lent{loan, receivers, unit.failed})
+		offering := s.exchange.node.Store.Offer(part.Digest, unit.data[part.First:part.End])
+		s.given = append(s.given, given{offering, receivers, unit.failed})
 		if slices.ContainsFunc(receivers, s.relays) {
 			relayed = append(relayed, part)
 		}
@@ -168,31 +162,16 @@ func (s *Sender) relays(receiver string) bool {
 	return s.viaHub[receiver] || s.exchange.throughHub(s.exchange.node.Name, receiver)
 }
 
-// Serve waits until the negotiation ends, and then retires what was lent.
+// Serve waits until the negotiation ends, and then withdraws what was given.
 func (s *Sender) Serve() {
 	<-s.context.Done()
-	s.Recall()
+	s.Withdraw()
 	s.units.Wait()
 	<-s.before
 	s.mutex.Lock()
-	loans, inHub := s.loans(), s.inHub
+	inHub := s.inHub
 	s.mutex.Unlock()
-	Retire(s.exchange.node, loans...)
 	leaveHub(s.exchange.node, inHub)
-}
-
-// Retire recalls what was lent to a node's store, and removes it there.
-func Retire(node Node, loans ...*shards.Loan) {
-	node.Store.Recall(loans...)
-	var digests []string
-	for _, loan := range loans {
-		digests = append(digests, loan.Digest)
-	}
-	slices.Sort(digests)
-	digests = slices.Compact(digests) // blocks of zeros
-	if err := node.Store.Retire(node.Context, digests...); err != nil && node.Context.Err() == nil {
-		slog.Warn("parts not retired; they stay until this process ends", "node", node.Name, "error", err)
-	}
 }
 
 func (s *Sender) putAll(unit exported, parts []events.Part) error {

@@ -1,0 +1,279 @@
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/agent/window"
+)
+
+// What a reader says to a store, beside the requests that read it. Each bears the digest of a part, and no more.
+//
+//	shards.want.<bucket>  the answer is the record of the part, once it is there, or has the status 404: the store does
+//	                      not give it; or 429: it is to be asked for again, and keeps its turn
+//	shards.have.<bucket>  the reader needs the part no more
+func wantSubject(bucket string) string { return "shards.want." + bucket }
+func haveSubject(bucket string) string { return "shards.have." + bucket }
+
+const (
+	statusAbsent = "404"
+	statusLater  = "429"
+	statusNobody = "503" // the server's: nobody answers
+)
+
+// pendingWants bounds what readers have said and the store has not heard yet.
+const (
+	pendingWants = 4096
+	pendingBytes = 1 << 20
+)
+
+// Offering is the memory of a part, as one owner offers it. Blocks of zeros, for example, have many owners.
+type Offering struct {
+	Digest string
+	data   []byte
+}
+
+// gives is what a store gives from memory, and what of that is in its bucket.
+type gives struct {
+	mutex   sync.Mutex
+	window  window.Window
+	offered map[string][]*Offering // by digest
+	puts    map[string]*writing    // that are under way
+	records map[string][]byte      // of the parts that are in the bucket
+	work    sync.WaitGroup         // puts and removals
+	closed  chan struct{}
+}
+
+// writing is a part on its way into the bucket: the offering whose memory is read until done is closed.
+type writing struct {
+	of     *Offering
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func newGives() gives {
+	return gives{
+		offered: map[string][]*Offering{}, puts: map[string]*writing{}, records: map[string][]byte{}, closed: make(chan struct{}),
+	}
+}
+
+// Offer has a store give a part of memory, which stays as it is until Withdraw. It is put into the bucket when a reader wants
+// it, and removed when its readers have it.
+func (s *Store) Offer(digest string, data []byte) *Offering {
+	offering := &Offering{digest, data}
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	s.gives.offered[digest] = append(s.gives.offered[digest], offering)
+	return offering
+}
+
+// Withdraw ends the giving of parts: when it returns, nothing reads their memory any more.
+func (s *Store) Withdraw(offerings ...*Offering) {
+	for _, reading := range s.withdraw(offerings) {
+		<-reading.done
+	}
+}
+
+// withdraw returns the puts that still read memory.
+func (s *Store) withdraw(offerings []*Offering) (reading []*writing) {
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	for _, offering := range offerings {
+		digest := offering.Digest
+		left := slices.DeleteFunc(s.gives.offered[digest], func(other *Offering) bool { return other == offering })
+		s.gives.offered[digest] = left
+		if len(left) == 0 {
+			delete(s.gives.offered, digest)
+			s.gives.window.Withdraw(digest)
+		}
+		if under := s.gives.puts[digest]; under != nil && under.of == offering {
+			under.cancel()
+			reading = append(reading, under)
+		}
+	}
+	s.step()
+	return reading
+}
+
+// Get returns a copy of a part that the store gives. It fails with ErrNotGiven.
+func (s *Store) Get(digest string) ([]byte, error) {
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	if offered := s.gives.offered[digest]; len(offered) > 0 {
+		return slices.Clone(offered[0].data), nil
+	}
+	return nil, fmt.Errorf("get %.80s from %s: %w", digest, s.bucket, ErrNotGiven)
+}
+
+// ErrNotGiven says that nobody offers a part.
+var ErrNotGiven = errors.New("the part is not given")
+
+// listen hears what readers want and have.
+func (s *Store) listen() error {
+	for subject, hear := range map[string]func(*nats.Msg){
+		wantSubject(s.bucket): s.hearWant, haveSubject(s.bucket): s.hearHave,
+	} {
+		heard, err := s.conn.Subscribe(subject, hear)
+		if err != nil {
+			return err
+		}
+		if err := heard.SetPendingLimits(pendingWants, pendingBytes); err != nil {
+			return err
+		}
+	}
+	go s.watch()
+	return s.conn.Flush() // who asks before the server knows of it would take the store for one that gives nothing
+}
+
+// readerOf returns the connection that a request came over, of which the server tells: no reader can say that it is another.
+func readerOf(request *nats.Msg) window.Reader {
+	var info server.ClientInfo
+	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &info) != nil {
+		return 0
+	}
+	return window.Reader(info.ID)
+}
+
+func (s *Store) hearWant(request *nats.Msg) {
+	digest, now := string(request.Data), time.Now()
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	offered := s.gives.offered[digest]
+	if len(offered) == 0 {
+		s.tell(request.Reply, statusAbsent, nil)
+		return
+	}
+	wanted := window.Want{Reader: readerOf(request), Digest: digest, Bytes: int64(len(offered[0].data)), Reply: request.Reply}
+	if !s.gives.window.Want(wanted, now) {
+		s.tell(request.Reply, statusLater, nil)
+		return
+	}
+	s.step()
+}
+
+func (s *Store) hearHave(said *nats.Msg) {
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	s.gives.window.Have(readerOf(said), string(said.Data))
+	s.tell(said.Reply, "", nil) // the server keeps a question that nobody answers for two minutes
+	s.step()
+}
+
+// tell answers a reader, who asks again where that does not arrive.
+func (s *Store) tell(reply, status string, record []byte) {
+	if reply == "" {
+		return
+	}
+	answer := &nats.Msg{Subject: reply, Data: record}
+	if status != "" {
+		answer.Header = nats.Header{"Status": {status}}
+	}
+	if err := s.conn.PublishMsg(answer); err != nil {
+		slog.Debug("a reader is not answered", "bucket", s.bucket, "error", err)
+	}
+}
+
+// step does what is to be done now. Called with the mutex held.
+func (s *Store) step() {
+	for _, task := range s.gives.window.Next(time.Now()) {
+		switch task.Kind {
+		case window.Put:
+			s.beginPut(task.Digest)
+		case window.Remove:
+			s.gives.work.Go(func() { s.remove(task.Digest) })
+		case window.Tell:
+			s.tell(task.Reply, "", s.gives.records[task.Digest])
+		case window.Later:
+			s.tell(task.Reply, statusLater, nil)
+		case window.Refuse:
+			s.tell(task.Reply, statusAbsent, nil)
+		}
+	}
+}
+
+// beginPut is called with the mutex held, for a part that somebody offers: none that is withdrawn is wanted.
+func (s *Store) beginPut(digest string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	under := &writing{of: s.gives.offered[digest][0], cancel: cancel, done: make(chan struct{})}
+	s.gives.puts[digest] = under
+	s.gives.work.Go(func() {
+		record, err := s.store(ctx, digest, under.of.data)
+		cancel()
+		close(under.done)
+		s.endPut(digest, record, err)
+	})
+}
+
+func (s *Store) endPut(digest string, record []byte, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		slog.Warn("a part that is wanted cannot be put", "bucket", s.bucket, "digest", digest, "error", err)
+	}
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	delete(s.gives.puts, digest)
+	if err != nil {
+		s.gives.window.Failed(digest)
+	} else {
+		s.gives.records[digest] = record
+		s.gives.window.Stored(digest)
+	}
+	s.step()
+}
+
+func (s *Store) remove(digest string) {
+	s.gives.mutex.Lock()
+	record := s.gives.records[digest]
+	s.gives.mutex.Unlock()
+	if err := s.unstore(digest, record); err != nil && !s.ended() {
+		slog.Warn("a part that was given cannot be removed", "bucket", s.bucket, "digest", digest, "error", err)
+	}
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	delete(s.gives.records, digest)
+	s.gives.window.Removed(digest)
+	s.step()
+}
+
+func (s *Store) ended() bool {
+	select {
+	case <-s.gives.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// watch ends what readers left undone, until the store is closed.
+func (s *Store) watch() {
+	ticks := time.NewTicker(window.AnswerWithin / 2)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-s.gives.closed:
+			return
+		case <-ticks.C:
+			s.look()
+		}
+	}
+}
+
+// look takes readers whose connection has ended out of the window.
+func (s *Store) look() {
+	s.gives.mutex.Lock()
+	defer s.gives.mutex.Unlock()
+	for _, reader := range s.gives.window.Readers() {
+		if s.server.GetClient(uint64(reader)) == nil {
+			s.gives.window.Gone(reader)
+		}
+	}
+	s.step()
+}

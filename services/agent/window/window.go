@@ -1,0 +1,301 @@
+// Package window decides which parts a giver has in its object store, for whom, and for how long: parts are put just
+// ahead of their readers and removed when these have them, so that giving never doubles a state. It touches neither
+// network nor clock: the caller passes the time in, does what Next says, and tells what came of it. Nothing in it is
+// safe for use by several goroutines.
+package window
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Bounds of a window. Eight parts of 8 MiB keep a link busy for a round trip and more; two receivers fill it.
+const (
+	ReaderBytes = 64 << 20  // that one reader may hold
+	TotalBytes  = 128 << 20 // of all parts that are in the store, are being put or are being removed
+	MostWants   = 64        // that one reader may have open
+	AllWants    = 4096      // that all readers may have open
+	PutsAtOnce  = 2         // they hide the server's round trips; more of them are each done later
+)
+
+// How long things last. A reader that died is told of by Gone; these end what one that lives leaves undone.
+const (
+	AnswerWithin = 500 * time.Millisecond // who waits longer hears that it is to ask again: a reader gives up after 1.5 s
+	wantLasts    = 10 * time.Second       // of a reader that does not ask again
+	holdLasts    = 30 * time.Second       // where others wait for room
+	holdLongest  = 5 * time.Minute        // then a reader asks for the part again
+)
+
+// Reader is the connection of a receiver.
+type Reader uint64
+
+// Want is that a reader wants a part. Whoever asks for the same again replaces the want, which keeps its turn.
+type Want struct {
+	Reader Reader
+	Digest string
+	Bytes  int64
+	Reply  string // where the answer goes
+}
+
+// Kind is what is to be done.
+type Kind int
+
+// What Next asks for. Put is followed by Stored or Failed, Remove by Removed.
+const (
+	Put    Kind = iota // the part into the store
+	Remove             // the part from the store
+	Tell               // Reply that the part is there
+	Later              // Reply that it is to ask again
+	Refuse             // Reply that there is no such part
+)
+
+// Task is something to be done.
+type Task struct {
+	Kind   Kind
+	Digest string
+	Reply  string
+}
+
+// Window is what is in the store, and who wants and holds it. The zero value is empty.
+type Window struct {
+	wants   []*want // the longest asked for come first
+	parts   map[string]*part
+	blocked bool // the first want does not fit into the store
+	tasks   []Task
+}
+
+type want struct {
+	Want
+	asked time.Time // last
+}
+
+// part is one that is in the store, or on its way there or out.
+type part struct {
+	bytes   int64
+	state   state
+	holders map[Reader]time.Time // since when
+}
+
+type state int
+
+const (
+	putting state = iota
+	there
+	removing
+)
+
+// Want adds a want. It reports false where the reader, or all of them, want too much already. O(wants).
+func (w *Window) Want(wanted Want, now time.Time) bool {
+	open := 0
+	for _, other := range w.wants {
+		if other.Reader != wanted.Reader {
+			continue
+		}
+		if open++; other.Digest == wanted.Digest {
+			w.answer(Later, other)
+			other.Want, other.asked = wanted, now
+			return true
+		}
+	}
+	if open >= MostWants || len(w.wants) >= AllWants || wanted.Bytes > ReaderBytes {
+		return false
+	}
+	w.wants = append(w.wants, &want{wanted, now})
+	return true
+}
+
+// Have says that a reader needs a part no more, whether it has it or not. O(wants).
+func (w *Window) Have(reader Reader, digest string) {
+	w.drop(Later, func(want *want) bool { return want.Reader == reader && want.Digest == digest })
+	if p := w.parts[digest]; p != nil {
+		delete(p.holders, reader)
+	}
+}
+
+// Gone says that a reader is no more. O(wants + parts).
+func (w *Window) Gone(reader Reader) {
+	w.forget(func(want *want) bool { return want.Reader == reader })
+	for _, p := range w.parts {
+		delete(p.holders, reader)
+	}
+}
+
+// Withdraw says that the giver does not give a part any more. O(wants).
+func (w *Window) Withdraw(digest string) {
+	w.drop(Refuse, func(want *want) bool { return want.Digest == digest })
+	if p := w.parts[digest]; p != nil {
+		clear(p.holders)
+	}
+}
+
+// drop ends wants with an answer.
+func (w *Window) drop(answer Kind, which func(*want) bool) {
+	for _, want := range w.wants {
+		if which(want) {
+			w.answer(answer, want)
+		}
+	}
+	w.forget(which)
+}
+
+func (w *Window) answer(kind Kind, want *want) {
+	if want.Reply != "" {
+		w.tasks = append(w.tasks, Task{Kind: kind, Digest: want.Digest, Reply: want.Reply})
+	}
+}
+
+func (w *Window) forget(which func(*want) bool) { w.wants = slices.DeleteFunc(w.wants, which) }
+
+// Stored says that a part that was to be put is there.
+func (w *Window) Stored(digest string) { w.parts[digest].state = there }
+
+// Failed says that a part could not be put, and that nothing of it is in the store. Who wants it hears that it is to ask
+// again.
+func (w *Window) Failed(digest string) {
+	delete(w.parts, digest)
+	w.drop(Later, func(want *want) bool { return want.Digest == digest })
+}
+
+// Removed says that a part that was to be removed is in the store no more.
+func (w *Window) Removed(digest string) { delete(w.parts, digest) }
+
+// Idle reports whether there is nothing to wait for.
+func (w *Window) Idle() bool { return len(w.wants) == 0 && len(w.parts) == 0 }
+
+// Readers returns who wants or holds something.
+func (w *Window) Readers() []Reader {
+	var readers []Reader
+	for _, want := range w.wants {
+		readers = append(readers, want.Reader)
+	}
+	for _, p := range w.parts {
+		for reader := range p.holders {
+			readers = append(readers, reader)
+		}
+	}
+	slices.Sort(readers)
+	return slices.Compact(readers)
+}
+
+// Bytes is how much the window takes of the store.
+func (w *Window) Bytes() (bytes int64) {
+	for _, p := range w.parts {
+		bytes += p.bytes
+	}
+	return bytes
+}
+
+// Next returns what is to be done now. It is called after whatever was said, and every AnswerWithin/2 where nothing is.
+// O(wants * parts), of which there are few: a window of 8 MiB parts holds 16.
+func (w *Window) Next(now time.Time) []Task {
+	w.expire(now)
+	w.grant(now)
+	for _, digest := range w.sorted() {
+		if p := w.parts[digest]; p.state == there && len(p.holders) == 0 {
+			p.state = removing
+			w.tasks = append(w.tasks, Task{Kind: Remove, Digest: digest})
+		}
+	}
+	for _, want := range w.wants {
+		if now.Sub(want.asked) >= AnswerWithin {
+			w.answer(Later, want)
+			want.Reply = ""
+		}
+	}
+	tasks := w.tasks
+	w.tasks = nil
+	return tasks
+}
+
+func (w *Window) sorted() []string {
+	digests := make([]string, 0, len(w.parts))
+	for digest := range w.parts {
+		digests = append(digests, digest)
+	}
+	slices.Sort(digests)
+	return digests
+}
+
+// expire ends what readers left undone.
+func (w *Window) expire(now time.Time) {
+	w.forget(func(want *want) bool { return now.Sub(want.asked) >= wantLasts })
+	lasts := holdLongest
+	if w.blocked && len(w.wants) > 0 {
+		lasts = holdLasts
+	}
+	for _, p := range w.parts {
+		for reader, since := range p.holders {
+			if now.Sub(since) >= lasts {
+				delete(p.holders, reader)
+			}
+		}
+	}
+}
+
+// grant serves wants in their turn: those of parts that are there, and those whose parts fit in. One that does not fit
+// holds up those behind it, or small parts would keep large ones out for ever; a reader that holds all it may does not.
+func (w *Window) grant(now time.Time) {
+	w.blocked = false
+	free, puts := TotalBytes-w.Bytes(), w.puts()
+	held, share := w.held(), w.share()
+	served := map[*want]bool{}
+	for _, want := range w.wants {
+		p := w.parts[want.Digest]
+		mine := p != nil && !p.holders[want.Reader].IsZero()
+		room := mine || held[want.Reader] == 0 || held[want.Reader]+want.Bytes <= share
+		switch {
+		case !room || p != nil && p.state == removing:
+			continue
+		case p == nil && (w.blocked || puts == PutsAtOnce || want.Bytes > free):
+			w.blocked = w.blocked || want.Bytes > free
+			continue
+		case p == nil:
+			p = &part{bytes: want.Bytes, holders: map[Reader]time.Time{}}
+			w.add(want.Digest, p)
+			free, puts = free-want.Bytes, puts+1
+		}
+		if !mine {
+			p.holders[want.Reader] = now
+			held[want.Reader] += want.Bytes
+		}
+		if p.state == there {
+			served[want] = true
+			w.answer(Tell, want)
+		}
+	}
+	w.forget(func(want *want) bool { return served[want] })
+}
+
+func (w *Window) add(digest string, p *part) {
+	if w.parts == nil {
+		w.parts = map[string]*part{}
+	}
+	w.parts[digest] = p
+	w.tasks = append(w.tasks, Task{Kind: Put, Digest: digest})
+}
+
+func (w *Window) puts() (puts int) {
+	for _, p := range w.parts {
+		if p.state == putting {
+			puts++
+		}
+	}
+	return puts
+}
+
+// held is how much each reader holds.
+func (w *Window) held() map[Reader]int64 {
+	held := map[Reader]int64{}
+	for _, p := range w.parts {
+		for reader := range p.holders {
+			held[reader] += p.bytes
+		}
+	}
+	return held
+}
+
+// share is how much a reader may hold while there are so many.
+func (w *Window) share() int64 {
+	return min(ReaderBytes, TotalBytes/int64(cmp.Or(len(w.Readers()), 1)))
+}
