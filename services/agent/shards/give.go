@@ -50,7 +50,8 @@ type gives struct {
 	puts    map[string]*writing    // that are under way
 	records map[string][]byte      // of the parts that are in the bucket
 	work    sync.WaitGroup         // puts and removals
-	closed  chan struct{}
+	open    context.Context // ends with the store
+	end     context.CancelFunc
 }
 
 // writing is a part on its way into the bucket: the offering whose memory is read until done is closed.
@@ -61,8 +62,9 @@ type writing struct {
 }
 
 func newGives() gives {
+	open, end := context.WithCancel(context.Background())
 	return gives{
-		offered: map[string][]*Offering{}, puts: map[string]*writing{}, records: map[string][]byte{}, closed: make(chan struct{}),
+		offered: map[string][]*Offering{}, puts: map[string]*writing{}, records: map[string][]byte{}, open: open, end: end,
 	}
 }
 
@@ -184,6 +186,9 @@ func (s *Store) tell(reply, status string, record []byte) {
 
 // step does what is to be done now. Called with the mutex held.
 func (s *Store) step() {
+	if s.gives.open.Err() != nil {
+		return
+	}
 	for _, task := range s.gives.window.Next(time.Now()) {
 		switch task.Kind {
 		case window.Put:
@@ -202,7 +207,7 @@ func (s *Store) step() {
 
 // beginPut is called with the mutex held, for a part that somebody offers: none that is withdrawn is wanted.
 func (s *Store) beginPut(digest string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(s.gives.open)
 	under := &writing{of: s.gives.offered[digest][0], cancel: cancel, done: make(chan struct{})}
 	s.gives.puts[digest] = under
 	s.gives.work.Go(func() {
@@ -233,7 +238,7 @@ func (s *Store) remove(digest string) {
 	s.gives.mutex.Lock()
 	record := s.gives.records[digest]
 	s.gives.mutex.Unlock()
-	if err := s.unstore(digest, record); err != nil && !s.ended() {
+	if err := s.unstore(digest, record); err != nil && s.gives.open.Err() == nil {
 		slog.Warn("a part that was given cannot be removed", "bucket", s.bucket, "digest", digest, "error", err)
 	}
 	s.gives.mutex.Lock()
@@ -243,22 +248,13 @@ func (s *Store) remove(digest string) {
 	s.step()
 }
 
-func (s *Store) ended() bool {
-	select {
-	case <-s.gives.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 // watch ends what readers left undone, until the store is closed.
 func (s *Store) watch() {
 	ticks := time.NewTicker(window.AnswerWithin / 2)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-s.gives.closed:
+		case <-s.gives.open.Done():
 			return
 		case <-ticks.C:
 			s.look()

@@ -176,14 +176,12 @@ func (s *Store) URL() string {
 // Port returns the port on which receivers dial.
 func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
-// Close ends the server and removes what it stored. It is called once.
+// Close ends the server and removes what it stored.
 func (s *Store) Close() {
-	close(s.gives.closed)
 	s.gives.mutex.Lock()
-	for _, under := range s.gives.puts {
-		under.cancel()
-	}
+	s.gives.end() // nothing is put or removed from here on
 	s.gives.mutex.Unlock()
+	s.gives.work.Wait()
 	if s.conn != nil {
 		s.conn.Close()
 	}
@@ -191,7 +189,6 @@ func (s *Store) Close() {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
 	}
-	s.gives.work.Wait()
 	if err := os.RemoveAll(s.dir); err != nil {
 		slog.Warn("a shard store's files are left", "error", err)
 	}
