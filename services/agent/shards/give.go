@@ -50,7 +50,7 @@ type gives struct {
 	puts    map[string]*writing    // that are under way
 	records map[string][]byte      // of the parts that are in the bucket
 	work    sync.WaitGroup         // puts and removals
-	open    context.Context // ends with the store
+	open    context.Context        // ends with the store
 	end     context.CancelFunc
 }
 
