@@ -58,6 +58,10 @@ test-upgrade: build ## upgrade a running cluster, process by process, from an ea
 drills: build ## have failures that once lost a healthy job strike real processes (DRILLS= names, else all)
 	go run ./tests/drills $(DRILLS)
 
+.PHONY: test-object-store
+test-object-store: build ## move state on every path between real processes, and see that all of it comes from object stores (PYTHON= one with torch)
+	go run ./tests/objectstore -python $(PYTHON)
+
 .PHONY: ledger
 ledger: ## check on processes that come and go that each sample is trained once (RUNS= how many, FIRST= first seed)
 	cd tests && go test ./workers -count=1 -timeout 1h -v -run EverySample -runs $(or $(RUNS),10) -first $(FIRST)

@@ -23,9 +23,9 @@ const (
 type Sender struct {
 	exchange *transfer.Exchange
 	context  context.Context
-	before   <-chan struct{}           // closed when nothing of the exchange before is left: some parts may be alike
-	wake     func()                    // tells that a capture may be due
-	captured chan *capture             // to be cut into parts and stored
+	before   <-chan struct{}               // closed when nothing of the exchange before is left: some parts may be alike
+	wake     func()                        // tells that a capture may be due
+	captured chan *capture                 // to be cut into parts and stored
 	held     map[string][]*shards.Offering // by digest: one step may change the same as another. Of Serve alone
 
 	mutex   sync.Mutex

@@ -93,4 +93,6 @@ func (s *Sender) withdrawTaken() {
 	s.withdraw(gone)
 }
 
-func (s *Sender) withdraw(offerings []*shards.Offering) { s.exchange.Node().Store.Withdraw(offerings...) }
+func (s *Sender) withdraw(offerings []*shards.Offering) {
+	s.exchange.Node().Store.Withdraw(offerings...)
+}
