@@ -49,7 +49,7 @@ func run(ctx context.Context, reknit, python string, named []string) error {
 			fmt.Printf("SKIPPED  %s: %s finds no torch (PYTHON= names one that does)\n", story.name, python)
 			continue
 		}
-		if err := story.play(ctx, scene{reknit: program, python: python, text: text}); err != nil {
+		if err := story.play(ctx, &scene{reknit: program, python: python, text: text}); err != nil {
 			fmt.Printf("FAILED   %s: %v\n", story.name, err)
 			failed++
 		}

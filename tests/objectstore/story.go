@@ -27,8 +27,8 @@ var stories = []story{
 }
 
 // play tells where the processes logged if the story fails.
-func (t story) play(ctx context.Context, s scene) error {
-	err := t.run(ctx, &s)
+func (t story) play(ctx context.Context, s *scene) error {
+	err := t.run(ctx, s)
 	s.close()
 	if err != nil {
 		return fmt.Errorf("%w (logs in %s)", err, s.directory)
