@@ -174,32 +174,31 @@ func keptSnapshots(ctx context.Context, s *scene) error {
 	return err
 }
 
-// claims has every node be given up though it lives: what it claims then goes to one that joined meanwhile.
+// claims has every node be given up though it lives: of what they claim goes to one that joined meanwhile.
 func claims(ctx context.Context, s *scene) error {
 	s.settings = settingsOf(s.text)
-	s.settings["REKNIT_TRAINER_PIPELINES"], s.settings["REKNIT_TRAINER_MOST_STAGES"] = "0", "1" // each holds every layer
-	if err := s.begin(ctx, 2); err != nil {
+	nodes := []string{"n1", "n2", "n3"}
+	if err := s.begin(ctx, len(nodes)); err != nil {
 		return err
 	}
-	return s.row(ctx, "claim", 3, func() error {
-		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-			for _, node := range []string{"n1", "n2"} {
-				if err := s.processes.Signal(node, signal); err != nil {
-					return err
-				}
-			}
-			if signal == syscall.SIGCONT {
-				break
-			}
-			if err := s.await(ctx, "n1 and n2 given up", func() bool { return s.lost["n1"] && s.lost["n2"] }); err != nil {
-				return err
-			}
-			if err := s.trainer("n3"); err != nil {
-				return err
-			}
+	return s.row(ctx, "claim", len(nodes)+1, func() error {
+		if err := s.signal(syscall.SIGSTOP, nodes); err != nil {
+			return err
 		}
-		return nil
+		if err := s.await(ctx, "all given up", func() bool { return s.lost["n1"] && s.lost["n2"] && s.lost["n3"] }); err != nil {
+			return err
+		}
+		return errors.Join(s.trainer("n4"), s.signal(syscall.SIGCONT, nodes))
 	})
+}
+
+func (s *scene) signal(signal syscall.Signal, nodes []string) error {
+	for _, node := range nodes {
+		if err := s.processes.Signal(node, signal); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func dataParallel(ctx context.Context, s *scene) error {
