@@ -18,7 +18,8 @@ import (
 const recordHelp = `Records who did what with consequences, from the cluster's log, behind what FILE holds: who asked to join, leave or change a link,
 who consented or objected, what was refused, given up, committed, and which instances of the services act. Each record names the
 digest of the one before it and is signed with the key of the kit (REKNIT_NATS_KIT); in it stands what its speaker signed. With --follow
-it goes on until it is interrupted, and begins again where it ended. The log holds three days: run it more often than that.`
+it goes on until it is interrupted, and begins again where it ended. The log holds three days: run it more often than that.
+Its last line is NUMBER:DIGEST of the last record, for verify --expect.`
 
 const verifyHelp = `Verifies audit logs, offline, in the order in which they are given: that no record was changed, removed, or moved, that each is
 signed by who recorded it, and with --kit that this is somebody of the installation and that each event is signed by its speaker.
@@ -64,7 +65,7 @@ func recordCommand() *cobra.Command {
 			} else {
 				err = r.catchUp(c.Context())
 			}
-			fmt.Fprintln(c.OutOrStdout(), Head{f.last.Number, f.digest})
+			tellHead(c.OutOrStdout(), given[0], Head{f.last.Number, f.digest})
 			return err
 		},
 	})
@@ -87,6 +88,17 @@ func verifyCommand() *cobra.Command {
 	command.Flags().StringVar(&kit, "kit", "", "folder of any kit of the installation, for the keys of its services and users (identity.json)")
 	command.Flags().StringVar(&expect, "expect", "", "what an earlier verification or recording printed: NUMBER:DIGEST")
 	return command
+}
+
+// tellHead says of what a file holds where it ends, which nobody can tell from the file later. The last line is for programs.
+func tellHead(w io.Writer, file string, head Head) {
+	if head.Number == 0 {
+		fmt.Fprintf(w, "%s has no records yet: the log holds nothing that is recorded\n", file)
+		return
+	}
+	fmt.Fprintf(w, "%s is recorded up to record %d. Note the line below, its number and digest, where nobody can write who can write\n"+
+		"the file: reknit audit verify --expect tells by it whether the end was cut off.\n", file, head.Number)
+	fmt.Fprintln(w, head)
 }
 
 // keyOf returns the key of a kit, nil where there is none.
@@ -148,5 +160,5 @@ func (v *Verifier) tell(w io.Writer) {
 	if v.first > 1 {
 		fmt.Fprintf(w, "records 1 to %d are not here\n", v.first-1)
 	}
-	fmt.Fprintln(w, v.head)
+	fmt.Fprintf(w, "the last one, for --expect:\n%v\n", v.head)
 }

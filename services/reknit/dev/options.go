@@ -30,6 +30,7 @@ type Options struct {
 	Dir                 string
 	Cluster             string
 	Page                string
+	Unjudged            bool
 
 	actions   []Action
 	temporary bool // Dir was made here
@@ -38,11 +39,19 @@ type Options struct {
 // defaultText comes with every Go distribution.
 const defaultText = "src/testdata/Isaac.Newton-Opticks.txt"
 
+const devHelp = `Runs NATS, the services and some trainers here, and has a script of things go wrong (the default, or --script). Then it judges
+the model: it trains all steps once more, in one process that nothing disturbs, and the digests must be equal. To try other commands
+meanwhile, take many --steps and --no-judge; Ctrl-C ends it at any time, and says the model's digest where training was complete.
+
+Of each change it tells how long after what the script did each phase ended, by this machine's clock. reknit history counts from the last
+heartbeat of who failed, or from the request, which is later: its times are less. The stall is what the trainer that stood longest
+saw by its own clock between two of its steps, less a usual one. It begins with the step before, not with the change.`
+
 // Command is `reknit dev`.
 func Command() *cobra.Command {
 	var o Options
 	command := tell.Command(&cobra.Command{
-		Use: "dev", Short: "run NATS, the services and some trainers here, and show how training heals",
+		Use: "dev", Short: "run NATS, the services and some trainers here, and show how training heals", Long: devHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
 				return tell.UsageError{Err: err}
@@ -56,6 +65,7 @@ func Command() *cobra.Command {
 	flags.IntVar(&o.OptimizerPartitions, "optimizer-partitions", 0, "parts that each layer's optimizer state is cut into "+
 		"(ZeRO), of which a pipeline keeps some where there are three or more; 0: whole")
 	flags.Uint64Var(&o.Steps, "steps", 330, "training steps")
+	flags.BoolVar(&o.Unjudged, "no-judge", false, "end when training does: do not train all steps once more to compare the digests")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the model, the order of the data, and the choices of \"any\" in a script")
 	flags.StringVar(&o.Text, "text", "", "text file to train on (default: Newton's Opticks, from the Go distribution)")
 	flags.StringVar(&o.Script, "script", "",

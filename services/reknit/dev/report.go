@@ -14,7 +14,7 @@ import (
 // Report is what --report writes.
 type Report struct {
 	Digest       string   `json:"digest"`       // of the model that the cluster trained
-	OracleDigest string   `json:"oracleDigest"` // of the model that an undisturbed process trained
+	OracleDigest string   `json:"oracleDigest"` // of the model that an undisturbed process trained; empty: it was not judged
 	Equal        bool     `json:"equal"`
 	Error        string   `json:"error,omitempty"`
 	Trainers     int      `json:"trainers"`
@@ -24,6 +24,7 @@ type Report struct {
 	Changes      []Change `json:"changes"`
 
 	disagreement string
+	unjudged     bool
 }
 
 // status is where training stands.
@@ -93,7 +94,7 @@ func (s *story) report(options Options) Report {
 	defer s.mutex.Unlock()
 	report := Report{
 		Trainers: options.Trainers, Steps: options.Steps, Seed: options.Seed, Changes: changes,
-		Seconds: time.Since(s.began).Seconds(),
+		Seconds: time.Since(s.began).Seconds(), unjudged: options.Unjudged,
 	}
 	var digests []string
 	for row := range len(s.digests) {
@@ -129,7 +130,7 @@ func (r *Report) verdict() error {
 		return fmt.Errorf("%w: %s", ErrNotHealed, r.disagreement)
 	case unhealed >= 0:
 		return fmt.Errorf("%w: %s%s", ErrNotHealed, r.Changes[unhealed].Action, because(r.Changes[unhealed].Refused))
-	case !r.Equal:
+	case !r.Equal && !r.unjudged:
 		return fmt.Errorf("%w: the model's digest %s is not the oracle's %s", ErrNotHealed, r.Digest, r.OracleDigest)
 	}
 	return nil
@@ -152,8 +153,11 @@ func (r *Report) write(path string) error {
 
 // lines are the last words of a run; what failed is the error's to say.
 func (r *Report) lines() []string {
-	if r.OracleDigest == "" {
+	switch {
+	case r.Digest == "":
 		return nil
+	case r.OracleDigest == "":
+		return []string{"", "model digest  " + r.Digest + ", which was not judged"}
 	}
 	lines := []string{"", "model digest  " + r.Digest, "oracle digest " + r.OracleDigest}
 	if r.Error != "" {

@@ -125,7 +125,7 @@ func (c Change) line() string {
 		return fmt.Sprintf("healed: back and acting after %s; longest stall of training %s", seconds(c.DetectedSeconds),
 			stall(c.StallSeconds, c.StallSteps))
 	}
-	return fmt.Sprintf("healed: generation %d, %s (%s); every trainer at its next step after %s",
+	return fmt.Sprintf("healed: generation %d, %s (%s); every trainer at its next step %s after it was done",
 		c.Generation, c.Shape, c.Policy, seconds(c.NextStepSeconds))
 }
 
@@ -133,7 +133,7 @@ func (c Change) line() string {
 func (c Change) table() string {
 	var text writer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "            detected after\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\t"+
+	fmt.Fprintln(table, "            after it was done: detected\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\t"+
 		"a restart would move")
 	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
 		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(),

@@ -2,6 +2,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,7 +27,9 @@ attempts came to nothing.
 
 Phases: noticed, until a failure or request was in the log (of a failure with the silence before it, or the wait for a trainer
 that hangs); agreed, until all had consented, a plan was made and every trainer had named its last step; moved, until every
-layer was verified where it belongs; next step, until every trainer completed one under the plan.
+layer was verified where it belongs; next step, until every trainer completed one under the plan. In all is from the last heartbeat of
+who failed, or from the request, to then. (reknit dev counts from what its script did, which is before that.) The stall is what
+the trainer that stood longest saw by its own clock between two of its steps, less a usual one.
 Where not all have, or nobody knows of steps (--unchanged), a - stands for that, for the whole and for the stall.`
 
 // options are the flags of the commands.
@@ -242,16 +245,18 @@ func phases(w io.Writer, c changes.Change) {
 	}
 }
 
-// transfers tells who received what from whom, and how fast. Nobody's link is known to be the slowest until the last one
+// transfers tells who received what from whom, and how fast, the quickest first. Nobody's link is known to be the slowest until the last one
 // is seen beside the others.
 func transfers(w io.Writer, receipts []events.Receipt) {
 	if len(receipts) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nReceived, in the order in which they were done")
+	fmt.Fprintln(w, "\nReceived, and how long it took by each node's own clock, from its last step to the last byte that it verified")
 	table := tell.Table(w)
-	fmt.Fprintln(table, "by\tafter\tbytes\tfrom")
-	for _, receipt := range receipts {
+	fmt.Fprintln(table, "by\ttook\tbytes\tfrom")
+	quickest := slices.SortedStableFunc(slices.Values(receipts),
+		func(a, b events.Receipt) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	for _, receipt := range quickest {
 		bytes, from := int64(0), []string{}
 		for _, unit := range receipt.Units {
 			bytes += unit.Bytes

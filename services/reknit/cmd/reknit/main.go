@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,12 +45,34 @@ The services and reknit agent run end as what they run does.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := root().ExecuteContext(ctx)
+	err := execute(ctx, root(), os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reknit:", err)
 	}
 	os.Exit(status(err))
+}
+
+// execute runs a command line. Of one that asks for help cobra would take an unknown command for its parent.
+func execute(ctx context.Context, root *cobra.Command, line []string) error {
+	if err := knownHelp(root, line); err != nil {
+		return tell.UsageError{Err: err}
+	}
+	root.SetArgs(line)
+	return root.ExecuteContext(ctx)
+}
+
+func knownHelp(root *cobra.Command, line []string) error {
+	asks := slices.Contains(line, "--help") || slices.Contains(line, "-h")
+	if len(line) > 0 && line[0] == "help" {
+		asks, line = true, line[1:]
+	}
+	found, words, err := root.Find(line)
+	if !asks || err != nil || !found.HasSubCommands() {
+		return nil
+	}
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "-") })
+	return knownCommand(found, words)
 }
 
 // Exit statuses, as users of nats and kubectl expect them.
@@ -75,7 +99,7 @@ func status(err error) int {
 
 func root() *cobra.Command {
 	root := tell.Command(&cobra.Command{
-		Use: "reknit", Long: help, Args: knownCommand, SuggestionsMinimumDistance: 2,
+		Use: "reknit", Long: help, Args: knownCommand,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(c.Name(), os.Environ(), c.ErrOrStderr()) },
 	})
@@ -94,15 +118,16 @@ func root() *cobra.Command {
 }
 
 // knownCommand refuses what is no command, with those that are spelt alike.
-func knownCommand(root *cobra.Command, given []string) error {
-	if len(given) == 0 {
+func knownCommand(parent *cobra.Command, given []string) error {
+	if len(given) == 0 || given[0] == "help" || given[0] == "completion" {
 		return nil
 	}
 	alike := ""
-	for _, name := range root.SuggestionsFor(given[0]) {
+	parent.SuggestionsMinimumDistance = 2
+	for _, name := range parent.SuggestionsFor(given[0]) {
 		alike += "; did you mean " + name + "?"
 	}
-	return fmt.Errorf("no command %q%s; reknit help lists them", given[0], alike)
+	return fmt.Errorf("no command %q%s; %s --help lists them", given[0], alike, parent.CommandPath())
 }
 
 // group adds commands under a heading of the list that help prints.

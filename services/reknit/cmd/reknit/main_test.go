@@ -11,10 +11,9 @@ func run(t *testing.T, line ...string) (exit int, output string, err error) {
 	t.Helper()
 	var printed strings.Builder
 	command := root()
-	command.SetArgs(append([]string{}, line...)) // none is none, rather than the test's
 	command.SetOut(&printed)
 	command.SetErr(io.Discard)
-	err = command.ExecuteContext(t.Context())
+	err = execute(t.Context(), command, append([]string{}, line...)) // none is none, rather than the test's
 	return status(err), printed.String(), err
 }
 
@@ -23,6 +22,11 @@ func TestAWrongLineEndsWithTheStatusOfWrongUsage(t *testing.T) {
 		"plann":             "did you mean plan?",
 		"plan --nosuch":     "--nosuch",
 		"plan x":            "expected flags only",
+		"restore --help":    "did you mean restorer?",
+		"nosuch --help":     `no command "nosuch"; reknit --help lists them`,
+		"-h nosuch":         `no command "nosuch"`,
+		"help plann":        "did you mean plan?",
+		"audit verfy -h":    "did you mean verify?",
 		"up --port a":       "--port",
 		"up --port 70000":   "--port: expected",
 		"dev --trainers 1":  "--trainers: expected",
