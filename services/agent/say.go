@@ -49,6 +49,9 @@ func (s *Session) publish(ctx context.Context, event events.Event) (bus.Ack, err
 	end := telemetry.Send(ctx, &event, since)
 	ack, err := s.bus.Publish(ctx, event)
 	end(err)
+	if err == nil {
+		go s.hearRefusal(s.context, event, ack.Sequence)
+	}
 	if event.Kind == events.JoinRequested && err == nil {
 		s.noteAsked(event, ack.Sequence)
 	}

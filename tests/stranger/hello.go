@@ -9,13 +9,15 @@ import (
 )
 
 // hello takes part in cluster "dev" as node "me": it asks for a place, agrees to the first plan, shows that it lives
-// and hands every plan to train, until stop is closed.
-func hello(nc *nats.Conn, job any, train func(plan []byte), stop <-chan struct{}) {
+// and hands every plan to train, until stop is closed. Of what it says it hears whether the services refuse it.
+func hello(nc *nats.Conn, job any, train func(plan []byte), refused func(why string), stop <-chan struct{}) {
 	incarnation := fmt.Sprint(time.Now().UnixNano())    // another one at each start
 	say := func(kind, id string, data map[string]any) { // a CloudEvent, on the subject of its kind
 		event, _ := json.Marshal(map[string]any{"specversion": "1.0", "id": fmt.Sprint(time.Now().UnixNano()), "source": "/node/me",
 			"type": "io.reknit." + kind + ".v1", "subject": id, "cluster": "dev", "data": data})
-		nc.Publish("reknit.event.dev."+kind+"."+id, event)
+		if ack, err := nc.Request("reknit.event.dev."+kind+"."+id, event, 5*time.Second); err == nil {
+			go hearRefusal(nc, ack.Data, func(why string) { refused(kind + ": " + why) })
+		}
 	}
 	nc.Subscribe("reknit.plan.dev.*", func(m *nats.Msg) { train(m.Data) })
 	nc.Subscribe("reknit.event.dev.negotiation.opened.*", func(m *nats.Msg) {

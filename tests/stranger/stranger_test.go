@@ -272,8 +272,11 @@ func TestADozenLinesAreEnoughForAPlan(t *testing.T) {
 	defer conn.Close()
 	plans, stop := make(chan []byte, 1), make(chan struct{})
 	defer close(stop)
-	go hello(conn, job(0), func(plan []byte) { plans <- plan }, stop)
+	refused := make(chan string, 8)
+	go hello(conn, job(0), func(plan []byte) { plans <- plan }, func(why string) { refused <- why }, stop)
 	select {
+	case why := <-refused:
+		t.Fatal(why)
 	case data := <-plans:
 		var event struct{ Data plan }
 		if err := json.Unmarshal(data, &event); err != nil {
@@ -284,6 +287,30 @@ func TestADozenLinesAreEnoughForAPlan(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Fatalf("no plan within %v", patience)
+	}
+}
+
+func TestASpeakerHearsThatItsEventWasRefusedAndNotFromALiar(t *testing.T) {
+	h := build(t, "dev", 1)
+	refused, stop := make(chan string, 8), make(chan struct{})
+	defer close(stop)
+	for sequence := 40; sequence <= 100; sequence++ { // 61 messages, of which one is about the request behind them and the leases
+		_ = h.conn.Publish(fmt.Sprint("reknit.event.dev.event.refused.", sequence),
+			[]byte(`{"source": "/node/eve", "data": {"reason": "a lie", "detail": "of eve"}}`))
+	}
+	if err := h.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	wrong := job(0)
+	wrong["kind"] = "pipelines"
+	go hello(h.conn, wrong, func([]byte) {}, func(why string) { refused <- why }, stop)
+	select {
+	case why := <-refused:
+		if want := `membership.join-requested: invalid: data: field "job.kind": expected pipeline or data-parallel or sharded`; !strings.HasPrefix(why, want) {
+			t.Errorf("it hears %q, expected %q", why, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("not refused within %v", patience)
 	}
 }
 

@@ -5,6 +5,7 @@ It knows one server, no TLS and no authentication. It does not connect anew: a c
 
 import base64
 import hashlib
+import itertools
 import json
 import queue
 import socket
@@ -53,16 +54,23 @@ class Connection:
         self._reader.readline()  # INFO
         self._sending = threading.Lock()
         self._hearers, self._answers, self._closed = {}, {}, False
+        self._numbers = itertools.count(1)
         self._inbox = "_INBOX." + uuid.uuid4().hex
         self._send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"lang":"python"}\r\n')
         threading.Thread(target=self._read, args=(ended,), daemon=True).start()
         self.subscribe(self._inbox + ".*", self._answered)
 
     def subscribe(self, subject, hear):
-        """Calls hear with each message, on the reader's thread: hear must not ask anything itself."""
-        number = len(self._hearers) + 1
+        """Calls hear with each message, on the reader's thread: hear must not ask anything itself. Returns a number with
+        which that ends."""
+        number = next(self._numbers)
         self._hearers[number] = hear
         self._send(f"SUB {subject} {number}\r\n".encode())
+        return number
+
+    def unsubscribe(self, number):
+        self._hearers.pop(number, None)
+        self._send(f"UNSUB {number}\r\n".encode())
 
     def publish(self, subject, data, reply="", headers=None):
         head = b""
@@ -89,18 +97,26 @@ class Connection:
         return answer
 
     def store(self, subject, data, headers):
-        """Puts a message into the stream of its subject, and returns when it is there. Raises Error where the stream
-        does not answer three times, or takes nothing: a header Nats-Msg-Id makes a repeat harmless."""
-        for last in (False, False, True):
+        """Puts a message into the stream of its subject, and returns its number when it is there. Raises Error where the
+        stream does not answer three times, or takes nothing: a header Nats-Msg-Id makes a repeat harmless. Raises Refused
+        where the first attempt is a repeat already: the stream has another message with that header, and drops this one."""
+        for attempt in range(3):
             try:
                 answer = json.loads(self.request(subject, data, headers).data)
                 if "error" not in answer:
-                    return
+                    if attempt == 0 and answer.get("duplicate"):
+                        raise Refused(f"{subject}: message {answer['seq']} has the same Nats-Msg-Id")
+                    return answer["seq"]
                 raise Error(f"{subject}: {answer['error']['description']}")
             except Error:
-                if last:
+                if attempt == 2:
                     raise
             time.sleep(PAUSE_SECONDS)
+
+    def last(self, stream, subject):
+        """Returns the data of the last message that a stream has on a subject, as its leader knows it; None for none."""
+        answer = json.loads(self.request(f"$JS.API.STREAM.MSG.GET.{stream}", json.dumps({"last_by_subj": subject}).encode()).data)
+        return base64.b64decode(answer["message"]["data"]) if "message" in answer else None
 
     def __enter__(self):
         return self
@@ -146,7 +162,8 @@ class Connection:
         head = int(words[-2]) if words[0] == "HMSG" else 0
         reply = words[3] if len(words) == (6 if head else 5) else ""
         content = self._reader.read(size + 2)
-        self._hearers[int(words[2])](Message(words[1], reply, content[:head], content[head:size]))
+        hear = self._hearers.get(int(words[2]), lambda message: None)
+        hear(Message(words[1], reply, content[:head], content[head:size]))
 
 
 class Objects:

@@ -25,6 +25,7 @@ from trainer import NO_PLAN, Trainer
 
 BEAT_SECONDS = 0.2
 LOOK_SECONDS = 1.5  # within which who has this node's name answers
+LISTENING = 8  # events of which a refusal is still waited for
 LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be lost; else the step is told as broken
 
 
@@ -92,6 +93,7 @@ class Worker:
         self.end(f"another process answers to the name {self.node}: expected one for each")
 
     def subscribe(self):
+        self.listening = collections.deque()
         event, me = f"reknit.event.{self.cluster}", self.node
         for subject, hear in {
             f"reknit.plan.{self.cluster}.*": self.hear, f"{event}.negotiation.*.*": self.hear,
@@ -159,7 +161,35 @@ class Worker:
                  "data": {"node": self.node, "incarnation": self.incarnation, **data}}
         if cause:
             event["cause"] = cause
-        self.hub.store(f"reknit.event.{self.cluster}.{kind}.{subject}", json.dumps(event).encode(), {"Nats-Msg-Id": identity})
+        try:
+            number = self.hub.store(f"reknit.event.{self.cluster}.{kind}.{subject}", json.dumps(event).encode(),
+                                    {"Nats-Msg-Id": identity})
+            self.listen_for_refusal(kind, number)
+        except wire.Refused as why:
+            report(unsaid=kind, why=str(why))
+
+    def listen_for_refusal(self, kind, number):
+        """Hears whether the services refuse a message of the log, for as long as it is one of the last that were said."""
+        subject = f"reknit.event.{self.cluster}.event.refused.{number}"
+
+        def hear(data):
+            self.inbox.put((self.told_refusal, kind, data))
+
+        self.listening.append(self.hub.subscribe(subject, lambda message: hear(message.data)))
+        if len(self.listening) > LISTENING:
+            self.hub.unsubscribe(self.listening.popleft())
+        said_already = self.hub.last(f"REKNIT_EVENTS_{self.cluster}", subject)
+        if said_already:
+            hear(said_already)
+
+    def told_refusal(self, kind, data):
+        """Tells why an event was refused; whoever is no service says nothing of that. One that was to be answered ends it."""
+        event = json.loads(data)
+        if event.get("source") in ("/monitor", "/negotiator", "/planner", "/restorer"):
+            why = f"{kind}: {event['data']['reason']}: {event['data']['detail']}"
+            report(refused=why)
+            if kind == "membership.join-requested":
+                self.end(why)
 
     def beat(self, left=False):
         self.beats += 1
