@@ -184,6 +184,16 @@ test-observation: ## ask a real Prometheus each query of the dashboard and of th
 	@.ci/apt prometheus prometheus || { echo "test-observation: SKIPPED: as said above"; exit 0; }; \
 	cd tests && go test ./observation -count=1 -timeout 10m -v -run Query -prometheus "$$(command -v prometheus)"
 
+# What npm installs lies outside the tree, and is installed once.
+AJV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reknit/ajv-8.20.0
+
+.PHONY: test-contract-ajv
+test-contract-ajv: ## hold drawn events against the schemas with ajv in its strict mode, and against the services (Node and npm; DRAWS= of each kind)
+	@for tool in node npm; do command -v $$tool >/dev/null || { echo "test-contract-ajv is SKIPPED: there is no $$tool"; exit 0; }; done; \
+	[[ -d "$(AJV)/node_modules/ajv" ]] || npm install --prefix "$(AJV)" --no-audit --no-fund --ignore-scripts ajv@8.20.0 || { \
+		echo "test-contract-ajv is SKIPPED: ajv cannot be had (no npm registry?)"; exit 0; }; \
+	cd tests && go test ./contract -count=1 -v -run AnotherLanguage -ajv "$(AJV)" -draws $(or $(DRAWS),200)
+
 .PHONY: release-checks
 release-checks: ## all that a release must pass and that takes too long for .ci/run, some hours (ONLY= names of sections; tests/README.md has them)
 	.ci/release $(ONLY)

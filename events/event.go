@@ -12,8 +12,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -176,12 +179,20 @@ func named(err error) error {
 	if !errors.As(err, &typed) {
 		return err
 	}
-	return &FieldError{Field: cmp.Or(typed.Field, whole), Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
+	wrong := &FieldError{Field: cmp.Or(typed.Field, whole), Expected: kindOf(typed.Type), Got: "a JSON " + typed.Value}
+	if number, isNumber := strings.CutPrefix(typed.Value, "number "); isNumber && isNumeric(typed.Type) {
+		if value, _ := strconv.ParseFloat(number, 64); value == math.Trunc(value) { // too great counts as whole
+			return &RuleError{"numbers", wrong}
+		}
+	}
+	return wrong
 }
 
 // kindOf says in words what JSON a Go type is read from.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
+	case reflect.Pointer:
+		return kindOf(t.Elem())
 	case reflect.String:
 		return "a text"
 	case reflect.Bool:
@@ -197,12 +208,18 @@ func kindOf(t reflect.Type) string {
 }
 
 // Decode reads a payload and validates it. A required field that is absent is an error, not a zero: a promise without
-// its step is no promise to stop at step 0. Fields this version does not know are ignored.
+// its step is no promise to stop at step 0. So is null. Fields this version does not know are ignored.
 func Decode(data []byte, payload Payload) error {
+	t := reflect.TypeOf(payload).Elem()
 	if err := json.Unmarshal(data, payload); err != nil {
+		if _, isJSON := errors.AsType[*json.UnmarshalTypeError](err); isJSON {
+			if broken, is := errors.AsType[*RuleError](missing(t, data)); is {
+				return broken // a name that is not quite ours was read as ours
+			}
+		}
 		return named(err)
 	}
-	if err := missing(reflect.TypeOf(payload).Elem(), data); err != nil {
+	if err := missing(t, data); err != nil {
 		return err
 	}
 	return payload.Validate()

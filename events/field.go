@@ -2,9 +2,8 @@ package events
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 )
 
@@ -47,89 +46,35 @@ func only(text, some string, ranges ...byte) bool {
 // plan of 1,000 nodes has thousands of expectations.
 type check struct{ err error }
 
-func (c *check) that(holds bool, field, expected string, got any) {
-	if c.err == nil && !holds {
-		c.err = &FieldError{Field: field, Expected: expected, Got: fmt.Sprintf("%v", got)}
-	}
-}
-
-func (c *check) token(field, id string) {
-	if !Token(id) {
-		c.that(false, field, "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%.80q", id))
-	}
-}
-
-// mostReason is how many bytes of a reason may travel.
-const mostReason = 1024
-
-func (c *check) reason(text string) {
-	if len(text) > mostReason {
-		c.that(false, "reason", fmt.Sprintf("at most %d bytes", mostReason), fmt.Sprintf("%d bytes", len(text)))
-	}
-}
-
-func (c *check) digest(field, digest string) {
-	if !isDigest(digest) {
-		c.that(false, field, "sha256: and 64 hex digits", fmt.Sprintf("%.80q", digest))
-	}
-}
-
-func (c *check) atLeast(field string, value, least int64) {
-	if value < least {
-		c.that(false, field, fmt.Sprintf("at least %d", least), value)
-	}
-}
-
-func (c *check) atMost(field string, count, most int) {
-	if count > most {
-		c.that(false, field, fmt.Sprintf("at most %d", most), count)
-	}
-}
-
-func (c *check) layerBytes(field string, bytes int64) {
-	const most = 1 << 48 // 256 TiB, so that no sum over the layers of a pipeline overflows
-	if bytes < 0 || bytes > most {
-		c.that(false, field, fmt.Sprintf("0 to %d", most), bytes)
-	}
-}
-
-func (c *check) amount(field string, value float64) {
-	c.that(value >= 0 && !math.IsInf(value, 1), field, "a finite number of at least 0", value)
-}
-
-func (c *check) units(units Range) {
-	if units.First < 0 || units.First >= units.End || units.End > MostUnits {
-		c.that(false, "units", fmt.Sprintf("0 <= first < end <= %d", MostUnits), units)
-	}
-}
-
-func (c *check) unit(unit int) {
-	if unit < 0 || unit >= MostUnits {
-		c.that(false, "unit", fmt.Sprintf("0 to %d", MostUnits-1), unit)
+// ranges checks that ranges of units hold some.
+func (c *check) ranges(field string, ranges []Range) {
+	for _, units := range ranges {
+		c.rule("range", units.First < units.End, field, fmt.Sprintf("0 <= first < end <= %d", MostUnits), units)
 	}
 }
 
 func (c *check) bounds(field string, b Bounds) {
-	c.that(b.Min >= 0 && (b.Max == 0 || b.Max >= b.Min), field, "0 <= min <= max, or max 0 for open", b)
+	c.rule("job", b.Max == 0 || b.Max >= b.Min, field, "0 <= min <= max, or max 0 for open", b)
 }
 
-func (c *check) oneOf(field, value string, words ...string) {
-	if !slices.Contains(words, value) {
-		named := slices.DeleteFunc(words, func(word string) bool { return word == "" })
-		c.that(false, field, strings.Join(named, " or "), fmt.Sprintf("%.80q", value))
-	}
-}
-
+// nested takes over what is wrong with the value of a field.
 func (c *check) nested(field string, err error) {
-	if c.err == nil && err != nil {
-		c.err = fmt.Errorf("%s: %w", field, err)
+	if c.err == nil {
+		c.err = inside(field, err)
 	}
 }
 
-func (c *check) each(count int, field string, validate func(i int) error) {
-	for i := 0; c.err == nil && i < count; i++ {
-		if err := validate(i); err != nil {
-			c.err = fmt.Errorf("%s[%d]: %w", field, i, err)
-		}
+// inside puts a field's name before that of the field in it that an error is about.
+func inside(field string, err error) error {
+	if err == nil || field == "" {
+		return err
 	}
+	if at, is := errors.AsType[*FieldError](err); is {
+		at.within(field)
+		return err
+	}
+	if broken, is := errors.AsType[*RuleError](err); is {
+		return &RuleError{broken.Rule, inside(field, broken.Err)}
+	}
+	return fmt.Errorf("%s: %w", field, err)
 }

@@ -7,31 +7,31 @@ import (
 
 // Job is what is trained. Every member carries the same one.
 type Job struct {
-	Digest string `json:"digest"` // of all that determines the result: model, data, seed
+	Digest string `json:"digest" is:"digest"` // of all that determines the result: model, data, seed
 	// Steps is after how many training ends. Left out: nobody knows, or it has no end.
 	Steps uint64 `json:"steps,omitempty"`
 	// Kind tells how nodes share the work: pipeline, data-parallel or sharded; left out: pipeline.
-	Kind   string         `json:"kind,omitempty"`
-	Layers []LayerProfile `json:"layers"` // in order
+	Kind   string         `json:"kind,omitempty" is:"one=pipeline|data-parallel|sharded"`
+	Layers []LayerProfile `json:"layers" is:"count=1..4096"` // in order
 	// Tied are runs of layers that stay in one stage, for they share tensors: an embedding that is the head as well
 	// ties all layers.
 	Tied []Range `json:"tied,omitempty"`
 	// GlobalBatch is the samples of a step, whatever the plan. With a batchRule it is the batch for which the
 	// learning rate is meant.
-	GlobalBatch int        `json:"globalBatch"`
-	MicroBatch  int        `json:"microBatch"` // samples a micro-batch; divides the global batch
+	GlobalBatch int        `json:"globalBatch" is:"min=1"`
+	MicroBatch  int        `json:"microBatch" is:"min=1"` // samples a micro-batch; divides the global batch
 	BatchRule   *BatchRule `json:"batchRule,omitempty"`
 	Pipelines   Bounds     `json:"pipelines"` // data-parallel degree; zero leaves it to the planner
 	Stages      Bounds     `json:"stages"`    // pipeline length; zero leaves it to the planner
 	// OptimizerPartitions is into how many each layer's optimizer state is cut, of which a pipeline keeps some
 	// (ZeRO); zero: every holder of a layer keeps all of it.
-	OptimizerPartitions int `json:"optimizerPartitions,omitempty"`
+	OptimizerPartitions int `json:"optimizerPartitions,omitempty" is:"max=64"`
 	// Replicas tells what holders of one unit have at one step: equal bytes, or bytes that are only alike, as on
 	// mixed hardware. Left out: equal. Alike ones are never compared, and a unit moves from one holder.
-	Replicas string `json:"replicas,omitempty"`
+	Replicas string `json:"replicas,omitempty" is:"one=equal|alike"`
 	// Data tells whose samples a node trains: those of the data that all share, at the plan's positions, or its local
 	// ones, which stay with it. Left out: shared.
-	Data string `json:"data,omitempty"`
+	Data string `json:"data,omitempty" is:"one=shared|local"`
 }
 
 const (
@@ -57,9 +57,9 @@ const (
 
 // BatchRule lets the global batch follow the nodes, and the learning rate the batch.
 type BatchRule struct {
-	SamplesPerNode int    `json:"samplesPerNode"` // of a step, for each active node; a multiple of microBatch
-	LearningRate   string `json:"learningRate"`   // scales with the batch over the job's globalBatch: linear, or sqrt
-	WarmUpSteps    int    `json:"warmUpSteps"`    // over which it goes to another scale; 0: at once
+	SamplesPerNode int    `json:"samplesPerNode" is:"min=1,max=1073741824"` // of a step, for each active node; a multiple of microBatch
+	LearningRate   string `json:"learningRate" is:"one=linear|sqrt"`        // scales with the batch over the job's globalBatch: linear, or sqrt
+	WarmUpSteps    int    `json:"warmUpSteps" is:"max=1073741824"`          // over which it goes to another scale; 0: at once
 }
 
 const (
@@ -105,13 +105,13 @@ type Bounds struct {
 // LayerProfile is the cost of one layer for one micro-batch. Data-parallel and sharded jobs may leave all seconds
 // out: a micro-batch counts as one second then, and the speedFactor of a node is its micro-batches a second.
 type LayerProfile struct {
-	ParameterBytes  int64   `json:"parameterBytes"`
-	OptimizerBytes  int64   `json:"optimizerBytes"`
-	GradientBytes   int64   `json:"gradientBytes"`
-	ActivationBytes int64   `json:"activationBytes"` // kept from forward to backward
-	OutputBytes     int64   `json:"outputBytes"`     // sent to the next stage
-	ForwardSeconds  float64 `json:"forwardSeconds,omitempty"`
-	BackwardSeconds float64 `json:"backwardSeconds,omitempty"`
+	ParameterBytes  int64   `json:"parameterBytes" is:"max=281474976710656"`
+	OptimizerBytes  int64   `json:"optimizerBytes" is:"max=281474976710656"`
+	GradientBytes   int64   `json:"gradientBytes" is:"max=281474976710656"`
+	ActivationBytes int64   `json:"activationBytes" is:"max=281474976710656"` // kept from forward to backward
+	OutputBytes     int64   `json:"outputBytes" is:"max=281474976710656"`     // sent to the next stage
+	ForwardSeconds  float64 `json:"forwardSeconds,omitempty" is:"min=0"`
+	BackwardSeconds float64 `json:"backwardSeconds,omitempty" is:"min=0"`
 }
 
 // StateBytes returns what moves when the layer moves: parameters and optimizer state.
@@ -122,40 +122,42 @@ func (j *Job) LeastNodes() int { return max(1, j.Pipelines.Min) * max(1, j.Stage
 
 // Validate names the first field that is wrong and what was expected.
 func (j *Job) Validate() error {
+	c := within(j)
+	c.nested("", j.rules())
+	return c.err
+}
+
+// rules checks what the tags of a job's fields cannot say.
+func (j *Job) rules() error {
+	const rule = "job"
 	var c check
-	c.digest("digest", j.Digest)
-	c.that(len(j.Layers) >= 1 && len(j.Layers) <= MostUnits, "layers", fmt.Sprintf("1 to %d layers", MostUnits),
-		len(j.Layers))
-	c.atLeast("globalBatch", int64(j.GlobalBatch), 1)
-	c.atLeast("microBatch", int64(j.MicroBatch), 1)
-	if c.err == nil {
-		c.that(j.GlobalBatch%j.MicroBatch == 0, "microBatch", "a divisor of globalBatch", j.MicroBatch)
+	if j.MicroBatch < 1 || j.GlobalBatch < 1 {
+		return nil // its limits say so
 	}
+	c.rule(rule, j.GlobalBatch%j.MicroBatch == 0, "microBatch", "a divisor of globalBatch", j.MicroBatch)
 	c.bounds("pipelines", j.Pipelines)
 	c.bounds("stages", j.Stages)
-	if c.err == nil { // a plan of fewer nodes would be waited for without end
-		c.that(j.Stages.Min <= len(j.Layers), "stages", fmt.Sprintf("a min of at most the %d layers", len(j.Layers)), j.Stages)
-		micro := j.GlobalBatch / j.MicroBatch
-		c.that(j.BatchRule != nil || j.Pipelines.Min <= micro, "pipelines",
-			fmt.Sprintf("a min of at most the %d micro-batches", micro), j.Pipelines)
+	// a plan of fewer nodes would be waited for without end
+	c.rule(rule, j.Stages.Min <= len(j.Layers), "stages", fmt.Sprintf("a min of at most the %d layers", len(j.Layers)), j.Stages)
+	micro := j.GlobalBatch / j.MicroBatch
+	c.rule(rule, j.BatchRule != nil || j.Pipelines.Min <= micro, "pipelines",
+		fmt.Sprintf("a min of at most the %d micro-batches", micro), j.Pipelines)
+	for i, layer := range j.Layers {
+		c.rule(rule, layer.StateBytes() >= 1, fmt.Sprintf("layers[%d].parameterBytes", i),
+			"state to move, 1 byte at least: a layer without belongs to its neighbour", layer.ParameterBytes)
 	}
-	c.each(len(j.Layers), "layers", func(i int) error { return j.Layers[i].validate() })
-	if c.err == nil {
-		c.err = j.validatePartitions()
-	}
-	c.oneOf("kind", j.Kind, "", Pipelined, DataParallel, Sharded)
+	c.partitions(j)
 	if j.Kind == DataParallel {
-		c.that(j.Stages.Min <= 1, "stages", "one at most of a data-parallel job", j.Stages)
-		c.that(j.Pipelines.Max == 0, "pipelines", "no max of a data-parallel job: every node is one", j.Pipelines)
+		c.rule(rule, j.Stages.Min <= 1, "stages", "one at most of a data-parallel job", j.Stages)
+		c.rule(rule, j.Pipelines.Max == 0, "pipelines", "no max of a data-parallel job: every node is one", j.Pipelines)
 	}
-	c.that(j.Kind != Sharded || j.OptimizerPartitions == 0, "optimizerPartitions",
+	c.rule(rule, j.Kind != Sharded || j.OptimizerPartitions == 0, "optimizerPartitions",
 		"none of a sharded job: stages are its shards", j.OptimizerPartitions)
-	c.oneOf("replicas", j.Replicas, "", EqualReplicas, AlikeReplicas)
-	c.oneOf("data", j.Data, "", SharedData, LocalData)
-	c.that(j.Data != LocalData || j.Kind == DataParallel, "data", "local of a data-parallel job only", j.Data)
+	c.rule(rule, j.Data != LocalData || j.Kind == DataParallel, "data", "local of a data-parallel job only", j.Data)
 	c.tied(j.Tied, len(j.Layers))
-	if j.BatchRule != nil && c.err == nil {
-		c.err = j.BatchRule.validate(j.MicroBatch)
+	if j.BatchRule != nil {
+		c.rule(rule, j.BatchRule.SamplesPerNode%j.MicroBatch == 0, "batchRule.samplesPerNode",
+			fmt.Sprintf("a multiple of microBatch %d", j.MicroBatch), j.BatchRule.SamplesPerNode)
 	}
 	return c.err
 }
@@ -164,34 +166,8 @@ func (j *Job) Validate() error {
 func (c *check) tied(runs []Range, layers int) {
 	next := 0
 	for i, run := range runs {
-		c.that(run.First >= next && run.Count() >= 2 && run.End <= layers, fmt.Sprintf("tied[%d]", i),
+		c.rule("job", run.First >= next && run.Count() >= 2 && run.End <= layers, fmt.Sprintf("tied[%d]", i),
 			fmt.Sprintf("two layers or more within %d to %d, after the run before", next, layers), run)
 		next = run.End
 	}
-}
-
-func (r *BatchRule) validate(microBatch int) error {
-	const most = 1 << 30 // so that no batch overflows
-	var c check
-	c.that(r.SamplesPerNode >= 1 && r.SamplesPerNode <= most && r.SamplesPerNode%microBatch == 0,
-		"batchRule.samplesPerNode", fmt.Sprintf("a multiple of microBatch %d, at most %d", microBatch, most),
-		r.SamplesPerNode)
-	c.oneOf("batchRule.learningRate", r.LearningRate, linear, sqrt)
-	c.that(r.WarmUpSteps >= 0 && r.WarmUpSteps <= most, "batchRule.warmUpSteps", fmt.Sprintf("0 to %d", most),
-		r.WarmUpSteps)
-	return c.err
-}
-
-func (l LayerProfile) validate() error {
-	var c check
-	c.layerBytes("parameterBytes", l.ParameterBytes)
-	c.layerBytes("optimizerBytes", l.OptimizerBytes)
-	c.layerBytes("gradientBytes", l.GradientBytes)
-	c.layerBytes("activationBytes", l.ActivationBytes)
-	c.layerBytes("outputBytes", l.OutputBytes)
-	c.amount("forwardSeconds", l.ForwardSeconds)
-	c.amount("backwardSeconds", l.BackwardSeconds)
-	c.that(l.StateBytes() >= 1, "parameterBytes", "state to move, 1 byte at least: a layer without belongs to its neighbour",
-		l.ParameterBytes)
-	return c.err
 }

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // LinkRequest asks that a link be used, or no longer be used. Links have two ends and no direction here.
 type LinkRequest struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	From string `json:"from" is:"token"`
+	To   string `json:"to" is:"token"`
 }
 
 // Measurement is how good a link is in one direction.
 type Measurement struct {
-	From                    string  `json:"from"`
-	To                      string  `json:"to"`
-	RoundTripSeconds        float64 `json:"roundTripSeconds"`
-	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond"`
+	From                    string  `json:"from" is:"token"`
+	To                      string  `json:"to" is:"token"`
+	RoundTripSeconds        float64 `json:"roundTripSeconds" is:"min=0,max=3600"`
+	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond" is:"rate,max=1e18"`
 	// Uncertainty is the share by which either figure may be off, at most a half. Left out it is a half: nodes measure once.
-	Uncertainty float64 `json:"uncertainty,omitempty"`
+	Uncertainty float64 `json:"uncertainty,omitempty" is:"min=0,max=0.5"`
 }
 
 // Rounded returns the measurement in three significant digits, and its uncertainty in twentieths, rounded up. It is no more
@@ -63,38 +64,37 @@ const MostUncertainty = 0.5
 
 // LinkState says that a link is lost or restored.
 type LinkState struct {
-	From   string `json:"from"`
-	To     string `json:"to"`
-	Reason string `json:"reason"`
+	From   string `json:"from" is:"token"`
+	To     string `json:"to" is:"token"`
+	Reason string `json:"reason" is:"reason"`
 }
 
 func (r *LinkRequest) Validate() error {
-	var c check
-	c.pair(r.From, r.To)
+	c := within(r)
+	c.ends("", r.From, r.To)
 	return c.err
 }
 
+// Validate refuses what no link is: with that, one node's word would leave all without a plan.
 func (m *Measurement) Validate() error {
-	var c check
-	c.pair(m.From, m.To)
-	const longest, most = 3600, 1e18 // with what no link is, one node's word would leave all without a plan
-	c.that(m.RoundTripSeconds >= 0 && m.RoundTripSeconds <= longest, "roundTripSeconds",
-		fmt.Sprintf("0 to %d", longest), m.RoundTripSeconds)
-	c.that(m.BandwidthBytesPerSecond == 0 || m.BandwidthBytesPerSecond >= 1 && m.BandwidthBytesPerSecond <= most,
-		"bandwidthBytesPerSecond", fmt.Sprintf("1 to %g, or 0", most), m.BandwidthBytesPerSecond)
-	c.that(m.Uncertainty >= 0 && m.Uncertainty <= MostUncertainty, "uncertainty", fmt.Sprintf("0 to %g", MostUncertainty), m.Uncertainty)
+	c := within(m)
+	c.ends("", m.From, m.To)
 	return c.err
 }
 
 func (s *LinkState) Validate() error {
-	var c check
-	c.pair(s.From, s.To)
-	c.reason(s.Reason)
+	c := within(s)
+	c.ends("", s.From, s.To)
 	return c.err
 }
 
-func (c *check) pair(from, to string) {
-	c.token("from", from)
-	c.token("to", to)
-	c.that(from != to, "to", "another node than from", to)
+// ends checks that a link has two ends; the field is what holds it.
+func (c *check) ends(field, from, to string) {
+	c.rule("ends", from != to, strings.TrimPrefix(field+".to", "."), "another node than from", to)
+}
+
+func (c *check) links(field string, measured []Measurement) {
+	for i, link := range measured {
+		c.ends(fmt.Sprintf("%s[%d]", field, i), link.From, link.To)
+	}
 }

@@ -4,17 +4,17 @@ import "fmt"
 
 // Pulse is a heartbeat, over core NATS on PulseSubject: not an event, never stored. Only changes become facts.
 type Pulse struct {
-	Node        string  `json:"node"`
-	Incarnation string  `json:"incarnation"`
+	Node        string  `json:"node" is:"token"`
+	Incarnation string  `json:"incarnation" is:"token"`
 	Number      uint64  `json:"number"` // counts up within an incarnation
 	Generation  uint64  `json:"generation"`
-	Step        uint64  `json:"step"`        // completed steps
-	StepSeconds float64 `json:"stepSeconds"` // of the last completed step
-	Loss        float64 `json:"loss"`        // of the last completed step; zero where the node does not know it
-	// Phase is what the trainer does in the step after that: PhaseComputing or PhaseWaiting, for others; empty where it
-	// is in none, or its agent does not know. PhaseStarting: it has not asked for a place yet, and is about to.
-	Phase      string      `json:"phase,omitempty"`
-	Suspicions []Suspicion `json:"suspicions,omitempty"`
+	Step        uint64  `json:"step"`                   // completed steps
+	StepSeconds float64 `json:"stepSeconds" is:"min=0"` // of the last completed step
+	Loss        float64 `json:"loss"`                   // of the last completed step; zero where the node does not know it
+	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
+	// agent does not know. Starting: it has not asked for a place yet, and is about to.
+	Phase      string      `json:"phase,omitempty" is:"one=starting|computing|waiting"`
+	Suspicions []Suspicion `json:"suspicions,omitempty" is:"count=0..64"`
 	Left       bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
 
@@ -30,38 +30,38 @@ const (
 
 // Suspicion is a node's report that a peer does not answer on the data plane.
 type Suspicion struct {
-	Node    string `json:"node"`
+	Node    string `json:"node" is:"token"`
 	Refused bool   `json:"refused"` // the connection was reset or refused, rather than silent
-	Reason  string `json:"reason"`
+	Reason  string `json:"reason" is:"reason"`
 }
 
 // NodeState says that a node is suspected, cleared or lost.
 type NodeState struct {
-	Node        string `json:"node"`
-	Incarnation string `json:"incarnation"`
-	Reason      string `json:"reason"`
+	Node        string `json:"node" is:"token"`
+	Incarnation string `json:"incarnation" is:"token"`
+	Reason      string `json:"reason" is:"reason"`
 	// Proven says that the process is gone for certain, as the agent beside it saw: what it held does not come back.
 	Proven bool `json:"proven,omitempty"`
 	// Step is how many steps the node had completed by its last heartbeat; zero: not known.
 	Step uint64 `json:"step,omitempty"`
 	// SilentSeconds is how long nothing had been heard from the node.
-	SilentSeconds float64 `json:"silentSeconds"`
+	SilentSeconds float64 `json:"silentSeconds" is:"min=0"`
 	// WaitedSeconds is for how long others had waited for the node's trainer, which hangs.
-	WaitedSeconds float64 `json:"waitedSeconds,omitempty"`
+	WaitedSeconds float64 `json:"waitedSeconds,omitempty" is:"min=0"`
 	// FailuresPerNodeSecond is the failure rate seen so far, prior included.
-	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond"`
+	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond" is:"min=0"`
 	// SecondsUntilReturn is how long lost nodes took to come back on average; zero: none has come back yet.
-	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0"`
 }
 
 // Exit says that the process which a node trains with is gone, or hangs. The agent that was its parent, or held its
 // socket, lives on to say so: that is proof, and no peer has to miss the node.
 type Exit struct {
-	Node        string `json:"node"`
-	Incarnation string `json:"incarnation"`
+	Node        string `json:"node" is:"token"`
+	Incarnation string `json:"incarnation" is:"token"`
 	Generation  uint64 `json:"generation"` // of the plan that it worked under; zero for none
-	Reason      string `json:"reason"`
-	ExitCode    *int   `json:"exitCode,omitempty"` // left out where the process did not end by itself
+	Reason      string `json:"reason" is:"reason"`
+	ExitCode    *int   `json:"exitCode,omitempty" is:"min=-2147483648"` // left out where the process did not end by itself
 	// Expected says that the node had asked to leave, or training was complete: its end is no failure.
 	Expected bool `json:"expected,omitempty"`
 	// Hangs tells that the process lives, though its step does not end: the others go on without it, and it may still
@@ -78,16 +78,16 @@ const (
 
 // SiteState says that most nodes of a site are silent at once, or that they are not any more.
 type SiteState struct {
-	Site   string `json:"site"`
+	Site   string `json:"site" is:"token"`
 	Silent int    `json:"silent"` // nodes of the site
 	Nodes  int    `json:"nodes"`  // that are watched there
 }
 
 // Profile is what a node measured while training.
 type Profile struct {
-	Node string `json:"node"`
+	Node string `json:"node" is:"token"`
 	// SpeedFactor is measured over declared speed of the node's layers: 2 means twice as fast as the job says.
-	SpeedFactor float64 `json:"speedFactor"`
+	SpeedFactor float64 `json:"speedFactor" is:"min=1e-9,max=1e9"`
 	Step        uint64  `json:"step"`
 }
 
@@ -101,62 +101,33 @@ type Probe struct {
 
 // ProbeAnswer is the reply to a probe.
 type ProbeAnswer struct {
-	Node        string       `json:"node"`
+	Node        string       `json:"node" is:"token"`
 	Incarnation string       `json:"incarnation"`
 	Measured    *Measurement `json:"measured,omitempty"`
 	Error       string       `json:"error,omitempty"` // the target did not answer
-	// Finding is what became of the connection to a target that did not answer: FoundRefused, FoundStalled or
-	// FoundUnreachable; empty where the agent does not know.
-	Finding string `json:"finding,omitempty"`
+	// Finding is what became of the connection to a target that did not answer: refused, the host lives and no process
+	// listens; stalled, it was accepted and nobody answers; unreachable, it did not come about in time. Left out where the agent does not know.
+	Finding string `json:"finding,omitempty" is:"one=refused|stalled|unreachable"`
 }
 
-func (p *Pulse) Validate() error {
-	var c check
-	c.token("node", p.Node)
-	c.token("incarnation", p.Incarnation)
-	c.amount("stepSeconds", p.StepSeconds)
-	c.that(len(p.Suspicions) <= MostSuspicions, "suspicions", fmt.Sprintf("at most %d", MostSuspicions), len(p.Suspicions))
-	known := p.Phase == "" || p.Phase == PhaseStarting || p.Phase == PhaseComputing || p.Phase == PhaseWaiting
-	c.that(known, "phase", "starting, computing, waiting or nothing", p.Phase)
-	c.each(len(p.Suspicions), "suspicions", func(i int) error {
-		var c check
-		c.token("node", p.Suspicions[i].Node)
-		c.reason(p.Suspicions[i].Reason)
-		return c.err
-	})
+func (p *Pulse) Validate() error { return within(p).err }
+
+func (a *ProbeAnswer) Validate() error {
+	c := within(a)
+	if a.Measured != nil {
+		c.ends("measured", a.Measured.From, a.Measured.To)
+	}
 	return c.err
 }
 
-func (s *NodeState) Validate() error {
-	var c check
-	c.token("node", s.Node)
-	c.token("incarnation", s.Incarnation)
-	c.reason(s.Reason)
-	c.amount("silentSeconds", s.SilentSeconds)
-	c.amount("waitedSeconds", s.WaitedSeconds)
-	c.amount("failuresPerNodeSecond", s.FailuresPerNodeSecond)
-	c.amount("secondsUntilReturn", s.SecondsUntilReturn)
-	return c.err
-}
+func (s *NodeState) Validate() error { return within(s).err }
 
 func (s *SiteState) Validate() error {
-	var c check
-	c.token("site", s.Site)
-	c.that(s.Silent >= 0 && s.Silent <= s.Nodes, "silent", fmt.Sprintf("0 to %d", s.Nodes), s.Silent)
+	c := within(s)
+	c.rule("silent", s.Silent <= s.Nodes, "silent", fmt.Sprintf("0 to %d", s.Nodes), s.Silent)
 	return c.err
 }
 
-func (e *Exit) Validate() error {
-	var c check
-	c.token("node", e.Node)
-	c.token("incarnation", e.Incarnation)
-	c.reason(e.Reason)
-	return c.err
-}
+func (e *Exit) Validate() error { return within(e).err }
 
-func (p *Profile) Validate() error {
-	var c check
-	c.token("node", p.Node)
-	c.that(p.SpeedFactor >= 1e-9 && p.SpeedFactor <= 1e9, "speedFactor", "1e-9 to 1e9", p.SpeedFactor)
-	return c.err
-}
+func (p *Profile) Validate() error { return within(p).err }

@@ -18,15 +18,15 @@ func (l Range) Count() int { return l.End - l.First }
 
 // Plan says who trains what from a step on. The committed plan of a generation never changes.
 type Plan struct {
-	Cluster    string      `json:"cluster"`
-	Generation uint64      `json:"generation"`
+	Cluster    string      `json:"cluster" is:"token"`
+	Generation uint64      `json:"generation" is:"min=1"`
 	Parent     string      `json:"parent,omitempty"` // digest of the plan before; empty for generation 1
 	Policy     string      `json:"policy"`
-	Kind       string      `json:"kind,omitempty"`     // of the job
-	Replicas   string      `json:"replicas,omitempty"` // of the job
-	ResumeStep uint64      `json:"resumeStep"`         // completed steps when it takes over: the index of the next
-	Nodes      []Member    `json:"nodes"`              // all active nodes, those without a place included
-	Pipelines  []Pipeline  `json:"pipelines"`
+	Kind       string      `json:"kind,omitempty" is:"one=pipeline|data-parallel|sharded"` // of the job
+	Replicas   string      `json:"replicas,omitempty" is:"one=equal|alike"`                // of the job
+	ResumeStep uint64      `json:"resumeStep"`                                             // completed steps when it takes over: the index of the next
+	Nodes      []Member    `json:"nodes"`                                                  // all active nodes, those without a place included
+	Pipelines  []Pipeline  `json:"pipelines" is:"count=1"`
 	Reroutes   []Reroute   `json:"reroutes,omitempty"`
 	Relays     []Pair      `json:"relays,omitempty"` // pairs that must not use a direct link: their traffic goes through the hub
 	Sync       Sync        `json:"sync"`
@@ -35,24 +35,24 @@ type Plan struct {
 	Predicted  Predicted   `json:"predicted"`
 	Considered []Candidate `json:"considered,omitempty"`
 
-	LearningRateScale float64 `json:"learningRateScale"` // what the learning rate is multiplied by; 0: nothing, as 1
-	WarmUp            *WarmUp `json:"warmUp,omitempty"`  // left out: the scale counts from the first step on
+	LearningRateScale float64 `json:"learningRateScale" is:"min=0"` // what the learning rate is multiplied by; 0: nothing, as 1
+	WarmUp            *WarmUp `json:"warmUp,omitempty"`             // left out: the scale counts from the first step on
 
 	// Snapshot tells that training goes back to one, of ResumeStep: the digest of the plan under which that step was
 	// trained. It is left out where living nodes have all units.
-	Snapshot string `json:"snapshot,omitempty"`
+	Snapshot string `json:"snapshot,omitempty" is:"digest"`
 }
 
 // WarmUp takes the learning rate from one scale to the plan's, in equal parts.
 type WarmUp struct {
-	FromScale float64 `json:"fromScale"`
+	FromScale float64 `json:"fromScale" is:"min=0"`
 	FirstStep uint64  `json:"firstStep"`
-	Steps     int     `json:"steps"` // the last of them has the plan's scale
+	Steps     int     `json:"steps" is:"min=1"` // the last of them has the plan's scale
 }
 
 // Member is an active node of the cluster.
 type Member struct {
-	Node        string `json:"node"`
+	Node        string `json:"node" is:"token"`
 	Incarnation string `json:"incarnation"`
 	Address     string `json:"address"`
 	Name        string `json:"name,omitempty"` // that it claims, as its join said
@@ -80,11 +80,11 @@ func PairOf(a, b string) Pair {
 
 // Pipeline is a chain of stages that trains its share of the micro-batches.
 type Pipeline struct {
-	MicroBatches int     `json:"microBatches"`
-	Samples      Range   `json:"samples,omitzero"` // of the step's global batch, in the order of the pipelines
-	Weight       float64 `json:"weight,omitempty"` // of its mean gradient; left out: its share of the samples
+	MicroBatches int     `json:"microBatches" is:"min=1"`
+	Samples      Range   `json:"samples,omitzero"`            // of the step's global batch, in the order of the pipelines
+	Weight       float64 `json:"weight,omitempty" is:"min=0"` // of its mean gradient; left out: its share of the samples
 	Stages       []Stage `json:"stages"`
-	Partitions   []int   `json:"partitions,omitempty"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
+	Partitions   []int   `json:"partitions,omitempty" is:"each=max=63"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
 }
 
 // Stage is a node and the layers it trains.
@@ -98,7 +98,7 @@ type Reroute struct {
 	From         string `json:"from"`
 	To           string `json:"to"`
 	Stage        int    `json:"stage"`
-	MicroBatches int    `json:"microBatches"`
+	MicroBatches int    `json:"microBatches" is:"min=1"`
 	Samples      Range  `json:"samples,omitzero"` // of the lost node's pipeline, in the order of the reroutes
 }
 
@@ -143,7 +143,7 @@ type Transfer struct {
 	Unit    int      `json:"unit"`
 	To      string   `json:"to"`
 	Sources []Source `json:"sources"`
-	Bytes   int64    `json:"bytes"`
+	Bytes   int64    `json:"bytes" is:"min=1"`
 }
 
 // Source is a node that holds a layer and the shards it gives.
@@ -152,7 +152,7 @@ type Source struct {
 	Shards Range  `json:"shards"` // half-open range of shard indices
 	// BytesPerSecond is what the link to the receiver carried when it was measured last, by itself, or else what links are
 	// like there; left out where no link was measured. Receivers begin with it and go on with what they measure.
-	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
+	BytesPerSecond float64 `json:"bytesPerSecond,omitempty" is:"min=0"`
 }
 
 // Drop says that a node no longer needs a layer.
@@ -194,39 +194,39 @@ type Candidate struct {
 // Validate checks what holds for every plan: each pipeline holds every layer exactly once in contiguous stages,
 // no node has two places, every node named is a member, and the micro-batches add up to the global batch.
 func (p *Plan) Validate() error {
+	c := within(p)
+	c.nested("", p.rules())
+	return c.err
+}
+
+// rules checks what the tags of a plan's fields cannot say.
+func (p *Plan) rules() error {
 	var c check
-	c.token("cluster", p.Cluster)
-	c.atLeast("generation", int64(p.Generation), 1)
-	c.that(p.Generation == 1 || p.Parent != "", "parent", "the digest of the plan before", `""`)
-	c.that(len(p.Pipelines) > 0, "pipelines", "at least one", 0)
-	if c.err != nil {
-		return c.err
+	if len(p.Pipelines) == 0 {
+		return nil // its limits say so
 	}
+	const rule = "plan"
+	c.rule(rule, p.Generation == 1 || p.Parent != "", "parent", "the digest of the plan before", `""`)
 	members := make(map[string]bool, len(p.Nodes))
 	for _, member := range p.Nodes {
-		c.token("nodes", member.Node)
-		c.that(!members[member.Node], "nodes", "each node once", member.Node)
+		c.rule(rule, !members[member.Node], "nodes", "each node once", member.Node)
 		members[member.Node] = true
 	}
-	c.nested("pipelines", p.validatePipelines(members))
-	if c.err == nil {
-		c.nested("pipelines", p.validatePartitions(members))
-	}
-	c.nested("reroutes", p.validateReroutes(members))
-	if c.err == nil {
-		c.err = p.validateSamples()
-	}
-	if c.err == nil {
-		c.err = p.validateWeights()
-	}
-	c.oneOf("kind", p.Kind, "", Pipelined, DataParallel, Sharded)
-	c.oneOf("replicas", p.Replicas, "", EqualReplicas, AlikeReplicas)
-	c.amount("learningRateScale", p.LearningRateScale)
-	c.nested("warmUp", p.WarmUp.validate())
-	c.nested("sync", p.validateSync(members))
-	c.nested("migration", p.validateMigration(members))
-	if p.Snapshot != "" {
-		c.digest("snapshot", p.Snapshot)
+	for _, part := range []struct {
+		field string
+		check func() error
+	}{
+		{"pipelines", func() error { return p.validatePipelines(members) }},
+		{"pipelines", func() error { return p.validatePartitions(members) }},
+		{"reroutes", func() error { return p.validateReroutes(members) }},
+		{"", p.validateSamples},
+		{"", p.validateWeights},
+		{"sync", func() error { return p.validateSync(members) }},
+		{"migration", func() error { return p.validateMigration(members) }},
+	} {
+		if c.err == nil { // each counts on those before
+			c.breaks(rule, inside(part.field, part.check()))
+		}
 	}
 	return c.err
 }

@@ -50,7 +50,7 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"stages", "pipelines: [0]", func(p *Plan) {
 			p.Pipelines, p.Sync.Rounds = []Pipeline{{MicroBatches: 16}}, nil
 		}},
-		{"fewer layers than anybody has", "pipelines: [0].stages", func(p *Plan) { p.Pipelines[0].Stages[2].Layers.End = 1 << 58 }},
+		{"fewer layers than anybody has", "pipelines: [0].stages", func(p *Plan) { p.Pipelines[0].Stages[2].Layers.End = 1 << 48 }},
 		{"each node once", "nodes", func(p *Plan) { p.Nodes = append(p.Nodes, p.Nodes[0]) }},
 		{"every layer in every pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].Stages[1].Layers.End = 5 }},
 		{"no gap between stages", "stages[1]", func(p *Plan) { p.Pipelines[0].Stages[1].Layers.First = 3 }},
@@ -58,7 +58,7 @@ func TestAPlanThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"no stage without layers", "stages[0]", func(p *Plan) { p.Pipelines[0].Stages[0].Layers.End = 0 }},
 		{"only active nodes", "n4", func(p *Plan) { p.Pipelines[1].Stages[0].Node = "n4" }},
 		{"one place a node", "n1", func(p *Plan) { p.Pipelines[1].Stages[0].Node = "n1" }},
-		{"a micro-batch a pipeline", "pipelines: [1]", func(p *Plan) { p.Pipelines[1].MicroBatches = 0 }},
+		{"a micro-batch a pipeline", "pipelines[1].microBatches", func(p *Plan) { p.Pipelines[1].MicroBatches = 0 }},
 		{"the global batch", "64 samples", func(p *Plan) { p.Pipelines[1].MicroBatches = 7 }},
 		{"reroutes from lost nodes only", "reroutes", func(p *Plan) { p.Reroutes = []Reroute{{From: "n1", To: "n5", MicroBatches: 1}} }},
 		{"reroutes to active nodes only", "reroutes", func(p *Plan) { p.Reroutes = []Reroute{{From: "n4", To: "n9", MicroBatches: 1}} }},
@@ -114,7 +114,7 @@ func TestAPlanThatLosesAPartitionIsRefused(t *testing.T) {
 		{[]int{0, 2}, []int{0, 2}, "partition 1 of layer 0"},
 		{[]int{1, 0}, []int{0, 1}, "[0].partitions"},
 		{[]int{0, 1}, []int{1, 1}, "[1].partitions"},
-		{[]int{0}, []int{64}, "from 0 to 63"},
+		{[]int{0}, []int{64}, "0 to 63"},
 		{[]int{-1}, nil, "[0].partitions"},
 		{[]int{-5, math.MaxInt}, []int{math.MinInt}, "[0].partitions"},
 	} {

@@ -1,21 +1,23 @@
 package events
 
+import "fmt"
+
 // PreCopyStart says that layers begin to move while training goes on. Receivers ask the givers for them and for what
 // each step changes in them, on PreCopySubject.
 type PreCopyStart struct {
-	Negotiation string `json:"negotiation"`
+	Negotiation string `json:"negotiation" is:"token"`
 	Plan        Plan   `json:"plan"` // as it will be; its resume step is not known yet
 }
 
 // CaughtUp says that a receiver has what it can have before all stop.
 type CaughtUp struct {
-	Negotiation string  `json:"negotiation"`
-	Node        string  `json:"node"`
-	Step        uint64  `json:"step"`             // completed steps that its layers contain
-	Behind      uint64  `json:"behind"`           // steps that its givers had completed beyond that, when it last asked
-	Bytes       int64   `json:"bytes"`            // that came
-	Seconds     float64 `json:"seconds"`          // since the start
-	Reason      string  `json:"reason,omitempty"` // why it does not catch up: its units move while all are paused
+	Negotiation string  `json:"negotiation" is:"token"`
+	Node        string  `json:"node" is:"token"`
+	Step        uint64  `json:"step"`                         // completed steps that its layers contain
+	Behind      uint64  `json:"behind"`                       // steps that its givers had completed beyond that, when it last asked
+	Bytes       int64   `json:"bytes"`                        // that came
+	Seconds     float64 `json:"seconds" is:"min=0"`           // since the start
+	Reason      string  `json:"reason,omitempty" is:"reason"` // why it does not catch up: its units move while all are paused
 }
 
 // PreCopyRequest is a request on PreCopySubject: a receiver asks a giver for the layers that it is to have of it.
@@ -36,36 +38,23 @@ type PreCopyReply struct {
 
 // PreCopied is the manifest of a unit, or of what a step changed in it.
 type PreCopied struct {
-	Unit  int    `json:"unit"`
-	Bytes int64  `json:"bytes"` // in all
-	Parts []Part `json:"parts"` // those that this giver puts into its own store
+	Unit  int    `json:"unit" is:"max=4095"`
+	Bytes int64  `json:"bytes" is:"min=1"` // in all
+	Parts []Part `json:"parts"`            // those that this giver puts into its own store
 }
 
 func (s *PreCopyStart) Validate() error {
-	var c check
-	c.token("negotiation", s.Negotiation)
-	c.nested("plan", s.Plan.Validate())
+	c := within(s)
+	c.nested("plan", s.Plan.rules())
 	return c.err
 }
 
-func (f *CaughtUp) Validate() error {
-	var c check
-	c.token("negotiation", f.Negotiation)
-	c.token("node", f.Node)
-	c.atLeast("bytes", f.Bytes, 0)
-	c.amount("seconds", f.Seconds)
-	c.reason(f.Reason)
-	return c.err
-}
+func (f *CaughtUp) Validate() error { return within(f).err }
 
 func (f *PreCopyReply) Validate() error {
-	var c check
-	c.each(len(f.Units), "units", func(i int) error {
-		var c check
-		c.unit(f.Units[i].Unit)
-		c.atLeast("bytes", f.Units[i].Bytes, 1)
-		c.parts(f.Units[i].Parts, f.Units[i].Bytes)
-		return c.err
-	})
+	c := within(f)
+	for i, unit := range f.Units {
+		c.parts(fmt.Sprintf("units[%d].parts", i), unit.Parts, unit.Bytes)
+	}
 	return c.err
 }

@@ -1,7 +1,10 @@
 package events
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,42 +13,69 @@ import (
 	"unicode/utf8"
 )
 
-// missing reports a required field that data lacks; data is the valid JSON of a value of type t. Every field is
-// required but those with omitempty. An empty list may be null, because Go programs write a nil slice so.
+// missing reports a required field that data lacks, and what no reader in another language would take: null in a value's
+// place, and a field that is there twice or differs from one of ours in case only. Data is the valid JSON of a value of type
+// t. Every field is required but those with omitempty.
 func missing(t reflect.Type, data []byte) error {
 	c := cursor{data: data}
-	lacks := c.missingIn(t)
-	if lacks == nil {
-		return nil
+	err := c.missingIn(t)
+	if at, is := errors.AsType[*FieldError](err); is {
+		at.Field = cmp.Or(at.Field, whole)
 	}
-	lacks.Field = cmp.Or(lacks.Field, whole)
-	return lacks
+	return err
 }
 
-func (c *cursor) missingIn(t reflect.Type) *FieldError {
+func (c *cursor) missingIn(t reflect.Type) error {
+	first := c.peek()
 	switch {
+	case first == 'n':
+		return &FieldError{Expected: kindOf(t), Got: string(c.skip())}
 	case t.Kind() == reflect.Pointer:
 		return c.missingIn(t.Elem())
 	case t.Kind() == reflect.Struct:
 		return c.missingField(t)
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && c.peek() == '[':
+	case t.Kind() == reflect.Slice && first == '[':
 		return c.missingElement(t.Elem())
+	case t.Kind() == reflect.Map && first == '{':
+		return c.missingValue(t.Elem())
+	case t.Kind() == reflect.Slice:
+		return oneLine(c.skip())
 	}
 	c.skip()
 	return nil
 }
 
-func (c *cursor) missingElement(t reflect.Type) *FieldError {
+// oneLine refuses breaks within base64, which Go reads over.
+func oneLine(quoted []byte) error {
+	var text string
+	if bytes.IndexByte(quoted, '\\') >= 0 && json.Unmarshal(quoted, &text) == nil && strings.ContainsAny(text, "\r\n") {
+		return &FieldError{Expected: "base64", Got: "lines of it"}
+	}
+	return nil
+}
+
+func (c *cursor) missingElement(t reflect.Type) error {
 	c.at++
 	for i := 0; c.more(); i++ {
-		if lacks := c.missingField(t); lacks != nil {
-			return lacks.within(fmt.Sprintf("[%d]", i))
+		if err := c.missingIn(t); err != nil {
+			return inside(fmt.Sprintf("[%d]", i), err)
 		}
 	}
 	return nil
 }
 
-func (c *cursor) missingField(t reflect.Type) *FieldError {
+func (c *cursor) missingValue(t reflect.Type) error {
+	c.at++
+	for c.more() {
+		name := string(c.name())
+		if err := c.missingIn(t); err != nil {
+			return inside(name, err)
+		}
+	}
+	return nil
+}
+
+func (c *cursor) missingField(t reflect.Type) error {
 	if c.peek() != '{' {
 		return &FieldError{Expected: "an object", Got: fmt.Sprintf("%.20s", c.skip())}
 	}
@@ -56,21 +86,18 @@ func (c *cursor) missingField(t reflect.Type) *FieldError {
 		name := c.name()
 		i := next // for most come in this order
 		if i >= len(fields) || fields[i].name != string(name) {
-			i = slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
+			i = slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, string(name)) })
 		}
 		if i < 0 {
 			c.skip()
 			continue
 		}
-		next = i + 1
-		isNull := c.peek() == 'n'
-		present[i] = !isNull || fields[i].list
-		if isNull {
-			c.skip()
-			continue
+		if present[i] || fields[i].name != string(name) {
+			return &RuleError{"names", &FieldError{Field: fields[i].name, Expected: "it once, in this case", Got: fmt.Sprintf("%.40q", name)}}
 		}
-		if lacks := c.missingIn(fields[i].of); lacks != nil {
-			return lacks.within(fields[i].name)
+		next, present[i] = i+1, true
+		if err := c.missingIn(fields[i].of); err != nil {
+			return inside(fields[i].name, err)
 		}
 	}
 	for i, field := range fields {
@@ -92,9 +119,9 @@ func (e *FieldError) within(outer string) *FieldError {
 
 // field is what a struct's tags say of one of its fields.
 type field struct {
-	name           string
-	of             reflect.Type
-	optional, list bool
+	name     string
+	of       reflect.Type
+	optional bool
 }
 
 // mostFields is how many fields a struct of a payload may have: fieldsOf panics beyond it.
@@ -113,8 +140,7 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		isList := f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map
-		list = append(list, field{name: name, of: f.Type, optional: strings.HasPrefix(options, "omit"), list: isList})
+		list = append(list, field{name: name, of: f.Type, optional: strings.HasPrefix(options, "omit")})
 	}
 	if len(list) > mostFields {
 		panic(fmt.Sprintf("events: %v has %d fields, expected at most %d", t, len(list), mostFields))

@@ -4,9 +4,9 @@ import "fmt"
 
 // PlanRequest holds everything a planner must know: the planner keeps nothing between two requests.
 type PlanRequest struct {
-	Negotiation string   `json:"negotiation"`
-	Cluster     string   `json:"cluster"`
-	Generation  uint64   `json:"generation"`
+	Negotiation string   `json:"negotiation" is:"token"`
+	Cluster     string   `json:"cluster" is:"token"`
+	Generation  uint64   `json:"generation" is:"min=1"`
 	Changes     []Change `json:"changes"`
 	Nodes       []Device `json:"nodes"` // who will be there: joiners included, leavers and lost nodes not
 	Job         Job      `json:"job"`
@@ -14,10 +14,10 @@ type PlanRequest struct {
 	Usual       *Usual   `json:"usual,omitempty"`   // of many links: what those are taken for that are not listed
 	Current     *Plan    `json:"current,omitempty"` // the plan in force: who trains what, and not how it came about
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
-	SecondsBetweenFailures float64 `json:"secondsBetweenFailures"`
+	SecondsBetweenFailures float64 `json:"secondsBetweenFailures" is:"min=0"`
 	// SecondsUntilReturn is when the lost nodes of the plan in force are expected back; zero: not known, or waited for
 	// already.
-	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty"`
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0"`
 }
 
 // PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.
@@ -39,19 +39,19 @@ type PolicyPredicted struct {
 
 // Deferral says that no plan is as good as waiting until the lost nodes are back.
 type Deferral struct {
-	Negotiation string      `json:"negotiation"`
-	Reason      string      `json:"reason"`
-	Seconds     float64     `json:"seconds"`    // to wait at most; then a plan without the lost nodes is asked for
-	Considered  []Candidate `json:"considered"` // best first: waiting itself, and the plans
+	Negotiation string      `json:"negotiation" is:"token"`
+	Reason      string      `json:"reason" is:"reason"`
+	Seconds     float64     `json:"seconds" is:"min=0"` // to wait at most; then a plan without the lost nodes is asked for
+	Considered  []Candidate `json:"considered"`         // best first: waiting itself, and the plans
 }
 
 // Device is a node as the planner sees it.
 type Device struct {
 	Member
-	MemoryBytes int64   `json:"memoryBytes"`
-	StateCopies int     `json:"stateCopies,omitempty"` // of the units it trains, that it keeps in memory beside them
-	SpeedFactor float64 `json:"speedFactor"`           // relative to the job's layer profile; 1 where nothing was measured
-	Samples     int64   `json:"samples,omitempty"`     // of its local data
+	MemoryBytes int64   `json:"memoryBytes" is:"min=1"`
+	StateCopies int     `json:"stateCopies,omitempty" is:"max=1000"` // of the units it trains, that it keeps in memory beside them
+	SpeedFactor float64 `json:"speedFactor"`                         // relative to the job's layer profile; 1 where nothing was measured
+	Samples     int64   `json:"samples,omitempty"`                   // of its local data
 }
 
 // Link is a link between two nodes in one direction.
@@ -64,14 +64,14 @@ type Link struct {
 // Proposal is the planner's answer. Its plan names a node for every place; nodes of one class may still trade
 // places without changing the predicted step time.
 type Proposal struct {
-	Negotiation string     `json:"negotiation"`
+	Negotiation string     `json:"negotiation" is:"token"`
 	Plan        Plan       `json:"plan"`
 	Classes     [][]string `json:"classes"` // nodes with equal links, memory and speed
 }
 
 // RestorationRequest asks who becomes whom and what moves from whom.
 type RestorationRequest struct {
-	Negotiation string   `json:"negotiation"`
+	Negotiation string   `json:"negotiation" is:"token"`
 	Proposal    Proposal `json:"proposal"`
 	Holders     []Holder `json:"holders"` // of the version that the plan takes over
 	// Snapshot tells that the holders have that version in a snapshot: they read what they need themselves, too.
@@ -83,28 +83,18 @@ type RestorationRequest struct {
 	Unreachable []Pair  `json:"unreachable,omitempty"`
 	Current     *Plan   `json:"current,omitempty"` // as in a request for a plan
 	// Doubts are between whom units did not arrive as they were offered: each takes them from others, where there are others.
-	Doubts []Doubt `json:"doubts,omitempty"`
+	Doubts []Doubt `json:"doubts,omitempty" is:"count=0..4096"`
 }
 
 // Doubt is how often units did not arrive from a node as they should since the last commit. Whose fault that is it does not say.
 type Doubt struct {
-	From  string `json:"from"`
-	To    string `json:"to,omitempty"` // who could not verify them; left out: it did not offer them, or other bytes than others
-	Times int    `json:"times"`
+	From  string `json:"from" is:"token"`
+	To    string `json:"to,omitempty" is:"token"` // who could not verify them; left out: it did not offer them, or other bytes than others
+	Times int    `json:"times" is:"min=1"`
 }
 
 // MostDoubts is how many ways a request may say are in doubt.
 const MostDoubts = 4096
-
-func (d Doubt) validate() error {
-	var c check
-	c.token("from", d.From)
-	if d.To != "" {
-		c.token("to", d.To)
-	}
-	c.that(d.Times > 0, "times", "more than 0", d.Times)
-	return c.err
-}
 
 // Holder is a node and the layers it can give.
 type Holder struct {
@@ -114,7 +104,7 @@ type Holder struct {
 
 // Restoration is the plan with nodes, transfers and rounds filled in, and what it costs.
 type Restoration struct {
-	Negotiation string `json:"negotiation"`
+	Negotiation string `json:"negotiation" is:"token"`
 	Plan        Plan   `json:"plan"`
 	BytesMoved  int64  `json:"bytesMoved"`
 	// NaiveBytes is what a restart would move: every place reads all of its layers anew.
@@ -123,18 +113,18 @@ type Restoration struct {
 
 // Offer is the manifest of one layer at one source: it precedes any receiver's read.
 type Offer struct {
-	Negotiation string `json:"negotiation"`
-	Node        string `json:"node"`
-	Unit        int    `json:"unit"`
+	Negotiation string `json:"negotiation" is:"token"`
+	Node        string `json:"node" is:"token"`
+	Unit        int    `json:"unit" is:"max=4095"`
 	Step        uint64 `json:"step"`
-	Digest      string `json:"digest"` // of the whole layer
-	Bytes       int64  `json:"bytes"`  // of the whole layer
-	Parts       []Part `json:"parts"`  // those this source puts into its store, or the hub's: what it was asked to give at least
+	Digest      string `json:"digest" is:"digest"` // of the whole layer
+	Bytes       int64  `json:"bytes" is:"min=1"`   // of the whole layer
+	Parts       []Part `json:"parts"`              // those this source puts into its store, or the hub's: what it was asked to give at least
 }
 
 // Part is a range of a layer's bytes, stored under its digest.
 type Part struct {
-	Digest string `json:"digest"`
+	Digest string `json:"digest" is:"digest"`
 	First  int64  `json:"first"`
 	End    int64  `json:"end"`
 }
@@ -147,10 +137,10 @@ type ViaHub struct {
 
 // Receipt says that a node read back and verified every layer it was to receive.
 type Receipt struct {
-	Negotiation string         `json:"negotiation"`
-	Node        string         `json:"node"`
+	Negotiation string         `json:"negotiation" is:"token"`
+	Node        string         `json:"node" is:"token"`
 	Units       []ReceivedUnit `json:"units"`
-	Seconds     float64        `json:"seconds"` // from the stop step to the last verified byte
+	Seconds     float64        `json:"seconds" is:"min=0"` // from the stop step to the last verified byte
 	Sources     []Received     `json:"sources,omitempty"`
 }
 
@@ -158,138 +148,78 @@ type Receipt struct {
 type Received struct {
 	From           string  `json:"from"` // a node; empty: the hub
 	Bytes          int64   `json:"bytes"`
-	BytesPerSecond float64 `json:"bytesPerSecond"` // while something was asked of it
+	BytesPerSecond float64 `json:"bytesPerSecond" is:"min=0"` // while something was asked of it
 }
 
 // ReceivedUnit is a verified layer.
 type ReceivedUnit struct {
-	Unit   int    `json:"unit"`
+	Unit   int    `json:"unit" is:"max=4095"`
 	Step   uint64 `json:"step"`
-	Digest string `json:"digest"`
+	Digest string `json:"digest" is:"digest"`
 	Bytes  int64  `json:"bytes"`
 }
 
 // Completion says that every receiver holds what it needs.
 type Completion struct {
-	Negotiation string  `json:"negotiation"`
+	Negotiation string  `json:"negotiation" is:"token"`
 	Bytes       int64   `json:"bytes"`
-	Seconds     float64 `json:"seconds"` // of the slowest receiver
+	Seconds     float64 `json:"seconds" is:"min=0"` // of the slowest receiver
 }
 
 func (r *PlanRequest) Validate() error {
-	var c check
-	c.token("negotiation", r.Negotiation)
-	c.token("cluster", r.Cluster)
-	c.atLeast("generation", int64(r.Generation), 1)
-	c.each(len(r.Nodes), "nodes", func(i int) error {
-		var c check
-		c.token("node", r.Nodes[i].Node)
-		c.atLeast("memoryBytes", r.Nodes[i].MemoryBytes, 1)
-		c.stateCopies(r.Nodes[i].StateCopies)
-		return c.err
-	})
-	c.nested("job", r.Job.Validate())
-	c.each(len(r.Links), "links", func(i int) error { return r.Links[i].Measurement.Validate() })
+	c := within(r)
+	c.nested("job", r.Job.rules())
+	for i, link := range r.Links {
+		c.ends(fmt.Sprintf("links[%d]", i), link.From, link.To)
+	}
 	c.usual(r.Usual)
 	if r.Current != nil {
-		c.nested("current", r.Current.Validate())
+		c.nested("current", r.Current.rules())
 	}
-	c.amount("secondsBetweenFailures", r.SecondsBetweenFailures)
-	c.amount("secondsUntilReturn", r.SecondsUntilReturn)
 	return c.err
 }
 
-func (d *Deferral) Validate() error {
-	var c check
-	c.token("negotiation", d.Negotiation)
-	c.reason(d.Reason)
-	c.amount("seconds", d.Seconds)
-	return c.err
-}
+func (d *Deferral) Validate() error { return within(d).err }
 
 func (p *Proposal) Validate() error {
-	var c check
-	c.token("negotiation", p.Negotiation)
-	c.nested("plan", p.Plan.Validate())
+	c := within(p)
+	c.nested("plan", p.Plan.rules())
 	return c.err
 }
 
 func (r *RestorationRequest) Validate() error {
-	var c check
-	c.token("negotiation", r.Negotiation)
-	c.nested("proposal", r.Proposal.Validate())
+	c := within(r)
+	c.nested("proposal.plan", r.Proposal.Plan.rules())
 	if c.err == nil {
 		rows, layers := r.Proposal.Plan.UnitCount(), r.Proposal.Plan.LayerCount()
-		c.that(len(r.Units) == rows, "units", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Units))
-		c.that(len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients",
+		c.rule("whole-plan", len(r.Units) == rows, "units", fmt.Sprintf("bytes of all %d of the plan", rows), len(r.Units))
+		c.rule("whole-plan", len(r.Gradients) == 0 || len(r.Gradients) == layers, "gradients",
 			fmt.Sprintf("bytes of all %d layers of the plan, or none", layers), len(r.Gradients))
 	}
 	c.usual(r.Usual)
-	for i, bytes := range r.Units {
-		c.atLeast(fmt.Sprintf("units[%d]", i), bytes, 0)
-	}
-	for i, bytes := range r.Gradients {
-		c.atLeast(fmt.Sprintf("gradients[%d]", i), bytes, 0)
-	}
-	c.that(len(r.Doubts) <= MostDoubts, "doubts", fmt.Sprintf("at most %d", MostDoubts), len(r.Doubts))
-	c.each(len(r.Doubts), "doubts", func(i int) error { return r.Doubts[i].validate() })
 	return c.err
 }
 
 func (r *Restoration) Validate() error {
-	var c check
-	c.token("negotiation", r.Negotiation)
-	c.nested("plan", r.Plan.Validate())
-	c.atLeast("bytesMoved", r.BytesMoved, 0)
+	c := within(r)
+	c.nested("plan", r.Plan.rules())
 	return c.err
 }
 
 func (o *Offer) Validate() error {
-	var c check
-	c.token("negotiation", o.Negotiation)
-	c.token("node", o.Node)
-	c.unit(o.Unit)
-	c.digest("digest", o.Digest)
-	c.atLeast("bytes", o.Bytes, 1)
-	c.parts(o.Parts, o.Bytes)
+	c := within(o)
+	c.parts("parts", o.Parts, o.Bytes)
 	return c.err
 }
 
 // parts checks ranges within so many bytes.
-func (c *check) parts(parts []Part, bytes int64) {
-	c.each(len(parts), "parts", func(i int) error {
-		var c check
-		part := parts[i]
-		c.digest("digest", part.Digest)
-		c.that(part.First >= 0 && part.First < part.End && part.End <= bytes, "first", "0 <= first < end <= bytes", part)
-		return c.err
-	})
+func (c *check) parts(field string, parts []Part, bytes int64) {
+	for i, part := range parts {
+		c.rule("parts", part.First < part.End && part.End <= bytes, fmt.Sprintf("%s[%d].first", field, i),
+			"0 <= first < end <= bytes", part)
+	}
 }
 
-func (r *Receipt) Validate() error {
-	var c check
-	c.token("negotiation", r.Negotiation)
-	c.token("node", r.Node)
-	c.each(len(r.Units), "units", func(i int) error {
-		var c check
-		c.unit(r.Units[i].Unit)
-		c.digest("digest", r.Units[i].Digest)
-		return c.err
-	})
-	c.amount("seconds", r.Seconds)
-	c.each(len(r.Sources), "sources", func(i int) error {
-		var c check
-		c.atLeast("bytes", r.Sources[i].Bytes, 0)
-		c.amount("bytesPerSecond", r.Sources[i].BytesPerSecond)
-		return c.err
-	})
-	return c.err
-}
+func (r *Receipt) Validate() error { return within(r).err }
 
-func (d *Completion) Validate() error {
-	var c check
-	c.token("negotiation", d.Negotiation)
-	c.atLeast("bytes", d.Bytes, 0)
-	c.amount("seconds", d.Seconds)
-	return c.err
-}
+func (d *Completion) Validate() error { return within(d).err }

@@ -92,12 +92,7 @@ func (p *Plan) WeightOf(node string) float64 {
 func (p *Plan) validateWeights() error {
 	const rounding = 1e-9
 	total, said := 0.0, 0
-	for i, pipeline := range p.Pipelines {
-		var c check
-		c.amount("weight", pipeline.Weight)
-		if c.err != nil {
-			return fmt.Errorf("pipelines[%d]: %w", i, c.err)
-		}
+	for _, pipeline := range p.Pipelines {
 		total += pipeline.Weight
 		if pipeline.Weight > 0 {
 			said++
@@ -155,14 +150,4 @@ func (p *Plan) ScaleAt(step uint64) float64 {
 		return warm.FromScale
 	}
 	return warm.FromScale + (scale-warm.FromScale)*float64(step-warm.FirstStep+1)/float64(warm.Steps)
-}
-
-func (w *WarmUp) validate() error {
-	if w == nil {
-		return nil
-	}
-	var c check
-	c.amount("fromScale", w.FromScale)
-	c.atLeast("steps", int64(w.Steps), 1)
-	return c.err
 }

@@ -95,7 +95,7 @@ func TestALearningRateGoesToItsNewScaleInEqualParts(t *testing.T) {
 		}
 	}
 	plan.WarmUp.Steps = 0
-	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), `warmUp: field "steps"`) {
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), `field "warmUp.steps"`) {
 		t.Errorf("a warm-up of no steps: %v", err)
 	}
 	plan.LearningRateScale, plan.WarmUp = 0, nil

@@ -49,22 +49,19 @@ func (j *Job) GradientBytes() []int64 {
 	return bytes
 }
 
-func (j *Job) validatePartitions() error {
-	var c check
-	c.that(j.OptimizerPartitions >= 0 && j.OptimizerPartitions <= MostPartitions, "optimizerPartitions",
-		fmt.Sprintf("0 to %d", MostPartitions), j.OptimizerPartitions)
-	if c.err != nil || j.OptimizerPartitions == 0 {
-		return c.err
+// partitions checks those of a job's optimizer state.
+func (c *check) partitions(j *Job) {
+	if j.OptimizerPartitions == 0 {
+		return
 	}
-	c.that(j.Units() <= MostUnits, "optimizerPartitions",
+	c.rule("job", j.Units() <= MostUnits, "optimizerPartitions",
 		fmt.Sprintf("at most %d layers and partitions of layers", MostUnits), j.Units())
-	c.each(len(j.Layers), "layers", func(i int) error {
-		var c check
-		c.atLeast("parameterBytes", j.Layers[i].ParameterBytes, 1)
-		c.atLeast("optimizerBytes", j.Layers[i].OptimizerBytes, int64(j.OptimizerPartitions))
-		return c.err
-	})
-	return c.err
+	least := int64(j.OptimizerPartitions)
+	for i, layer := range j.Layers {
+		at := fmt.Sprintf("layers[%d].", i)
+		c.rule("job", layer.ParameterBytes >= 1, at+"parameterBytes", "at least 1", layer.ParameterBytes)
+		c.rule("job", layer.OptimizerBytes >= least, at+"optimizerBytes", fmt.Sprintf("at least %d", least), layer.OptimizerBytes)
+	}
 }
 
 // Partitions returns into how many the optimizer state is cut; zero: it is whole.

@@ -10,8 +10,8 @@ import (
 // Usual is what links are like in the median of those that are known: all of them, and those from one site to another, or
 // within one, where that differs. Nodes of many measure few of their links, and the others are taken for it.
 type Usual struct {
-	RoundTripSeconds        float64       `json:"roundTripSeconds"`
-	BandwidthBytesPerSecond float64       `json:"bandwidthBytesPerSecond"`
+	RoundTripSeconds        float64       `json:"roundTripSeconds" is:"min=0"`
+	BandwidthBytesPerSecond float64       `json:"bandwidthBytesPerSecond" is:"min=1"`
 	Between                 []Measurement `json:"between,omitempty"` // from a site to a site, in their order
 }
 
@@ -121,17 +121,12 @@ func (c *check) usual(usual *Usual) {
 	if usual == nil {
 		return
 	}
-	c.amount("usual.roundTripSeconds", usual.RoundTripSeconds)
-	c.that(usual.BandwidthBytesPerSecond >= 1, "usual.bandwidthBytesPerSecond", "1 or more", usual.BandwidthBytesPerSecond)
 	var before sites
 	for i, between := range usual.Between {
 		field := fmt.Sprintf("usual.between[%d]", i)
-		c.token(field+".from", between.From)
-		c.token(field+".to", between.To)
-		c.amount(field+".roundTripSeconds", between.RoundTripSeconds)
-		c.that(between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
+		c.rule("sites", between.BandwidthBytesPerSecond >= 1, field+".bandwidthBytesPerSecond", "1 or more", between.BandwidthBytesPerSecond)
 		ends := sites{between.From, between.To}
-		c.that(before.compare(ends) < 0, field, "sites in the order of from and to, each pair once", between.From+" "+between.To)
+		c.rule("sites", before.compare(ends) < 0, field, "sites in the order of from and to, each pair once", between.From+" "+between.To)
 		before = ends
 	}
 }

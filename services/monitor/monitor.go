@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -203,10 +202,7 @@ func (w *watcher) hear(now time.Time) (said []events.Event) {
 func (w *watcher) pulse(message *nats.Msg) {
 	at := time.Now()
 	var pulse events.Pulse
-	err := json.Unmarshal(message.Data, &pulse)
-	if err == nil {
-		err = pulse.Validate()
-	}
+	err := events.Decode(message.Data, &pulse)
 	if err == nil && !strings.HasSuffix(message.Subject, "."+pulse.Node) {
 		err = fmt.Errorf("node: expected that of the subject, got %q", pulse.Node)
 	}

@@ -64,7 +64,7 @@ type reply struct {
 
 func readAnswer(reply *nats.Msg, node string) *events.ProbeAnswer {
 	var answer events.ProbeAnswer
-	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Node != node {
+	if err := events.Decode(reply.Data, &answer); err != nil || answer.Node != node {
 		slog.Warn("answer to a probe refused", "node", node, "says", answer.Node, "error", err)
 		return nil
 	}

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -91,10 +90,10 @@ func encode(event events.Event, e envelope) ([]byte, error) {
 // decode reads an event from the wire, without its data where that has a dataref.
 func decode(message []byte) (event events.Event, e envelope, err error) {
 	if len(message) > events.MaxEventBytes {
-		return event, e, refuse(Oversized, "message: expected at most %d bytes, got %d", events.MaxEventBytes, len(message))
+		return event, e, refuse(Oversized, "message: expected at most %d bytes, got %d (rule size)", events.MaxEventBytes, len(message))
 	}
-	if !json.Valid(message) {
-		return event, e, refuse(Malformed, "message: expected JSON")
+	if err := events.CheckAttributes(message); err != nil {
+		return event, e, refuse(Malformed, "%v", err)
 	}
 	var wire cloudevents.Event
 	if err := wire.UnmarshalJSON(message); err != nil {
@@ -138,12 +137,12 @@ func check(event *events.Event, cluster, subject string) error {
 	case !ok:
 		return refuse(Malformed, "kind: expected one of the catalogue, got %.100q", event.Kind)
 	case event.Cluster != cluster:
-		return refuse(WrongCluster, "cluster: expected %q, got %.100q", cluster, event.Cluster)
+		return refuse(WrongCluster, "cluster: expected %q, got %.100q (rule place)", cluster, event.Cluster)
 	case !events.Token(event.ID) || !events.Token(event.Subject):
 		return refuse(Malformed, "id and subject: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.100q and %.100q",
 			event.ID, event.Subject)
 	case event.SubjectName() != subject:
-		return refuse(Malformed, "subject: expected to hear it on %s, got %.200s", event.SubjectName(), subject)
+		return refuse(Malformed, "subject: expected to hear it on %s, got %.200s (rule place)", event.SubjectName(), subject)
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
 	}
@@ -166,16 +165,16 @@ func checkSpeaker(event events.Event, payload events.Payload) error {
 	named, aboutNode := text(payload, "Node"), entity == "membership" || entity == "node"
 	switch {
 	case isNode && aboutNode && event.Subject != node:
-		return refuse(WrongSource, "subject: expected %q as the source says, got %q", node, event.Subject)
+		return refuse(WrongSource, "subject: expected %q as the source says, got %q (rule speaker)", node, event.Subject)
 	case isNode && named != "" && named != node:
-		return refuse(WrongSource, "data.node: expected %q as the source says, got %.100q", node, named)
+		return refuse(WrongSource, "data.node: expected %q as the source says, got %.100q (rule speaker)", node, named)
 	case aboutNode && named != "" && named != event.Subject:
-		return refuse(Invalid, "data.node: expected %q as the subject says, got %.100q", event.Subject, named)
+		return refuse(Invalid, "data.node: expected %q as the subject says, got %.100q (rule speaker)", event.Subject, named)
 	case !isNode:
 		return nil
 	}
 	if from, to := text(payload, "From"), text(payload, "To"); entity == "link" && from != node && to != node {
-		return refuse(WrongSource, "data.from: expected a link of %q as the source says, got one of %.100q and %.100q",
+		return refuse(WrongSource, "data.from: expected a link of %q as the source says, got one of %.100q and %.100q (rule speaker)",
 			node, from, to)
 	}
 	return nil

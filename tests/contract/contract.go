@@ -58,9 +58,10 @@ func Generated(readme string) (map[string][]byte, error) {
 	}
 	for _, message := range Messages {
 		schema := generator{comments: comments, defs: map[string]*Schema{}}.document(reflect.TypeOf(message.Payload))
-		schema.Title, schema.Description = message.Name, message.Says
+		schema.Title, schema.Description = message.Name, message.Says+rulesOf(reflect.TypeOf(message.Payload).Name())
 		files["schema/"+message.Name+".json"] = render(schema)
 	}
+	files["schema/rules.json"] = render(events.Rules)
 	files["asyncapi.yaml"] = asyncAPI()
 	files["README.md"], err = withTable(readme, table())
 	return files, err
@@ -68,12 +69,12 @@ func Generated(readme string) (map[string][]byte, error) {
 
 func schemaPath(kind events.Kind) string { return fmt.Sprintf("schema/%s.v1.json", kind) }
 
-func render(schema *Schema) []byte {
+func render(document any) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(schema); err != nil {
+	if err := encoder.Encode(document); err != nil {
 		panic(err) // a schema is plain data
 	}
 	return out.Bytes()

@@ -118,7 +118,7 @@ func TestSamplesWeighOnlyWhereDataStaysWithItsNodes(t *testing.T) {
 		}
 	}
 	r.Job.Kind, r.Job.Data = events.DataParallel, events.LocalData
-	r.Nodes[0].Samples, r.Nodes[1].Samples, r.Nodes[2].Samples = 1<<62, 1<<62, 1<<62
+	r.Nodes[0].Samples, r.Nodes[1].Samples, r.Nodes[2].Samples = 1<<53-1, 1<<53-1, 1<<53-1
 	for _, pipeline := range proposed(t, r).Plan.Pipelines {
 		if math.Abs(pipeline.Weight-1.0/3) > 1e-9 {
 			t.Errorf("%+v: expected a third", pipeline)
