@@ -246,7 +246,7 @@ func TestALinkIsAsItWasSaidLast(t *testing.T) {
 	s.say(events.DisconnectRequested, "/user", "n1", &events.LinkRequest{From: "n1", To: "n2"})
 	s.say(events.LinkLost, "/monitor", "n2_n3", &events.LinkState{From: "n2", To: "n3", Reason: "reset"})
 	printed, err := s.run(Links(), "n1", "n2")
-	for _, says := range []string{"n1    n2  1 ms        1 MiB/s    50 %          cut on purpose",
+	for _, says := range []string{"n1    n2  1 ms        1 MiB/s    50 %, once    cut on purpose",
 		"n1    n3  2 ms        3 MiB/s    35 %          measured ", "n2    n1  -           -          -             cut on purpose",
 		"n3    n2  -           -          -             lost"} {
 		if err != nil || !strings.Contains(printed, says) {

@@ -18,8 +18,10 @@ import (
 const linksHelp = `Lists what is known of the links between nodes, in each direction, or of those of some nodes. It comes from the last request
 for a plan and from what was measured, lost, cut or connected since. Where very many links are known, a request lists those that
 are not as usual, and says what the usual one is like, and those from one site to another where that differs.
-Under "give or take" stands by which share both figures may be off, 50 % at most: of a link that was measured once, whose measurements
-scatter, or that was seen to carry more than they say. It is less once they agree. With --json 50 % is left out.`
+Figures are what a node measured of the way to the other's address, by an echo of 512 KiB before it consents and of 256 KiB when the
+monitor asks; within one machine that is memory. Under "give or take" stands by which share both may be off, 50 % at most: that, and
+"once", of a link that was measured once, whose measurements scatter, or that was seen to carry more than they say. It is less once they
+agree. With --json 50 % is left out. The state tells when it was measured; of what stood in the last request for a plan only that it was before.`
 
 // linkList is the links that are known.
 type linkList struct {
@@ -88,7 +90,11 @@ func figures(l overlay.Link) string {
 	if l.BandwidthBytesPerSecond == 0 {
 		return "-\t-\t-"
 	}
-	return fmt.Sprintf("%s\t%s/s\t%.0f %%", tell.Seconds(l.RoundTripSeconds), tell.Bytes(int64(l.BandwidthBytesPerSecond)), 100*l.Off())
+	once := ""
+	if l.Uncertainty == 0 {
+		once = ", once"
+	}
+	return fmt.Sprintf("%s\t%s/s\t%.3g %%%s", tell.Seconds(l.RoundTripSeconds), tell.Bytes(int64(l.BandwidthBytesPerSecond)), 100*l.Off(), once)
 }
 
 func state(l overlay.Link) string {
@@ -102,5 +108,5 @@ func state(l overlay.Link) string {
 	case l.Measured != nil:
 		return "measured " + l.Measured.Local().Format("01-02 15:04:05")
 	}
-	return "measured"
+	return "measured before the last request for a plan"
 }
