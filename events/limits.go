@@ -182,12 +182,29 @@ func limiterOfField(t reflect.Type, limits Limits) limiter {
 		return limits.ofText()
 	case reflect.Bool:
 		return nil
-	case reflect.Uint64:
-		return func(value reflect.Value) *FieldError { return limits.number(float64(value.Uint()), value) }
 	case reflect.Float64:
 		return func(value reflect.Value) *FieldError { return limits.number(value.Float(), value) }
 	}
-	return func(value reflect.Value) *FieldError { return limits.number(float64(value.Int()), value) }
+	return limits.ofWhole(t)
+}
+
+// ofWhole checks a whole number. A plan of 1,000 nodes has tens of thousands.
+func (l Limits) ofWhole(t reflect.Type) limiter {
+	least, most := int64(l.Min), int64(l.Max)
+	if t.Kind() == reflect.Uint64 {
+		return func(value reflect.Value) *FieldError {
+			if number := value.Uint(); number >= uint64(least) && number <= uint64(most) {
+				return nil
+			}
+			return l.number(float64(value.Uint()), value)
+		}
+	}
+	return func(value reflect.Value) *FieldError {
+		if number := value.Int(); number >= least && number <= most {
+			return nil
+		}
+		return l.number(float64(value.Int()), value)
+	}
 }
 
 // ofUnits checks that a range of units ends where there are some: that it begins before its end is a rule.
