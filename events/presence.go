@@ -149,6 +149,9 @@ func fieldsOf(t reflect.Type) []field {
 	return list
 }
 
+// Fill makes a payload ready to be written by who is no Speaker.
+func Fill(payload Payload) { fill(reflect.ValueOf(payload)) }
+
 // fill makes nil lists and maps empty ones, so that they are written as [] and {}: null is no list to a trainer in
 // another language. It cuts reasons, which grow with everyone who tells what another said: an event whose reason is too
 // long may not travel, and what it says would be heard by nobody.

@@ -32,7 +32,9 @@ func (q *Question) answer() (events.Restoration, error) {
 	if err != nil {
 		return events.Restoration{}, err
 	}
-	return restorer.Restore(q.restoration(proposal))
+	answer, err := restorer.Restore(q.restoration(proposal))
+	events.Fill(&answer) // whoever reads it as a document reads no null
+	return answer, err
 }
 
 // restoration asks what the negotiator would, once it has the proposal.
