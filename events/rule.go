@@ -44,7 +44,8 @@ type RuleError struct {
 	Err  error // which field, and what was expected
 }
 
-func (e *RuleError) Error() string { return fmt.Sprintf("%v (rule %s)", e.Err, e.Rule) }
+// Error ends in the rule's name, however long it is what breaks it: a record of a refusal has 512 characters.
+func (e *RuleError) Error() string { return fmt.Sprintf("%.400v (rule %s)", e.Err, e.Rule) }
 
 func (e *RuleError) Unwrap() error { return e.Err }
 

@@ -76,6 +76,7 @@ func seldom(t *testing.T) (all []*drawn) {
 		{"plan.requested.v1.json", []string{"data", "usual"}, map[string]any{"roundTripSeconds": 0.1, "bandwidthBytesPerSecond": 1,
 			"between": []any{between, between}}},
 		{"restoration.requested.v1.json", []string{"data", "units"}, []any{}},
+		{"link.lost.v1.json", []string{"data", "to"}, "n1"},
 		{"membership.join-requested.v1.json", []string{"data", "neighbours"}, []any{"n9", "n9"}},
 	} {
 		for _, example := range examples(t) {
