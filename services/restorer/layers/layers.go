@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Range is the layers from First up to, but not including, End.
@@ -55,7 +56,7 @@ func (s Set) Minus(other Set) Set {
 
 // Members returns the layers of the set, ascending.
 func (s Set) Members() []int {
-	var members []int
+	members := slices.Grow([]int(nil), s.Len())
 	for i, word := range s.words {
 		for ; word != 0; word &= word - 1 {
 			members = append(members, i*64+bits.TrailingZeros64(word))

@@ -49,9 +49,10 @@ func (r *restoration) deal() (fewer bool, err error) {
 func (r *restoration) missing(pipeline int) []int64 {
 	layers, bytes := r.plan.LayerCount(), make([]int64, r.plan.Partitions())
 	for _, stage := range r.plan.Pipelines[pipeline].Stages {
+		held := r.heldBy(stage.Node).units
 		for partition := range bytes {
 			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
-				if unit := (1+partition)*layers + layer; !r.holds(stage.Node, unit) {
+				if unit := (1+partition)*layers + layer; !held.Has(unit) {
 					bytes[partition] += r.Units[unit]
 				}
 			}
@@ -65,8 +66,9 @@ func (r *restoration) lacked() int64 {
 	bytes := int64(0)
 	for p, pipeline := range r.plan.Pipelines {
 		for s, stage := range pipeline.Stages {
+			held := r.heldBy(stage.Node).units
 			for unit := range events.Each(r.plan.UnitsAt(events.Place{Pipeline: p, Stage: s})) {
-				if !r.holds(stage.Node, unit) {
+				if !held.Has(unit) {
 					bytes += r.Units[unit]
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/layers"
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
@@ -51,8 +52,9 @@ func (r *restoration) move() error {
 func (r *restoration) read() {
 	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
+		held := r.heldBy(node.Node).units
 		for unit := range events.Each(units[node.Node]) {
-			if r.holds(node.Node, unit) {
+			if held.Has(unit) {
 				itself := events.Source{Node: node.Node, Shards: events.Range{First: 0, End: 1}}
 				r.plan.Migration.Transfers = append(r.plan.Migration.Transfers,
 					events.Transfer{Unit: unit, To: node.Node, Sources: []events.Source{itself}, Bytes: r.Units[unit]})
@@ -61,22 +63,16 @@ func (r *restoration) read() {
 	}
 }
 
-// lacking lists holders and needs; the rates are still to be filled in.
+// lacking lists holders and needs; the rates are still to be filled in. O(units x names).
 func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err error) {
 	index, names := r.numbered()
-	fetch = replicate.Fetch{LayerBytes: r.Units, ShardBytes: r.shardBytes(), Holders: make([][]int, len(r.Units))}
-	for layer := range r.Units {
-		for i, name := range names {
-			if r.holds(name, layer) {
-				fetch.Holders[layer] = append(fetch.Holders[layer], i)
-			}
-		}
-	}
+	fetch = replicate.Fetch{LayerBytes: r.Units, ShardBytes: r.shardBytes(), Holders: r.holders(names)}
 	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
+		held := r.heldBy(node.Node).units
 		for layer := range events.Each(units[node.Node]) {
 			switch {
-			case r.holds(node.Node, layer):
+			case held.Has(layer):
 			case len(fetch.Holders[layer]) == 0:
 				return fetch, names, fmt.Errorf("%s: no node holds it", events.UnitName(layer, r.plan.LayerCount()))
 			default:
@@ -87,17 +83,42 @@ func (r *restoration) lacking() (fetch replicate.Fetch, names []string, err erro
 	return fetch, names, nil
 }
 
+// holders returns, per unit, which of names can give it, ascending. Units of the same holders share one list.
+func (r *restoration) holders(names []string) [][]int {
+	sets := make([]layers.Set, len(names))
+	for i, name := range names {
+		sets[i] = r.heldBy(name).units
+	}
+	lists := make([][]int, len(r.Units))
+	known := map[string][]int{}
+	for unit := range lists {
+		var holders []int
+		for i, set := range sets {
+			if set.Has(unit) {
+				holders = append(holders, i)
+			}
+		}
+		key := keyOf(holders)
+		if _, before := known[key]; !before {
+			known[key] = holders
+		}
+		lists[unit] = known[key]
+	}
+	return lists
+}
+
 // drops lists what the nodes hold and no longer need.
 func (r *restoration) drops() []events.Drop {
 	var drops []events.Drop
 	units := r.plan.UnitsOfAll()
 	for _, node := range r.plan.Nodes {
+		held := r.heldBy(node.Node).units
 		needed := make([]bool, len(r.Units))
 		for layer := range events.Each(units[node.Node]) {
 			needed[layer] = true
 		}
 		for layer, needs := range needed {
-			if !needs && r.holds(node.Node, layer) {
+			if !needs && held.Has(layer) {
 				drops = append(drops, events.Drop{Node: node.Node, Unit: layer})
 			}
 		}

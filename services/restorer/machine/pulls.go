@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/restorer/layers"
@@ -14,7 +13,8 @@ import (
 // be spared.
 type pulls struct {
 	bytes     []int64     // per layer
-	senders   [][]int     // per layer: the kinds of holders that hold it
+	groupOf   []int       // per layer: which of the groups of layers with the same senders
+	senders   [][]int     // per group: the kinds of holders that hold it
 	rates     [][]float64 // per node and kind of holder: bytes a second
 	downlinks []float64   // per node: its best link
 }
@@ -43,11 +43,11 @@ func FetchSeconds(request events.RestorationRequest, plan events.Plan) (map[stri
 // pulls adds up the links. O(names^2 + layers * kinds of holders).
 func (r *restoration) pulls() (pulls, error) {
 	_, names := r.numbered()
-	p := pulls{bytes: r.Units, senders: make([][]int, len(r.Units))}
+	p, senders := pulls{bytes: r.Units}, make([][]int, len(r.Units))
 	kinds := map[string]int{}
 	kindOf := make([]int, len(names))
 	for i, name := range names {
-		set, err := layers.NewSet(len(r.Units), r.held(name)...)
+		set, err := layers.NewSet(len(r.Units), r.heldBy(name).ranges...)
 		if err != nil {
 			return p, fmt.Errorf("holder %s: %w", name, err)
 		}
@@ -57,11 +57,12 @@ func (r *restoration) pulls() (pulls, error) {
 			kind = len(kinds)
 			kinds[key] = kind
 			for _, layer := range set.Members() {
-				p.senders[layer] = append(p.senders[layer], kind)
+				senders[layer] = append(senders[layer], kind)
 			}
 		}
 		kindOf[i] = kind
 	}
+	p.group(senders)
 	p.downlinks = make([]float64, len(r.plan.Nodes))
 	for range r.plan.Nodes {
 		p.rates = append(p.rates, make([]float64, len(kinds)))
@@ -75,18 +76,34 @@ func (r *restoration) pulls() (pulls, error) {
 	return p, nil
 }
 
+// group numbers the layers of which each has these senders by what senders they have.
+func (p *pulls) group(senders [][]int) {
+	known := map[string]int{}
+	for _, kinds := range senders {
+		key := keyOf(kinds)
+		group, before := known[key]
+		if !before {
+			group = len(p.senders)
+			known[key], p.senders = group, append(p.senders, kinds)
+		}
+		p.groupOf = append(p.groupOf, group)
+	}
+}
+
 // seconds returns how long a node takes to fetch the layers when nobody else fetches, by its index among the plan's
 // nodes.
 func (p pulls) seconds(missing []int) func(node int) float64 {
 	var bytes []int64
 	var senders [][]int
+	at := map[int]int{} // by group
 	for _, layer := range missing {
-		group := slices.IndexFunc(senders, func(kinds []int) bool { return slices.Equal(kinds, p.senders[layer]) })
-		if group < 0 {
-			group = len(senders)
-			bytes, senders = append(bytes, 0), append(senders, p.senders[layer])
+		i, known := at[p.groupOf[layer]]
+		if !known {
+			i = len(senders)
+			at[p.groupOf[layer]] = i
+			bytes, senders = append(bytes, 0), append(senders, p.senders[p.groupOf[layer]])
 		}
-		bytes[group] += p.bytes[layer]
+		bytes[i] += p.bytes[layer]
 	}
 	return func(node int) float64 {
 		return replicate.PullSeconds(bytes, senders, p.rates[node], p.downlinks[node])

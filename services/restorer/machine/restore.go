@@ -42,7 +42,13 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 type restoration struct {
 	events.RestorationRequest
 	plan    events.Plan
-	holding map[string][]layers.Range // by node, made by held
+	holding map[string]*holding // by node, made by heldBy
+}
+
+// holding is the units that a node can give, as the request tells them and as a set of those that the model has.
+type holding struct {
+	ranges []layers.Range
+	units  layers.Set
 }
 
 func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
@@ -53,17 +59,39 @@ func clonePipelines(pipelines []events.Pipeline) []events.Pipeline {
 	return clone
 }
 
-// held returns the layers a node can give, as the holders in the request say.
-func (r *restoration) held(node string) []layers.Range {
+// heldBy returns the units a node can give, as the holders in the request say.
+func (r *restoration) heldBy(node string) *holding {
 	if r.holding == nil {
-		r.holding = map[string][]layers.Range{}
+		r.holding = map[string]*holding{}
 		for _, holder := range r.Holders {
-			for _, span := range holder.Units {
-				r.holding[holder.Node] = append(r.holding[holder.Node], layers.Range(span))
+			held := r.holding[holder.Node]
+			if held == nil {
+				held = &holding{}
+				r.holding[holder.Node] = held
 			}
+			held.ranges = append(held.ranges, ranges(holder.Units)...)
+		}
+		for _, held := range r.holding {
+			held.units = r.unitsIn(held.ranges)
 		}
 	}
-	return r.holding[node]
+	if held := r.holding[node]; held != nil {
+		return held
+	}
+	return &holding{units: r.unitsIn(nil)}
+}
+
+// unitsIn returns the set of the model's units in ranges.
+func (r *restoration) unitsIn(ranges []layers.Range) layers.Set {
+	count := len(r.Units)
+	inside := make([]layers.Range, 0, len(ranges))
+	for _, span := range ranges {
+		if first, end := max(span.First, 0), min(span.End, count); first < end {
+			inside = append(inside, layers.Range{First: first, End: end})
+		}
+	}
+	units, _ := layers.NewSet(count, inside...) // all of them are
+	return units
 }
 
 func ranges(units []events.Range) []layers.Range {
@@ -74,10 +102,7 @@ func ranges(units []events.Range) []layers.Range {
 	return list
 }
 
-func (r *restoration) holds(node string, layer int) bool {
-	return slices.ContainsFunc(r.held(node),
-		func(span layers.Range) bool { return span.First <= layer && layer < span.End })
-}
+func (r *restoration) holds(node string, unit int) bool { return r.heldBy(node).units.Has(unit) }
 
 // assign gives the places to the nodes anew, within the planner's classes of nodes that may trade places. Where
 // micro-batches are rerouted the places stay: nobody moves, and lost nodes keep theirs.
@@ -256,7 +281,7 @@ func (r *restoration) migration() (problem migrate.Problem, places []*events.Sta
 	problem.LayerBytes = r.Units
 	for _, node := range r.plan.Nodes {
 		problem.Survivors = append(problem.Survivors,
-			migrate.Survivor{Holds: r.held(node.Node), Group: class[node.Node]})
+			migrate.Survivor{Holds: r.heldBy(node.Node).ranges, Group: class[node.Node]})
 	}
 	for p := range r.plan.Pipelines {
 		for s := range r.plan.Pipelines[p].Stages {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -20,14 +21,20 @@ const (
 )
 
 // fewGivers leaves each unit the holders with the fastest links to those who need it, and to whoever none of these reaches the
-// fastest that does. O(needs x holders).
+// fastest that does. O(needs x holders), of units that the same nodes need and hold once.
 func fewGivers(fetch *replicate.Fetch) {
 	needing := make([][]int, len(fetch.Holders)) // by unit
 	for _, need := range fetch.Needs {
 		needing[need.Layer] = append(needing[need.Layer], need.Node)
 	}
+	done := map[string][]int{} // by who needs and who holds
 	for unit, nodes := range needing {
 		if len(fetch.Holders[unit]) <= mostGivers || len(nodes) == 0 {
+			continue
+		}
+		key := keyOf(nodes, fetch.Holders[unit])
+		if few, known := done[key]; known {
+			fetch.Holders[unit] = few
 			continue
 		}
 		sorted := fastest(fetch.Holders[unit], nodes[0], func(holder int) (sum float64) {
@@ -47,15 +54,39 @@ func fewGivers(fetch *replicate.Fetch) {
 		}
 		slices.Sort(few)
 		fetch.Holders[unit] = slices.Compact(few)
+		done[key] = fetch.Holders[unit]
 	}
 }
 
+// keyOf returns bytes that are equal for equal lists, for use as a map key.
+func keyOf(lists ...[]int) string {
+	var key []byte
+	for _, list := range lists {
+		key = binary.AppendUvarint(key, uint64(len(list)))
+		for _, number := range list {
+			key = binary.AppendUvarint(key, uint64(number))
+		}
+	}
+	return string(key)
+}
+
 // fewSources leaves each node the links to few holders of what it needs: the fastest, where those to whom others turn, too,
-// count for so much less. O(needs x holders x log holders), and names^2 for who fetches.
+// count for so much less. Units with one list of holders come from the same: whoever gives one of them gives all. O(needs), for
+// each node and list of holders O(holders x log holders), and names^2 for who fetches.
 func fewSources(fetch *replicate.Fetch) {
 	links := fetch.LinkBytesPerSecond
 	asked, asks := make([]float64, len(links)), map[linkOf]bool{}
+	type asking struct {
+		node    int
+		holders *int // the first of their list
+	}
+	done := map[asking]bool{}
 	for _, need := range fetch.Needs {
+		asking := asking{need.Node, &fetch.Holders[need.Layer][0]}
+		if done[asking] {
+			continue
+		}
+		done[asking] = true
 		sorted := fastest(fetch.Holders[need.Layer], need.Node, func(holder int) float64 {
 			if asks[linkOf{holder, need.Node}] {
 				return math.Inf(1) // it gives other units already

@@ -86,9 +86,8 @@ func LeastTotal(problem Problem) (Migration, error) {
 // matcher is a problem sorted into kinds.
 type matcher struct {
 	problem           Problem
-	survivors, places [][]int // members of each kind; places beyond the list are for the idle
-	missing           [][][]int
-	cost              [][]int64 // bytes missing; both per kind of survivor and kind of place
+	survivors, places []kind    // places beyond the list are for the idle
+	cost              [][]int64 // bytes missing, per kind of survivor and kind of place
 	orphans           []int
 }
 
@@ -162,32 +161,49 @@ func kindsOf(count, n int, of func(i int) ([]layers.Range, int)) ([]kind, error)
 }
 
 func newMatcherOfKinds(problem Problem, survivors, places []kind) *matcher {
-	m := &matcher{problem: problem}
-	for _, place := range places {
-		m.places = append(m.places, place.members)
+	m := &matcher{problem: problem, survivors: survivors, places: places}
+	before := make([]int64, 1, len(problem.LayerBytes)+1) // bytes of all layers before each
+	for _, bytes := range problem.LayerBytes {
+		before = append(before, before[len(before)-1]+bytes)
 	}
-	for i, survivor := range survivors {
-		m.survivors = append(m.survivors, survivor.members)
-		m.missing = append(m.missing, make([][]int, len(places)))
-		m.cost = append(m.cost, make([]int64, len(places)))
+	needed := make([][]layers.Range, len(places))
+	for j, place := range places {
+		needed[j] = place.layers.Ranges()
+	}
+	for _, survivor := range survivors {
+		held, cost := survivor.layers.Ranges(), make([]int64, len(places))
 		for j, place := range places {
-			m.cost[i][j] = Forbidden
+			cost[j] = Forbidden
 			if place.group == Anyone || place.group == survivor.group {
-				m.missing[i][j] = place.layers.Minus(survivor.layers).Members()
-				m.cost[i][j] = bytesOf(m.missing[i][j], problem.LayerBytes)
+				cost[j] = missingBytes(needed[j], held, before)
 			}
 		}
+		m.cost = append(m.cost, cost)
 	}
 	m.orphans = orphans(len(problem.LayerBytes), survivors)
 	return m
 }
 
-func bytesOf(missing []int, layerBytes []int64) int64 {
-	total := int64(0)
-	for _, layer := range missing {
-		total += layerBytes[layer]
+// missing returns the layers that a kind of survivors lacks for a kind of places, ascending.
+func (m *matcher) missing(survivors, places int) []int {
+	return m.places[places].layers.Minus(m.survivors[survivors].layers).Members()
+}
+
+// missingBytes is how long the layers are that are needed and not held. Both are ascending and disjoint; before tells the
+// bytes of all layers before each. O(ranges): to count layer by layer took 512 survivors of 4,096 layers, all of which
+// held and needed other ones, 5 CPU seconds.
+func missingBytes(needed, held []layers.Range, before []int64) (bytes int64) {
+	next := 0
+	for _, need := range needed {
+		bytes += before[need.End] - before[need.First]
+		for next < len(held) && held[next].End <= need.First {
+			next++
+		}
+		for k := next; k < len(held) && held[k].First < need.End; k++ {
+			bytes -= before[min(need.End, held[k].End)] - before[max(need.First, held[k].First)]
+		}
 	}
-	return total
+	return bytes
 }
 
 func orphans(count int, survivors []kind) []int {
@@ -210,7 +226,7 @@ func (m *matcher) migration(rows []row, flow [][]int) Migration {
 			if amount == 0 {
 				continue
 			}
-			missing, bytes := m.missing[row.kind][j], m.cost[row.kind][j]
+			missing, bytes := m.missing(row.kind, j), m.cost[row.kind][j]
 			result.Bytes += int64(amount) * bytes
 			result.LargestBytes = max(result.LargestBytes, bytes)
 			result.Nanoseconds = max(result.Nanoseconds, row.times[j])
@@ -221,7 +237,7 @@ func (m *matcher) migration(rows []row, flow [][]int) Migration {
 			first += amount
 		}
 	}
-	pairUp(flow, members, m.places, result.PlaceOf)
+	pairUp(flow, members, membersOf(m.places), result.PlaceOf)
 	for survivor, place := range result.PlaceOf {
 		if place >= len(m.problem.Places) {
 			result.PlaceOf[survivor] = Idle
@@ -245,10 +261,18 @@ func pairUp(flow [][]int, rows, columns [][]int, columnOf []int) {
 	}
 }
 
-func sizes(kinds [][]int) []int {
+func membersOf(kinds []kind) [][]int {
+	members := make([][]int, len(kinds))
+	for k, kind := range kinds {
+		members[k] = kind.members
+	}
+	return members
+}
+
+func sizes(kinds []kind) []int {
 	counts := make([]int, len(kinds))
-	for k, members := range kinds {
-		counts[k] = len(members)
+	for k, kind := range kinds {
+		counts[k] = len(kind.members)
 	}
 	return counts
 }

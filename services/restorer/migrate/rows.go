@@ -26,15 +26,18 @@ func (m *matcher) split(may func(survivors, places int) bool) []row {
 				continue
 			}
 			times[j] = m.cost[i][j]
-			if m.problem.Seconds != nil && len(m.missing[i][j]) > 0 {
-				seconds[j], alike = m.problem.Seconds(m.missing[i][j]), false
+			if m.problem.Seconds == nil {
+				continue
+			}
+			if missing := m.missing(i, j); len(missing) > 0 {
+				seconds[j], alike = m.problem.Seconds(missing), false
 			}
 		}
 		if alike {
-			rows = append(rows, row{i, survivors, times})
+			rows = append(rows, row{i, survivors.members, times})
 			continue
 		}
-		rows = append(rows, apart(i, survivors, times, seconds)...)
+		rows = append(rows, apart(i, survivors.members, times, seconds)...)
 	}
 	return rows
 }

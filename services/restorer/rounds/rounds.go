@@ -30,10 +30,19 @@ type Schedule struct {
 // finds nothing shorter on pipelines of 2 to 16 stages (TestTenTimesTheSearchFindsNothingShorter).
 const effort = 100_000
 
+// mostPieces bounds into how many groups the layers are cut apart, beside those that their holders cut: colouring takes
+// about the square of the groups, and each is named in the plan with its nodes.
+const mostPieces = 256
+
 // Plan schedules the all-reduces of count layers so that the longest groups of the rounds take as little together as
 // Colour finds: either with layers of the same holders in one group, or with each layer in a group of its own, which
-// fills the rounds better but begins more often. It takes the former where both take as long. Nodes are numbered in the
-// order of holdings; ranges may overlap and come in any order. takes says how many nanoseconds a group needs.
+// fills the rounds better but begins more often. Of more than mostPieces layers a group has a few. It takes the former
+// where both take as long. Nodes are numbered in the order of holdings; ranges may overlap and come in any order. takes
+// says how many nanoseconds a group needs.
+//
+// O(ranges log ranges + layers * holders of a layer), and the colourings of at most mostPieces more groups than there are
+// runs of layers with the same holders. No colouring apart is tried where the busiest node alone takes as long as all do
+// together.
 //
 // It fails when a range is out of bounds, a layer has no holder or a group takes less than no time.
 func Plan(count int, holdings [][]layers.Range, takes func(Group) int64) (Schedule, error) {
@@ -45,7 +54,12 @@ func Plan(count int, holdings [][]layers.Range, takes func(Group) int64) (Schedu
 	if err != nil || len(groups) == count || together.Nanoseconds == 0 {
 		return together, err
 	}
-	apart, err := schedule(layerByLayer(groups), len(holdings), takes)
+	pieces := cutApart(groups, (count+mostPieces-1)/mostPieces)
+	weights, devices := weigh(pieces, takes), itemsOf(pieces, len(holdings))
+	if heaviestDevice(weights, devices) >= together.Nanoseconds {
+		return together, nil
+	}
+	apart, err := colourGroups(pieces, weights, devices)
 	if err != nil || apart.Nanoseconds >= together.Nanoseconds {
 		return together, err
 	}
@@ -53,10 +67,19 @@ func Plan(count int, holdings [][]layers.Range, takes func(Group) int64) (Schedu
 }
 
 func schedule(groups []Group, nodes int, takes func(Group) int64) (Schedule, error) {
-	weights, devices := make([]int64, len(groups)), itemsOf(groups, nodes)
+	return colourGroups(groups, weigh(groups, takes), itemsOf(groups, nodes))
+}
+
+// weigh returns how many nanoseconds each group takes.
+func weigh(groups []Group, takes func(Group) int64) []int64 {
+	weights := make([]int64, len(groups))
 	for g, group := range groups {
 		weights[g] = takes(group)
 	}
+	return weights
+}
+
+func colourGroups(groups []Group, weights []int64, devices [][]int) (Schedule, error) {
 	colouring, err := Colour(weights, devices, effort)
 	if err != nil {
 		return Schedule{}, err
@@ -71,14 +94,15 @@ func schedule(groups []Group, nodes int, takes func(Group) int64) (Schedule, err
 	return s, nil
 }
 
-func layerByLayer(groups []Group) []Group {
-	var single []Group
+// cutApart cuts groups into pieces of so many layers, the last of a group may have fewer.
+func cutApart(groups []Group, layersOfPiece int) (pieces []Group) {
 	for _, group := range groups {
-		for layer := group.Layers.First; layer < group.Layers.End; layer++ {
-			single = append(single, Group{Layers: layers.Range{First: layer, End: layer + 1}, Nodes: group.Nodes})
+		for first := group.Layers.First; first < group.Layers.End; first += layersOfPiece {
+			end := min(first+layersOfPiece, group.Layers.End)
+			pieces = append(pieces, Group{Layers: layers.Range{First: first, End: end}, Nodes: group.Nodes})
 		}
 	}
-	return single
+	return pieces
 }
 
 // Groups returns the longest runs of layers that have the same holders, in order. O(ranges * log(ranges) + output).

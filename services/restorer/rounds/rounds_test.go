@@ -200,3 +200,37 @@ func TestALayerWithoutHolderOrOutOfBoundsIsRefused(t *testing.T) {
 		t.Error("planned an all-reduce that takes less than no time")
 	}
 }
+
+// Colouring takes about the square of the groups, so a plan of thousands of layers has few more groups than its holders cut.
+func TestHoweverManyLayersThereAreFewGroupsAreColoured(t *testing.T) {
+	const count = 4096
+	for name, holdings := range map[string][][]layers.Range{
+		"replicas":                       {{{First: 0, End: count}}, {{First: 0, End: count}}},
+		"pipelines of two and of three":  {{{First: 0, End: 2000}}, {{First: 2000, End: count}}, {{First: 0, End: 1300}}, {{First: 1300, End: 2700}}, {{First: 2700, End: count}}},
+		"pipelines of one and of a pair": {{{First: 0, End: count}}, {{First: 0, End: 1}}, {{First: 1, End: count}}},
+	} {
+		weighed := 0
+		schedule, err := rounds.Plan(count, holdings, func(group rounds.Group) int64 {
+			weighed++
+			return 1000 * int64(group.Layers.End-group.Layers.First)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if weighed > 300 {
+			t.Errorf("%s: %d groups were weighed", name, weighed)
+		}
+		if reduced := layersOf(schedule); reduced != count {
+			t.Errorf("%s: %d layers of %d are reduced", name, reduced, count)
+		}
+	}
+}
+
+func layersOf(schedule rounds.Schedule) (count int) {
+	for _, round := range schedule.Rounds {
+		for _, group := range round {
+			count += group.Layers.End - group.Layers.First
+		}
+	}
+	return count
+}
