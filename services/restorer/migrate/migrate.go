@@ -63,8 +63,10 @@ type Migration struct {
 // out of bounds, when there are more places than survivors, and with ErrNoMatching when the groups leave a place that
 // nobody may take.
 //
-// For n survivors of a kinds and places of b kinds it takes O(n*b) and about (a+b)*a*b steps, and where seconds tell
-// the survivors of a kind apart, at most n*n*b more.
+// The paper matches each survivor with each place by Kuhn-Munkres, in O(n^3) for n survivors. This is a transportation problem
+// between kinds (Transport), of which the paper's is the case with one of each kind. For n survivors of a kinds and places
+// of b kinds it takes O(n*b) and about (a+b)*a*b steps, and where seconds tell the survivors of a kind apart, at most
+// n*n*b more.
 func LeastTotal(problem Problem) (Migration, error) {
 	m, err := newMatcher(problem)
 	if err != nil {

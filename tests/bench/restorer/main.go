@@ -23,6 +23,7 @@ var tables = []struct {
 }{
 	{"assigning nodes to places, a cost for every pair", assignments},
 	{"who becomes whom", migrations},
+	{"a model of thousands of layers", manyLayers},
 	{"shards of one replica from its neighbours", shards},
 	{"several nodes fetch at once", fetches},
 	{"all-reduce of pipelines that are cut differently", allReduces},
