@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/service"
 )
@@ -71,4 +73,34 @@ func (f *fixture) schedule(negotiation string) events.Event {
 		f.Fatal(err)
 	}
 	return event
+}
+
+func TestWhoAsksWhileAMachineComputesIsAnsweredAndToldWhat(t *testing.T) {
+	f, machine := newFixture(t), &clerk{waits: make(chan struct{})}
+	f.run(service.Options{Machine: machine})
+	f.lose("n1")
+	f.until("the machine has it", machine.asked.Load)
+	ask := func() *nats.Msg {
+		reply, err := f.connect().Conn().RequestWithContext(f.ctx, events.LeaseSubject(cluster, "negotiator"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	if says := ask().Header.Get(service.ComputingHeader); !strings.Contains(says, ": node.lost of n1") {
+		t.Errorf("it says that it computes %q", says)
+	}
+	close(machine.waits)
+	f.until("it waits", func() bool { return ask().Header.Get(service.ComputingHeader) == "" })
+}
+
+func TestAServiceWhoseMachineHangsEndsAndSaysAtWhat(t *testing.T) {
+	service.SetMostComputing(t, 10*time.Millisecond)
+	f, machine := newFixture(t), &clerk{waits: make(chan struct{})}
+	defer close(machine.waits)
+	f.lose("n1")
+	err := service.Run(f.ctx, service.Options{Name: "negotiator", Bus: f.connect(), Machine: machine})
+	if err == nil || !strings.Contains(err.Error(), "hangs: computing since") || !strings.Contains(err.Error(), "node.lost of n1") {
+		t.Errorf("it ended with %v", err)
+	}
 }

@@ -8,6 +8,9 @@ import (
 // SetStandstill has a service count as standing still that early, for one test.
 func SetStandstill(t *testing.T, d time.Duration) { set(t, &standstill, d) }
 
+// SetMostComputing has a service end that early where its machine does not return, for one test.
+func SetMostComputing(t *testing.T, d time.Duration) { set(t, &mostComputing, d) }
+
 // SetRegroup has a machine's clock go on that soon after an outage, for one test.
 func SetRegroup(t *testing.T, d time.Duration) { set(t, &regroup, d) }
 

@@ -135,7 +135,7 @@ func TestAServiceThatStandsStillIsNotReady(t *testing.T) {
 	f.run(service.Options{Machine: machine, Address: address})
 	f.untilReadySays(address, "ok")
 	f.lose("n1")
-	f.untilReadySays(address, "loop: at one thing since")
+	f.untilReadySays(address, "computing since")
 	close(machine.waits)
 	f.untilReadySays(address, "ok")
 }

@@ -24,7 +24,7 @@ type health struct {
 	consumer atomic.Pointer[bus.Consumer]
 	caughtUp atomic.Bool
 	busy     atomic.Pointer[time.Time] // since when the loop is at one thing; nil: it waits
-	thinks   atomic.Pointer[time.Time] // since when the machine is; nil: it was not asked, or has answered
+	thinks   atomic.Pointer[thought]   // what the machine is at; nil: it was not asked, or has answered
 	stands   atomic.Pointer[string]    // why the service waits for somebody else; nil: it does not
 	lag      atomic.Pointer[lag]       // as last looked at; nil: not known
 
@@ -32,6 +32,16 @@ type health struct {
 }
 
 func newHealth(b *bus.Bus) *health { return &health{bus: b, standstill: standstill} }
+
+// thought is what the machine computes, and since when.
+type thought struct {
+	since time.Time
+	about string // as the kind and subject of an event
+}
+
+func (t thought) String() string {
+	return fmt.Sprintf("computing since %s: %s", t.since.Format(time.RFC3339), t.about)
+}
 
 // lag is what the log has for the service beyond what it is done with.
 type lag struct {
@@ -46,6 +56,10 @@ const (
 	looks        = 4 // at the lag, within a standstill
 )
 
+// mostComputing is how long a machine may be at one thing before the service ends: it hangs. Its lease is another's from stuckAfter
+// standstills on, where there is another. The next instance has the event once more, and after mostDeaths of them it is refused.
+var mostComputing = 2 * time.Minute
+
 // standstill is how long one message or one tick may take before the service counts as standing still.
 var standstill = 10 * time.Second
 
@@ -57,12 +71,23 @@ func (h *health) begin() {
 	h.busy.Store(&now)
 }
 
-// think calls the machine.
-func (h *health) think(call func()) {
-	now := time.Now()
-	h.thinks.Store(&now)
+// think calls the machine, about what an event or a tick tells.
+func (h *health) think(about string, call func()) {
+	h.thinks.Store(&thought{time.Now(), about})
 	defer h.thinks.Store(nil)
 	call()
+}
+
+// hung returns an error once the machine is at one thing for longer than it may be, and nil once ctx ended.
+func (h *health) hung(ctx context.Context) error {
+	for {
+		if thinks := h.thinks.Load(); thinks != nil && time.Since(thinks.since) > mostComputing {
+			return fmt.Errorf("the machine hangs: %v, longer than %v", thinks, mostComputing)
+		}
+		if pause(ctx, mostComputing/looks) != nil {
+			return nil
+		}
+	}
 }
 
 // watch looks at the lag until ctx ends. What cannot be asked is not known: the log is out of reach.
@@ -94,8 +119,8 @@ func (h *health) idleSince(found bus.Lag) time.Time {
 
 // stuck says what only a restart mends. An outage of the log, a full store and another instance's lease are none of that.
 func (h *health) stuck() error {
-	if thinks := h.thinks.Load(); thinks != nil && time.Since(*thinks) > stuckAfter*h.standstill {
-		return fmt.Errorf("stuck: the machine is at one thing since %v", thinks.Format(time.RFC3339))
+	if thinks := h.thinks.Load(); thinks != nil && time.Since(thinks.since) > stuckAfter*h.standstill {
+		return fmt.Errorf("stuck: %v", thinks)
 	}
 	if lag := h.lag.Load(); lag != nil && !lag.idle.IsZero() && time.Since(lag.idle) > stuckAfter*h.standstill {
 		return fmt.Errorf("stuck: %v, and nothing comes since %v", lag.Lag, lag.idle.Format(time.RFC3339))
@@ -103,10 +128,21 @@ func (h *health) stuck() error {
 	return nil
 }
 
+// deposed says why another instance may take the lease, nil where none may. A machine that computes gets on, until it is stuck.
+func (h *health) deposed() error {
+	if h.thinks.Load() != nil && h.stands.Load() == nil {
+		return h.stuck()
+	}
+	return h.standsStill()
+}
+
 // standsStill says what does not get on, nil where all does.
 func (h *health) standsStill() error {
 	if reason := h.stands.Load(); reason != nil {
 		return errors.New(*reason)
+	}
+	if thinks := h.thinks.Load(); thinks != nil && time.Since(thinks.since) > h.standstill {
+		return errors.New(thinks.String())
 	}
 	if busy := h.busy.Load(); busy != nil && time.Since(*busy) > h.standstill {
 		return fmt.Errorf("loop: at one thing since %v", busy.Format(time.RFC3339))

@@ -27,8 +27,8 @@ func TestAMachineThatDoesNotReturnIsStuckUntilItDoes(t *testing.T) {
 	f, machine := newFixture(t), &clerk{waits: make(chan struct{})}
 	address := f.served(machine)
 	f.lose("n1")
-	f.untilSays(address+"/healthz", "stuck: the machine is at one thing since")
-	if err := service.Healthcheck(f.ctx, address, "live"); err == nil || !strings.Contains(err.Error(), "stuck: the machine") {
+	f.untilSays(address+"/healthz", "stuck: computing since")
+	if err := service.Healthcheck(f.ctx, address, "live"); err == nil || !strings.Contains(err.Error(), "node.lost of n1") {
 		t.Errorf("healthcheck live: %v", err)
 	}
 	close(machine.waits)

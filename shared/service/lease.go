@@ -88,14 +88,23 @@ func Version() string {
 	return "(devel)"
 }
 
-// answer tells who asks that this instance holds the lease, as long as it gets on, and of which build it is.
+// ComputingHeader is the header of an answer that tells what the machine is at, and since when, as in "computing since
+// 2026-11-28T23:00:00Z: restoration.requested of g2-1". An answer of a machine that waits has none.
+const ComputingHeader = "Reknit-Computing"
+
+// answer tells who asks that this instance holds the lease, as long as it gets on, of which build it is, and what it computes.
 func (r *runner) answer() (*nats.Subscription, error) {
 	return r.Bus.Conn().Subscribe(events.LeaseSubject(r.Bus.Cluster(), r.Name), func(ask *nats.Msg) {
-		if err := r.health.standsStill(); err != nil {
+		if err := r.health.deposed(); err != nil {
 			slog.Error("another instance may take the lease", "error", err)
 			return
 		}
-		if err := ask.Respond([]byte(Version())); err != nil {
+		answer := nats.NewMsg(ask.Reply)
+		answer.Data = []byte(Version())
+		if thinks := r.health.thinks.Load(); thinks != nil {
+			answer.Header.Set(ComputingHeader, thinks.String())
+		}
+		if err := ask.RespondMsg(answer); err != nil {
 			slog.Warn("another instance was not answered", "error", err)
 		}
 	})

@@ -54,7 +54,7 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		case <-ticks:
 			err = r.tick(ctx)
 		case input := <-inputs:
-			err = r.admit(ctx, input)
+			err = r.admit(ctx, "what came at the service's own door", input)
 		case <-r.recent.due:
 			r.health.begin()
 			err = r.remember(ctx)
@@ -247,7 +247,7 @@ func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, e
 	r.metrics.heard.add(ctx, "kind", string(event.Kind))
 	slog.DebugContext(ctx, "heard", "event", event.Kind, "subject", event.Subject, "source", event.Source, "id", event.ID,
 		"sequence", event.Sequence)
-	return r.guard(ctx, func() []events.Event {
+	return r.guard(ctx, fmt.Sprintf("%s of %s", event.Kind, event.Subject), func() []events.Event {
 		outputs, err := r.Machine.Handle(event)
 		if err != nil {
 			r.metrics.senseless.add(ctx, "kind", string(event.Kind))
@@ -259,8 +259,8 @@ func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, e
 
 var errPanicked = errors.New("the machine panicked")
 
-// guard calls the machine. After a panic the machine is again what it was before, and errPanicked tells so.
-func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs []events.Event, err error) {
+// guard calls the machine about something. After a panic the machine is again what it was before, and errPanicked tells so.
+func (r *runner) guard(ctx context.Context, about string, call func() []events.Event) (outputs []events.Event, err error) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -272,7 +272,7 @@ func (r *runner) guard(ctx context.Context, call func() []events.Event) (outputs
 			err = fmt.Errorf("restore after the panic %v: %w", cause, restoring) // not errPanicked: it cannot go on
 		}
 	}()
-	r.health.think(func() { outputs = call() })
+	r.health.think(about, func() { outputs = call() })
 	return outputs, nil
 }
 
@@ -295,7 +295,7 @@ func (r *runner) tick(ctx context.Context) error {
 	if !r.Bus.Together(regroup) {
 		return nil
 	}
-	err := r.admit(ctx, r.Machine.Tick)
+	err := r.admit(ctx, "a tick", r.Machine.Tick)
 	if errors.Is(err, errPanicked) {
 		r.health.standsFor("tick: " + err.Error())
 	} else {
@@ -307,9 +307,9 @@ func (r *runner) tick(ctx context.Context) error {
 // admit gives the machine what came without a message, publishes what it says, and remembers that it was said. Of what the
 // machine hears itself the log remembers it: the monitor of 1,000 nodes says of some links in each change that they differ.
 // A next instance hears it behind what was in the log before, and may answer that once more: the words that came first stand.
-func (r *runner) admit(ctx context.Context, input func(time.Time) []events.Event) error {
+func (r *runner) admit(ctx context.Context, about string, input func(time.Time) []events.Event) error {
 	r.health.begin()
-	outputs, err := r.guard(ctx, func() []events.Event { return input(r.now()) })
+	outputs, err := r.guard(ctx, about, func() []events.Event { return input(r.now()) })
 	if err != nil {
 		return err
 	}

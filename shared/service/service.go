@@ -62,7 +62,8 @@ type runner struct {
 }
 
 // Run runs the machine until ctx ends, which is no error. While another instance works it stands by. It ends with
-// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards, or when the memory cannot be stored.
+// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards, when the memory cannot be stored, or when
+// the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{
 		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name),
@@ -77,11 +78,36 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer stop()
 	defer watchHealth(r.Name, r.health)()
-	err = r.run(ctx)
+	err = r.runUnlessHung(ctx)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
 	return nil
+}
+
+// errGone says that the machine ended the goroutine on which it was called.
+var errGone = errors.New("the machine ended its goroutine")
+
+// runUnlessHung returns what run does, or that the machine does not return.
+func (r *runner) runUnlessHung(ctx context.Context) error {
+	ended, hung := make(chan error, 1), make(chan error, 1)
+	go func() {
+		err := errGone
+		defer func() { ended <- err }()
+		err = r.run(ctx)
+	}()
+	go func() { hung <- r.health.hung(ctx) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case err := <-hung:
+			if err != nil {
+				return err
+			}
+			hung = nil // ctx ended, and run does
+		}
+	}
 }
 
 func (r *runner) run(ctx context.Context) error {

@@ -67,7 +67,7 @@ func TestAnInstanceThatWasPausedIsEndedByItsSuccessor(t *testing.T) {
 	old := f.run(service.Options{Machine: paused, Address: address})
 	f.expect(leases, "negotiator")
 	f.lose("n1")
-	f.untilReadySays(address, "loop: at one thing")
+	f.untilReadySays(address, "computing since")
 	f.run(service.Options{Machine: &clerk{}})
 	f.expect(leases, "negotiator")
 	close(paused.waits)

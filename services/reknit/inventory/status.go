@@ -2,13 +2,11 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,7 +17,6 @@ import (
 	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/history"
-	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -58,26 +55,6 @@ type Overview struct {
 
 // refusalStays is for how long a refusal is told.
 const refusalStays = time.Hour
-
-// Service is one of the four.
-type Service struct {
-	Service  string     `json:"service"`
-	Works    bool       `json:"works"` // it answers that it acts for the cluster and gets on
-	Instance string     `json:"instance,omitempty"`
-	Since    *time.Time `json:"since,omitempty"`   // when this instance took over
-	Version  string     `json:"version,omitempty"` // of its build; empty where it does not answer, or is too old to tell
-}
-
-// Build says of which build a service is.
-func (s Service) Build() string {
-	switch {
-	case s.Version != "":
-		return s.Version
-	case s.Works:
-		return "works, and is of a build before November 2026"
-	}
-	return "does not answer"
-}
 
 // Status is `reknit status`.
 func Status() *cobra.Command {
@@ -251,44 +228,6 @@ func (o *Overview) judge() {
 	}
 }
 
-// askTimeout is how long a service has to answer that it works.
-const askTimeout = time.Second
-
-// mostVersion bounds what is believed to be a version.
-const mostVersion = 128
-
-// Services asks each of the four whether it works, all at a time.
-func Services(ctx context.Context, b *bus.Bus) ([]Service, error) {
-	all, failed := make([]Service, len(processes.Services)), make([]error, len(processes.Services))
-	var asked sync.WaitGroup
-	for i, name := range processes.Services {
-		asked.Go(func() { all[i], failed[i] = ask(ctx, b, name) })
-	}
-	asked.Wait()
-	return all, errors.Join(failed...)
-}
-
-func ask(ctx context.Context, b *bus.Bus, name string) (Service, error) {
-	service := Service{Service: name}
-	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.LeaseTaken, name))
-	if err != nil {
-		return service, err
-	}
-	if lease, err := events.Open[events.Lease](last); found && err == nil {
-		service.Instance, service.Since = lease.Instance, &last.Logged
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	reply, err := b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name), nil)
-	if service.Works = err == nil; service.Works {
-		service.Version = string(reply.Data[:min(len(reply.Data), mostVersion)])
-	}
-	if silent := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded); silent || err == nil {
-		return service, nil
-	}
-	return service, err
-}
-
 func (o Overview) wrong() []string { return o.Problems }
 
 func (o Overview) tell(w io.Writer) {
@@ -350,18 +289,6 @@ func (o Overview) pace() string {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
 	}
 	return pace
-}
-
-func (s Service) says() string {
-	switch {
-	case s.Works && s.Since != nil:
-		return "works, since " + s.Since.Local().Format("01-02 15:04:05")
-	case s.Works:
-		return "works"
-	case s.Since != nil:
-		return "does not answer; the last one began " + s.Since.Local().Format("01-02 15:04:05")
-	}
-	return "never ran"
 }
 
 // stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.
