@@ -15,6 +15,7 @@ type division struct {
 	groups     []group
 	demand     int64 // shards of all groups
 	limits     []limit
+	earliest   []float64       // per node: when the first byte that it sends can arrive
 	senders    map[int]int     // vertex of each
 	links      map[linkKey]int // vertex of each link that several groups share
 }
@@ -26,7 +27,11 @@ type group struct {
 	entry   int   // edge from the start
 	senders []int // nodes
 	edges   []int // to each sender, or to the link to it
+	owed    int64 // shards that each of them sends beside the flow
 }
+
+// flowing is how many shards are left to flow.
+func (g group) flowing() int64 { return g.shards - g.owed*int64(len(g.edges)) }
 
 // linkKey is the way from one node to another.
 type linkKey struct{ from, to int }
@@ -34,19 +39,33 @@ type linkKey struct{ from, to int }
 // limit is an edge whose capacity grows with the time it is given: a node that sends, or a link.
 type limit struct {
 	edge            int
+	start           float64 // before which nothing passes
 	shardsPerSecond float64
-	fixed           bool // its time is settled
+	owed            int64 // shards of those that each holder sends anyway, which pass beside the flow
+	fixed           bool  // its time is settled
 	shards          int64
 }
 
-// within is how many of all shards pass in seconds. The tiny excess makes up for rounding where they fit exactly.
+// within is how many of all shards pass by then, beside those that are owed. The tiny excess makes up for rounding where they fit
+// exactly.
 func (d *division) within(i int, seconds float64) int64 {
-	return int64(min(d.limits[i].shardsPerSecond*seconds*(1+1e-12), float64(d.demand)))
+	l := &d.limits[i]
+	moving := seconds - l.start + 1e-12*seconds
+	if moving <= 0 {
+		return 0
+	}
+	return max(0, int64(min(l.shardsPerSecond*moving, float64(d.demand+l.owed)))-l.owed)
+}
+
+// next is when a limit lets one shard more pass than by then.
+func (d *division) next(i int, seconds float64) float64 {
+	l := d.limits[i]
+	return l.start + float64(d.within(i, seconds)+l.owed+1)/l.shardsPerSecond
 }
 
 func newDivision(fetch Fetch) *division {
-	d := &division{fetch: fetch, network: &network{}, groups: groupNeeds(fetch), senders: make(map[int]int),
-		links: make(map[linkKey]int)}
+	d := &division{fetch: fetch, network: &network{}, groups: groupNeeds(fetch), earliest: fetch.earliest(),
+		senders: make(map[int]int), links: make(map[linkKey]int)}
 	d.start, d.end = d.network.vertex(), d.network.vertex()
 	groupsOf := make(map[int]int) // per receiver
 	for _, group := range d.groups {
@@ -70,35 +89,39 @@ func newDivision(fetch Fetch) *division {
 // way connects the vertex of a group with the sender of a link, through a vertex of the link's own where it is shared.
 // It returns the edge that begins at the group, or -1 where nothing can pass.
 func (d *division) way(vertex int, link linkKey, shared bool) (edge int) {
+	if d.fetch.EgressBytesPerSecond[link.from] == 0 {
+		return -1
+	}
 	sender, known := d.senders[link.from]
 	if !known {
 		sender = d.network.vertex()
 		d.senders[link.from] = sender
-		d.limit(sender, d.end, d.fetch.EgressBytesPerSecond[link.from])
+		d.limit(sender, d.end, d.fetch.EgressBytesPerSecond[link.from], d.earliest[link.from])
 	}
 	if d.fetch.LinkBytesPerSecond == nil {
 		return d.network.connect(vertex, sender)
 	}
-	rate := d.fetch.LinkBytesPerSecond[link.from][link.to]
+	rate, start := d.fetch.LinkBytesPerSecond[link.from][link.to], d.fetch.start(link)
 	if !shared {
-		return d.limit(vertex, sender, rate)
+		return d.limit(vertex, sender, rate, start)
 	}
 	between, known := d.links[link]
 	if !known {
 		between = d.network.vertex()
 		d.links[link] = between
-		d.limit(between, sender, rate)
+		d.limit(between, sender, rate, start)
 	}
 	return d.network.connect(vertex, between)
 }
 
 // limit adds an edge through which so much can pass. Through one at no rate nothing ever can: it is left out, and -1.
-func (d *division) limit(tail, head int, bytesPerSecond float64) (edge int) {
+func (d *division) limit(tail, head int, bytesPerSecond, start float64) (edge int) {
 	if bytesPerSecond == 0 {
 		return -1
 	}
 	edge = d.network.connect(tail, head)
-	d.limits = append(d.limits, limit{edge: edge, shardsPerSecond: bytesPerSecond / float64(d.fetch.ShardBytes)})
+	d.limits = append(d.limits, limit{edge: edge, start: start,
+		shardsPerSecond: bytesPerSecond / float64(d.fetch.ShardBytes)})
 	return edge
 }
 
@@ -137,21 +160,69 @@ const (
 // settle finds the least time in which everything flows, fixes what that takes of the limits that hold it back, and
 // repeats with the other limits, which need less time, until none matters.
 func (d *division) settle() error {
+	seconds, err := d.owe()
+	if err != nil {
+		return err
+	}
 	for times := 0; times < mostTimes && times*len(d.network.to) < mostEdges; times++ {
-		cut, seconds, err := d.leastSeconds()
+		var cut []int
+		cut, seconds, err = d.leastSeconds(seconds)
 		if err != nil || len(cut) == 0 {
 			return err
 		}
 		for _, i := range cut {
 			d.limits[i].fixed, d.limits[i].shards = true, d.within(i, seconds)
 		}
+		seconds = 0
 	}
 	return nil
 }
 
-// leastSeconds gives the limits that are not fixed the least time in which everything flows. It returns that time and
-// the limits that hold it back.
-func (d *division) leastSeconds() (cut []int, seconds float64, err error) {
+// owe takes a shard of each group for each of its senders out of the flow, where every holder is to send one, and returns when
+// these have arrived.
+func (d *division) owe() (seconds float64, err error) {
+	if !d.fetch.EachHolder {
+		return 0, nil
+	}
+	limitOf := make(map[int]int, len(d.limits)) // by edge
+	for i, l := range d.limits {
+		limitOf[l.edge] = i
+	}
+	for g := range d.groups {
+		group := &d.groups[g]
+		if group.shards < int64(len(group.edges)) {
+			need := d.fetch.Needs[group.needs[0]]
+			return 0, fmt.Errorf("layer %d for node %d: %w: %d for %d", need.Layer, need.Node, ErrTooFewShards, group.shards,
+				len(group.edges))
+		}
+		group.owed = 1
+		d.demand -= int64(len(group.edges))
+		for _, edge := range group.edges {
+			for at := d.network.to[edge^1]; at != d.end; at, edge = d.network.to[edge], d.onward(d.network.to[edge]) {
+				if i, limits := limitOf[edge]; limits {
+					l := &d.limits[i]
+					l.owed++
+					seconds = max(seconds, l.start+float64(l.owed)/l.shardsPerSecond)
+				}
+			}
+		}
+	}
+	return seconds, nil
+}
+
+// onward is the edge that leads from a link or a sender to the end: each has one.
+func (d *division) onward(vertex int) int {
+	for edge := d.network.first[vertex]; edge >= 0; edge = d.network.next[edge] {
+		if edge%2 == 0 {
+			return edge
+		}
+	}
+	return -1
+}
+
+// leastSeconds gives the limits that are not fixed the least time, from seconds on, in which everything flows. It returns that
+// time and the limits that hold it back.
+func (d *division) leastSeconds(seconds float64) (cut []int, _ float64, err error) {
 	for {
 		missing := d.demand - d.flow(seconds)
 		if missing == 0 {
@@ -167,7 +238,7 @@ func (d *division) leastSeconds() (cut []int, seconds float64, err error) {
 // flow pushes as many shards as pass in seconds.
 func (d *division) flow(seconds float64) int64 {
 	for _, group := range d.groups {
-		d.network.setCapacity(group.entry, group.shards)
+		d.network.setCapacity(group.entry, group.flowing())
 		for _, edge := range group.edges {
 			d.network.setCapacity(edge, unlimited) // until limits has its say, where the link is nobody else's
 		}
@@ -194,27 +265,30 @@ func (d *division) cut() []int {
 	return cut
 }
 
+// passing is how many shards the limits of a cut let pass by then.
+func (d *division) passing(cut []int, seconds float64) (shards int64) {
+	for _, i := range cut {
+		shards += d.within(i, seconds)
+	}
+	return shards
+}
+
 // raise returns the least time after seconds in which the limits of the cut let the missing shards pass as well, found
 // by bisection and rounded up to when the next whole shard has passed.
 func (d *division) raise(cut []int, missing int64, seconds float64) float64 {
-	passing := func(seconds float64) (shards int64) {
-		for _, i := range cut {
-			shards += d.within(i, seconds)
-		}
-		return shards
-	}
-	rate := 0.0
+	wanted, owed := d.passing(cut, seconds)+missing, int64(0)
+	rate, first, last := 0.0, math.Inf(1), 0.0
 	for _, i := range cut {
-		rate += d.limits[i].shardsPerSecond
+		l := d.limits[i]
+		rate, first, last, owed = rate+l.shardsPerSecond, min(first, l.start), max(last, l.start), owed+l.owed
 	}
-	wanted := passing(seconds) + missing
-	early := max(seconds, float64(wanted)/rate*(1-1e-12))
-	late := float64(wanted+int64(len(cut))) / rate // no limit is behind by a shard
-	if passing(early) >= wanted {
+	early := max(seconds, (first+float64(wanted)/rate)*(1-2e-12))
+	late := last + float64(wanted+owed+int64(len(cut)))/rate // no limit is behind by a shard
+	if d.passing(cut, early) >= wanted {
 		return early
 	}
 	for late-early > 1e-13*late {
-		if middle := early + (late-early)/2; passing(middle) >= wanted {
+		if middle := early + (late-early)/2; d.passing(cut, middle) >= wanted {
 			late = middle
 		} else {
 			early = middle
@@ -222,14 +296,14 @@ func (d *division) raise(cut []int, missing int64, seconds float64) float64 {
 	}
 	soonest := math.Inf(1)
 	for _, i := range cut {
-		soonest = min(soonest, float64(d.within(i, early)+1)/d.limits[i].shardsPerSecond)
+		soonest = min(soonest, d.next(i, early))
 	}
 	return soonest
 }
 
 func (d *division) unserved() error {
 	for _, group := range d.groups {
-		if d.network.flow(group.entry) < group.shards {
+		if d.network.flow(group.entry) < group.flowing() {
 			need := d.fetch.Needs[group.needs[0]]
 			return fmt.Errorf("layer %d for node %d: no holder can send it", need.Layer, need.Node)
 		}
@@ -246,7 +320,7 @@ func (d *division) cutUp(group group, sources [][]Source) {
 		for first, all := int64(0), d.fetch.shards(layer); first < all; {
 			for rest == 0 {
 				sender++
-				rest = d.network.flow(group.edges[sender])
+				rest = group.owed + d.network.flow(group.edges[sender])
 			}
 			end := min(all, first+rest)
 			bytes := min(end*d.fetch.ShardBytes, d.fetch.LayerBytes[layer]) - first*d.fetch.ShardBytes

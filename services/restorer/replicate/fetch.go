@@ -3,8 +3,10 @@
 package replicate
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Need is a layer that a node has to fetch.
@@ -20,7 +22,18 @@ type Fetch struct {
 	EgressBytesPerSecond  []float64   // per node
 	IngressBytesPerSecond []float64   // per node
 	LinkBytesPerSecond    [][]float64 // from sender to receiver, 0 where there is no way; nil when links do not limit
+
+	// StartSeconds is when the first byte can arrive, from sender to receiver: t_prop + tau_sync of Chaos (equations 1 and 2),
+	// the way that a request and its answer take and what the sender is at until then. A link that starts at s brings n bytes by
+	// s + n / its rate; a node's uplink and downlink start with the earliest of its links. nil: at once.
+	StartSeconds [][]float64
+	// EachHolder has every holder of a need, to which there is a way, send at least one shard of what the same holders give (P2
+	// and P3 of Chaos). Without it a holder stays idle where that is faster.
+	EachHolder bool
 }
+
+// ErrTooFewShards says that there is not a shard for each holder.
+var ErrTooFewShards = errors.New("fewer shards than holders")
 
 // Source is a run of shards of a layer that one node sends.
 type Source struct {
@@ -32,20 +45,20 @@ type Source struct {
 // Fetched is who sends what, and how long it takes.
 type Fetched struct {
 	Sources [][]Source // per need: its shards from the first to the last, each exactly once
-	Seconds float64    // when all nodes send and receive all along at their rates
+	Seconds float64    // when all nodes send and receive at their rates, from their starts on
 }
 
 // PlanFetch divides every need among the holders so that all are served as soon as possible. No division into whole
 // shards is faster when the short last shard of a layer counts as a whole one; with shards of one byte it is within a
 // byte of the linear program of flows out of, into and between nodes. Where the slowest part leaves the choice, the
 // rest is spread evenly over its holders too, so that nobody sends faster than necessary while others train. Receivers
-// do not relay.
+// do not relay. For one receiver this is problem P4 of Chaos: the level up to which the links fill, each from its start on.
 //
 // It finds the time by a discrete Newton iteration on least cuts: each maximum flow that falls short names the nodes
 // that are too slow for the needs that depend on them. A handful of flows for each group of nodes that ends at a time
 // of its own; a flow takes about as long as needs of different holders times holders.
 //
-// It fails when a size, rate or index is out of bounds, and when a need cannot be served.
+// It fails when a size, rate, start or index is out of bounds, when a need cannot be served, and with ErrTooFewShards.
 func PlanFetch(fetch Fetch) (Fetched, error) {
 	if err := fetch.check(); err != nil {
 		return Fetched{}, err
@@ -79,18 +92,34 @@ func (f Fetch) check() error {
 	if len(f.Holders) != len(f.LayerBytes) {
 		return fmt.Errorf("holders of %d layers, expected %d", len(f.Holders), len(f.LayerBytes))
 	}
-	rows := append([][]float64{f.EgressBytesPerSecond, f.IngressBytesPerSecond}, f.LinkBytesPerSecond...)
+	if f.StartSeconds != nil && len(f.StartSeconds) != nodes {
+		return fmt.Errorf("starts of %d nodes, expected those of %d (none at all will do)", len(f.StartSeconds), nodes)
+	}
+	rates := append([][]float64{f.EgressBytesPerSecond, f.IngressBytesPerSecond}, f.LinkBytesPerSecond...)
+	if err := checkRows("rate", rates, nodes, math.MaxFloat64); err != nil {
+		return err
+	}
+	if err := checkRows("start", f.StartSeconds, nodes, mostStart); err != nil {
+		return err
+	}
+	return f.checkNeeds(nodes)
+}
+
+// mostStart bounds a start, so that a time still tells shards apart.
+const mostStart = 1e12
+
+func checkRows(what string, rows [][]float64, nodes int, most float64) error {
 	for _, row := range rows {
 		if len(row) != nodes {
-			return fmt.Errorf("a row of %d rates, expected one for each of %d nodes", len(row), nodes)
+			return fmt.Errorf("a row of %d %ss, expected one for each of %d nodes", len(row), what, nodes)
 		}
-		for node, rate := range row {
-			if !(rate >= 0) || math.IsInf(rate, 1) {
-				return fmt.Errorf("a rate of node %d is %v, expected a finite number of at least 0", node, rate)
+		for node, number := range row {
+			if !(number >= 0 && number <= most) {
+				return fmt.Errorf("a %s of node %d is %v, expected a finite number of 0 to %g", what, node, number, most)
 			}
 		}
 	}
-	return f.checkNeeds(nodes)
+	return nil
 }
 
 func (f Fetch) checkNeeds(nodes int) error {
@@ -122,31 +151,81 @@ func (f Fetch) shards(layer int) int64 {
 	return (f.LayerBytes[layer] + f.ShardBytes - 1) / f.ShardBytes
 }
 
-// Seconds is when the busiest node or link is done, if each need is served by its sources and all send at once. Per
-// need, the sources' nodes hold its layer at a rate above 0. Linear in the sources, plus the nodes.
+// start is when the first byte over a link can arrive.
+func (f Fetch) start(link linkKey) float64 {
+	if f.StartSeconds == nil {
+		return 0
+	}
+	return f.StartSeconds[link.from][link.to]
+}
+
+// earliest returns per node when the first byte can arrive that it sends to any who needs something. O(nodes x receivers).
+func (f Fetch) earliest() []float64 {
+	first := make([]float64, len(f.EgressBytesPerSecond))
+	if f.StartSeconds == nil {
+		return first
+	}
+	receives := make([]bool, len(first))
+	for _, need := range f.Needs {
+		receives[need.Node] = true
+	}
+	for from := range first {
+		first[from] = math.Inf(1)
+		for to, start := range f.StartSeconds[from] {
+			if receives[to] && to != from && (f.LinkBytesPerSecond == nil || f.LinkBytesPerSecond[from][to] > 0) {
+				first[from] = min(first[from], start)
+			}
+		}
+	}
+	return first
+}
+
+// Seconds is when the busiest node or link is done, if each need is served by its sources and all send from their starts on.
+// Per need, the sources' nodes hold its layer at a rate above 0. Linear in the sources and the
+// holders of all needs, plus the nodes times the receivers.
 func (f Fetch) Seconds(sources [][]Source) float64 {
 	nodes := len(f.EgressBytesPerSecond)
-	sent, received := make([]int64, nodes), make([]int64, nodes)
+	sent := make([]int64, nodes)
 	between := make(map[linkKey]int64)
 	worst := 0.0
 	for k, need := range f.Needs {
 		for _, source := range sources[k] {
+			link := linkKey{source.Node, need.Node}
 			sent[source.Node] += source.Bytes
-			received[need.Node] += source.Bytes
-			if f.LinkBytesPerSecond != nil {
-				link := linkKey{source.Node, need.Node}
-				between[link] += source.Bytes
-				worst = max(worst, float64(between[link])/f.LinkBytesPerSecond[link.from][link.to])
+			between[link] += source.Bytes
+		}
+	}
+	if f.LinkBytesPerSecond != nil {
+		for link, bytes := range between {
+			worst = max(worst, f.start(link)+float64(bytes)/f.LinkBytesPerSecond[link.from][link.to])
+		}
+	}
+	earliest := f.earliest()
+	for node := range nodes {
+		if sent[node] > 0 {
+			worst = max(worst, earliest[node]+float64(sent[node])/f.EgressBytesPerSecond[node])
+		}
+	}
+	return max(worst, f.receiving())
+}
+
+// receiving is how long the slowest downlink takes, from the earliest link of a holder on, whatever the division is. Linear in
+// the holders of all needs.
+func (f Fetch) receiving() (seconds float64) {
+	nodes := len(f.IngressBytesPerSecond)
+	bytes, begins := make([]int64, nodes), slices.Repeat([]float64{math.Inf(1)}, nodes)
+	for _, need := range f.Needs {
+		bytes[need.Node] += f.LayerBytes[need.Layer]
+		for _, from := range f.Holders[need.Layer] {
+			if f.LinkBytesPerSecond == nil || f.LinkBytesPerSecond[from][need.Node] > 0 {
+				begins[need.Node] = min(begins[need.Node], f.start(linkKey{from, need.Node}))
 			}
 		}
 	}
 	for node := range nodes {
-		if sent[node] > 0 {
-			worst = max(worst, float64(sent[node])/f.EgressBytesPerSecond[node])
-		}
-		if received[node] > 0 {
-			worst = max(worst, float64(received[node])/f.IngressBytesPerSecond[node])
+		if bytes[node] > 0 {
+			seconds = max(seconds, begins[node]+float64(bytes[node])/f.IngressBytesPerSecond[node])
 		}
 	}
-	return worst
+	return seconds
 }

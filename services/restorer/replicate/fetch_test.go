@@ -1,8 +1,10 @@
 package replicate_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/reknit/reknit/services/restorer/replicate"
@@ -61,20 +63,43 @@ func TestWhereEachNeedHasOneSourceAllHoldersShareTheWork(t *testing.T) {
 	}
 }
 
-// seconds is how long the busiest node or link takes for so many bytes.
+// seconds is how long the busiest node or link takes for so many bytes, each from its start on.
 func seconds(fetch replicate.Fetch, sent, received, link []float64) float64 {
-	worst := 0.0
-	divide := func(bytes, rate float64) {
+	worst, nodes := 0.0, len(sent)
+	divide := func(start, bytes, rate float64) {
 		if bytes > 0 {
-			worst = max(worst, bytes/rate)
+			worst = max(worst, start+bytes/rate)
+		}
+	}
+	start := func(from, to int) float64 {
+		if fetch.StartSeconds == nil {
+			return 0
+		}
+		return fetch.StartSeconds[from][to]
+	}
+	sends := make([]float64, nodes) // to any who needs something
+	for from := range nodes {
+		sends[from] = math.Inf(1)
+		for _, need := range fetch.Needs {
+			if need.Node != from {
+				sends[from] = min(sends[from], start(from, need.Node))
+			}
 		}
 	}
 	for node := range sent {
-		divide(sent[node], fetch.EgressBytesPerSecond[node])
-		divide(received[node], fetch.IngressBytesPerSecond[node])
+		divide(sends[node], sent[node], fetch.EgressBytesPerSecond[node])
+		gets := math.Inf(1) // from any holder
+		for _, need := range fetch.Needs {
+			for _, from := range fetch.Holders[need.Layer] {
+				if need.Node == node {
+					gets = min(gets, start(from, node))
+				}
+			}
+		}
+		divide(gets, received[node], fetch.IngressBytesPerSecond[node])
 		if fetch.LinkBytesPerSecond != nil {
 			for to, rate := range fetch.LinkBytesPerSecond[node] {
-				divide(link[node*len(sent)+to], rate)
+				divide(start(node, to), link[node*nodes+to], rate)
 			}
 		}
 	}
@@ -85,11 +110,17 @@ func seconds(fetch replicate.Fetch, sent, received, link []float64) float64 {
 func bestSeconds(fetch replicate.Fetch) float64 {
 	nodes := len(fetch.EgressBytesPerSecond)
 	sent, received, link := make([]float64, nodes), make([]float64, nodes), make([]float64, nodes*nodes)
+	gives := make([][]int, len(fetch.Needs)) // shards, per need and holder
+	for k := range gives {
+		gives[k] = make([]int, nodes)
+	}
 	best := math.Inf(1)
 	var try func(need int, shard int64)
 	try = func(need int, shard int64) {
 		if need == len(fetch.Needs) {
-			best = min(best, seconds(fetch, sent, received, link))
+			if !fetch.EachHolder || eachSends(fetch, gives) {
+				best = min(best, seconds(fetch, sent, received, link))
+			}
 			return
 		}
 		to, layer := fetch.Needs[need].Node, fetch.Needs[need].Layer
@@ -99,21 +130,43 @@ func bestSeconds(fetch replicate.Fetch) float64 {
 			return
 		}
 		for _, from := range fetch.Holders[layer] {
-			add := func(bytes float64) {
+			add := func(bytes float64, shards int) {
 				sent[from] += bytes
 				received[to] += bytes
 				link[from*nodes+to] += bytes
+				gives[need][from] += shards
 			}
-			add(float64(bytes))
+			add(float64(bytes), 1)
 			try(need, shard+1)
-			add(-float64(bytes))
+			add(-float64(bytes), -1)
 		}
 	}
 	try(0, 0)
 	return best
 }
 
-// randomFetch draws a fetch of few whole shards, with links that limit in half of the cases.
+// eachSends reports whether of what the same holders give to whom it is alike for, each of them sends something.
+func eachSends(fetch replicate.Fetch, gives [][]int) bool {
+	alike := func(a, b replicate.Need) bool {
+		return slices.Equal(fetch.Holders[a.Layer], fetch.Holders[b.Layer]) && (fetch.LinkBytesPerSecond == nil || a.Node == b.Node)
+	}
+	for _, need := range fetch.Needs {
+		for _, holder := range fetch.Holders[need.Layer] {
+			shards := 0
+			for k, other := range fetch.Needs {
+				if alike(need, other) {
+					shards += gives[k][holder]
+				}
+			}
+			if shards == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// randomFetch draws a fetch of few whole shards, with links that limit in half of the cases, and starts in half of them.
 func randomFetch(random *rand.Rand, nodes int, largest int64) replicate.Fetch {
 	fetch := replicate.Fetch{ShardBytes: 1 + random.Int64N(3)}
 	rates := func() []float64 {
@@ -127,6 +180,11 @@ func randomFetch(random *rand.Rand, nodes int, largest int64) replicate.Fetch {
 	if random.IntN(2) == 0 {
 		for range nodes {
 			fetch.LinkBytesPerSecond = append(fetch.LinkBytesPerSecond, rates())
+		}
+	}
+	if random.IntN(2) == 0 {
+		for range nodes {
+			fetch.StartSeconds = append(fetch.StartSeconds, rates())
 		}
 	}
 	for layer := range 1 + random.IntN(3) {
@@ -144,14 +202,22 @@ func randomFetch(random *rand.Rand, nodes int, largest int64) replicate.Fetch {
 }
 
 func TestAFetchIsAsFastAsTheBestOfAllDivisions(t *testing.T) {
-	tried := 0
+	tried, few := 0, 0
 	for seed := range uint64(3000) {
 		fetch := randomFetch(rand.New(rand.NewPCG(seed, 6)), 4, 3)
 		if len(fetch.Needs) > 3 {
 			continue // too many ways to try them all
 		}
 		tried++
+		fetch.EachHolder = seed%3 == 0
 		fetched, err := replicate.PlanFetch(fetch)
+		if errors.Is(err, replicate.ErrTooFewShards) {
+			if best := bestSeconds(fetch); !math.IsInf(best, 1) {
+				t.Fatalf("seed %d: each holder can send a shard, in %v s: %+v", seed, best, fetch)
+			}
+			few++
+			continue
+		}
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -160,8 +226,8 @@ func TestAFetchIsAsFastAsTheBestOfAllDivisions(t *testing.T) {
 			t.Fatalf("seed %d: %v seconds, best %v: %+v", seed, fetched.Seconds, best, fetch)
 		}
 	}
-	if tried < 1000 {
-		t.Fatalf("only %d fetches were small enough to try", tried)
+	if tried < 1000 || few < 50 {
+		t.Fatalf("only %d fetches were small enough to try, and %d had fewer shards than holders", tried, few)
 	}
 }
 
@@ -171,7 +237,7 @@ func TestAFetchOfManyBytesTakesWhatTheSlowestSetOfLayersTakes(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		fetch := randomFetch(random, 6, 1_000_000_000)
-		fetch.LinkBytesPerSecond = nil
+		fetch.LinkBytesPerSecond, fetch.StartSeconds = nil, nil
 		fetched, err := replicate.PlanFetch(fetch)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -268,20 +334,23 @@ func TestAFetchThatCannotBeServedOrIsOutOfBoundsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*replicate.Fetch){
-		"no holder":       func(f *replicate.Fetch) { f.Holders[0] = nil },
-		"silent holder":   func(f *replicate.Fetch) { f.EgressBytesPerSecond[0] = 0 },
-		"deaf receiver":   func(f *replicate.Fetch) { f.IngressBytesPerSecond[1] = 0 },
-		"no rate":         func(f *replicate.Fetch) { f.EgressBytesPerSecond[0] = math.NaN() },
-		"endless rate":    func(f *replicate.Fetch) { f.IngressBytesPerSecond[0] = math.Inf(1) },
-		"holds it":        func(f *replicate.Fetch) { f.Needs[0].Node = 0 },
-		"unknown layer":   func(f *replicate.Fetch) { f.Needs[0].Layer = 1 },
-		"unknown node":    func(f *replicate.Fetch) { f.Needs[0].Node = 2 },
-		"unknown holder":  func(f *replicate.Fetch) { f.Holders[0][0] = 2 },
-		"negative size":   func(f *replicate.Fetch) { f.LayerBytes[0] = -1 },
-		"empty shards":    func(f *replicate.Fetch) { f.ShardBytes = 0 },
-		"missing links":   func(f *replicate.Fetch) { f.LinkBytesPerSecond = [][]float64{{1, 1}} },
-		"missing rates":   func(f *replicate.Fetch) { f.IngressBytesPerSecond = []float64{1} },
-		"missing holders": func(f *replicate.Fetch) { f.Holders = nil },
+		"no holder":            func(f *replicate.Fetch) { f.Holders[0] = nil },
+		"silent holder":        func(f *replicate.Fetch) { f.EgressBytesPerSecond[0] = 0 },
+		"deaf receiver":        func(f *replicate.Fetch) { f.IngressBytesPerSecond[1] = 0 },
+		"no rate":              func(f *replicate.Fetch) { f.EgressBytesPerSecond[0] = math.NaN() },
+		"endless rate":         func(f *replicate.Fetch) { f.IngressBytesPerSecond[0] = math.Inf(1) },
+		"holds it":             func(f *replicate.Fetch) { f.Needs[0].Node = 0 },
+		"unknown layer":        func(f *replicate.Fetch) { f.Needs[0].Layer = 1 },
+		"unknown node":         func(f *replicate.Fetch) { f.Needs[0].Node = 2 },
+		"unknown holder":       func(f *replicate.Fetch) { f.Holders[0][0] = 2 },
+		"negative size":        func(f *replicate.Fetch) { f.LayerBytes[0] = -1 },
+		"empty shards":         func(f *replicate.Fetch) { f.ShardBytes = 0 },
+		"missing links":        func(f *replicate.Fetch) { f.LinkBytesPerSecond = [][]float64{{1, 1}} },
+		"a start in the past":  func(f *replicate.Fetch) { f.StartSeconds = [][]float64{{0, -1}, {0, 0}} },
+		"a start that is none": func(f *replicate.Fetch) { f.StartSeconds = [][]float64{{0, math.NaN()}, {0, 0}} },
+		"missing starts":       func(f *replicate.Fetch) { f.StartSeconds = [][]float64{{0, 0}} },
+		"missing rates":        func(f *replicate.Fetch) { f.IngressBytesPerSecond = []float64{1} },
+		"missing holders":      func(f *replicate.Fetch) { f.Holders = nil },
 	} {
 		fetch := good()
 		spoil(&fetch)
