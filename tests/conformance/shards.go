@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reknit/reknit/services/restorer/replicate"
 	"github.com/reknit/reknit/tests/papers/chaos"
 )
 
@@ -19,36 +20,56 @@ func solveShards(in shardsInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := chaos.Allocate(neighbours, in.Shards, chaos.AnyNeighbour)
+	fetch := chaos.Fetch(neighbours, in.Shards)
+	fluid, err := replicate.FluidSeconds(fetch)
 	if err != nil {
 		return nil, err
 	}
-	finish, err := finish(neighbours, some.Shards, in.Shards, 0)
+	some, finish, err := divided(neighbours, fetch, 0)
 	if err != nil {
 		return nil, fmt.Errorf("counts: %w", err)
 	}
 	result := answer{
-		"min_makespan_ns_some_unused": finish, "counts": some.Shards,
-		"fluid_lower_bound_ns":     chaos.FluidNanoseconds(neighbours, in.Shards),
-		"min_makespan_ns_all_used": nil,
+		"min_makespan_ns_some_unused": finish, "counts": some,
+		"fluid_lower_bound_ns": fluid, "min_makespan_ns_all_used": nil,
 	}
-	return result, addAllUsed(result, neighbours, in.Shards)
-}
-
-// addAllUsed leaves the answer without a time where there are too few shards for all.
-func addAllUsed(result answer, neighbours []chaos.Neighbour, shards int64) error {
-	every, err := chaos.Allocate(neighbours, shards, chaos.EveryNeighbour)
-	if errors.Is(err, chaos.ErrTooFewShards) {
-		return nil
+	fetch.EachHolder = true
+	every, finish, err := divided(neighbours, fetch, 1)
+	if errors.Is(err, replicate.ErrTooFewShards) {
+		return result, nil
 	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("counts_all_used: %w", err)
 	}
-	result["counts_all_used"] = every.Shards
-	if result["min_makespan_ns_all_used"], err = finish(neighbours, every.Shards, shards, 1); err != nil {
-		return fmt.Errorf("counts_all_used: %w", err)
+	result["counts_all_used"], result["min_makespan_ns_all_used"] = every, finish
+	return result, nil
+}
+
+// divided returns how many shards each neighbour sends, and when the last has arrived.
+func divided(neighbours []chaos.Neighbour, fetch replicate.Fetch, least int64) (counts []int64, finished int64, err error) {
+	fetched, err := replicate.PlanFetch(fetch)
+	if err != nil {
+		return nil, 0, err
 	}
-	return nil
+	counts = chaos.Counts(fetched, len(neighbours))
+	shards := (fetch.LayerBytes[0] + fetch.ShardBytes - 1) / fetch.ShardBytes
+	finished, err = finish(neighbours, counts, shards, least)
+	return counts, finished, err
+}
+
+// finish is when the last shard has arrived.
+func finish(neighbours []chaos.Neighbour, counts []int64, shards, least int64) (int64, error) {
+	if len(counts) != len(neighbours) || slices.Min(counts) < least {
+		return 0, fmt.Errorf("expected at least %d shards for each neighbour", least)
+	}
+	sum := int64(0)
+	for _, count := range counts {
+		sum += count
+	}
+	if sum != shards {
+		return 0, fmt.Errorf("expected %d shards, got %d", shards, sum)
+	}
+	return chaos.Finish(neighbours, counts), nil
 }
 
 func neighbours(start, each []int64) ([]chaos.Neighbour, error) {
@@ -60,24 +81,6 @@ func neighbours(start, each []int64) ([]chaos.Neighbour, error) {
 		list[i] = chaos.Neighbour{StartNanoseconds: start[i], ShardNanoseconds: each[i]}
 	}
 	return list, nil
-}
-
-// finish is when the last shard has arrived; idle neighbours do not count.
-func finish(neighbours []chaos.Neighbour, counts []int64, shards, least int64) (int64, error) {
-	var sum, last int64
-	if len(counts) != len(neighbours) || slices.Min(counts) < least {
-		return 0, fmt.Errorf("expected at least %d shards for each neighbour", least)
-	}
-	for i, neighbour := range neighbours {
-		sum += counts[i]
-		if counts[i] > 0 {
-			last = max(last, neighbour.StartNanoseconds+counts[i]*neighbour.ShardNanoseconds)
-		}
-	}
-	if sum != shards {
-		return 0, fmt.Errorf("expected %d shards, got %d", shards, sum)
-	}
-	return last, nil
 }
 
 type shardChainInput struct {
@@ -92,22 +95,40 @@ func solveShardChain(in shardChainInput) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	weighed, err := chaos.WeighSizes(neighbours, in.TotalElements, in.ChainElements, chaos.EveryNeighbour)
+	fetch := chaos.Fetch(neighbours, in.TotalElements)
+	fetch.EachHolder = true
+	fluid, err := replicate.FluidSeconds(fetch)
 	if err != nil {
 		return nil, err
 	}
-	times := make([]*int64, len(weighed))
-	for i, size := range weighed {
-		if size.Nanoseconds >= 0 {
-			times[i] = &weighed[i].Nanoseconds
+	result := answer{"fluid_lower_bound_ns": fluid, "largest_size_within_1_percent_of_fluid": nil}
+	if result["theta_ns_per_size"], err = in.thetas(neighbours, fetch); err != nil {
+		return nil, err
+	}
+	largest, within, err := replicate.LargestShard(fetch, in.ChainElements)
+	if within {
+		result["largest_size_within_1_percent_of_fluid"] = largest
+	}
+	return result, err
+}
+
+// thetas is the time that each size takes; null where there are fewer shards than neighbours.
+func (in shardChainInput) thetas(neighbours []chaos.Neighbour, fetch replicate.Fetch) ([]*int64, error) {
+	thetas := make([]*int64, len(in.ChainElements))
+	for i, size := range in.ChainElements {
+		scaled := slices.Clone(neighbours)
+		for u := range scaled {
+			scaled[u].ShardNanoseconds *= size
 		}
+		fetch.ShardBytes = size
+		_, finish, err := divided(scaled, fetch, 1)
+		if errors.Is(err, replicate.ErrTooFewShards) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		thetas[i] = &finish
 	}
-	fluid := chaos.FluidNanoseconds(neighbours, in.TotalElements)
-	result := answer{
-		"theta_ns_per_size": times, "fluid_lower_bound_ns": fluid, "largest_size_within_1_percent_of_fluid": nil,
-	}
-	if largest, ok := chaos.LargestSize(weighed, fluid); ok {
-		result["largest_size_within_1_percent_of_fluid"] = largest.Units
-	}
-	return result, nil
+	return thetas, nil
 }

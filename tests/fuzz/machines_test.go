@@ -174,7 +174,7 @@ func aPlanner() service.Machine {
 	return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
 }
 
-func aRestorer() service.Machine { return restorer.New(cluster) }
+func aRestorer() service.Machine { return restorer.New(cluster, restorer.Settings{}) }
 
 func FuzzMonitorHears(f *testing.F)    { fuzzMachine(f, aMonitor) }
 func FuzzNegotiatorHears(f *testing.F) { fuzzMachine(f, aNegotiator) }

@@ -24,7 +24,7 @@ func inForceOf(t *testing.T, layers int) *Machine {
 			events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, layers)}})
 		holders = append(holders, held(node.Node, 0, layers))
 	}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.RestorationAsked, &events.RestorationRequest{
 		Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan}, Holders: holders, Units: slices.Repeat([]int64{9000}, layers),
 	})
@@ -72,7 +72,7 @@ func TestACopyThatWentAstrayIsFoundBesideTheOneItHasItFrom(t *testing.T) {
 }
 
 func TestReplicasThatAreOnlyAlikeAreNotCompared(t *testing.T) {
-	m := New("c")
+	m := New("c", Settings{})
 	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1"), Replicas: events.AlikeReplicas,
 		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 1)}}}}
@@ -108,7 +108,7 @@ func TestWhoHasOtherParametersThanTheirCopiesIsNotBlamed(t *testing.T) {
 		moments := events.Range{First: 3 + 3*partition, End: 6 + 3*partition}
 		request.Holders = append(request.Holders, events.Holder{Node: node, Units: []events.Range{{End: 3}, moments}})
 	}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.RestorationAsked, &request)
 	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
 	said := slices.Concat(
@@ -125,7 +125,7 @@ func TestWhereAllKeepAllPartitionsTheMinorityIsBlamed(t *testing.T) {
 		request.Proposal.Plan.Pipelines[p].Partitions = []int{0, 1}
 		request.Holders = append(request.Holders, held(node.Node, 0, 9))
 	}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.RestorationAsked, &request)
 	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
 	said := slices.Concat(tells(t, m, "n1", 2, 10, "right"), tells(t, m, "n2", 2, 10, "astray"),
@@ -167,7 +167,7 @@ func TestInWhateverOrderNodesSpeakWhoDiffersIsFound(t *testing.T) {
 			var step uint64
 			fmt.Sscan(word[0], &step)
 			found = append(found, tells(t, m, word[1], 1, step, word[2])...)
-			restored := New("c")
+			restored := New("c", Settings{})
 			if snapshot, err := m.Snapshot(); err != nil || restored.Restore(snapshot) != nil {
 				t.Fatal(err)
 			}

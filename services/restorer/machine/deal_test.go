@@ -206,7 +206,7 @@ func TestReplicasOfAPartitionAreComparedAmongWhoKeepsIt(t *testing.T) {
 	for p, partitions := range [][]int{{0, 1}, {0, 2, 3}, {1, 2, 3}} {
 		request.Proposal.Plan.Pipelines[p].Partitions = partitions
 	}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.RestorationAsked, &request)
 	plan := m.state.Planned.Compare
 	for row, want := range []string{"n1 n2 n4", "", "", "n1 n2", "", "", "n1 n4", "", "", "n2 n4", "", "", "n2 n4"} {

@@ -52,6 +52,31 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 	return links
 }
 
+// starts returns when the first byte can come over each link, from sender to receiver: a round trip after it is asked for, as
+// measured (t_prop of Chaos, there and back). O(names^2).
+func (r *restoration) starts(names []string) [][]float64 {
+	usual, site, starts := r.usual(), r.sites(), make([][]float64, len(names))
+	row, at := slices.Repeat([]float64{usual.RoundTripSeconds}, len(names)), map[string][]int{}
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		starts[i], index[name], at[site[name]] = slices.Clone(row), i, append(at[site[name]], i)
+	}
+	for _, between := range usual.Between {
+		for _, from := range at[between.From] {
+			for _, to := range at[between.To] {
+				starts[from][to] = between.RoundTripSeconds
+			}
+		}
+	}
+	for _, link := range r.Links {
+		from, sends := index[link.From]
+		if to, receives := index[link.To]; sends && receives {
+			starts[from][to] = link.RoundTripSeconds
+		}
+	}
+	return starts
+}
+
 // unusual returns the bytes per second of the links among names that the request lists, or of which it says that they go
 // through the hub.
 func (r *restoration) unusual(names []string) map[linkOf]float64 {

@@ -11,8 +11,9 @@ import (
 
 // Machine restores one cluster.
 type Machine struct {
-	speaker events.Speaker
-	state   state
+	speaker  events.Speaker
+	settings Settings
+	state    state
 }
 
 // state is what the machine remembers between two requests.
@@ -29,8 +30,8 @@ type planned struct {
 }
 
 // New returns a machine that knows nothing yet.
-func New(cluster string) *Machine {
-	return &Machine{speaker: events.Speaker{Source: "/restorer", Cluster: cluster}}
+func New(cluster string, settings Settings) *Machine {
+	return &Machine{speaker: events.Speaker{Source: "/restorer", Cluster: cluster}, settings: settings}
 }
 
 var handlers = events.Handlers[*Machine]{
@@ -65,7 +66,7 @@ func (m *Machine) Restore(data []byte) error {
 }
 
 func (m *Machine) asked(cause events.Event, request events.RestorationRequest) []events.Event {
-	restoration, err := Restore(request)
+	restoration, err := m.settings.Restore(request)
 	if err != nil {
 		return []events.Event{m.speaker.Say(cause, events.RestorationRefused, request.Negotiation,
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}

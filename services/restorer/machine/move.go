@@ -9,12 +9,6 @@ import (
 	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
-const (
-	leastShardBytes = 4 << 10
-	mostShardBytes  = 8 << 20
-	shardsPerLayer  = 256 // of the largest layer: fine enough to share it out within half a per cent
-)
-
 // move decides what comes from whom, and what may be dropped.
 func (r *restoration) move() error {
 	r.plan.Migration.Transfers, r.plan.Migration.Drops = nil, nil
@@ -39,6 +33,11 @@ func (r *restoration) move() error {
 	divide := replicate.PlanFetch
 	if r.plan.Replicas == events.AlikeReplicas {
 		divide = replicate.PlanWhole
+	}
+	if r.settings.ShardSize == Chain {
+		if fetch.ShardBytes, _, err = replicate.LargestShard(fetch, chain()); err != nil {
+			return fmt.Errorf("how large a shard may be: %w", err)
+		}
 	}
 	fetched, err := divide(fetch)
 	if err != nil {
@@ -144,18 +143,9 @@ func (r *restoration) numbered() (index map[string]int, names []string) {
 	return index, names
 }
 
-// shardBytes cuts the largest layer into about shardsPerLayer, in a power of two within bounds.
-func (r *restoration) shardBytes() int64 {
-	shard := int64(leastShardBytes)
-	for shard < mostShardBytes && shard*shardsPerLayer < slices.Max(r.Units) {
-		shard *= 2
-	}
-	return shard
-}
-
-// rates takes each link as measured, and each node's uplink and downlink as its best link.
+// rates takes each link as measured, from a round trip on, and each node's uplink and downlink as its best link.
 func (r *restoration) rates(fetch *replicate.Fetch, names []string) {
-	fetch.LinkBytesPerSecond = r.bandwidths(names)
+	fetch.LinkBytesPerSecond, fetch.StartSeconds = r.bandwidths(names), r.starts(names)
 	fetch.EgressBytesPerSecond, fetch.IngressBytesPerSecond = make([]float64, len(names)), make([]float64, len(names))
 	for from, row := range fetch.LinkBytesPerSecond {
 		for to, rate := range row {

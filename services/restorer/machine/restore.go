@@ -9,14 +9,19 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
+// Restore is Restore of the default settings.
+func Restore(request events.RestorationRequest) (events.Restoration, error) {
+	return Settings{}.Restore(request)
+}
+
 // Restore brings a proposal about. It places the nodes so that the fewest bytes move, and then so that the node that
 // needs longest to fetch what it lacks, over its own links and from all holders, is ready soonest. It divides each
 // transfer among few of the holders so that all are served as soon as possible (sources.go), and puts the all-reduces into
 // rounds.
 //
-// It is a pure function of the request.
-func Restore(request events.RestorationRequest) (events.Restoration, error) {
-	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan}
+// It is a pure function of the settings and the request.
+func (s Settings) Restore(request events.RestorationRequest) (events.Restoration, error) {
+	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan, settings: s}
 	if err := r.assign(); err != nil {
 		return events.Restoration{}, err
 	}
@@ -41,8 +46,9 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 
 type restoration struct {
 	events.RestorationRequest
-	plan    events.Plan
-	holding map[string]*holding // by node, made by heldBy
+	plan     events.Plan
+	settings Settings
+	holding  map[string]*holding // by node, made by heldBy
 }
 
 // holding is the units that a node can give, as the request tells them and as a set of those that the model has.

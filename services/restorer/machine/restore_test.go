@@ -379,3 +379,46 @@ func TestAUnitIsTakenFromHoldersThatAreNotInDoubtOrFromOneAlone(t *testing.T) {
 		}
 	}
 }
+
+// Both links are as fast, and one of the holders is far away.
+func TestFewBytesComeFromWhoeverIsNearAndManyFromAll(t *testing.T) {
+	sources := func(bytes int64) int {
+		request := events.RestorationRequest{
+			Negotiation: "g2", Units: []int64{bytes}, Holders: []events.Holder{held("near", 0, 1), held("far", 0, 1)},
+			Proposal: events.Proposal{Plan: events.Plan{Nodes: members("new"),
+				Pipelines: []events.Pipeline{{Stages: []events.Stage{stage("new", 0, 1)}}}}},
+		}
+		for _, from := range []string{"near", "far"} {
+			request.Links = append(request.Links, events.Link{Measurement: events.Measurement{
+				From: from, To: "new", RoundTripSeconds: map[string]float64{"near": 0.001, "far": 0.2}[from], BandwidthBytesPerSecond: 1e8}})
+		}
+		restoration, err := Restore(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(restoration.Plan.Migration.Transfers[0].Sources)
+	}
+	if few, many := sources(1e7), sources(1e9); few != 1 || many != 2 {
+		t.Errorf("10 MB, that the near one gives in 0.1 s, come from %d, and 1 GB from %d", few, many)
+	}
+}
+
+func TestOfAChainTheLargestShardIsTakenThatCostsHardlyAnyTime(t *testing.T) {
+	request := joinOfOne()
+	for unit := range request.Units {
+		request.Units[unit] = 64 << 20
+	}
+	parts, err := Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chained, err := Settings{ShardSize: Chain}.Restore(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := parts.Plan.Migration.ShardBytes, chained.Plan.Migration.ShardBytes
+	slower := chained.Plan.Predicted.TransitionSeconds / parts.Plan.Predicted.TransitionSeconds
+	if after <= before || slower > 1.011 {
+		t.Errorf("shards of %d bytes take %.3f times as long as shards of %d", after, slower, before)
+	}
+}

@@ -24,7 +24,7 @@ func start(t *testing.T) *transfer {
 		{Unit: 2, To: "n1", Bytes: 9000, Sources: sources("n4", "n5")},
 		{Unit: 3, To: "n3", Bytes: 9000, Sources: sources("n5", "n6", "n4")},
 	}}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.Scheduled, &events.Schedule{Negotiation: "g2", StopStep: stopStep, Plan: plan})
 	return &transfer{t, m}
 }
@@ -266,7 +266,7 @@ func TestAFailuresReasonFitsIntoAnEvent(t *testing.T) {
 		moved := events.Transfer{Unit: unit, To: "n1", Bytes: 1, Sources: sources("n4")}
 		plan.Migration.Transfers = append(plan.Migration.Transfers, moved)
 	}
-	m := New("c")
+	m := New("c", Settings{})
 	hear(t, m, events.Scheduled, &events.Schedule{Negotiation: "g2", StopStep: stopStep, Plan: plan})
 	transfer := &transfer{t, m}
 	transfer.expect(transfer.receive("n1", stopStep), "failed by n1")

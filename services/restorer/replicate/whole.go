@@ -22,6 +22,7 @@ func PlanWhole(fetch Fetch) (Fetched, error) {
 	slices.SortStableFunc(largestFirst, func(a, b int) int { return cmp.Compare(bytes(b), bytes(a)) })
 	result := Fetched{Sources: make([][]Source, len(fetch.Needs))}
 	sent, between := make([]int64, len(fetch.EgressBytesPerSecond)), map[linkKey]int64{}
+	earliest := fetch.earliest()
 	for _, k := range largestFirst {
 		if bytes(k) == 0 {
 			continue // no shards
@@ -29,10 +30,10 @@ func PlanWhole(fetch Fetch) (Fetched, error) {
 		need, sender, soonest := fetch.Needs[k], -1, math.Inf(1)
 		for _, holder := range fetch.Holders[need.Layer] {
 			link := linkKey{holder, need.Node}
-			seconds := float64(sent[holder]+bytes(k)) / fetch.EgressBytesPerSecond[holder]
+			seconds := earliest[holder] + float64(sent[holder]+bytes(k))/fetch.EgressBytesPerSecond[holder]
 			if fetch.LinkBytesPerSecond != nil {
 				rate := fetch.LinkBytesPerSecond[link.from][link.to]
-				seconds = max(seconds, float64(between[link]+bytes(k))/rate)
+				seconds = max(seconds, fetch.start(link)+float64(between[link]+bytes(k))/rate)
 			}
 			if seconds < soonest {
 				sender, soonest = holder, seconds

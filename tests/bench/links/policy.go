@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reknit/reknit/tests/papers/chaos"
+	"github.com/reknit/reknit/services/restorer/replicate"
 )
 
 // partBytes is the size of a part, as agents make them.
@@ -60,17 +60,42 @@ func even(sources []source, parts int) []pull {
 	return fixed(sources, counts)
 }
 
-// shares takes from each what Chaos's problem P4 gives it, when every link is known exactly and keeps its rate.
+// shares takes from each what the restorer's division gives it, when every link is known exactly and keeps its rate.
 func (s scenario) shares(sources []source, parts int) ([]pull, error) {
-	neighbours := make([]chaos.Neighbour, len(s.Neighbours))
-	for i, shape := range s.Neighbours {
-		neighbours[i] = chaos.Neighbour{
-			StartNanoseconds: 2 * shape.Delay.Nanoseconds(),
-			ShardNanoseconds: int64(partBytes / shape.BytesPerSecond() * 1e9),
-		}
+	fetch := s.fetch(int64(parts))
+	fetched, err := replicate.PlanFetch(fetch)
+	if err != nil {
+		return nil, err
 	}
-	allocation, err := chaos.Allocate(neighbours, int64(parts), chaos.AnyNeighbour)
-	return fixed(sources, allocation.Shards), err
+	counts := make([]int64, len(sources))
+	for _, share := range fetched.Sources[0] {
+		counts[share.Node] += share.End - share.First
+	}
+	return fixed(sources, counts), nil
+}
+
+// fetch is what the node that joins, the last one, fetches from its neighbours, as the restorer sees it: in whole parts, over
+// each link from a round trip on.
+func (s scenario) fetch(parts int64) replicate.Fetch {
+	joiner := len(s.Neighbours)
+	fetch := replicate.Fetch{
+		LayerBytes: []int64{parts * partBytes}, ShardBytes: partBytes, Holders: make([][]int, 1),
+		Needs:                 []replicate.Need{{Node: joiner}},
+		EgressBytesPerSecond:  make([]float64, joiner+1),
+		IngressBytesPerSecond: make([]float64, joiner+1),
+	}
+	for range joiner + 1 {
+		fetch.LinkBytesPerSecond = append(fetch.LinkBytesPerSecond, make([]float64, joiner+1))
+		fetch.StartSeconds = append(fetch.StartSeconds, make([]float64, joiner+1))
+	}
+	for i, shape := range s.Neighbours {
+		rate := shape.BytesPerSecond()
+		fetch.Holders[0] = append(fetch.Holders[0], i)
+		fetch.EgressBytesPerSecond[i], fetch.LinkBytesPerSecond[i][joiner] = rate, rate
+		fetch.IngressBytesPerSecond[joiner] += rate
+		fetch.StartSeconds[i][joiner] = 2 * shape.Delay.Seconds()
+	}
+	return fetch
 }
 
 // planned begins with fixed shares; what is missing after a while comes from whoever is soonest, as an agent has it.

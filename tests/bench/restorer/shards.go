@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/reknit/reknit/services/restorer/replicate"
 	"github.com/reknit/reknit/tests/bench/figures"
 	"github.com/reknit/reknit/tests/papers/chaos"
 )
@@ -28,9 +29,11 @@ func shards(r *figures.Report, s settings) error {
 
 // shardsOf leaves the literal algorithm with fewer shards where it may not have as many.
 func shardsOf(r *figures.Report, neighbours []chaos.Neighbour, count int64, allowed float64, most int64) error {
-	var found chaos.Allocation
+	var found replicate.Fetched
 	var err error
-	took := figures.Seconds(func() { found, err = chaos.Allocate(neighbours, count, chaos.EveryNeighbour) })
+	fetch := chaos.Fetch(neighbours, count)
+	fetch.EachHolder = true
+	took := figures.Seconds(func() { found, err = replicate.PlanFetch(fetch) })
 	if err != nil {
 		return err
 	}
@@ -38,16 +41,18 @@ func shardsOf(r *figures.Report, neighbours []chaos.Neighbour, count int64, allo
 	literal := max(min(count, most), int64(len(neighbours)))
 	if literal < count {
 		baseline, faster = fmt.Sprintf("%s, %d shards", baseline, literal), 0 // ours hands out more
-		if found, err = chaos.Allocate(neighbours, literal, chaos.EveryNeighbour); err != nil {
+		fetch.LayerBytes[0] = literal
+		if found, err = replicate.PlanFetch(fetch); err != nil {
 			return err
 		}
 	}
+	ours := chaos.Finish(neighbours, chaos.Counts(found, len(neighbours)))
 	theirs := int64(0)
-	slow := figures.Once(func() { _, theirs = greedyShards(neighbours, literal) })
+	slow := figures.Once(func() { _, theirs = chaos.Greedy(neighbours, literal) })
 	name := fmt.Sprintf("%.0e shards, %d neighbours", float64(count), len(neighbours))
 	r.Add(figures.Row{Figure: "allocation, " + name, Unit: "CPU s", Ours: took, Target: allowed, Baseline: slow,
 		BaselineName: baseline, LeastRatio: faster})
-	r.Add(figures.Row{Figure: "makespan, " + name, Unit: "s", Ours: float64(found.Nanoseconds) / 1e9,
+	r.Add(figures.Row{Figure: "makespan, " + name, Unit: "s", Ours: float64(ours) / 1e9,
 		Baseline: float64(theirs) / 1e9, BaselineName: baseline, LeastRatio: 1})
 	return nil
 }
@@ -61,28 +66,4 @@ func someNeighbours(count int, random *rand.Rand) []chaos.Neighbour {
 		}
 	}
 	return neighbours
-}
-
-// greedyShards is the algorithm of the wide-area Chaos paper as its text has it: one shard to every neighbour, and each
-// further one to whoever would have sent it first. It returns the list of shards of each neighbour.
-func greedyShards(neighbours []chaos.Neighbour, shards int64) (lists [][]int64, makespan int64) {
-	lists, loads := make([][]int64, len(neighbours)), make([]int64, len(neighbours))
-	for u, n := range neighbours {
-		loads[u] = n.StartNanoseconds
-	}
-	for shard := range shards {
-		least := int(shard)
-		if least >= len(neighbours) {
-			least = 0
-			for u, n := range neighbours {
-				if loads[u]+n.ShardNanoseconds < loads[least]+neighbours[least].ShardNanoseconds {
-					least = u
-				}
-			}
-		}
-		lists[least] = append(lists[least], shard)
-		loads[least] += neighbours[least].ShardNanoseconds
-		makespan = max(makespan, loads[least])
-	}
-	return lists, makespan
 }

@@ -185,7 +185,7 @@ func New(c Cluster, verbose bool) *World {
 		"planner": func() shared.Machine {
 			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
 		},
-		"restorer": func() shared.Machine { return restorer.New(cluster) },
+		"restorer": func() shared.Machine { return restorer.New(cluster, restorer.Settings{}) },
 	}
 	ticks := map[string]time.Duration{
 		"monitor": monitorTick, "negotiator": 250 * time.Millisecond, "planner": time.Second, "restorer": time.Second,
