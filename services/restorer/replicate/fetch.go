@@ -95,32 +95,51 @@ func (f Fetch) check() error {
 	if f.StartSeconds != nil && len(f.StartSeconds) != nodes {
 		return fmt.Errorf("starts of %d nodes, expected those of %d (none at all will do)", len(f.StartSeconds), nodes)
 	}
-	rates := append([][]float64{f.EgressBytesPerSecond, f.IngressBytesPerSecond}, f.LinkBytesPerSecond...)
-	if err := checkRows("rate", rates, nodes, math.MaxFloat64); err != nil {
-		return err
-	}
-	if err := checkRows("start", f.StartSeconds, nodes, mostStart); err != nil {
-		return err
-	}
-	return f.checkNeeds(nodes)
-}
-
-// mostStart bounds a start, so that a time still tells shards apart.
-const mostStart = 1e12
-
-func checkRows(what string, rows [][]float64, nodes int, most float64) error {
+	rows := append([][]float64{f.EgressBytesPerSecond, f.IngressBytesPerSecond}, f.LinkBytesPerSecond...)
 	for _, row := range rows {
 		if len(row) != nodes {
-			return fmt.Errorf("a row of %d %ss, expected one for each of %d nodes", len(row), what, nodes)
+			return fmt.Errorf("a row of %d rates, expected one for each of %d nodes", len(row), nodes)
 		}
-		for node, number := range row {
-			if !(number >= 0 && number <= most) {
-				return fmt.Errorf("a %s of node %d is %v, expected a finite number of 0 to %g", what, node, number, most)
+		for node, rate := range row {
+			if !(rate >= 0) || math.IsInf(rate, 1) {
+				return fmt.Errorf("a rate of node %d is %v, expected a finite number of at least 0", node, rate)
+			}
+		}
+	}
+	if err := f.checkNeeds(nodes); err != nil {
+		return err
+	}
+	return f.checkStarts(nodes)
+}
+
+// checkStarts looks at the links to who needs something: of the others there may be many.
+func (f Fetch) checkStarts(nodes int) error {
+	receivers := f.receivers()
+	for from, row := range f.StartSeconds {
+		if len(row) != nodes {
+			return fmt.Errorf("a row of %d starts, expected one for each of %d nodes", len(row), nodes)
+		}
+		for _, to := range receivers {
+			if start := row[to]; !(start >= 0 && start <= mostStart) {
+				return fmt.Errorf("the start from node %d to node %d is %v, expected 0 to %g", from, to, start, mostStart)
 			}
 		}
 	}
 	return nil
 }
+
+// receivers are the nodes that need something, ascending.
+func (f Fetch) receivers() []int {
+	nodes := make([]int, len(f.Needs))
+	for k, need := range f.Needs {
+		nodes[k] = need.Node
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// mostStart bounds a start, so that a time still tells shards apart.
+const mostStart = 1e12
 
 func (f Fetch) checkNeeds(nodes int) error {
 	for layer, holders := range f.Holders {
@@ -165,15 +184,12 @@ func (f Fetch) earliest() []float64 {
 	if f.StartSeconds == nil {
 		return first
 	}
-	receives := make([]bool, len(first))
-	for _, need := range f.Needs {
-		receives[need.Node] = true
-	}
+	receivers := f.receivers()
 	for from := range first {
 		first[from] = math.Inf(1)
-		for to, start := range f.StartSeconds[from] {
-			if receives[to] && to != from && (f.LinkBytesPerSecond == nil || f.LinkBytesPerSecond[from][to] > 0) {
-				first[from] = min(first[from], start)
+		for _, to := range receivers {
+			if to != from && (f.LinkBytesPerSecond == nil || f.LinkBytesPerSecond[from][to] > 0) {
+				first[from] = min(first[from], f.StartSeconds[from][to])
 			}
 		}
 	}
