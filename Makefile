@@ -105,6 +105,7 @@ bench-herd: build ## have trainers come to a secured installation at once, over 
 .PHONY: bench-monitor
 bench-monitor: build ## measure the failure detector on a model of a WAN beside others, and what 10,000 heartbeats a second cost (ARGS="-days 4 -nodes 0")
 	go run ./tests/bench/monitor $(ARGS)
+	go test ./services/monitor -run '^$$' -bench ADeathThatShows -benchtime 1x
 	cd tests && go test ./bench/monitor/gossip -count=1 -timeout 2h -v -hours 3
 
 .PHONY: bench-days
@@ -130,6 +131,10 @@ demo-pytorch: build ## train a small GPT with PyTorch on four processes, break t
 .PHONY: bench-recovery
 bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)
 	@$(call with_pytorch,go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)")
+
+.PHONY: bench-retention
+bench-retention: build ## measure which share of its throughput each living process keeps after a loss (ARGS="-steps 20", JSON= file for the row)
+	@found=$$(.ci/python torch || .ci/python) && PYTHON=$$found go run ./tests/bench/retention -json "$(JSON)" $(ARGS)
 
 .PHONY: bench-big
 bench-big: build ## measure joins, leaves and kills of GPT-2 124M or 355M with PyTorch (ARGS="-model 355M -nodes 2 -joins 0")

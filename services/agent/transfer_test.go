@@ -57,7 +57,7 @@ type hub struct {
 	late     bool   // the trainer that joins is not at its loop
 }
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func newHub(t *testing.T) *hub {
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // request is for a plan of six layers on five nodes, of which three are left of pipelines of two and four.
 func request() events.PlanRequest {

@@ -36,7 +36,7 @@ func startServer(t *testing.T) *embedded.Server {
 
 func connect(t *testing.T, url, cluster string) (context.Context, *bus.Bus) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "test", Cluster: cluster})
 	if err != nil {

@@ -19,3 +19,9 @@ func set(t *testing.T, setting *time.Duration, d time.Duration) {
 	*setting = d
 	t.Cleanup(func() { *setting = before })
 }
+
+// SetLostAfter has readers wait that long for messages that may be lost, for one test.
+func SetLostAfter(t *testing.T, d time.Duration) {
+	set(t, &quiet, d)
+	set(t, &stalled, d)
+}

@@ -246,10 +246,10 @@ func (f *follower) read(ctx context.Context) error {
 var errGone = errors.New("nothing more comes")
 
 // quiet is for how long a reader waits for a last message of which the server does not know: a replica may lag.
-const quiet = 2 * time.Second
+var quiet = 2 * time.Second
 
 // stalled is after how long a reader that hears nothing of what is pending reads anew: that may be lost on its way, or dropped.
-const stalled = 5 * time.Second
+var stalled = 5 * time.Second
 
 // next waits for a message; a reader of a part of the log not for as long as it takes.
 func (f *follower) next(ctx context.Context, messages jetstream.MessagesContext, pending uint64) (jetstream.Msg, error) {

@@ -25,7 +25,7 @@ type trio struct {
 }
 
 func newTrio(t *testing.T) *trio {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	three := &trio{fixture: &fixture{T: t, ctx: ctx}}
 	var routes []*url.URL

@@ -62,7 +62,7 @@ func roundTrip(near, far net.Conn) (time.Duration, error) {
 func TestARoundTripTakesTheDelayTwice(t *testing.T) {
 	near, far, _ := joined(t, links.Shape{MegabitsPerSecond: 100, Delay: 15 * time.Millisecond})
 	took, err := roundTrip(near, far)
-	if err != nil || took < 30*time.Millisecond || took > 10*time.Second {
+	if err != nil || took < 30*time.Millisecond {
 		t.Errorf("took %s, %v", took, err)
 	}
 }

@@ -89,7 +89,7 @@ func TestSeveralWhoLookOnWithOneKitDoNotDisturbOneAnother(t *testing.T) {
 		}
 		p.suspect(20)
 		for _, follower := range followers {
-			for end := time.Now().Add(5 * time.Second); follower.count() < 20 && time.Now().Before(end); {
+			for end := time.Now().Add(waits); follower.count() < 20 && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if heard := follower.count(); heard != 20 {

@@ -9,7 +9,7 @@ import (
 )
 
 // waits is how long a test waits for what must happen.
-const waits = 30 * time.Second
+const waits = 2 * time.Minute
 
 // listening is the log of this process, in which who is refused is told with the reason.
 type listening struct {
@@ -52,6 +52,13 @@ func hasAll(text string, words []string) bool {
 		}
 	}
 	return true
+}
+
+// count is how often something was told.
+func (l *listening) count(words string) int {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return strings.Count(l.text.String(), words)
 }
 
 func (l *listening) forget() {

@@ -28,7 +28,7 @@ func (p *place) refused(folder string) bool {
 
 func (p *place) push() {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.Context(), waits)
 	defer cancel()
 	if err := provision.Push(ctx, p.dir, p.url); err != nil {
 		p.Fatal(err)
@@ -57,7 +57,7 @@ func TestWhoIsRevokedIsDisconnectedAndStaysOut(t *testing.T) {
 			}
 			begun := time.Now()
 			p.push()
-			for deadline := begun.Add(5 * time.Second); before.Conn().IsConnected(); time.Sleep(time.Millisecond) {
+			for deadline := begun.Add(waits); before.Conn().IsConnected(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("still connected")
 				}

@@ -94,7 +94,7 @@ func identity(t *testing.T, folder string) bus.Identity {
 
 func (p *place) connect(name string) *bus.Bus {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.Context(), waits)
 	defer cancel()
 	b, err := bus.Connect(ctx, bus.Config{URL: p.url, Name: p.key(name), Cluster: cluster, Kit: p.kit(name)})
 	if err != nil {

@@ -192,10 +192,10 @@ func TestOneReadsAfterTheOtherWithOneKitAndNobodyWaits(t *testing.T) {
 	s := openSpread(t)
 	prepareStreams(s.place)
 	s.suspect(5)
-	began := time.Now()
+	log := listenToTheLog(t)
 	for range 2 * events.MostReaders {
 		b, heard := s.connect("user"), 0
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := b.Read(ctx, events.EventStream, events.EventStream.Subjects(cluster), 0, 5, func(events.Event) { heard++ })
 		cancel()
 		b.Close()
@@ -203,8 +203,9 @@ func TestOneReadsAfterTheOtherWithOneKitAndNobodyWaits(t *testing.T) {
 			t.Errorf("read %d of 5 facts: %v", heard, err)
 		}
 	}
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("%d read one after the other in %v: expected nobody to wait for those before", 2*events.MostReaders, took)
+	// One may not hear in time who reads; the second half of them waited, each, where those before passed for readers.
+	if waited := log.count("they take turns"); waited >= events.MostReaders/2 {
+		t.Errorf("%d of %d waited for those before, who are done", waited, 2*events.MostReaders)
 	}
 }
 

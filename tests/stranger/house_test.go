@@ -28,7 +28,7 @@ type house struct {
 	conn    *nats.Conn
 }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))

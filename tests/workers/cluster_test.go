@@ -120,6 +120,24 @@ func (c *cluster) restartNATS() {
 	c.startNATS()
 }
 
+// hearErrors keeps what agents and workers say beside their lines, from now on, and returns what was said so far.
+func (c *cluster) hearErrors() (said func() string) {
+	c.Helper()
+	file, err := os.Create(filepath.Join(c.TempDir(), "errors"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { file.Close() })
+	c.errors = file
+	return func() string {
+		text, err := os.ReadFile(file.Name())
+		if err != nil {
+			c.Error(err)
+		}
+		return string(text)
+	}
+}
+
 // awaitEvent returns the first event of a kind that fits, from the beginning of the log on.
 func (c *cluster) awaitEvent(kind events.Kind, fits func(events.Event) bool) events.Event {
 	c.Helper()

@@ -22,10 +22,9 @@ type Hello struct {
 	Probe       bool   `json:"probe,omitempty"` // the connection measures the link, and carries nothing else
 }
 
-const (
-	helloBytes   = 1 << 10
-	helloTimeout = 5 * time.Second // for a new connection to say, and to prove, who it is
-)
+const helloBytes = 1 << 10
+
+var helloTimeout = 5 * time.Second // for a new connection to say, and to prove, who it is
 
 // Dial connects to an address, has a node there prove that it is that node, and says who speaks. The end of ctx ends what
 // is under way, and not the connection.

@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 type suspicion struct {
 	by, node string
@@ -201,6 +201,9 @@ func TestASpeakerOfAnotherClusterIsNotListenedTo(t *testing.T) {
 }
 
 func TestAConnectionThatSaysNothingDoesNotHoldUpTheEnd(t *testing.T) {
+	usual := helloTimeout
+	helloTimeout = time.Hour // and an end that waits for it does not come
+	t.Cleanup(func() { helloTimeout = usual })
 	all, _ := stations(t, "a")
 	silent, err := net.Dial("tcp", all["a"].Address())
 	if err != nil {
@@ -210,9 +213,5 @@ func TestAConnectionThatSaysNothingDoesNotHoldUpTheEnd(t *testing.T) {
 	if _, _, err := Measure(t.Context(), nil, Hello{Cluster: "test", Node: "b"}, "a", all["a"].Address(), 0); err != nil { // accepted after it
 		t.Fatal(err)
 	}
-	began := time.Now()
 	all["a"].Close()
-	if took := time.Since(began); took > helloTimeout/2 {
-		t.Errorf("it took %v", took)
-	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))

@@ -95,7 +95,7 @@ func (h *house) drain(answer func(events.Leave), arguments ...string) (printed s
 	command := Command()
 	command.SetArgs(append(arguments, "--nats", h.url, "--cluster", "c"))
 	command.SetOut(&output)
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	err = command.ExecuteContext(ctx)
 	answering.Wait() // the command may hear the answer before who gives it hears that it is stored

@@ -26,7 +26,7 @@ func liveLog(t *testing.T) (url string, say func(events.Event)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "test", Cluster: "failure"})
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -92,16 +91,15 @@ func TestAFlagThatIsNotAsExpectedIsNamed(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
+func TestAPortThatIsTakenIsTold(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
-	began := time.Now()
 	err = up(t.Context(), io.Discard, "--dir", t.TempDir(), "--port", port)
-	if err == nil || !strings.HasPrefix(err.Error(), "--port: "+port+" is taken") || time.Since(began) > 5*time.Second {
-		t.Errorf("%v after %v", err, time.Since(began))
+	if err == nil || !strings.HasPrefix(err.Error(), "--port: "+port+" is taken") {
+		t.Error(err)
 	}
 }

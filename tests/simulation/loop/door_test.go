@@ -175,7 +175,7 @@ func (d *door) cuts(line string) bool {
 
 // written returns what was written, in its order, once there is as much of it, or after a while.
 func (d *door) written(count int) []loop.Point {
-	for late := time.After(20 * time.Second); ; {
+	for late := time.After(2 * time.Minute); ; {
 		d.mutex.Lock()
 		writes := slices.Clone(d.writes)
 		d.mutex.Unlock()

@@ -53,15 +53,11 @@ func TestTheLoopWritesWhatTheRealOneWritesInTheSameOrder(t *testing.T) {
 	}
 	expected := newHub(t, cluster, false).written(nodes)
 	through := openDoor(t, server.URL(), 0, false, false, func() {})
-	began := time.Now()
 	ended := run(ctx, connect(t, ctx, through.url(), cluster), &clerk{cluster: cluster})
 	written := through.written(len(expected))
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
-	}
-	if took, redelivery := time.Since(began), 5*time.Second; took > nodes*redelivery {
-		t.Errorf("three messages took %v: what is acknowledged at once does not come again", took)
 	}
 	if !slices.Equal(written, expected) {
 		t.Errorf("the model writes\n%v\nthe service\n%v", expected, written)

@@ -332,7 +332,7 @@ func TestTheServiceComputesAheadFromTheLog(t *testing.T) {
 		}
 		known.world.Hear(event)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	p := New(known.settings, &Cache{})
 	done := make(chan struct{})
 	go func() { defer close(done); p.Run(ctx, b) }()

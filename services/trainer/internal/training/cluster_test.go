@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // cluster stands in for the whole control plane: it hands out plans, and makes a new one where a node is suspected.
 // Its trainers are real, over real connections.

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen; nothing takes that long.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 type suspicion struct {
 	node    string
