@@ -33,10 +33,11 @@ func run(ctx context.Context, runs int, only, file string) error {
 		return err
 	}
 	table := map[string]map[string]*costs{} // by system and fault
+	skipped := map[string]bool{}            // systems that did not start
 	all := systems(place)
 	for number := range runs {
 		for _, s := range all {
-			if only != "" && s.name != only {
+			if only != "" && s.name != only || skipped[s.name] {
 				continue
 			}
 			fmt.Printf("run %d of %d: %s\n", number+1, runs, s.name)
@@ -51,7 +52,10 @@ func run(ctx context.Context, runs int, only, file string) error {
 				}
 				table[s.name][fault].add(healing, healed)
 			})
-			if err != nil {
+			if err != nil && ctx.Err() == nil && s.rival {
+				fmt.Printf("%s: skipped: %v\n", s.name, err)
+				skipped[s.name] = true
+			} else if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
@@ -117,16 +121,16 @@ func judge(table map[string]map[string]*costs, file string) error {
 	}
 	baseline := func(fault string, which func(*costs) []float64) float64 {
 		if theirs[fault] == nil {
-			return 0
+			return 0 // it was not played, and there is no baseline
 		}
-		return torch.Median(which(theirs[fault]))
+		return seconds(which(theirs[fault]))
 	}
 	next, stall := func(c *costs) []float64 { return c.next }, func(c *costs) []float64 { return c.stall }
 	var report figures.Report
 	for _, strike := range strikes {
 		if c := ours[strike.Name]; c != nil {
 			report.Add(figures.Row{
-				Figure: strike.Name + ": to the next step", Unit: "s", Ours: torch.Median(c.next), Target: strike.target,
+				Figure: strike.Name + ": to the next step", Unit: "s", Ours: seconds(c.next), Target: strike.target,
 				Baseline: baseline(strike.Name, next), BaselineName: tightest, LeastRatio: 1,
 			})
 			report.Add(figures.Row{
@@ -136,17 +140,25 @@ func judge(table map[string]map[string]*costs, file string) error {
 	}
 	if c := ours[joined]; c != nil {
 		report.Add(figures.Row{
-			Figure: joined + ": stall of the others", Unit: "s", Ours: torch.Median(c.stall), Target: stallTarget,
+			Figure: joined + ": stall of the others", Unit: "s", Ours: seconds(c.stall), Target: stallTarget,
 			Baseline: baseline(joined, stall), BaselineName: tightest, LeastRatio: 1,
 		})
 	}
 	if c := ours[torch.Leave.Name]; c != nil {
 		report.Add(figures.Row{
-			Figure: torch.Leave.Name + ": stall of the others", Unit: "s", Ours: torch.Median(c.stall),
+			Figure: torch.Leave.Name + ": stall of the others", Unit: "s", Ours: seconds(c.stall),
 			Target: leaveSteps * torch.Median(c.usual),
 		})
 	}
 	return report.Finish(file)
+}
+
+// seconds is the median, and what was waited for where no job healed.
+func seconds(healed []float64) float64 {
+	if len(healed) == 0 {
+		return healLimit.Seconds()
+	}
+	return torch.Median(healed)
 }
 
 // none is a target that zero alone reaches: for figures, a target of 0 is no target.
