@@ -19,6 +19,7 @@ type Settings struct {
 	Policy        policy.Policy // zero: adaptive
 	MinReplicas   int           // holders that every layer should have
 	SwitchSeconds float64       // a switch of plans that moves nothing
+	Slowdown      float64       // how many times as long a step may take for a node that joins; zero: policy.UsualSlowdown
 	// Find answers as search.Find does, which has it if this is nil.
 	Find func(problem search.Problem, most int) (search.Result, error)
 }

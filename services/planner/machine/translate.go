@@ -25,6 +25,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
 		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions, Find: settings.Find,
+		Slowdown: settings.Slowdown, KeepsAll: job.Data == events.LocalData || isUnmeasured(request),
 	}
 	nodes := bySite(request.Nodes)
 	for _, node := range nodes {

@@ -234,6 +234,10 @@ func (c Canonical) Restored(candidate Candidate) Candidate {
 		}
 	}
 	candidate.Classes = classes
+	candidate.Idle = slices.Clone(candidate.Idle)
+	for i, idle := range candidate.Idle {
+		candidate.Idle[i].Node = name(idle.Node)
+	}
 	return candidate
 }
 

@@ -91,14 +91,14 @@ func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 		"Situation": {"Kind", "Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
 			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "Relayed", "currentSeconds",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
-			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "Find"},
+			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "Find", "Slowdown", "KeepsAll"},
 		"Network": {
 			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links",
 		},
 		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds",
 			"CopySeconds", "PeakBytes", "Replicas",
-			"Classes", "Score", "Rejected"},
+			"Classes", "Idle", "Score", "Rejected"},
 	}
 	for _, value := range []any{Situation{}, Network{}, Pipeline{}, Candidate{}} {
 		about := reflect.TypeOf(value)

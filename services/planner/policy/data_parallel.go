@@ -6,30 +6,33 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
-	"github.com/reknit/reknit/services/planner/search"
 )
 
-// dataParallel proposes the one plan of a job whose nodes all have the whole model: each is a pipeline of one stage
-// and takes as many micro-batches as its speed allows. No node is left out for its links: they may have been
-// measured badly, and a spare holds nothing, so that the next loss would move the model. Only who cannot hold it
-// has no place, and who is one too many for the micro-batches.
+// dataParallel proposes the plan of a job whose nodes all have the whole model: each is a pipeline of one stage and takes as
+// many micro-batches as its speed allows. Left out are who cannot hold it, who is one too many for the micro-batches, and
+// whose links would slow the others down (withoutSlow). Where there are such, the plan with them is the second candidate.
 func dataParallel(s Situation) ([]Candidate, error) {
 	nodes, err := s.able()
 	if err != nil {
 		return nil, err
 	}
-	micro, total := s.microBatchSeconds(), 0.0
-	shares := search.OptimalBatches(s.MicroBatches, len(nodes), func(p, microBatches int) float64 {
-		return float64(microBatches) * micro / s.speed(nodes[p])
-	})
-	var pipelines []Pipeline
-	for p, node := range nodes {
-		total += s.speed(node)
-		pipelines = append(pipelines, Pipeline{MicroBatches: shares[p], Stages: []Stage{{s.Nodes[node], s.model()}}})
+	placed := s.withoutSlow(nodes)
+	best := s.replicated(placed)
+	if len(placed) == len(nodes) {
+		return []Candidate{best}, nil
 	}
-	candidate := s.figured(s.known(), pipelines)
-	candidate.LowerBoundSeconds = micro * float64(s.MicroBatches) / total * (1 - 1e-12) // sums may round up
-	return []Candidate{candidate}, nil
+	best.Idle = s.idle(nodes, placed)
+	return []Candidate{best, s.replicated(nodes)}, nil
+}
+
+// replicated is the candidate in which these nodes train.
+func (s Situation) replicated(nodes []int) Candidate {
+	candidate, speeds := s.figured(s.known(), s.replicasOf(nodes)), 0.0
+	for _, node := range nodes {
+		speeds += s.speed(node)
+	}
+	candidate.LowerBoundSeconds = s.microBatchSeconds() * float64(s.MicroBatches) / speeds * (1 - 1e-12) // sums may round up
+	return candidate
 }
 
 // able are the nodes that get a place, in their order.
@@ -77,5 +80,26 @@ func (s Situation) overlappedSeconds(w wires, pipelines []Pipeline) float64 {
 		seconds := float64(pipeline.MicroBatches) * (timed.ForwardSeconds[0] + backward)
 		computed, begun = max(computed, seconds), max(begun, seconds-backward)
 	}
-	return max(computed, begun+s.syncSeconds(w, pipelines)) + s.dearSeconds(pipelines)
+	return max(computed, begun+s.aroundSeconds(pipelines))
+}
+
+// aroundSeconds is what the replicas take to reduce in the order of their ring.
+func (s Situation) aroundSeconds(pipelines []Pipeline) float64 {
+	if len(s.Network.Links)+len(s.Network.Dear) == 0 {
+		return s.syncSeconds(wires{network: s.Network}, pipelines)
+	}
+	index := make(map[string]int, len(s.Nodes))
+	for i, node := range s.Nodes {
+		index[node] = i
+	}
+	var nodes []int
+	for p, pipeline := range pipelines {
+		node, alive := index[pipeline.Stages[0].Node]
+		if !alive {
+			node = -1 - p // whose links are not told any more
+		}
+		nodes = append(nodes, node)
+	}
+	_, seconds := s.reducing(nodes, sum(s.GradientBytes)).order()
+	return seconds
 }

@@ -34,6 +34,8 @@ type Situation struct {
 	GlobalBatch    int // samples of a step
 	DataParallel   search.Limits
 	PipelineLength search.Limits
+	Slowdown       float64    // how many times as long a step may take for a node of a data-parallel job; zero: UsualSlowdown
+	KeepsAll       bool       // no node of such a job may wait: its data is its own, or nothing tells how long a step takes
 	MinReplicas    int        // a plan with fewer holders of some layer is taken only where there is no other
 	Current        []Pipeline // the plan in force; its nodes that are not among Nodes are lost
 	// Empty nodes hold nothing, though the plan in force may place them: they restarted since.
@@ -96,6 +98,7 @@ type Candidate struct {
 	// count up to MinReplicas.
 	Replicas int
 	Classes  [][]string // nodes that may trade places
+	Idle     []Idle     // who has no place for its links
 	Score    float64    // samples a second expected until the next failure
 	Rejected string     // why another was taken; empty for the one taken
 }
