@@ -33,6 +33,7 @@ type Plan struct {
 	Migration  Migration   `json:"migration"`
 	Data       Data        `json:"data"`
 	Predicted  Predicted   `json:"predicted"`
+	Idle       []Idle      `json:"idle,omitempty"` // nodes without a place because of their links
 	Considered []Candidate `json:"considered,omitempty"`
 
 	LearningRateScale float64 `json:"learningRateScale" is:"min=0"` // what the learning rate is multiplied by; 0: nothing, as 1
@@ -114,8 +115,10 @@ type Round struct {
 
 // Group is the nodes that hold the same layers.
 type Group struct {
-	Layers Range    `json:"layers"`
-	Nodes  []string `json:"nodes"`
+	Layers Range `json:"layers"`
+	// Nodes is in the order in which they add up gradients: around a ring, in which each exchanges with the one before and the
+	// one behind it, the last with the first.
+	Nodes []string `json:"nodes"`
 }
 
 // Migration is what moves to get from the plan before to this one.
@@ -222,6 +225,7 @@ func (p *Plan) rules() error {
 		{"", p.validateSamples},
 		{"", p.validateWeights},
 		{"sync", func() error { return p.validateSync(members) }},
+		{"idle", func() error { return p.validateIdle(members) }},
 		{"migration", func() error { return p.validateMigration(members) }},
 	} {
 		if c.err == nil { // each counts on those before

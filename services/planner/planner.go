@@ -4,6 +4,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Config struct {
 	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
 	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
 	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"a switch of plans that moves nothing; weighed against the gain of a better plan"`
+	Slowdown       float64       `env:"REKNIT_SLOWDOWN" envDefault:"1.05" unit:"times" reason:"how many times as long a step may take for a node that joins a data-parallel job over slow links; beyond, the node waits as a spare"`
 }
 
 // settings checks what the environment says.
@@ -36,9 +38,12 @@ func (c Config) settings() (machine.Settings, error) {
 	if c.SwitchTime < 0 {
 		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
 	}
+	if !(c.Slowdown >= 1) || math.IsInf(c.Slowdown, 1) {
+		return machine.Settings{}, fmt.Errorf("REKNIT_SLOWDOWN: expected a number of at least 1, got %v", c.Slowdown)
+	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
-		SwitchSeconds: c.SwitchTime.Seconds(),
+		SwitchSeconds: c.SwitchTime.Seconds(), Slowdown: c.Slowdown,
 	}, nil
 }
 

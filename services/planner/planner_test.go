@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -94,6 +95,7 @@ func ask(t *testing.T, policy string, deadline time.Duration, plugins map[string
 		Common: service.Common{URL: server.URL(), Cluster: "c"}, Policy: policy, PluginDeadline: deadline,
 		MinReplicas: 2,
 		SwitchTime:  50 * time.Millisecond,
+		Slowdown:    1.05,
 	}
 	for name, answer := range plugins {
 		config.Plugins = append(config.Plugins, name)
@@ -245,12 +247,14 @@ func TestAConfigurationThatMakesNoSenseNamesItsVariable(t *testing.T) {
 		`REKNIT_POLICY: policy "best": expected one of adaptive,`: func(c *planner.Config) { c.Policy = "best" },
 		"REKNIT_MIN_REPLICAS: expected at least 1":                func(c *planner.Config) { c.MinReplicas = 0 },
 		"REKNIT_SWITCH_TIME: expected at least 0":                 func(c *planner.Config) { c.SwitchTime = -1 },
+		"REKNIT_SLOWDOWN: expected a number of at least 1, got 0.9": func(c *planner.Config) { c.Slowdown = 0.9 },
+		"REKNIT_SLOWDOWN: expected a number of at least 1, got NaN": func(c *planner.Config) { c.Slowdown = math.NaN() },
 		"REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0":     func(c *planner.Config) { c.PluginDeadline = 0 },
 		`none of a policy of ours, got "reroute"`:                 func(c *planner.Config) { c.Plugins = []string{"mine", "reroute"} },
 		`each once, none of a policy of ours, got "mine"`:         func(c *planner.Config) { c.Plugins = []string{"mine", "mine"} },
 		`A-Z a-z 0-9 - _, each once, none of a policy of ours, g`: func(c *planner.Config) { c.Plugins = []string{"a.b"} },
 	} {
-		config := planner.Config{Policy: "adaptive", MinReplicas: 1, PluginDeadline: time.Second}
+		config := planner.Config{Policy: "adaptive", MinReplicas: 1, Slowdown: 1, PluginDeadline: time.Second}
 		spoil(&config)
 		if err := planner.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("expected %q, got %v", says, err)

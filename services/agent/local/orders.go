@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -91,22 +92,13 @@ type Training struct {
 // trainingOf returns a node's part of the step after so many completed ones.
 func trainingOf(plan *events.Plan, node string, index uint64, switched bool) *Training {
 	training := &Training{
-		Index: index, Generation: plan.Generation, Switched: switched, Resume: plan.ResumeStep, Rank: -1,
+		Index: index, Generation: plan.Generation, Switched: switched, Resume: plan.ResumeStep,
 		Batch: plan.Data.GlobalBatch, MicroBatch: plan.Data.MicroBatch, LearningRateScale: plan.ScaleAt(index),
 		Consumed: plan.SamplesAt(index),
 		Samples:  samplesOf(plan, node), Weight: plan.WeightOf(node),
 	}
-	for _, pipeline := range plan.Pipelines {
-		for _, stage := range pipeline.Stages {
-			if _, lives := plan.Member(stage.Node); !lives {
-				continue // others stand in for it
-			}
-			if stage.Node == node {
-				training.Rank = len(training.Nodes)
-			}
-			training.Nodes = append(training.Nodes, stage.Node)
-		}
-	}
+	training.Nodes = plan.Ranks()
+	training.Rank = slices.Index(training.Nodes, node)
 	training.World = len(training.Nodes)
 	if switched {
 		training.Plan = plan

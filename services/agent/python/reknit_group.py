@@ -1,5 +1,8 @@
 """Groups of processes that sum tensors with PyTorch, and of which any process may be lost: an abort ends every sum.
 
+gloo adds up around a ring by rank (its allreduce.cc: each process receives from the rank above and sends to the rank below), and
+ranks follow the order that the plan has for the gradients. NCCL finds an order of its own, in which a slow pair may be neighbours.
+
 Tested are gloo with PyTorch 1.13 and 2.11, and NCCL with 2.11. What differs for NCCL is in connect_nccl, Group._cut and
 Group.finish.
 """
@@ -15,11 +18,13 @@ import sys
 import threading
 import time
 
+import torch
 import torch.distributed as dist
 
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 SLOW_SECONDS = 20  # after which a sum that waits for connections says so
 WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
+SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 
 
@@ -207,6 +212,27 @@ class Group:
         with self._lock:
             kept, self._processes = [self._processes], None
         beside(kept.clear)
+
+
+def add_up(group, tensor, ranks, rank, sends):
+    """Adds up a tensor of one dimension over some processes of a group, in place, around a ring in the order of their ranks.
+
+    Each of g processes sends nothing but to the next one: 2(g-1)/g of the tensor. So a slow link costs nothing where the order of
+    the plan has no neighbours use it. What is to be kept until all processes are through is added to sends. The sum of a part comes
+    around from who has received this process's addend to it, so that it may take the addend's place.
+    """
+    count, at = len(ranks), ranks.index(rank)
+    parts, after, before = tensor.tensor_split(count), ranks[(at + 1) % count], ranks[at - 1]
+    for hop in range(2 * (count - 1)):
+        given, taken = parts[(at - hop - 1) % count], parts[(at - hop - 2) % count]
+        adds = hop < count - 1  # then the sums come around
+        came = torch.empty_like(taken) if adds else taken
+        if given.numel():
+            sends.append(group.send(given, after, SUM))
+        if taken.numel():
+            group.receive(came, before, SUM)
+        if adds:
+            taken.add_(came)
 
 
 _threads = []  # that may be inside of a process group

@@ -24,11 +24,11 @@ import time
 import torch
 
 import reknit
+import reknit_group
 import reknit_routes
 import reknit_state
 import reknit_torch
 
-SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
 Layer = collections.namedtuple("Layer", "module state")
 GUESSED_SECONDS = 1e-3  # of a layer's forward pass, before anybody has measured it
 
@@ -150,7 +150,7 @@ class Step(reknit_torch.AnyStep):
         for layers, nodes in self._job.sums:
             ranks = [self._job.ranks[node] for node in nodes]
             for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
-                add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
+                reknit_group.add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
         self._group.sum(self._lost)
         self._sends.clear()
         self.loss = self._lost.item()
@@ -174,29 +174,6 @@ class Pass:
         self.layers, self.samples, self.backward, self.forward = task.layers, samples, task.backward, forward
         self.begins, self.ends = task.before is None, task.after is None  # at the first layer, and at the last
         self.input = self.output = None
-
-
-def add_up(group, tensor, ranks, rank, sends):
-    """Adds up a tensor of one dimension over some processes of a group, in place. Each sums an equal part for all.
-
-    What is to be kept until all processes are through is added to sends. The sum of a part comes from who has received
-    this process's addend to it, so that it may take the addend's place.
-    """
-    parts = dict(zip(ranks, tensor.tensor_split(len(ranks))))
-    own, others = parts.pop(rank), parts
-    came = {other: torch.empty_like(own) for other in others}
-    exchange(group, others, came, sends)
-    for part in came.values():
-        own.add_(part)
-    exchange(group, {other: own for other in others}, others, sends)
-
-
-def exchange(group, given, taken, sends):
-    """Sends a tensor to each of some processes, and receives one of each."""
-    sends += [group.send(part, rank, SUM) for rank, part in given.items() if part.numel()]
-    for rank, part in taken.items():
-        if part.numel():
-            group.receive(part, rank, SUM)
 
 
 class Layers:

@@ -52,7 +52,7 @@ def tasks(plan, node):
 
 
 def sums(plan, node):
-    """Returns the layers whose gradients a node adds up with others, and these nodes, itself included, in order."""
+    """Returns the layers whose gradients a node adds up with others, and these nodes, itself included, in the order of a ring."""
     groups = [group for turn in plan["sync"].get("rounds") or [] for group in turn["groups"]]
     return [(_range(group["layers"]), group["nodes"]) for group in groups if node in group["nodes"]]
 

@@ -1,10 +1,13 @@
 """What reknit_group.py promises, to processes that share a board in the place of their agents."""
 
+import collections
 import contextlib
+import functools
 import itertools
 import multiprocessing
 import os
 import socket
+import struct
 import threading
 import unittest
 import unittest.mock
@@ -105,6 +108,54 @@ def abort_or_sum(plane, rank):
         return group.sum(torch.ones(10))
     except RuntimeError as error:
         return str(error)
+
+
+def acknowledged(connection):
+    """Returns the bytes that the other end of a connection has acknowledged (Linux, include/uapi/linux/tcp.h: tcpi_bytes_acked)."""
+    return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 120)[0]
+
+
+def sent_in_sums(add_up, plane, rank):
+    """Returns what this process, one of four, sent over each of its connections while it added up, by both ends' addresses."""
+    group, sends, tensor = connected(plane, rank, 4), [], torch.full([1_000_000], float(rank))
+    KEPT.append([group, sends])
+    group.sum(torch.ones(1))
+    before = {file: bytes_sent for file, _, bytes_sent in connections()}
+    if add_up:
+        reknit_group.add_up(group, tensor, [0, 2, 1, 3], rank, sends)
+    else:
+        group.sum(tensor)
+    group.sum(torch.ones(1))  # all have come
+    return tensor.unique().tolist(), [(ends, now - before[file]) for file, ends, now in connections() if file in before]
+
+
+def connections():
+    """Yields each TCP connection of this process: its file, the addresses of both ends, and the bytes sent over it."""
+    for file in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), reknit_group.duplicate(int(file)) as connection:
+            if connection.family in reknit_group.ADDRESS_BYTES:
+                yield file, (connection.getsockname(), connection.getpeername()), acknowledged(connection)
+
+
+class Ring(unittest.TestCase):
+    def neighbours(self, add_up):
+        """Returns the pairs of four processes between which more than bookkeeping went while they added up four megabytes."""
+        told = in_processes(functools.partial(sent_in_sums, add_up), "Plane", *range(4))
+        self.assertEqual([[6.0]] * 4, [sums for sums, _ in told])
+        of = {ends[0]: rank for rank, (_, sent) in enumerate(told) for ends, _ in sent}
+        went = collections.Counter()
+        for rank, (_, sent) in enumerate(told):
+            for (_, peer), count in sent:
+                if peer in of:
+                    went[frozenset([rank, of[peer]])] += count
+        self.assertEqual(24_000_000, round(sum(went.values()), -5))  # 2(g-1)/g of the tensor leave each of them
+        return {tuple(sorted(pair)) for pair, count in went.items() if count > 100_000}
+
+    def test_gloo_adds_up_around_a_ring_by_rank(self):
+        self.assertEqual({(0, 1), (1, 2), (2, 3), (0, 3)}, self.neighbours(False))
+
+    def test_some_ranks_add_up_in_the_order_of_the_plan(self):
+        self.assertEqual({(0, 2), (1, 2), (1, 3), (0, 3)}, self.neighbours(True))
 
 
 class Groups(unittest.TestCase):

@@ -279,7 +279,7 @@ def add_up_lengths(plane, rank):
     KEPT.append(group)
     tensors = [torch.arange(length, dtype=torch.float32) + rank for length in (1, 2, 7)]
     for tensor in tensors if rank != 1 else []:
-        reknit_pipeline.add_up(group, tensor, [0, 2, 3], rank, KEPT)
+        reknit_group.add_up(group, tensor, [0, 2, 3], rank, KEPT)
     return [tensor.tolist() for tensor in tensors]
 
 

@@ -45,6 +45,7 @@ func inForce(plan *events.Plan) *events.Plan {
 	}
 	told := *plan
 	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{}, events.Predicted{}, nil
+	told.Idle = nil
 	told.Nodes = slices.Clone(plan.Nodes)
 	for i, member := range told.Nodes {
 		told.Nodes[i] = events.Member{Node: member.Node, Incarnation: member.Incarnation, Site: member.Site}

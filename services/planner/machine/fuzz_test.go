@@ -36,7 +36,7 @@ func FuzzPluginReply(f *testing.F) {
 			}
 		}
 		for _, candidate := range judged.candidates {
-			proposed := proposal(asked, candidate, nil)
+			proposed := proposal(asked, situation, candidate, nil)
 			if err := (&events.Proposal{Negotiation: asked.Negotiation, Plan: proposed.Plan}).Validate(); err != nil {
 				t.Errorf("taken, and may not be proposed: %v", err)
 			}

@@ -135,7 +135,7 @@ func (m *Machine) weigh(question Question, found Found, replies []Reply) (*event
 	if _, isForeign := judged.claims[best.Policy]; !isForeign {
 		best = question.Canonical.Restored(best)
 	}
-	return proposal(question.request, best, considered), nil
+	return proposal(question.request, s, best, considered), nil
 }
 
 // Tick does nothing.

@@ -58,7 +58,7 @@ func judgeOne(request events.PlanRequest, s policy.Situation, reply Reply) (poli
 	if err != nil {
 		return fail(fmt.Errorf("plan: %w", err))
 	}
-	if err := proposal(request, candidate, nil).Validate(); err != nil {
+	if err := proposal(request, s, candidate, nil).Validate(); err != nil {
 		return fail(err)
 	}
 	return candidate, theirs.Plan.Predicted.StepSeconds, nil

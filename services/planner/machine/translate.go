@@ -166,7 +166,7 @@ func empty(nodes []events.Device, plan events.Plan) []string {
 }
 
 // proposal writes the best candidate as a plan, with all that were considered beside it.
-func proposal(request events.PlanRequest, best policy.Candidate, considered []events.Candidate) *events.Proposal {
+func proposal(request events.PlanRequest, s policy.Situation, best policy.Candidate, considered []events.Candidate) *events.Proposal {
 	job := request.Job
 	globalBatch, scale := job.BatchOf(len(request.Nodes))
 	plan := events.Plan{
@@ -203,6 +203,10 @@ func proposal(request events.PlanRequest, best policy.Candidate, considered []ev
 	if request.Job.Data == events.LocalData {
 		weigh(&plan, request.Nodes)
 	}
+	for _, idle := range best.Idle {
+		plan.Idle = append(plan.Idle, events.Idle(idle))
+	}
+	plan.Sync = order(&plan, s, job.Layers)
 	plan.Considered = considered
 	return &events.Proposal{Negotiation: request.Negotiation, Plan: plan, Classes: best.Classes}
 }

@@ -60,3 +60,24 @@ func (r reducing) order() (nodes []int, seconds float64) {
 	}
 	return nodes, 2 * float64(len(r.nodes)-1) * costs.Worst(order)
 }
+
+// Ring is the order in which some nodes reduce so many bytes of gradients. Where links leave a choice, they stay as the situation
+// has them.
+func (s Situation) Ring(names []string, bytes int64) []string {
+	isIn := make(map[string]bool, len(names))
+	for _, name := range names {
+		isIn[name] = true
+	}
+	var nodes []int
+	for node, name := range s.Nodes {
+		if isIn[name] {
+			nodes = append(nodes, node)
+		}
+	}
+	nodes, _ = s.reducing(nodes, bytes).order()
+	ordered := make([]string, len(nodes))
+	for i, node := range nodes {
+		ordered[i] = s.Nodes[node]
+	}
+	return ordered
+}

@@ -18,6 +18,7 @@ type File struct {
 	TimeUntilReturn     Span       `key:"timeUntilReturn,optional"` // of the failed nodes
 	MinReplicas         *int       `key:"minReplicas,optional"`
 	SwitchTime          *Span      `key:"switchTime,optional"`
+	Slowdown            *float64   `key:"slowdown,optional"`
 	Current             []Pipeline `key:"current,optional"`
 	Failed              []string   `key:"failed,optional"`
 	Leaving             []string   `key:"leaving,optional"`

@@ -159,6 +159,7 @@ func (e Explanation) tellPlan(w io.Writer) {
 	fmt.Fprintf(w, "\n\npredicted: %s\n", says)
 	fmt.Fprintln(w, "\nPipelines (layers counted from 0, both ends included)")
 	plan.Picture(w, *e.Plan)
+	plan.Idle(w, *e.Plan)
 	if len(e.Plan.Considered) > 0 {
 		plan.Candidates(w, e.Plan.Considered, predicted.Unmeasured)
 	}

@@ -39,6 +39,7 @@ type Overview struct {
 	Predicted  float64         `json:"predictedStepSeconds"` // by the planner; zero: no speed was known to it
 	Stepless   bool            `json:"stepless,omitempty"`   // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                // by state
+	Idle       []string        `json:"idle,omitempty"`       // which nodes have no place because of their links, and what they need
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
@@ -152,6 +153,9 @@ func (o *Overview) takeNode(node overlay.Node) {
 	if node.State == overlay.Suspected && node.Pipeline != nil {
 		o.Awaited = append(o.Awaited, node.Node)
 	}
+	if node.State == overlay.Spare && node.Reason != "" {
+		o.Idle = append(o.Idle, node.Node+": "+node.Reason)
+	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
 		return
@@ -262,6 +266,12 @@ func (o Overview) tell(w io.Writer) {
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
+	for _, idle := range o.Idle[:min(mostNamed, len(o.Idle))] {
+		fmt.Fprintf(table, "spare\t%s\n", idle)
+	}
+	if more := len(o.Idle) - mostNamed; more > 0 {
+		fmt.Fprintf(table, "\t%d more: reknit nodes\n", more)
+	}
 	if o.Alone > 0 && o.End == nil && !o.waits() {
 		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))

@@ -24,13 +24,14 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	reroutes(w, plan)
 	fmt.Fprintln(w, "\nNodes")
 	nodes(w, q, plan)
+	Idle(w, plan)
 	if q.Request.Current != nil {
 		fmt.Fprintln(w, "\nChanges of place (seconds as if nobody else fetched)")
 		changes(w, q, plan, seconds)
 	}
 	fmt.Fprintln(w, "\nMoves")
 	moves(w, plan)
-	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time")
+	fmt.Fprintln(w, "\nAll-reduce: groups of one round at a time, nodes as they stand in a ring")
 	rounds(w, plan)
 	if why {
 		Candidates(w, plan.Considered, plan.Predicted.Unmeasured)
@@ -137,6 +138,19 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 		peak := plan.Predicted.PeakBytes[node.Node]
 		fmt.Fprintf(table, "%s\t%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, layers, node.SpeedFactor,
 			tell.Bytes(peak), tell.Bytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
+	}
+	table.Flush()
+}
+
+// Idle tells of each node without a place because of its links what it would need.
+func Idle(w io.Writer, plan events.Plan) {
+	if len(plan.Idle) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nSpares")
+	table := tell.Table(w)
+	for _, idle := range plan.Idle {
+		tell.Row(table, idle.Why(plan.Predicted), answerWidth, idle.Node)
 	}
 	table.Flush()
 }

@@ -144,6 +144,12 @@ func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 	if settings.MinReplicas < 1 {
 		return settings, d.Fault("minReplicas", "at least 1", settings.MinReplicas)
 	}
+	if f.Slowdown != nil {
+		settings.Slowdown = *f.Slowdown
+		if !(settings.Slowdown >= 1) {
+			return settings, d.Fault("slowdown", "a number of at least 1", settings.Slowdown)
+		}
+	}
 	if f.SwitchTime != nil {
 		settings.SwitchSeconds = float64(*f.SwitchTime)
 	}

@@ -1,56 +1,57 @@
 package machine
 
 import (
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/restorer/layers"
+	"github.com/reknit/reknit/services/restorer/rounds"
 )
 
-// The twin looks at each link among the nodes.
-func TestTheSlowestOfSomeNodesIsFoundWithoutLookingAtEachLink(t *testing.T) {
-	for seed := range uint64(500) {
-		random := rand.New(rand.NewPCG(seed, 3))
-		var names []string
-		for i := range 2 + random.IntN(8) {
-			names = append(names, fmt.Sprint("n", i))
+func TestGroupsKeepTheOrderThatTheProposalHasForThem(t *testing.T) {
+	names := []string{"n1", "n2", "n3", "n4"}
+	proposed := newRings(events.Sync{Rounds: []events.Round{
+		{Groups: []events.Group{{Layers: events.Range{First: 2, End: 4}, Nodes: []string{"n1", "n4", "n2"}}}},
+		{Groups: []events.Group{{Layers: events.Range{First: 0, End: 2}, Nodes: []string{"n1", "n3", "n2", "n4"}}}},
+	}}, names)
+	for _, test := range []struct {
+		first, end  int
+		nodes, want []int
+	}{
+		{0, 2, []int{0, 1, 2, 3}, []int{0, 2, 1, 3}},
+		{1, 2, []int{0, 1, 2, 3}, []int{0, 2, 1, 3}}, // a part of its layers
+		{3, 4, []int{0, 1, 3}, []int{0, 3, 1}},
+		{2, 4, []int{0, 1}, []int{0, 1}}, // others hold them
+	} {
+		group := rounds.Group{Layers: layers.Range{First: test.first, End: test.end}, Nodes: test.nodes}
+		if got := proposed.of(group); !slices.Equal(got, test.want) {
+			t.Errorf("layers [%d, %d) of %v are reduced as %v, expected %v", test.first, test.end, test.nodes, got, test.want)
 		}
-		r := &restoration{}
-		if random.IntN(2) == 0 {
-			r.Usual = &events.Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 3e8}
-		}
-		for range random.IntN(20) {
-			link := events.Link{}
-			link.From, link.To = names[random.IntN(len(names))], names[random.IntN(len(names))]
-			link.BandwidthBytesPerSecond = float64(random.IntN(4)) * 1e8
-			r.Links = append(r.Links, link)
-		}
-		for range random.IntN(4) {
-			pair := events.PairOf(names[random.IntN(len(names))], names[random.IntN(len(names))])
-			r.Unreachable = append(r.Unreachable, pair)
-		}
-		nodes := random.Perm(len(names))[:2+random.IntN(len(names)-1)]
-		slices.Sort(nodes)
-		got, want := r.mesh(names).slowest(nodes), slowestOfAll(nodes, r.bandwidths(names))
-		if math.Abs(got-want) > 1e-9*want {
-			t.Fatalf("seed %d: %v s for a byte, want %v", seed, got, want)
+		if got := rings(nil).of(group); !slices.Equal(got, test.nodes) {
+			t.Errorf("without a proposal %v are reduced as %v", test.nodes, got)
 		}
 	}
 }
 
-func slowestOfAll(nodes []int, bandwidths [][]float64) (perByte float64) {
-	for _, node := range nodes {
-		sends, receives := 0.0, 0.0
-		for _, other := range nodes {
-			if other != node {
-				sends += 1 / bandwidths[node][other]
-				receives += 1 / bandwidths[other][node]
-			}
+func TestAnAllReduceTakesAsLongAsTheSlowestLinkOfItsRing(t *testing.T) {
+	names := []string{"n0", "n1", "n2", "n3"}
+	r := &restoration{}
+	r.Usual = &events.Usual{RoundTripSeconds: events.AssumedRoundTripSeconds, BandwidthBytesPerSecond: 1e9}
+	r.Gradients = []int64{4e9}
+	link := events.Link{}
+	link.From, link.To = "n1", "n0"
+	link.BandwidthBytesPerSecond, link.RoundTripSeconds = 1e8, events.AssumedRoundTripSeconds
+	r.Links = []events.Link{link}
+	for _, test := range []struct {
+		ring    []int
+		seconds float64
+	}{{[]int{0, 1, 2, 3}, 60}, {[]int{0, 2, 1, 3}, 6}} {
+		group := rounds.Group{Layers: layers.Range{End: 1}, Nodes: []int{0, 1, 2, 3}}
+		took := r.reduction(names, rings{{Layers: group.Layers, Nodes: test.ring}})(group)
+		if want := int64(1e9 * (test.seconds + 3*events.AssumedRoundTripSeconds)); took != want {
+			t.Errorf("around %v it takes %s, expected %s", test.ring, time.Duration(took), time.Duration(want))
 		}
-		perByte = max(perByte, sends, receives)
 	}
-	return perByte
 }

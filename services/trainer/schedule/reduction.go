@@ -5,10 +5,17 @@ import (
 	"slices"
 )
 
-// Group is the nodes that hold the layers [First, End) and sum their gradients.
+// Group is the nodes that hold the layers [First, End) and sum their gradients, in the order of a ring.
 type Group struct {
 	First, End int
 	Nodes      []string
+}
+
+// From returns the members in the order of the ring, from one of them on: the next one is to whom it sends, the last one from
+// whom it receives.
+func (g Group) From(node string) []string {
+	at := slices.Index(g.Nodes, node)
+	return slices.Concat(g.Nodes[at:], g.Nodes[:at])
 }
 
 // Reduction is one all-reduce that a node takes part in.

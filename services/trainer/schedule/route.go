@@ -133,7 +133,8 @@ func (l Layout) holds(node string, layer int) bool {
 	return ok && stage.First <= layer && layer < stage.End
 }
 
-// Peers returns the nodes that a node exchanges messages with in a step, each once, in order of first use.
+// Peers returns the nodes that a node exchanges messages with in a step, each once, in order of first use: its neighbours on the
+// micro-batches' routes and in the rings of its reductions.
 func Peers(node string, routes []Route, reductions []Reduction) []string {
 	var peers []string
 	seen := map[string]bool{node: true}
@@ -153,8 +154,9 @@ func Peers(node string, routes []Route, reductions []Reduction) []string {
 		}
 	}
 	for _, reduction := range reductions {
-		for _, peer := range reduction.Nodes {
-			add(peer)
+		if ring := reduction.From(node); len(ring) > 1 {
+			add(ring[1])
+			add(ring[len(ring)-1])
 		}
 	}
 	return peers

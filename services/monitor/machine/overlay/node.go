@@ -158,6 +158,9 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 		layers := o.plan.Pipelines[place.Pipeline].Stages[place.Stage].Layers
 		node.State, node.Pipeline, node.Stage, node.Layers = Training, &place.Pipeline, &place.Stage, &layers
 	}
+	if idle, isIdle := o.plan.IdleOf(member.Node); isIdle {
+		node.Reason = idle.Why(o.plan.Predicted)
+	}
 	if pulse, heard := pulses[member.Node]; heard && pulse.Incarnation == member.Incarnation {
 		node.Pulse = &pulse
 	}

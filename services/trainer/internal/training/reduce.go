@@ -17,13 +17,12 @@ func scatterPhase(group schedule.Reduction) uint32 { return uint32(1 + phasesPer
 func gatherPhase(group schedule.Reduction) uint32  { return uint32(2 + phasesPerGroup*group.First) }
 func spreadPhase(group schedule.Reduction) uint32  { return uint32(3 + phasesPerGroup*group.First) }
 
-// allReduce sums one group's gradients over its members: each sends every other one that member's pieces, adds up its
-// own pieces, and sends the sums to all who keep the partition that they are of (a direct reduce-scatter and
-// all-gather: 2(g-1)/g of the gradients leave each of g members, in two messages to each other one, where all keep
-// all). The sums are whole numbers, so it does not matter in which order they arrive.
+// allReduce sums one group's gradients around the ring of its members. First the addends to each member's pieces are passed on, from
+// the one behind that member around to it, and each adds its own; then each member's sums are passed on to all who keep the partition
+// that they are of (reduce-scatter and all-gather: 2(g-1)/g of the gradients leave each of g members, all for the next one, where all
+// keep all). The sums are whole numbers, so the order of the ring does not change them.
 type allReduce struct {
-	worker   *worker
-	group    schedule.Reduction
+	ring
 	summands []summand
 }
 
@@ -39,11 +38,11 @@ func (w *worker) reduce(ctx context.Context, group schedule.Reduction) error {
 	if len(group.Nodes) == 1 {
 		return nil
 	}
-	r := &allReduce{worker: w, group: group, summands: w.summands(group)}
-	if err := r.scatter(ctx); err != nil {
+	summands := w.summands(group)
+	if err := (&allReduce{w.ring(group, scatterPhase(group)), summands}).scatter(ctx); err != nil {
 		return err
 	}
-	return r.gather(ctx)
+	return (&allReduce{w.ring(group, gatherPhase(group)), summands}).gather(ctx)
 }
 
 // summands returns what a group sums: its layers' gradients and, with the head, the loss.
@@ -59,38 +58,57 @@ func (w *worker) summands(group schedule.Reduction) []summand {
 	return summands
 }
 
-// scatter leaves the sums of this member's pieces in their place. Everybody tells everybody how many micro-batches it
-// added up.
+// scatter leaves the sums of this member's pieces in their place. With its pieces comes how many micro-batches all others added up.
+// What it adds for another member overwrites its own addends, which nobody needs any more.
 func (r *allReduce) scatter(ctx context.Context) error {
-	for _, node := range r.worker.others(r.group) {
-		payload := make([]byte, 0, 8*r.numbersOf(node))
-		for _, s := range r.summands {
-			payload = appendNumbers(payload, int64(s.sum.Additions))
-			for _, piece := range s.pieces(node) {
-				payload = appendNumbers(payload, s.sum.Sums[piece.First:piece.End]...)
-			}
+	additions := make([]int, len(r.summands)) // in what is passed on
+	for hop := 1; hop < len(r.members); hop++ {
+		if err := r.send(hop, r.addends(r.members[len(r.members)-hop], additions)); err != nil {
+			return err
 		}
-		if err := r.worker.network.Send(node, scatterPhase(r.group), 0, payload); err != nil {
+		payload, err := r.receive(ctx, hop)
+		if err == nil {
+			err = r.add(r.members[len(r.members)-hop-1], payload, additions)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return r.worker.receive(ctx, r.group, scatterPhase(r.group), func(_ string, payload []byte) error {
-		values := numbers{left: decode(payload)}
-		for _, s := range r.summands {
-			for _, additions := range values.next(1) {
-				s.sum.Additions += int(additions)
-			}
-			for _, piece := range s.pieces(r.worker.config.Node) {
-				for i, value := range values.next(piece.End - piece.First) {
-					s.sum.Sums[piece.First+i] += value
-				}
-			}
-		}
-		return values.end()
-	})
+	for i, s := range r.summands {
+		s.sum.Additions += additions[i]
+	}
+	return nil
 }
 
-// numbersOf counts what a member is sent: its pieces, and a count of additions for each of what is summed.
+// addends are what this member and those before it have added up for another one's pieces.
+func (r *allReduce) addends(of string, additions []int) []byte {
+	payload := make([]byte, 0, 8*r.numbersOf(of))
+	for i, s := range r.summands {
+		payload = appendNumbers(payload, int64(s.sum.Additions+additions[i]))
+		for _, piece := range s.pieces(of) {
+			payload = appendNumbers(payload, s.sum.Sums[piece.First:piece.End]...)
+		}
+	}
+	return payload
+}
+
+// add adds what has come to this member's addends to some member's pieces, and notes how many additions it was.
+func (r *allReduce) add(of string, payload []byte, additions []int) error {
+	values := numbers{left: decode(payload)}
+	for i, s := range r.summands {
+		for _, count := range values.next(1) {
+			additions[i] = int(count)
+		}
+		for _, piece := range s.pieces(of) {
+			for i, value := range values.next(piece.End - piece.First) {
+				s.sum.Sums[piece.First+i] += value
+			}
+		}
+	}
+	return r.blame(values.end())
+}
+
+// numbersOf counts what is passed on for a member: its pieces, and a count of additions for each of what is summed.
 func (r *allReduce) numbersOf(node string) int {
 	count := len(r.summands)
 	for _, s := range r.summands {
@@ -103,21 +121,19 @@ func (r *allReduce) numbersOf(node string) int {
 
 // gather fills in the other members' sums of the partitions that this one keeps.
 func (r *allReduce) gather(ctx context.Context) error {
-	var sums []byte
-	for i, node := range r.worker.others(r.group) {
-		if i == 0 || r.group.Spreads() {
-			sums = r.sumsFor(node)
-		} // else all keep the same
-		if err := r.worker.network.Send(node, gatherPhase(r.group), 0, sums); err != nil {
-			return err
+	own := make([]byte, 0, 8*r.numbersOf(r.members[0]))
+	for _, s := range r.summands {
+		for _, piece := range s.pieces(r.members[0]) {
+			own = appendNumbers(own, s.sum.Sums[piece.First:piece.End]...)
 		}
 	}
-	return r.worker.receive(ctx, r.group, gatherPhase(r.group), func(from string, payload []byte) error {
+	return r.pass(ctx, own, r.needs, func(from string, payload []byte) error {
 		values := numbers{left: decode(payload)}
 		for _, s := range r.summands {
 			for _, piece := range s.pieces(from) {
-				if s.cut.Keeps(r.worker.config.Node, piece.Partition) {
-					copy(s.sum.Sums[piece.First:piece.End], values.next(piece.End-piece.First))
+				sums := values.next(piece.End - piece.First)
+				if s.cut.Keeps(r.members[0], piece.Partition) {
+					copy(s.sum.Sums[piece.First:piece.End], sums)
 				}
 			}
 		}
@@ -125,41 +141,11 @@ func (r *allReduce) gather(ctx context.Context) error {
 	})
 }
 
-// sumsFor are this member's sums of what another one keeps.
-func (r *allReduce) sumsFor(node string) []byte {
-	sums := make([]byte, 0, 8*r.numbersOf(r.worker.config.Node))
-	for _, s := range r.summands {
-		for _, piece := range s.pieces(r.worker.config.Node) {
-			if s.cut.Keeps(node, piece.Partition) {
-				sums = appendNumbers(sums, s.sum.Sums[piece.First:piece.End]...)
-			}
-		}
-	}
-	return sums
-}
-
-// others returns the other members of a group.
-func (w *worker) others(group schedule.Reduction) []string {
-	return slices.DeleteFunc(slices.Clone(group.Nodes), func(node string) bool { return node == w.config.Node })
-}
-
-// receive takes one message of a phase from every other member; the network delivers no message twice.
-func (w *worker) receive(
-	ctx context.Context, group schedule.Reduction, phase uint32, take func(from string, payload []byte) error,
-) error {
-	for range w.others(group) {
-		message, err := w.hear(ctx, phase)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(group.Nodes, message.From) {
-			return fmt.Errorf("message from %q: expected one of %q", message.From, group.Nodes)
-		}
-		if err := take(message.From, message.Payload); err != nil {
-			return fmt.Errorf("message from %q: %w", message.From, err)
-		}
-	}
-	return nil
+// needs reports whether a node keeps what some of another one's sums are of.
+func (r *allReduce) needs(node, from string) bool {
+	return slices.ContainsFunc(r.summands, func(s summand) bool {
+		return slices.ContainsFunc(s.pieces(from), func(piece schedule.Piece) bool { return s.cut.Keeps(node, piece.Partition) })
+	})
 }
 
 // numbers are taken from a message in the order in which they were put there.

@@ -3,6 +3,7 @@ package training
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/trainer/gradient"
@@ -68,32 +69,31 @@ func (w *worker) updatePart(layer, partition int, next *model.Layer) (*model.Lay
 		w.state.Trained(layer).Parameters[first:end], next.Parameters[first:end], part, w.config.GlobalBatch)
 }
 
-// spread sends each other member this one's pieces of the parameters that it has no moments for, and fills in theirs.
+// spread passes this member's pieces of the parameters on to those who keep no moments for them, and fills in theirs.
 func (w *worker) spread(ctx context.Context, group schedule.Reduction, parameters []*model.Layer) error {
-	for _, node := range w.others(group) {
-		var payload []byte
-		for _, next := range parameters {
-			for _, piece := range group.Pieces(len(next.Parameters), w.config.Node) {
-				if !group.Keeps(node, piece.Partition) {
-					payload = appendFloats(payload, next.Parameters[piece.First:piece.End])
-				}
-			}
-		}
-		if err := w.network.Send(node, spreadPhase(group), 0, payload); err != nil {
-			return err
+	var own []byte
+	for _, next := range parameters {
+		for _, piece := range group.Pieces(len(next.Parameters), w.config.Node) {
+			own = appendFloats(own, next.Parameters[piece.First:piece.End])
 		}
 	}
-	return w.receive(ctx, group, spreadPhase(group), func(from string, payload []byte) error {
+	needs := func(node, from string) bool {
+		return slices.ContainsFunc(group.Pieces(len(parameters[0].Parameters), from),
+			func(piece schedule.Piece) bool { return !group.Keeps(node, piece.Partition) })
+	}
+	r := w.ring(group, spreadPhase(group))
+	return r.pass(ctx, own, needs, func(from string, payload []byte) error {
 		values := floats(payload)
 		for _, next := range parameters {
 			for _, piece := range group.Pieces(len(next.Parameters), from) {
-				if group.Keeps(w.config.Node, piece.Partition) {
-					continue
-				}
-				if count := piece.End - piece.First; count > len(values) {
+				count := piece.End - piece.First
+				if count > len(values) {
 					return fmt.Errorf("%d numbers: expected %d more", len(values), count)
 				}
-				values = values[copy(next.Parameters[piece.First:piece.End], values):]
+				if !group.Keeps(w.config.Node, piece.Partition) {
+					copy(next.Parameters[piece.First:piece.End], values)
+				}
+				values = values[count:]
 			}
 		}
 		if len(values) > 0 {

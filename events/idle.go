@@ -1,0 +1,52 @@
+package events
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Idle is a node that has no place because each step would take longer with it than without.
+type Idle struct {
+	Node        string  `json:"node" is:"token"`
+	StepSeconds float64 `json:"stepSeconds" is:"min=0"` // that a step is predicted to take with it
+	// NeedsBytesPerSecond is the bandwidth that its links to two others need, in both directions, for it to slow nothing down. It is left
+	// out where none is enough, because their delay is too long.
+	NeedsBytesPerSecond float64 `json:"needsBytesPerSecond,omitempty" is:"min=0"`
+}
+
+// IdleOf returns why a node has no place; false where it has one, or lacks it for another reason.
+func (p *Plan) IdleOf(node string) (Idle, bool) {
+	at := slices.IndexFunc(p.Idle, func(idle Idle) bool { return idle.Node == node })
+	if at < 0 {
+		return Idle{}, false
+	}
+	return p.Idle[at], true
+}
+
+// Why tells people why a node of a plan waits, and what it would need.
+func (i Idle) Why(planned Predicted) string {
+	why := fmt.Sprintf("its links are too slow: a step would take %.3g s with it, and takes %.3g s without", i.StepSeconds, planned.StepSeconds)
+	if i.NeedsBytesPerSecond == 0 {
+		return why + "; no bandwidth is enough with so long a delay"
+	}
+	bits, unit := 8*i.NeedsBytesPerSecond/1e6, "Mbit/s"
+	if bits >= 1000 {
+		bits, unit = bits/1000, "Gbit/s"
+	}
+	return fmt.Sprintf("%s; from %.3g %s both ways to two others on it slows nothing down", why, math.Ceil(bits*100)/100, unit)
+}
+
+func (p *Plan) validateIdle(members map[string]bool) error {
+	holds := p.HoldsOfAll()
+	for i, idle := range p.Idle {
+		if _, placed := holds[idle.Node]; placed || !members[idle.Node] {
+			return fmt.Errorf("[%d].node: expected an active node without a place, got %q", i, idle.Node)
+		}
+		if !(idle.StepSeconds > 0) || !(idle.NeedsBytesPerSecond >= 0) || math.IsInf(idle.StepSeconds+idle.NeedsBytesPerSecond, 0) {
+			return fmt.Errorf("[%d]: expected finite seconds above 0, and bytes a second of at least 0, got %v and %v", i, idle.StepSeconds,
+				idle.NeedsBytesPerSecond)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package events
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestAnIdleNodeIsToldWhatItWouldNeed(t *testing.T) {
+	planned := Predicted{StepSeconds: 1.5}
+	for needs, want := range map[float64]string{
+		0:    "its links are too slow: a step would take 4 s with it, and takes 1.5 s without; no bandwidth is enough with so long a delay",
+		2e6:  "and takes 1.5 s without; from 16 Mbit/s both ways to two others on it slows nothing down",
+		25e7: "from 2 Gbit/s both ways",
+	} {
+		if got := (Idle{"n", 4, needs}).Why(planned); !strings.Contains(got, want) {
+			t.Errorf("%q: expected %q", got, want)
+		}
+	}
+}
+
+func TestAnIdleNodeIsAMemberWithoutAPlace(t *testing.T) {
+	plan := Plan{Nodes: []Member{{Node: "n1"}, {Node: "n2"}}, Pipelines: []Pipeline{{Stages: []Stage{{"n1", Range{0, 1}}}}}}
+	members := map[string]bool{"n1": true, "n2": true}
+	for _, test := range []struct {
+		idle  Idle
+		fault string
+	}{
+		{Idle{"n2", 1, 0}, ""}, {Idle{"n2", 1, 5}, ""},
+		{Idle{"n1", 1, 5}, "[0].node"}, {Idle{"n3", 1, 5}, "[0].node"},
+		{Idle{"n2", 0, 5}, "[0]: expected finite seconds"}, {Idle{"n2", 1, -5}, "[0]: expected"}, {Idle{"n2", math.NaN(), 5}, "[0]: expected"},
+		{Idle{"n2", 1, math.Inf(1)}, "[0]: expected"},
+	} {
+		plan.Idle = []Idle{test.idle}
+		err := plan.validateIdle(members)
+		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+			t.Errorf("%+v: %v, expected %q", test.idle, err, test.fault)
+		}
+	}
+}
