@@ -7,13 +7,13 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// replicas is a data-parallel job that reduces 100 MB a step, with slow links between some of its nodes.
+// replicas is a data-parallel job that reduces 96 MB a step, with slow links between some of its nodes.
 func replicas(names []string, slow ...string) events.PlanRequest {
 	r := request(names...)
 	r.Job.Kind = events.DataParallel
 	r.Job.GlobalBatch = 24 * len(names)
 	for i := range r.Job.Layers {
-		r.Job.Layers[i].GradientBytes = 100e6 / 6
+		r.Job.Layers[i].GradientBytes = 16e6
 	}
 	for i := range r.Nodes {
 		r.Nodes[i].MemoryBytes = 1e12
