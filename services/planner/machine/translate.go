@@ -185,6 +185,9 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 	for _, node := range request.Nodes {
 		plan.Nodes = append(plan.Nodes, node.Member)
 	}
+	for _, idle := range best.Idle {
+		plan.Idle = append(plan.Idle, events.Idle(idle))
+	}
 	tied := runsOf(job)
 	for _, pipeline := range best.Pipelines {
 		stages := make([]events.Stage, len(pipeline.Stages))
@@ -202,9 +205,6 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 	plan.Deal()
 	if request.Job.Data == events.LocalData {
 		weigh(&plan, request.Nodes)
-	}
-	for _, idle := range best.Idle {
-		plan.Idle = append(plan.Idle, events.Idle(idle))
 	}
 	plan.Sync = order(&plan, s, job.Layers)
 	plan.Considered = considered

@@ -84,13 +84,14 @@ func (w *World) checkSamples() {
 	}
 }
 
-// checkKind finds a node that a data-parallel plan makes a spare.
+// checkKind finds a node that a data-parallel plan makes a spare, and does not say that its links are too slow.
 func (w *World) checkKind(plan *events.Plan) {
 	if plan.Kind != events.DataParallel || len(plan.Nodes) > plan.Data.GlobalBatch/plan.Data.MicroBatch {
 		return
 	}
 	for _, member := range plan.Nodes {
-		if _, placed := plan.Holds(member.Node); !placed {
+		_, placed := plan.Holds(member.Node)
+		if _, isSlow := plan.IdleOf(member.Node); !placed && !isSlow {
 			w.violation("generation %d makes %s a spare", plan.Generation, member.Node)
 		}
 	}
