@@ -21,16 +21,20 @@ type Measurement struct {
 	RoundTripSeconds        float64 `json:"roundTripSeconds" is:"min=0,max=3600"`
 	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond" is:"rate,max=1e18"`
 	// Uncertainty is the share by which either figure may be off, at most a half. Left out it is a half: nodes measure once.
+	// It shrinks with the number of measurements that agree.
 	Uncertainty float64 `json:"uncertainty,omitempty" is:"min=0,max=0.5"`
 }
 
-// Rounded returns the measurement in three significant digits, and its uncertainty in twentieths, rounded up. It is no more
-// exact, and whoever remembers the links of thousands of nodes remembers half as much.
+// Rounded returns the measurement in three significant digits, and its uncertainty in hundredths, rounded up. It is no more
+// exact, and whoever remembers the links of thousands of nodes remembers half as much. One that is more exact stays as it is.
 func (m *Measurement) Rounded() Measurement {
 	rounded := *m
+	if m.IsExact() {
+		return rounded
+	}
 	rounded.RoundTripSeconds = threeDigits(m.RoundTripSeconds)
 	rounded.BandwidthBytesPerSecond = threeDigits(m.BandwidthBytesPerSecond)
-	if rounded.Uncertainty = math.Ceil(20*m.Uncertainty) / 20; rounded.Uncertainty >= MostUncertainty {
+	if rounded.Uncertainty = math.Ceil(100*m.Uncertainty-1e-9) / 100; rounded.Uncertainty >= MostUncertainty {
 		rounded.Uncertainty = 0
 	}
 	return rounded
@@ -39,9 +43,20 @@ func (m *Measurement) Rounded() Measurement {
 // Off is the share by which either figure may be off.
 func (m *Measurement) Off() float64 { return cmp.Or(m.Uncertainty, MostUncertainty) }
 
-// Spread is by how many times two measurements of one link may differ, where each may be off as far as this one: from
-// usualSpread to 3. A link that differs from the usual by less than usualSpread may not be listed, so that it is told apart nowhere.
-func (m *Measurement) Spread() float64 { return max(usualSpread, (1+m.Off())/(1-m.Off())) }
+// IsExact tells a figure that somebody states from one that was measured: it is off by less than three digits can tell.
+func (m *Measurement) IsExact() bool { return m.Uncertainty > 0 && m.Uncertainty < 0.001 }
+
+// Exact is the uncertainty of a link that somebody states without one. Zero is left out, and would mean a half.
+const Exact = 1e-6
+
+// Spread is by how many times a measurement may differ from that of the usual link though both links are alike: from 1 to 3.
+// Off by u, a link that carries v reads v(1-u) to v(1+u). Where one reads more than (1+u)/(1-u) times the other, their
+// intervals do not overlap. As u is two standard errors (services/monitor/detect), and the usual link is known better than
+// that, an equal link is that far off in one of some thousand measurements: four standard errors of its own.
+func (m *Measurement) Spread(usual Measurement) float64 {
+	off := max(m.Off(), usual.Uncertainty)
+	return (1 + off) / (1 - off)
+}
 
 func threeDigits(value float64) float64 {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', 2, 64), 64)

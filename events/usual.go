@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
 // Usual is what links are like in the median of those that are known: all of them, and those from one site to another, or
 // within one, where that differs. Nodes of many measure few of their links, and the others are taken for it.
 type Usual struct {
-	RoundTripSeconds        float64       `json:"roundTripSeconds" is:"min=0"`
-	BandwidthBytesPerSecond float64       `json:"bandwidthBytesPerSecond" is:"min=1"`
-	Between                 []Measurement `json:"between,omitempty"` // from a site to a site, in their order
+	RoundTripSeconds        float64 `json:"roundTripSeconds" is:"min=0"`
+	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond" is:"min=1"`
+	// Uncertainty is the share by which either figure may be off where somebody states them; left out: by less than any link.
+	Uncertainty float64       `json:"uncertainty,omitempty" is:"min=0,max=0.5"`
+	Between     []Measurement `json:"between,omitempty"` // from a site to a site, in their order
 }
 
 // AssumedUsual is what links are taken for where nothing is known of any.
@@ -45,11 +48,11 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 	told := map[sites]Measurement{}
 	for _, ends := range slices.SortedFunc(maps.Keys(between), sites.compare) {
 		there := between[ends].median(ends)
-		if back, known := told[sites{ends.to, ends.from}]; known && alike(back, there) {
+		if back, known := told[sites{ends.to, ends.from}]; known && back.alike(there) {
 			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
 		}
 		told[ends] = there
-		if !alike(there, median) {
+		if !there.alike(median) {
 			usual.Between = append(usual.Between, there)
 		}
 	}
@@ -63,22 +66,28 @@ func (u *Usual) Link(from, to string) Measurement {
 	if told {
 		return u.Between[at]
 	}
-	return Measurement{From: from, To: to, RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond}
+	return Measurement{
+		From: from, To: to, RoundTripSeconds: u.RoundTripSeconds, BandwidthBytesPerSecond: u.BandwidthBytesPerSecond,
+		Uncertainty: u.Uncertainty,
+	}
 }
 
-// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure is
-// more than twice or less than half of the usual one, as measurements of one link differ as much.
+// StandsFor reports whether the link between two nodes, which was measured so, is as usual where they stand: neither figure
+// differs from the usual one by more than measurements of one link may.
 func (u *Usual) StandsFor(measured Measurement, site map[string]string) bool {
-	return alike(u.Link(site[measured.From], site[measured.To]), measured)
+	return measured.alike(u.Link(site[measured.From], site[measured.To]))
 }
 
-// usualSpread is by how many times a figure may differ from the usual one and count as usual.
-const usualSpread = 2
-
-func alike(a, b Measurement) bool {
-	within := func(a, b float64) bool { return a <= usualSpread*b && b <= usualSpread*a }
-	return within(a.BandwidthBytesPerSecond, b.BandwidthBytesPerSecond) &&
-		within(max(a.RoundTripSeconds, AssumedRoundTripSeconds), max(b.RoundTripSeconds, AssumedRoundTripSeconds))
+// alike reports whether a usual link may be as good as this one. Round trips below a millisecond are of one machine or one room,
+// and those that were measured differ by how busy it is.
+func (m *Measurement) alike(other Measurement) bool {
+	spread, least := m.Spread(other), AssumedRoundTripSeconds
+	if m.IsExact() {
+		least = 0
+	}
+	within := func(a, b float64) bool { return a <= spread*b && b <= spread*a }
+	return within(m.BandwidthBytesPerSecond, other.BandwidthBytesPerSecond) &&
+		within(max(m.RoundTripSeconds, least), max(other.RoundTripSeconds, least))
 }
 
 // sites are those of a link's ends.
@@ -89,19 +98,29 @@ func (s sites) compare(other sites) int {
 }
 
 // figures are those of links that were measured.
-type figures struct{ roundTrips, rates []float64 }
+type figures struct{ roundTrips, rates, off []float64 }
 
 func (f *figures) add(measured Measurement) {
 	f.roundTrips = append(f.roundTrips, measured.RoundTripSeconds)
 	f.rates = append(f.rates, measured.BandwidthBytesPerSecond)
+	f.off = append(f.off, measured.Off())
 }
 
+// medianOff is how many times the standard error of the median of normal figures is that of their mean: the root of pi/2.
+const medianOff = 1.2533
+
+// leastPooled is how exactly a median of measurements is told.
+const leastPooled = 0.01
+
+// median of figures of like links, which are off independently of each other: the more there are, the less it is off.
 func (f *figures) median(ends sites) Measurement {
 	slices.Sort(f.roundTrips)
 	slices.Sort(f.rates)
+	slices.Sort(f.off)
+	middle := len(f.rates) / 2
 	median := Measurement{
-		From: ends.from, To: ends.to,
-		RoundTripSeconds: f.roundTrips[len(f.roundTrips)/2], BandwidthBytesPerSecond: f.rates[len(f.rates)/2],
+		From: ends.from, To: ends.to, RoundTripSeconds: f.roundTrips[middle], BandwidthBytesPerSecond: f.rates[middle],
+		Uncertainty: min(MostUncertainty, max(min(f.off[middle], leastPooled), f.off[middle]*medianOff/math.Sqrt(float64(len(f.rates))))),
 	}
 	return median.Rounded()
 }

@@ -33,64 +33,17 @@ func (r Reports) Broken(now, windowSeconds float64, outcome Outcome) bool {
 	return false
 }
 
-// Estimate is what probes make of a link in one direction.
-type Estimate struct {
-	RoundTripSeconds float64
-	BytesPerSecond   float64
-	Uncertainty      float64 // share by which either may be off; MostUncertainty after one probe
-}
-
-// Tolerance is what is not worth a word: a change by such a share, or of so short a round trip.
-type Tolerance struct {
-	Share            float64
-	RoundTripSeconds float64
-}
-
-const (
-	// smoothing is the weight of a new probe: a link is believed to have changed after two or three that agree.
-	smoothing = 0.5
-	// doubting is the weight of how far a probe was off: a link is known well after five that agree.
-	doubting = 0.25
-	// worthDoubting is a change of the uncertainty that is not worth a word. It is told in twentieths: three are worth one,
-	// two are not. Probes that agree bring about one word.
-	worthDoubting = 0.14
-)
-
-// MostUncertainty is the uncertainty of one probe, and the greatest. Probes of slow links scatter: were a link that much less
-// certain, nobody would see that it is slow.
-const MostUncertainty = 0.5
-
-// Probed is the estimate after one more probe. A link may be off by what would not be told, and by how far probes are from
-// what those before them said, in the mean.
-func (e Estimate) Probed(probe Estimate, untold Tolerance) Estimate {
-	if e.BytesPerSecond <= 0 {
-		return Estimate{RoundTripSeconds: probe.RoundTripSeconds, BytesPerSecond: probe.BytesPerSecond, Uncertainty: MostUncertainty}
-	}
-	roundTrip := max(0, math.Abs(probe.RoundTripSeconds-e.RoundTripSeconds)-untold.RoundTripSeconds) /
-		max(e.RoundTripSeconds, untold.RoundTripSeconds)
-	off := min(1, max(roundTrip, math.Abs(probe.BytesPerSecond/e.BytesPerSecond-1)))
-	return Estimate{
-		RoundTripSeconds: e.RoundTripSeconds + smoothing*(probe.RoundTripSeconds-e.RoundTripSeconds),
-		BytesPerSecond:   e.BytesPerSecond + smoothing*(probe.BytesPerSecond-e.BytesPerSecond),
-		Uncertainty:      min(MostUncertainty, e.Uncertainty+doubting*(untold.Share+off-e.Uncertainty)),
-	}
-}
-
-// Differs reports whether an estimate is worth a word after what was said.
-func (e Estimate) Differs(said Estimate, untold Tolerance) bool {
-	return math.Abs(e.RoundTripSeconds-said.RoundTripSeconds) > max(untold.Share*said.RoundTripSeconds, untold.RoundTripSeconds) ||
-		math.Abs(e.BytesPerSecond-said.BytesPerSecond) > untold.Share*said.BytesPerSecond ||
-		math.Abs(e.Uncertainty-said.Uncertainty) > worthDoubting
-}
-
-// Proof is a rate at which a transfer received, and what probes of the link measured then, both in bytes a second. The
-// zero value proves nothing.
+// Proof is a rate at which a transfer received, what probes of the link measured then, both in bytes a second, and how many
+// transfers were nearly as fast since. The zero value proves nothing.
 //
 // A transfer is proof that the link carries as much, and of nothing else: what came more slowly may have shared the
 // receiver's downlink with other sources, or the sender's uplink with other receivers. So a transfer can raise what a
 // link is said to carry, and probes alone, which come when they please, lower it. Of a long fast link a probe sees
 // little but TCP's start, so its figure does not refute a proof; that it is smaller than it was does, in proportion.
-type Proof struct{ BytesPerSecond, Probed float64 }
+type Proof struct {
+	BytesPerSecond, Probed float64
+	Confirmations          int
+}
 
 // leastProofBytes is more than sockets hold (Linux lets a receiver's grow to 6 MiB) and than shapers let through at
 // once, which comes faster than the link. With so little TCP's start still costs a long link much of its mean rate;
@@ -102,7 +55,7 @@ func (p Proof) Prove(bytes int64, bytesPerSecond, probed float64) (proof Proof, 
 	if bytes < leastProofBytes || probed <= 0 || bytesPerSecond <= p.Bandwidth(probed) {
 		return p, false
 	}
-	return Proof{bytesPerSecond, probed}, true
+	return Proof{BytesPerSecond: bytesPerSecond, Probed: probed}, true
 }
 
 // Confirmed reports whether bytes that came at a rate are as good as a probe of a link that measured so much: they came as
@@ -118,3 +71,7 @@ func (p Proof) Bandwidth(probed float64) float64 {
 	}
 	return max(probed, p.BytesPerSecond*min(1, probed/p.Probed))
 }
+
+// Uncertainty is by which share the rate that transfers proved may be off. How much more a link carries than one transfer, nobody
+// knows; that several came as fast as each other and none faster says that it is about that, as the mean of so many is known.
+func (p Proof) Uncertainty() float64 { return MostUncertainty / math.Sqrt(1+float64(p.Confirmations)) }

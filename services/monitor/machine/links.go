@@ -92,6 +92,7 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 		probed := m.probed[way].BytesPerSecond // zero where either end is unknown
 		if m.proofs[way].Confirmed(source.Bytes, source.BytesPerSecond, probed, m.settings.Untold.Share) {
 			m.measuredAt[way] = m.ticked
+			m.confirm(way)
 		}
 		proof, higher := m.proofs[way].Prove(source.Bytes, source.BytesPerSecond, probed)
 		if !higher {
@@ -105,21 +106,32 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	return said
 }
 
+// confirm counts a transfer that was about as fast as an earlier one.
+func (m *Machine) confirm(way direction) {
+	if proof, proven := m.proofs[way]; proven && proof.Confirmations < mostConfirmations {
+		proof.Confirmations++
+		m.proofs[way] = proof
+	}
+}
+
+// mostConfirmations is as many as there are probes in an estimate, about.
+const mostConfirmations = 8
+
 // news is what is known of a link where that is worth a fact: it is the first of its direction, or differs from what was said
-// last. It counts as said then. How much more a link carries than a transfer proved, beyond its probes, nobody knows.
+// last. It counts as said then.
 func (m *Machine) news(way direction) (news *events.Measurement, significant bool) {
 	known := m.probed[way]
 	if carries := m.proofs[way].Bandwidth(known.BytesPerSecond); carries > known.BytesPerSecond {
-		known.BytesPerSecond, known.Uncertainty = carries, detect.MostUncertainty
+		known.BytesPerSecond, known.Uncertainty = carries, m.proofs[way].Uncertainty()
+	}
+	if said, ok := m.state.Said.of(way); ok && !known.Differs(estimate(said), m.settings.Untold) {
+		return nil, false
 	}
 	measured := events.Measurement{
 		From: way.from, To: way.to, RoundTripSeconds: known.RoundTripSeconds, BandwidthBytesPerSecond: known.BytesPerSecond,
 		Uncertainty: known.Uncertainty,
 	}
 	measured = measured.Rounded()
-	if said, ok := m.state.Said.of(way); ok && !estimate(measured).Differs(estimate(said), m.settings.Untold) {
-		return nil, false
-	}
 	m.state.Said.note(measured)
 	return &measured, true
 }

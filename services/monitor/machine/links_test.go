@@ -97,7 +97,9 @@ func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 	if got := measured(); len(got) != 12 {
 		t.Errorf("expected all 12 directions once, got %v", got)
 	}
-	w.band *= 1.2 // not worth a word
+	w.pass(2 * time.Minute) // until they are known well
+	measured()
+	w.band *= 1.05 // not worth a word
 	w.pass(26 * time.Second)
 	if got := measured(); len(got) != 0 {
 		t.Errorf("expected nothing, got %v", got)
@@ -124,12 +126,12 @@ func (w *world) uncertainties() map[string][]float64 {
 	return said
 }
 
-func TestALinkWhoseProbesAgreeBecomesMoreCertainInOneWordAndOneWhoseProbesScatterDoesNot(t *testing.T) {
+func TestALinkWhoseProbesAgreeBecomesMoreCertainInFewWordsAndOneWhoseProbesScatterDoesNot(t *testing.T) {
 	w := unmeasured(t)
 	w.commit("g1", nil, w.names()...)
 	w.pass(5 * time.Minute)
 	for way, said := range w.uncertainties() {
-		if !slices.Equal(said, []float64{0, 0.35}) {
+		if !slices.Equal(said, []float64{0, 0.32, 0.21, 0.13, 0.09}) {
 			t.Errorf("%s: %v", way, said)
 		}
 	}
@@ -139,21 +141,27 @@ func TestALinkWhoseProbesAgreeBecomesMoreCertainInOneWordAndOneWhoseProbesScatte
 		w.pass(time.Second)
 	}
 	for way, said := range w.uncertainties() {
-		if doubtful := slices.Index(said, 0); doubtful < 0 || doubtful > 3 || said[len(said)-1] != 0 {
+		mean := 0.0
+		for _, off := range said {
+			mean += off / float64(len(said))
+		}
+		if len(said) > 40 || mean < 0.2 { // of 100 probes each
 			t.Errorf("%s scatters by half: %v", way, said)
 		}
 	}
 }
 
-func TestALinkThatATransferProvedToCarryMoreThanProbesSeeIsNoMoreCertain(t *testing.T) {
+func TestWhatOneTransferProvedBeyondTheProbesIsUncertainUntilOthersAreAsFast(t *testing.T) {
 	w := unmeasured(t)
 	w.commit("g1", nil, w.names()...)
 	w.pass(2 * time.Minute)
 	w.said = nil
-	w.hear("/node/n1", events.ShardReceived, "n1", &events.Receipt{Negotiation: "g2", Node: "n1",
-		Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 2.5e8}}})
+	for _, negotiation := range []string{"g2", "g3", "g4", "g5", "g6", "g7", "g8"} {
+		w.hear("/node/n1", events.ShardReceived, "n1", &events.Receipt{Negotiation: negotiation, Node: "n1",
+			Sources: []events.Received{{From: "n2", Bytes: 100 << 20, BytesPerSecond: 2.5e8}}})
+	}
 	w.pass(time.Minute)
-	if said := w.uncertainties(); len(said) != 1 || !slices.Equal(said["n2-n1"], []float64{0}) {
+	if said := w.uncertainties(); len(said) != 1 || !slices.Equal(said["n2-n1"], []float64{0, 0.19}) {
 		t.Errorf("said %v", said)
 	}
 }
@@ -225,8 +233,8 @@ func TestWhatAProcessMeasuredIsNotSaidOfTheOneThatTookItsPlace(t *testing.T) {
 	w.connect("n2")
 	w.commit("g1", nil, w.names()...)
 	w.pass(7 * time.Second)
-	if len(w.said) != 6 {
-		t.Errorf("said %+v, want all six directions", w.said)
+	if said := w.uncertainties(); len(said) != 6 {
+		t.Errorf("said %+v, want all six directions", said)
 	}
 }
 
@@ -283,7 +291,7 @@ func TestOfManyNodesEachMeasuresFourLinksInTurnAndThoseThatJoinersTold(t *testin
 	for _, event := range w.said {
 		said[event.Subject]++
 	}
-	if len(said) != 401 || said["n00-n50"] != 1 || said["n00-n01"] != 1 || said["n00-n98"] != 1 || said["n00-n03"] != 0 {
+	if len(said) != 401 || said["n00-n50"] == 0 || said["n00-n01"] == 0 || said["n00-n98"] == 0 || said["n00-n03"] != 0 {
 		t.Errorf("%d directions were said", len(said))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
-// network takes the median of the measured links as the usual one where the request names none, in three digits: the
-// monitor tells no smaller changes, and a plan that was computed ahead holds although the lost node's links are gone.
+// network takes the median of the measured links as the usual one where the request names none, in three digits unless it is
+// exact: a plan that was computed ahead holds although the lost node's links are gone.
 func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	r := reading{usual: request.Usual, index: make(map[string]int, len(nodes)), site: map[string]string{}}
 	for i, node := range nodes {
@@ -23,9 +23,7 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	if r.usual == nil {
 		r.usual = events.AssumedUsual()
 	}
-	anywhere := r.usual.Link("", "")
-	median := anywhere.Rounded()
-	rate, roundTrip := median.BandwidthBytesPerSecond, median.RoundTripSeconds
+	rate, roundTrip := r.usual.BandwidthBytesPerSecond, r.usual.RoundTripSeconds
 	n := policy.Network{BytesPerSecond: rate, LatencySeconds: roundTrip / 2}
 	for _, layer := range request.Job.Layers {
 		n.ActivationBytes = max(n.ActivationBytes, layer.OutputBytes)
@@ -67,8 +65,8 @@ func (r *reading) dear(links []events.Link) (dear [][2]int) {
 }
 
 // unusual returns the links, but for dear ones, that transfer a micro-batch, or a byte of a layer, faster or slower than usual
-// by more than measurements of one link may differ: less is noise, and would move layers for nothing. They are told in two
-// digits, and one that may be as usual between its sites as that.
+// by more than measurements of one link may differ: less is noise, and would move layers for nothing. One that may be as
+// usual between its sites counts as that.
 func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]int) (others []policy.Link) {
 	told := map[[2]int]bool{} // looked up, never ranged over
 	for _, pair := range dear {
@@ -82,8 +80,8 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 		}
 		told[[2]int{from, to}] = true
 		other, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
-		if own := twoDigits(link.Measurement); r.differ(own, other, link.Spread()) {
-			other, isUnusual = own, r.differ(own, r.anywhere(), link.Spread())
+		if own, spread := r.read(link.Measurement), link.Spread(r.usual.Link("", "")); r.differ(own, other, spread) {
+			other, isUnusual = own, r.differ(own, r.anywhere(), spread)
 		}
 		if other.From, other.To = from, to; isUnusual {
 			others = append(others, other)
@@ -110,7 +108,7 @@ func (r *reading) at(from, to string) (link policy.Link, isUnusual bool) {
 	link, known := r.bySites[[2]string{from, to}]
 	if !known {
 		between := r.usual.Link(from, to)
-		if link = twoDigits(between); link.BytesPerSecond <= 0 || !r.differ(link, r.anywhere(), between.Spread()) {
+		if link = r.read(between); link.BytesPerSecond <= 0 || !r.differ(link, r.anywhere(), between.Spread(r.usual.Link("", ""))) {
 			link = r.anywhere()
 		}
 		r.bySites[[2]string{from, to}] = link
@@ -118,11 +116,22 @@ func (r *reading) at(from, to string) (link policy.Link, isUnusual bool) {
 	return link, link != r.anywhere()
 }
 
-func twoDigits(measured events.Measurement) policy.Link {
-	return policy.Link{
-		LatencySeconds: digits(measured.RoundTripSeconds/2, 2), BytesPerSecond: digits(measured.BandwidthBytesPerSecond, 2),
+// read tells a link's figures, in two digits unless they are exact. A latency that is off by so little that no monitor tells it
+// is the usual one.
+func (r *reading) read(measured events.Measurement) policy.Link {
+	latency, rate := measured.RoundTripSeconds/2, measured.BandwidthBytesPerSecond
+	if measured.IsExact() {
+		return policy.Link{LatencySeconds: latency, BytesPerSecond: rate}
 	}
+	link := policy.Link{LatencySeconds: digits(latency, 2), BytesPerSecond: digits(rate, 2)}
+	if usual := r.network.LatencySeconds; math.Abs(latency-usual) <= untoldSeconds {
+		link.LatencySeconds = usual
+	}
+	return link
 }
+
+// untoldSeconds is a difference of latencies that the monitor does not tell.
+const untoldSeconds = events.AssumedRoundTripSeconds / 4
 
 func (r *reading) anywhere() policy.Link {
 	return policy.Link{LatencySeconds: r.network.LatencySeconds, BytesPerSecond: r.network.BytesPerSecond}

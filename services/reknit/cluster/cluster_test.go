@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"testing"
+
+	"github.com/reknit/reknit/events"
 )
 
 func TestQuantitiesCarryTheirUnits(t *testing.T) {
@@ -29,7 +31,7 @@ links:
   default: {roundTrip: 1ms, bandwidth: 1Gbit/s}
   measured:
     - {between: [a, b], roundTrip: 2ms, bandwidth: 2Gbit/s}
-    - {from: b, to: c, roundTrip: 2ms, bandwidth: 2Gbit/s}
+    - {from: b, to: c, roundTrip: 2ms, bandwidth: 2Gbit/s, uncertainty: 0.2}
   disconnected: [[a, c]]
 model: {}
 globalBatch: 1
@@ -43,22 +45,22 @@ func TestALinkHasItsOwnQualityInEachDirection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	links, err := f.EveryLink(d)
+	links, usual, err := f.KnownLinks(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
 	for _, link := range links {
-		got[link.From+link.To] = fmt.Sprint(link.BandwidthBytesPerSecond/125e6, " ", link.Disconnected)
+		got[link.From+link.To] = fmt.Sprint(link.BandwidthBytesPerSecond/125e6, " ", link.Disconnected, " ", link.Uncertainty)
 	}
 	for pair, want := range map[string]string{
-		"ab": "2 false", "ba": "2 false", "bc": "2 false", "cb": "1 false", "ac": "1 true", "ca": "1 true",
+		"ab": "2 false 1e-06", "ba": "2 false 1e-06", "bc": "2 false 0.2", "ac": "0 true 0", "ca": "0 true 0",
 	} {
 		if got[pair] != want {
 			t.Errorf("%s: %q, expected %q (Gbit/s, disconnected)", pair, got[pair], want)
 		}
 	}
-	if len(got) != 6 {
-		t.Errorf("%d links, expected 6", len(got))
+	if len(got) != 5 || usual == nil || usual.BandwidthBytesPerSecond != 125e6 || usual.Uncertainty != events.Exact {
+		t.Errorf("%v and otherwise %+v, expected 5 links and the default for c to b", got, usual)
 	}
 }

@@ -37,6 +37,7 @@ type Node struct {
 	Node   string   `key:"node"`
 	Memory Size     `key:"memory"`
 	Speed  *float64 `key:"speed,optional"` // of a node on which the model's times were measured: 1
+	Site   string   `key:"site,optional"`
 }
 
 // Links is what is known of the network.
@@ -48,17 +49,19 @@ type Links struct {
 
 // Quality is how good a link is in one direction.
 type Quality struct {
-	RoundTrip Span `key:"roundTrip"`
-	Bandwidth Rate `key:"bandwidth"`
+	RoundTrip   Span     `key:"roundTrip"`
+	Bandwidth   Rate     `key:"bandwidth"`
+	Uncertainty *float64 `key:"uncertainty,optional"` // share by which either may be off; exact where left out
 }
 
 // Link is measured between two nodes, or from one to the other only.
 type Link struct {
-	Between   []string `key:"between,optional"`
-	From      string   `key:"from,optional"`
-	To        string   `key:"to,optional"`
-	RoundTrip Span     `key:"roundTrip"`
-	Bandwidth Rate     `key:"bandwidth"`
+	Between     []string `key:"between,optional"`
+	From        string   `key:"from,optional"`
+	To          string   `key:"to,optional"`
+	RoundTrip   Span     `key:"roundTrip"`
+	Bandwidth   Rate     `key:"bandwidth"`
+	Uncertainty *float64 `key:"uncertainty,optional"`
 }
 
 // Model is so many layers of one profile, or a list of profiles.

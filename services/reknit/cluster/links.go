@@ -1,49 +1,112 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/events"
 )
 
-// EveryLink returns what is known of each pair of nodes in each direction: as measured, else the default where there is
-// one. It fails with a Fault where a link has not two different nodes, or stands there twice.
-func (f *File) EveryLink(d *Document) ([]events.Link, error) {
+// KnownLinks returns the links that the file tells of, in each direction, and what the file takes all others for; nil where it
+// does not say. A default is written down link by link only where it stands for less than half of them: O(links of the file),
+// and not O(nodes^2). It fails with a Fault where a link has not two different nodes, or stands there twice.
+func (f *File) KnownLinks(d *Document) (links []events.Link, usual *events.Usual, err error) {
 	if f.Links == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	measured, err := f.measured(d)
+	known := make(map[string]bool, len(f.Nodes))
+	for _, node := range f.Nodes {
+		known[node.Node] = true
+	}
+	measured, err := f.measured(d, known)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	cut, err := f.disconnected(d)
+	cut, err := f.disconnected(d, known)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var links []events.Link
-	for _, from := range f.Nodes {
-		for _, to := range f.Nodes {
-			quality, known := measured[[2]string{from.Node, to.Node}]
-			if usual := f.Links.Default; !known && usual != nil {
-				quality, known = *usual, true
-			}
-			disconnected := cut[events.PairOf(from.Node, to.Node)]
-			if from.Node == to.Node || !known && !disconnected {
-				continue
-			}
-			links = append(links, events.Link{Disconnected: disconnected, Measurement: events.Measurement{
-				From: from.Node, To: to.Node,
-				RoundTripSeconds: float64(quality.RoundTrip), BandwidthBytesPerSecond: float64(quality.Bandwidth),
-			}})
+	if common := f.Links.Default; common != nil {
+		if err := check(d, "links.default", common.Uncertainty); err != nil {
+			return nil, nil, err
+		}
+		if 2*len(measured) > len(f.Nodes)*(len(f.Nodes)-1) {
+			measured = f.withDefault(measured)
+		} else {
+			usual = common.usual()
 		}
 	}
-	return links, nil
+	return joined(measured, cut), usual, nil
 }
 
-// measured returns the file's measurements by sender and receiver.
-func (f *File) measured(d *Document) (map[[2]string]Quality, error) {
-	measured := map[[2]string]Quality{}
+// way is a direction of a link.
+type way struct{ from, to string }
+
+// joined is the links that were measured and those that are cut, in the order of their ends.
+func joined(measured map[way]Quality, cut map[events.Pair]bool) []events.Link {
+	var links []events.Link
+	for ends, quality := range measured {
+		links = append(links, events.Link{
+			Disconnected: cut[events.PairOf(ends.from, ends.to)], Measurement: quality.measurement(ends),
+		})
+	}
+	for pair := range cut {
+		for _, ends := range []way{{pair.A, pair.B}, {pair.B, pair.A}} {
+			if _, listed := measured[ends]; !listed {
+				unmeasured := events.Measurement{From: ends.from, To: ends.to}
+				links = append(links, events.Link{Disconnected: true, Measurement: unmeasured})
+			}
+		}
+	}
+	slices.SortFunc(links, func(a, b events.Link) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return links
+}
+
+func (q Quality) measurement(ends way) events.Measurement {
+	return events.Measurement{
+		From: ends.from, To: ends.to, RoundTripSeconds: float64(q.RoundTrip), BandwidthBytesPerSecond: float64(q.Bandwidth),
+		Uncertainty: q.off(),
+	}
+}
+
+func (q Quality) usual() *events.Usual {
+	return &events.Usual{
+		RoundTripSeconds: float64(q.RoundTrip), BandwidthBytesPerSecond: float64(q.Bandwidth), Uncertainty: q.off(),
+	}
+}
+
+// off is the share by which the figures may be off: what a file states it means, unless it says otherwise.
+func (q Quality) off() float64 {
+	if q.Uncertainty == nil {
+		return events.Exact
+	}
+	return max(*q.Uncertainty, events.Exact)
+}
+
+// withDefault is the quality of each direction, as measured or else the default. O(nodes^2).
+func (f *File) withDefault(measured map[way]Quality) map[way]Quality {
+	all := make(map[way]Quality, len(f.Nodes)*(len(f.Nodes)-1))
+	for _, from := range f.Nodes {
+		for _, to := range f.Nodes {
+			ends := way{from.Node, to.Node}
+			quality, known := measured[ends]
+			if !known {
+				quality = *f.Links.Default
+			}
+			if from.Node != to.Node {
+				all[ends] = quality
+			}
+		}
+	}
+	return all
+}
+
+// measured returns the file's measurements by direction.
+func (f *File) measured(d *Document, known map[string]bool) (map[way]Quality, error) {
+	measured := map[way]Quality{}
 	for i, link := range f.Links.Measured {
 		at := fmt.Sprintf("links.measured[%d]", i)
 		ends, directions := []string{link.From, link.To}, 1
@@ -53,24 +116,32 @@ func (f *File) measured(d *Document) (map[[2]string]Quality, error) {
 		case !oneWay:
 			ends, directions = link.Between, 2
 		}
-		if err := f.ends(d, at, ends); err != nil {
+		if err := cmp.Or(checkEnds(d, known, at, ends), check(d, at, link.Uncertainty)); err != nil {
 			return nil, err
 		}
 		for direction := range directions {
-			key := [2]string{ends[direction], ends[1-direction]}
+			key := way{ends[direction], ends[1-direction]}
 			if _, twice := measured[key]; twice {
-				return nil, d.Fault(at, "each direction once", fmt.Sprintf("%s to %s again", key[0], key[1]))
+				return nil, d.Fault(at, "each direction once", fmt.Sprintf("%s to %s again", key.from, key.to))
 			}
-			measured[key] = Quality{link.RoundTrip, link.Bandwidth}
+			measured[key] = Quality{link.RoundTrip, link.Bandwidth, link.Uncertainty}
 		}
 	}
 	return measured, nil
 }
 
-func (f *File) disconnected(d *Document) (map[events.Pair]bool, error) {
+// check checks the uncertainty of a link.
+func check(d *Document, at string, uncertainty *float64) error {
+	if uncertainty != nil && (*uncertainty < 0 || *uncertainty > events.MostUncertainty) {
+		return d.Fault(at+".uncertainty", fmt.Sprintf("a share of 0 to %g", events.MostUncertainty), *uncertainty)
+	}
+	return nil
+}
+
+func (f *File) disconnected(d *Document, known map[string]bool) (map[events.Pair]bool, error) {
 	cut := map[events.Pair]bool{}
 	for i, pair := range f.Links.Disconnected {
-		if err := f.ends(d, fmt.Sprintf("links.disconnected[%d]", i), pair); err != nil {
+		if err := checkEnds(d, known, fmt.Sprintf("links.disconnected[%d]", i), pair); err != nil {
 			return nil, err
 		}
 		cut[events.PairOf(pair[0], pair[1])] = true
@@ -78,14 +149,14 @@ func (f *File) disconnected(d *Document) (map[events.Pair]bool, error) {
 	return cut, nil
 }
 
-// ends checks that a link has two, which are nodes of the file.
-func (f *File) ends(d *Document, field string, ends []string) error {
+// checkEnds checks that a link has two, which are nodes of the file.
+func checkEnds(d *Document, known map[string]bool, field string, ends []string) error {
 	if len(ends) != 2 || ends[0] == ends[1] || slices.Contains(ends, "") {
 		return d.Fault(field, "two different nodes", fmt.Sprintf("%q", ends))
 	}
 	for _, end := range ends {
-		if err := f.Known(d, field, end); err != nil {
-			return err
+		if !known[end] {
+			return d.Fault(field, "one of the cluster's nodes", fmt.Sprintf("%.80q", end))
 		}
 	}
 	return nil

@@ -11,20 +11,24 @@ import (
 // Tokens is what ids look like.
 const Tokens = "1 to 64 characters of A-Z a-z 0-9 - _"
 
-// CheckNodes checks ids, memory and speeds, and that each node is listed once.
+// CheckNodes checks ids, memory, speeds and sites, and that each node is listed once. O(nodes).
 func (f *File) CheckNodes(d *Document) error {
+	listed := make(map[string]bool, len(f.Nodes))
 	for i, node := range f.Nodes {
 		at := fmt.Sprintf("nodes[%d]", i)
 		switch {
 		case !events.Token(node.Node):
 			return d.Fault(at+".node", Tokens, fmt.Sprintf("%.80q", node.Node))
-		case slices.ContainsFunc(f.Nodes[:i], func(other Node) bool { return other.Node == node.Node }):
+		case listed[node.Node]:
 			return d.Fault(at+".node", "each node once", node.Node)
 		case node.Memory < 1:
 			return d.Fault(at+".memory", "more than 0", tell.Bytes(int64(node.Memory)))
 		case node.Speed != nil && *node.Speed <= 0:
 			return d.Fault(at+".speed", "more than 0", *node.Speed)
+		case node.Site != "" && !events.Token(node.Site):
+			return d.Fault(at+".site", Tokens, fmt.Sprintf("%.80q", node.Site))
 		}
+		listed[node.Node] = true
 	}
 	return nil
 }

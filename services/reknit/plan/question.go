@@ -35,7 +35,7 @@ func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
 	if err := f.checkNodes(d); err != nil {
 		return Question{}, err
 	}
-	links, err := f.EveryLink(d)
+	links, usual, err := f.KnownLinks(d)
 	if err != nil {
 		return Question{}, err
 	}
@@ -45,7 +45,7 @@ func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
 	}
 	q := Question{Settings: settings, before: f.devices(f.Joining), Request: events.PlanRequest{
 		Negotiation: "what-if", Cluster: f.Cluster, Generation: 1, Changes: f.changes(),
-		Nodes: f.devices(slices.Concat(f.Failed, f.Leaving)), Job: job, Links: links,
+		Nodes: f.devices(slices.Concat(f.Failed, f.Leaving)), Job: job, Links: links, Usual: usual,
 		SecondsBetweenFailures: float64(f.TimeBetweenFailures), SecondsUntilReturn: float64(f.TimeUntilReturn),
 	}}
 	if f.Links == nil || f.Links.Default == nil {
@@ -120,6 +120,7 @@ func (f *file) devices(without []string) []events.Device {
 			continue
 		}
 		device := events.Device{Member: member(node.Node), MemoryBytes: int64(node.Memory), SpeedFactor: 1}
+		device.Site = node.Site
 		if node.Speed != nil {
 			device.SpeedFactor = *node.Speed
 		}
