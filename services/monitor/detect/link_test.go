@@ -51,7 +51,9 @@ func TestWhatALinkCarriesIsWithinTheUncertaintyOfItsEstimate(t *testing.T) {
 
 func TestAnEstimateShrinksWithTheProbesThatAgreeAndOneWildProbeIsNotBelieved(t *testing.T) {
 	var known detect.Estimate
-	probe := func(rate float64) { known = known.Probed(detect.Estimate{RoundTripSeconds: 0.01, BytesPerSecond: rate}, untold) }
+	probe := func(rate float64) {
+		known = known.Probed(detect.Estimate{RoundTripSeconds: 0.01, BytesPerSecond: rate}, untold)
+	}
 	last := 1.0
 	for n := range 8 {
 		if probe(1e8); known.Uncertainty >= last {
@@ -69,7 +71,9 @@ func TestAnEstimateShrinksWithTheProbesThatAgreeAndOneWildProbeIsNotBelieved(t *
 
 func TestALinkThatChangedIsBelievedAfterTwoProbesAndAsCertainAgainWhenTheyAgree(t *testing.T) {
 	var known detect.Estimate
-	probe := func(rate float64) { known = known.Probed(detect.Estimate{RoundTripSeconds: 0.01, BytesPerSecond: rate}, untold) }
+	probe := func(rate float64) {
+		known = known.Probed(detect.Estimate{RoundTripSeconds: 0.01, BytesPerSecond: rate}, untold)
+	}
 	if probe(1e8); known.Uncertainty != detect.MostUncertainty {
 		t.Errorf("of one probe it says %v", known.Uncertainty)
 	}
