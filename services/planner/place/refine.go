@@ -39,8 +39,14 @@ func (p Problem) Refine(start Assignment, c Communication) Assignment {
 	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
 	a := newAnnealing(l)
 	starts := [][]int{slices.Clone(nodeOf)}
-	if near := l.nearest(0); p.allFit(near) { // places go by pipelines, so near nodes share them
-		starts = append(starts, near)
+	firsts := 1
+	if c.Moves >= thorough {
+		firsts = 3
+	}
+	for k := range firsts {
+		if near := l.nearest(k * len(nodeOf) / firsts); p.allFit(near) { // places go by pipelines, so near nodes share them
+			starts = append(starts, near)
+		}
 	}
 	if p.NeedBytes != nil && p.MemoryBytes != nil {
 		a.fits = p.fits

@@ -85,6 +85,11 @@ func (s Situation) searched() ([]Candidate, error) {
 			}
 		}
 	}
+	if longer, better := t.longer(); better {
+		at := slices.IndexFunc(candidates, t.promising.candidate.same)
+		longer.LowerBoundSeconds = candidates[at].LowerBoundSeconds
+		candidates[at] = longer
+	}
 	return append(candidates, s.uneven(t.known)...), refused
 }
 

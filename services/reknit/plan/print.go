@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -64,14 +65,15 @@ const answerWidth = 90
 
 func heading(w io.Writer, q Question, answer events.Restoration) {
 	plan, predicted := answer.Plan, answer.Plan.Predicted
-	preview(w, q, fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, plan.Policy))
+	preview(w, q, verdict(q, plan))
 	fmt.Fprintln(w)
 	table := tell.Table(w)
 	step, throughput := tell.Seconds(predicted.StepSeconds), fmt.Sprintf("%.4g samples/s", predicted.SamplesPerSecond)
 	if predicted.Unmeasured {
 		step, throughput = "-", "-"
 	}
-	fmt.Fprintf(table, "step\t%s\t%s\n", step, Gap(predicted))
+	fmt.Fprintf(table, "step\t%s\t%s\n", step, gap(q, plan))
+	compared(table, q, plan, answer.BytesMoved)
 	fmt.Fprintf(table, "throughput\t%s\tof %d samples a step, %d a micro-batch\n", throughput, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	if scale := plan.LearningRateScale; scale != 1 {
 		fmt.Fprintf(table, "learning rate\tx %.4g\tof what the job says for %d samples a step\n", scale,
@@ -82,6 +84,55 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n",
 		tell.Seconds(q.Request.SecondsBetweenFailures))
 	table.Flush()
+}
+
+// verdict says what would become of the plan in force.
+func verdict(q Question, plan events.Plan) string {
+	if q.keeps(plan) {
+		return fmt.Sprintf("generation %d would be kept as it is: no other plan is better by more than moving is worth", plan.Generation-1)
+	}
+	return fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, plan.Policy)
+}
+
+// keeps reports whether nothing changed, and a plan is the one in force.
+func (q *Question) keeps(plan events.Plan) bool {
+	return q.isHealthy() && reflect.DeepEqual(bare(plan), bare(*q.Request.Current))
+}
+
+// isHealthy reports whether all that is asked is what a plan anew would gain.
+func (q *Question) isHealthy() bool { return q.Request.Current != nil && len(q.Request.Changes) == 0 }
+
+// bare is who trains what, and nothing that follows from it.
+func bare(plan events.Plan) []events.Pipeline {
+	var pipelines []events.Pipeline
+	for _, pipeline := range plan.Pipelines {
+		pipelines = append(pipelines, events.Pipeline{
+			MicroBatches: pipeline.MicroBatches, Stages: pipeline.Stages, Partitions: pipeline.Partitions,
+		})
+	}
+	return pipelines
+}
+
+func gap(q Question, plan events.Plan) string {
+	if q.keeps(plan) {
+		return "of the plan in force, by what is measured now"
+	}
+	return Gap(plan.Predicted)
+}
+
+// compared sets a plan for a healthy cluster beside the one in force, which the planner has weighed under the name of rerouting.
+func compared(w io.Writer, q Question, plan events.Plan, moved int64) {
+	if !q.isHealthy() || q.keeps(plan) || plan.Predicted.Unmeasured {
+		return
+	}
+	at := slices.IndexFunc(plan.Considered, func(c events.Candidate) bool { return c.Policy == "reroute" && c.StepSeconds > 0 })
+	if at < 0 {
+		fmt.Fprintln(w, "in force\t-\tthe plan in force does not train this job")
+		return
+	}
+	now := plan.Considered[at].StepSeconds
+	fmt.Fprintf(w, "in force\t%s\ta step now; %.1f%% shorter for %s that move\n", tell.Seconds(now),
+		100*(1-plan.Predicted.StepSeconds/now), tell.Bytes(moved))
 }
 
 // NotKnown stands in place of a prediction of which the seconds say nothing.
