@@ -31,6 +31,7 @@ type seating struct {
 type promise struct {
 	draft     draft
 	candidate Candidate
+	onUsual   float64 // its step if all links were usual
 }
 
 // mostRefined is the most nodes whose links are all looked at. Beyond, only pairs with dear links are kept apart.
@@ -146,12 +147,14 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 	if fastest, slowest := among.nodes[0], among.nodes[len(among.nodes)-1]; s.speed(fastest) > s.speed(slowest) {
 		d, candidate = d.paced(candidate)
 	}
+	onUsual := 0.0
 	if len(t.apart)+len(s.Network.Links) > 0 {
 		hope, equal := candidate, s
 		equal.Network.Links, equal.Network.Dear = nil, nil
 		hope.StepSeconds = equal.stepSeconds(t.known.wires.usual(), candidate.Pipelines)
 		if t.mayWin(s, hope) && t.refinements > 0 {
 			t.refinements--
+			onUsual = hope.StepSeconds
 			if refined := d.refined(candidate, hope.StepSeconds); s.worthReseating(candidate, refined) {
 				candidate = refined
 			}
@@ -159,7 +162,7 @@ func (t *seating) seat(plan search.Plan, among choice) (Candidate, error) {
 	}
 	if t.mayWin(s, candidate) {
 		t.replicas, t.best = min(candidate.Replicas, s.MinReplicas), s.score(candidate)
-		t.promising = &promise{d, candidate}
+		t.promising = &promise{d, candidate, onUsual}
 	}
 	t.seated = min(t.seated, candidate.StepSeconds/plan.StepSeconds)
 	if candidate.Replicas >= s.MinReplicas {
@@ -231,6 +234,9 @@ func (t *seating) longer() (refined Candidate, better bool) {
 		return Candidate{}, false
 	}
 	d, candidate := t.promising.draft, t.promising.candidate
+	if candidate.StepSeconds <= t.promising.onUsual && !d.situation.Network.hasFaster() {
+		return Candidate{}, false // there is none
+	}
 	number := make(map[string]int, len(d.among.nodes)) // of a node among those to choose from
 	for i, node := range d.among.nodes {
 		number[d.situation.Nodes[node]] = i
