@@ -1,0 +1,52 @@
+package main
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/tests/papers/dtfm"
+)
+
+// The twin is the search of the bare matrix with an exact search of classes, which knows the regions.
+func TestThePlannersFirstPlanCostsWhatABareMatrixDoesWhateverNodesAreCalled(t *testing.T) {
+	networks, err := load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	networks = append(networks, generated(1), generated(2), generated(3), generated(4))
+	for i, n := range networks {
+		placed, err := n.grid.Place(dtfm.Effort{Moves: 100_000, Mixtures: 50_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost, err := n.planned(rand.New(rand.NewPCG(uint64(i), 3)), stated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allowed := 1.06 * placed.CommunicationSeconds(); cost > allowed {
+			t.Errorf("%s: the first plan costs %.3f s, expected %.3f at most", n.name, cost, allowed)
+		}
+	}
+}
+
+func TestRegionsArePlacedByFiveProbesOfEachLinkThatScatterByATwentieth(t *testing.T) {
+	networks, err := load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range networks {
+		if !strings.Contains(n.name, " regions") {
+			continue
+		}
+		placed, err := n.grid.Place(dtfm.Effort{Moves: 100_000, Mixtures: 50_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		random := rand.New(rand.NewPCG(1, 3))
+		cost, err := n.planned(random, probedFiveTimes(random))
+		if allowed := 1.01 * placed.CommunicationSeconds(); err != nil || cost > allowed {
+			t.Errorf("%s: the first plan costs %.3f s, expected %.3f at most, %v", n.name, cost, allowed, err)
+		}
+	}
+}
