@@ -94,13 +94,15 @@ type Stage struct {
 	Layers Range  `json:"layers"`
 }
 
-// Reroute gives some of a lost node's micro-batches to a node that holds the same layers in another pipeline.
+// Reroute gives some of a lost node's micro-batches, at some of its layers, to a node that holds these in another pipeline. At
+// each layer the reroutes of a lost node take its micro-batches one after the other, in their order.
 type Reroute struct {
 	From         string `json:"from"`
 	To           string `json:"to"`
 	Stage        int    `json:"stage"`
 	MicroBatches int    `json:"microBatches" is:"min=1"`
-	Samples      Range  `json:"samples,omitzero"` // of the lost node's pipeline, in the order of the reroutes
+	Layers       Range  `json:"layers,omitzero"`  // of the lost node; left out: all that the other holds
+	Samples      Range  `json:"samples,omitzero"` // of the lost node's pipeline, in the order of the reroutes of its layers
 }
 
 // Sync is the gradient all-reduce: rounds in order, groups of one round at a time.
@@ -248,11 +250,7 @@ func (p *Plan) validatePipelines(members map[string]bool) error {
 			if stage.Layers.First != next || stage.Layers.Count() < 1 {
 				return fmt.Errorf("[%d].stages[%d]: expected layers from %d on, got %v", i, s, next, stage.Layers)
 			}
-			if reroutes[stage.Node] != nil { // a lost node's place
-				next = stage.Layers.End
-				continue
-			}
-			if !members[stage.Node] || placed[stage.Node] {
+			if isLost := reroutes[stage.Node] != nil; !members[stage.Node] && !isLost || placed[stage.Node] {
 				return fmt.Errorf("[%d].stages[%d]: expected an active node with one place, got %q", i, s, stage.Node)
 			}
 			placed[stage.Node] = true
@@ -295,8 +293,22 @@ func (p *Plan) validateReroutes(members map[string]bool) error {
 			return fmt.Errorf("[%d]: expected micro-batches from a lost node to an active one, got %+v", i, reroute)
 		}
 	}
+	if len(p.Reroutes) == 0 {
+		return nil
+	}
+	holds := p.HoldsOfAll()
+	for i, reroute := range p.Reroutes {
+		if both := shared(holds[reroute.From], holds[reroute.To]); reroute.Layers != (Range{}) &&
+			(reroute.Layers.Count() < 1 || shared(both, reroute.Layers) != reroute.Layers) || both.Count() < 1 {
+			return fmt.Errorf("[%d]: expected layers of %s %v that %s holds, who has %v, got %v", i, reroute.From,
+				holds[reroute.From], reroute.To, holds[reroute.To], reroute.Layers)
+		}
+	}
 	return nil
 }
+
+// shared is what two ranges have in common.
+func shared(a, b Range) Range { return Range{max(a.First, b.First), min(a.End, b.End)} }
 
 func (p *Plan) validateSync(members map[string]bool) error {
 	last := make(map[string]int, len(members)) // by node: 1 more than the last round that it is in

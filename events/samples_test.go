@@ -6,30 +6,45 @@ import (
 	"testing"
 )
 
-// rerouted is a sound plan in which n5 and n6 stand in for the second pipeline's lost first stage.
+// rerouted is a sound plan in which n1, n2 and n7 stand in for the second pipeline's lost first stage. n2 holds a part of it.
 func rerouted() *Plan {
 	plan := sound()
-	plan.Pipelines[1].Stages = []Stage{{"n4", Range{0, 2}}, {"n5", Range{2, 4}}, {"n6", Range{4, 6}}}
+	plan.Nodes = append(plan.Nodes, Member{Node: "n7", Incarnation: "a", Address: "127.0.0.1:1"})
+	plan.Pipelines[0].MicroBatches = 9
+	plan.Pipelines[1].Stages = []Stage{{"n4", Range{0, 3}}, {"n5", Range{3, 4}}, {"n6", Range{4, 6}}}
+	plan.Pipelines = append(plan.Pipelines, Pipeline{MicroBatches: 1, Stages: []Stage{{"n7", Range{0, 6}}}})
 	plan.Sync.Rounds, plan.Migration.Transfers = nil, nil
-	plan.Reroutes = []Reroute{{From: "n4", To: "n1", MicroBatches: 4}, {From: "n4", To: "n2", MicroBatches: 2}}
+	plan.Reroutes = []Reroute{
+		{From: "n4", To: "n1", MicroBatches: 4}, {From: "n4", To: "n2", MicroBatches: 5},
+		{From: "n4", To: "n7", MicroBatches: 2, Layers: Range{0, 2}}, {From: "n4", To: "n7", MicroBatches: 1, Layers: Range{2, 3}},
+	}
 	return plan
 }
 
 func TestSamplesAreDealtInThePlansOrder(t *testing.T) {
 	plan := rerouted()
 	dealt := plan.Dealt()
-	if got := dealt.Pipelines[1].Samples; dealt.Pipelines[0].Samples != (Range{0, 40}) || got != (Range{40, 64}) {
-		t.Errorf("pipelines train %v and %v: expected 10 and 6 micro-batches of 4 samples",
+	if got := dealt.Pipelines[1].Samples; dealt.Pipelines[0].Samples != (Range{0, 36}) || got != (Range{36, 60}) {
+		t.Errorf("pipelines train %v and %v: expected 9 and 6 micro-batches of 4 samples",
 			dealt.Pipelines[0].Samples, got)
 	}
-	got := []Range{dealt.Reroutes[0].Samples, dealt.Reroutes[1].Samples}
-	if want := []Range{{40, 56}, {56, 64}}; !slices.Equal(got, want) {
-		t.Errorf("who stands in trains %v: expected %v, the lost node's samples", got, want)
+	var got []Range
+	for _, reroute := range dealt.Reroutes {
+		got = append(got, reroute.Samples)
 	}
-	trains := map[string][]Range{"n1": {{0, 40}, {40, 56}}, "n3": {{0, 40}}, "n4": nil, "n6": {{40, 64}}}
+	if want := []Range{{36, 52}, {36, 56}, {52, 60}, {56, 60}}; !slices.Equal(got, want) {
+		t.Errorf("who stands in trains %v: expected %v, the lost node's samples at each layer", got, want)
+	}
+	trains := map[string][]Range{"n1": {{0, 36}, {36, 52}}, "n2": {{0, 36}, {36, 56}}, "n3": {{0, 36}}, "n4": nil, "n6": {{36, 60}},
+		"n7": {{60, 64}, {52, 60}}}
 	for node, want := range trains {
 		if got := plan.SamplesOf(node); !slices.Equal(got, want) {
 			t.Errorf("%s trains %v: expected %v", node, got, want)
+		}
+	}
+	for layer, want := range [][]Range{{{60, 64}, {52, 60}}, {{60, 64}, {52, 60}}, {{60, 64}, {56, 60}}, {{60, 64}}} {
+		if got := plan.SamplesAtLayer("n7", layer); !slices.Equal(got, want) {
+			t.Errorf("n7 trains %v at layer %d: expected %v", got, layer, want)
 		}
 	}
 	if plan.Pipelines[0].Samples != (Range{}) || plan.Reroutes[0].Samples != (Range{}) {
@@ -42,11 +57,25 @@ func TestSamplesAreDealtInThePlansOrder(t *testing.T) {
 
 func TestAPlanThatSkipsSamplesOrTrainsThemTwiceIsRefused(t *testing.T) {
 	for names, spoil := range map[string]func(*Plan){
-		"pipelines[0].samples": func(p *Plan) { p.Pipelines[0].Samples = Range{0, 36} },
-		"pipelines[1].samples": func(p *Plan) { p.Pipelines[1].Samples = Range{36, 60} },
+		"pipelines[0].samples": func(p *Plan) { p.Pipelines[0].Samples = Range{0, 36 - 4} },
+		"pipelines[1].samples": func(p *Plan) { p.Pipelines[1].Samples = Range{32, 60} },
 		"reroutes[0].samples":  func(p *Plan) { p.Reroutes[0].Samples = Range{44, 60} },
-		"reroutes[1].samples":  func(p *Plan) { p.Reroutes[1].Samples = p.Reroutes[0].Samples },
-		"all 6 micro-batches":  func(p *Plan) { p.Reroutes[1].MicroBatches = 1 },
+		"reroutes[2].samples":  func(p *Plan) { p.Reroutes[2].Samples = p.Reroutes[0].Samples },
+		"expected all 6 micro-batches of n4 at layer 2, got 5": func(p *Plan) { p.Reroutes = p.Reroutes[:3] },
+		"expected the 6 micro-batches of n4 at layer 0, got more": func(p *Plan) {
+			p.Reroutes[2].MicroBatches, p.Reroutes[2].Samples = 3, Range{52, 64}
+		},
+		"reroutes: [1]: expected layers of n4 {0 3} that n2 holds, who has {2 4}, got {0 1}": func(p *Plan) {
+			p.Reroutes[1].Layers = Range{0, 1}
+		},
+		"reroutes: [0]: expected layers of n4 {0 3} that n3 holds, who has {4 6}, got {0 0}": func(p *Plan) { p.Reroutes[0].To = "n3" },
+		"expected the same micro-batches of n4 at all layers of a reroute to n7, got those from 4 on and from 5 on": func(p *Plan) {
+			p.Reroutes = slices.Delete(p.Reroutes, 3, 4)
+			p.Reroutes[2].Layers = Range{0, 3}
+		},
+		"pipelines: [2].stages[0]: expected an active node with one place, got \"n4\"": func(p *Plan) {
+			p.Pipelines[2].Stages = []Stage{{"n4", Range{0, 6}}}
+		},
 	} {
 		plan := rerouted().Dealt()
 		spoil(plan)

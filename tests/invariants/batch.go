@@ -63,23 +63,32 @@ func ruled(entry *Entry, plan *events.Plan, job *events.Job) []Violation {
 	return violations
 }
 
-// rerouted finds micro-batches of a lost node that nobody trains, or two do.
+// rerouted finds micro-batches of a lost node that nobody trains at some layer, or two do.
 func rerouted(entry *Entry, plan *events.Plan, pipeline events.Pipeline) []Violation {
 	var violations []Violation
 	for _, stage := range pipeline.Stages {
 		if _, member := plan.Member(stage.Node); member {
 			continue
 		}
-		taken := 0
-		for _, reroute := range plan.Reroutes {
-			if reroute.From == stage.Node {
-				taken += reroute.MicroBatches
+		for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+			if taken := takenAt(plan, stage.Node, layer); taken != pipeline.MicroBatches {
+				violations = append(violations, entry.violation("%d of the %d micro-batches of %s are taken over at layer %d", taken,
+					pipeline.MicroBatches, stage.Node, layer))
 			}
-		}
-		if taken != pipeline.MicroBatches {
-			violations = append(violations, entry.violation("%d of the %d micro-batches of %s are taken over", taken,
-				pipeline.MicroBatches, stage.Node))
 		}
 	}
 	return violations
+}
+
+// takenAt is how many micro-batches of a lost node others take over at a layer that they hold.
+func takenAt(plan *events.Plan, lost string, layer int) int {
+	taken := 0
+	for _, reroute := range plan.Reroutes {
+		held, _ := plan.Holds(reroute.To)
+		isOf := reroute.Layers.Count() == 0 || reroute.Layers.First <= layer && layer < reroute.Layers.End
+		if reroute.From == lost && isOf && held.First <= layer && layer < held.End {
+			taken += reroute.MicroBatches
+		}
+	}
+	return taken
 }

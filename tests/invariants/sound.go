@@ -27,7 +27,11 @@ var sound = Invariant{"every committed plan is valid", func(log *Log) []Violatio
 		for _, reroute := range plan.Reroutes {
 			from, _ := plan.Holds(reroute.From)
 			to, _ := plan.Holds(reroute.To)
-			if from != to || from.Count() == 0 {
+			layers := reroute.Layers
+			if layers == (events.Range{}) {
+				layers = events.Range{First: max(from.First, to.First), End: min(from.End, to.End)}
+			}
+			if layers.Count() < 1 || layers.First < max(from.First, to.First) || layers.End > min(from.End, to.End) {
 				violations = append(violations, entry.violation("micro-batches of %s, layers %v, go to %s, which holds %v",
 					reroute.From, from, reroute.To, to))
 			}

@@ -94,7 +94,8 @@ def _takers(plan, node, layer, micro_batches):
         return [node] * micro_batches
     takers = []
     for reroute in reroutes:
-        if layer in layers_of(plan, reroute["to"]):
+        held = layers_of(plan, reroute["to"])
+        if layer in held and layer in (_range(reroute["layers"]) if reroute.get("layers") else held):
             takers += [reroute["to"]] * reroute["microBatches"]
     if len(takers) != micro_batches:
         raise ValueError(f"reroutes: expected all {micro_batches} micro-batches of {node} at holders of layer {layer}, "

@@ -60,10 +60,13 @@ def random_plan(dice):
         for stage in pipeline["stages"]:
             if dice.random() < 0.3:  # the first pipeline lives, and takes over
                 for other in plan["pipelines"][0]["stages"]:
-                    if max(other["layers"]["first"], stage["layers"]["first"]) < min(
-                            other["layers"]["end"], stage["layers"]["end"]):
+                    first = max(other["layers"]["first"], stage["layers"]["first"])
+                    end = min(other["layers"]["end"], stage["layers"]["end"])
+                    apart = dice.random() < 0.5  # said layer by layer
+                    for at in range(first, end) if apart else range(first, end)[:1]:
+                        layers = {"layers": {"first": at, "end": at + 1}} if apart else {}
                         plan["reroutes"].append({"from": stage["node"], "to": other["node"],
-                                                 "microBatches": pipeline["microBatches"]})
+                                                 "microBatches": pipeline["microBatches"], **layers})
     return plan
 
 
@@ -90,6 +93,14 @@ class Tasks(unittest.TestCase):
         plan = plan_of((1, ("a", 1)), (1, ("b", 1)), (3, ("lost", 1)), reroutes=[("lost", "a", 1), ("lost", "b", 2)])
         trained = {node: {task.micro_batch for task in reknit_routes.tasks(plan, node)} for node in "ab"}
         self.assertEqual({"a": {0, 2}, "b": {1, 3, 4}}, trained)
+
+    def test_a_reroute_of_some_layers_is_of_those_alone(self):
+        plan = plan_of((1, ("a", 2)), (1, ("b", 2)), (2, ("lost", 2)),
+                       reroutes=[("lost", "a", 2), ("lost", "a", 1), ("lost", "b", 1)])
+        for reroute, first in zip(plan["reroutes"], (0, 1, 1)):
+            reroute["layers"] = {"first": first, "end": first + 1}
+        ran = play(plan)
+        self.assertEqual(["a", "a", "a", "b"], [ran[at, layer, False] for at in (2, 3) for layer in (0, 1)])
 
     def test_micro_batches_that_nobody_takes_over_are_told(self):
         plan = plan_of((1, ("a", 1), ("b", 2)), (1, ("lost", 2)), reroutes=[("lost", "a", 1)])

@@ -18,19 +18,8 @@ func (m *Machine) Uses(plan *events.Plan) {
 func used(plan *events.Plan) []direction {
 	var ways []direction
 	use := func(a, b string) { ways = append(ways, direction{a, b}, direction{b, a}) }
-	for _, pipeline := range plan.Pipelines {
-		for i, stage := range pipeline.Stages[1:] {
-			use(pipeline.Stages[i].Node, stage.Node)
-		}
-		for _, reroute := range plan.Reroutes {
-			at := slices.IndexFunc(pipeline.Stages, func(stage events.Stage) bool { return stage.Node == reroute.From })
-			if at > 0 {
-				use(pipeline.Stages[at-1].Node, reroute.To)
-			}
-			if at >= 0 && at+1 < len(pipeline.Stages) {
-				use(reroute.To, pipeline.Stages[at+1].Node)
-			}
-		}
+	for _, hop := range plan.Hops() {
+		use(hop.A, hop.B)
 	}
 	for _, round := range plan.Sync.Rounds {
 		for _, group := range round.Groups {

@@ -90,8 +90,13 @@ func TestTheLinksOfANewPlanAreMeasuredBeforeOthers(t *testing.T) {
 
 func TestTheLinksOfANodeThatStandsInForALostOneAreTheirs(t *testing.T) {
 	w, _ := grid(t, 10, 4)
-	stages := []events.Stage{{Node: "n0001"}, {Node: "lost"}, {Node: "n0020"}}
-	plan := &events.Plan{Pipelines: []events.Pipeline{{Stages: stages}}, Reroutes: []events.Reroute{{From: "lost", To: "n0035"}}}
+	at := func(node string, layer int) events.Stage {
+		return events.Stage{Node: node, Layers: events.Range{First: layer, End: layer + 1}}
+	}
+	plan := &events.Plan{Pipelines: []events.Pipeline{
+		{MicroBatches: 1, Stages: []events.Stage{at("n0001", 0), at("lost", 1), at("n0020", 2)}},
+		{MicroBatches: 1, Stages: []events.Stage{{Node: "n0035", Layers: events.Range{End: 3}}}},
+	}, Reroutes: []events.Reroute{{From: "lost", To: "n0035", MicroBatches: 1}}, Data: events.Data{MicroBatch: 1}}
 	w.machine.Uses(plan)
 	links := map[[2]string]bool{{"n0001", "n0035"}: true, {"n0035", "n0001"}: true, {"n0035", "n0020"}: true, {"n0020", "n0035"}: true}
 	if oldest, _ := w.oldest(links, 30*time.Second); oldest > 10*time.Second {

@@ -245,18 +245,6 @@ func sound(r events.PlanRequest, plan events.Plan) error {
 		return fmt.Errorf("%d layers of %d, %d nodes of %d", plan.LayerCount(), len(r.Job.Layers), len(plan.Nodes),
 			len(r.Nodes))
 	}
-	rerouted := map[string]int{}
-	for _, reroute := range plan.Reroutes {
-		rerouted[reroute.From] += reroute.MicroBatches
-	}
-	for _, pipeline := range plan.Pipelines {
-		for _, stage := range pipeline.Stages {
-			if _, there := plan.Member(stage.Node); !there && rerouted[stage.Node] != pipeline.MicroBatches {
-				return fmt.Errorf("%d micro-batches of the lost %s, %d rerouted", pipeline.MicroBatches, stage.Node,
-					rerouted[stage.Node])
-			}
-		}
-	}
 	for _, node := range r.Nodes {
 		peak, least := plan.Predicted.PeakBytes[node.Node], ownBytes(r.Job, plan, node.Node)
 		if peak < least || peak > node.MemoryBytes {

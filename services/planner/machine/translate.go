@@ -200,6 +200,7 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 	for _, reroute := range best.Reroutes {
 		plan.Reroutes = append(plan.Reroutes, events.Reroute{
 			From: reroute.From, To: reroute.To, Stage: reroute.Stage, MicroBatches: reroute.MicroBatches,
+			Layers: tied.layers(reroute.Layers),
 		})
 	}
 	plan.Deal()

@@ -82,6 +82,7 @@ type Reroute struct {
 	From, To     string
 	Stage        int
 	MicroBatches int
+	Layers       estimate.Range // of the lost stage; zero: all that the other holds
 }
 
 // Candidate is a plan with its figures.

@@ -92,15 +92,18 @@ func seatsLiveNodesOnce(s Situation, c Candidate) error {
 	return nil
 }
 
-// The reroutes of a lost node add up to its micro-batches and go to nodes that hold its layers.
+// The reroutes of a lost node add up to its micro-batches at each of its layers, and go to nodes that hold the layer.
 func reroutesWhatIsLost(s Situation, c Candidate) error {
 	at := map[string]Stage{}
-	due := map[string]int{}
+	due := map[string]map[int]int{} // by lost node and layer
 	for _, pipeline := range c.Pipelines {
 		for st, stage := range pipeline.Stages {
 			at[stage.Node] = stage
 			if !slices.Contains(s.Nodes, stage.Node) {
-				due[stage.Node] = pipeline.MicroBatches
+				due[stage.Node] = map[int]int{}
+				for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+					due[stage.Node][layer] = pipeline.MicroBatches
+				}
 			}
 			for _, reroute := range c.Reroutes {
 				if reroute.From == stage.Node && reroute.Stage != st {
@@ -110,18 +113,33 @@ func reroutesWhatIsLost(s Situation, c Candidate) error {
 		}
 	}
 	for _, reroute := range c.Reroutes {
-		due[reroute.From] -= reroute.MicroBatches
-		if at[reroute.From].Layers != at[reroute.To].Layers || !slices.Contains(s.Nodes, reroute.To) ||
-			reroute.MicroBatches < 1 {
+		layers := covered(c, reroute)
+		if layers.Len() < 1 || layers.Shared(at[reroute.From].Layers) != layers.Len() ||
+			layers.Shared(at[reroute.To].Layers) != layers.Len() || !slices.Contains(s.Nodes, reroute.To) || reroute.MicroBatches < 1 {
 			return fmt.Errorf("%+v from %v to %v", reroute, at[reroute.From], at[reroute.To])
 		}
+		for layer := layers.First; layer < layers.End; layer++ {
+			due[reroute.From][layer] -= reroute.MicroBatches
+		}
 	}
-	for node, left := range due {
-		if left != 0 {
-			return fmt.Errorf("%d micro-batches of %s are left", left, node)
+	for node, layers := range due {
+		for layer, left := range layers {
+			if left != 0 {
+				return fmt.Errorf("%d micro-batches of %s are left at layer %d", left, node, layer)
+			}
 		}
 	}
 	return nil
+}
+
+// covered is the layers of a reroute.
+func covered(c Candidate, reroute Reroute) estimate.Range {
+	if reroute.Layers != (estimate.Range{}) {
+		return reroute.Layers
+	}
+	places := seats(c.Pipelines)
+	from, to := places[reroute.From].Layers, places[reroute.To].Layers
+	return estimate.Range{First: max(from.First, to.First), End: min(from.End, to.End)}
 }
 
 // The peak of a survivor is what the pipeline asks for, or more; nobody's is more than the node has.
@@ -153,14 +171,15 @@ func tellsTheTime(s Situation, c Candidate) error {
 	for p, member := range members(c.Pipelines) {
 		pipeline := s.slowPipeline(c.Pipelines[p], member)
 		extra := 0.0
-		for st, stage := range c.Pipelines[p].Stages {
-			taken := 0
+		for _, stage := range c.Pipelines[p].Stages {
+			own := 0.0
 			for _, reroute := range c.Reroutes {
-				if reroute.To == stage.Node {
-					taken += reroute.MicroBatches
+				if layers := covered(c, reroute); reroute.To == stage.Node {
+					timed := s.slowPipeline(Pipeline{Stages: []Stage{stage}}, estimate.Member{Stages: []estimate.Range{layers}})
+					own += float64(reroute.MicroBatches) * (timed.ForwardSeconds[0] + timed.BackwardSeconds[0])
 				}
 			}
-			extra = max(extra, float64(taken)*(pipeline.ForwardSeconds[st]+pipeline.BackwardSeconds[st]))
+			extra = max(extra, own)
 		}
 		want = max(want, estimate.OneForwardOneBackward(pipeline).MakespanSeconds+extra)
 	}

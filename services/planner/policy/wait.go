@@ -11,7 +11,7 @@ const Waiting = "wait"
 // their layers; meanwhile nothing is trained. It is no plan to commit: who takes it waits. There is none where no node
 // is lost or expected back, where a layer or a partition of one has no live holder, or where the policy does not wait.
 func (p Policy) Wait(s Situation) []Candidate {
-	if !p.Waits || !s.mayReturn() || len(s.gaps()) == 0 || s.replicas() == 0 {
+	if !p.Waits || !s.mayReturn() || len(s.lostStages()) == 0 || s.replicas() == 0 {
 		return nil
 	}
 	return []Candidate{{
@@ -36,7 +36,7 @@ func (s Situation) score(c Candidate) float64 {
 // timed is the situation with the step of the plan in force, where that trains on while layers are copied for another:
 // where all can pre-copy and nobody is lost.
 func (s Situation) timed() Situation {
-	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.gaps()) == 0 {
+	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.lostStages()) == 0 {
 		s.currentSeconds = s.stepSeconds(s.wires(), s.Current)
 	}
 	return s

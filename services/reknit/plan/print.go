@@ -175,8 +175,12 @@ func reroutes(w io.Writer, plan events.Plan) {
 	}
 	table := tell.Table(w)
 	for _, reroute := range plan.Reroutes {
-		fmt.Fprintf(table, "%s\ttakes %s of %s\tstage %d\n", reroute.To,
-			tell.Count(reroute.MicroBatches, "micro-batch", "micro-batches"), reroute.From, reroute.Stage)
+		layers := ""
+		if reroute.Layers != (events.Range{}) {
+			layers = "\t" + tell.Layers(reroute.Layers)
+		}
+		fmt.Fprintf(table, "%s\ttakes %s of %s\tstage %d%s\n", reroute.To,
+			tell.Count(reroute.MicroBatches, "micro-batch", "micro-batches"), reroute.From, reroute.Stage, layers)
 	}
 	table.Flush()
 }

@@ -26,6 +26,7 @@ type Pipeline struct {
 type Reroute struct {
 	From, To     string
 	MicroBatches int
+	First, End   int // of the layers; an end of 0: all that the other holds
 }
 
 // Layout is who holds what and trains how much of a step.
@@ -91,7 +92,8 @@ func (r Route) then(next Stage) Route {
 func (l Layout) takers(lost string, layer, microBatches int) ([]string, error) {
 	var nodes []string
 	for _, reroute := range l.Reroutes {
-		if reroute.From == lost && l.holds(reroute.To, layer) {
+		isOf := reroute.End == 0 || reroute.First <= layer && layer < reroute.End
+		if isOf && reroute.From == lost && l.holds(reroute.To, layer) {
 			nodes = append(nodes, slices.Repeat([]string{reroute.To}, reroute.MicroBatches)...)
 		}
 	}

@@ -86,8 +86,22 @@ func TestReroutesThatDoNotAddUpAreRefused(t *testing.T) {
 	}
 }
 
+func TestARerouteOfSomeLayersIsOfThoseAlone(t *testing.T) {
+	layout := Layout{
+		Pipelines: []Pipeline{pipeline("a", 2, 3), pipeline("b", 1, 3), pipeline("c", 1, 3)},
+		Reroutes: []Reroute{
+			{From: "a0", To: "b0", MicroBatches: 2, First: 0, End: 1}, {From: "a0", To: "c0", MicroBatches: 1, First: 1, End: 2},
+			{From: "a0", To: "c0", MicroBatches: 2, First: 2, End: 3}, {From: "a0", To: "b0", MicroBatches: 1, First: 1, End: 2},
+		},
+	}
+	want := []Route{{{"b0", 0, 1}, {"c0", 1, 3}}, {{"b0", 0, 2}, {"c0", 2, 3}}}
+	if got := routesOf(t, layout)[:2]; !slices.EqualFunc(got, want, slices.Equal[Route]) {
+		t.Errorf("routes are %v: expected %v", got, want)
+	}
+}
+
 // randomLayout has 1 to 3 pipelines of random lengths over the same layers. With several pipelines some nodes of the
-// first one may be lost, each rerouted layer by layer to whoever holds the layer in the second.
+// first one may be lost, each rerouted layer by layer to whoever holds the layer in the others.
 func randomLayout(random *rand.Rand) Layout {
 	layers := 1 + random.IntN(8)
 	var layout Layout
@@ -107,10 +121,18 @@ func randomLayout(random *rand.Rand) Layout {
 		if random.IntN(2) == 0 {
 			continue
 		}
-		for _, taker := range layout.Pipelines[1].Stages {
-			if taker.First < lost.End && lost.First < taker.End {
-				layout.Reroutes = append(layout.Reroutes,
-					Reroute{From: lost.Node, To: taker.Node, MicroBatches: layout.Pipelines[0].MicroBatches})
+		for layer := lost.First; layer < lost.End; layer++ {
+			left := layout.Pipelines[0].MicroBatches
+			for p, other := range layout.Pipelines[1:] {
+				count := random.IntN(left + 1)
+				if p == len(layout.Pipelines)-2 {
+					count = left
+				}
+				holds := func(stage Stage) bool { return stage.First <= layer && layer < stage.End }
+				taker := other.Stages[slices.IndexFunc(other.Stages, holds)]
+				if left -= count; count > 0 {
+					layout.Reroutes = append(layout.Reroutes, Reroute{lost.Node, taker.Node, count, layer, layer + 1})
+				}
 			}
 		}
 	}

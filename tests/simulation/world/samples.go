@@ -59,7 +59,7 @@ func shareOf(plan, dealt *events.Plan, node string) share {
 	if layers, placed := plan.Holds(node); !placed || layers.First > 0 {
 		return s
 	}
-	all := plan.SamplesOf(node)
+	all := plan.SamplesAtLayer(node, 0)
 	for i, pipeline := range dealt.Pipelines {
 		for _, samples := range all {
 			first, end := max(samples.First, pipeline.Samples.First), min(samples.End, pipeline.Samples.End)

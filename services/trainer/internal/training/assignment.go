@@ -76,8 +76,9 @@ func layoutOf(plan *events.Plan) schedule.Layout {
 		layout.Pipelines = append(layout.Pipelines, p)
 	}
 	for _, reroute := range plan.Reroutes {
-		layout.Reroutes = append(layout.Reroutes,
-			schedule.Reroute{From: reroute.From, To: reroute.To, MicroBatches: reroute.MicroBatches})
+		layout.Reroutes = append(layout.Reroutes, schedule.Reroute{
+			From: reroute.From, To: reroute.To, MicroBatches: reroute.MicroBatches, First: reroute.Layers.First, End: reroute.Layers.End,
+		})
 	}
 	return layout
 }

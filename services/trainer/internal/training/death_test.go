@@ -170,6 +170,57 @@ func TestTheMicroBatchesOfALostTrainerAreRerouted(t *testing.T) {
 	}
 }
 
+// Pipelines of three stages, two and one: each layer of what b and d trained goes to others who hold it, in drawn shares.
+func TestInUnequalPipelinesTheMicroBatchesOfLostTrainersAreReroutedLayerByLayer(t *testing.T) {
+	unequal := func(config Config) *events.Plan {
+		return planOf(config, chain{4, "a b c", []int{2, 4, 6}}, chain{2, "d e", []int{3, 6}}, chain{2, "f", []int{6}})
+	}
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 7))
+			c := newCluster(t, testConfig(t))
+			c.replan = func(survivors []string) *events.Plan { return reroutedTo(random, unequal(c.config), survivors) }
+			for _, victim := range []string{"b", "d"}[:1+seed%2] {
+				uses := 1 + random.IntN(60)
+				c.start(victim, mortally(func(use) bool { uses--; return uses == 0 }))
+			}
+			c.begin(unequal(c.config), sixNodes...)
+			c.expectOracle()
+		})
+	}
+}
+
+// reroutedTo is a plan whose lost nodes' micro-batches survivors take over, in drawn shares at each layer.
+func reroutedTo(random *rand.Rand, plan *events.Plan, survivors []string) *events.Plan {
+	plan.Policy = "reroute"
+	var lost []string
+	for _, pipeline := range plan.Pipelines {
+		for st, stage := range pipeline.Stages {
+			if slices.Contains(survivors, stage.Node) {
+				continue
+			}
+			lost = append(lost, stage.Node)
+			for layer := stage.Layers.First; layer < stage.Layers.End; layer++ {
+				var takers []string
+				for node, held := range plan.HoldsOfAll() {
+					if slices.Contains(survivors, node) && held.First <= layer && layer < held.End {
+						takers = append(takers, node)
+					}
+				}
+				slices.Sort(takers)
+				for left, i := pipeline.MicroBatches, 0; left > 0; i++ {
+					count := 1 + random.IntN(left)
+					plan.Reroutes = append(plan.Reroutes, events.Reroute{From: stage.Node, To: takers[i%len(takers)], Stage: st,
+						MicroBatches: count, Layers: events.Range{First: layer, End: layer + 1}})
+					left -= count
+				}
+			}
+		}
+	}
+	plan.Sync = syncOf(plan, lost...)
+	return plan
+}
+
 func TestLosingTrainersAtRandomMoments(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

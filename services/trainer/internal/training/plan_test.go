@@ -33,7 +33,7 @@ func planOf(config Config, chains ...chain) *events.Plan {
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
 	partition(plan, config.Shape.Partitions)
-	plan.Sync = syncOf(plan, "")
+	plan.Sync = syncOf(plan)
 	return plan
 }
 
@@ -48,14 +48,14 @@ func partition(plan *events.Plan, partitions int) {
 	}
 }
 
-// syncOf puts runs of layers with the same holders, other than a lost one, into rounds.
-func syncOf(plan *events.Plan, lost string) events.Sync {
+// syncOf puts runs of layers with the same holders, other than lost ones, into rounds.
+func syncOf(plan *events.Plan, lost ...string) events.Sync {
 	var groups []events.Group
 	for layer := range plan.LayerCount() {
 		var nodes []string
 		for _, pipeline := range plan.Pipelines {
 			for _, stage := range pipeline.Stages {
-				if stage.Layers.First <= layer && layer < stage.Layers.End && stage.Node != lost {
+				if stage.Layers.First <= layer && layer < stage.Layers.End && !slices.Contains(lost, stage.Node) {
 					nodes = append(nodes, stage.Node)
 				}
 			}

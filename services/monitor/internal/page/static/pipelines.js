@@ -82,7 +82,7 @@ listen(['plan', 'layers', 'node/'], () => {
   at('plan').textContent = `${count(plan.pipelines.length, 'pipeline')}, ${count(plan.layers, 'layer')}, policy ${plan.policy}`;
   const drawn = nodes <= mostBlocks ? make('div', { style: { '--rows': plan.pipelines.length } }, blocks(plan, alone)) : field(stages(plan), plan, alone);
   fill(at('pipelines'), drawn, strip(held.holders),
-    plan.reroutes?.length ? make('p', { class: 'note' }, `Rerouted: ${plan.reroutes.map(({ from, to, microBatches }) => `${to} takes ${microBatches} of ${from}`).join(', ')}`) : '',
+    plan.reroutes?.length ? make('p', { class: 'note' }, `Rerouted: ${plan.reroutes.map(({ from, to, microBatches, layers }) => `${to} takes ${microBatches} of ${from}${layers ? ` at layers ${layers.first}-${layers.end - 1}` : ''}`).join(', ')}`) : '',
     spares(plan));
   const first = at('pipelines').querySelector('.stage');
   if (first && document.activeElement?.className !== first.className) first.tabIndex = 0;
