@@ -196,6 +196,10 @@ type Candidate struct {
 	Rejected          string  `json:"rejected,omitempty"` // why it lost; empty for the plan chosen
 }
 
+// Weighed reports whether there was a plan to weigh. There was none of a policy, or a plug-in, that had no answer: it has a reason,
+// and no figures.
+func (c Candidate) Weighed() bool { return c.StepSeconds > 0 || c.Rejected == "" }
+
 // Validate checks what holds for every plan: each pipeline holds every layer exactly once in contiguous stages,
 // no node has two places, every node named is a member, and the micro-batches add up to the global batch.
 func (p *Plan) Validate() error {

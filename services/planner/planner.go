@@ -22,7 +22,8 @@ type Config struct {
 	Plugins        []string      `env:"REKNIT_POLICY_PLUGINS" unit:"names, with commas" reason:"responders on reknit.policy.<cluster>.<name> that are asked for a plan too; none by default"`
 	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
 	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
-	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"a switch of plans that moves nothing; weighed against the gain of a better plan"`
+	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves nothing costs, as a reroute; measured after the first one"`
+	RestartTime    time.Duration `env:"REKNIT_RESTART_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves state costs besides its transfer, such as new processes or process groups; measured after the first one"`
 	Slowdown       float64       `env:"REKNIT_SLOWDOWN" envDefault:"1.05" unit:"times" reason:"how many times as long a step may take for a node that joins a data-parallel job over slow links; beyond, the node waits as a spare"`
 }
 
@@ -39,11 +40,12 @@ func (c Config) settings() (machine.Settings, error) {
 		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
 	}
 	if !(c.Slowdown >= 1) || math.IsInf(c.Slowdown, 1) {
-		return machine.Settings{}, fmt.Errorf("REKNIT_SLOWDOWN: expected a number of at least 1, got %v", c.Slowdown)
+		if c.RestartTime < 0 {
+		return machine.Settings{}, fmt.Errorf("REKNIT_RESTART_TIME: expected at least 0, got %s", c.RestartTime)
 	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
-		SwitchSeconds: c.SwitchTime.Seconds(), Slowdown: c.Slowdown,
+		SwitchSeconds: c.SwitchTime.Seconds(), RestartSeconds: c.RestartTime.Seconds(), Slowdown: c.Slowdown,
 	}, nil
 }
 

@@ -244,15 +244,16 @@ func TestABetterPlanOfAPluginIsUsedWithFiguresOfOurs(t *testing.T) {
 
 func TestAConfigurationThatMakesNoSenseNamesItsVariable(t *testing.T) {
 	for says, spoil := range map[string]func(*planner.Config){
-		`REKNIT_POLICY: policy "best": expected one of adaptive,`: func(c *planner.Config) { c.Policy = "best" },
-		"REKNIT_MIN_REPLICAS: expected at least 1":                func(c *planner.Config) { c.MinReplicas = 0 },
-		"REKNIT_SWITCH_TIME: expected at least 0":                 func(c *planner.Config) { c.SwitchTime = -1 },
+		`REKNIT_POLICY: policy "best": expected one of adaptive,`:   func(c *planner.Config) { c.Policy = "best" },
+		"REKNIT_MIN_REPLICAS: expected at least 1":                  func(c *planner.Config) { c.MinReplicas = 0 },
+		"REKNIT_SWITCH_TIME: expected at least 0":                   func(c *planner.Config) { c.SwitchTime = -1 },
 		"REKNIT_SLOWDOWN: expected a number of at least 1, got 0.9": func(c *planner.Config) { c.Slowdown = 0.9 },
 		"REKNIT_SLOWDOWN: expected a number of at least 1, got NaN": func(c *planner.Config) { c.Slowdown = math.NaN() },
-		"REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0":     func(c *planner.Config) { c.PluginDeadline = 0 },
-		`none of a policy of ours, got "reroute"`:                 func(c *planner.Config) { c.Plugins = []string{"mine", "reroute"} },
-		`each once, none of a policy of ours, got "mine"`:         func(c *planner.Config) { c.Plugins = []string{"mine", "mine"} },
-		`A-Z a-z 0-9 - _, each once, none of a policy of ours, g`: func(c *planner.Config) { c.Plugins = []string{"a.b"} },
+		"REKNIT_RESTART_TIME: expected at least 0":                  func(c *planner.Config) { c.RestartTime = -1 },
+		"REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0":       func(c *planner.Config) { c.PluginDeadline = 0 },
+		`none of a policy of ours, got "reroute"`:                   func(c *planner.Config) { c.Plugins = []string{"mine", "reroute"} },
+		`each once, none of a policy of ours, got "mine"`:           func(c *planner.Config) { c.Plugins = []string{"mine", "mine"} },
+		`A-Z a-z 0-9 - _, each once, none of a policy of ours, g`:   func(c *planner.Config) { c.Plugins = []string{"a.b"} },
 	} {
 		config := planner.Config{Policy: "adaptive", MinReplicas: 1, Slowdown: 1, PluginDeadline: time.Second}
 		spoil(&config)

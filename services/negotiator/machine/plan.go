@@ -31,6 +31,7 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		rate = m.settings.FailuresPrior
 	}
 	request.SecondsBetweenFailures = math.Min(1/(rate*float64(len(nodes))), 1e9)
+	request.SwitchSeconds, request.RestartSeconds = m.state.Prices.Switch, m.state.Prices.Restart
 	if m.mayWait() {
 		request.SecondsUntilReturn = m.state.Returns
 	}

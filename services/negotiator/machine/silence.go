@@ -139,8 +139,9 @@ func (m *Machine) stepSeconds() float64 {
 	return protocol.UsualStep(m.state.Plan.Predicted.StepSeconds, slices.Collect(maps.Values(m.state.Paces)))
 }
 
-// activated hears how long a node's usual step is.
-func (m *Machine) activated(_ events.Event, activation events.Activation) []events.Event {
+// activated hears how long a node's usual step is, and how long it stood still.
+func (m *Machine) activated(cause events.Event, activation events.Activation) []events.Event {
+	m.measure(cause, activation)
 	if m.state.Members[activation.Node] != nil {
 		m.state.Paces[activation.Node] = activation.StepSeconds
 	}

@@ -50,6 +50,7 @@ type state struct {
 	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
+	Prices      prices                 `json:"prices"`             // of the last changes
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
 	Ended       time.Time              `json:"ended,omitzero"`     // the job, by the log's clock

@@ -15,11 +15,13 @@ import (
 
 // Settings are the planner's knobs.
 type Settings struct {
-	Cluster       string
-	Policy        policy.Policy // zero: adaptive
-	MinReplicas   int           // holders that every layer should have
-	SwitchSeconds float64       // a switch of plans that moves nothing
-	Slowdown      float64       // how many times as long a step may take for a node that joins; zero: policy.UsualSlowdown
+	Cluster     string
+	Policy      policy.Policy // zero: adaptive
+	MinReplicas int           // holders that every layer should have
+	// What a change costs besides its transfer, until one was measured.
+	SwitchSeconds  float64 // one that moves nothing
+	RestartSeconds float64 // one that moves state
+	Slowdown       float64 // how many times as long a step may take for a node that joins; zero: policy.UsualSlowdown
 	// Find answers as search.Find does, which has it if this is nil.
 	Find func(problem search.Problem, most int) (search.Result, error)
 }
@@ -72,8 +74,8 @@ func (m *Machine) question(request events.PlanRequest) Question {
 	return Question{situation.Canonical(), request, situation}
 }
 
-// Found is what the policy proposes for the canonical situation of a question, or another in its place, and why it proposes
-// nothing itself.
+// Found is what the policy proposes for the canonical situation of a question, or another in its place, and why there is
+// nothing.
 type Found struct {
 	Candidates []policy.Candidate
 	Reason     error
@@ -82,10 +84,7 @@ type Found struct {
 // Search asks the policy. Whoever has its answer already need not.
 func (m *Machine) Search(question Question) Found {
 	candidates, reason := m.settings.Policy.Answer(question.Canonical.Situation)
-	switch { // the same reason, with names
-	case reason != nil && len(candidates) > 0:
-		_, reason = m.settings.Policy.Propose(question.situation)
-	case reason != nil:
+	if len(candidates) == 0 { // the same reason, with names
 		_, reason = m.settings.Policy.Answer(question.situation)
 	}
 	return Found{candidates, reason}
@@ -126,8 +125,10 @@ func (m *Machine) weigh(question Question, found Found, replies []Reply) (*event
 		return nil, err
 	}
 	best, considered := all[0], append(judged.doubted(weighed(all)), judged.refused...)
-	if len(found.Candidates) > 0 && found.Reason != nil { // another policy answered
-		considered = append(considered, events.Candidate{Policy: m.settings.Policy.Name, Rejected: fmt.Sprintf("%.512s", found.Reason)})
+	if len(found.Candidates) > 0 {
+		for _, silent := range m.settings.Policy.Unanswered(s, found.Candidates) {
+			considered = append(considered, events.Candidate{Policy: silent.Policy, Rejected: fmt.Sprintf("%.512s", silent.Reason)})
+		}
 	}
 	if best.Policy == policy.Waiting {
 		return nil, Deferred{deferral(question.request, considered)}

@@ -296,7 +296,8 @@ func sameWhenRenamed(t *testing.T, r events.PlanRequest, answer events.Event) er
 	var pairs []string
 	for i := range 10 {
 		pairs = append(pairs, fmt.Sprintf(`"n%d"`, i), fmt.Sprintf(`"x%d"`, 9-i), fmt.Sprintf(`"j%d"`, i),
-			fmt.Sprintf(`"a%d"`, i))
+			fmt.Sprintf(`"a%d"`, i), fmt.Sprintf(" n%d", i), fmt.Sprintf(" x%d", 9-i), fmt.Sprintf(" j%d", i), fmt.Sprintf(" a%d", i),
+			fmt.Sprintf(`"n%d would`, i), fmt.Sprintf(`"x%d would`, 9-i), fmt.Sprintf(`"j%d would`, i), fmt.Sprintf(`"a%d would`, i))
 	}
 	names := strings.NewReplacer(pairs...)
 	var renamed events.PlanRequest

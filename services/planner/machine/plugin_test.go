@@ -59,7 +59,7 @@ func hesitant(t *testing.T) policy.Policy {
 	return policy.Policy{Name: "hesitant", Propose: func(s policy.Situation) ([]policy.Candidate, error) {
 		candidates, err := anew.Propose(s)
 		for i := range candidates {
-			candidates[i].TransitionSeconds += 30
+			candidates[i].CopySeconds += 30
 		}
 		return candidates, err
 	}}

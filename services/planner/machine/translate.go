@@ -24,8 +24,15 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		Kind: kinds[job.Kind], MicroBatches: globalBatch / job.MicroBatch, GlobalBatch: globalBatch,
 		DataParallel: limits(job.Pipelines), PipelineLength: limits(job.Stages), MinReplicas: settings.MinReplicas,
 		SecondsBetweenFailures: request.SecondsBetweenFailures, SecondsUntilReturn: request.SecondsUntilReturn,
-		SwitchSeconds: settings.SwitchSeconds, Partitions: job.OptimizerPartitions, Find: settings.Find,
+		SwitchSeconds: settings.SwitchSeconds, RestartSeconds: settings.RestartSeconds, Partitions: job.OptimizerPartitions,
+		Find:     settings.Find,
 		Slowdown: settings.Slowdown, KeepsAll: job.Data == events.LocalData || isUnmeasured(request),
+	}
+	if measured := request.SwitchSeconds; measured > 0 {
+		s.SwitchSeconds = measured
+	}
+	if measured := request.RestartSeconds; measured > 0 {
+		s.RestartSeconds = measured
 	}
 	nodes := bySite(request.Nodes)
 	for _, node := range nodes {

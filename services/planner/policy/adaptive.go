@@ -3,6 +3,7 @@ package policy
 // Adaptive weighs rerouting, planning anew (Chameleon IV-A), and waiting for the lost nodes: the default.
 var Adaptive = Policy{Name: "adaptive", Propose: adaptive, Waits: true}
 
+// weighed are the policies that adaptive weighs.
 var weighed = []Policy{
 	{Name: rerouting, Propose: reroute},
 	anew,

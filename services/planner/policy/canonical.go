@@ -63,7 +63,9 @@ func (s Situation) Canonical() Canonical {
 		c.Current[at] = pipeline
 	}
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
-	// No plan depends on the time until the return, nor on what was missing before.
+	// No plan depends on the time until the return, nor on what was missing before. Prices are the same for all plans that move
+	// something, so that they are weighed with them and found without.
+	c.SwitchSeconds, c.RestartSeconds = 0, 0
 	c.SecondsBetweenFailures, c.SecondsUntilReturn, c.Relayed = octave(s.SecondsBetweenFailures), 0, false
 	return c
 }

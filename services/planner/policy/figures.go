@@ -15,13 +15,20 @@ func (s Situation) figured(k known, pipelines []Pipeline) Candidate {
 		}
 	}
 	c.StepSeconds = s.stepSeconds(k.wires, pipelines)
-	c.TransitionSeconds = s.SwitchSeconds
-	if len(s.Current) == 0 {
-		return c // every node makes the layers of the first plan itself
+	if len(s.Current) > 0 { // every node makes the layers of the first plan itself
+		c.CopySeconds = s.copySeconds(k, pipelines)
 	}
-	c.CopySeconds = s.copySeconds(k, pipelines)
-	c.TransitionSeconds += c.CopySeconds
+	c.TransitionSeconds = s.transitionSeconds(c.CopySeconds)
 	return c
+}
+
+// transitionSeconds is the price of a plan that takes so long to copy: what moves state pays its transfer and a restart
+// (Chameleon IV-C), which is a switch at least, and what moves nothing a switch.
+func (s Situation) transitionSeconds(copySeconds float64) float64 {
+	if copySeconds > 0 {
+		return max(s.SwitchSeconds, s.RestartSeconds) + copySeconds
+	}
+	return s.SwitchSeconds
 }
 
 // known is what is looked up by a node's name for every candidate.

@@ -44,7 +44,8 @@ type Situation struct {
 	Relayed                bool
 	Network                Network
 	SecondsBetweenFailures float64
-	SwitchSeconds          float64 // a switch of plans that moves nothing, negotiation included
+	SwitchSeconds          float64 // a switch of plans that moves nothing
+	RestartSeconds         float64 // one that moves state, without the transfer
 	// PreCopies tells that all nodes can fetch and give layers while they train.
 	PreCopies          bool
 	currentSeconds     float64 // see timed
@@ -163,6 +164,34 @@ func (p Policy) named(s Situation) ([]Candidate, error) {
 	return candidates, err
 }
 
+// NoAnswer is a policy that proposes nothing, and why.
+type NoAnswer struct {
+	Policy string
+	Reason error
+}
+
+// Unanswered tells which of the policies that one weighs, itself included, have no candidate among those found for a situation,
+// and why, where they say so. Only these are asked again: what was found may be of a situation that is the same but for names.
+func (p Policy) Unanswered(s Situation, found []Candidate) []NoAnswer {
+	if _, isOwn := ofKind[s.Kind]; isOwn {
+		return nil
+	}
+	asked := []Policy{p}
+	if p.Name == Adaptive.Name {
+		asked = weighed
+	}
+	var list []NoAnswer
+	for _, policy := range asked {
+		if slices.ContainsFunc(found, func(c Candidate) bool { return c.Policy == policy.Name }) {
+			continue
+		}
+		if _, err := policy.Propose(s); err != nil {
+			list = append(list, NoAnswer{policy.Name, err})
+		}
+	}
+	return list
+}
+
 // Choose weighs the plans of the adaptive policy and returns them best first.
 func Choose(s Situation) ([]Candidate, error) {
 	candidates, err := Adaptive.Answer(s)
@@ -172,11 +201,15 @@ func Choose(s Situation) ([]Candidate, error) {
 // Weigh scores candidates and returns them best first, the others with the reason why not. Fewer replicas than
 // MinReplicas count before all else, and more count for nothing. Then the expected throughput counts, where it differs
 // by enough to be worth moving, then the shorter transition, then the order. Weigh leaves its arguments as they are. It
-// fails where there is no candidate, and tells the reason it was given.
+// fails where there is no candidate, and tells the reason it was given. Transitions have the prices of this situation,
+// whatever those were with which the candidates were found.
 func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, error) {
 	var all []Candidate
 	s = s.timed()
 	for _, candidate := range candidates {
+		if candidate.Policy != Waiting {
+			candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
+		}
 		candidate.Score = s.score(candidate)
 		if candidate.measurable() {
 			all = append(all, candidate)

@@ -185,7 +185,7 @@ func tellsTheTime(s Situation, c Candidate) error {
 	}
 	want += s.slowSync(c.Pipelines) + s.dearSeconds(c.Pipelines)
 	if math.Abs(c.StepSeconds-want) > 1e-9*want || c.StepSeconds < c.LowerBoundSeconds ||
-		c.TransitionSeconds < s.SwitchSeconds {
+		c.TransitionSeconds < c.CopySeconds {
 		return fmt.Errorf("step of %v s, want %v; at least %v; transition of %v s", c.StepSeconds, want,
 			c.LowerBoundSeconds, c.TransitionSeconds)
 	}

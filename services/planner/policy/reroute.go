@@ -30,7 +30,7 @@ func reroute(s Situation) ([]Candidate, error) {
 	candidate := Candidate{Pipelines: s.Current, Replicas: s.replicas(), Reroutes: taken.reroutes, PeakBytes: taken.peaks}
 	candidate.StepSeconds = taken.seconds + s.syncSeconds(w, s.Current) + s.dearSeconds(s.Current)
 	candidate.CopySeconds = s.copySeconds(s.known(), s.Current) // of nodes that came back empty
-	candidate.TransitionSeconds = s.SwitchSeconds + candidate.CopySeconds
+	candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
 	return []Candidate{candidate}, nil
 }
 

@@ -68,5 +68,5 @@ func (s Situation) backSeconds(from []Pipeline) float64 {
 			}
 		}
 	}
-	return s.SwitchSeconds + s.fetchSeconds(s.largestMissing(has, s.Current))
+	return s.transitionSeconds(s.fetchSeconds(s.largestMissing(has, s.Current)))
 }

@@ -19,6 +19,7 @@ type File struct {
 	MinReplicas         *int       `key:"minReplicas,optional"`
 	SwitchTime          *Span      `key:"switchTime,optional"`
 	Slowdown            *float64   `key:"slowdown,optional"`
+	Restart             *Span      `key:"restart,optional"` // what moves state pays for besides its transfer
 	Current             []Pipeline `key:"current,optional"`
 	Failed              []string   `key:"failed,optional"`
 	Leaving             []string   `key:"leaving,optional"`

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // serviceRestart is the kind of change that the kill of a service is.
@@ -74,7 +75,7 @@ func sourcesOf(plan events.Plan, node string) int {
 
 // policyOf names the policy of a plan; one that reroutes nothing keeps the plan before.
 func policyOf(plan events.Plan) string {
-	if plan.Policy == "reroute" && len(plan.Reroutes) == 0 {
+	if tell.IsKept(plan) {
 		return "kept"
 	}
 	return plan.Policy

@@ -147,7 +147,7 @@ func (e Explanation) tell(w io.Writer) {
 }
 
 func (e Explanation) tellPlan(w io.Writer) {
-	fmt.Fprintf(w, "Generation %d, by %s", e.Plan.Generation, e.Plan.Policy)
+	fmt.Fprintf(w, "Generation %d, by %s", e.Plan.Generation, tell.Policy(*e.Plan))
 	if e.Change != nil {
 		fmt.Fprintf(w, ": %s", e.Change.What())
 	}

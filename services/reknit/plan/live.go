@@ -30,6 +30,7 @@ func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 	}
 	q := Question{Request: request, Settings: planner.Settings{
 		Cluster: cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds(),
+		RestartSeconds: usualRestartTime.Seconds(),
 	}}
 	if err := q.takeCommitted(ctx, b); err != nil {
 		return q, err

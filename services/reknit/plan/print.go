@@ -91,7 +91,7 @@ func verdict(q Question, plan events.Plan) string {
 	if q.keeps(plan) {
 		return fmt.Sprintf("generation %d would be kept as it is: no other plan is better by more than moving is worth", plan.Generation-1)
 	}
-	return fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, plan.Policy)
+	return fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, tell.Policy(plan))
 }
 
 // keeps reports whether nothing changed, and a plan is the one in force.
@@ -360,10 +360,14 @@ func Candidates(w io.Writer, considered []events.Candidate, unmeasured bool) {
 			lost = "- (taken)"
 		}
 		step, score := tell.Seconds(candidate.StepSeconds), fmt.Sprintf("%.4g", candidate.Score)
+		shape, transition := tell.Folded(candidate.Shape), tell.Seconds(candidate.TransitionSeconds)
 		if unmeasured {
 			step, score = "-", "-"
 		}
-		tell.Row(table, lost, 42, candidate.Policy, tell.Folded(candidate.Shape), step, tell.Seconds(candidate.TransitionSeconds), score)
+		if !candidate.Weighed() {
+			shape, step, transition, score = "-", "-", "-", "-"
+		}
+		tell.Row(table, lost, 42, candidate.Policy, shape, step, transition, score)
 	}
 	table.Flush()
 }

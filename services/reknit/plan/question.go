@@ -15,6 +15,7 @@ import (
 const (
 	usualMinReplicas = 2
 	usualSwitchTime  = 50 * time.Millisecond
+	usualRestartTime = 50 * time.Millisecond
 )
 
 // Question is what is to be planned.
@@ -135,6 +136,7 @@ func member(node string) events.Member { return events.Member{Node: node, Incarn
 func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 	settings := planner.Settings{
 		Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds(),
+		RestartSeconds: usualRestartTime.Seconds(),
 	}
 	if f.TimeBetweenFailures <= 0 {
 		return settings, d.Fault("timeBetweenFailures", "a time above 0", tell.Seconds(float64(f.TimeBetweenFailures)))
@@ -153,6 +155,9 @@ func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 	}
 	if f.SwitchTime != nil {
 		settings.SwitchSeconds = float64(*f.SwitchTime)
+	}
+	if f.Restart != nil {
+		settings.RestartSeconds = float64(*f.Restart)
 	}
 	return settings, nil
 }

@@ -126,7 +126,7 @@ func count(records []Record, committed events.Plan) []Record {
 		case !seen[candidate.Policy]: // its best plan's reason says more than those of others
 			records[at].Rejected[candidate.Rejected]++
 		}
-		if !seen[candidate.Policy] {
+		if !seen[candidate.Policy] && candidate.Weighed() {
 			records[at].Weighed++
 		}
 		seen[candidate.Policy] = true
@@ -232,7 +232,7 @@ func ask(ctx context.Context, b *bus.Bus, name string, request events.PlanReques
 // refused says why a plug-in's plan cannot be weighed: then it has no figures.
 func (t Trial) refused() error {
 	for _, candidate := range t.Considered {
-		if candidate.Policy == t.Policy && candidate.StepSeconds == 0 && candidate.Rejected != "" {
+		if candidate.Policy == t.Policy && !candidate.Weighed() {
 			return fmt.Errorf("%s: %s", t.Policy, candidate.Rejected)
 		}
 	}
@@ -245,9 +245,9 @@ func (t Trial) tell(w io.Writer) {
 	case t.Waiting != nil:
 		fmt.Fprintf(w, "Now: wait for at most %s, %s\n", tell.Seconds(t.Waiting.Seconds), t.Waiting.Reason)
 	case unmeasured:
-		fmt.Fprintf(w, "Now: %s by %s, a step of a length %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy, plan.NotKnown)
+		fmt.Fprintf(w, "Now: %s by %s, a step of a length %s\n", tell.Folded(t.Plan.Shape()), tell.Policy(*t.Plan), plan.NotKnown)
 	default:
-		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(t.Plan.Shape()), t.Plan.Policy,
+		fmt.Fprintf(w, "Now: %s by %s, a step in %s, %s\n", tell.Folded(t.Plan.Shape()), tell.Policy(*t.Plan),
 			tell.Seconds(t.Plan.Predicted.StepSeconds), plan.Gap(t.Plan.Predicted))
 	}
 	if t.refused() == nil {

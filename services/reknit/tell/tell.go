@@ -46,6 +46,17 @@ func Layers(layers events.Range) string {
 	return fmt.Sprintf("layers %d-%d", layers.First, layers.End-1)
 }
 
+// IsKept reports whether a plan only keeps the one before: it is the reroute policy's, and nothing is rerouted.
+func IsKept(plan events.Plan) bool { return plan.Policy == "reroute" && len(plan.Reroutes) == 0 }
+
+// Policy names the policy of a plan.
+func Policy(plan events.Plan) string {
+	if IsKept(plan) {
+		return "keeping the plan in force"
+	}
+	return plan.Policy
+}
+
 // Partitions writes numbers of partitions, both ends of runs included.
 func Partitions(numbers []int) string {
 	switch len(numbers) {

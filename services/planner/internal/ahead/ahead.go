@@ -114,8 +114,8 @@ func (p *Planner) round(ctx context.Context, plan *events.Plan) {
 			continue
 		}
 		begun := time.Now()
-		candidates, err := p.settings.Policy.Answer(question.Situation)
-		if err == nil { // a refusal is said with names, and is computed when it is asked for
+		candidates, _ := p.settings.Policy.Answer(question.Situation)
+		if len(candidates) > 0 { // a refusal is said with names, and is computed when it is asked for
 			p.cache.add(question, candidates)
 			computed++
 		}

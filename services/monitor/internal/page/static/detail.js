@@ -28,7 +28,8 @@ function candidates(change) {
     + 'takes until training goes on so, and the samples a second that are left of both until the next failure is expected.'), table([['policy'], ['shape'], ['step', true], ['transition', true], ['samples/s', true], ['lost because']],
     change.considered.map((one) => ({
       class: one.rejected ? undefined : 'best',
-      cells: [one.policy, one.shape, known ? seconds(one.stepSeconds) : '–', seconds(one.transitionSeconds), known ? short(one.score) : '–', one.rejected || 'taken'],
+      cells: [one.policy, one.shape || '–', known && one.stepSeconds ? seconds(one.stepSeconds) : '–',
+        one.stepSeconds ? seconds(one.transitionSeconds) : '–', known && one.stepSeconds ? short(one.score) : '–', one.rejected || 'taken'],
     })))];
 }
 
