@@ -39,9 +39,11 @@ func (c Config) settings() (machine.Settings, error) {
 	if c.SwitchTime < 0 {
 		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
 	}
-	if !(c.Slowdown >= 1) || math.IsInf(c.Slowdown, 1) {
-		if c.RestartTime < 0 {
+	if c.RestartTime < 0 {
 		return machine.Settings{}, fmt.Errorf("REKNIT_RESTART_TIME: expected at least 0, got %s", c.RestartTime)
+	}
+	if !(c.Slowdown >= 1) || math.IsInf(c.Slowdown, 1) {
+		return machine.Settings{}, fmt.Errorf("REKNIT_SLOWDOWN: expected a number of at least 1, got %v", c.Slowdown)
 	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
