@@ -23,7 +23,7 @@ var abouts = map[Kind]About{
 	ConnectRequested: AboutLink, DisconnectRequested: AboutLink,
 	LinkMeasured: AboutLink, LinkLost: AboutLink, LinkRestored: AboutLink,
 	Consented: AboutNode, ConsentDelayed: AboutNode, Promised: AboutNode, ShardReceived: AboutNode,
-	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, RestorationFailed: AboutNode,
+	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, PlanMeasured: AboutNode, RestorationFailed: AboutNode,
 	PlanCommitted: AboutGeneration,
 	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService,
 	TrainingCompleted: AboutCluster, EventRefused: AboutMessage,

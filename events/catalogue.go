@@ -151,6 +151,7 @@ const (
 	PlanRefused         Kind = "plan.refused"
 	PlanCommitted       Kind = "plan.committed"
 	PlanActivated       Kind = "plan.activated"
+	PlanMeasured        Kind = "plan.measured"
 	RestorationAsked    Kind = "restoration.requested"
 	RestorationPlanned  Kind = "restoration.planned"
 	RestorationRefused  Kind = "restoration.refused"
@@ -186,7 +187,7 @@ var Catalogue = []Row{
 	{NodeLost, "A node has failed.", []string{"monitor"}, func() Payload { return new(NodeState) }, false},
 	{SiteSuspected, "Most nodes of a site fell silent at once: its way to the hub, rather than they.", []string{"monitor"}, func() Payload { return new(SiteState) }, false},
 	{SiteCleared, "A suspected site is heard again.", []string{"monitor"}, func() Payload { return new(SiteState) }, false},
-	{NodeProfiled, "A node's measured speed.", []string{"node"}, func() Payload { return new(Profile) }, false},
+	{NodeProfiled, "A node's measured speed, what its layers take, and its memory.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
@@ -213,6 +214,7 @@ var Catalogue = []Row{
 	{Aborted, "The negotiation ended without a plan, and why.", []string{"negotiator"}, func() Payload { return new(Abort) }, false},
 	{NegotiationOverdue, "Somebody was waited for too long; the negotiator decides when it hears this.", []string{"negotiator"}, func() Payload { return new(Overdue) }, false},
 	{PlanActivated, "A node completed its first step under a plan, with the stall it saw.", []string{"node"}, func() Payload { return new(Activation) }, false},
+	{PlanMeasured, "How long the steps of a plan take, from the first few nodes of it.", []string{"node"}, func() Payload { return new(Pace) }, false},
 	{ClusterHeld, "No plan is possible until the world changes, why, and for whom the cluster waits.", []string{"negotiator"}, func() Payload { return new(Hold) }, false},
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
 	{TrainingCompleted, "The job is done: all who were to make its last step have made it. Nobody is missed from here on.", []string{"negotiator"}, func() Payload { return new(JobEnd) }, false},

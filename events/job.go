@@ -3,6 +3,7 @@ package events
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Job is what is trained. Every member carries the same one.
@@ -80,18 +81,23 @@ func (j *Job) BatchOf(nodes int) (globalBatch int, learningRateScale float64) {
 	return globalBatch, learningRateScale
 }
 
+// IsTimed reports whether the job says how long its layers take.
+func (j *Job) IsTimed() bool {
+	return slices.ContainsFunc(j.Layers, func(layer LayerProfile) bool { return layer.ForwardSeconds+layer.BackwardSeconds > 0 })
+}
+
 // MicroBatchSeconds returns how long a micro-batch is said to take on a node that trains some layers under a plan: those of
-// its stage or, where the job is no pipeline, all. It is a second where the job says nothing.
+// its stage or, where the job is no pipeline, all. Where the job says nothing, all layers take a second, each as long.
 func (j *Job) MicroBatchSeconds(stage Range) float64 {
 	if j.Kind == DataParallel || j.Kind == Sharded {
 		stage = Range{First: 0, End: len(j.Layers)}
 	}
+	if !j.IsTimed() {
+		return float64(stage.Count()) / float64(len(j.Layers))
+	}
 	seconds := 0.0
 	for _, layer := range j.Layers[stage.First:stage.End] {
 		seconds += layer.ForwardSeconds + layer.BackwardSeconds
-	}
-	if seconds == 0 {
-		return 1
 	}
 	return seconds
 }
@@ -102,8 +108,8 @@ type Bounds struct {
 	Max int `json:"max"`
 }
 
-// LayerProfile is the cost of one layer for one micro-batch. Data-parallel and sharded jobs may leave all seconds
-// out: a micro-batch counts as one second then, and the speedFactor of a node is its micro-batches a second.
+// LayerProfile is the cost of one layer for one micro-batch. A job may leave all seconds out: all layers together count as
+// one second then, each as long, until nodes tell what they measured (node.profiled).
 type LayerProfile struct {
 	ParameterBytes  int64   `json:"parameterBytes" is:"max=281474976710656"`
 	OptimizerBytes  int64   `json:"optimizerBytes" is:"max=281474976710656"`

@@ -80,7 +80,7 @@ func TestAMicroBatchTakesWhatTheLayersOfItsStageTake(t *testing.T) {
 	layers := []LayerProfile{{ForwardSeconds: 1, BackwardSeconds: 2}, {ForwardSeconds: 10, BackwardSeconds: 20}}
 	pipelined, replicated := Job{Layers: layers}, Job{Kind: DataParallel, Layers: layers}
 	sharded := Job{Kind: Sharded, Layers: layers}
-	unmeasured := Job{Kind: DataParallel, Layers: make([]LayerProfile, 2)}
+	unmeasured, untimed := Job{Kind: DataParallel, Layers: make([]LayerProfile, 2)}, Job{Layers: make([]LayerProfile, 2)}
 	for _, test := range []struct {
 		what    string
 		seconds float64
@@ -91,6 +91,7 @@ func TestAMicroBatchTakesWhatTheLayersOfItsStageTake(t *testing.T) {
 		{"a replica", replicated.MicroBatchSeconds(Range{0, 2}), 33},
 		{"a shard, which trains all layers with its group", sharded.MicroBatchSeconds(Range{1, 2}), 33},
 		{"a job that does not say", unmeasured.MicroBatchSeconds(Range{0, 2}), 1},
+		{"half of a pipeline that does not say", untimed.MicroBatchSeconds(Range{1, 2}), 0.5},
 	} {
 		if test.seconds != test.want {
 			t.Errorf("%s takes %v s: expected %v", test.what, test.seconds, test.want)

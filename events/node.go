@@ -83,14 +83,6 @@ type SiteState struct {
 	Nodes  int    `json:"nodes"`  // that are watched there
 }
 
-// Profile is what a node measured while training.
-type Profile struct {
-	Node string `json:"node" is:"token"`
-	// SpeedFactor is measured over declared speed of the node's layers: 2 means twice as fast as the job says.
-	SpeedFactor float64 `json:"speedFactor" is:"min=1e-9,max=1e9"`
-	Step        uint64  `json:"step"`
-}
-
 // Probe is a request on ProbeSubject. Without a target it asks the agent for a sign of life; with one it asks the
 // agent to measure the link to the target.
 type Probe struct {
@@ -129,5 +121,3 @@ func (s *SiteState) Validate() error {
 }
 
 func (e *Exit) Validate() error { return within(e).err }
-
-func (p *Profile) Validate() error { return within(p).err }

@@ -182,8 +182,11 @@ type Predicted struct {
 	TransitionSeconds     float64          `json:"transitionSeconds"`     // that the layers take to come; in a proposal as the planner weighed it, with the switch
 	PeakBytes             map[string]int64 `json:"peakBytes"`
 	SamplesPerSecond      float64          `json:"samplesPerSecond"`
-	// Unmeasured tells that the seconds only compare plans: the job says none, and no node had told its speed.
+	// Unmeasured tells that the seconds are guesses that only compare plans: the job says none, and no node had told its speed.
 	Unmeasured bool `json:"unmeasured,omitempty"`
+	// Correction is what stepSeconds was multiplied by, for so many times as long as the model says did steps of the plan before
+	// take; zero: by nothing.
+	Correction float64 `json:"correction,omitempty"`
 }
 
 // Candidate is a plan that was weighed.

@@ -22,6 +22,8 @@ type PlanRequest struct {
 	// nothing, and those that moved state; zero: there was none.
 	SwitchSeconds  float64 `json:"switchSeconds,omitempty" is:"min=0"`
 	RestartSeconds float64 `json:"restartSeconds,omitempty" is:"min=0"`
+	// CurrentStepSeconds is how long a step of the plan in force takes, as the first few of its nodes measured; zero: not known.
+	CurrentStepSeconds float64 `json:"currentStepSeconds,omitempty" is:"min=0"`
 }
 
 // PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.

@@ -33,6 +33,7 @@ var Rules = []Rule{
 	{"own-links", "Consent", "A node tells measurements from itself only."},
 	{"kept", "Keeping", "bytes is how many the units have in all."},
 	{"parts", "Part", "Parts have first < end <= bytes."},
+	{"profile", "Profile", "otherBytes is at most peakBytes."},
 	{"silent", "SiteState", "silent is at most nodes."},
 	{"sites", "Usual", "between is in the order of from and to, each pair once."},
 	{"whole-plan", "RestorationRequest", "units are those of the proposal's plan, and gradients, if told, its layers'."},

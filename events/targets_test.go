@@ -47,6 +47,7 @@ func FuzzNegotiationCommitted(f *testing.F)     { fuzzEvent(f, "negotiation.comm
 func FuzzNegotiationAborted(f *testing.F)       { fuzzEvent(f, "negotiation.aborted") }
 func FuzzNegotiationOverdue(f *testing.F)       { fuzzEvent(f, "negotiation.overdue") }
 func FuzzPlanActivated(f *testing.F)            { fuzzEvent(f, "plan.activated") }
+func FuzzPlanMeasured(f *testing.F)             { fuzzEvent(f, "plan.measured") }
 func FuzzClusterHeld(f *testing.F)              { fuzzEvent(f, "cluster.held") }
 func FuzzTrainingDigested(f *testing.F)         { fuzzEvent(f, "training.digested") }
 func FuzzTrainingCompleted(f *testing.F)        { fuzzEvent(f, "training.completed") }

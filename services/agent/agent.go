@@ -18,6 +18,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/consent"
+	"github.com/reknit/reknit/services/agent/internal/host"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/seal"
@@ -225,7 +226,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Cluster: s.config.Cluster, Node: s.config.Node, Process: s.process, Name: s.bus.Identity().Name,
 		Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
-		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job,
+		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job, Processors: host.Processors(),
 		Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})

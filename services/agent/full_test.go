@@ -14,7 +14,7 @@ func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
 	h := newHub(t)
 	h.join("n1")
 	session := h.sessions[0]
-	profiled := session.machine.Profiled(time.Now(), 1, 1)
+	profiled := session.machine.Profiled(time.Now(), events.Profile{Step: 1, SpeedFactor: 1})
 	room := h.bound(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -52,7 +52,7 @@ type Session struct {
 	looks    int                          // who has the node's name: under way, and one more
 	exchange *exchange                    // the last; nil before the first
 	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
-	facts    map[events.Kind]events.Event // to be said, by kind: digests and profiles
+	facts    map[events.Kind]events.Event // to be said, by kind: digests, profiles and paces
 	telling  bool                         // facts are being said
 	heard    heard
 	ended    error
@@ -139,11 +139,11 @@ func (s *Session) Ready() error {
 	return s.ended
 }
 
-// Profiled tells how fast the node is beside the job's layer profile.
-func (s *Session) Profiled(step uint64, speedFactor float64) {
+// Profiled tells what the node measured of its speed, its layers and its memory, as a speed.Profiler has it.
+func (s *Session) Profiled(profile events.Profile) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.fact(s.machine.Profiled(time.Now(), step, speedFactor))
+	s.fact(s.machine.Profiled(time.Now(), profile))
 }
 
 // Digested tells the digests of the units held at a step, so that replicas are compared. Final ones are told before it
@@ -225,7 +225,7 @@ func (s *Session) tell(what func() []machine.Action) {
 func (s *Session) do(action machine.Action) {
 	switch action := action.(type) {
 	case machine.Say:
-		if action.Event.Kind == events.TrainingDigested { // told again and again: the newest says all
+		if kind := action.Event.Kind; kind == events.TrainingDigested || kind == events.PlanMeasured { // told again and again: the newest says all
 			s.fact(action.Event)
 			return
 		}

@@ -88,7 +88,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	loop := training.New(training.Config{
 		Node: config.Node, Shape: what.Shape, Adam: what.Adam, Seed: config.Seed, GlobalBatch: config.GlobalBatch,
-		MicroBatch: config.MicroBatch, Steps: config.Steps, CompareEvery: config.CompareEvery, Samples: samples, Profile: job.Layers,
+		MicroBatch: config.MicroBatch, Steps: config.Steps, CompareEvery: config.CompareEvery, Samples: samples, Job: job,
 	}, session, network)
 	defer context.AfterFunc(asked, func() { leave(ctx, session, loop.Complete(), end) })()
 	if err := loop.Run(ctx); err != nil && !finished(ctx, loop) {

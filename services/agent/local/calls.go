@@ -189,6 +189,9 @@ func (t *trainer) callNext(request *http.Request) (any, error) {
 	if err := read(request, &report); err != nil {
 		return nil, err
 	}
+	if err := report.validate(); err != nil {
+		return nil, failure{http.StatusBadRequest, err.Error(), "measure it, or leave it out"}
+	}
 	return t.turns.next(request.Context(), report)
 }
 

@@ -58,7 +58,7 @@ func TestATrainersSpeedIsToldAsTheMicroBatchesThatItTrainsASecond(t *testing.T) 
 	c := r.join(strings.Replace(usualJoin, "{", `{"job":{"kind":"data-parallel"},`, 1))
 	r.commit(0, c.member)
 	order := c.next(orderStep, Report{Order: c.next(orderAdopt, Report{}).ID})
-	for done := range uint64(20) {
+	for done := range uint64(22) {
 		report := Report{Order: order.ID, Done: done + 1, MicroBatches: 8, ComputeSeconds: 2}
 		order = c.next(orderStep, report)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/internal/host"
 )
 
 // Joining is the body of join: what a trainer is to be a member with. README.md says what each field means.
@@ -46,6 +47,18 @@ type Report struct {
 	// MicroBatches were passed forward and backward in the step, in so many ComputeSeconds without waiting for others.
 	MicroBatches   int     `json:"microBatches"`
 	ComputeSeconds float64 `json:"computeSeconds"`
+
+	// Layers are what a micro-batch took in each layer of this trainer, and PeakBytes and OtherBytes are of its memory, as in
+	// node.profiled: once measured.
+	Layers     []events.LayerCost `json:"layers"`
+	PeakBytes  int64              `json:"peakBytes"`
+	OtherBytes int64              `json:"otherBytes"`
+}
+
+// validate names the field that is not as expected.
+func (r *Report) validate() error {
+	measured := events.Profile{Node: "n", SpeedFactor: 1, Layers: r.Layers, PeakBytes: r.PeakBytes, OtherBytes: r.OtherBytes}
+	return measured.Validate()
 }
 
 // Order is what a trainer does next. Which fields are set follows from its kind.
@@ -140,7 +153,9 @@ func (j *Joining) complete(copies int) (events.Job, error) {
 		return events.Job{}, fmt.Errorf("state: expected %s or %s, got %.40q", stateMapped, stateCopied, j.State)
 	}
 	if j.MemoryBytes == 0 {
-		// Parameters, two moments and a gradient, as much again for activations, and snapshots.
+		j.MemoryBytes = host.MemoryBytes()
+	}
+	if j.MemoryBytes == 0 { // what there is is not known: parameters, two moments, a gradient, as much again, and snapshots
 		j.MemoryBytes = int64(8+copies) * bytes
 	}
 	return j.job()
@@ -157,15 +172,10 @@ func (j *Joining) job() (events.Job, error) {
 		}
 	}
 	job.Digest, job.Steps, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.TotalSteps, j.Batch, j.MicroBatch
-	if len(job.Layers) == 0 {
-		seconds := guessedSeconds
-		if job.Kind == events.DataParallel || job.Kind == events.Sharded {
-			seconds = 0 // nobody has to guess
-		}
+	if len(job.Layers) == 0 { // how long they take nobody has to guess
 		for _, unit := range j.Units {
 			job.Layers = append(job.Layers, events.LayerProfile{
 				ParameterBytes: unit - 2*(unit/3), OptimizerBytes: 2 * (unit / 3), GradientBytes: unit / 3, // Adam's
-				ForwardSeconds: seconds, BackwardSeconds: 2 * seconds,
 			})
 		}
 	}
@@ -174,6 +184,3 @@ func (j *Joining) job() (events.Job, error) {
 	}
 	return job, nil
 }
-
-// guessedSeconds is how long a layer's forward pass is said to take before anybody has measured it.
-const guessedSeconds = 1e-3

@@ -35,8 +35,8 @@ func TestTheSpeedOfAStageIsThatOfItsLayers(t *testing.T) {
 	r := newRig(t)
 	c, order := r.stage()
 	order = c.next(orderStep, Report{Order: order.ID})
-	for done := range uint64(20) {
-		computed := 8 * 3 * guessedSeconds / 4 // forward, and twice as long backward, through one layer
+	for done := range uint64(22) {
+		computed := 8 * 0.5 / 4 // one of two layers, that are said to take a second together
 		order = c.next(orderStep, Report{Order: order.ID, Done: done + 1, MicroBatches: 8, ComputeSeconds: computed})
 	}
 	profile := await[events.Profile](r, events.NodeProfiled)

@@ -43,7 +43,7 @@ type trainer struct {
 
 	made  bool // the last step
 	told  bool // that it is finished
-	speed speed.Meter
+	speed speed.Profiler
 	job   events.Job
 	past  []*agent.Rendezvous // of plans before, the oldest first; the loop's own
 
@@ -248,6 +248,7 @@ func (t *trainer) takeUp(orders agent.Orders) {
 	}
 	t.plan, t.rendezvous = orders.Plan, nil
 	t.mutex.Unlock()
+	t.speed.Switch(orders.Plan, &t.job, t.node)
 	t.state.note(orders.Plan.Generation, orders.Plan.UnitsOf(t.node))
 	self, _ := orders.Plan.Member(t.node)
 	t.watch.Switch(self.Incarnation, links.PeersOf(orders.Plan, t.node))
@@ -305,17 +306,26 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		t.session.Report(report.Done, report.Seconds, report.Loss)
 		if report.MicroBatches > 0 && report.ComputeSeconds > 0 {
 			stage, _ := orders.Plan.Holds(t.node)
-			t.speed.Pass(float64(report.MicroBatches)*t.job.MicroBatchSeconds(stage), report.ComputeSeconds)
+			t.speed.Meter.Pass(float64(report.MicroBatches)*t.job.MicroBatchSeconds(stage), report.ComputeSeconds)
 		}
-		if factor, news := t.speed.Step(); news {
-			t.session.Profiled(report.Done, factor)
-		}
+		t.profile(report)
 		t.sweep(1)
 		if !t.complete(report.Done) {
 			err = t.compare(orders.Step, report.Done)
 		}
 	}
 	return report, err
+}
+
+// profile tells what the trainer measured, where that is news.
+func (t *trainer) profile(report Report) {
+	told, news := t.speed.Step(report.Done)
+	if len(report.Layers) > 0 {
+		told, news = t.speed.Measured(report.Done, report.Layers, report.PeakBytes, report.OtherBytes)
+	}
+	if news {
+		t.session.Profiled(told)
+	}
 }
 
 const tellTimeout = 2 * time.Second // while the hub is away, the trainer's silence tells the same later

@@ -28,6 +28,7 @@ type Settings struct {
 	StateCopies  int      // of the units that are trained, in memory beside them
 	Samples      int64    // of the node's local data, where the job's is local
 	Neighbours   []string // to which it wants direct links, out of those that there are; none: to each
+	Processors   int      // of the host; zero: not known
 	Job          events.Job
 	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Consent      consent.Policy
@@ -77,6 +78,7 @@ type Machine struct {
 	capturing bool             // the trainer's state gives units to those who pre-copy
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
 	pace      pace
+	steps     steps   // of the plan in force
 	ending    *ending // told last; nil: training was never complete here
 }
 

@@ -31,13 +31,67 @@ func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Actio
 		activated.Cause, activated.Traceparent = m.plan.cause, m.plan.traceparent
 		m.do(Say{activated})
 	}
+	if m.plan != nil && m.plan.plan.Paced(m.settings.Node) {
+		m.tellPace(now, seconds)
+	}
 	return m.act()
 }
 
-// Profiled returns what tells how fast the node is beside the job's layer profile.
-func (m *Machine) Profiled(now time.Time, step uint64, speedFactor float64) events.Event {
-	return m.speaker.First(now, fmt.Sprintf("%s-%d", m.incarnation, step), events.NodeProfiled, m.settings.Node,
-		&events.Profile{Node: m.settings.Node, SpeedFactor: speedFactor, Step: step})
+// tellPace says how long the steps of the plan in force take, once they are measured and where that is news.
+func (m *Machine) tellPace(now time.Time, seconds float64) {
+	usual, news := m.steps.note(m.generation(), seconds)
+	if !news {
+		return
+	}
+	m.do(Say{m.speaker.First(now, fmt.Sprintf("pace-%s-%d-%d", m.incarnation, m.generation(), m.done), events.PlanMeasured,
+		m.settings.Node, &events.Pace{
+			Node: m.settings.Node, Generation: m.generation(), Step: m.done, StepSeconds: usual, Steps: m.steps.counted,
+			Processors: m.settings.Processors,
+		})})
+}
+
+// Profiled returns what tells what the node measured. Its name is filled in.
+func (m *Machine) Profiled(now time.Time, profile events.Profile) events.Event {
+	profile.Node = m.settings.Node
+	return m.speaker.First(now, fmt.Sprintf("%s-%d", m.incarnation, profile.Step), events.NodeProfiled, m.settings.Node, &profile)
+}
+
+const (
+	warmSteps  = 2   // of a plan are not counted: the first ones compile, and warm caches
+	firstSteps = 10  // that are counted of a plan, before how long one takes is told
+	mostSteps  = 640 // that are looked at at a time
+	paceNews   = 1.1 // by how much steps take more or less than was told, for it to be told again
+)
+
+// steps knows how long the steps of a plan take. It looks at some at a time, and at twice as many after each time that there was
+// news, so that steps whose length wavers are told of log2 times.
+type steps struct {
+	generation uint64
+	warm       int
+	seconds    []float64
+	window     int
+	told       float64 // seconds; zero: nothing was
+	counted    int     // of the last look
+}
+
+// note takes a completed step of a plan. It returns the median of the last ones where that is news.
+func (s *steps) note(generation uint64, seconds float64) (usual float64, news bool) {
+	if s.generation != generation {
+		*s = steps{generation: generation, window: firstSteps}
+	}
+	if s.warm++; s.warm <= warmSteps {
+		return 0, false
+	}
+	if s.seconds = append(s.seconds, seconds); len(s.seconds) < s.window {
+		return 0, false
+	}
+	usual, s.counted = median(s.seconds), len(s.seconds)
+	s.seconds = s.seconds[:0]
+	if usual <= 0 || usual < s.told*paceNews && usual > s.told/paceNews {
+		return usual, false
+	}
+	s.told, s.window = usual, min(2*s.window, mostSteps)
+	return usual, true
 }
 
 // note takes a completed step, and returns the stall before it where it is the first of a generation.
@@ -62,6 +116,7 @@ func (p *pace) usual() float64 {
 	if len(p.seconds) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(p.seconds))
-	return sorted[len(sorted)/2]
+	return median(p.seconds)
 }
+
+func median(seconds []float64) float64 { return slices.Sorted(slices.Values(seconds))[len(seconds)/2] }

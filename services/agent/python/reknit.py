@@ -235,6 +235,7 @@ class Step:
         self.committed = self._ready = False
         self._seconds, self._loss, self._began = 0.0, 0.0, time.monotonic()
         self._passed, self._computing = 0, 0.0
+        self._profile = {}
         agent.set(_PHASE, _IN_STEP)
 
     @property
@@ -261,6 +262,12 @@ class Step:
     def measured(self, micro_batches, seconds):
         """Counts micro-batches that this trainer passed, and how long it computed for that without waiting for others."""
         self._passed, self._computing = self._passed + micro_batches, self._computing + seconds
+
+    def profiled(self, layers, peak_bytes=0, other_bytes=0):
+        """Tells what a micro-batch took in each layer of this trainer, once it is measured: a list of dictionaries as in
+        events.LayerCost, in order. peak_bytes is the most memory that was in use, and other_bytes how much of it was neither
+        state nor gradients nor activations. The planner predicts by that, and refuses what would not fit."""
+        self._profile = {"layers": layers, "peakBytes": int(peak_bytes), "otherBytes": int(other_bytes)}
 
     @property
     def aborted(self):
@@ -320,6 +327,7 @@ class Step:
                 report["loss"] = self._loss
             if self._passed:
                 report.update(microBatches=self._passed, computeSeconds=self._computing)
+            report.update(self._profile)
             return report
         if not self.given_up:
             if not self.aborted:

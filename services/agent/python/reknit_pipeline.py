@@ -12,7 +12,7 @@ an optimizer of its own a layer is a unit of the state, which moves from process
 passes what to whom follows from the plan, what is rerouted from a lost process included. The gate, the store and what
 happens without an agent are as in reknit_torch.py.
 
-It needs reknit.py, reknit_torch.py, reknit_group.py, reknit_state.py and reknit_routes.py beside it. It is tested with
+It needs reknit.py, reknit_torch.py, reknit_group.py, reknit_profile.py, reknit_state.py and reknit_routes.py beside it. It is tested with
 gloo on the CPU.
 """
 
@@ -25,12 +25,12 @@ import torch
 
 import reknit
 import reknit_group
+import reknit_profile
 import reknit_routes
 import reknit_state
 import reknit_torch
 
 Layer = collections.namedtuple("Layer", "module state")
-GUESSED_SECONDS = 1e-3  # of a layer's forward pass, before anybody has measured it
 
 
 def join(build, count, optimizer, between, batch, micro_batch, steps, data="", backend="gloo", **job):
@@ -57,12 +57,18 @@ class Job(reknit_torch.Job):
         self.between = between
 
     def _regroup(self, turn):
+        self.state.train(reknit_routes.layers_of(turn.plan, turn.nodes[turn.rank]))
         super()._regroup(turn)
         node = turn.nodes[turn.rank]
         self.ranks = {name: rank for rank, name in enumerate(turn.nodes)}
         self.schedule = reknit_routes.tasks(turn.plan, node)
         self.sums = reknit_routes.sums(turn.plan, node)
-        self.state.train(reknit_routes.layers_of(turn.plan, node))
+
+    def _profile(self):
+        layers = [(n, self.state.held[n]) for n in self.state.trained]
+        return reknit_profile.Profile([(n, layer.module) for n, layer in layers], self.state.trained,
+                                      sum(layer.state.static_bytes() for _, layer in layers),
+                                      layers[0][1].state.gradients.loss.device)
 
     def _step(self, turn):
         return Step(self, turn)
@@ -101,13 +107,26 @@ class Step(reknit_torch.AnyStep):
             if self._turn.aborted or not self._tried(lambda: self._receive(task, now)):
                 return
             began = time.monotonic()
-            yield now
+            if self._job.profile.active:
+                yield from self._measured(now)
+            else:
+                yield now
             self._turn.measured(not task.backward, time.monotonic() - began)
             if not self._tried(lambda: self._send(task, now)):
                 return
             if not task.backward:
                 passes[place] = now
             self._left -= 1
+
+    def _measured(self, now):
+        """Yields a pass, and has what it takes measured."""
+        self._job.profile.start(now.backward)
+        complete = False
+        try:
+            yield now
+            complete = True
+        finally:
+            self._job.profile.stop(complete)
 
     def _samples(self, task):
         first = self._turn.consumed + task.micro_batch * self._turn.micro_batch
@@ -201,11 +220,12 @@ class Layers:
         return Layer(module, reknit_state.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf))
 
     def profiles(self, numbers):
-        """Returns what the planner is told of each layer, of which so many numbers go to the next."""
+        """Returns what the planner is told of each layer, of which so many numbers go to the next.
+
+        How long they take is measured in the first steps, and all are taken to be equal until then."""
         return [{
             "parameterBytes": parameters, "optimizerBytes": size - parameters, "gradientBytes": parameters,
             "outputBytes": numbers * self._number_bytes,
-            "forwardSeconds": GUESSED_SECONDS, "backwardSeconds": 2 * GUESSED_SECONDS,
         } for parameters, size in zip(self._parameters, self.sizes)]
 
     def train(self, numbers):

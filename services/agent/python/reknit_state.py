@@ -201,6 +201,10 @@ class State:
         self._buffers = {id(buffer) for buffer in model.buffers()}
         self._kept = {}  # by id of a buffer: the buffer, and as it was after the last step
 
+    def static_bytes(self):
+        """Returns how much memory the state and its gradients take."""
+        return sum(self.sizes) + sum(bucket.sums.numel() * bucket.sums.element_size() for bucket in self.gradients.buckets)
+
     def digest(self, data):
         """Returns what is equal in all processes of a job, and in no others."""
         place = {id(parameter): n for n, parameter in enumerate(self.model.parameters())}

@@ -12,7 +12,7 @@ sums the gradients over all processes, shows by a second sum that everybody has 
 the model. So all processes hold one and the same step, whatever breaks, and none keeps a second copy of the state.
 Without an agent (REKNIT_AGENT is not set) the same script trains alone.
 
-It needs reknit.py, reknit_group.py and reknit_state.py beside it, Linux, and PyTorch 1.13 or newer.
+It needs reknit.py, reknit_group.py, reknit_profile.py and reknit_state.py beside it, Linux, and PyTorch 1.13 or newer.
 """
 
 import itertools
@@ -21,6 +21,7 @@ import math
 import torch
 
 import reknit
+import reknit_profile
 from reknit_group import Group, Store
 from reknit_state import State
 
@@ -37,6 +38,7 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, **j
     backend = backend or ("nccl" if state.gradients.loss.is_cuda else "gloo")
     if any(getattr(module, "track_running_stats", False) for module in model.modules()):
         job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
+    job.setdefault("memory_bytes", reknit_profile.memory_bytes(state.gradients.loss.device))
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
                         digest=state.digest(f"{data} {batch} {micro_batch} {steps}"),
                         state="mapped" if state.mapped else "copied", **job)
@@ -52,6 +54,7 @@ class Job:
         self._turns = plane.steps(state)
         self._next = None  # step of the plane that was asked for already
         self._group = None
+        self.profile = reknit_profile.Nothing()
 
     def steps(self):
         """Yields each step to train, until training is complete. reknit.Left ends the script of whoever has left."""
@@ -59,13 +62,16 @@ class Job:
             while turn := self._turn():
                 if turn.switched or self._group is None:
                     self._regroup(turn)
+                self.profile.begin()
                 with turn.abortable(self._group.abort):
                     yield self._step(turn)
                 if turn.committed:
+                    self.profile.end(turn)
                     self.state.keep()  # what the script changed since
                 elif self.plane.done <= turn.index:
                     self.state.undo()
         finally:
+            self.profile.close()
             if self._group is not None:
                 self._group.leave()
 
@@ -81,6 +87,16 @@ class Job:
         if self._group is not None:
             self._group.leave()
         self._group = Group(self.backend, Store(self.plane, turn.generation), turn.rank, turn.world)
+        self.profile.close()
+        self.profile = self._profile()
+
+    def _profile(self):
+        """Returns what measures this process under the plan. A unit takes what the modules take whose first parameters it has."""
+        unit_of = {id(tensor): unit for unit, tensors in enumerate(self.state.units) for tensor, _ in tensors}
+        modules = [(unit_of[id(next(module.parameters()))], module)
+                   for module in reknit_profile.modules_with_parameters(self.state.model)]
+        return reknit_profile.Profile(modules, range(len(self.state.units)), self.state.static_bytes(),
+                                      self.state.gradients.loss.device)
 
     def decided(self, turn):
         """Returns whether a step that failed here was made all the same, when the cluster has decided."""
@@ -150,14 +166,31 @@ class Step(AnyStep):
     @property
     def micro_batches(self):
         """The numbers of this process's samples, a micro-batch at a time. They end early where the step is given up."""
-        return itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches)
+        own = itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches)
+        return self._measured(own) if self._job.profile.active else own
+
+    def _measured(self, micro_batches):
+        """Yields micro-batches, and has what each takes measured."""
+        for samples in micro_batches:
+            self._job.profile.start()
+            complete = False
+            try:
+                yield samples
+                complete = True
+            finally:
+                self._job.profile.stop(complete)
 
     def backward(self, loss):
         """Adds the gradients of a micro-batch, of which this is the mean loss."""
         if not self._untrained:
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of step.micro_batches, got one more")
         self._untrained -= 1
-        self._gradients.backward(loss * self._share, None if self._untrained else self._job._group)
+        loss = loss * self._share
+        if self._job.profile.active:
+            self._job.profile.turn_back()
+        self._gradients.backward(loss, None if self._untrained else self._job._group)
+        if self._job.profile.active:
+            self._job.profile.pause()
 
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.

@@ -66,6 +66,7 @@ var handlers = events.Handlers[*Machine]{
 	events.RestorationRefused:  events.Handling((*Machine).impossible),
 	events.PreCopyCaughtUp:     events.Handling((*Machine).caughtUp),
 	events.PlanActivated:       events.Handling((*Machine).activated),
+	events.PlanMeasured:        events.Handling((*Machine).paced),
 	events.ConsentDelayed:      events.Handling((*Machine).delayed),
 	events.Promised:            events.Handling((*Machine).promised),
 	events.RestorationDone:     events.Handling((*Machine).restored),

@@ -209,13 +209,6 @@ func (m *Machine) forget(cause events.Event, node string) {
 	m.forgetLinks(node)
 }
 
-func (m *Machine) profiled(_ events.Event, profile events.Profile) []events.Event {
-	if known := m.state.known(profile.Node); known != nil {
-		known.SpeedFactor = profile.SpeedFactor
-	}
-	return nil
-}
-
 func refusalOf(refused, node, reason string) events.Refusal {
 	return events.Refusal{Node: node, Refused: refused, Reason: reason}
 }

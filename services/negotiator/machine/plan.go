@@ -14,16 +14,18 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	nodes := m.state.after(under.Opening.Changes)
 	request := &events.PlanRequest{
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
-		Changes: under.Opening.Changes, Job: *m.state.Job, Current: inForce(m.state.Plan),
+		Changes: under.Opening.Changes, Job: m.measuredJob(), Current: inForce(m.state.Plan),
+		CurrentStepSeconds: m.currentStepSeconds(),
 	}
 	links, usual, all := m.state.told(nodes)
 	if request.Links = links; !all {
 		request.Usual = usual
 	}
-	for _, node := range nodes {
+	speeds := m.speeds(&request.Job, nodes)
+	for i, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
-			Member: node.Member, MemoryBytes: node.MemoryBytes, StateCopies: node.StateCopies,
-			SpeedFactor: node.SpeedFactor, Samples: node.Samples,
+			Member: node.Member, MemoryBytes: max(1, node.MemoryBytes-node.OtherBytes), StateCopies: node.StateCopies,
+			SpeedFactor: speeds[i], Samples: node.Samples,
 		})
 	}
 	rate := m.state.Failures
@@ -39,13 +41,15 @@ func (m *Machine) planRequest() *events.PlanRequest {
 }
 
 // inForce is what a request tells of the plan in force: who trains what, and where they stand. Nobody who is asked needs the
-// rest: what moved, how gradients are reduced, predictions, rivals and addresses, together half of a plan of 100 nodes.
+// rest: what moved, how gradients are reduced, predictions but for what was learnt, rivals and addresses, together half of a plan
+// of 100 nodes.
 func inForce(plan *events.Plan) *events.Plan {
 	if plan == nil {
 		return nil
 	}
 	told := *plan
-	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{}, events.Predicted{}, nil
+	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{},
+		events.Predicted{Correction: plan.Predicted.Correction, Unmeasured: plan.Predicted.Unmeasured}, nil
 	told.Idle = nil
 	told.Nodes = slices.Clone(plan.Nodes)
 	for i, member := range told.Nodes {

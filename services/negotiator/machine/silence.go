@@ -136,7 +136,11 @@ func (m *Machine) stepSeconds() float64 {
 	if m.state.Plan == nil {
 		return 0
 	}
-	return protocol.UsualStep(m.state.Plan.Predicted.StepSeconds, slices.Collect(maps.Values(m.state.Paces)))
+	predicted := m.state.Plan.Predicted.StepSeconds
+	if m.state.Plan.Predicted.Unmeasured && len(m.state.Paces) > 0 {
+		predicted = 0 // a guess, that may be minutes off
+	}
+	return protocol.UsualStep(predicted, slices.Collect(maps.Values(m.state.Paces)))
 }
 
 // activated hears how long a node's usual step is, and how long it stood still.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/profile"
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
@@ -51,6 +52,8 @@ type state struct {
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
 	Prices      prices                 `json:"prices"`             // of the last changes
+	Costs       profile.Layers         `json:"costs"`              // of layers, as nodes measured them
+	Steps       map[string]float64     `json:"steps"`              // seconds of a step under the plan in force, by the node that told
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
 	Ended       time.Time              `json:"ended,omitzero"`     // the job, by the log's clock
@@ -65,10 +68,12 @@ type member struct {
 	MemoryBytes int64     `json:"memoryBytes"`
 	StateCopies int       `json:"stateCopies,omitempty"`
 	Samples     int64     `json:"samples,omitempty"` // of its local data
-	SpeedFactor float64   `json:"speedFactor"`
-	Snapshots   bool      `json:"snapshots"` // it may be able to read some
-	Since       time.Time `json:"since"`     // it takes part, by the log's clock; zero: not yet
-	NotBefore   time.Time `json:"notBefore"` // its join is not negotiated earlier, by the log's clock; zero: it need not wait
+	SpeedFactor float64   `json:"speedFactor"`       // as it told it last
+	Took        took      `json:"took,omitzero"`
+	OtherBytes  int64     `json:"otherBytes,omitempty"` // in use beside what the job's layers say; zero: not known
+	Snapshots   bool      `json:"snapshots"`            // it may be able to read some
+	Since       time.Time `json:"since"`                // it takes part, by the log's clock; zero: not yet
+	NotBefore   time.Time `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
 // busy is a member that needs so many seconds to answer, zero where it does not know, since it first asked for time.
@@ -125,6 +130,7 @@ func newState() state {
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
+		Costs: profile.Layers{}, Steps: map[string]float64{},
 		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}
 }

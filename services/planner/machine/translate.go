@@ -65,7 +65,26 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
 	s.Network = network(request, nodes)
+	s.Correction = correction(s, request)
 	return s
+}
+
+// mostCorrection is the most that steps are believed to take of what the model says, and one over it the least: one that is
+// further off has another reason than a model has.
+const mostCorrection = 10
+
+// correction is how many times as long as the model says a step of the plan in force takes, with what is known of its nodes and
+// layers now. Where nothing was measured under it, or its nodes stand in for lost ones, what was learnt before counts on.
+func correction(s policy.Situation, request events.PlanRequest) float64 {
+	current := request.Current
+	if current == nil || isUnmeasured(request) {
+		return 1
+	}
+	model := s.CurrentSeconds()
+	if request.CurrentStepSeconds == 0 || len(current.Reroutes) > 0 || model == 0 {
+		return cmp.Or(current.Predicted.Correction, 1)
+	}
+	return min(max(request.CurrentStepSeconds/model, 1.0/mostCorrection), mostCorrection)
 }
 
 // bySite returns the nodes in the order in which equal ones that hold nothing take places. The stages of a pipeline follow each
@@ -116,7 +135,7 @@ var kinds = map[string]policy.Kind{events.DataParallel: policy.DataParallel, eve
 // profiles are the job's layers. Where it leaves all seconds out, a micro-batch takes a second at a node whose speed is
 // not known, two thirds of it backward: only how nodes compare matters until they have told their speed.
 func profiles(job events.Job) []events.LayerProfile {
-	if isTimed(job) {
+	if job.IsTimed() {
 		return job.Layers
 	}
 	layers := slices.Clone(job.Layers)
@@ -126,16 +145,9 @@ func profiles(job events.Job) []events.LayerProfile {
 	return layers
 }
 
-// isTimed reports whether a job says how long its layers take. Those of a pipeline always do.
-func isTimed(job events.Job) bool {
-	return kinds[job.Kind] == policy.Pipelined || slices.ContainsFunc(job.Layers, func(layer events.LayerProfile) bool {
-		return layer.ForwardSeconds+layer.BackwardSeconds > 0
-	})
-}
-
 // isUnmeasured reports whether nothing tells how long a step of the job takes: a node whose speed nobody measured has 1.
 func isUnmeasured(request events.PlanRequest) bool {
-	return !isTimed(request.Job) &&
+	return !request.Job.IsTimed() &&
 		!slices.ContainsFunc(request.Nodes, func(node events.Device) bool { return node.SpeedFactor != 1 })
 }
 
@@ -172,7 +184,7 @@ func empty(nodes []events.Device, plan events.Plan) []string {
 	return names
 }
 
-// proposal writes the best candidate as a plan, with all that were considered beside it.
+// proposal writes the best candidate as a plan, with all that were considered and what its seconds were multiplied by beside it.
 func proposal(request events.PlanRequest, s policy.Situation, best policy.Candidate, considered []events.Candidate) *events.Proposal {
 	job := request.Job
 	globalBatch, scale := job.BatchOf(len(request.Nodes))
@@ -184,6 +196,7 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 			StepSeconds: best.StepSeconds, StepSecondsLowerBound: best.LowerBoundSeconds,
 			TransitionSeconds: best.TransitionSeconds, PeakBytes: best.PeakBytes,
 			SamplesPerSecond: float64(globalBatch) / best.StepSeconds, Unmeasured: isUnmeasured(request),
+			Correction: s.Correction,
 		},
 	}
 	if request.Generation > 1 {

@@ -91,7 +91,8 @@ func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 		"Situation": {"Kind", "Nodes", "MemoryBytes", "Speed", "Layers", "StateBytes", "GradientBytes", "Partitions",
 			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "Relayed", "currentSeconds",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
-			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds", "Find", "Slowdown", "KeepsAll"},
+			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds", "Find", "Slowdown", "KeepsAll",
+			"Correction"},
 		"Network": {
 			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links",
 		},

@@ -47,8 +47,10 @@ type Situation struct {
 	SwitchSeconds          float64 // a switch of plans that moves nothing
 	RestartSeconds         float64 // one that moves state, without the transfer
 	// PreCopies tells that all nodes can fetch and give layers while they train.
-	PreCopies          bool
-	currentSeconds     float64 // see timed
+	PreCopies      bool
+	currentSeconds float64 // see timed
+	// Correction is what Weigh multiplies seconds of a step by, for so many times as long did steps take before; zero: 1.
+	Correction         float64
 	SecondsUntilReturn float64 // until the lost nodes are back; zero: not known, or not to be waited for
 	// Find answers as search.Find does, which has it if this is nil.
 	Find func(problem search.Problem, most int) (search.Result, error)
@@ -210,6 +212,9 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 		if candidate.Policy != Waiting {
 			candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
 		}
+		candidate.StepSeconds *= s.corrected()
+		candidate.LowerBoundSeconds *= s.corrected()
+		candidate.Idle = s.correctedIdle(candidate.Idle)
 		candidate.Score = s.score(candidate)
 		if candidate.measurable() {
 			all = append(all, candidate)

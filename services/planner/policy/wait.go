@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
@@ -28,7 +30,7 @@ func (s Situation) score(c Candidate) float64 {
 			estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
-		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.stepSeconds(s.wires(), s.Current),
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.CurrentSeconds() * s.corrected(),
 		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
 }
@@ -37,10 +39,21 @@ func (s Situation) score(c Candidate) float64 {
 // where all can pre-copy and nobody is lost.
 func (s Situation) timed() Situation {
 	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.lostStages()) == 0 {
-		s.currentSeconds = s.stepSeconds(s.wires(), s.Current)
+		s.currentSeconds = s.CurrentSeconds() * s.corrected()
 	}
 	return s
 }
+
+// CurrentSeconds is what a step of the plan in force takes in the model, with all its nodes; zero where there is none.
+func (s Situation) CurrentSeconds() float64 {
+	if len(s.Current) == 0 {
+		return 0
+	}
+	return s.stepSeconds(s.wires(), s.Current)
+}
+
+// corrected is what a step is expected to take of what the model says.
+func (s Situation) corrected() float64 { return cmp.Or(s.Correction, 1) }
 
 // meanwhile is the samples a second, until the next failure, that the plan in force of a timed situation trains while
 // layers are copied. Moves that take less than a step are not pre-copied.

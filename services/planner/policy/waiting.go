@@ -163,6 +163,15 @@ func (s Situation) idle(able, placed []int) (all []Idle) {
 	return all
 }
 
+// correctedIdle is what idle nodes would cost, as steps are expected to take.
+func (s Situation) correctedIdle(all []Idle) []Idle {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].StepSeconds *= s.corrected()
+	}
+	return all
+}
+
 // secondLink is the second best of a node's links to some others, of the worse direction each: a ring takes two.
 func (s Situation) secondLink(node int, others []int) Link {
 	r, w := s.reducing(append(slices.Clone(others), node), sum(s.GradientBytes)), s.wires()

@@ -37,6 +37,7 @@ type Overview struct {
 	Loss       float64         `json:"loss,omitempty"`
 	StepTime   float64         `json:"stepSeconds"`          // of the median node
 	Predicted  float64         `json:"predictedStepSeconds"` // by the planner; zero: no speed was known to it
+	Guessed    bool            `json:"guessed,omitempty"`    // nothing was predicted: what layers take was not known
 	Stepless   bool            `json:"stepless,omitempty"`   // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                // by state
 	Idle       []string        `json:"idle,omitempty"`       // which nodes have no place because of their links, and what they need
@@ -49,6 +50,9 @@ type Overview struct {
 	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place, who may keep all waiting
 	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds
 	Problems []string         `json:"problems"`
+
+	// Prediction compares the predicted step with measured ones; left out before both are known.
+	Prediction *overlay.Prediction `json:"prediction,omitempty"`
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 }
@@ -142,7 +146,8 @@ func (o *Overview) takePlan(known *overlay.Overlay) {
 	if plan, committed := known.Plan(); plan != nil {
 		o.Generation, o.Committed = plan.Generation, &committed
 		o.Policy, o.Shape, o.Predicted = plan.Policy, plan.Shape(), plan.Predicted.StepSeconds
-		if plan.Predicted.Unmeasured {
+		o.Prediction = known.Prediction()
+		if o.Guessed = plan.Predicted.Unmeasured; o.Guessed {
 			o.Predicted = 0
 		}
 	}
@@ -291,8 +296,16 @@ func (o Overview) tell(w io.Writer) {
 
 func (o Overview) pace() string {
 	pace := tell.Seconds(o.StepTime) + " a step"
-	if o.Predicted > 0 {
+	switch p := o.Prediction; {
+	case p != nil:
+		pace += fmt.Sprintf(", %s predicted, %.0f %% off the %s measured", tell.Seconds(o.Predicted), 100*p.Error, tell.Seconds(p.MeasuredSeconds))
+		if p.Why != "" {
+			pace += " (" + p.Why + ")"
+		}
+	case o.Predicted > 0:
 		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
+	case o.Guessed:
+		pace += ", not predicted: what layers take was not known yet"
 	}
 	if o.Loss > 0 {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)

@@ -27,6 +27,18 @@ func TestAClusterIsWellWhereAllServicesAnswerAndEachNodeIsHeard(t *testing.T) {
 	}
 }
 
+func TestByHowMuchAStepWasPredictedWrongAndWhyIsTold(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.PlanMeasured, "/node/n1", "n1", &events.Pace{Node: "n1", Generation: 1, Step: 12, StepSeconds: 0.625, Steps: 10})
+	printed, _ := s.run(Status())
+	if says := "500 ms predicted, 20 % off the 625 ms measured"; !strings.Contains(printed, says) {
+		t.Errorf("expected %q in\n%s", says, printed)
+	}
+}
+
 func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
 	s := newSite(t)
 	s.plan()

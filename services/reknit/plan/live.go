@@ -131,9 +131,13 @@ func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) e
 // take notes one measurement. What does not decode is the log's to refuse, not ours.
 func (q *Question) take(event events.Event) {
 	if profile, err := events.Open[events.Profile](event); err == nil && event.Kind == events.NodeProfiled {
+		stage := events.Range{}
+		if q.Request.Current != nil {
+			stage, _ = q.Request.Current.Holds(profile.Node)
+		}
 		for i := range q.Request.Nodes {
 			if q.Request.Nodes[i].Node == profile.Node {
-				q.Request.Nodes[i].SpeedFactor = profile.SpeedFactor
+				q.Request.Nodes[i].SpeedFactor = profile.Speed(&q.Request.Job, stage)
 			}
 		}
 	}

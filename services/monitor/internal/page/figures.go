@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -42,6 +43,12 @@ var gauges = []struct {
 	{"reknit.training.loss", "", "Of the last step whose loss was told.", func(f *view.Figures) float64 { return f.Loss }},
 	{"reknit.training.samples", "{sample}/s", "Samples a second, of the last seconds.", func(f *view.Figures) float64 { return f.Rate }},
 	{"reknit.training.step.duration", "s", "Of a step of the slowest node.", func(f *view.Figures) float64 { return f.StepSeconds }},
+	{"reknit.training.step.error", "", "By how much of a measured step the predicted one was off: 0.1 is a tenth. None before both are known.", func(f *view.Figures) float64 {
+		if f.Prediction == nil {
+			return math.NaN()
+		}
+		return f.Prediction.Error
+	}},
 }
 
 // newFigures has them read until stop is called.
@@ -80,7 +87,9 @@ func newFigures(cluster string) (*figures, error) {
 			return nil
 		}
 		for i, g := range gauges {
-			o.ObserveFloat64(read[i], g.read(last), metric.WithAttributes(f.cluster))
+			if value := g.read(last); !math.IsNaN(value) {
+				o.ObserveFloat64(read[i], value, metric.WithAttributes(f.cluster))
+			}
 		}
 		for state, count := range last.States {
 			o.ObserveInt64(nodes, int64(count), metric.WithAttributes(f.cluster, attribute.String("state", state)))

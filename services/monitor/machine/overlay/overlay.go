@@ -19,6 +19,7 @@ type Overlay struct {
 	devices  map[string]events.Device
 	stepless bool // as in Stepless
 	told     map[string]*told
+	paces    map[string]events.Pace // under the plan, by the node that told
 	links    map[direction]*Link
 	usual    *events.Usual
 }
@@ -27,14 +28,15 @@ type direction struct{ from, to string }
 
 // New returns an overlay of which nothing is known.
 func New() *Overlay {
-	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{}}
+	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{},
+		paces: map[string]events.Pace{}}
 }
 
-// NodeKinds are the events that change a node's state, LinkKinds those that change a link.
+// NodeKinds are the events that change a node's state or tell its pace, LinkKinds those that change a link.
 var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
-		events.NodeLost, events.NodeExited, events.TrainingCompleted,
+		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.PlanMeasured,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
@@ -55,6 +57,8 @@ func (o *Overlay) Take(event events.Event) {
 		}
 	case event.Kind == events.TrainingCompleted:
 		o.end = changes.EndOf(event)
+	case event.Kind == events.PlanMeasured:
+		o.pace(event)
 	case slices.Contains(NodeKinds, event.Kind):
 		if o.told[event.Subject] == nil {
 			o.told[event.Subject] = &told{}
@@ -68,6 +72,7 @@ func (o *Overlay) Take(event events.Event) {
 // commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
 func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	o.plan, o.planned = &plan, at
+	clear(o.paces)
 	members := map[string]bool{}
 	for _, member := range plan.Nodes {
 		members[member.Node] = true

@@ -21,6 +21,8 @@ type Status struct {
 	Rate        float64        `json:"rate"`        // samples a second, of the last seconds
 	StepSeconds float64        `json:"stepSeconds"` // of the median node
 	States      map[string]int `json:"states"`      // nodes by state
+
+	Prediction *overlay.Prediction `json:"prediction,omitempty"` // left out where there is none to compare
 }
 
 // Levels of a status.
@@ -42,6 +44,7 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
 	if plan != nil {
 		status.Generation = plan.Generation
 	}
+	status.Prediction = v.overlay.Prediction()
 	if end := v.overlay.End(); end != nil {
 		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
 	}

@@ -103,10 +103,15 @@ func (w *World) measured(measured events.Measurement) {
 	}
 }
 
+// profiled notes a node's speed. What layers take is the negotiator's to say, of what several nodes told.
 func (w *World) profiled(profile events.Profile) {
+	stage := events.Range{}
+	if w.plan != nil {
+		stage, _ = w.plan.Holds(profile.Node)
+	}
 	for _, request := range w.requests() {
 		if at := device(request, profile.Node); at >= 0 {
-			request.Nodes[at].SpeedFactor = profile.SpeedFactor
+			request.Nodes[at].SpeedFactor = profile.Speed(&request.Job, stage)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (n *node) Broken(string) {
 	}
 }
 
-func (n *node) Profiled(uint64, float64) {}
+func (n *node) Profiled(events.Profile) {}
 
 func (n *node) Digested(_ context.Context, step uint64, final bool, layers []events.UnitDigest) error {
 	if !final {

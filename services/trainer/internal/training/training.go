@@ -32,7 +32,7 @@ type Config struct {
 	// CompareEvery is after how many steps replicas are compared; zero: only where layers moved.
 	CompareEvery uint64
 	Samples      *text.Text
-	Profile      []events.LayerProfile // what the job declares
+	Job          events.Job // what the cluster is told of it
 }
 
 // Session is what the loop needs of its agent (*agent.Session).
@@ -40,7 +40,7 @@ type Session interface {
 	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
 	Report(step uint64, stepSeconds, loss float64)
 	Broken(reason string)
-	Profiled(step uint64, speedFactor float64)
+	Profiled(profile events.Profile)
 	Digested(ctx context.Context, step uint64, final bool, layers []events.UnitDigest) error
 }
 
@@ -132,6 +132,7 @@ func (t *Trainer) takeUp(plan *events.Plan) error {
 	}
 	self, _ := plan.Member(t.config.Node)
 	t.worker.take(assignment)
+	t.worker.speed.Switch(plan, &t.config.Job, t.config.Node)
 	t.network.Switch(plan.Generation, self.Incarnation, assignment.peers)
 	t.generation, t.done, t.broken, t.digested = plan.Generation, plan.ResumeStep, false, false
 	return nil
@@ -158,8 +159,8 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	t.state.Completed(t.done)
 	seconds := time.Since(start).Seconds()
 	t.network.SetHungerLimit(t.pace.hungerLimit(seconds))
-	if factor, news := t.worker.speed.Step(); news {
-		t.session.Profiled(t.done, factor)
+	if told, news := t.worker.speed.Step(t.done); news {
+		t.session.Profiled(told)
 	}
 	t.session.Report(t.done, seconds, loss)
 	if time.Since(t.logged) >= logEvery {

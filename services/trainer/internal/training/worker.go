@@ -22,7 +22,7 @@ type worker struct {
 	phase   phase
 
 	adam    model.Adam // of the last step begun
-	speed   speed.Meter
+	speed   speed.Profiler
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
 	summed  uint64                        // completed steps, the last of which the sums are of; 0: they are of no step

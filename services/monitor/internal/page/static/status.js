@@ -19,6 +19,14 @@ function figure(name, value, more, title) {
   return make('div', { title }, make('dt', {}, name), make('dd', {}, value, more && make('small', {}, ` ${more}`)));
 }
 
+// planned says what a step was expected to take, by how much that was off and, where it is certain, why.
+function planned(plan, prediction) {
+  if (plan.predicted.unmeasured) return 'not planned: what layers take was not known';
+  const expected = `${seconds(plan.predicted.stepSeconds)} planned`;
+  if (!prediction) return expected;
+  return `${expected}, ${Math.round(100 * prediction.error)} % off${prediction.why ? `: ${prediction.why}` : ''}`;
+}
+
 listen(['now', 'plan'], () => {
   const now = part('now');
   if (!now) return;
@@ -33,8 +41,9 @@ listen(['now', 'plan'], () => {
     figure('Step', now.step.toLocaleString('en')),
     figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
-    figure('Step time', seconds(now.stepSeconds), plan && !plan.predicted.unmeasured && `${seconds(plan.predicted.stepSeconds)} planned`,
-      'measured, of the slowest node; planned is what the planner computed before, from the seconds of each layer, the speed of each node and the links'),
+    figure('Step time', seconds(now.stepSeconds), plan && planned(plan, now.prediction),
+      'measured, of the median node; planned is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
+      + 'how far it was off before. How far it is off is measured over the first steps under the plan, and again where that changes'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'));
 });

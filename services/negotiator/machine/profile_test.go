@@ -1,0 +1,107 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// profiles tells that a node took so many times what the job declares for each layer of its stage.
+func (w *world) profiles(node string, times float64) {
+	plans := w.plans()
+	plan := plans[len(plans)-1]
+	stage, _ := plan.Holds(node)
+	told := events.Profile{Node: node, SpeedFactor: 1 / times, Generation: plan.Generation, FirstLayer: stage.First,
+		PeakBytes: 100, OtherBytes: 40}
+	for range stage.Count() {
+		told.Layers = append(told.Layers, events.LayerCost{ForwardSeconds: times, BackwardSeconds: 2 * times, ActivationBytes: 64})
+		told.MicroBatchSeconds += 3 * times
+	}
+	w.hear(events.NodeProfiled, "/node/"+node, node, &told)
+}
+
+// asksAnew has a node join, and returns the request for a plan that follows.
+func (w *world) asksAnew(node string) events.PlanRequest {
+	w.join(node)
+	w.run()
+	asked := w.requests()
+	return asked[len(asked)-1]
+}
+
+func TestTheNextPlanIsAskedForWithWhatNodesMeasured(t *testing.T) {
+	w := newWorld(t, 3)
+	memory := w.requests()[0].Nodes[0].MemoryBytes
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.profiles(node, 3)
+		w.hear(events.PlanMeasured, "/node/"+node, node, &events.Pace{Node: node, Generation: 1, StepSeconds: 7, Steps: 10})
+	}
+	w.hear(events.PlanMeasured, "/node/n1", "n1", &events.Pace{Node: "n1", Generation: 1, StepSeconds: 9000, Steps: 10}) // it lies
+	w.restart()                                                                                                          // what was heard is remembered
+	asked := w.asksAnew("n4")
+	if asked.CurrentStepSeconds != 7 {
+		t.Errorf("a step of the plan in force takes %v s: expected the median, 7", asked.CurrentStepSeconds)
+	}
+	for n, layer := range asked.Job.Layers {
+		if layer.ForwardSeconds != 3 || layer.BackwardSeconds != 6 || layer.ActivationBytes != 64 {
+			t.Errorf("layer %d is said to take %+v", n, layer)
+		}
+	}
+	for _, node := range asked.Nodes {
+		want := memory - 40
+		if node.Node == "n4" {
+			want = memory
+		}
+		if node.SpeedFactor != 1 || node.MemoryBytes != want {
+			t.Errorf("%s has speed %v and %d bytes: expected 1 and %d", node.Node, node.SpeedFactor, node.MemoryBytes, want)
+		}
+	}
+}
+
+func TestALiarsLayersAreTheLeastMedianAndItsSpeedItsOwn(t *testing.T) {
+	w := newWorld(t, 3)
+	w.profiles("n1", 1)
+	w.profiles("n2", 1)
+	w.profiles("n3", 1e5)
+	asked := w.asksAnew("n4")
+	for n, layer := range asked.Job.Layers {
+		if stage, _ := w.plans()[0].Holds("n1"); n >= stage.First && n < stage.End && layer.ForwardSeconds != 1 {
+			t.Errorf("layer %d takes %v s: expected what most say", n, layer.ForwardSeconds)
+		}
+	}
+	if slow, usual := asked.Nodes[2].SpeedFactor, asked.Nodes[0].SpeedFactor; usual != 1 || slow > 1e-4 {
+		t.Errorf("speeds %v and %v: expected the liar to be slow, and nobody else", usual, slow)
+	}
+}
+
+func TestASpeedThatScattersByLessThanHalfIsTheUsualOne(t *testing.T) {
+	w := newWorld(t, 3)
+	for i, node := range []string{"n1", "n2", "n3"} {
+		w.profiles(node, 1+0.15*float64(i))
+	}
+	for _, node := range w.asksAnew("n4").Nodes {
+		if first := w.requests()[len(w.requests())-1].Nodes[0].SpeedFactor; node.SpeedFactor != first {
+			t.Errorf("%s has speed %v, n1 %v: noise moves work", node.Node, node.SpeedFactor, first)
+		}
+	}
+}
+
+func TestWhatWasMeasuredUnderAnotherPlanOrOfOthersLayersDoesNotCount(t *testing.T) {
+	w := newWorld(t, 2)
+	before := w.requests()[0].Job.Layers
+	for _, told := range []events.Profile{
+		{Node: "n1", SpeedFactor: 1, Generation: 7, MicroBatchSeconds: 90, Layers: make([]events.LayerCost, len(before))},
+		{Node: "n1", SpeedFactor: 1, Generation: 1, MicroBatchSeconds: 90, FirstLayer: 4000, Layers: make([]events.LayerCost, 90)},
+	} {
+		w.hear(events.NodeProfiled, "/node/n1", "n1", &told)
+	}
+	w.hear(events.PlanMeasured, "/node/n1", "n1", &events.Pace{Node: "n1", Generation: 7, StepSeconds: 7, Steps: 10})
+	asked := w.asksAnew("n3")
+	for n, layer := range asked.Job.Layers {
+		if layer != before[n] {
+			t.Errorf("layer %d: %+v, expected %+v", n, layer, before[n])
+		}
+	}
+	if asked.CurrentStepSeconds != 0 {
+		t.Errorf("a step of the plan in force takes %v s: nobody told", asked.CurrentStepSeconds)
+	}
+}

@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/planner/policy"
+)
+
+// corrected is the plan for the request, where a step of the plan in force takes so many times what the model says.
+func corrected(t *testing.T, r events.PlanRequest, times float64) events.Plan {
+	t.Helper()
+	model := settings.Situation(r).CurrentSeconds()
+	r.CurrentStepSeconds = times * model
+	return proposed(t, r).Plan
+}
+
+func TestTheNextPredictionUsesHowFarTheLastOneWasOff(t *testing.T) {
+	r := afterALoss()
+	plain := proposed(t, r).Plan
+	if plain.Predicted.Correction != 1 {
+		t.Fatalf("nothing was measured, and seconds are multiplied by %v", plain.Predicted.Correction)
+	}
+	for _, times := range []float64{0.5, 1.3, 3.8} {
+		plan := corrected(t, r, times)
+		near := func(got, want float64) bool { return math.Abs(got-want) < 1e-9*want }
+		if !near(plan.Predicted.Correction, times) || !near(plan.Predicted.StepSeconds, times*plain.Predicted.StepSeconds) ||
+			!near(plan.Predicted.StepSecondsLowerBound, times*plain.Predicted.StepSecondsLowerBound) {
+			t.Errorf("%v times: %+v, without %+v", times, plan.Predicted, plain.Predicted)
+		}
+	}
+}
+
+func TestACorrectionIsBounded(t *testing.T) {
+	for times, want := range map[float64]float64{1e9: mostCorrection, 1e-9: 1.0 / mostCorrection} {
+		if plan := corrected(t, afterALoss(), times); math.Abs(plan.Predicted.Correction-want) > 1e-9 {
+			t.Errorf("%v times: corrected by %v, expected %v", times, plan.Predicted.Correction, want)
+		}
+	}
+}
+
+func TestWhatWasLearntBeforeCountsWhereNothingWasMeasuredSince(t *testing.T) {
+	r := afterALoss()
+	r.Current.Predicted.Correction = 1.7
+	if plan := proposed(t, r).Plan; plan.Predicted.Correction != 1.7 {
+		t.Errorf("corrected by %v, expected 1.7 as the plan before", plan.Predicted.Correction)
+	}
+	rerouted := afterALoss()
+	rerouted.CurrentStepSeconds = 1000
+	rerouted.Current.Predicted.Correction = 1.2
+	rerouted.Current.Reroutes = []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}
+	if got := correction(settings.Situation(rerouted), rerouted); got != 1.2 {
+		t.Errorf("corrected by %v: steps in which some stand in for others are no measure", got)
+	}
+}
+
+// A correction scales all plans alike: which of two is the faster it cannot change, and so noise in it moves nothing.
+func TestACorrectionMovesNobody(t *testing.T) {
+	r := afterALoss()
+	for _, times := range []float64{0.7, 0.95, 1.05, 1.4} {
+		if got, want := corrected(t, r, times).Pipelines, proposed(t, r).Plan.Pipelines; !slices.EqualFunc(got, want, func(a, b events.Pipeline) bool {
+			return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages)
+		}) {
+			t.Errorf("%v times: %+v, expected %+v", times, got, want)
+		}
+	}
+}
+
+// untimed is a pipelined job, as PyTorch's, of which nobody has measured anything.
+func untimed(nodes ...string) events.PlanRequest {
+	r := request(nodes...)
+	for i := range r.Job.Layers {
+		r.Job.Layers[i].ForwardSeconds, r.Job.Layers[i].BackwardSeconds = 0, 0
+	}
+	return r
+}
+
+func TestAPipelineThatNobodyMeasuredIsPlannedByAGuessThatSaysSo(t *testing.T) {
+	plan := proposed(t, untimed("n1", "n2")).Plan
+	if !plan.Predicted.Unmeasured {
+		t.Errorf("predicted as if it were known: %+v", plan.Predicted)
+	}
+	r := request("n1", "n2") // once measured
+	if proposed(t, r).Plan.Predicted.Unmeasured {
+		t.Error("told as a guess, and layers were measured")
+	}
+}
+
+// The activations that a trainer measured, times those in flight, do not fit beside those of the lost node: rerouting is refused
+// for that, and the same job fits otherwise.
+func TestAPlanThatATrainerCouldNotHoldIsRefusedWithTheReason(t *testing.T) {
+	reroute, err := policy.Named("reroute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, rerouting := afterALoss(), settings
+	rerouting.Policy = reroute
+	for i := range r.Job.Layers {
+		r.Job.Layers[i].ActivationBytes = 70e3 // n5 would keep 2 layers, their own activations twice and n2's twice: 880e3
+	}
+	said, err := New(rerouting).Handle(asked(r))
+	if err != nil || said[0].Kind != events.PlanProposed {
+		t.Fatalf("%v: %s %s", err, said[0].Kind, said[0].Data)
+	}
+	proposal, err := events.Open[events.Proposal](said[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, peak := range proposal.Plan.Predicted.PeakBytes {
+		if peak > 850e3 {
+			t.Errorf("%s is to hold %d bytes of its 850000", node, peak)
+		}
+	}
+	if says := "n5 would need 880000 bytes of its 850000"; !slices.ContainsFunc(proposal.Plan.Considered, func(candidate events.Candidate) bool {
+		return strings.Contains(candidate.Rejected, says)
+	}) {
+		t.Errorf("expected %q among %+v", says, proposal.Plan.Considered)
+	}
+}

@@ -1,0 +1,162 @@
+"""Measures by how much predicted steps are off, on real processes: before a kill and after it. Standard library.
+
+usage: python3 tests/bench/estimate/estimate.py [--only WORD]   (make bench-estimate; PYTHON= one that has PyTorch)
+
+Each row is a job of its own: `reknit up`, trainers that join one after the other until all are there, then one that is killed. A
+plan is judged once its steps are measured (plan.measured), and by what `reknit status --json` says, as a user reads it. The
+first plan of a job is a guess, or what the job declares, and is no row.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+REKNIT = os.path.join(ROOT, "bin", "reknit")
+TEXT = os.path.join(ROOT, "README.md")
+SLEEPER = os.path.join(ROOT, "tests", "bench", "estimate", "sleeper.py")
+ELASTIC = os.path.join(ROOT, "services", "agent", "examples", "pytorch", "elastic.py")
+TARGET = 0.10
+PATIENCE = 240.0  # seconds until a plan has measured steps
+ENDLESS = "1000000"
+
+# What is said, how many trainers, whether each has a core of its own, whether it needs PyTorch, its command and its settings.
+JOBS = [
+    ("reference trainer, 2 replicas or stages", 2, True, False, [REKNIT, "trainer"], {}),
+    ("reference trainer, 1 pipeline", 2, True, False, [REKNIT, "trainer"], {"REKNIT_TRAINER_PIPELINES": "1"}),
+    ("reference trainer, 2 replicas, 6 in a micro-batch", 2, True, False, [REKNIT, "trainer"],
+     {"REKNIT_TRAINER_MOST_STAGES": "1", "REKNIT_TRAINER_MICRO_BATCH": "6"}),
+    ("PyTorch, replicas", 2, True, True, [REKNIT, "agent", "run", "--", sys.executable, ELASTIC, "--text", TEXT, "--steps", ENDLESS], {}),
+    ("PyTorch, sleeps, 1 pipeline", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "1"], {}),
+    ("PyTorch, sleeps, 2 pipelines", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "2"], {}),
+    ("PyTorch, sleeps, 3 pipelines", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "3"], {}),
+]
+
+
+class Cluster:
+    """NATS, the services and trainers of one row."""
+
+    def __init__(self, directory, start_nodes):
+        self.directory, self.processes = directory, []
+        log = open(os.path.join(directory, "up.log"), "w+")
+        self.up = subprocess.Popen([REKNIT, "up", "--dir", os.path.join(directory, "data"), "--port", "0", "--page", "none",
+                                    "--start-nodes", str(start_nodes)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        self.url = wait(lambda: url_in(log.name), 60, "NATS")
+
+    def start(self, name, command, settings, core=None):
+        environment = {**os.environ, "REKNIT_NATS_URL": self.url, "REKNIT_TRAINER_NODE": name, "REKNIT_AGENT_NODE": name,
+                       "REKNIT_TRAINER_TEXT": TEXT, "REKNIT_TRAINER_STEPS": ENDLESS, "OMP_NUM_THREADS": "1", "GOMAXPROCS": "1",
+                       "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.path.join(ROOT, "services", "agent", "python"), **settings}
+        log = open(os.path.join(self.directory, f"{name}.log"), "w")
+        process = subprocess.Popen(command, env=environment, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})
+        self.processes.append(process)
+
+    def kill_last(self):
+        """Kills a trainer with all that it started."""
+        os.killpg(self.processes.pop().pid, signal.SIGKILL)
+
+    def status(self):
+        """Returns what reknit status says; nothing where it says nothing."""
+        said = subprocess.run([REKNIT, "status", "--json", "--nats", self.url], capture_output=True, text=True)
+        try:
+            return json.loads(said.stdout)
+        except ValueError:
+            return {}
+
+    def measured(self, nodes, after):
+        """Returns the status once so many nodes train under a plan after one of a generation, and its steps are measured."""
+        def look():
+            time.sleep(1)
+            status = self.status()
+            ready = status.get("generation", 0) > after and status["nodes"].get("training") == nodes
+            return status if ready and (status.get("prediction") or status.get("guessed") and status.get("step", 0) > 30) else None
+        return wait(look, PATIENCE, f"a measured plan of {nodes}")
+
+    def close(self):
+        for process in [*self.processes, self.up]:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+def wait(look, seconds, what):
+    """Returns what look returns, once that is something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"{what}: not there after {seconds:.0f} s")
+
+
+def url_in(log):
+    words = open(log).read().split()
+    return next((word.strip(",;'\"") for word in words if word.startswith("nats://")), None)
+
+
+def row(name, when, status):
+    """Prints a row, and returns its error."""
+    p = status["prediction"]
+    print(f"{name:50} {when:7} {status['shape']:12} {1000 * p['predictedSeconds']:9.2f} {1000 * p['measuredSeconds']:9.2f} "
+          f"{100 * p['error']:6.1f} %  {'' if p['error'] <= TARGET else 'beyond the target  '}{p.get('why', '')}", flush=True)
+    return p["error"]
+
+
+def run(name, nodes, pinned, command, settings, errors):
+    """Runs a job, and adds the errors of its rows."""
+    directory = tempfile.mkdtemp(prefix="reknit-estimate-")
+    cluster = Cluster(directory, nodes - 1)
+    try:
+        for n in range(nodes - 1):
+            cluster.start(f"n{n + 1}", command, settings, n if pinned else None)
+        first = cluster.measured(nodes - 1, 0)
+        cluster.start(f"n{nodes}", command, settings, nodes - 1 if pinned else None)
+        before = cluster.measured(nodes, first["generation"])
+        errors.append(row(name, "joined", before))
+        cluster.kill_last()
+        errors.append(row(name, "killed", cluster.measured(nodes - 1, before["generation"])))
+    finally:
+        cluster.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def has_torch():
+    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+
+
+def main():
+    """Run all jobs, one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="run the jobs whose name has this word")
+    only, errors, torch = parser.parse_args().only, [], has_torch()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before; the error is |predicted - measured| / measured, target {TARGET:.0%}")
+    print(f"{'job':50} {'node':7} {'pipelines':12} {'predicted':>9} {'measured':>9}  error   (ms a step)")
+    for name, nodes, pinned, needs_torch, command, settings in JOBS:
+        if only not in name:
+            continue
+        if needs_torch and not torch or pinned and os.cpu_count() < nodes:
+            print(f"{name:50} skipped: {'PyTorch is not installed' if needs_torch and not torch else f'fewer than {nodes} cores'}")
+            continue
+        try:
+            run(name, nodes, pinned, command, settings, errors)
+        except (TimeoutError, KeyError) as error:
+            print(f"{name:50} failed: {error}")
+            errors.append(float("inf"))
+    print(f"{sum(error <= TARGET for error in errors)} of {len(errors)} rows within the target; load {os.getloadavg()[0]:.1f} after")
+    return 0 if errors and max(errors) <= TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
