@@ -305,7 +305,7 @@ func (o Overview) pace() string {
 	case o.Predicted > 0:
 		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
 	case o.Guessed:
-		pace += ", not predicted: what layers take was not known yet"
+		pace += ", planned by a guess: what layers take was not known"
 	}
 	if o.Loss > 0 {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
