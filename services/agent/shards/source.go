@@ -144,9 +144,9 @@ func (s *source) askManifestAhead(digest string) error {
 		return err
 	}
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	s.ahead[digest] = asked
-	s.mutex.Unlock()
-	s.use(digest)
+	s.used[digest]++
 	return nil
 }
 
