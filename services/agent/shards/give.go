@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type gives struct {
 	offered map[string][]*Offering // by digest
 	puts    map[string]*writing    // that are under way
 	records map[string][]byte      // of the parts that are in the bucket
+	since   int64                  // bytes that were put since a collection was asked for
 	work    sync.WaitGroup         // puts and removals
 	open    context.Context        // ends with the store
 	end     context.CancelFunc
@@ -214,11 +216,11 @@ func (s *Store) beginPut(digest string) {
 		record, err := s.store(ctx, digest, under.of.data)
 		cancel()
 		close(under.done)
-		s.endPut(digest, record, err)
+		s.endPut(digest, int64(len(under.of.data)), record, err)
 	})
 }
 
-func (s *Store) endPut(digest string, record []byte, err error) {
+func (s *Store) endPut(digest string, bytes int64, record []byte, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		slog.Warn("a part that is wanted cannot be put", "bucket", s.bucket, "digest", digest, "error", err)
 	}
@@ -231,7 +233,20 @@ func (s *Store) endPut(digest string, record []byte, err error) {
 		s.gives.records[digest] = record
 		s.gives.window.Stored(digest)
 	}
+	s.collect(bytes)
 	s.step()
+}
+
+// collectBytes is after how many bytes that were put the collector is to run: the server copies each some times on its way in and
+// out, and beside a large state these copies would become as large as that before the collector runs by itself.
+const collectBytes = 32 << 20
+
+// collect bounds what puts leave behind. Called with the mutex held.
+func (s *Store) collect(bytes int64) {
+	if s.gives.since += bytes; s.gives.since >= collectBytes && s.gives.open.Err() == nil {
+		s.gives.since = 0
+		s.gives.work.Go(runtime.GC)
+	}
 }
 
 func (s *Store) remove(digest string) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/services/agent/seal"
 )
@@ -69,7 +70,14 @@ func (s *source) deliver(message *nats.Msg) {
 		default: // more than was asked for
 		}
 	}
-	s.late(int64(len(message.Data)))
+	s.unwanted(message)
+}
+
+// unwanted counts a chunk that nobody awaits: a giver's word that a part is there is none.
+func (s *source) unwanted(message *nats.Msg) {
+	if message.Header.Get(jetstream.SequenceHeader) != "" {
+		s.late(int64(len(message.Data)))
+	}
 }
 
 // ask sends a request of which at most messages answers are awaited.
@@ -93,7 +101,7 @@ func (s *source) forget(asked *answer) {
 	for {
 		select {
 		case message := <-asked.messages:
-			s.late(int64(len(message.Data)))
+			s.unwanted(message)
 		default:
 			return
 		}
