@@ -198,8 +198,8 @@ func (d *division) owe() (seconds float64, err error) {
 		group.owed = 1
 		d.demand -= int64(len(group.edges))
 		for _, edge := range group.edges {
-			for at := d.network.to[edge^1]; at != d.end; at, edge = d.network.to[edge], d.onward(d.network.to[edge]) {
-				if i, limits := limitOf[edge]; limits {
+			for at := edge; at >= 0; at = d.onward(at) {
+				if i, limits := limitOf[at]; limits {
 					l := &d.limits[i]
 					l.owed++
 					seconds = max(seconds, l.start+float64(l.owed)/l.shardsPerSecond)
@@ -210,11 +210,15 @@ func (d *division) owe() (seconds float64, err error) {
 	return seconds, nil
 }
 
-// onward is the edge that leads from a link or a sender to the end: each has one.
-func (d *division) onward(vertex int) int {
-	for edge := d.network.first[vertex]; edge >= 0; edge = d.network.next[edge] {
-		if edge%2 == 0 {
-			return edge
+// onward is the edge to the end, or towards it, that comes after an edge from a group, a link or a sender: there is one, or -1.
+func (d *division) onward(edge int) int {
+	vertex := d.network.to[edge]
+	if vertex == d.end {
+		return -1
+	}
+	for next := d.network.first[vertex]; next >= 0; next = d.network.next[next] {
+		if next%2 == 0 { // the odd ones lead back
+			return next
 		}
 	}
 	return -1
