@@ -155,6 +155,9 @@ type Received struct {
 	From           string  `json:"from"` // a node; empty: the hub
 	Bytes          int64   `json:"bytes"`
 	BytesPerSecond float64 `json:"bytesPerSecond" is:"min=0"` // while something was asked of it
+	// StartSeconds is from when it was asked first until its first byte came: the round trip, and what it was at until then. Left out:
+	// not measured.
+	StartSeconds float64 `json:"startSeconds,omitempty" is:"min=0"`
 }
 
 // ReceivedUnit is a verified layer.

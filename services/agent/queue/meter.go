@@ -25,12 +25,17 @@ type meter struct {
 	since    time.Time // the beginning of being asked
 	heard    time.Time // the last byte, or the beginning of being asked
 	arrivals []arrival // in the window, and two at least
+	begun    time.Time // when it was asked for something first
+	first    arrival   // of all
 }
 
 // start says that the source is asked for something from now on.
 func (m *meter) start(now time.Time) {
 	if !m.asked {
 		m.asked, m.since, m.heard = true, now, now
+	}
+	if m.begun.IsZero() {
+		m.begun = now
 	}
 }
 
@@ -44,6 +49,9 @@ func (m *meter) stop(now time.Time) {
 }
 
 func (m *meter) add(bytes int64, now time.Time) {
+	if m.bytes == 0 {
+		m.first = arrival{now, bytes}
+	}
 	m.bytes += bytes
 	m.heard = now
 	for len(m.arrivals) > 2 && now.Sub(m.arrivals[0].at) > meterWindow {
@@ -117,4 +125,14 @@ func (m *meter) mean(now time.Time) float64 {
 		return 0
 	}
 	return float64(m.bytes) / busy.Seconds()
+}
+
+// waited returns the seconds from when the source was asked first until its first byte came: until what came first was there, less
+// what that took at the mean rate. Zero where nothing came.
+func (m *meter) waited(now time.Time) float64 {
+	rate := m.mean(now)
+	if m.bytes == 0 || rate <= 0 {
+		return 0
+	}
+	return max(0, m.first.at.Sub(m.begun).Seconds()-float64(m.first.bytes)/rate)
 }

@@ -40,6 +40,7 @@ type SourceProgress struct {
 	Corrupt        int
 	Stalled        int
 	Duplicate      int64
+	StartSeconds   float64 // from when it was asked first until its first byte came; zero: nothing came
 }
 
 // Progress may be called at any time.
@@ -61,6 +62,7 @@ func (t *Transfer) Progress() Progress {
 			BytesPerSecond: p.Mean(now), Corrupt: p.Corrupt, Stalled: p.Stalled,
 			Duplicate: p.Duplicate,
 		})
+		progress.Sources[len(progress.Sources)-1].StartSeconds = p.Waited(now)
 	}
 	return progress
 }

@@ -53,7 +53,7 @@ func (r *restoration) bandwidths(names []string) [][]float64 {
 }
 
 // starts returns when the first byte can come over each link, from sender to receiver: a round trip after it is asked for, as
-// measured (t_prop of Chaos, there and back). O(names^2).
+// measured (t_prop of Chaos, there and back), and what its giver is at until then (tau_sync). O(names^2).
 func (r *restoration) starts(names []string) [][]float64 {
 	usual, site, starts := r.usual(), r.sites(), make([][]float64, len(names))
 	row, at := slices.Repeat([]float64{usual.RoundTripSeconds}, len(names)), map[string][]int{}
@@ -72,6 +72,11 @@ func (r *restoration) starts(names []string) [][]float64 {
 		from, sends := index[link.From]
 		if to, receives := index[link.To]; sends && receives {
 			starts[from][to] = link.RoundTripSeconds
+		}
+	}
+	for from, name := range names {
+		for to := range starts[from] {
+			starts[from][to] += r.late[name]
 		}
 	}
 	return starts

@@ -21,6 +21,8 @@ type state struct {
 	Planned *planned    `json:"planned,omitempty"` // restored last; not in force yet
 	Watch   *watch      `json:"watch,omitempty"`   // the transfer under way
 	Compare *comparison `json:"compare,omitempty"` // of the replicas of the plan in force
+	// Starts is how long receivers waited for the first byte, by giver.
+	Starts map[string][]begin `json:"starts,omitempty"`
 }
 
 // planned is who will hold what once a negotiation is committed.
@@ -66,7 +68,8 @@ func (m *Machine) Restore(data []byte) error {
 }
 
 func (m *Machine) asked(cause events.Event, request events.RestorationRequest) []events.Event {
-	restoration, err := m.settings.Restore(request)
+	m.forgetOthers(&request)
+	restoration, err := m.settings.restore(request, m.state.Starts)
 	if err != nil {
 		return []events.Event{m.speaker.Say(cause, events.RestorationRefused, request.Negotiation,
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}

@@ -21,7 +21,13 @@ func Restore(request events.RestorationRequest) (events.Restoration, error) {
 //
 // It is a pure function of the settings and the request.
 func (s Settings) Restore(request events.RestorationRequest) (events.Restoration, error) {
+	return s.restore(request, nil)
+}
+
+// restore is Restore where it is known how long some givers take to begin.
+func (s Settings) restore(request events.RestorationRequest, starts map[string][]begin) (events.Restoration, error) {
 	r := &restoration{RestorationRequest: request, plan: request.Proposal.Plan, settings: s}
+	r.late = r.waits(starts)
 	if err := r.assign(); err != nil {
 		return events.Restoration{}, err
 	}
@@ -48,6 +54,7 @@ type restoration struct {
 	events.RestorationRequest
 	plan     events.Plan
 	settings Settings
+	late     map[string]float64  // seconds that a giver takes to begin, beyond a round trip
 	holding  map[string]*holding // by node, made by heldBy
 }
 

@@ -127,6 +127,7 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	if blame != nil {
 		return m.fail(cause, *blame)
 	}
+	m.learn(w, receipt)
 	delete(w.Expected, receipt.Node)
 	w.Bytes += bytes
 	w.Seconds = max(w.Seconds, receipt.Seconds)

@@ -175,7 +175,8 @@ func Received(progress shards.Progress) []events.Received {
 		if from == theHub {
 			from = ""
 		}
-		list = append(list, events.Received{From: from, Bytes: source.Bytes, BytesPerSecond: source.BytesPerSecond})
+		list = append(list, events.Received{From: from, Bytes: source.Bytes, BytesPerSecond: source.BytesPerSecond,
+			StartSeconds: source.StartSeconds})
 	}
 	return list
 }
