@@ -84,33 +84,6 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// watch returns a function that ends the watching and tells the longest time in which no byte came.
-func watch(transfer *Transfer) func() time.Duration {
-	stop, longest := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		looks := time.NewTicker(10 * time.Millisecond)
-		defer looks.Stop()
-		gap, had, since := time.Duration(0), int64(0), time.Now()
-		for {
-			bytes := int64(0)
-			for _, source := range transfer.Progress().Sources {
-				bytes += source.Bytes
-			}
-			if bytes == 0 || bytes > had {
-				had, since = bytes, time.Now()
-			}
-			gap = max(gap, time.Since(since))
-			select {
-			case <-looks.C:
-			case <-stop:
-				longest <- gap
-				return
-			}
-		}
-	}()
-	return func() time.Duration { close(stop); return <-longest }
-}
-
 // fetch runs a transfer of one layer and expects its bytes.
 func fetch(t *testing.T, transfer *Transfer, want layer) Progress {
 	t.Helper()
