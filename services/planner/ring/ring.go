@@ -60,7 +60,8 @@ func (c Costs) Worst(order []int) float64 {
 	return worst
 }
 
-// exactly is up to how many nodes Order is exact: 12 take 2 ms.
+// exactly is up to how many nodes Order is exact: ten take 1.3 ms (BenchmarkTheOrderOfTenNodesWithDrawnLinks), each more twice as
+// long and a little.
 const exactly = 10
 
 // Order returns all nodes in the order of a ring, which begins at node 0. Its dearest edge is as cheap as can be, then the sum

@@ -181,3 +181,10 @@ func BenchmarkTheOrderOfAThousandNodesOfTwoSites(b *testing.B) {
 		Order(c)
 	}
 }
+
+func BenchmarkTheOrderOfTenNodesWithDrawnLinks(b *testing.B) {
+	c := drawn(rand.New(rand.NewPCG(1, 2)), 10, 1, 1000)
+	for b.Loop() {
+		Order(c)
+	}
+}
