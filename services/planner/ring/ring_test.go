@@ -115,9 +115,8 @@ func TestASlowPairIsNoNeighboursWhereThatCanBeAvoided(t *testing.T) {
 	}
 }
 
-// Each second of a thousand nodes is at another site: two links between the sites are as few as there can be.
-func TestARingOfTwoSitesGoesFromOneToTheOtherOnceAndBack(t *testing.T) {
-	const nodes = 200
+// twoSites has each second of some nodes at another site.
+func twoSites(nodes int) Costs {
 	var edges []Edge
 	for a := range nodes {
 		for b := range a {
@@ -126,7 +125,12 @@ func TestARingOfTwoSitesGoesFromOneToTheOtherOnceAndBack(t *testing.T) {
 			}
 		}
 	}
-	c := NewCosts(nodes, 1, edges)
+	return NewCosts(nodes, 1, edges)
+}
+
+func TestARingOfTwoSitesGoesFromOneToTheOtherOnceAndBack(t *testing.T) {
+	const nodes = 200
+	c := twoSites(nodes)
 	order, crossings := Order(c), 0
 	for i, node := range order {
 		if c.between(node, order[(i+1)%nodes]) > 1 {
@@ -167,16 +171,7 @@ func TestTheSearchIsBounded(t *testing.T) {
 }
 
 func BenchmarkTheOrderOfAThousandNodesOfTwoSites(b *testing.B) {
-	const nodes = 1000
-	var edges []Edge
-	for a := range nodes {
-		for other := range a {
-			if (a-other)%2 == 1 {
-				edges = append(edges, Edge{a, other, 10})
-			}
-		}
-	}
-	c := NewCosts(nodes, 1, edges)
+	c := twoSites(1000)
 	for b.Loop() {
 		Order(c)
 	}
