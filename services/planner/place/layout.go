@@ -84,8 +84,8 @@ func (l *layout) crossing(seat int) float64 {
 func (l *layout) hopOver(link link) float64 { return 2 * (link.delay + l.activation*link.perByte) }
 
 // typical is what a boundary of such hops costs: the root of their mean square. It is a concave function of how many hops are
-// slow, so that those gather at few boundaries; of the mean all ways to spread them were equal, and DT-FM's case 2 cost 1.56
-// times the optimum.
+// slow, so that those gather at few boundaries; of the mean all ways to spread them are equal. With it 200,000 moves on DT-FM's
+// case 5 with scattered links end 3.3 to 3.7 % above the best known cost, from three starts, in place of 1.4 to 7.5 %.
 func (l *layout) typical(e int, squares float64) float64 {
 	return l.traffic.edges[e].rounds * math.Sqrt(max(0, squares)/float64(len(l.traffic.edges[e].seats)))
 }

@@ -127,7 +127,7 @@ func compared(w io.Writer, q Question, plan events.Plan, moved int64) {
 	}
 	at := slices.IndexFunc(plan.Considered, func(c events.Candidate) bool { return c.Policy == "reroute" && c.StepSeconds > 0 })
 	if at < 0 {
-		fmt.Fprintln(w, "in force\t-\tthe plan in force does not train this job")
+		fmt.Fprintln(w, "in force\t-\tits step was not weighed: a job of this kind is planned anew each time")
 		return
 	}
 	now := plan.Considered[at].StepSeconds
