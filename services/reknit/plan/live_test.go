@@ -193,7 +193,7 @@ func TestALivePlanIsAPreviewThatSaysWhoIsNotThere(t *testing.T) {
 	defer there.Close()
 	beat(t, there, "n1", "n2", "n3", "n4")
 	output := printed(t, "--nats", url)
-	for _, says := range []string{"A preview for failure, which changes nothing", "what if nothing changed", "would be planned so",
+	for _, says := range []string{"A preview for failure, which changes nothing", "what if nothing changed", "would be kept as it is",
 		"(n5, n6: not heard, and counted as there)"} {
 		if !strings.Contains(output, says) {
 			t.Errorf("expected %q in\n%s", says, output)
