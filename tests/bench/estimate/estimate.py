@@ -10,6 +10,7 @@ first plan of a job is a guess, or what the job declares, and is no row.
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -77,7 +78,7 @@ class Cluster:
         def look():
             time.sleep(1)
             status = self.status()
-            ready = status.get("generation", 0) > after and status["nodes"].get("training") == nodes
+            ready = status.get("generation", 0) > after and status.get("nodes", {}).get("training") == nodes
             return status if ready and (status.get("prediction") or status.get("guessed") and status.get("step", 0) > 30) else None
         return wait(look, PATIENCE, f"a measured plan of {nodes}")
 
@@ -102,8 +103,9 @@ def wait(look, seconds, what):
 
 
 def url_in(log):
-    words = open(log).read().split()
-    return next((word.strip(",;'\"") for word in words if word.startswith("nats://")), None)
+    with open(log) as file:
+        found = re.search(r"nats://[\w.:]+", file.read())
+    return found and found.group()
 
 
 def row(name, when, status):
