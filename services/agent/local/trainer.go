@@ -15,9 +15,9 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/links"
+	"github.com/reknit/reknit/services/agent/machine/speed"
 	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
-	"github.com/reknit/reknit/services/agent/speed"
 )
 
 // trainer is a process that trains and the session in its name.

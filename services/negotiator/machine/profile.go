@@ -106,5 +106,5 @@ func (m *Machine) speeds(job *events.Job, nodes []*member) []float64 {
 }
 
 // usualSpeeds is by how much a node's speed may differ from the median and counts as that: what is measured scatters, and to move
-// layers for less is not worth it. services/agent/speed tells of no lesser change either.
+// layers for less is not worth it. services/agent/machine/speed tells of no lesser change either.
 const usualSpeeds = 1.5

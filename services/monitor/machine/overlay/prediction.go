@@ -3,8 +3,8 @@ package overlay
 import (
 	"fmt"
 	"math"
-	"net"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 )
@@ -65,8 +65,8 @@ func (o *Overlay) crowded() string {
 }
 
 func hostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
+	if at := strings.LastIndexByte(address, ':'); at >= 0 {
+		return address[:at]
 	}
 	return address
 }

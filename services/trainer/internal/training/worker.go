@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/agent/speed"
+	"github.com/reknit/reknit/services/agent/machine/speed"
 	"github.com/reknit/reknit/services/trainer/gradient"
 	"github.com/reknit/reknit/services/trainer/internal/state"
 	"github.com/reknit/reknit/services/trainer/model"
