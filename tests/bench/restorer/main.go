@@ -25,6 +25,7 @@ var tables = []struct {
 	{"who becomes whom", migrations},
 	{"a model of thousands of layers", manyLayers},
 	{"shards of one replica from its neighbours", shards},
+	{"into how large shards a state is cut", shardSizes},
 	{"several nodes fetch at once", fetches},
 	{"all-reduce of pipelines that are cut differently", allReduces},
 }
