@@ -239,7 +239,7 @@ func (s *Store) endPut(digest string, bytes int64, record []byte, err error) {
 
 // collectBytes is after how many bytes that were put the collector is to run: the server copies each some times on its way in and
 // out, and beside a large state these copies would become as large as that before the collector runs by itself.
-const collectBytes = 8 << 20
+const collectBytes = 32 << 20
 
 // collect bounds what puts leave behind. Called with the mutex held.
 func (s *Store) collect(bytes int64) {
