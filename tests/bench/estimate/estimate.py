@@ -74,11 +74,12 @@ class Cluster:
             return {}
 
     def measured(self, nodes, after):
-        """Returns the status once so many nodes train under a plan after one of a generation, and its steps are measured."""
+        """Returns the status once so many nodes have a plan after one of a generation, and its steps are measured."""
         def look():
             time.sleep(1)
             status = self.status()
-            ready = status.get("generation", 0) > after and status.get("nodes", {}).get("training") == nodes
+            states = status.get("nodes", {})
+            ready = status.get("generation", 0) > after and states.get("training", 0) + states.get("spare", 0) == nodes
             return status if ready and (status.get("prediction") or status.get("guessed") and status.get("step", 0) > 30) else None
         return wait(look, PATIENCE, f"a measured plan of {nodes}")
 
