@@ -1,7 +1,6 @@
 package local
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,9 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
@@ -304,28 +300,6 @@ func TestAStateForWhichThereIsNoRoomIsRefused(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(r.state); len(left) > 0 {
 		t.Errorf("%v is left", left)
-	}
-}
-
-func TestTheStoreOfAnAgentTakesItsWholeStateHoweverLarge(t *testing.T) {
-	const bytes = 100 << 30
-	r := newRig(t)
-	asked := r.join(fmt.Sprintf(`{"units":[%d],"batch":1,"microBatch":1,"lazy":true}`, bytes)).member
-	reader, err := nats.Connect("nats://" + asked.ShardAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(reader.Close)
-	answer, err := reader.Request("$JS.API.STREAM.INFO.OBJ_"+events.ShardBucketOf(asked.Node), nil, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stream jetstream.StreamInfo
-	if err := json.Unmarshal(answer.Data, &stream); err != nil {
-		t.Fatal(err)
-	}
-	if stream.Config.MaxBytes < bytes {
-		t.Errorf("the store takes %d bytes, expected those of the state at least, %d", stream.Config.MaxBytes, int64(bytes))
 	}
 }
 

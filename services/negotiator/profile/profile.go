@@ -70,7 +70,7 @@ func Median[T cmp.Ordered](numbers []T) (median T) {
 }
 
 // alike is by how much layers may differ, beside what is declared of them, and count as alike: measurements scatter, and a
-// plan that follows them moves state for nothing. Six trainers on two cores scattered by a fifth.
+// plan that follows them moves state for nothing.
 const alike = 1.25
 
 // All returns what each of so many layers costs. What is declared tells how they compare, and where nothing is, they are equal:

@@ -111,7 +111,7 @@ type watch struct {
 
 func (p *passes) watch(backward bool) *watch { return &watch{p, backward, time.Now()} }
 
-// took notes that a layer is done with a sample. It costs a look at the clock, of 50 ns.
+// took notes that a layer is done with a sample. It costs a look at the clock.
 func (w *watch) took(layer int) {
 	now := time.Now()
 	w.passes.worker.speed.Layers.Pass(layer, w.backward, 1/float64(w.passes.worker.config.MicroBatch), now.Sub(w.last).Seconds())
