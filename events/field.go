@@ -70,7 +70,7 @@ func inside(field string, err error) error {
 		return err
 	}
 	if at, is := errors.AsType[*FieldError](err); is {
-		at.within(field)
+		_ = at.within(field) // it is the error itself
 		return err
 	}
 	if broken, is := errors.AsType[*RuleError](err); is {

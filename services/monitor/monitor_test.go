@@ -37,7 +37,7 @@ type node struct {
 	number uint64
 }
 
-func start(t testing.TB, ctx context.Context, url, name string) *node {
+func start(ctx context.Context, t testing.TB, url, name string) *node {
 	t.Helper()
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: name, Cluster: cluster})
 	if err != nil {
@@ -75,7 +75,7 @@ func (n *node) pulse(t testing.TB, suspicions ...events.Suspicion) {
 	}
 }
 
-func publish(t testing.TB, ctx context.Context, b *bus.Bus, source string, kind events.Kind, subject string, payload events.Payload) {
+func publish(ctx context.Context, t testing.TB, b *bus.Bus, source string, kind events.Kind, subject string, payload events.Payload) {
 	t.Helper()
 	speaker := events.Speaker{Source: source, Cluster: cluster}
 	if _, err := b.Publish(ctx, speaker.First(time.Now(), "test", kind, subject, payload)); err != nil {
@@ -90,7 +90,7 @@ var deaths = map[string]func(t testing.TB, ctx context.Context, victim, witness 
 		witness.pulse(t, events.Suspicion{Node: victim.name, Refused: true, Reason: "connection reset by peer"})
 	},
 	"killed by signal 9": func(t testing.TB, ctx context.Context, victim, _ *node) { // to the agent that was beside the trainer
-		publish(t, ctx, victim.bus, events.NodeSource(victim.name), events.NodeExited, victim.name,
+		publish(ctx, t, victim.bus, events.NodeSource(victim.name), events.NodeExited, victim.name,
 			&events.Exit{Node: victim.name, Incarnation: "a", Generation: 1, Reason: "killed by signal 9"})
 	},
 }
@@ -156,7 +156,7 @@ func TestOfACrowdThatFallsSilentAtOnceNobodyWhoAnswersIsLost(t *testing.T) {
 	t.Cleanup(hub.Shutdown)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	first := start(t, ctx, hub.ClientURL(), "*") // whose answers are for all
+	first := start(ctx, t, hub.ClientURL(), "*") // whose answers are for all
 	nodes := []*node{}
 	for i := range crowd {
 		nodes = append(nodes, &node{name: fmt.Sprintf("n%d", i), bus: first.bus})
@@ -164,9 +164,9 @@ func TestOfACrowdThatFallsSilentAtOnceNobodyWhoAnswersIsLost(t *testing.T) {
 	if err := first.bus.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	heard := follow(t, ctx, first.bus)
-	run(t, ctx, hub.ClientURL())
-	join(t, ctx, nodes)
+	heard := follow(ctx, t, first.bus)
+	run(ctx, t, hub.ClientURL())
+	join(ctx, t, nodes)
 	for range 20 {
 		for _, n := range nodes {
 			n.pulse(t)
@@ -194,14 +194,14 @@ func watched(t testing.TB) (ctx context.Context, nodes []*node, heard <-chan eve
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	for i := range 6 {
-		nodes = append(nodes, start(t, ctx, hub.URL(), fmt.Sprintf("n%d", i)))
+		nodes = append(nodes, start(ctx, t, hub.URL(), fmt.Sprintf("n%d", i)))
 	}
 	if err := nodes[0].bus.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
-	heard = follow(t, ctx, nodes[0].bus)
-	run(t, ctx, hub.URL())
-	join(t, ctx, nodes)
+	heard = follow(ctx, t, nodes[0].bus)
+	run(ctx, t, hub.URL())
+	join(ctx, t, nodes)
 	for range 12 { // the first direction measured shows that the monitor knows the nodes
 		for _, n := range nodes {
 			n.pulse(t)
@@ -213,7 +213,7 @@ func watched(t testing.TB) (ctx context.Context, nodes []*node, heard <-chan eve
 	return ctx, nodes, heard
 }
 
-func follow(t testing.TB, ctx context.Context, b *bus.Bus) <-chan events.Event {
+func follow(ctx context.Context, t testing.TB, b *bus.Bus) <-chan events.Event {
 	t.Helper()
 	heard := make(chan events.Event, 256)
 	var subjects []string
@@ -229,7 +229,7 @@ func follow(t testing.TB, ctx context.Context, b *bus.Bus) <-chan events.Event {
 }
 
 // run starts the monitor with the defaults of its environment.
-func run(t testing.TB, ctx context.Context, url string) {
+func run(ctx context.Context, t testing.TB, url string) {
 	t.Helper()
 	var config monitor.Config
 	options := env.Options{Environment: map[string]string{
@@ -249,7 +249,7 @@ func run(t testing.TB, ctx context.Context, url string) {
 	})
 }
 
-func join(t testing.TB, ctx context.Context, nodes []*node) {
+func join(ctx context.Context, t testing.TB, nodes []*node) {
 	t.Helper()
 	job := events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1,
 		MicroBatch: 1}
@@ -257,13 +257,13 @@ func join(t testing.TB, ctx context.Context, nodes []*node) {
 		Changes: []events.Change{{Kind: events.ChangeJoin, Node: "n0"}}}
 	for _, n := range nodes {
 		address := n.name + ":1"
-		publish(t, ctx, n.bus, events.NodeSource(n.name), events.JoinRequested, n.name,
+		publish(ctx, t, n.bus, events.NodeSource(n.name), events.JoinRequested, n.name,
 			&events.Join{Node: n.name, Incarnation: "a", Address: address, MemoryBytes: 1, Job: job})
 		opening.Members = append(opening.Members, events.Member{Node: n.name, Incarnation: "a", Address: address})
 	}
 	b := nodes[0].bus
-	publish(t, ctx, b, "/negotiator", events.NegotiationOpened, "g1", opening)
-	publish(t, ctx, b, "/negotiator", events.Committed, "g1",
+	publish(ctx, t, b, "/negotiator", events.NegotiationOpened, "g1", opening)
+	publish(ctx, t, b, "/negotiator", events.Committed, "g1",
 		&events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: events.Digest(nil)})
 }
 

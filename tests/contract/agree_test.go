@@ -36,7 +36,7 @@ type drawn struct {
 // drawAll draws events of all kinds but the plan's, whose stream is write-once and whose payload stands in others: a whole
 // payload, a value in its place, and something near that.
 func drawAll(t *testing.T, seed uint64) (all []*drawn) {
-	comments, err := parseComments(eventsFolder)
+	comments, err := parseComments()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestWhatASchemaTakesTheServicesTakeAndTheOtherWayRound(t *testing.T) {
 
 // What travels beside the events is read by Decode as well.
 func TestWhatASchemaOfAMessageTakesIsReadAndTheOtherWayRound(t *testing.T) {
-	comments, err := parseComments(eventsFolder)
+	comments, err := parseComments()
 	if err != nil {
 		t.Fatal(err)
 	}

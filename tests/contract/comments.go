@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
+const eventsPackage = "../../events"
+
 // comments are the doc comments of a package's structs ("Join") and fields ("Join.Node"), each on one line.
 type comments map[string]string
 
-func parseComments(folder string) (comments, error) {
-	entries, err := os.ReadDir(folder)
+func parseComments() (comments, error) {
+	entries, err := os.ReadDir(eventsPackage)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +24,7 @@ func parseComments(folder string) (comments, error) {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, entry.Name()), nil, parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(eventsPackage, entry.Name()), nil, parser.ParseComments)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (m Message) About() string {
 
 // Generated returns every derived file by its path below the folder of package events.
 func Generated(readme string) (map[string][]byte, error) {
-	comments, err := parseComments("../../events")
+	comments, err := parseComments()
 	if err != nil {
 		return nil, err
 	}

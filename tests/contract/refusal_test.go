@@ -75,7 +75,7 @@ func wrongValue(schema *Schema) any {
 
 // eachPlace runs a test for every field of every example.
 func eachPlace(t *testing.T, test func(t *testing.T, example example, whole any, at place)) {
-	comments, err := parseComments(eventsFolder)
+	comments, err := parseComments()
 	if err != nil {
 		t.Fatal(err)
 	}

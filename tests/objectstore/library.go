@@ -25,7 +25,7 @@ func readByLibrary(ctx context.Context, pid int, address string, offer events.Of
 	defer reader.Close()
 	answer, err := reader.RequestWithContext(ctx, "shards.want."+bucket, []byte(digest))
 	if err != nil || answer.Header.Get("Status") != "" {
-		return fmt.Errorf("%s does not give %s: %v, %v", offer.Node, digest, err, answer)
+		return fmt.Errorf("%s does not give %s: %w, %v", offer.Node, digest, err, answer)
 	}
 	conn, err := connectAsOwner(pid)
 	if err != nil {
@@ -42,11 +42,11 @@ func readByLibrary(ctx context.Context, pid int, address string, offer events.Of
 	}
 	listed, err := objects.List(ctx)
 	if err != nil || len(listed) == 0 {
-		return fmt.Errorf("%d objects are listed: %v", len(listed), err)
+		return fmt.Errorf("%d objects are listed: %w", len(listed), err)
 	}
 	data, err := objects.GetBytes(ctx, digest)
 	if err != nil || events.Digest(data) != digest {
-		return fmt.Errorf("got %d bytes of %s: %v", len(data), digest, err)
+		return fmt.Errorf("got %d bytes of %s: %w", len(data), digest, err)
 	}
 	return reader.Publish("shards.have."+bucket, []byte(digest))
 }

@@ -24,25 +24,24 @@ const eventBytes = events.MaxEventBytes
 // an answer of a bucket bears the names of its stream and sequence, which its server adds, and what a server passes on
 // otherwise is core NATS.
 type tap struct {
-	mutex   sync.Mutex
-	conns   []*nats.Conn
-	sum     sum
-	places  map[string]place     // of chunks, by bucket and sequence
-	parts   map[string]*assembly // by digest
-	had     map[string]bool      // by reader, digest and chunk
-	puts    map[string][]byte    // into the hub, by token
-	keeping int64                // bytes that nodes were asked to keep of others' snapshots
+	mutex  sync.Mutex
+	conns  []*nats.Conn
+	sum    sum
+	places map[string]place     // of chunks, by bucket and sequence
+	parts  map[string]*assembly // by digest
+	had    map[string]bool      // by reader, digest and chunk
+	puts   map[string][]byte    // into the hub, by token
 }
 
 // sum is what went over the servers so far.
 type sum struct {
-	store    int64 // bytes of chunks that nodes' own buckets answered
-	hub      int64 // and the hub's
-	again    int64 // of these, bytes that their reader had been answered before
-	core     int64 // bytes of state that came in another way
-	verified int   // parts of which all chunks came, and which are what their digest says
-	corrupt  int   // and which are not
-	keeping  int64
+	store    int64  // bytes of chunks that nodes' own buckets answered
+	hub      int64  // and the hub's
+	again    int64  // of these, bytes that their reader had been answered before
+	core     int64  // bytes of state that came in another way
+	verified int    // parts of which all chunks came, and which are what their digest says
+	corrupt  int    // and which are not
+	keeping  int64  // bytes that nodes were asked to keep of others' snapshots
 	coreWas  string // the subject of the last such message
 }
 

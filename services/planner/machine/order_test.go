@@ -20,7 +20,7 @@ func replicas(names []string, slow ...string) events.PlanRequest {
 	}
 	r.Usual = &events.Usual{RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 1.25e9}
 	for _, pair := range slow {
-		r.Links = append(r.Links, link("n"+pair[:1], "n"+pair[2:], events.Measurement{RoundTripSeconds: 0.028, BandwidthBytesPerSecond: 50e6 / 8}, false)...)
+		r.Links = append(r.Links, link("n"+pair[:1], "n"+pair[2:], events.Measurement{RoundTripSeconds: 0.028, BandwidthBytesPerSecond: 50e6 / 8, Uncertainty: 0.1}, false)...)
 	}
 	return r
 }

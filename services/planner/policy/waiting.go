@@ -45,8 +45,10 @@ func (s Situation) withoutSlow(nodes []int) []int {
 			fastest = last
 		}
 	}
+	usual := s // with links that are all alike, of which nobody is to wait for being one more
+	usual.Network.Links, usual.Network.Dear = nil, nil
 	for g, group := range groups { // the largest first
-		if steps[g] <= s.allowed(group, groups[fastest])*steps[fastest] {
+		if allowed := s.allowed(group, groups[fastest]); steps[g] <= allowed*max(steps[fastest], usual.stepOf(group)) {
 			return group
 		}
 	}

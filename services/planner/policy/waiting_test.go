@@ -111,7 +111,7 @@ func TestANodeIsNotTakenInAndOutForALittle(t *testing.T) {
 		{"waits on at a small loss", waits, nil, 1.04, 3},
 		{"comes in without one", waits, nil, 1, 4},
 		{"trains on at a loss", trains, nil, 1.08, 4},
-		{"is left out at a greater one", trains, nil, 1.12, 3},
+		{"is left out at a greater one", trains, nil, 1.18, 3},
 	} {
 		s := s.slow(3, at(test.worse), 0, 1, 2)
 		s.Current, s.Empty = test.current, test.empty
