@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-const eventsPackage = "../../events"
+const eventsFolder = "../../events"
 
 // comments are the doc comments of a package's structs ("Join") and fields ("Join.Node"), each on one line.
 type comments map[string]string
 
 func parseComments() (comments, error) {
-	entries, err := os.ReadDir(eventsPackage)
+	entries, err := os.ReadDir(eventsFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func parseComments() (comments, error) {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(eventsPackage, entry.Name()), nil, parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(eventsFolder, entry.Name()), nil, parser.ParseComments)
 		if err != nil {
 			return nil, err
 		}

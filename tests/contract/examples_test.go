@@ -16,8 +16,6 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-const eventsFolder = "../../events"
-
 // example is one file of events/examples. Beside <kind>.v1.json a kind may have others, <kind>.v1.<variant>.json.
 type example struct {
 	name string // of the file

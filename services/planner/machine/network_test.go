@@ -160,11 +160,11 @@ func TestALinkIsToldApartWhereItDiffersByMoreThanItsUncertaintyExplains(t *testi
 		isTold             bool
 	}{
 		{0.45, 0, false}, {0.32, 0, true}, // who measured once may be off by half
-		{0.45, 0.35, true}, {0.5, 0.35, false},
-		{0.45, 0.4, false}, {0.4, 0.4, true},
+		{0.33, 0.35, true}, {0.5, 0.35, false},
+		{0.6, 0.2, false}, {0.4, 0.2, true},
 		{0.52, 0.01, true}, {0.97, 0.01, true}, {0.99, 0.01, false},
 		{0.999, events.Exact, true}, // somebody states it
-		{2.2, 0.35, true}, {2.2, 0.5, false},
+		{2.2, 0.25, true}, {2.2, 0.5, false},
 	} {
 		r := twoSites(12)
 		for i, from := range r.Nodes {
