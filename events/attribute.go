@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What attributes of an event look like, in the regular expressions of the schemas (tests/contract). Only days that there are
+// The attributes of an event as regular expressions, which the schemas have, too (tests/contract). Only days that there are
 // have a date: 30 February is none.
 const (
 	AttributePattern   = "^[a-z0-9]+$" // its name

@@ -87,7 +87,7 @@ func (j *Job) IsTimed() bool {
 }
 
 // MicroBatchSeconds returns how long a micro-batch is said to take on a node that trains some layers under a plan: those of
-// its stage or, where the job is no pipeline, all. Where the job says nothing, all layers take a second, each as long.
+// its stage or, where the job is no pipeline, all. All layers take a second together, each as long, if the job says nothing.
 func (j *Job) MicroBatchSeconds(stage Range) float64 {
 	if j.Kind == DataParallel || j.Kind == Sharded {
 		stage = Range{First: 0, End: len(j.Layers)}

@@ -24,7 +24,7 @@ const MostWhole = 1<<53 - 1
 //	count=1..8      how many elements a list has, or characters a text; the last may be left out
 //	each=token      what each element of a list is
 //
-// What may be left out may be zero as well, whatever else the tag says: Go does not tell the two apart.
+// A field that may be left out may be zero as well, whatever else the tag says: Go does not tell the two apart.
 type Limits struct {
 	Form           string   // token, digest or nothing
 	Words          []string // nil: any

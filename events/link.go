@@ -50,7 +50,7 @@ func (m *Measurement) IsExact() bool { return m.Uncertainty > 0 && m.Uncertainty
 const Exact = 1e-6
 
 // Spread is by how many times a measurement may differ from that of the usual link though both links are alike: from 1 to 3.
-// Off by u, a link that carries v reads v(1-u) to v(1+u). Where one reads more than (1+u)/(1-u) times the other, their
+// Off by u, a link that carries v reads v(1-u) to v(1+u). If one reads more than (1+u)/(1-u) times the other, their
 // intervals do not overlap. Here u is 1.4 times the uncertainty, a half at most: of hundreds of links some are further off than the two
 // standard errors that the monitor tells (services/monitor/detect), and plans that followed them moved 1.24 times the fewest bytes on
 // equal links whose probes scatter by half (tests/bench/planner).

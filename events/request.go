@@ -18,7 +18,7 @@ type PlanRequest struct {
 	// SecondsUntilReturn is when the lost nodes of the plan in force are expected back; zero: not known, or waited for
 	// already.
 	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0"`
-	// What the last changes cost besides their transfers, from the commit to the first step under the plan: those that moved
+	// The last changes' cost besides their transfers, from the commit to the first step under the plan: those that moved
 	// nothing, and those that moved state; zero: there was none.
 	SwitchSeconds  float64 `json:"switchSeconds,omitempty" is:"min=0"`
 	RestartSeconds float64 `json:"restartSeconds,omitempty" is:"min=0"`

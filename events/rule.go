@@ -16,10 +16,10 @@ var Rules = []Rule{
 	{"size", "event", "An event has 64 KiB at most, and a payload that travels apart 64 MiB."},
 	{"place", "event", "The NATS subject names the cluster, the kind and the subject that the event does."},
 	{"speaker", "event", "A node speaks for itself: of a fact about nodes the subject and data.node, and of any other data.node, " +
-		"are the node of the source; a link has it as one end. Where others say a fact about nodes, data.node is the subject."},
+		"are the node of the source; a link has it as one end. If others say a fact about nodes, data.node is the subject."},
 	{"ends", "LinkRequest, LinkState, Measurement, Link", "from and to are two nodes, but in between of usual, which has sites."},
 	{"range", "Range", "A range of units has first < end."},
-	{"job", "Job", "microBatch divides globalBatch. Where pipelines and stages have a max, it is not below the min. stages.min is at most " +
+	{"job", "Job", "microBatch divides globalBatch. A max of pipelines or stages is not below its min. stages.min is at most " +
 		"the number of layers and pipelines.min, without a batchRule, that of micro-batches. A layer has state. Tied are runs of two layers or more, " +
 		"one behind the other. batchRule.samplesPerNode is a multiple of microBatch. Units of partitions are 4,096 at most, none empty. A " +
 		"data-parallel job has stages.min 1 at most and no pipelines.max, a sharded one no optimizerPartitions, and " +

@@ -14,7 +14,7 @@ import (
 const announceTimeout = 5 * time.Second // for the server to take the first heartbeat
 
 // Announce sends heartbeats of events.PhaseStarting in the name of a node whose trainer has not made its state yet, until ctx ends.
-// Of the config it takes NATSURL, NATSKit, Cluster, Node and PulseEvery. It calls announced once the first is with the server.
+// It takes from the config NATSURL, NATSKit, Cluster, Node and PulseEvery. It calls announced once the first is with the server.
 // Nothing is kept of them: the log tells of a node from its request for a place on.
 func Announce(ctx context.Context, config Config, announced func()) error {
 	if err := config.complete(); err != nil {

@@ -215,7 +215,7 @@ func TestWhatASchemaTakesTheServicesTakeAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// What travels beside the events is read by Decode as well.
+// Decode reads messages that travel beside the events as well.
 func TestWhatASchemaOfAMessageTakesIsReadAndTheOtherWayRound(t *testing.T) {
 	comments, err := parseComments()
 	if err != nil {

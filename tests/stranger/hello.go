@@ -9,7 +9,7 @@ import (
 )
 
 // hello takes part in cluster "dev" as node "me": it asks for a place, agrees to the first plan, shows that it lives
-// and hands every plan to train, until stop is closed. Of what it says it hears whether the services refuse it.
+// and hands every plan to train, until stop is closed. It hears whether the services refuse what it says.
 func hello(nc *nats.Conn, job any, train func(plan []byte), refused func(why string), stop <-chan struct{}) {
 	incarnation := fmt.Sprint(time.Now().UnixNano())    // another one at each start
 	say := func(kind, id string, data map[string]any) { // a CloudEvent, on the subject of its kind

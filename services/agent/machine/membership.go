@@ -45,7 +45,7 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 }
 
 // Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for
-// again. Where a user had the node leave already, nothing is asked.
+// again. Nothing is asked if a user had the node leave already.
 func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []Action {
 	if m.membership == over || m.membership == leaving && m.leave == nil { // it has left, or a user asked already
 		return nil

@@ -1,6 +1,6 @@
 """The four calls of the Chaos papers, for data-parallel training with PyTorch.
 
-W. Feng et al., "Learning in Chaos", Listings 1 and 2, and its version over a WAN, section V-B and Listing 1. What is pseudocode there
+W. Feng et al., "Learning in Chaos", Listings 1 and 2, and its version over a WAN, section V-B and Listing 1. Their pseudocode
 stands here as it runs:
 
     from reknit_chaos import Coordinator, capture_exit_event

@@ -218,7 +218,7 @@ def add_up(group, tensor, ranks, rank, sends):
     """Adds up a tensor of one dimension over some processes of a group, in place, around a ring in the order of their ranks.
 
     Each of g processes sends nothing but to the next one: 2(g-1)/g of the tensor. So a slow link costs nothing where the order of
-    the plan has no neighbours use it. What is to be kept until all processes are through is added to sends. The sum of a part comes
+    the plan has no neighbours use it. Requests that must be kept until all processes are through are added to sends. The sum of a part comes
     around from who has received this process's addend to it, so that it may take the addend's place.
     """
     count, at = len(ranks), ranks.index(rank)

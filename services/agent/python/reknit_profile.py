@@ -3,7 +3,7 @@
 Seconds are those between marks: a layer begins where its forward is called and, on the way back, where the gradient of its
 output is there. It lasts until the next one begins, or the pass ends. So what a pass does beside layers (the loss, say) counts
 for the layer before it, all layers together take as long as the pass, and it does not matter how often a module is called,
-whether it is frozen, compiled, or raises. What no mark tells of is dealt to the layers in equal parts.
+whether it is frozen, compiled, or raises. Time that no mark tells of is dealt to the layers in equal parts.
 
 Activations are the tensors that autograd keeps from forward to backward, each storage once, without the parameters.
 """
@@ -71,7 +71,7 @@ class Profile:
         self._handles = []
 
     def start(self, backward=False, keeps=True):
-        """Begins a pass. What autograd keeps is only looked at where stop is called within the same block of the script."""
+        """Begins a pass. Kept tensors are only looked at where the same block of the script calls stop."""
         if self.active:
             self._drop()
             self._backward, self._marks = backward, [(None, now(self.device))]
@@ -97,7 +97,7 @@ class Profile:
         self._hooks = hooks
 
     def pause(self):
-        """Ends the pass backward. What the script does until the next micro-batch is no part of it."""
+        """Ends the pass backward. The time until the script's next micro-batch is no part of it."""
         hooks, self._hooks = self._hooks, None
         self.stop()
         self._hooks = hooks  # until stop, at the end of the script's block

@@ -106,7 +106,7 @@ class Job:
     def settle(self, turn):
         """Reports a step that was made, and gives and takes what moves before the next one. steps() does so by itself, later.
 
-        It returns when this process may begin the next step; that one counts as begun. Of a step that was not made it does nothing.
+        It returns when this process may begin the next step; that one counts as begun. It does nothing after a step that was not made.
         """
         if turn.committed and self._next is None:
             self.state.keep()  # what the script changed since

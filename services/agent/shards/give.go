@@ -17,7 +17,7 @@ import (
 	"github.com/reknit/reknit/services/agent/window"
 )
 
-// What a reader says to a store, beside the requests that read it. Each bears the digest of a part, and no more.
+// The words of a reader to a store, beside the requests that read it. Each bears the digest of a part, and no more.
 //
 //	shards.want.<bucket>  the answer is the record of the part, once it is there, or has the status 404: the store does
 //	                      not give it; or 429: it is to be asked for again, and keeps its turn

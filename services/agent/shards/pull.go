@@ -11,8 +11,8 @@ import (
 	"github.com/reknit/reknit/services/agent/queue"
 )
 
-// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them. Of a
-// giver, which puts the parts then, they are those of so many bytes: with four claims it makes 48 MiB of its window.
+// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them. For a
+// giver, which puts the parts then, they are those of so many bytes: with four claims that is 48 MiB of its window.
 const (
 	manifestsAhead = 16
 	aheadBytes     = 16 << 20

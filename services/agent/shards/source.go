@@ -192,7 +192,7 @@ func (s *source) puts() bool {
 	return s.kind != keeps
 }
 
-// learn notes whether the source puts parts. What it did once it can do.
+// learn notes whether the source puts parts. A source that did once can.
 func (s *source) learn(known kind) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

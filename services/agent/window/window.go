@@ -41,7 +41,7 @@ type Want struct {
 // Kind is what is to be done.
 type Kind int
 
-// What Next asks for. Put is followed by Stored or Failed, Remove by Removed.
+// Next asks for one of these. Put is followed by Stored or Failed, Remove by Removed.
 const (
 	Put    Kind = iota // the part into the store
 	Remove             // the part from the store
@@ -150,8 +150,8 @@ func (w *Window) forget(which func(*want) bool) { w.wants = slices.DeleteFunc(w.
 // Stored says that a part that was to be put is there.
 func (w *Window) Stored(digest string) { w.parts[digest].state = there }
 
-// Failed says that a part could not be put, and that nothing of it is in the store. Who wants it hears that it is to ask
-// again.
+// Failed says that a part could not be put, and that nothing of it is in the store. Readers that want it hear that they are to
+// ask again.
 func (w *Window) Failed(digest string) {
 	delete(w.parts, digest)
 	w.drop(Later, func(want *want) bool { return want.Digest == digest })

@@ -80,7 +80,7 @@ func (g *giver) hear(task Task) {
 	}
 }
 
-// finish ends the oldest put or removal. What is removed no reader may be reading, unless time took it.
+// finish ends the oldest put or removal. No reader may be reading a part that is removed, unless time took it.
 func (g *giver) finish(fails, late bool) {
 	if len(g.under) == 0 {
 		return

@@ -75,7 +75,7 @@ func (e Estimate) each(figure func(probe) float64) []float64 {
 	return figures
 }
 
-// median sorts what it is given. Of two in the middle it is the mean.
+// median sorts what it is given. The median of an even number is the mean of the middle two.
 func median(figures []float64) float64 {
 	slices.Sort(figures)
 	middle := len(figures) / 2
@@ -88,7 +88,7 @@ func median(figures []float64) float64 {
 // off is by which share the medians may be off: two standard errors. How far probes scatter is taken from the deviation that two
 // thirds of them keep, which no single probe of four spoils, and from a prior that is worth one probe: probes of any link
 // scatter by the share of a change that nobody is told of. Without it two probes that are equal by chance would be believed to
-// the digit. Of probes that agree the uncertainty falls as 1/n, and of those that scatter by s as 2.5 s/sqrt(n).
+// the digit. The uncertainty of n probes that agree falls as 1/n, and that of n that scatter by s is 2.5 s/sqrt(n).
 func (e Estimate) off(untold Tolerance) float64 {
 	if e.count < 2 {
 		return MostUncertainty

@@ -19,7 +19,7 @@ type prices struct {
 const leastPrice = 0.001
 
 // measure notes how long a node stood still for the plan in force: from the commit, by the log's clock, to its first step, without
-// that step, or its own stall where that is less, as when it trained on until the plan took over. What came before the commit is
+// that step, or its own stall where that is less, as when it trained on until the plan took over. The time before the commit is
 // noticing, asking and moving. Once more than half of those who trained before have told, the median counts: a few who lie
 // or come late change nothing.
 func (m *Machine) measure(cause events.Event, told events.Activation) {

@@ -14,7 +14,7 @@ type took struct {
 	Layers  events.Range `json:"layers"`
 }
 
-// profiled hears what a node measured. What it says of its layers counts under the plan in force, and where it is all of them.
+// profiled hears what a node measured. Its layers' figures count under the plan in force, and if they tell of all its layers.
 func (m *Machine) profiled(_ events.Event, told events.Profile) []events.Event {
 	known := m.state.known(told.Node)
 	if known == nil {
@@ -79,8 +79,8 @@ func (m *Machine) measuredJob() events.Job {
 	return job
 }
 
-// speeds are the nodes' speeds beside what the layers of a measured job say. Who has not told is as fast as the median of those
-// that have; where no layer was measured, as it or its join said.
+// speeds are the nodes' speeds beside what the layers of a measured job say. A node that has not told is as fast as the median
+// of those that have; if no layer was measured, as it or its join said.
 func (m *Machine) speeds(job *events.Job, nodes []*member) []float64 {
 	speeds, told := make([]float64, len(nodes)), []float64{}
 	for i, node := range nodes {

@@ -38,7 +38,7 @@ func (l Layers) Take(node string, first int, costs []Cost) {
 	}
 }
 
-// Of returns what a layer costs: of each figure the lower median, of those that were measured. False: nobody measured it.
+// Of returns a layer's cost: the lower median of each figure that was measured. False: nobody measured it.
 func (l Layers) Of(layer int) (Cost, bool) {
 	samples := l[layer]
 	if len(samples) == 0 {
@@ -73,7 +73,7 @@ func Median[T cmp.Ordered](numbers []T) (median T) {
 // plan that follows them moves state for nothing.
 const alike = 1.25
 
-// All returns what each of so many layers costs. What is declared tells how they compare, and where nothing is, they are equal:
+// All returns what each of so many layers costs. The declared figures tell how layers compare, which are equal if none is declared:
 // of the layers that take about as many times what is declared as the median one does, each takes as many times that as all of
 // them together. One that differs by more takes what was measured of it, and of one that nobody measured it is not known by how
 // much it differs. Without a sample it returns what is declared. O(layers log layers).

@@ -18,7 +18,7 @@ type Settings struct {
 	Cluster     string
 	Policy      policy.Policy // zero: adaptive
 	MinReplicas int           // holders that every layer should have
-	// What a change costs besides its transfer, until one was measured.
+	// A change costs this besides its transfer, until one was measured.
 	SwitchSeconds  float64 // one that moves nothing
 	RestartSeconds float64 // one that moves state
 	Slowdown       float64 // how many times as long a step may take for a node that joins; zero: policy.UsualSlowdown

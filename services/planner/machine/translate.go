@@ -75,7 +75,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 const mostCorrection = 10
 
 // correction is how many times as long as the model says a step of the plan in force takes, with what is known of its nodes and
-// layers now. Where nothing was measured under it, or its nodes stand in for lost ones, what was learnt before counts on.
+// layers now. The factor that was learnt before it counts on if nothing was measured under it, or its nodes stand in for lost ones.
 func correction(s policy.Situation, request events.PlanRequest) float64 {
 	current := request.Current
 	if current == nil || isUnmeasured(request) {

@@ -10,7 +10,7 @@ import (
 
 // dataParallel proposes the plan of a job whose nodes all have the whole model: each is a pipeline of one stage and takes as
 // many micro-batches as its speed allows. Left out are who cannot hold it, who is one too many for the micro-batches, and
-// whose links would slow the others down (withoutSlow). Where there are such, the plan with them is the second candidate.
+// whose links would slow the others down (withoutSlow). If there are such, the plan with them is the second candidate.
 func dataParallel(s Situation) ([]Candidate, error) {
 	nodes, err := s.able()
 	if err != nil {

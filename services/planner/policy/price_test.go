@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A reroute pays the switch. What moves state pays its transfer and its restart, so that it loses once that is dear.
+// A reroute pays the switch. A policy that moves state pays its transfer and its restart, so that it loses once these are dear.
 func TestEachPolicyPaysItsOwnPrice(t *testing.T) {
 	s := usual(6)
 	s.Current = grid(3, 2, 6, 12)

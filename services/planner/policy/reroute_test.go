@@ -56,7 +56,7 @@ func TestInUnequalPipelinesEachLayerIsTakenOverByWhoHoldsIt(t *testing.T) {
 	}
 }
 
-// Of two survivors one is nearly idle. It takes the layers that both hold; only the other has the rest.
+// One of two survivors is nearly idle. It takes the layers that both hold; only the other has the rest.
 func TestTheLessBusySurvivorTakesMoreLayersAsWell(t *testing.T) {
 	s := under(4, cut("a", 1, 4), cut("b", 7, 2, 4), cut("c", 1, 3, 4)).lose("a0")
 	candidates, err := reroute(s)

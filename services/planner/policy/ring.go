@@ -8,7 +8,7 @@ import (
 // parts of a g-th to the next one, and waits for as many of the one before: 2(g-1) times the latency + bytes / g / bandwidth of
 // the slowest link of the ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
 // J. Parallel Distrib. Comput. 69(2), 2009). Links that are no part of the ring cost nothing, where equation 2 of DT-FM counts
-// those of all pairs. Of equal links both are estimate.RingSeconds.
+// those of all pairs. Both are estimate.RingSeconds if links are equal.
 type reducing struct {
 	network Network
 	bytes   int64
@@ -61,7 +61,7 @@ func (r reducing) order() (nodes []int, seconds float64) {
 	return nodes, 2 * float64(len(r.nodes)-1) * costs.Worst(order)
 }
 
-// Ring is the order in which some nodes reduce so many bytes of gradients. Where links leave a choice, they stay as the situation
+// Ring is the order in which some nodes reduce so many bytes of gradients. If links leave a choice, they stay as the situation
 // has them.
 func (s Situation) Ring(names []string, bytes int64) []string {
 	isIn := make(map[string]bool, len(names))

@@ -227,7 +227,7 @@ func (s Situation) places(plan search.Plan, among choice, holds []estimate.Range
 }
 
 // longer is what a long search makes of the best first plan, and whether it is better, or costs the network less (DT-FM eq. 1 to 4)
-// for a step that is about as long. Where nodes hold layers already, moving these costs more than such a search finds. 64 nodes
+// for a step that is about as long. Once nodes hold layers, moving these costs more than such a search finds. 64 nodes
 // take 0.6 s of CPU.
 func (t *seating) longer() (refined Candidate, better bool) {
 	if t.promising == nil || t.network.DelaySeconds == nil || len(t.situation.Current) > 0 {

@@ -29,7 +29,7 @@ const mostPaces = 16
 //
 // A node that joins may make a step Slowdown times as long as it is without it. One that trains is left out for a worsening
 // beyond that by what measurements scatter, and one that waits comes back where it makes no step longer: so no scatter takes
-// a node in and out. What holds the last copy of something stays. O(paces * (nodes log nodes + links)), and the rings.
+// a node in and out. A node that holds the last copy of something stays. O(paces * (nodes log nodes + links)), and the rings.
 func (s Situation) withoutSlow(nodes []int) []int {
 	if s.KeepsAll || len(s.Network.Links)+len(s.Network.Dear) == 0 || s.Network.BytesPerSecond <= 0 {
 		return nodes

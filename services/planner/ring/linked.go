@@ -21,8 +21,8 @@ func (c Costs) Paces(most int) []float64 {
 }
 
 // Linked returns the largest group of nodes, ascending, that reach each other over edges of at most some cost, where each
-// node has two of these: no ring of such edges has others. Of groups of one size it is that with the least node. Where there is
-// no such group a pair takes its place, and none where all edges are dearer. O(nodes +
+// node has two of these: no ring of such edges has others. Among groups of one size it is that with the least node. If there is
+// no such group a pair takes its place, and none if all edges are dearer. O(nodes +
 // unusual pairs), times how often nodes fall away for others that did.
 func (c Costs) Linked(pace float64) []int {
 	g := c.graph(pace)

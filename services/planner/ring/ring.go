@@ -24,7 +24,7 @@ type Costs struct {
 	unusual map[int]float64 // by pair
 }
 
-// NewCosts returns costs. Of a pair that is named twice, as for its two directions, the dearer one counts: nobody knows
+// NewCosts returns costs. If a pair is named twice, as for its two directions, the dearer one counts: nobody knows
 // yet which way around the ring the messages go. A pair of one node with itself, or out of range, counts for nothing.
 func NewCosts(nodes int, usual float64, unusual []Edge) Costs {
 	c := Costs{nodes, usual, make(map[int]float64, len(unusual))}
@@ -65,7 +65,7 @@ func (c Costs) Worst(order []int) float64 {
 const exactly = 10
 
 // Order returns all nodes in the order of a ring, which begins at node 0. Its dearest edge is as cheap as can be, then the sum
-// of its edges: exactly among up to ten nodes, as found by exchanging edges among more. Where that leaves a choice the nodes
+// of its edges: exactly among up to ten nodes, as found by exchanging edges among more. If that leaves a choice the nodes
 // are as nearly in ascending order as they can be, so that equal links change nothing. O(2^nodes * nodes^2) for few nodes;
 // else O(nodes) where all links are as usual, O(nodes) more for each dear edge that is exchanged, and no more than
 // effort looks at an edge.

@@ -3,7 +3,7 @@
 //
 // It generalises Chameleon's rerouting (IV-A, IV-C): there the pipelines are equal, the survivors of a stage take even
 // shares, and the stage with the largest share sets the step. Here each layer has survivors of its own, which may be
-// busy for different times and differ in speed. That is scheduling of unrelated pieces on uniform machines with
+// busy for different times and differ in speed. This is scheduling of unrelated pieces on uniform machines with
 // restrictions (Graham's list scheduling, then augmenting paths), NP-hard where pieces differ.
 package takeover
 

@@ -125,7 +125,7 @@ func TestTheEndIsTheLeastOfAllDivisions(t *testing.T) {
 	}
 }
 
-// Of pieces that take as long the end is exact without a search, however many they are: whether an end can be met is then a
+// The end of pieces that take equally long is exact without a search, however many they are: whether an end can be met is then a
 // question of flow, which the twin answers.
 func TestOfPiecesThatTakeAsLongTheEndIsExactHoweverManyTheyAre(t *testing.T) {
 	for seed := range uint64(300) {

@@ -43,7 +43,7 @@ const devHelp = `Runs NATS, the services and some trainers here, and has a scrip
 the model: it trains all steps once more, in one process that nothing disturbs, and the digests must be equal. To try other commands
 meanwhile, take many --steps and --no-judge; Ctrl-C ends it at any time, and says the model's digest where training was complete.
 
-Of each change it tells how long after what the script did each phase ended, by this machine's clock. reknit history counts from the last
+It tells of each change how long after the script's deed each phase ended, by this machine's clock. reknit history counts from the last
 heartbeat of who failed, or from the request, which is later: its times are less. The stall is what the trainer that stood longest
 saw by its own clock between two of its steps, less a usual one. It begins with the step before, not with the change.`
 

@@ -82,7 +82,7 @@ func (r rings) of(group rounds.Group) []int {
 }
 
 // reduction returns how long an all-reduce among some of names lasts: each of g holders sends the next one in the ring 2(g-1) times
-// a g-th of the gradients, as fast as the slowest link of the ring. Where the request does not tell how large gradients are, they
+// a g-th of the gradients, as fast as the slowest link of the ring. If the request does not tell how large gradients are, they
 // are taken to be as large as the state: only how the groups compare matters then.
 func (r *restoration) reduction(names []string, rings rings) func(rounds.Group) int64 {
 	links, roundTrips, gradients := r.unusual(names), r.roundTrips(names), r.Gradients

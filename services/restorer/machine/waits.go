@@ -20,7 +20,7 @@ type begin struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// learn remembers how long a receiver waited for those that gave to it. Of each giver the newest word of the newest receivers counts.
+// learn remembers how long a receiver waited for those that gave to it. The newest word of each giver's newest receivers counts.
 func (m *Machine) learn(w *watch, receipt events.Receipt) {
 	for _, source := range receipt.Sources {
 		gives := func(givers []string) bool { return slices.Contains(givers, source.From) }

@@ -36,7 +36,7 @@ const mostPieces = 256
 
 // Plan schedules the all-reduces of count layers so that the longest groups of the rounds take as little together as
 // Colour finds: either with layers of the same holders in one group, or with each layer in a group of its own, which
-// fills the rounds better but begins more often. Of more than mostPieces layers a group has a few. It takes the former
+// fills the rounds better but begins more often. A group has a few layers if there are more than mostPieces. It takes the former
 // where both take as long. Nodes are numbered in the order of holdings; ranges may overlap and come in any order. takes
 // says how many nanoseconds a group needs.
 //

@@ -27,7 +27,7 @@ TARGET = 0.10
 PATIENCE = 240.0  # seconds until a plan has measured steps
 ENDLESS = "1000000"
 
-# What is said, how many trainers, whether each has a core of its own, whether it needs PyTorch, its command and its settings.
+# The row's words, how many trainers, whether each has a core of its own, whether it needs PyTorch, its command and its settings.
 JOBS = [
     ("reference trainer, 2 replicas or stages", 2, True, False, [REKNIT, "trainer"], {}),
     ("reference trainer, 1 pipeline", 2, True, False, [REKNIT, "trainer"], {"REKNIT_TRAINER_PIPELINES": "1"}),

@@ -40,7 +40,7 @@ func TestUnevenPipelinesAreWhole(t *testing.T) {
 	}
 }
 
-// Of neighbours that would be done at one time either may send the last shard.
+// Either of two neighbours that would be done at one time may send the last shard.
 func TestTheLiteralGreedyIsDoneWhenOursIs(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -26,7 +26,7 @@ type Sender struct {
 	before   <-chan struct{}               // closed when nothing of the exchange before is left: some parts may be alike
 	wake     func()                        // tells that a capture may be due
 	captured chan *capture                 // to be cut into parts and stored
-	held     map[string][]*shards.Offering // by digest: one step may change the same as another. Of Serve alone
+	held     map[string][]*shards.Offering // by digest: one step may change the same as another. Only Serve uses it
 
 	mutex   sync.Mutex
 	newest  uint64             // completed steps, at the last boundary

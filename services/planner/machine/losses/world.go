@@ -103,7 +103,7 @@ func (w *World) measured(measured events.Measurement) {
 	}
 }
 
-// profiled notes a node's speed. What layers take is the negotiator's to say, of what several nodes told.
+// profiled notes a node's speed. The negotiator says how long layers take, from the words of several nodes.
 func (w *World) profiled(profile events.Profile) {
 	stage := events.Range{}
 	if w.plan != nil {

@@ -53,7 +53,7 @@ func main() {
 	os.Exit(status(err))
 }
 
-// execute runs a command line. Of one that asks for help cobra would take an unknown command for its parent.
+// execute runs a command line. If it asks for help, cobra would take an unknown command for its parent.
 func execute(ctx context.Context, root *cobra.Command, line []string) error {
 	if err := knownHelp(root, line); err != nil {
 		return tell.UsageError{Err: err}

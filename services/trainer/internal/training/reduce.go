@@ -59,7 +59,7 @@ func (w *worker) summands(group schedule.Reduction) []summand {
 }
 
 // scatter leaves the sums of this member's pieces in their place. With its pieces comes how many micro-batches all others added up.
-// What it adds for another member overwrites its own addends, which nobody needs any more.
+// The sum that it makes for another member overwrites its own addends, which nobody needs any more.
 func (r *allReduce) scatter(ctx context.Context) error {
 	additions := make([]int, len(r.summands)) // in what is passed on
 	for hop := 1; hop < len(r.members); hop++ {
