@@ -216,59 +216,6 @@ func TestReroutingMovesNobody(t *testing.T) {
 	}
 }
 
-// cutDifferently is two pipelines whose layers are reduced each by another pair of nodes.
-func cutDifferently() events.RestorationRequest {
-	request := events.RestorationRequest{Negotiation: "g2", Units: []int64{9e6, 9e6, 9e6, 9e6}}
-	plan := &request.Proposal.Plan
-	plan.Pipelines = []events.Pipeline{
-		{Stages: []events.Stage{stage("a1", 0, 2), stage("a2", 2, 4)}},
-		{Stages: []events.Stage{stage("b1", 0, 1), stage("b2", 1, 3), stage("b3", 3, 4)}},
-	}
-	plan.Nodes = members("a1", "a2", "b1", "b2", "b3")
-	for _, pipeline := range plan.Pipelines {
-		for _, stage := range pipeline.Stages {
-			request.Holders = append(request.Holders, held(stage.Node, stage.Layers.First, stage.Layers.End))
-		}
-	}
-	return request
-}
-
-func expectTheOuterLayersInARound(t *testing.T, request events.RestorationRequest) {
-	t.Helper()
-	restoration, err := Restore(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rounds := restoration.Plan.Sync.Rounds
-	if len(rounds) != 3 || len(rounds[0].Groups) != 2 || rounds[0].Groups[0].Layers.First != 0 ||
-		rounds[0].Groups[1].Layers.First != 3 {
-		t.Fatalf("rounds %+v, want layers 0 and 3 in one", rounds)
-	}
-}
-
-// Layers 0 and 3 are reduced over slow links, 1 and 2 over fast ones. Two rounds would wait for a slow link each.
-func TestAllReducesOverSlowLinksShareARound(t *testing.T) {
-	request := cutDifferently()
-	for _, pair := range [][2]string{{"a1", "b1"}, {"a2", "b3"}} {
-		link := events.Link{Measurement: events.Measurement{From: pair[0], To: pair[1], BandwidthBytesPerSecond: 1e6}}
-		request.Links = append(request.Links, link)
-	}
-	expectTheOuterLayersInARound(t, request)
-}
-
-func TestAllReducesOfLargeGradientsShareARoundHoweverLargeTheStateIs(t *testing.T) {
-	request := cutDifferently()
-	request.Units, request.Gradients = []int64{1e6, 9e9, 9e9, 1e6}, []int64{9e8, 1e6, 1e6, 9e8}
-	expectTheOuterLayersInARound(t, request)
-}
-
-// The outer layers have most state, as the request of a negotiator that does not tell gradients says.
-func TestWhereGradientsAreNotToldTheStateWeighsInstead(t *testing.T) {
-	request := cutDifferently()
-	request.Units = []int64{9e8, 1e6, 1e6, 9e8}
-	expectTheOuterLayersInARound(t, request)
-}
-
 func TestEachUnitComesFromOneHolderWhereHoldersAreOnlyAlike(t *testing.T) {
 	request := lossOfOne()
 	plan := &request.Proposal.Plan
