@@ -28,7 +28,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
-			m.state.Members[member.Node], joiner.Since = joiner, cause.Logged
+			m.state.Members[member.Node], joiner.Since, joiner.Lifted = joiner, cause.Logged, nil
 		}
 		if leaves(under.Opening.Changes, member.Node) {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
@@ -36,6 +36,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 			delete(m.state.Deadlines, member.Node)
 			delete(m.state.Paces, member.Node)
 			m.forgetLinks(member.Node)
+			m.state.Costs.Leave(member.Node)
 		}
 	}
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {

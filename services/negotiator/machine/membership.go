@@ -35,7 +35,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
 		m.forget(cause, join.Node)
 	}
-	m.leaveOut(join)
+	lifted := m.leaveOut(join)
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{
 			Node: join.Node, Incarnation: join.Incarnation, Address: join.Address,
@@ -44,6 +44,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		MemoryBytes: join.MemoryBytes, StateCopies: join.StateCopies, Samples: join.Samples,
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
+		Lifted:      lifted,
 	}
 	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
@@ -199,7 +200,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 		m.state.Lacking = time.Time{} // nobody has waited for this node yet
 	}
 	delete(m.state.Members, node)
-	delete(m.state.Joiners, node)
+	m.dropJoiner(node)
 	delete(m.state.Deadlines, node)
 	delete(m.state.Paces, node)
 	delete(m.state.Breaks.Told, node)
@@ -207,6 +208,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	delete(m.state.Busy, busyKey(protocol.Consenting, node))
 	delete(m.state.Busy, busyKey(protocol.Promising, node))
 	m.forgetLinks(node)
+	m.state.Costs.Leave(node)
 }
 
 func refusalOf(refused, node, reason string) events.Refusal {

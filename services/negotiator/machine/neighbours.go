@@ -28,21 +28,42 @@ func (m *Machine) unnamed(join events.Join) (others []string) {
 
 // leavesOutTooMany says why a join may not leave out as many links as it does; empty where it may.
 func (m *Machine) leavesOutTooMany(join events.Join) string {
-	if others := len(m.unnamed(join)); len(m.state.Apart)+others > apartLimit {
+	before, others := 0, len(m.unnamed(join))
+	for pair := range m.state.Apart {
+		if !touches(pair, join.Node) { // those of its process before go with it
+			before++
+		}
+	}
+	if others > 0 && before+others > apartLimit {
 		return fmt.Sprintf(`field "neighbours": expected at most %d links in all that joins leave out, got %d, and %d more of this one`,
-			apartLimit, len(m.state.Apart), others)
+			apartLimit, before, others)
 	}
 	return ""
 }
 
-// leaveOut disconnects a joiner from the nodes that its join does not name, and connects it to those that it names.
-func (m *Machine) leaveOut(join events.Join) {
+// leaveOut disconnects a joiner from the nodes that its join does not name, and connects it to those that it names. It returns
+// those of the latter from which it was cut, by their pairs.
+func (m *Machine) leaveOut(join events.Join) (lifted []string) {
 	for _, other := range m.unnamed(join) {
 		m.state.Apart[pairKey(join.Node, other)] = true
 	}
 	for _, neighbour := range join.Neighbours {
+		if pair := pairKey(join.Node, neighbour); m.state.Cut[pair] {
+			lifted = append(lifted, pair)
+		}
 		m.state.join(join.Node, neighbour)
 	}
+	return lifted
+}
+
+// dropJoiner forgets a node that wanted to join: the links that its join lifted are cut again.
+func (m *Machine) dropJoiner(node string) {
+	if joiner := m.state.Joiners[node]; joiner != nil {
+		for _, pair := range joiner.Lifted {
+			m.state.Cut[pair] = true
+		}
+	}
+	delete(m.state.Joiners, node)
 }
 
 // apart reports whether two nodes must not use a direct link.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -80,5 +81,42 @@ func TestJoinsLeaveOutABoundedNumberOfLinks(t *testing.T) {
 	}
 	if refusal.Node != "n4" || !strings.HasPrefix(refusal.Reason, `field "neighbours": expected at most 4096 links`) {
 		t.Errorf("n4 leaves out three links where two more may be: refusal %+v", refusal)
+	}
+}
+
+func TestARestartLeavesOutNoLinkTwice(t *testing.T) {
+	w := newWorld(t, 3)
+	w.neighbours = map[string][]string{"n4": {"n2"}}
+	w.join("n4")
+	w.run()
+	for i := 0; len(w.machine.state.Apart) < apartLimit; i++ {
+		w.machine.state.Apart[fmt.Sprintf("a%d b", i)] = true
+	}
+	w.process["n4"] = "n4-again"
+	before := len(w.said)
+	w.join("n4")
+	w.run()
+	for _, event := range w.said[before:] {
+		if event.Kind == events.MembershipRefused {
+			t.Errorf("n4 restarts with the neighbours that it had: %s", event.Data)
+		}
+	}
+}
+
+func TestALinkThatWasCutIsCutAgainWhereTheJoinThatNamesItComesToNothing(t *testing.T) {
+	w := newWorld(t, 3)
+	w.hear(events.DisconnectRequested, "/user", "n2", &events.LinkRequest{From: "n2", To: "n3"})
+	w.run()
+	w.lose("n3")
+	w.run()
+	w.neighbours = map[string][]string{"n3": {"n2"}}
+	w.join("n3")
+	w.lose("n3") // before anybody agreed
+	w.run()
+	w.neighbours = nil
+	w.join("n3")
+	w.tick(time.Minute) // who failed twice waits before it may join
+	if relays := w.relays(); !slices.Equal(relays, []events.Pair{{A: "n2", B: "n3"}}) {
+		t.Errorf("pairs without a direct link: %v, want n2 and n3, as a user wants it", relays)
 	}
 }

@@ -119,7 +119,7 @@ func (m *Machine) refuseChange(cause events.Event, change events.Change, reason 
 func (m *Machine) undo(change events.Change) {
 	switch change.Kind {
 	case events.ChangeJoin:
-		delete(m.state.Joiners, change.Node)
+		m.dropJoiner(change.Node)
 		m.forgetApart(change.Node)
 	case events.ChangeLeave:
 		delete(m.state.Deadlines, change.Node)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/profile"
 )
 
 // prices are what changes cost besides their transfers: the mean of the last one and of what was measured before.
@@ -20,8 +21,8 @@ const leastPrice = 0.001
 
 // measure notes how long a node stood still for the plan in force: from the commit, by the log's clock, to its first step, without
 // that step, or its own stall where that is less, as when it trained on until the plan took over. The time before the commit is
-// noticing, asking and moving. Once more than half of those who trained before have told, the median counts: a few who lie
-// or come late change nothing.
+// noticing, asking and moving. Once more than half of those who trained before have told, the lower median counts: of three or
+// more that told, one that lies or comes late changes nothing.
 func (m *Machine) measure(cause events.Event, told events.Activation) {
 	plan, known := m.state.Plan, &m.state.Prices
 	if known.Done || plan == nil || plan.Parent == "" || plan.Snapshot != "" || told.Generation != plan.Generation ||
@@ -47,8 +48,7 @@ func (m *Machine) measure(cause events.Event, told events.Activation) {
 	if len(plan.Migration.Transfers) > 0 {
 		price = &known.Restart
 	}
-	slices.Sort(known.Told)
-	median := known.Told[len(known.Told)/2]
+	median := profile.Median(known.Told)
 	if *price > 0 {
 		median = (median + *price) / 2
 	}

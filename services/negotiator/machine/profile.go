@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -28,21 +29,28 @@ func (m *Machine) profiled(_ events.Event, told events.Profile) []events.Event {
 		return nil
 	}
 	stage, trains := m.state.Plan.Holds(told.Node)
-	if !trains || told.MicroBatchSeconds == 0 {
+	if !trains {
 		return nil
 	}
-	known.Took = took{told.MicroBatchSeconds, stage}
+	known.Took = took{cmp.Or(told.MicroBatchSeconds, m.state.Job.MicroBatchSeconds(stage)/told.SpeedFactor), stage}
 	if told.FirstLayer == stage.First && len(told.Layers) == stage.Count() {
-		m.state.Costs.Take(told.Node, stage.First, costsOf(told.Layers))
+		m.state.Costs.Take(told.Node, stage.First, costsOf(told.Layers, known.MemoryBytes))
 	}
 	return nil
 }
 
-func costsOf(layers []events.LayerCost) []profile.Cost {
+// costsOf are the costs that a node with some memory tells. Activations that it has no room for were not measured.
+func costsOf(layers []events.LayerCost, memory int64) []profile.Cost {
 	costs := make([]profile.Cost, len(layers))
+	room := memory
+	for _, layer := range layers {
+		room = max(-1, room-layer.ActivationBytes)
+	}
 	for i, layer := range layers {
-		costs[i] = profile.Cost{ForwardSeconds: layer.ForwardSeconds, BackwardSeconds: layer.BackwardSeconds,
-			ActivationBytes: layer.ActivationBytes}
+		costs[i] = profile.Cost{ForwardSeconds: layer.ForwardSeconds, BackwardSeconds: layer.BackwardSeconds}
+		if room >= 0 {
+			costs[i].ActivationBytes = layer.ActivationBytes
+		}
 	}
 	return costs
 }

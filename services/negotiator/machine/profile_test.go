@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"math"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -103,5 +104,38 @@ func TestWhatWasMeasuredUnderAnotherPlanOrOfOthersLayersDoesNotCount(t *testing.
 	}
 	if asked.CurrentStepSeconds != 0 {
 		t.Errorf("a step of the plan in force takes %v s: nobody told", asked.CurrentStepSeconds)
+	}
+}
+
+// figures has a node tell what each of its layers takes.
+func (w *world) figures(node string, seconds float64, activations int64) {
+	plans := w.plans()
+	stage, _ := plans[len(plans)-1].Holds(node)
+	told := events.Profile{Node: node, SpeedFactor: 1, Generation: plans[len(plans)-1].Generation, FirstLayer: stage.First,
+		MicroBatchSeconds: 2 * seconds * float64(stage.Count())}
+	for range stage.Count() {
+		told.Layers = append(told.Layers, events.LayerCost{ForwardSeconds: seconds, BackwardSeconds: seconds, ActivationBytes: activations})
+	}
+	w.hear(events.NodeProfiled, "/node/"+node, node, &told)
+}
+
+func TestNobodyIsBelievedToHaveKeptMoreThanItsMemoryHolds(t *testing.T) {
+	w := newWorld(t, 3)
+	declared := w.requests()[0].Job.Layers[0].ActivationBytes
+	w.figures("n1", 1, 1<<47)
+	w.lose("n1")
+	w.run()
+	if kept := w.asksAnew("n4").Job.Layers[0].ActivationBytes; kept != declared {
+		t.Errorf("layer 0 keeps %d bytes, as a node said that is gone and had no room for it: expected %d", kept, declared)
+	}
+}
+
+func TestASpeedWithoutSecondsIsBesideWhatTheJobDeclares(t *testing.T) {
+	w := newWorld(t, 3)
+	w.profiles("n1", 1)
+	w.profiles("n2", 1)
+	w.hear(events.NodeProfiled, "/node/n3", "n3", &events.Profile{Node: "n3", SpeedFactor: 0.1, Generation: 1})
+	if nodes := w.asksAnew("n4").Nodes; nodes[0].SpeedFactor != 1 || math.Abs(nodes[2].SpeedFactor-0.1) > 1e-9 || nodes[3].SpeedFactor != 1 {
+		t.Errorf("%+v: expected n3 to be a tenth as fast as the others, as it told", nodes)
 	}
 }

@@ -72,6 +72,7 @@ type member struct {
 	Took        took      `json:"took,omitzero"`
 	OtherBytes  int64     `json:"otherBytes,omitempty"` // in use beside what the job's layers say; zero: not known
 	Snapshots   bool      `json:"snapshots"`            // it may be able to read some
+	Lifted      []string  `json:"lifted,omitempty"`     // by "a b": cuts that its join lifts, while it is not committed
 	Since       time.Time `json:"since"`                // it takes part, by the log's clock; zero: not yet
 	NotBefore   time.Time `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }

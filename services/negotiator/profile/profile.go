@@ -1,5 +1,5 @@
-// Package profile says what layers cost, of what nodes measured: per layer the median of the last nodes that told, so that
-// one that lies or errs moves nothing for the others.
+// Package profile says what layers cost, of what nodes measured: per layer the median of the last nodes that told. Of three or
+// more that tell of a layer, one that lies or errs moves nothing. Of two, the lower time counts, and the larger activations do.
 package profile
 
 import (
@@ -23,6 +23,7 @@ func (c Cost) Seconds() float64 { return c.ForwardSeconds + c.BackwardSeconds }
 // Sample is what a node measured of a layer.
 type Sample struct {
 	Node string `json:"node"`
+	Gone bool   `json:"gone,omitempty"`
 	Cost
 }
 
@@ -32,13 +33,27 @@ type Layers map[int][]Sample
 // Take notes what a node measured of some layers, one after the other. O(layers).
 func (l Layers) Take(node string, first int, costs []Cost) {
 	for i, cost := range costs {
-		others := slices.DeleteFunc(l[first+i], func(sample Sample) bool { return sample.Node == node })
-		others = append(others, Sample{node, cost})
+		others := slices.DeleteFunc(l[first+i], func(sample Sample) bool { return sample.Node == node || sample.Gone })
+		others = append(others, Sample{Node: node, Cost: cost})
 		l[first+i] = others[max(0, len(others)-Kept):]
 	}
 }
 
-// Of returns a layer's cost: the lower median of each figure that was measured. False: nobody measured it.
+// Leave says that a node is gone, which nobody can ask again. Its word on a layer counts on while nobody who is here has one.
+// O(layers).
+func (l Layers) Leave(node string) {
+	for layer, samples := range l {
+		for i := range samples {
+			samples[i].Gone = samples[i].Gone || samples[i].Node == node
+		}
+		if slices.ContainsFunc(samples, func(sample Sample) bool { return !sample.Gone }) {
+			l[layer] = slices.DeleteFunc(samples, func(sample Sample) bool { return sample.Gone })
+		}
+	}
+}
+
+// Of returns a layer's cost: the lower median of the times, and the upper one of the activations that were measured, for a plan
+// that does not fit ends trainers. False: nobody measured it.
 func (l Layers) Of(layer int) (Cost, bool) {
 	samples := l[layer]
 	if len(samples) == 0 {
@@ -48,7 +63,7 @@ func (l Layers) Of(layer int) (Cost, bool) {
 	return Cost{
 		ForwardSeconds:  of(func(s Sample) float64 { return s.ForwardSeconds }),
 		BackwardSeconds: of(func(s Sample) float64 { return s.BackwardSeconds }),
-		ActivationBytes: Median(slices.DeleteFunc(collect(samples, func(s Sample) int64 { return s.ActivationBytes }),
+		ActivationBytes: -Median(slices.DeleteFunc(collect(samples, func(s Sample) int64 { return -s.ActivationBytes }),
 			func(bytes int64) bool { return bytes == 0 })),
 	}, true
 }
@@ -72,6 +87,23 @@ func Median[T cmp.Ordered](numbers []T) (median T) {
 // alike is by how much layers may differ, beside what is declared of them, and count as alike: measurements scatter, and a
 // plan that follows them moves state for nothing.
 const alike = 1.25
+
+// A layer of which fewer than enough nodes tell has activations of a fourth to four times those declared, if any are.
+const (
+	enough   = 3
+	believed = 4
+)
+
+// activations is what a layer keeps, as measured and as far as that is believed beside what is declared.
+func (l Layers) activations(layer int, measured, declared int64) int64 {
+	switch {
+	case measured == 0:
+		return declared
+	case declared == 0 || len(l[layer]) >= enough:
+		return measured
+	}
+	return min(max(measured, declared/believed), declared*believed)
+}
 
 // All returns what each of so many layers costs. The declared figures tell how layers compare, which are equal if none is declared:
 // of the layers that take about as many times what is declared as the median one does, each takes as many times that as all of
@@ -102,9 +134,7 @@ func (l Layers) All(declared []Cost) []Cost {
 		}
 	}
 	for layer := range all {
-		if activations := measured[layer].ActivationBytes; activations > 0 {
-			all[layer].ActivationBytes = activations
-		}
+		all[layer].ActivationBytes = l.activations(layer, measured[layer].ActivationBytes, all[layer].ActivationBytes)
 		if differs(layer) {
 			all[layer].ForwardSeconds, all[layer].BackwardSeconds = measured[layer].ForwardSeconds, measured[layer].BackwardSeconds
 			continue

@@ -75,3 +75,44 @@ func TestTwoOfFiveWhoLieMoveNothingBeyondWhatTheOthersSay(t *testing.T) {
 		}
 	}
 }
+
+func TestTheWordOfANodeThatIsGoneCountsUntilOneThatIsHereTells(t *testing.T) {
+	layers := Layers{}
+	layers.Take("n1", 0, []Cost{seconds(9), seconds(9)})
+	layers.Take("n2", 0, []Cost{seconds(2)})
+	layers.Leave("n1")
+	if first, _ := layers.Of(0); first != seconds(2) {
+		t.Errorf("layer 0: %+v, expected what n2 says, who is here", first)
+	}
+	if second, _ := layers.Of(1); second != seconds(9) {
+		t.Errorf("layer 1: %+v, expected what n1 said, as nobody else did", second)
+	}
+	layers.Take("n3", 1, []Cost{seconds(3)})
+	if second, _ := layers.Of(1); second != seconds(3) {
+		t.Errorf("layer 1: %+v, expected what n3 says, who is here", second)
+	}
+}
+
+func TestFewAreBelievedAboutActivationsAsFarAsTheyAreNearWhatIsDeclared(t *testing.T) {
+	for told, want := range map[int64]int64{1: 25, 60: 60, 300: 300, 1 << 40: 400} {
+		layers, declared := Layers{}, []Cost{{ForwardSeconds: 1, BackwardSeconds: 2, ActivationBytes: 100}}
+		for n := range enough {
+			if got := layers.All(declared)[0].ActivationBytes; n > 0 && got != want {
+				t.Errorf("%d tell %d bytes, 100 are declared: expected %d, got %d", n, told, want, got)
+			}
+			layers.Take(fmt.Sprint("n", n), 0, []Cost{{ForwardSeconds: 1, BackwardSeconds: 2, ActivationBytes: told}})
+		}
+		if got := layers.All(declared)[0].ActivationBytes; got != told {
+			t.Errorf("%d tell %d bytes: got %d", enough, told, got)
+		}
+	}
+}
+
+func TestOfTwoTheLargerActivationsCount(t *testing.T) {
+	layers := Layers{}
+	layers.Take("n1", 0, []Cost{{ForwardSeconds: 1, ActivationBytes: 1}})
+	layers.Take("n2", 0, []Cost{{ForwardSeconds: 1, ActivationBytes: 50}})
+	if cost, _ := layers.Of(0); cost.ActivationBytes != 50 {
+		t.Errorf("%+v, expected 50 bytes: a plan that does not fit ends trainers", cost)
+	}
+}
