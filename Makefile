@@ -60,7 +60,7 @@ drills: build ## have failures that once lost a healthy job strike real processe
 
 .PHONY: test-object-store
 test-object-store: build ## move state on every path between real processes, and see that all of it comes from object stores (PYTHON= one with torch)
-	go run ./tests/objectstore -python $(PYTHON)
+	go run ./tests/objectstore -python "$$(.ci/python torch || .ci/python)"
 
 .PHONY: ledger
 ledger: ## check on processes that come and go that each sample is trained once (RUNS= how many, FIRST= first seed)

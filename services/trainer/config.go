@@ -120,7 +120,7 @@ func (c Config) Training() (oracle.Training, *text.Text, error) {
 
 // dataPlaneVersion is that of what trainers say to each other in a step, and of the order of samples. Those of another
 // one refuse to train together.
-const dataPlaneVersion = 3
+const dataPlaneVersion = 4
 
 // job is what the cluster must know of the training. Its digest covers all that determines the result, and the data
 // plane.

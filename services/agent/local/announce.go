@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 )
+
+// waitsAfter is how long a trainer that starts may find no NATS before the log says so: services that start together need less.
+const waitsAfter = 10 * time.Second
 
 // Announced is the line that answers GET /v1/announce.
 type Announced struct {
@@ -30,10 +34,13 @@ func (s *Server) announce(response http.ResponseWriter, request *http.Request) {
 		return
 	}
 	told := false
+	waits := time.AfterFunc(waitsAfter, func() { slog.Warn("a trainer that starts waits for NATS", "node", node, "url", s.config.URL) })
+	defer waits.Stop()
 	err := agent.Announce(request.Context(), agent.Config{
 		NATSURL: s.config.URL, NATSKit: s.config.Kit, Cluster: s.config.Cluster, Node: node,
 	}, func() {
 		told = true
+		waits.Stop()
 		_ = json.NewEncoder(response).Encode(Announced{node}) // a caller that is gone ends the request
 		_ = http.NewResponseController(response).Flush()
 	})

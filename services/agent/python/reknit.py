@@ -192,8 +192,8 @@ def agent_is_parent():
 def announce(node=None):
     """Has the cluster see this process before it joins: reknit nodes lists its node as "starting".
 
-    Returns an object whose close() ends that; so does the end of the process. Without an agent it does nothing. Refused: the agent
-    reaches no cluster, or has its node's name from a kit that is another's.
+    Returns an object whose close() ends that; so does the end of the process. Without an agent it does nothing. It waits while the
+    agent finds no NATS, and the agent's log says so. Refused: the agent has its node's name from a kit that is another's.
     """
     path = os.environ.get("REKNIT_AGENT")
     if not path:

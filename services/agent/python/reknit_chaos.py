@@ -34,7 +34,7 @@ _coordinator = None  # the last that was made
 class Coordinator:
     """A process's part in a training. To make one announces the process's node: `reknit nodes` lists it as starting.
 
-    node is its id, by default the agent's. It raises reknit.Refused where the agent reaches no cluster. Without an agent
+    node is its id, by default the agent's. It waits while the agent finds no NATS. Without an agent
     (REKNIT_AGENT is not set) the script trains alone, as with reknit_torch.
     """
 

@@ -24,6 +24,7 @@ import torch.distributed as dist
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 SLOW_SECONDS = 20  # after which a sum that waits for connections says so
 WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
+DATA_PLANE = 2  # version of what add_up has processes say to each other: those of another one are of another job
 SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 
@@ -217,9 +218,10 @@ class Group:
 def add_up(group, tensor, ranks, rank, sends):
     """Adds up a tensor of one dimension over some processes of a group, in place, around a ring in the order of their ranks.
 
-    Each of g processes sends nothing but to the next one: 2(g-1)/g of the tensor. So a slow link costs nothing where the order of
-    the plan has no neighbours use it. Requests that must be kept until all processes are through are added to sends. The sum of a part comes
-    around from who has received this process's addend to it, so that it may take the addend's place.
+    Each of g processes sends nothing but to the next one: 2(g-1)/g of the tensor, in 2(g-1) turns, each of which takes a link's
+    latency. A slow link costs nothing where the order of the plan has no neighbours use it. Requests that must be kept until all
+    processes are through are added to sends. The sum of a part comes around from who has received this process's addend to it, so
+    that it may take the addend's place.
     """
     count, at = len(ranks), ranks.index(rank)
     parts, after, before = tensor.tensor_split(count), ranks[(at + 1) % count], ranks[at - 1]

@@ -43,7 +43,7 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
     layers = Layers(build, count, optimizer)
     job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
-                        digest=f"{layers.digest} {data} {batch} {micro_batch} {steps}",
+                        digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}",
                         state="mapped" if layers.mapped else "copied", **{"kind": "pipeline", **job})
     layers.memories = plane.units
     return Job(plane, layers, backend, between)

@@ -212,7 +212,8 @@ def tensors_in(output):
 def modules_with_parameters(module):
     """Yields modules that have parameters of their own. A compiled one is yielded whole: hooks within would be compiled, too."""
     if getattr(module, "_compiled_call_impl", None) is not None or type(module).__name__ == "OptimizedModule":
-        yield module
+        if next(module.parameters(), None) is not None:
+            yield module
         return
     if next(module.parameters(recurse=False), None) is not None:
         yield module
@@ -250,13 +251,17 @@ def reset_peak(device):
 
 
 def peak_bytes(device):
-    """Returns the most memory that was in use: of the GPU, or of the process as the kernel counts it; zero: not known."""
+    """Returns the most memory that was in use: of the GPU, or of the process as the kernel counts it; zero: not known.
+
+    Pages of files that are mapped do not count: libraries and memory-mapped data, which the kernel takes back where memory is short.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         with open("/proc/self/status") as file:
-            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:")), 0)
-    except OSError:
+            size = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file if line.startswith(("Rss", "VmHWM"))}
+        return max(size["VmHWM"] - size["RssFile"], size["RssAnon"] + size["RssShmem"])
+    except (OSError, KeyError):
         return 0
 
 

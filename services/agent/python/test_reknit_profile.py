@@ -1,5 +1,6 @@
 """What reknit_profile.py promises, on a clock of its own that modules put forward."""
 
+import tempfile
 import types
 import unittest
 import unittest.mock
@@ -132,6 +133,12 @@ class Layers(unittest.TestCase):
             self.assertEqual(calls, [layer._compiled_call_impl for layer in layers])
             self.assertEqual([0, 0], [hooks_of(layer) for layer in layers])
 
+    def test_a_compiled_module_without_parameters_is_part_of_the_layer_before_it(self):
+        activation = torch.nn.ReLU()
+        activation.compile(backend="eager")
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), activation)
+        self.assertEqual([model[0]], list(reknit_profile.modules_with_parameters(model)))
+
     def test_where_no_layer_can_be_seen_they_share_the_pass(self):
         layers = [Slow(1, 2), Slow(3, 5)]
         hidden = [Slow(4, 8), Slow(2, 6)]
@@ -162,6 +169,15 @@ class Layers(unittest.TestCase):
         self.assertEqual(0, hooks_of(layers[0]))
         self.assertGreaterEqual(told[1], told[2])  # all memory is more than that beside state and activations
         self.assertGreater(told[2], 0)
+
+    def test_data_that_is_mapped_from_a_file_is_no_memory_of_the_process(self):
+        with tempfile.NamedTemporaryFile(dir=".") as file:
+            file.truncate(256 << 20)
+            before = reknit_profile.peak_bytes(CPU)
+            data = torch.from_file(file.name, shared=True, size=256 << 20, dtype=torch.uint8)
+            data[::4096].sum()
+            self.assertLess(reknit_profile.peak_bytes(CPU) - before, 64 << 20)
+            del data
 
 
 class Jobs(unittest.TestCase):
