@@ -14,7 +14,7 @@ type layout struct {
 	hop      []float64 // per seat: seconds to the next one and back
 	heaviest []float64 // per column: the largest load
 	boundary []float64 // per boundary: the largest hop
-	loads    float64   // sum of all
+	loads    float64   // sum of the squares of all
 	squares  []float64 // per boundary: the sum of the squares of its hops
 	hops     float64   // sum over boundaries of the root of the mean square
 	slope    float64   // how much of the means counts in the energy
@@ -43,7 +43,7 @@ func (l *layout) measure() {
 	clear(l.squares)
 	for seat := range l.nodeOf {
 		l.load[seat] = l.exchange(seat)
-		l.loads += l.load[seat]
+		l.loads += l.load[seat] * l.load[seat]
 		l.hop[seat] = l.crossing(seat)
 		if e := l.traffic.edge[seat]; e >= 0 {
 			l.squares[e] += l.hop[seat] * l.hop[seat]
@@ -135,9 +135,10 @@ func (l *layout) communication() float64 {
 	return dataParallel + pipeline
 }
 
-// energy is the cost and some of the means below its maxima, without which most swaps would change nothing.
+// energy is the cost and some of the means below its maxima, without which most swaps would change nothing. Of loads, too, it is the
+// root of the mean square: the largest count, so these had better be few.
 func (l *layout) energy() float64 {
-	energy := l.cost() + l.slope*(l.hops+l.loads/float64(len(l.nodeOf)))
+	energy := l.cost() + l.slope*(l.hops+math.Sqrt(max(0, l.loads)/float64(len(l.nodeOf))))
 	if l.moving != nil {
 		energy += l.slope * l.moving.mean() / l.moving.horizon
 	}
@@ -189,7 +190,7 @@ func (l *layout) replace(seat, other int, was, is []link) {
 }
 
 func (l *layout) setLoad(seat int, seconds float64) {
-	l.set(&l.loads, l.loads+seconds-l.load[seat])
+	l.set(&l.loads, l.loads+seconds*seconds-l.load[seat]*l.load[seat])
 	l.set(&l.load[seat], seconds)
 }
 

@@ -95,7 +95,8 @@ func TestNoOrderOfAPipelineIsBetterThanReseated(t *testing.T) {
 			twin.measure()
 			best = min(best, twin.cost())
 		})
-		newReseating(l).improve(1)
+		r, _ := newReseating(l)
+		r.improve(1, 0)
 		if !near(l.cost(), best) {
 			t.Fatalf("seed %d: reseated %v, best %v", seed, l.cost(), best)
 		}

@@ -33,6 +33,44 @@ func ShortestPath(weight [][]float64) (length float64, order []int) {
 	return slices.Min(all), order
 }
 
+// shortPath is the shortest path through few vertices. Through many it is theirs in order, of which stretches are turned round while
+// that makes it shorter (2-opt). O(n^2) a turn.
+func shortPath(weight [][]float64) (order []int) {
+	n := len(weight)
+	if n <= longestPath {
+		_, order = ShortestPath(weight)
+		return order
+	}
+	for vertex := range n {
+		order = append(order, vertex)
+	}
+	at := func(i, j int) float64 { // no edge before the first and behind the last
+		if i < 0 || j == n {
+			return 0
+		}
+		return weight[order[i]][order[j]]
+	}
+	for shorter := true; shorter; {
+		shorter = false
+		for i := range n {
+			for j := i + 1; j < n; j++ {
+				before, after := at(i-1, i)+at(j, j+1), 0.0
+				if i > 0 {
+					after += at(i-1, j)
+				}
+				if j+1 < n {
+					after += at(i, j+1)
+				}
+				if after < before-rounding {
+					slices.Reverse(order[i : j+1])
+					shorter = true
+				}
+			}
+		}
+	}
+	return order
+}
+
 // shortestTo is the shortest path through a set that goes on to a vertex, and the vertex of the set it ends with.
 func shortestTo(weight [][]float64, length []float64, set, next int) (best float64, last int) {
 	n, best := len(weight), math.Inf(1)

@@ -38,21 +38,25 @@ func (p Problem) Refine(start Assignment, c Communication) Assignment {
 	}
 	l := newLayout(t, newLinks(c.Network), c.ActivationBytes, p.moving(t, c), nodeOf)
 	a := newAnnealing(l)
-	starts := [][]int{slices.Clone(nodeOf)}
-	firsts := 1
-	if c.Moves >= thorough {
-		firsts = 3
-	}
-	for k := range firsts {
-		if near := l.nearest(k * len(nodeOf) / firsts); p.allFit(near) { // places go by pipelines, so near nodes share them
-			starts = append(starts, near)
-		}
-	}
 	if p.NeedBytes != nil && p.MemoryBytes != nil {
 		a.fits = p.fits
 	}
-	a.search(starts, c.Moves)
+	starts := slices.DeleteFunc(a.starts(a.isThorough(c.Moves)), func(nodeOf []int) bool { return !p.allFit(nodeOf) })
+	a.search(append([][]int{slices.Clone(nodeOf)}, starts...), c.Moves)
 	return p.result(a.best)
+}
+
+// starts are layouts in which near nodes share pipelines; if they are to be many, from several first nodes, and others in which near
+// nodes share groups, or groups have like shares of sites.
+func (a *annealing) starts(many bool) (starts [][]int) {
+	l := a.layout
+	if !many {
+		return [][]int{l.nearest(0)} // places go by pipelines, so near nodes share them
+	}
+	for _, first := range [3]int{0, 1, 2} {
+		starts = append(starts, l.nearest(first*len(l.nodeOf)/3))
+	}
+	return append(append(starts, l.packed(a.chains), l.packed(l.traffic.columns)), l.mixed()...)
 }
 
 func (p Problem) allFit(nodeOf []int) bool {

@@ -66,33 +66,3 @@ func (g Grid) leastHops() float64 {
 	}
 	return least
 }
-
-// groups seats the devices of the best path found.
-func (r *runs) groups() (groups [][]int) {
-	used := make([]int, len(r.classes))
-	for _, run := range r.best {
-		for range run.groups {
-			var group []int
-			for class, count := range r.mixtures[run.mixture].counts {
-				group = append(group, r.classes[class][used[class]:used[class]+count]...)
-				used[class] += count
-			}
-			groups = append(groups, group)
-		}
-	}
-	return groups
-}
-
-// refuted is the largest cost found, so many mixtures being looked at, below which no layout is. It is between the two.
-func (r *runs) refuted(low, high float64, groups, mixtures int) float64 {
-	const attempts = 8
-	for range attempts {
-		middle := (low + high) / 2
-		if r.cheaper(middle, groups, mixtures/attempts) && r.best == nil {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return low
-}

@@ -74,7 +74,7 @@ func (g Grid) Place(effort Effort) (Placement, error) {
 
 // cheapest is the layout of least communication found, and a lower bound on all.
 func (g Grid) cheapest(effort Effort) (groups [][]int, bound float64) {
-	exact := newRuns(g)
+	exact := newExact(g)
 	if exact == nil {
 		return g.restarted(effort.Moves), g.floor()
 	}
@@ -85,7 +85,7 @@ func (g Grid) cheapest(effort Effort) (groups [][]int, bound float64) {
 	groups, _ = g.exactly(exact, fewRuns, groups, aMove*effort.Moves)
 	groups = g.refined(append(g.starts(), groups), effort.Moves-effort.Moves/8)
 	cost := g.Layout(groups).CommunicationSeconds()
-	return groups, exact.refuted(g.floor(), cost, g.Stages, effort.Mixtures/2)
+	return groups, exact.refuted(g.floor(), cost, effort.Mixtures/2)
 }
 
 // restarted refines the usual starts, then the best again and again while that helps, and at last some random layouts.
@@ -115,16 +115,6 @@ const (
 
 // exactness is how close sums of the same seconds in another order are taken to be equal.
 const exactness = 1e-9
-
-// exactly looks for a layout of so many runs at most that is cheaper than the one there is. It returns the better one,
-// and whether none is cheaper.
-func (g Grid) exactly(r *runs, most int, groups [][]int, mixtures int) (better [][]int, proven bool) {
-	proven = r.ofFew(most, g.Layout(groups).CommunicationSeconds()*(1-exactness), g.Stages, mixtures)
-	if r.best == nil {
-		return groups, proven
-	}
-	return g.embedded(r.groups()), proven
-}
 
 // refined is the cheapest of some layouts and of what the planner's search makes of each, so many moves altogether.
 func (g Grid) refined(layouts [][][]int, moves int) (best [][]int) {

@@ -112,17 +112,17 @@ func TestSmallGridsArePlacedAsWellAsByTryingAllLayouts(t *testing.T) {
 func TestRunsOfEqualMixturesReachTheLeastCostOnClassesOfDevices(t *testing.T) {
 	for seed := range uint64(300) {
 		g := randomGrid(rand.New(rand.NewPCG(seed, 2)))
-		r := newRuns(g)
-		if r == nil {
+		e := newExact(g)
+		if e == nil {
 			continue
 		}
 		best := leastOf(g)
-		proven := r.cheaper(math.Inf(1), g.Stages, math.MaxInt)
-		if !proven || !near(r.limit, best) {
-			t.Fatalf("seed %d: %+v: found %v, the least possible is %v", seed, g, r.limit, best)
+		_, cost, proven := e.Cheaper(math.Inf(1), g.Stages, math.MaxInt)
+		if !proven || !near(cost, best) {
+			t.Fatalf("seed %d: %+v: found %v, the least possible is %v", seed, g, cost, best)
 		}
-		if r.cheaper(best*(1-exactness), g.Stages, math.MaxInt); r.best != nil {
-			t.Fatalf("seed %d: found %v below the least possible", seed, r.best)
+		if path, _, _ := e.Cheaper(best*(1-exactness), g.Stages, math.MaxInt); path != nil {
+			t.Fatalf("seed %d: found %v below the least possible", seed, path)
 		}
 	}
 }
@@ -131,21 +131,20 @@ func TestRunsOfEqualMixturesReachTheLeastCostOnClassesOfDevices(t *testing.T) {
 func TestNoPathOfFewRunsIsCheaperThanTheOneFound(t *testing.T) {
 	for seed := range uint64(200) {
 		g := randomGrid(rand.New(rand.NewPCG(seed, 9)))
-		r := newRuns(g)
-		if r == nil {
+		e := newExact(g)
+		if e == nil {
 			continue
 		}
 		for most := 1; most <= g.Stages; most++ {
 			best := math.Inf(1)
 			g.everyLayout(func(groups [][]int) {
-				if runsOf(groups, r.classes) <= most {
+				if runsOf(groups, e.classes) <= most {
 					best = min(best, g.Layout(groups).CommunicationSeconds())
 				}
 			})
-			proven := r.ofFew(most, math.Inf(1), g.Stages, math.MaxInt)
-			if !proven || r.limit != best && !near(r.limit, best) {
-				t.Fatalf("seed %d: %+v: at most %d runs: found %v, the least possible is %v", seed, g, most, r.limit,
-					best)
+			_, cost, proven := e.Cheaper(math.Inf(1), most, math.MaxInt)
+			if !proven || cost != best && !near(cost, best) {
+				t.Fatalf("seed %d: %+v: at most %d runs: found %v, the least possible is %v", seed, g, most, cost, best)
 			}
 		}
 	}

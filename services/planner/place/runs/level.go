@@ -1,4 +1,4 @@
-package dtfm
+package runs
 
 import "slices"
 
@@ -13,15 +13,15 @@ type level struct {
 }
 
 // split lists the levels at which the components change.
-func (r *runs) split() {
-	for v, value := range r.values {
-		next := level{component: make([]int, len(r.classes)), isolated: make([]bool, len(r.classes))}
+func (s *Search) split() {
+	for v, value := range s.values {
+		next := level{component: make([]int, len(s.devices)), isolated: make([]bool, len(s.devices))}
 		for class := range next.component {
 			next.component[class] = class
 		}
-		for a := range r.classes {
+		for a := range s.devices {
 			for b := range a {
-				if r.hop[a][b] <= value {
+				if s.hop[a][b] <= value {
 					from, to := next.component[a], next.component[b]
 					for class, c := range next.component {
 						if c == from {
@@ -36,33 +36,33 @@ func (r *runs) split() {
 			for other, oc := range next.component {
 				alone = alone && (other == class || oc != c)
 			}
-			next.isolated[c] = next.isolated[c] || alone && r.hop[class][class] > value
+			next.isolated[c] = next.isolated[c] || alone && s.hop[class][class] > value
 		}
-		next.separate = len(slices.Compact(slices.Sorted(slices.Values(next.component)))) == len(r.classes)
-		if last := len(r.levels) - 1; v == 0 || !slices.Equal(r.levels[last].component, next.component) ||
-			!slices.Equal(r.levels[last].isolated, next.isolated) {
-			r.levels = append(r.levels, next)
+		next.separate = len(slices.Compact(slices.Sorted(slices.Values(next.component)))) == len(s.devices)
+		if last := len(s.levels) - 1; v == 0 || !slices.Equal(s.levels[last].component, next.component) ||
+			!slices.Equal(s.levels[last].isolated, next.isolated) {
+			s.levels = append(s.levels, next)
 		}
-		if v+1 < len(r.values) {
-			r.levels[len(r.levels)-1].more += r.values[v+1] - value
+		if v+1 < len(s.values) {
+			s.levels[len(s.levels)-1].more += s.values[v+1] - value
 		}
 	}
 }
 
 // rest is a lower bound on the hops that follow a mixture (nil: at the start) through so many groups of what is left;
 // it is worked out no further than to enough.
-func (r *runs) rest(last, left []int, groups int, enough float64) float64 {
+func (s *Search) rest(last, left []int, groups int, enough float64) float64 {
 	hops := groups
 	if last == nil {
 		hops--
 	}
-	least := float64(hops) * r.values[0]
-	for i := range r.levels {
-		l := &r.levels[i]
+	least := float64(hops) * s.values[0]
+	for i := range s.levels {
+		l := &s.levels[i]
 		if l.more == 0 {
 			continue
 		}
-		breaks := min(hops, l.breaks(last, left, groups, r.size))
+		breaks := min(hops, l.breaks(last, left, groups, s.size))
 		least += l.more * float64(breaks)
 		if breaks == 0 || least >= enough {
 			break
@@ -73,7 +73,7 @@ func (r *runs) rest(last, left []int, groups int, enough float64) float64 {
 
 // breaks is a lower bound on the hops beyond the level. Between them, the numbers of devices of each component stay.
 func (l *level) breaks(last, left []int, groups, size int) int {
-	var supply, now [mostClasses]int
+	var supply, now [MostClasses]int
 	alone := 0
 	for class, count := range left {
 		c := l.component[class]

@@ -1,4 +1,4 @@
-package dtfm
+package runs
 
 import "slices"
 
@@ -9,29 +9,30 @@ type mixture struct {
 	self   float64 // hop to another group of the same mixture
 }
 
+// MostClasses is how many classes a network has at most, and mostMixtures how many mixtures.
 const (
-	mostClasses  = 10
+	MostClasses  = 10
 	mostMixtures = 20_000
 )
 
 // count is the number of mixtures of so many devices, taken from the classes from one on. It stops counting beyond
 // mostMixtures.
-func (r *runs) count(class, left int) int {
-	if class == len(r.classes)-1 {
-		if left > len(r.classes[class]) {
+func (s *Search) count(class, left int) int {
+	if class == len(s.devices)-1 {
+		if left > s.devices[class] {
 			return 0
 		}
 		return 1
 	}
 	total := 0
-	for count := 0; count <= min(left, len(r.classes[class])) && total <= mostMixtures; count++ {
-		total += r.count(class+1, left-count)
+	for count := 0; count <= min(left, s.devices[class]) && total <= mostMixtures; count++ {
+		total += s.count(class+1, left-count)
 	}
 	return total
 }
 
 // mix lists all mixtures.
-func (r *runs) mix(load [][]float64, counts []int, class, left int) {
+func (s *Search) mix(load [][]float64, counts []int, class, left int) {
 	if class == len(counts) {
 		if left > 0 {
 			return
@@ -47,40 +48,40 @@ func (r *runs) mix(load [][]float64, counts []int, class, left int) {
 			}
 			m.load = max(m.load, seconds)
 		}
-		r.mixtures = append(r.mixtures, m)
+		s.mixtures = append(s.mixtures, m)
 		return
 	}
-	for count := range min(left, len(r.classes[class])) + 1 {
+	for count := range min(left, s.devices[class]) + 1 {
 		counts[class] = count
-		r.mix(load, counts, class+1, left-count)
+		s.mix(load, counts, class+1, left-count)
 	}
 	counts[class] = 0
 }
 
 // crossing is the slowest hop of the best pairing of two mixtures: the least value at which every set of devices of the
 // one has enough partners in the other (Hall).
-func (r *runs) crossing(left, right []int) float64 {
-	low, high := 0, len(r.values)-1
+func (s *Search) crossing(left, right []int) float64 {
+	low, high := 0, len(s.values)-1
 	for low < high {
-		if middle := (low + high) / 2; r.hall(left, right, r.values[middle]) {
+		if middle := (low + high) / 2; s.hall(left, right, s.values[middle]) {
 			high = middle
 		} else {
 			low = middle + 1
 		}
 	}
-	return r.values[low]
+	return s.values[low]
 }
 
-func (r *runs) hall(left, right []int, value float64) bool {
-	var has [mostClasses]int
-	var partners [mostClasses]int // a set of classes
+func (s *Search) hall(left, right []int, value float64) bool {
+	var has [MostClasses]int
+	var partners [MostClasses]int // a set of classes
 	n := 0
 	for a, count := range left {
 		if count == 0 {
 			continue
 		}
 		for b := range right {
-			if r.hop[a][b] <= value {
+			if s.hop[a][b] <= value {
 				partners[n] |= 1 << b
 			}
 		}
