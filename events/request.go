@@ -54,7 +54,9 @@ type Deferral struct {
 // Device is a node as the planner sees it.
 type Device struct {
 	Member
-	MemoryBytes int64   `json:"memoryBytes" is:"min=1"`
+	MemoryBytes int64 `json:"memoryBytes" is:"min=1"` // what training may use of it, without otherBytes
+	// OtherBytes is what the node needs beside what the job's layers say, as it measured (node.profiled).
+	OtherBytes  int64   `json:"otherBytes,omitempty" is:"max=281474976710656"`
 	StateCopies int     `json:"stateCopies,omitempty" is:"max=1000"` // of the units it trains, that it keeps in memory beside them
 	SpeedFactor float64 `json:"speedFactor"`                         // relative to the job's layer profile; 1 where nothing was measured
 	Samples     int64   `json:"samples,omitempty"`                   // of its local data

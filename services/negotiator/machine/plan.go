@@ -24,8 +24,8 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	speeds := m.speeds(&request.Job, nodes)
 	for i, node := range nodes {
 		request.Nodes = append(request.Nodes, events.Device{
-			Member: node.Member, MemoryBytes: max(1, node.MemoryBytes-node.OtherBytes), StateCopies: node.StateCopies,
-			SpeedFactor: speeds[i], Samples: node.Samples,
+			Member: node.Member, MemoryBytes: max(1, node.MemoryBytes-node.OtherBytes), OtherBytes: node.OtherBytes,
+			StateCopies: node.StateCopies, SpeedFactor: speeds[i], Samples: node.Samples,
 		})
 	}
 	rate := m.state.Failures

@@ -52,8 +52,9 @@ func TestTheNextPlanIsAskedForWithWhatNodesMeasured(t *testing.T) {
 		if node.Node == "n4" {
 			want = memory
 		}
-		if node.SpeedFactor != 1 || node.MemoryBytes != want {
-			t.Errorf("%s has speed %v and %d bytes: expected 1 and %d", node.Node, node.SpeedFactor, node.MemoryBytes, want)
+		if node.SpeedFactor != 1 || node.MemoryBytes != want || node.OtherBytes != memory-want {
+			t.Errorf("%s has speed %v and %d bytes beside %d others: expected 1 and %d beside %d", node.Node, node.SpeedFactor,
+				node.MemoryBytes, node.OtherBytes, want, memory-want)
 		}
 	}
 }
