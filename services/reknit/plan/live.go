@@ -13,8 +13,8 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// Ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know,
-// save the plan committed since and what was measured since.
+// Ask reads from a cluster's log what would be planned now: the last request for a plan holds all there is to know but the plan
+// committed since, and what was measured since (takeMeasured).
 func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 	cluster := b.Cluster()
 	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(cluster, events.PlanRequested, "*"))
@@ -118,39 +118,8 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 		return nil
 	}
 	q.Request.Current, q.Request.Generation, q.Request.Changes = &plan, plan.Generation+1, nil
-	q.Request.Negotiation = "what-if"
+	q.Request.Negotiation, q.Request.CurrentStepSeconds = "what-if", 0 // what was measured is of the plan before
 	return nil
-}
-
-// takeMeasured reads the measurements after a position of the log: nothing else changes what a planner must know
-// without a request of its own.
-func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) error {
-	return connect.Read(ctx, b, []events.Kind{events.LinkMeasured, events.NodeProfiled}, connect.Span{After: after}, q.take)
-}
-
-// take notes one measurement. What does not decode is the log's to refuse, not ours.
-func (q *Question) take(event events.Event) {
-	if profile, err := events.Open[events.Profile](event); err == nil && event.Kind == events.NodeProfiled {
-		stage := events.Range{}
-		if q.Request.Current != nil {
-			stage, _ = q.Request.Current.Holds(profile.Node)
-		}
-		for i := range q.Request.Nodes {
-			if q.Request.Nodes[i].Node == profile.Node {
-				q.Request.Nodes[i].SpeedFactor = profile.Speed(&q.Request.Job, stage)
-			}
-		}
-	}
-	if measured, err := events.Open[events.Measurement](event); err == nil && event.Kind == events.LinkMeasured {
-		at := slices.IndexFunc(q.Request.Links, func(link events.Link) bool {
-			return link.From == measured.From && link.To == measured.To
-		})
-		if at < 0 {
-			at = len(q.Request.Links)
-			q.Request.Links = append(q.Request.Links, events.Link{})
-		}
-		q.Request.Links[at].Measurement = measured
-	}
 }
 
 // lose takes nodes out, as a change of the given kind would. Fewer nodes fail less often.
