@@ -74,6 +74,7 @@ func (m *Machine) asked(cause events.Event, request events.RestorationRequest) [
 		return []events.Event{m.speaker.Say(cause, events.RestorationRefused, request.Negotiation,
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}
 	}
+	m.age(&request, &restoration.Plan)
 	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan)}
 	return []events.Event{m.speaker.Say(cause, events.RestorationPlanned, request.Negotiation, &restoration)}
 }

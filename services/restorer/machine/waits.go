@@ -8,10 +8,14 @@ import (
 )
 
 const (
-	// newestStarts is how many receivers' words count of how long a giver takes to begin: one that is wrong, or lies, decides nothing.
+	// newestStarts is how many receivers' words count of how long a giver takes to begin: of two or three one may lie, and of four or
+	// five two, and it counts as no later than some honest one says.
 	newestStarts = 5
 	// mostWaitSeconds bounds what is believed.
 	mostWaitSeconds = 60
+	// mostOfOne bounds what is believed of one receiver alone, in seconds. A fetch ends at most so much later for a wait that is not
+	// one: it could have all begin then, and go on as it would have. A change that moves nothing costs as much (REKNIT_SWITCH_TIME).
+	mostOfOne = 0.05
 )
 
 // begin is how long a receiver waited for the first byte of a giver.
@@ -28,7 +32,7 @@ func (m *Machine) learn(w *watch, receipt events.Receipt) {
 			continue
 		}
 		told := slices.DeleteFunc(m.state.Starts[source.From], func(s begin) bool { return s.To == receipt.Node })
-		told = append(told, begin{receipt.Node, source.StartSeconds})
+		told = append(told, begin{receipt.Node, min(source.StartSeconds, mostWaitSeconds)})
 		if m.state.Starts == nil {
 			m.state.Starts = map[string][]begin{}
 		}
@@ -48,18 +52,49 @@ func (m *Machine) forgetOthers(request *events.RestorationRequest) {
 	maps.DeleteFunc(m.state.Starts, func(giver string, _ []begin) bool { return !known[giver] })
 }
 
+// age halves what is known of each giver that a restoration left out, though it holds what is moved. It was late once, and is asked
+// again after log2(its wait / how long a fetch takes) of them: only who is asked can be told to be late no more. O(holders x units that move).
+func (m *Machine) age(request *events.RestorationRequest, plan *events.Plan) {
+	moved, asked := map[int]bool{}, map[string]bool{}
+	for _, transfer := range plan.Migration.Transfers {
+		moved[transfer.Unit] = true
+		for _, source := range transfer.Sources {
+			asked[source.Node] = true
+		}
+	}
+	for _, holder := range request.Holders {
+		if told := m.state.Starts[holder.Node]; len(told) > 0 && !asked[holder.Node] && holdsAny(holder, moved) {
+			for i := range told {
+				told[i].Seconds /= 2
+			}
+			asked[holder.Node] = true // it may be listed again
+		}
+	}
+}
+
+func holdsAny(holder events.Holder, units map[int]bool) bool {
+	for unit := range units {
+		if slices.ContainsFunc(holder.Units, func(held events.Range) bool { return held.First <= unit && unit < held.End }) {
+			return true
+		}
+	}
+	return false
+}
+
 // waits returns per giver how long it takes to begin beyond a round trip, which is what it is at until then (tau_sync of Chaos): the
-// median of what its receivers waited, less the round trip to each as it was measured.
+// lower median of what its receivers waited, less the round trip to each as it was measured.
 func (r *restoration) waits(starts map[string][]begin) map[string]float64 {
 	roundTrip := r.roundTripOf()
 	waits := make(map[string]float64, len(starts))
 	for giver, told := range starts {
 		seconds := make([]float64, len(told))
 		for i, s := range told {
-			seconds[i] = min(max(0, s.Seconds-roundTrip(way{giver, s.To})), mostWaitSeconds)
+			seconds[i] = max(0, s.Seconds-roundTrip(way{giver, s.To}))
 		}
 		slices.Sort(seconds)
-		waits[giver] = seconds[(len(seconds)-1)/2]
+		if waits[giver] = seconds[(len(seconds)-1)/2]; len(seconds) == 1 {
+			waits[giver] = min(waits[giver], mostOfOne)
+		}
 	}
 	return waits
 }
