@@ -123,6 +123,7 @@ func (p *pull) place(came []byte) error {
 		}
 	}
 	p.at += bytes
+	left.leave(bytes)
 	t.mutex.Lock()
 	complete := t.queue.Stored(c, wanted, hashes)
 	t.mutex.Unlock()

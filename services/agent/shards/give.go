@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -50,7 +49,6 @@ type gives struct {
 	offered map[string][]*Offering // by digest
 	puts    map[string]*writing    // that are under way
 	records map[string][]byte      // of the parts that are in the bucket
-	since   int64                  // bytes that were put since a collection was asked for
 	work    sync.WaitGroup         // puts and removals
 	open    context.Context        // ends with the store
 	end     context.CancelFunc
@@ -233,20 +231,8 @@ func (s *Store) endPut(digest string, bytes int64, record []byte, err error) {
 		s.gives.records[digest] = record
 		s.gives.window.Stored(digest)
 	}
-	s.collect(bytes)
+	left.leave(copiesOfPut * bytes)
 	s.step()
-}
-
-// collectBytes is after how many bytes that were put the collector is to run: the server copies each some times on its way in and
-// out, and beside a large state these copies would become as large as that before the collector runs by itself.
-const collectBytes = 32 << 20
-
-// collect bounds what puts leave behind. Called with the mutex held.
-func (s *Store) collect(bytes int64) {
-	if s.gives.since += bytes; s.gives.since >= collectBytes && s.gives.open.Err() == nil {
-		s.gives.since = 0
-		s.gives.work.Go(runtime.GC)
-	}
 }
 
 func (s *Store) remove(digest string) {

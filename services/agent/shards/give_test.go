@@ -218,12 +218,22 @@ func TestATransferGoesOnWhereAPartWasRemovedUnderIt(t *testing.T) {
 	ended := make(chan Progress)
 	go func() { ended <- fetch(t, transfer, want) }()
 	until(t, "some of it came", func() bool { return transfer.Progress().Sources[0].Bytes > 0 })
-	if err := store.stream.Purge(within(t)); err != nil { // as if the window had ended
-		t.Fatal(err)
+	endWindow(store, want)
+	if progress := <-ended; progress.Duplicate > 0 {
+		t.Errorf("%+v: expected no byte twice", progress)
 	}
-	if progress := <-ended; progress.Duplicate >= testPart {
-		t.Errorf("%+v: expected that what came need not come again", progress)
+}
+
+// endWindow has a store take all parts that are in its bucket from their readers, as it does with one who takes nothing for long.
+func endWindow(store *Store, of layer) {
+	store.gives.mutex.Lock()
+	defer store.gives.mutex.Unlock()
+	for _, reader := range store.gives.window.Readers() {
+		for _, part := range of.parts {
+			store.gives.window.Have(reader, part.Digest)
+		}
 	}
+	store.step()
 }
 
 func TestARecordTellsTheLibraryWhereItsChunksAre(t *testing.T) {
