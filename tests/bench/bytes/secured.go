@@ -62,8 +62,8 @@ func securedPath(ctx context.Context, size, repeat int) (rows []figures.Row, err
 	plain := shards.Source{Name: gives, URL: o.Store, Bucket: storeBucket}
 	over := shards.Source{Name: gives, URL: o.Secured, Bucket: storeBucket, Options: func() []nats.Option { return identity.Options(there.Key) }}
 	ways := []*way{
-		{name: "over TLS", move: func(ctx context.Context) error { return b.getFrom(ctx, over) }},
-		{name: "in plain text", move: func(ctx context.Context) error { return b.getFrom(ctx, plain) }, baseline: true},
+		{name: "over TLS", before: func(ctx context.Context) error { return b.connectTo(ctx, over) }, move: b.get},
+		{name: "in plain text", before: func(ctx context.Context) error { return b.connectTo(ctx, plain) }, move: b.get, baseline: true},
 	}
 	for turn := range repeat * len(ways) {
 		w := ways[(turn+turn/len(ways))%len(ways)]

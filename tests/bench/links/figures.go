@@ -23,10 +23,10 @@ type row struct {
 // Targets.
 const (
 	leastFill    = 0.90 // of the sum of the links' rates
-	mostOfBound  = 1.10
+	mostOfBound  = 1.05
 	leastSpeedup = 2.0 // over the fastest neighbour alone
 	mostIdle     = 1.0 // seconds of all other trainers together; Chaos: 10
-	mostSecured  = 1.1 // of the time without keys
+	mostSecured  = 1.03 // of the time without keys
 )
 
 // uneven says that links ask for the speed-up over the fastest alone: there are four, and together they have a tenth
