@@ -24,8 +24,8 @@ type row struct {
 const (
 	leastFill    = 0.90 // of the sum of the links' rates
 	mostOfBound  = 1.05
-	leastSpeedup = 2.0 // over the fastest neighbour alone
-	mostIdle     = 1.0 // seconds of all other trainers together; Chaos: 10
+	leastSpeedup = 2.0  // over the fastest neighbour alone
+	mostIdle     = 1.0  // seconds of all other trainers together; Chaos: 10
 	mostSecured  = 1.03 // of the time without keys
 )
 
