@@ -20,6 +20,8 @@ type Change struct {
 	Node  string `json:"node" is:"token"`
 	Peer  string `json:"peer,omitempty"` // the other end, for a link
 	Cause string `json:"cause"`          // id of the event that brought it
+	// Reason is why a node is to leave, in the words of whoever asked.
+	Reason string `json:"reason,omitempty" is:"count=..256"`
 }
 
 // Opening starts the negotiation of the next generation.

@@ -81,7 +81,8 @@ type Config struct {
 	// holds: they are lost if it ends before Boundary returns ErrLeft. It must not block. nil: nobody wants to know.
 	Late func(reason string, seconds float64, alone []events.Range)
 
-	// Leaving hears that the node is to go, as it or a user asked, and why. It must not block. nil: nobody wants to know.
+	// Leaving hears that the node is to go, as a user asked the cluster, and why. Whoever calls Leave knows of that by itself. It
+	// must not block. nil: nobody wants to know.
 	Leaving func(reason string)
 
 	// Measure measures the link to a node's data plane, sending so many bytes for the bandwidth.

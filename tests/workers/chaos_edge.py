@@ -20,6 +20,7 @@ for step in trainer.steps():
     # Pull training states from other nodes
     trainer.check_state_replication()
     # When detecting an exit event, send a node leave request to the scheduler
-    if capture_exit_event():
-        trainer.request_node_exit()
+    if why := capture_exit_event():
+        user.say(exit_event=why)
+        trainer.request_node_exit("its script was told: " + why)
 user.say_finished(model, step)

@@ -41,12 +41,33 @@ func TestTheListingsOfChaosTrainThroughAJoinAndALeave(t *testing.T) {
 func TestAnExitEventIsCapturedWhenAUserDrainsTheNode(t *testing.T) {
 	t.Parallel()
 	c := newPerceptron(t, 2, 2000)
-	c.script[1] = "chaos_wan.py"
+	c.script[1] = "chaos_edge.py"
 	n1, n2 := c.start("n1"), c.start("n2")
 	n1.untilWorld(2)
-	c.reknit("drain", "n2")
+	c.reknit("drain", "n2", "--reason", "its rack is moved")
+	if event := n2.await("an exit event", isExitEvent); event.ExitEvent != "its rack is moved" {
+		t.Errorf("the exit event is %q, want the reason that the user gave", event.ExitEvent)
+	}
 	n2.untilItsEnd()
 	n1.untilWorld(1)
+}
+
+func isExitEvent(line said) bool { return line.ExitEvent != "" }
+
+// The cluster refuses that the last node leaves. Its script asked again for good, of which each time was told to it anew.
+func TestOneSignalAtTheLastNodeIsOneExitEvent(t *testing.T) {
+	t.Parallel()
+	c := newPerceptron(t, 1, 2000)
+	c.script[1] = "chaos_edge.py"
+	last := c.start("n1")
+	last.untilWorld(1)
+	last.signal(last.agent.Process.Pid, syscall.SIGINT)
+	event := last.await("an exit event", isExitEvent)
+	for until := last.done + 50; last.done < until; {
+		if line := last.await("a step", func(said) bool { return true }); isExitEvent(line) {
+			t.Fatalf("exit event %q after %q, of one signal", line.ExitEvent, event.ExitEvent)
+		}
+	}
 }
 
 func TestANodeIsSeenFromItsCoordinatorOnAndNotOnlyOnceItHasAModel(t *testing.T) {

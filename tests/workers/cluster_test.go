@@ -190,6 +190,8 @@ type said struct {
 	Finished *int
 	Digest   string
 
+	ExitEvent string `json:"exit_event"` // that a script captured
+
 	Incarnation string // of a worker without an agent
 	Address     string
 	Generation  int

@@ -76,9 +76,6 @@ func TestATrainerIsToldThatItCannotLeaveInTime(t *testing.T) {
 	c, _ := r.train()
 	c.expect(http.StatusOK, nil, "POST", "/v1/leave", `{"reason": "preempted", "deadlineSeconds": 10}`)
 	await[events.Leave](r, events.LeaveRequested)
-	if said := c.line(); said["leaving"] != "preempted" {
-		t.Errorf("it hears %v: expected that its node is to leave", said)
-	}
 	delayed := r.speaker.First(time.Now(), "test", events.LeaveDelayed, c.member.Node, &events.LeaveDelay{
 		Node: c.member.Node, Incarnation: c.member.Incarnation, Seconds: 61, DeadlineSeconds: 10,
 		Alone: []events.Range{{First: 0, End: 1}}, Reason: "the others need 61 s",

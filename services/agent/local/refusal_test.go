@@ -105,3 +105,39 @@ func TestWhoIsRefusedForNowMayLeave(t *testing.T) {
 	r.server.Leave("maintenance", time.Minute)
 	c.next(orderLeft, Report{})
 }
+
+// A script that asks whenever it is told would ask for good, of a cluster that refuses the last node.
+func TestWhoAsksToLeaveIsNotToldOfItsOwnWishAndOfEachOtherOnce(t *testing.T) {
+	r := newRig(t)
+	stays := make(chan struct{}, 8)
+	r.config.Stays = func() { stays <- struct{}{} }
+	r.server.Close()
+	r.serve()
+	c, _ := r.train()
+	r.server.Leave("a signal", time.Minute)
+	if said := c.line(); said["leaving"] != "a signal" {
+		t.Fatalf("it hears %v, expected the signal", said)
+	}
+	for n := range 3 {
+		await[events.Leave](r, events.LeaveRequested)
+		r.refuseLeave(c.member, n)
+		<-stays
+		c.expect(http.StatusOK, nil, "POST", "/v1/leave", `{"reason": "my own"}`)
+	}
+	await[events.Leave](r, events.LeaveRequested)
+	r.abandon(c.member)
+	if said := c.line(); said["abort"] == nil {
+		t.Errorf("it hears %v, expected no more of its leave", said)
+	}
+}
+
+// refuseLeave refuses that a member leaves, for the nth time.
+func (r *rig) refuseLeave(member events.Member, n int) {
+	r.Helper()
+	refused := r.speaker.First(time.Now(), itoa(uint64(n)), events.MembershipRefused, member.Node, &events.Refusal{
+		Node: member.Node, Refused: events.ChangeLeave, Reason: "the last one",
+	})
+	if _, err := r.bus.Publish(r.Context(), refused); err != nil {
+		r.Fatal(err)
+	}
+}

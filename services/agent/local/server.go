@@ -150,7 +150,7 @@ func (s *Server) Leave(reason string, deadline time.Duration) {
 	defer s.mutex.Unlock()
 	s.leaving = &leave{reason, deadline.Seconds()}
 	for _, t := range s.trainers {
-		t.session.Leave(reason, deadline)
+		t.leave(s.leaving)
 	}
 }
 
@@ -263,7 +263,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	s.trainers[session], s.refused = t, nil
 	s.limit()
 	if s.leaving != nil {
-		t.session.Leave(s.leaving.Reason, seconds(s.leaving.DeadlineSeconds))
+		t.leave(s.leaving)
 	}
 	stop := context.AfterFunc(s.context, func() { t.end(errClose) })
 	go func() {

@@ -357,8 +357,18 @@ func (t *trainer) late(reason string, seconds float64, alone []events.Range) {
 	replace(t.lates, Late{Late: reason, Seconds: seconds, Alone: alone})
 }
 
-// leaving tells the trainer that its node is to go. The session calls it, once at a time.
-func (t *trainer) leaving(reason string) { replace(t.leavings, Leaving{reason}) }
+// leave asks for the trainer's node to go, as its agent was asked, and tells the trainer.
+func (t *trainer) leave(wish *leave) {
+	t.leaving(wish.Reason)
+	t.session.Leave(wish.Reason, seconds(wish.DeadlineSeconds))
+}
+
+// leaving tells the trainer that its node is to go, as somebody else asked. The session and the server call it.
+func (t *trainer) leaving(reason string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	replace(t.leavings, Leaving{reason})
+}
 
 // replace puts a line where the last one may stand that was not told yet. One goroutine at a time does it.
 func replace[T any](lines chan T, line T) {

@@ -52,7 +52,7 @@ type (
 		Alone   []events.Range
 	}
 
-	// Leaving tells that the node is to go, as it or a user asked.
+	// Leaving tells that the node is to go, as a user asked the cluster. A wish of the node's own is not told to it.
 	Leaving struct{ Reason string }
 
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.

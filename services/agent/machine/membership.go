@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,14 +65,21 @@ func (m *Machine) Leave(now time.Time, reason string, deadline time.Duration) []
 func (m *Machine) sayLeave() {
 	request := fmt.Sprintf("%s-%d", m.incarnation, m.leavesRefused)
 	m.do(Say{m.speaker.First(m.leaveAsked, request, events.LeaveRequested, m.settings.Node, m.leave)})
-	m.beginLeaving(m.leave.Reason)
+	m.membership = leaving
 }
 
-// beginLeaving has the node be one that is to go, and tells its trainer once.
-func (m *Machine) beginLeaving(reason string) {
-	if m.membership != leaving {
+// hasToLeave has the node be one that is to go, if the changes of a negotiation say so. Its trainer is told once, where neither it
+// nor its agent asked: to be told of its own wish would have a script that asks whenever it is told ask for good, of a cluster that
+// refuses.
+func (m *Machine) hasToLeave(changes []events.Change) {
+	for _, change := range changes {
+		if change.Kind != events.ChangeLeave || change.Node != m.settings.Node {
+			continue
+		}
+		if m.membership != leaving && m.leave == nil {
+			m.do(Leaving{Reason: cmp.Or(change.Reason, "a user asked for it")})
+		}
 		m.membership = leaving
-		m.do(Leaving{Reason: reason})
 	}
 }
 

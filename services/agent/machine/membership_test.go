@@ -122,7 +122,7 @@ func TestAJoinThatIsRefusedEndsTheSession(t *testing.T) {
 func TestALeaverTrainsOnToTheStepItPromisedAndIsGone(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.do(n.machine.Leave(now, "asked to go", time.Minute))
-	n.expect("say membership.leave-requested: asked to go", "leaving: asked to go")
+	n.expect("say membership.leave-requested: asked to go")
 	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
 	prepare(n, "g4", 4)
 	n.told = nil
@@ -183,7 +183,7 @@ func TestANodeThatMayClaimDoesNotGoBeforeItHasAPlaceAgain(t *testing.T) {
 	back := plan(5, 15, "n1", "n2")
 	back.Nodes[0].Incarnation = "i2"
 	n.commits(back)
-	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "leaving: asked to go", "train under 5, new, after steps were given up")
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
 func TestANodeThatAskedToLeaveMeanwhileIsGoneWhereItsJoinIsRefused(t *testing.T) {
@@ -213,7 +213,7 @@ func TestANewcomerThatLeavesBeforeItHasAPlaceIsGoneAtOnce(t *testing.T) {
 	n := newNode(t)
 	n.stands(0)
 	n.do(n.machine.Leave(now, "asked to go", 0))
-	n.expect("say membership.leave-requested: asked to go", "leaving: asked to go", "end left=true ")
+	n.expect("say membership.leave-requested: asked to go", "end left=true ")
 }
 
 // Fault 23: a leave that was refused left the node waiting to be let go, and its repeat had the id of the first.
@@ -241,11 +241,11 @@ func TestALeaverThatIsGivenUpComesBackAndAsksAgainToGo(t *testing.T) {
 	n.do(n.machine.Leave(now, "asked to go", 0))
 	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
 	n.stands(15)
-	n.expect("say membership.leave-requested: asked to go", "leaving: asked to go", "abandon", "rejoin", "say membership.join-requested i2")
+	n.expect("say membership.leave-requested: asked to go", "abandon", "rejoin", "say membership.join-requested i2")
 	back := plan(5, 15, "n1", "n2")
 	back.Nodes[0].Incarnation = "i2"
 	n.commits(back)
-	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "leaving: asked to go", "train under 5, new, after steps were given up")
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
 // Faults 1 and 2: a node that was given up while it lived claims what it trained, unless it went astray.
@@ -321,14 +321,14 @@ func TestANodeThatWaitsForItsTurnHearsWhenAndWhy(t *testing.T) {
 func TestATrainerIsToldOnceThatItIsToGoAsAUserAsked(t *testing.T) {
 	n := trainingNode(t, 15)
 	leave := opening("g4", 4, false, "n1", "n2")
-	leave.Changes = []events.Change{{Kind: events.ChangeLeave, Node: "n1", Cause: "x"}}
+	leave.Changes = []events.Change{{Kind: events.ChangeLeave, Node: "n1", Cause: "x", Reason: "its rack is moved"}}
 	n.hears(events.NegotiationOpened, leave)
 	again := opening("g5", 4, false, "n1", "n2")
 	again.Changes = leave.Changes
 	n.hears(events.NegotiationOpened, again)
 	told := 0
 	for _, line := range n.told {
-		if line == "leaving: a user asked for it" {
+		if line == "leaving: its rack is moved" {
 			told++
 		}
 	}
@@ -348,5 +348,5 @@ func TestANodeThatAUserHasLeaveDoesNotAskForTheSame(t *testing.T) {
 	n.expect()
 	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
 	n.do(n.machine.Leave(now, "the trainer asked to", 0))
-	n.expect("say membership.leave-requested: the trainer asked to", "leaving: the trainer asked to")
+	n.expect("say membership.leave-requested: the trainer asked to")
 }

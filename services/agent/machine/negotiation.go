@@ -81,9 +81,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	m.negotiation = &negotiation{
 		opening: heard[events.Opening]{event, opening}, offers: map[int][]events.Offer{},
 	}
-	if leaves(opening.Changes, m.settings.Node) {
-		m.beginLeaving(leaveReason(m.leave))
-	}
+	m.hasToLeave(opening.Changes)
 	if opening.Abandon {
 		m.abandon(opening.Generation)
 		m.vouch()
@@ -100,14 +98,6 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	default:
 		m.measureLinks()
 	}
-}
-
-// leaveReason is why a node is to go whose leave is negotiated: without a wish of its own, a user's.
-func leaveReason(own *events.Leave) string {
-	if own != nil {
-		return own.Reason
-	}
-	return "a user asked for it"
 }
 
 // late reports whether an opening is over. To a node that a plan leaves out no later plan makes it so: the plan may

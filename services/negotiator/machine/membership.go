@@ -108,7 +108,13 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 	if leave.DeadlineSeconds > 0 {
 		m.state.Deadlines[leave.Node] = cause.Logged.Add(seconds(leave.DeadlineSeconds))
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node}, protocol.Pressing)
+	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, protocol.Pressing)
+}
+
+// inShort is what openings carry of the reason of each leave: its first 256 characters. A thousand may leave at a time.
+func inShort(reason string) string {
+	characters := []rune(reason)
+	return string(characters[:min(len(characters), 256)])
 }
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
