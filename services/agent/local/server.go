@@ -168,11 +168,11 @@ func (s *Server) Trainers() int {
 	return len(s.trainers)
 }
 
-// Knows reports whether a trainer has a session, or waits for one: for NATS, say.
+// Knows reports whether a trainer has a session, waits for one, for NATS, say, or is announced: it joins once it has its data.
 func (s *Server) Knows() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return len(s.trainers)+len(s.joining) > 0
+	return len(s.trainers)+len(s.joining)+len(s.announcing) > 0
 }
 
 // Refused returns why the trainer that asked last was not taken, where it would not be if it asked again: its join is no
