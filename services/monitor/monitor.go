@@ -22,51 +22,39 @@ import (
 // Config is the monitor's environment.
 type Config struct {
 	service.Common
-	PulseEvery       time.Duration `env:"REKNIT_PULSE_EVERY" envDefault:"500ms" unit:"duration" reason:"assumed between two heartbeats until a node's own are known"`
-	Pause            time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
-	LeastTimeout     time.Duration `env:"REKNIT_DETECTOR_LEAST" envDefault:"2s" unit:"duration" reason:"shorter pauses are common on shared hosts"`
-	GreatestTimeout  time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" reason:"training stands still for it when a whole host vanishes"`
-	SiteFor          time.Duration `env:"REKNIT_DETECTOR_SITE" envDefault:"60s" unit:"duration" reason:"most cuts of a site's way to the others are over by then; for so long nobody of a silent site is given up"`
-	StalledFor       time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
-	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
-	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+	PulseEvery       time.Duration `env:"REKNIT_PULSE_EVERY" envDefault:"500ms" unit:"duration" is:"over=0" reason:"assumed between two heartbeats until a node's own are known"`
+	Pause            time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" is:"over=0" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
+	LeastTimeout     time.Duration `env:"REKNIT_DETECTOR_LEAST" envDefault:"2s" unit:"duration" is:"over=0" reason:"shorter pauses are common on shared hosts"`
+	GreatestTimeout  time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" is:"over=0" reason:"training stands still for it when a whole host vanishes"`
+	SiteFor          time.Duration `env:"REKNIT_DETECTOR_SITE" envDefault:"60s" unit:"duration" is:"over=0" reason:"most cuts of a site's way to the others are over by then; for so long nobody of a silent site is given up"`
+	StalledFor       time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" is:"over=0" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
+	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" is:"over=0" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
+	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction for each 64 nodes: 256 KiB a second of all of them"`
-	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
+	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" is:"min=1,max=8388608" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
 	PageAddress      string        `env:"REKNIT_PAGE_ADDRESS" unit:"host:port" reason:"of the page that shows the cluster live; off by default, as it tells whoever reaches it what there is"`
-	PageToken        string        `env:"REKNIT_PAGE_TOKEN" unit:"at least 16 characters" reason:"that the page's link must hold; needed where everything is secured"`
-	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" reason:"a smaller change of a link does not change a plan"`
+	PageToken        string        `env:"REKNIT_PAGE_TOKEN" unit:"characters" is:"min=16" reason:"that the page's link must hold; needed where everything is secured"`
+	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" is:"over=0" reason:"a smaller change of a link does not change a plan"`
 }
 
-func (c Config) settings() (machine.Settings, error) {
-	settings := machine.Defaults(c.Cluster)
-	for _, setting := range []struct {
-		name  string
-		value float64
-		into  *float64
-	}{
-		{"REKNIT_PULSE_EVERY", c.PulseEvery.Seconds(), &settings.Detector.PulseSeconds},
-		{"REKNIT_DETECTOR_PAUSE", c.Pause.Seconds(), &settings.Detector.PauseSeconds},
-		{"REKNIT_DETECTOR_LEAST", c.LeastTimeout.Seconds(), &settings.Detector.FloorSeconds},
-		{"REKNIT_DETECTOR_GREATEST", c.GreatestTimeout.Seconds(), &settings.Detector.CapSeconds},
-		{"REKNIT_DETECTOR_SITE", c.SiteFor.Seconds(), &settings.Detector.SiteSeconds},
-		{"REKNIT_DETECTOR_STALLED", c.StalledFor.Seconds(), &settings.Detector.StalledSeconds},
-		{"REKNIT_DETECTOR_CORRELATED", c.CorrelatedFor.Seconds(), &settings.Detector.CorrelatedSeconds},
-		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure * 3600, &settings.PriorSeconds},
-		{"REKNIT_LINK_SIGNIFICANCE", c.LinkSignificance, &settings.Untold.Share},
-		{"REKNIT_LINK_PROBE_BYTES", float64(c.LinkBytes), new(float64)},
-	} {
-		if !(setting.value > 0) {
-			return settings, fmt.Errorf("%s: expected more than 0, got %v", setting.name, setting.value)
-		}
-		*setting.into = setting.value
-	}
+// Validate says what the tags cannot.
+func (c Config) Validate() error {
 	if c.GreatestTimeout < c.LeastTimeout {
-		return settings, fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v",
-			c.LeastTimeout, c.GreatestTimeout)
+		return fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v", c.LeastTimeout, c.GreatestTimeout)
 	}
+	return nil
+}
+
+func (c Config) settings() machine.Settings {
+	settings := machine.Defaults(c.Cluster)
+	detector := &settings.Detector
+	detector.PulseSeconds, detector.PauseSeconds = c.PulseEvery.Seconds(), c.Pause.Seconds()
+	detector.FloorSeconds, detector.CapSeconds = c.LeastTimeout.Seconds(), c.GreatestTimeout.Seconds()
+	detector.SiteSeconds, detector.StalledSeconds = c.SiteFor.Seconds(), c.StalledFor.Seconds()
+	detector.CorrelatedSeconds, detector.TickSeconds = c.CorrelatedFor.Seconds(), tickEvery.Seconds()
+	settings.PriorSeconds, settings.Untold.Share = c.HoursPerFailure*3600, c.LinkSignificance
 	settings.LinkSeconds, settings.LinkBytes = c.LinkEvery.Seconds(), c.LinkBytes
-	settings.Detector.TickSeconds = tickEvery.Seconds()
-	return settings, nil
+	return settings
 }
 
 const (
@@ -81,10 +69,6 @@ const (
 
 // Run watches until ctx ends.
 func Run(ctx context.Context, config Config) error {
-	settings, err := config.settings()
-	if err != nil {
-		return err
-	}
 	b, err := config.Connect(ctx, "monitor")
 	if err != nil {
 		return err
@@ -102,7 +86,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	inputs := make(chan func(time.Time) []events.Event, mostAnswers)
 	w := &watcher{
-		Machine: machine.New(settings), ctx: ctx, bus: b, inputs: inputs, pulses: make(chan arrival, mostWaiting),
+		Machine: machine.New(config.settings()), ctx: ctx, bus: b, inputs: inputs, pulses: make(chan arrival, mostWaiting),
 		page: shown,
 	}
 	pulses, err := b.Conn().Subscribe(events.PulseSubject(config.Cluster, "*"), w.pulse)

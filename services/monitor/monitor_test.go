@@ -18,6 +18,7 @@ import (
 	"github.com/reknit/reknit/services/monitor"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/shared/service"
 )
 
 const cluster = "test"
@@ -283,14 +284,11 @@ func wait(t testing.TB, heard <-chan events.Event, timeout time.Duration) events
 
 func TestABadSettingIsNamed(t *testing.T) {
 	for variable, value := range map[string]string{
-		"REKNIT_PULSE_EVERY": "0s", "REKNIT_DETECTOR_PAUSE": "-1s", "REKNIT_LINK_PROBE_BYTES": "0",
-		"REKNIT_NODE_HOURS_PER_FAILURE": "0", "REKNIT_DETECTOR_GREATEST": "1s", "REKNIT_LINK_SIGNIFICANCE": "-0.5",
+		"REKNIT_PULSE_EVERY": "0s", "REKNIT_DETECTOR_PAUSE": "-1s", "REKNIT_LINK_PROBE_BYTES": "0", "REKNIT_LINK_PROBE_EVERY": "-1s",
+		"REKNIT_NODE_HOURS_PER_FAILURE": "-3", "REKNIT_DETECTOR_GREATEST": "1s", "REKNIT_LINK_SIGNIFICANCE": "inf",
+		"REKNIT_PAGE_TOKEN": "too short",
 	} {
-		var config monitor.Config
-		if err := env.ParseWithOptions(&config, env.Options{Environment: map[string]string{variable: value}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := monitor.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), variable) {
+		if err := service.Read(new(monitor.Config), map[string]string{variable: value}); err == nil || !strings.Contains(err.Error(), variable) {
 			t.Errorf("%s=%s: expected an error that names it, got %v", variable, value, err)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 // Config is the negotiator's environment.
 type Config struct {
 	service.Common
-	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
-	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" reason:"an agent answers within milliseconds of work or between two steps; the rest is slack for a busy host. Three steps of the plan in force are waited for at least"`
-	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
+	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" is:"min=1" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
+	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" is:"over=0" reason:"an agent answers within milliseconds of work or between two steps; the rest is slack for a busy host. Three steps of the plan in force are waited for at least"`
+	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" is:"over=0" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
-	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
+	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" is:"min=1" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
 	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"none: everybody who is let in may join; else the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others"`
-	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
 // holdTime is after how long a cluster that can do nothing is tried again; each further wait is twice as long, up to
@@ -46,23 +46,13 @@ func Run(ctx context.Context, config Config) error {
 	})
 }
 
+// Validate says what the tags cannot.
+func (c Config) Validate() error {
+	_, err := c.settings()
+	return err
+}
+
 func (c Config) settings() (machine.Settings, error) {
-	positive := []struct {
-		name  string
-		value float64
-	}{
-		{"REKNIT_START_NODES", float64(c.StartNodes)}, {"REKNIT_ANSWER_TIMEOUT", c.AnswerTimeout.Seconds()},
-		{"REKNIT_TRANSFER_TIMEOUT", c.TransferTimeout.Seconds()}, {"REKNIT_TRANSFER_ATTEMPTS", float64(c.TransferAttempts)},
-		{"REKNIT_NODE_HOURS_PER_FAILURE", c.HoursPerFailure},
-	}
-	for _, setting := range positive {
-		if !(setting.value > 0) {
-			return machine.Settings{}, fmt.Errorf("%s: expected more than 0, got %v", setting.name, setting.value)
-		}
-	}
-	if !(c.PreCopySteps >= 0) {
-		return machine.Settings{}, fmt.Errorf("REKNIT_PRECOPY_STEPS: expected 0 or more, got %v", c.PreCopySteps)
-	}
 	admission, err := readAdmission(c.Admission, c.Kit, c.Cluster)
 	if err != nil {
 		return machine.Settings{}, fmt.Errorf("REKNIT_ADMISSION: %w", err)

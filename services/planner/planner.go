@@ -3,8 +3,8 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -18,32 +18,26 @@ import (
 // Config is the planner's environment.
 type Config struct {
 	service.Common
-	Policy         string        `env:"REKNIT_POLICY" envDefault:"adaptive" unit:"name" reason:"weighs rerouting against planning anew; the others (repipeline, reroute) are each alone"`
-	Plugins        []string      `env:"REKNIT_POLICY_PLUGINS" unit:"names, with commas" reason:"responders on reknit.policy.<cluster>.<name> that are asked for a plan too; none by default"`
-	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
-	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
+	Policy  string   `env:"REKNIT_POLICY" envDefault:"adaptive" unit:"name" reason:"weighs rerouting against planning anew; the others (repipeline, reroute) are each alone"`
+	Plugins []string `env:"REKNIT_POLICY_PLUGINS" unit:"names, with commas" reason:"responders on reknit.policy.<cluster>.<name> that are asked for a plan too; none by default"`
+	// PluginDeadline is at most 3 s, which keeps a request from being delivered again while plug-ins are waited for: after five seconds.
+	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" is:"over=0,max=3s" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
+	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" is:"min=1" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
 	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves nothing costs, as a reroute; measured after the first one"`
 	RestartTime    time.Duration `env:"REKNIT_RESTART_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves state costs besides its transfer, such as new processes or process groups; measured after the first one"`
-	Slowdown       float64       `env:"REKNIT_SLOWDOWN" envDefault:"1.05" unit:"times" reason:"how many times as long a step may take for a node that joins a data-parallel job over slow links; beyond, the node waits as a spare"`
+	Slowdown       float64       `env:"REKNIT_SLOWDOWN" envDefault:"1.05" unit:"times" is:"min=1" reason:"how many times as long a step may take for a node that joins a data-parallel job over slow links; beyond, the node waits as a spare"`
 }
 
-// settings checks what the environment says.
+// Validate says what the tags cannot.
+func (c Config) Validate() error {
+	_, err := c.settings()
+	return errors.Join(err, plugins{names: c.Plugins}.validate())
+}
+
 func (c Config) settings() (machine.Settings, error) {
 	named, err := policy.Named(c.Policy)
 	if err != nil {
 		return machine.Settings{}, fmt.Errorf("REKNIT_POLICY: %w", err)
-	}
-	if c.MinReplicas < 1 {
-		return machine.Settings{}, fmt.Errorf("REKNIT_MIN_REPLICAS: expected at least 1, got %d", c.MinReplicas)
-	}
-	if c.SwitchTime < 0 {
-		return machine.Settings{}, fmt.Errorf("REKNIT_SWITCH_TIME: expected at least 0, got %s", c.SwitchTime)
-	}
-	if c.RestartTime < 0 {
-		return machine.Settings{}, fmt.Errorf("REKNIT_RESTART_TIME: expected at least 0, got %s", c.RestartTime)
-	}
-	if !(c.Slowdown >= 1) || math.IsInf(c.Slowdown, 1) {
-		return machine.Settings{}, fmt.Errorf("REKNIT_SLOWDOWN: expected a number of at least 1, got %v", c.Slowdown)
 	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
@@ -58,9 +52,6 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	asked := plugins{cluster: config.Cluster, names: config.Plugins, deadline: config.PluginDeadline}
-	if err := asked.validate(); err != nil {
-		return err
-	}
 	bus, err := config.Connect(ctx, "planner")
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -243,22 +242,22 @@ func TestABetterPlanOfAPluginIsUsedWithFiguresOfOurs(t *testing.T) {
 }
 
 func TestAConfigurationThatMakesNoSenseNamesItsVariable(t *testing.T) {
-	for says, spoil := range map[string]func(*planner.Config){
-		`REKNIT_POLICY: policy "best": expected one of adaptive,`:   func(c *planner.Config) { c.Policy = "best" },
-		"REKNIT_MIN_REPLICAS: expected at least 1":                  func(c *planner.Config) { c.MinReplicas = 0 },
-		"REKNIT_SWITCH_TIME: expected at least 0":                   func(c *planner.Config) { c.SwitchTime = -1 },
-		"REKNIT_SLOWDOWN: expected a number of at least 1, got 0.9": func(c *planner.Config) { c.Slowdown = 0.9 },
-		"REKNIT_SLOWDOWN: expected a number of at least 1, got NaN": func(c *planner.Config) { c.Slowdown = math.NaN() },
-		"REKNIT_RESTART_TIME: expected at least 0":                  func(c *planner.Config) { c.RestartTime = -1 },
-		"REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0":       func(c *planner.Config) { c.PluginDeadline = 0 },
-		`none of a policy of ours, got "reroute"`:                   func(c *planner.Config) { c.Plugins = []string{"mine", "reroute"} },
-		`each once, none of a policy of ours, got "mine"`:           func(c *planner.Config) { c.Plugins = []string{"mine", "mine"} },
-		`A-Z a-z 0-9 - _, each once, none of a policy of ours, g`:   func(c *planner.Config) { c.Plugins = []string{"a.b"} },
+	for given, says := range map[string]string{
+		"REKNIT_POLICY=best":                 `REKNIT_POLICY: policy "best": expected one of adaptive,`,
+		"REKNIT_MIN_REPLICAS=0":              "REKNIT_MIN_REPLICAS: expected nodes, 1 to",
+		"REKNIT_SWITCH_TIME=-1s":             "REKNIT_SWITCH_TIME: expected duration, at least 0",
+		"REKNIT_RESTART_TIME=-1s":            "REKNIT_RESTART_TIME: expected duration, at least 0",
+		"REKNIT_SLOWDOWN=0.9":                "REKNIT_SLOWDOWN: expected times, at least 1",
+		"REKNIT_SLOWDOWN=NaN":                "REKNIT_SLOWDOWN: expected times, at least 1",
+		"REKNIT_POLICY_PLUGIN_DEADLINE=0s":   "REKNIT_POLICY_PLUGIN_DEADLINE: expected duration, more than 0, at most 3s",
+		"REKNIT_POLICY_PLUGIN_DEADLINE=4s":   "REKNIT_POLICY_PLUGIN_DEADLINE: expected duration, more than 0, at most 3s",
+		"REKNIT_POLICY_PLUGINS=mine,reroute": `none of a policy of ours, got "reroute"`,
+		"REKNIT_POLICY_PLUGINS=mine,mine":    `each once, none of a policy of ours, got "mine"`,
+		"REKNIT_POLICY_PLUGINS=a.b":          `A-Z a-z 0-9 - _, each once, none of a policy of ours, g`,
 	} {
-		config := planner.Config{Policy: "adaptive", MinReplicas: 1, Slowdown: 1, PluginDeadline: time.Second}
-		spoil(&config)
-		if err := planner.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("expected %q, got %v", says, err)
+		name, value, _ := strings.Cut(given, "=")
+		if err := service.Read(new(planner.Config), map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: expected %q, got %v", given, says, err)
 		}
 	}
 }

@@ -17,9 +17,6 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
-// mostDeadline keeps a request from being delivered again while plug-ins are waited for, which is after five seconds.
-const mostDeadline = 3 * time.Second
-
 // plugins are responders on core NATS that are asked for a plan beside our own search.
 type plugins struct {
 	conn     *nats.Conn
@@ -35,10 +32,6 @@ func (p plugins) validate() error {
 			return fmt.Errorf("REKNIT_POLICY_PLUGINS: expected names of A-Z a-z 0-9 - _, each once, none of a policy of ours, "+
 				"got %q", name)
 		}
-	}
-	if p.deadline <= 0 || p.deadline > mostDeadline {
-		return fmt.Errorf("REKNIT_POLICY_PLUGIN_DEADLINE: expected more than 0 and at most %s, got %s", mostDeadline,
-			p.deadline)
 	}
 	return nil
 }

@@ -15,7 +15,12 @@ type Config struct {
 	ShardSize string `env:"REKNIT_SHARD_SIZE" envDefault:"parts" unit:"chain or parts" reason:"parts cuts the largest unit into 128 to 256, whatever the links are; chain takes the largest shards that cost a per cent of the time at most, which takes several times as long to plan"`
 }
 
-// settings checks what the environment says.
+// Validate says what the tags cannot.
+func (c Config) Validate() error {
+	_, err := c.settings()
+	return err
+}
+
 func (c Config) settings() (machine.Settings, error) {
 	size, err := machine.ShardSizeOf(c.ShardSize)
 	if err != nil {

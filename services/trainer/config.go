@@ -25,20 +25,20 @@ type Config struct {
 	Advertise    string   `env:"REKNIT_TRAINER_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
 	Site         string   `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
 	Neighbours   []string `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
-	ShardPort    int      `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
+	ShardPort    int      `env:"REKNIT_TRAINER_SHARD_PORT" envDefault:"0" unit:"port" is:"min=0,max=65535" reason:"where others fetch layers from, on the host of REKNIT_TRAINER_LISTEN; 0 takes a free one"`
 	ShardDir     string   `env:"REKNIT_TRAINER_SHARD_DIR" unit:"path" reason:"of a few kilobytes of the store that gives layers, the owner's way into it among them; by default a new one in shared memory"`
 	Text         string   `env:"REKNIT_TRAINER_TEXT" unit:"path" reason:"none: what is trained on"`
-	Steps        uint64   `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" reason:"where the loss of the default model has flattened"`
+	Steps        uint64   `env:"REKNIT_TRAINER_STEPS" envDefault:"1000" unit:"steps" is:"min=1" reason:"where the loss of the default model has flattened"`
 	CompareEvery uint64   `env:"REKNIT_TRAINER_COMPARE_EVERY" envDefault:"100" unit:"steps" reason:"replicas are compared so often, for 3 ms of hashing with the default model; 0: only where layers moved"`
 	Seed         uint64   `env:"REKNIT_TRAINER_SEED" envDefault:"1" unit:"number" reason:"of the first weights and of the order of the data"`
-	GlobalBatch  int      `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" reason:"a step of the default model in about a tenth of a second on two cores"`
-	MicroBatch   int      `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" reason:"the finest shares that pipelines can have"`
-	Width        int      `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" reason:"of a position between two layers"`
-	Hidden       int      `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" reason:"of a block's inner layer"`
-	Blocks       int      `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
-	MemoryBytes  int64    `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" reason:"many times the default model"`
+	GlobalBatch  int      `env:"REKNIT_TRAINER_GLOBAL_BATCH" envDefault:"36" unit:"samples" is:"min=1" reason:"a step of the default model in about a tenth of a second on two cores"`
+	MicroBatch   int      `env:"REKNIT_TRAINER_MICRO_BATCH" envDefault:"1" unit:"samples" is:"min=1" reason:"the finest shares that pipelines can have"`
+	Width        int      `env:"REKNIT_TRAINER_WIDTH" envDefault:"64" unit:"numbers" is:"min=1,max=1024" reason:"of a position between two layers"`
+	Hidden       int      `env:"REKNIT_TRAINER_HIDDEN" envDefault:"128" unit:"numbers" is:"min=1,max=4096" reason:"of a block's inner layer"`
+	Blocks       int      `env:"REKNIT_TRAINER_BLOCKS" envDefault:"10" unit:"layers" is:"min=0,max=1024" reason:"with embedding and head: twelve layers, which two to six stages share evenly"`
+	MemoryBytes  int64    `env:"REKNIT_TRAINER_MEMORY_BYTES" envDefault:"1073741824" unit:"bytes" is:"min=1" reason:"many times the default model"`
 
-	OptimizerPartitions int `env:"REKNIT_TRAINER_OPTIMIZER_PARTITIONS" envDefault:"0" unit:"partitions" reason:"into how many a layer's optimizer state is cut, of which a node keeps some (ZeRO stage 1); 0: every holder keeps all of it"`
+	OptimizerPartitions int `env:"REKNIT_TRAINER_OPTIMIZER_PARTITIONS" envDefault:"0" unit:"partitions" is:"min=0,max=64" reason:"into how many a layer's optimizer state is cut, of which a node keeps some (ZeRO stage 1); 0: every holder keeps all of it"`
 
 	Pipelines   int `env:"REKNIT_TRAINER_PIPELINES" envDefault:"0" unit:"pipelines" reason:"0: the planner chooses the data-parallel degree"`
 	LeastStages int `env:"REKNIT_TRAINER_LEAST_STAGES" envDefault:"0" unit:"stages" reason:"0: the planner chooses the pipelines' lengths"`
@@ -56,6 +56,7 @@ const (
 // 3.0 ms for the 16.3 million operations of a sample of the default model (measured, plain Go).
 const declaredOperationsPerSecond = 5.4e9
 
+// validate says what the tags cannot. The node may have its name from a kit.
 func (c Config) validate() error {
 	var faults []error
 	expect := func(holds bool, variable, expected string, got any) {
@@ -64,29 +65,13 @@ func (c Config) validate() error {
 		}
 	}
 	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _, such as n1", fmt.Sprintf("%q", c.Node))
-	expect(c.Site == "" || events.Token(c.Site), "REKNIT_SITE", "1 to 64 characters of A-Z a-z 0-9 - _", fmt.Sprintf("%q", c.Site))
-	for _, neighbour := range c.Neighbours {
-		expect(events.Token(neighbour), "REKNIT_NEIGHBOURS", "ids of nodes with commas between them", fmt.Sprintf("%q among them", neighbour))
-	}
 	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file to train on, such as README.md", "none")
-	expect(c.Steps > 0, "REKNIT_TRAINER_STEPS", "at least 1", c.Steps)
-	expect(c.GlobalBatch > 0, "REKNIT_TRAINER_GLOBAL_BATCH", "at least 1", c.GlobalBatch)
-	expect(c.GlobalBatch <= 0 || c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0,
-		"REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
-	expect(c.ShardPort >= 0 && c.ShardPort <= 65535, "REKNIT_TRAINER_SHARD_PORT", "0 to 65535", c.ShardPort)
-	_, _, err := net.SplitHostPort(c.Listen)
-	expect(err == nil, "REKNIT_TRAINER_LISTEN", "host:port", fmt.Sprintf("%q", c.Listen))
-	expect(err != nil || c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
+	expect(c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0, "REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
+	expect(c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",
 		"an address that others reach, where REKNIT_TRAINER_LISTEN names no host", `""`)
-	expect(c.OptimizerPartitions >= 0 && c.OptimizerPartitions <= events.MostPartitions,
-		"REKNIT_TRAINER_OPTIMIZER_PARTITIONS",
-		fmt.Sprintf("0 to %d", events.MostPartitions), c.OptimizerPartitions)
-	expect(c.MemoryBytes > 0, "REKNIT_TRAINER_MEMORY_BYTES", "at least 1", c.MemoryBytes)
-	expect(c.Pipelines >= 0, "REKNIT_TRAINER_PIPELINES", "0 or more", c.Pipelines)
-	expect(c.LeastStages >= 0, "REKNIT_TRAINER_LEAST_STAGES", "0 or more", c.LeastStages)
 	expect(c.MostStages == 0 || c.MostStages >= max(1, c.LeastStages),
 		"REKNIT_TRAINER_MOST_STAGES", "0, or at least REKNIT_TRAINER_LEAST_STAGES", c.MostStages)
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.Policy.Validate(), c.Settings.Validate())...)
 }
 
 // everywhere reports whether an address to listen on names no host.

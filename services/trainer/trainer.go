@@ -25,6 +25,7 @@ import (
 	"github.com/reknit/reknit/services/trainer/internal/training"
 	"github.com/reknit/reknit/services/trainer/internal/transport"
 	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
 	"github.com/reknit/reknit/shared/telemetry"
 )
 
@@ -42,11 +43,11 @@ func Run(ctx context.Context, config Config) error {
 		}
 	}
 	if err := config.validate(); err != nil {
-		return err
+		return service.Misconfigured{Err: err}
 	}
 	what, samples, err := config.Training()
 	if err != nil {
-		return err
+		return service.Misconfigured{Err: err}
 	}
 	job, err := config.job(what)
 	if err != nil {

@@ -1,14 +1,12 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
@@ -33,9 +30,6 @@ type Common struct {
 
 // Connect connects to the bus in the name of a service.
 func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
-	if !events.Token(c.Cluster) {
-		return nil, fmt.Errorf("REKNIT_CLUSTER: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Cluster)
-	}
 	telemetry.Level.Set(c.LogLevel)
 	stop, err := newHealth(nil).serve(c.HTTPAddress) // or a service that waits for NATS would pass for one that hangs
 	if err != nil {
@@ -47,7 +41,8 @@ func (c Common) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 
 const flushTimeout = 3 * time.Second
 
-// Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT.
+// Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT. It ends the
+// process with status 1 where run fails, and with ExitMisconfigured where it would fail the same at the next start.
 // The sub-command healthcheck asks the service that runs on REKNIT_HTTP_ADDRESS whether it is ready, healthcheck live
 // whether a restart would help it; help prints the variables.
 func Main[C any](name string, run func(context.Context, C) error) {
@@ -55,6 +50,9 @@ func Main[C any](name string, run func(context.Context, C) error) {
 	defer stop()
 	if err := command(ctx, name, run); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		if errors.As(err, &Misconfigured{}) {
+			os.Exit(ExitMisconfigured)
+		}
 		os.Exit(1)
 	}
 }
@@ -68,9 +66,9 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 	case slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]):
 		return help(config)
 	default:
-		return fmt.Errorf("expected no argument, healthcheck or help, got %q", os.Args[1])
+		return Misconfigured{fmt.Errorf("expected no argument, healthcheck or help, got %q", os.Args[1])}
 	}
-	if err := read(&config); err != nil {
+	if err := Read(&config, env.ToMap(os.Environ())); err != nil {
 		return err
 	}
 	shutdown, err := telemetry.Setup(ctx, name)
@@ -97,80 +95,6 @@ func runUntilTold[C any](ctx context.Context, config C, run func(context.Context
 		return nil
 	}
 	return err
-}
-
-// read takes a configuration from the environment. Its error names each variable that cannot be read, and what was
-// expected.
-func read[C any](config *C) error {
-	err := env.Parse(config)
-	var all env.AggregateError
-	if !errors.As(err, &all) {
-		return err
-	}
-	for i, one := range all.Errors {
-		var unread env.ParseError
-		if !errors.As(one, &unread) {
-			continue
-		}
-		if field, known := reflect.TypeFor[C]().FieldByName(unread.Name); known {
-			name := field.Tag.Get("env")
-			all.Errors[i] = fmt.Errorf("%s: expected %s, such as %s, got %.80q", name, field.Tag.Get("unit"),
-				cmp.Or(field.Tag.Get("example"), field.Tag.Get("envDefault")), os.Getenv(name))
-		}
-	}
-	return errors.Join(all.Errors...)
-}
-
-// Variable is one variable of a service's environment.
-type Variable struct{ Name, Default, Unit, Reason string }
-
-// Variables lists what a Config reads from the environment, from its struct tags.
-func Variables(config any) []Variable {
-	var all []Variable
-	for _, field := range reflect.VisibleFields(reflect.TypeOf(config)) {
-		if name := field.Tag.Get("env"); name != "" {
-			tag := field.Tag
-			all = append(all, Variable{name, tag.Get("envDefault"), tag.Get("unit"), tag.Get("reason")})
-		}
-	}
-	return all
-}
-
-// Misspelt maps the variables of an environment that are almost settings of a Config, and none, to these. What is not alike may be
-// another program's: one environment may hold the settings of several.
-func Misspelt(config any, environment []string) map[string]string {
-	settings, meant := Variables(config), map[string]string{}
-	isSetting := func(name string) bool {
-		return slices.ContainsFunc(settings, func(v Variable) bool { return v.Name == name })
-	}
-	for _, variable := range environment {
-		name, _, _ := strings.Cut(variable, "=")
-		nearest := slices.MinFunc(settings, func(v, w Variable) int { return distance(v.Name, name) - distance(w.Name, name) }).Name
-		if strings.HasPrefix(name, "REKNIT_") && !isSetting(name) && distance(nearest, name) <= 2 {
-			meant[name] = nearest
-		}
-	}
-	return meant
-}
-
-// distance is how many letters must be changed, added or left out to make one word of the other (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // from what was read of a to each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := before
-			if a[i] != b[j] {
-				changed++
-			}
-			before, row[j+1] = row[j+1], min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func help(config any) error {

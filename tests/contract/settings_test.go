@@ -2,12 +2,17 @@ package contract
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/shared/service"
 )
 
 const settingsPage = "../../deploy/settings.md"
@@ -34,6 +39,45 @@ func TestEachSettingHasItsUnitAndReason(t *testing.T) {
 	for _, s := range settings() {
 		if s.Unit == "" || s.Reason == "" {
 			t.Errorf("%s of the %s: expected a unit and a reason, got %q and %q", s.Name, s.readBy[0], s.Unit, s.Reason)
+		}
+	}
+}
+
+// Settings that a service does not take by their units were found one by one: a pause of -1 s, a share of inf, the port 70000.
+func TestNoProgramTakesASettingThatIsNotAsItsUnitSays(t *testing.T) {
+	wrong := map[reflect.Kind][]string{
+		reflect.Int: {"-1", "99999999999999999999", "x", "0.5"}, reflect.Int64: {"-1", "-1s", "99999999999999999999", "x"},
+		reflect.Uint64: {"-1", "99999999999999999999", "x"}, reflect.Float64: {"-1", "inf", "NaN", "x"},
+	}
+	wrongTexts := map[string][]string{
+		"id": {"a b"}, "ids, with commas": {"a,b c"}, "host:port": {"foo", "n1:70000", "n1:x"},
+		"URL, or several with commas": {"::", "http://n1"}, "port": {"65536"},
+	}
+	tried := 0
+	for _, program := range programs {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(program.config)) {
+			name := field.Tag.Get("env")
+			if name == "" || field.Type == reflect.TypeFor[slog.Level]() {
+				continue
+			}
+			for _, value := range append(wrong[field.Type.Kind()], wrongTexts[field.Tag.Get("unit")]...) {
+				tried++
+				err := service.Read(reflect.New(reflect.TypeOf(program.config)).Interface(), map[string]string{name: value})
+				if !errors.As(err, &service.Misconfigured{}) || !strings.Contains(err.Error(), name+": expected") {
+					t.Errorf("%s with %s=%s: got %v, want an error that names the variable", program.name, name, value, err)
+				}
+			}
+		}
+	}
+	if tried < 250 {
+		t.Errorf("%d values were tried, want those of all settings", tried)
+	}
+}
+
+func TestEachProgramTakesItsOwnDefaults(t *testing.T) {
+	for _, program := range programs {
+		if err := service.Read(reflect.New(reflect.TypeOf(program.config)).Interface(), map[string]string{}); err != nil {
+			t.Errorf("%s: %v", program.name, err)
 		}
 	}
 }

@@ -53,8 +53,8 @@ func (p Policy) Validate() error {
 			return fmt.Errorf("REKNIT_CONSENT_ALLOW: expected ids of nodes and sites, with commas, got %.80q in %.80q", name, p.Allow)
 		}
 	}
-	if _, _, err := p.hours(); err != nil {
-		return fmt.Errorf("REKNIT_CONSENT_HOURS: expected HH:MM-HH:MM, got %.80q", p.Hours)
+	if from, to, err := p.hours(); err != nil || p.Hours != "" && from == to {
+		return fmt.Errorf("REKNIT_CONSENT_HOURS: expected HH:MM-HH:MM, two times that differ, got %.80q", p.Hours)
 	}
 	if p.Sites < 0 {
 		return fmt.Errorf("REKNIT_CONSENT_SITES: expected 0 or more, got %d", p.Sites)

@@ -124,9 +124,6 @@ func (s *Server) removeFolder() {
 
 // listen makes the socket, for this user only.
 func listen(socket string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
-		return nil, err
-	}
 	if connection, err := net.Dial("unix", socket); err == nil {
 		connection.Close()
 		return nil, fmt.Errorf("%s: expected no other agent there", socket)

@@ -64,6 +64,9 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if config.Host == "" {
 		config.Host = "127.0.0.1"
 	}
+	if err := portFree(config); err != nil {
+		return nil, err
+	}
 	dir, err := emptyDir(config)
 	if err != nil {
 		return nil, fmt.Errorf("shard store: Dir: %w", err)
@@ -74,6 +77,16 @@ func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 		return nil, fmt.Errorf("shard store on %s:%d: %w", config.Host, config.Port, err)
 	}
 	return store, nil
+}
+
+// portFree fails where nobody can listen: the server would try for ten seconds, and not say why.
+func portFree(config StoreConfig) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+	if err != nil {
+		return fmt.Errorf("shard store: expected a free port in REKNIT_AGENT_SHARD_PORT, or REKNIT_TRAINER_SHARD_PORT of the reference "+
+			"trainer: %w", err)
+	}
+	return listener.Close()
 }
 
 // emptyDir also removes what a process left that was killed. The store's few kilobytes of books lie in shared memory, or on a

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,5 +129,18 @@ func TestWhatAKilledProcessLeftIsSweptAway(t *testing.T) {
 	}
 	if _, err := os.Stat(alive); err != nil {
 		t.Error(err)
+	}
+}
+
+// It was waited for ten seconds, and the error asked whether the port was taken.
+func TestAPortThatIsTakenIsNamedByItsSettingAtOnce(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = Serve(t.Context(), StoreConfig{Bucket: "shards-n1", Port: taken.Addr().(*net.TCPAddr).Port})
+	if err == nil || !strings.Contains(err.Error(), "expected a free port in REKNIT_AGENT_SHARD_PORT") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -30,8 +30,8 @@ type Settings struct {
 	DiskEvery   uint64 `env:"REKNIT_SNAPSHOT_DISK_EVERY" envDefault:"100" unit:"steps" reason:"that are lost at most when all holders of a layer die at once; 0: off"`
 	Bucket      string `env:"REKNIT_SNAPSHOT_BUCKET" unit:"URL" reason:"off by default; a bucket that all nodes read, as s3://name?region=eu-central-1 or file:///shared/folder"`
 	RemoteEvery uint64 `env:"REKNIT_SNAPSHOT_REMOTE_EVERY" envDefault:"1000" unit:"steps" reason:"a store far away takes less often what costs more to write; 0: off"`
-	Keep        int    `env:"REKNIT_SNAPSHOT_KEEP" envDefault:"2" unit:"snapshots" reason:"complete ones in each tier: one more than needed, should one be unreadable"`
-	MaxBytes    int64  `env:"REKNIT_SNAPSHOT_BYTES" envDefault:"68719476736" unit:"bytes" reason:"of this node's parts in each tier; a part beyond is not written"`
+	Keep        int    `env:"REKNIT_SNAPSHOT_KEEP" envDefault:"2" unit:"snapshots" is:"min=1" reason:"complete ones in each tier: one more than needed, should one be unreadable"`
+	MaxBytes    int64  `env:"REKNIT_SNAPSHOT_BYTES" envDefault:"68719476736" unit:"bytes" is:"min=1" reason:"of this node's parts in each tier; a part beyond is not written"`
 }
 
 // Owner is whose snapshots they are. Those of another cluster or job are never read.

@@ -9,8 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
-	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/local"
 	"github.com/reknit/reknit/services/agent/snapshots"
@@ -32,10 +33,13 @@ type Config struct {
 	Advertise  string     `env:"REKNIT_AGENT_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`
 	Site       string     `env:"REKNIT_SITE" unit:"id" reason:"none; nodes that share their way to the others have the same one, so that its failure is not taken for theirs"`
 	Neighbours []string   `env:"REKNIT_NEIGHBOURS" unit:"ids, with commas" reason:"of the nodes to which this one wants direct links, out of those that there are when it joins; by default each"`
-	ShardPort  int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
+	ShardPort  int        `env:"REKNIT_AGENT_SHARD_PORT" envDefault:"0" unit:"port" is:"min=0,max=65535" reason:"where others fetch units from, on the host of REKNIT_AGENT_LISTEN; 0 takes a free one"`
 	ShardDir   string     `env:"REKNIT_AGENT_SHARD_DIR" unit:"path" reason:"of a few kilobytes of the store that gives units, the owner's way into it among them; by default the temporary directory"`
 	StateDir   string     `env:"REKNIT_AGENT_STATE_DIR" unit:"path" reason:"of the files that trainer and agent both map; by default /dev/shm, or the temporary directory where there is none"`
 }
+
+// Validate says what the tags cannot.
+func (c Config) Validate() error { return c.complete() }
 
 // complete fills in what was left out, and names the variable that is not as expected.
 func (c *Config) complete() error {
@@ -43,25 +47,14 @@ func (c *Config) complete() error {
 	if c.Node == "" {
 		c.Node = hostNode()
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
+	host := hostOf(c.Listen)
 	ip := net.ParseIP(host)
-	switch {
-	case !events.Token(c.Cluster):
-		return fmt.Errorf("REKNIT_CLUSTER: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Cluster)
-	case !events.Token(c.Node):
-		return fmt.Errorf("REKNIT_AGENT_NODE: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Node)
-	case c.Site != "" && !events.Token(c.Site):
-		return fmt.Errorf("REKNIT_SITE: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.80q", c.Site)
-	case err != nil:
-		return fmt.Errorf("REKNIT_AGENT_LISTEN: expected host:port, got %.80q", c.Listen)
-	case c.Advertise == "" && (host == "" || ip != nil && ip.IsUnspecified()):
+	if c.Advertise == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return errors.New("REKNIT_AGENT_ADVERTISE: expected an address that others reach, " +
 			"where REKNIT_AGENT_LISTEN names no host")
 	}
-	for _, neighbour := range c.Neighbours {
-		if !events.Token(neighbour) {
-			return fmt.Errorf("REKNIT_NEIGHBOURS: expected ids of nodes with commas between them, got %.80q among them", neighbour)
-		}
+	if about, err := os.Stat(filepath.Dir(c.Socket)); err != nil || !about.IsDir() {
+		return fmt.Errorf("REKNIT_AGENT_SOCKET: expected a path in a folder that is there, got %.80q", c.Socket)
 	}
 	return errors.Join(c.Policy.Validate(), c.Settings.Validate())
 }

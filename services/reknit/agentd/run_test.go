@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reknit/reknit/services/agent/snapshots"
+	"github.com/reknit/reknit/shared/service"
 )
 
 func TestMain(m *testing.M) {
@@ -167,14 +167,18 @@ func TestATrainerThatTakesNoPartHearsTheSignalItself(t *testing.T) {
 }
 
 func TestWhatIsNotAsExpectedIsNamedByItsVariable(t *testing.T) {
-	for variable, config := range map[string]Config{
-		"REKNIT_CLUSTER":         {Cluster: "a b", Listen: "127.0.0.1:0"},
-		"REKNIT_AGENT_NODE":      {Cluster: "c", Node: "a b", Listen: "127.0.0.1:0"},
-		"REKNIT_AGENT_LISTEN":    {Cluster: "c", Listen: "127.0.0.1"},
-		"REKNIT_AGENT_ADVERTISE": {Cluster: "c", Listen: ":0"},
-		"REKNIT_SNAPSHOT_BUCKET": {Cluster: "c", Listen: "127.0.0.1:0", Settings: snapshots.Settings{Bucket: "foo"}},
+	for variable, environment := range map[string]map[string]string{
+		"REKNIT_CLUSTER":          {"REKNIT_CLUSTER": "a b"},
+		"REKNIT_AGENT_NODE":       {"REKNIT_AGENT_NODE": "a b"},
+		"REKNIT_AGENT_LISTEN":     {"REKNIT_AGENT_LISTEN": "127.0.0.1"},
+		"REKNIT_AGENT_ADVERTISE":  {"REKNIT_AGENT_LISTEN": ":0"},
+		"REKNIT_AGENT_SHARD_PORT": {"REKNIT_AGENT_SHARD_PORT": "70000"},
+		"REKNIT_AGENT_SOCKET":     {"REKNIT_AGENT_SOCKET": "/nowhere/x/agent.sock"},
+		"REKNIT_CONSENT_HOURS":    {"REKNIT_CONSENT_HOURS": "22:00-22:00"},
+		"REKNIT_SNAPSHOT_BYTES":   {"REKNIT_SNAPSHOT_BYTES": "-5"},
+		"REKNIT_SNAPSHOT_BUCKET":  {"REKNIT_SNAPSHOT_BUCKET": "foo"},
 	} {
-		_, err := Run(t.Context(), config, []string{"true"}, 0, nil)
+		err := service.Read(new(Config), environment)
 		if err == nil || !strings.HasPrefix(err.Error(), variable+": expected") {
 			t.Errorf("expected an error of %s, got %v", variable, err)
 		}

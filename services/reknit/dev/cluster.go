@@ -50,7 +50,7 @@ func startCluster(ctx context.Context, options Options, story *story, screen *sc
 		return c, err
 	}
 	if c.page != "" {
-		screen.println(fmt.Sprintf("http://%s/ shows the cluster live", c.page))
+		screen.println(processes.PageShows(c.page))
 	}
 	if c.log, err = newRecorder(options.Log); err != nil {
 		return c, err

@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/caarlos0/env/v11"
-
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/services/trainer/oracle"
+	"github.com/reknit/reknit/shared/service"
 )
 
 // trainerEnvironment is the configuration of a trainer process.
@@ -28,7 +27,7 @@ func (o Options) trainerEnvironment(name string) map[string]string {
 // trainerConfig is that configuration as a trainer reads it.
 func (o Options) trainerConfig(name string) (trainer.Config, error) {
 	var config trainer.Config
-	err := env.ParseWithOptions(&config, env.Options{Environment: o.trainerEnvironment(name)})
+	err := service.Read(&config, o.trainerEnvironment(name))
 	return config, err
 }
 

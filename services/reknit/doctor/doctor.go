@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,6 +21,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
 )
 
 const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
@@ -65,7 +67,7 @@ func Command() *cobra.Command {
 	command := tell.Command(&cobra.Command{
 		Use: "doctor", Short: "look for what is wrong with an installation, from where a node stands", Long: help,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := env.Parse(&d.node); err != nil {
+			if err := service.Read(&d.node, env.ToMap(os.Environ())); err != nil {
 				return tell.UsageError{Err: err}
 			}
 			if err := d.openKit(); err != nil {

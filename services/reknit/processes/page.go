@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,15 @@ const usualPage = "127.0.0.1:4280"
 func PageFlag(flags *pflag.FlagSet, page *string) {
 	flags.StringVar(page, "page", "auto", "host:port on which the monitor serves the page that shows the cluster live; auto: "+
 		usualPage+", or a free port where that is taken; none")
+}
+
+// PageShows says where the page is. Whoever has not the token that the monitor asks for is answered nothing.
+func PageShows(address string) string {
+	query := ""
+	if os.Getenv("REKNIT_PAGE_TOKEN") != "" {
+		query = "?token=$REKNIT_PAGE_TOKEN" // not itself: what is said here may be kept where others read
+	}
+	return fmt.Sprintf("http://%s/%s shows the cluster live", address, query)
 }
 
 // PageAddress returns the host:port that the flag says, empty for none. It fails where the address cannot be listened on: the

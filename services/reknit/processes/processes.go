@@ -14,6 +14,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/reknit/reknit/services/monitor"
+	"github.com/reknit/reknit/services/negotiator"
+	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/restorer"
+	"github.com/reknit/reknit/services/trainer"
+	"github.com/reknit/reknit/shared/service"
 )
 
 // Supervisor starts, kills and restarts processes. Its methods may be called by several goroutines.
@@ -45,27 +54,44 @@ var Services = []string{"monitor", "negotiator", "planner", "restorer"}
 // Trainer is the role of a trainer, whose processes give way to all others.
 const Trainer = "trainer"
 
+// configs are made to read the settings of roles.
+var configs = map[string]func() any{
+	"monitor":    func() any { return new(monitor.Config) },
+	"negotiator": func() any { return new(negotiator.Config) },
+	"planner":    func() any { return new(planner.Config) },
+	"restorer":   func() any { return new(restorer.Config) },
+	Trainer:      func() any { return new(trainer.Config) },
+}
+
 // restartPause keeps a service that dies at once from spinning.
 const restartPause = 200 * time.Millisecond
 
-// New returns a supervisor that runs a program's sub-commands and has them log into a directory.
+// New returns a supervisor that runs a program's sub-commands and has them log into a directory. It has died called of a process
+// that failed by itself. The error is service.Misconfigured where the process would fail again, and is not started again.
 func New(program, logs string, died func(name string, err error)) *Supervisor {
 	return &Supervisor{program: program, logs: logs, died: died, processes: map[string]*process{}}
 }
 
 // Start runs a role under a name until it ends; restart says whether it then runs again, as compose or systemd would
-// have it.
-func (s *Supervisor) Start(name, role string, env map[string]string, restart bool) error {
-	settings := os.Environ()
-	for _, key := range slices.Sorted(maps.Keys(env)) {
-		settings = append(settings, key+"="+env[key])
+// have it. A role whose settings are not as expected is not started: its error is service.Misconfigured.
+func (s *Supervisor) Start(name, role string, settings map[string]string, restart bool) error {
+	environment := env.ToMap(os.Environ())
+	maps.Copy(environment, settings)
+	if config := configs[role]; config != nil {
+		if err := service.Read(config(), environment); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	var variables []string
+	for _, key := range slices.Sorted(maps.Keys(environment)) {
+		variables = append(variables, key+"="+environment[key])
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.processes[name] != nil {
 		return fmt.Errorf("%s runs already", name)
 	}
-	return s.launch(&process{name: name, role: role, env: settings, restart: restart})
+	return s.launch(&process{name: name, role: role, env: variables, restart: restart})
 }
 
 // launch starts a process; the mutex is held.
@@ -97,7 +123,8 @@ func (s *Supervisor) wait(p *process, command *exec.Cmd) {
 	defer s.ended.Done()
 	err := command.Wait()
 	slog.Debug("process ended", "name", p.name, "error", err)
-	if p.restart {
+	again := command.ProcessState.ExitCode() != service.ExitMisconfigured
+	if p.restart = p.restart && again; p.restart {
 		time.Sleep(restartPause)
 	}
 	s.mutex.Lock()
@@ -106,7 +133,11 @@ func (s *Supervisor) wait(p *process, command *exec.Cmd) {
 	if err != nil && !p.killed && !p.told && !s.closing {
 		p.told = true
 		log := filepath.Join(s.logs, p.name+".log")
-		s.died(p.name, fmt.Errorf("%w: see %s%s", err, log, lastLine(log, p.logged)))
+		err = fmt.Errorf("%w: see %s%s", err, log, lastLine(log, p.logged))
+		if !again {
+			err = service.Misconfigured{Err: err}
+		}
+		s.died(p.name, err)
 	}
 	if p.restart && !s.closing {
 		if err := s.launch(p); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/shared/service"
 )
 
 // closeTimeout bounds the wait for the services' end.
@@ -84,7 +85,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if page != "" {
-		fmt.Fprintf(out, "http://%s/ shows the cluster live\n", page)
+		fmt.Fprintln(out, processes.PageShows(page))
 	}
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
@@ -172,7 +173,11 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 		return func() {}, err
 	}
 	running := processes.New(program, logs, func(name string, err error) {
-		fmt.Fprintf(out, "%s ended by itself and is started again, %v\n", name, err)
+		becomes := "is started again"
+		if errors.As(err, &service.Misconfigured{}) {
+			becomes = "is not started again, for it would end again"
+		}
+		fmt.Fprintf(out, "%s ended by itself and %s, %v\n", name, becomes, err)
 	})
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/service"
 )
 
 // TestMain is also each of the services that the test starts: it says where it is told to connect, and lives until it is killed.
@@ -69,12 +70,12 @@ func TestTheServicesRunAndOneThatDiesIsStartedAgain(t *testing.T) {
 			t.Errorf("said %q, expected %q", lines, expected)
 		}
 	}
-	for _, service := range processes.Services {
-		log, err := os.ReadFile(filepath.Join(dir, "logs", service+".log"))
+	for _, name := range processes.Services {
+		log, err := os.ReadFile(filepath.Join(dir, "logs", name+".log"))
 		if err != nil {
 			t.Error(err)
 		}
-		if expected := "planner of c starts with 3\n"; service == "planner" && !strings.HasPrefix(string(log), expected) {
+		if expected := "planner of c starts with 3\n"; name == "planner" && !strings.HasPrefix(string(log), expected) {
 			t.Errorf("the planner logs %q: expected %q", log, expected)
 		}
 	}
@@ -101,5 +102,17 @@ func TestAPortThatIsTakenIsTold(t *testing.T) {
 	err = up(t.Context(), io.Discard, "--dir", t.TempDir(), "--port", port)
 	if err == nil || !strings.HasPrefix(err.Error(), "--port: "+port+" is taken") {
 		t.Error(err)
+	}
+}
+
+func TestASettingOfAServiceThatIsWrongIsToldBeforeAnythingIsSaidToRun(t *testing.T) {
+	t.Setenv("REKNIT_PAGE_TOKEN", "too short")
+	var said strings.Builder
+	err := up(t.Context(), &said, "--dir", t.TempDir(), "--port", "0", "--page", "127.0.0.1:0")
+	if !errors.As(err, &service.Misconfigured{}) || !strings.Contains(err.Error(), "REKNIT_PAGE_TOKEN: expected characters, at least 16") {
+		t.Errorf("got %v", err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("it says %q", said.String())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/view"
 	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/service"
 )
 
 // Config says where the page is served, and to whom.
@@ -23,9 +24,6 @@ type Config struct {
 	Address string // host:port; empty: there are figures only
 	Token   string // that a viewer has to know, who may then ask for a node to leave; empty: anybody who reaches the address may look
 }
-
-// leastToken is the shortest token that nobody guesses.
-const leastToken = 16
 
 const (
 	mostWaiting = 1 << 12                // heartbeats that wait for the page; others are not shown
@@ -78,11 +76,8 @@ func Open(ctx context.Context, b *bus.Bus, config Config) (*Page, error) {
 }
 
 func (p *Page) serve(ctx context.Context, b *bus.Bus) error {
-	switch {
-	case p.config.Token == "" && b.Secured():
-		return errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")
-	case p.config.Token != "" && len(p.config.Token) < leastToken:
-		return fmt.Errorf("REKNIT_PAGE_TOKEN: expected at least %d characters, got %d", leastToken, len(p.config.Token))
+	if p.config.Token == "" && b.Secured() {
+		return service.Misconfigured{Err: errors.New("REKNIT_PAGE_TOKEN: expected a token, as everything is secured here, got none")}
 	}
 	listener, err := net.Listen("tcp", p.config.Address)
 	if err != nil {

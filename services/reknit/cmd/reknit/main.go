@@ -41,7 +41,7 @@ const help = `Reknit heals distributed training.
 
 Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong;
 3 something is not well, and is named (status and doctor); 4 NATS cannot be reached, or lets nobody in.
-The services and reknit agent run end as what they run does.`
+reknit agent run ends as what it runs does.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -87,7 +87,7 @@ func status(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &tell.UsageError{}):
+	case errors.As(err, &tell.UsageError{}), errors.As(err, &service.Misconfigured{}):
 		return exitUsage
 	case errors.As(err, &tell.NotWell{}):
 		return exitNotWell
