@@ -18,7 +18,7 @@ import (
 // credentials, while the node gives: a reader wants the part meanwhile, so that it is there for as long as this takes.
 func readByLibrary(ctx context.Context, pid int, address string, offer events.Offer) error {
 	digest, bucket := offer.Parts[0].Digest, events.ShardBucketOf(offer.Node)
-	reader, err := nats.Connect("nats://" + address)
+	reader, err := nats.Connect("nats://"+address, shards.ReaderOptions()...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,7 +21,8 @@ const chunkBytes = 512 << 10
 // eventBytes is the most that anything said in a cluster is long which is no state.
 const eventBytes = events.MaxEventBytes
 
-// tap hears what servers pass on to those who read from them, as one who reads there, too. It takes no word of an agent for it:
+// tap hears what servers pass on to those who read from them: at the hub as one who reads there, too, and at a node's own store, where
+// no reader hears another's answers, as its owner. It takes no word of an agent for it:
 // an answer of a bucket bears the names of its stream and sequence, which its server adds, and what a server passes on
 // otherwise is core NATS.
 type tap struct {
@@ -30,6 +32,7 @@ type tap struct {
 	places map[string]place     // of chunks, by bucket and sequence
 	parts  map[string]*assembly // by digest
 	had    map[string]bool      // by reader, digest and chunk
+	askers map[string]string    // who reads a chunk, by where its answer goes
 	puts   map[string][]byte    // into the hub, by token
 }
 
@@ -63,15 +66,12 @@ type assembly struct {
 }
 
 func newTap() *tap {
-	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, had: map[string]bool{}, puts: map[string][]byte{}}
+	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, had: map[string]bool{},
+		askers: map[string]string{}, puts: map[string][]byte{}}
 }
 
 // open hears what a server passes on, below a subject.
-func (t *tap) open(url, subject string, hear func(*nats.Msg)) error {
-	conn, err := nats.Connect(url, nats.NoReconnect(), nats.Name("tap"))
-	if err != nil {
-		return err
-	}
+func (t *tap) open(conn *nats.Conn, subject string, hear func(*nats.Msg)) error {
 	t.mutex.Lock()
 	t.conns = append(t.conns, conn)
 	t.mutex.Unlock()
@@ -103,9 +103,15 @@ func (t *tap) so() sum {
 	return t.sum
 }
 
-// hearStore hears what a node's own server answers readers.
+// answers is below what a server answers those who ask over an account's border.
+const answers = "_R_."
+
+// hearStore hears what a node's own server is asked by readers, and what it answers.
 func (t *tap) hearStore(message *nats.Msg) {
 	switch {
+	case strings.HasPrefix(message.Subject, "$JS.API.DIRECT.GET."):
+		t.asked(message)
+	case !strings.HasPrefix(message.Subject, answers): // the giver's own
 	case message.Header.Get(jetstream.StreamHeader) != "":
 		t.sum.store += int64(len(message.Data))
 		t.chunk(message)
@@ -121,6 +127,14 @@ func (t *tap) hearStore(message *nats.Msg) {
 func (t *tap) other(message *nats.Msg) {
 	t.sum.core += int64(len(message.Data))
 	t.sum.coreWas = message.Subject
+}
+
+// asked notes whose request for a chunk it is, of which the server tells.
+func (t *tap) asked(request *nats.Msg) {
+	var who server.ClientInfo
+	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &who) == nil {
+		t.askers[request.Reply] = fmt.Sprint(request.Subject, " ", who.ID)
+	}
 }
 
 // record learns where the chunks of a part lie.
@@ -143,8 +157,8 @@ func (t *tap) chunk(message *nats.Msg) {
 	if !known {
 		return // its record went to a reader before the tap was there
 	}
-	reader := message.Subject[:strings.LastIndex(message.Subject, ".")]
-	key := fmt.Sprint(reader, " ", at.digest, " ", at.chunk)
+	key := fmt.Sprint(t.askers[message.Subject], " ", at.digest, " ", at.chunk)
+	delete(t.askers, message.Subject)
 	if t.had[key] {
 		t.sum.again += int64(len(message.Data))
 	}

@@ -39,6 +39,8 @@ const (
 	absentWait    = 20 * time.Millisecond // doubled each time: asking for the first parts must not starve the rest
 	absentLongest = time.Second
 	absentPause   = 5 * time.Millisecond // between two questions to one source
+	foreignWait   = 100 * time.Millisecond
+	foreignOut    = 3 // answers for one part that were something else
 	strikesOut    = 3
 	strikeWait    = time.Second
 )
@@ -103,6 +105,17 @@ func (q *Queue) Corrupted(part *Part) {
 	if !part.alone {
 		q.Exclude(part, suspects[0])
 	}
+}
+
+// Foreign ends a claim whose source answered with something else than the part. That may be a mistake on the way; foreignOut of
+// them are the source's own, and it is left out of the part then.
+func (q *Queue) Foreign(c *Claim, now time.Time) {
+	part, s := c.Part, c.Source
+	if part.foreign[s]++; part.foreign[s] == foreignOut {
+		q.Exclude(part, s)
+	}
+	part.waits[s] = wait{until: now.Add(foreignWait)}
+	q.Release(c, now)
 }
 
 // Exclude says that a source has other bytes than a part's.

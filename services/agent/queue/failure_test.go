@@ -161,3 +161,25 @@ func TestAPartThatOnlyACorruptSourceHasIsToldHoweverLateItComes(t *testing.T) {
 		t.Fatalf("got %v of %+v", err, corrupt)
 	}
 }
+
+func TestOneForeignAnswerEndsNothingAndThreeLeaveTheSourceOut(t *testing.T) {
+	s := simulate(1, 100e6)
+	source := s.queue.Sources[0]
+	for i := range foreignOut {
+		if err := s.queue.Servable(); err != nil {
+			t.Fatalf("after %d foreign answers: %v", i, err)
+		}
+		claim := s.queue.Take(source, s.now)
+		if claim == nil {
+			t.Fatalf("after %d foreign answers the source is not asked again", i)
+		}
+		s.queue.Foreign(claim, s.now)
+		if s.queue.Take(source, s.now) != nil {
+			t.Fatal("the source is asked again at once")
+		}
+		s.now = s.now.Add(foreignWait)
+	}
+	if err := s.queue.Servable(); !errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
+		t.Errorf("%v, %d corrupt parts: expected ErrCorrupt, and that the source is blamed once", err, source.Corrupt)
+	}
+}

@@ -17,6 +17,7 @@ type Part struct {
 	excluded []*Source // those that serve other bytes
 	givers   []*Source // of the bytes that came
 	waits    map[*Source]wait
+	foreign  map[*Source]int // answers that were something else
 	left     int64   // bytes that did not come yet
 	hashed   int64   // bytes from the beginning on that the hash has seen
 	hashing  bool    // some claim's caller hashes
@@ -33,7 +34,7 @@ type wait struct {
 
 // NewPart returns a part that any of some sources may give.
 func NewPart(digest string, into []byte, sources []*Source) *Part {
-	part := &Part{Digest: digest, Bytes: into, sources: slices.Clone(sources), waits: map[*Source]wait{}}
+	part := &Part{Digest: digest, Bytes: into, sources: slices.Clone(sources), waits: map[*Source]wait{}, foreign: map[*Source]int{}}
 	part.reset()
 	return part
 }

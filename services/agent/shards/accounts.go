@@ -9,15 +9,18 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// The users of a store's server: the node itself, by its secret, and everybody else.
+// owner is the node itself, by its secret. Everybody else reads.
+const owner = "owner"
+
+// The accounts of a store's server.
 const (
-	owner  = "owner"
-	reader = "reader"
+	accountOfOwner   = "GIVES"
+	accountOfReaders = "READS"
 )
 
 // accounts of a store's server. Readers have one of their own, in which no stream listens and no JetStream is: what the
 // bucket answers comes there, whatever subject they name for it, and never into the bucket. They reach nothing but four
-// services, which are told whose request it is.
+// services, of which three learn whose request it is.
 //
 // An answer is one message. The server forgets who asked once it has passed that on; of those who warm their connections, at
 // the empty message that ends it.
@@ -25,7 +28,6 @@ const accounts = `
 accounts {
   GIVES {
     jetstream: { max_mem: %[2]d, max_file: 0, max_streams: 1, max_consumers: 64 }
-    users: [ { user: owner, password: %[3]q } ]
     exports: [
       { service: "$JS.API.DIRECT.GET.OBJ_%[1]s", response_type: "singleton", accounts: [ READS ] }
       { service: "shards.want.%[1]s", response_type: "singleton", accounts: [ READS ] }
@@ -34,22 +36,17 @@ accounts {
     ]
   }
   READS {
-    users: [ { user: reader, permissions: {
-      publish: { allow: [ "$JS.API.DIRECT.GET.OBJ_%[1]s", "shards.want.%[1]s", "shards.have.%[1]s", "shards.warm.%[1]s" ] }
-      subscribe: { allow: [ "_INBOX.>" ] }
-    } } ]
     imports: [
-      { service: { account: GIVES, subject: "$JS.API.DIRECT.GET.OBJ_%[1]s" } }
+      { service: { account: GIVES, subject: "$JS.API.DIRECT.GET.OBJ_%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.want.%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.have.%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.warm.%[1]s" } }
     ]
   }
 }
-no_auth_user: reader
 `
 
-func options(config StoreConfig, dir, secret string) (*server.Options, error) {
+func options(config StoreConfig, dir string) (*server.Options, error) {
 	port := config.Port
 	if port == 0 {
 		port = server.RANDOM_PORT
@@ -61,7 +58,7 @@ func options(config StoreConfig, dir, secret string) (*server.Options, error) {
 		TLSConfig: config.TLS, TLSVerify: config.TLS != nil, TLSHandshakeFirst: config.TLS != nil, TLSTimeout: tlsTimeout.Seconds(),
 		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	}
-	return settings, settings.ProcessConfigString(fmt.Sprintf(accounts, config.Bucket, int64(bucketBytes), secret))
+	return settings, settings.ProcessConfigString(fmt.Sprintf(accounts, config.Bucket, int64(bucketBytes)))
 }
 
 // ContextFile is what NATS's own clients take as a context, in the store's directory: who may read it looks into the bucket as

@@ -3,9 +3,9 @@ package shards
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,12 +35,12 @@ func dial(
 	if config.Stored {
 		s.kind = keeps
 	}
-	var keys []nats.Option
+	keys := ReaderOptions()
 	if config.Options != nil {
-		keys = slices.Clone(config.Options())
+		keys = append(keys, config.Options()...)
 	}
 	conn, err := nats.Connect(config.URL, append(keys,
-		nats.Name("shards"), nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
+		nats.SetCustomDialer(dialer{ctx, s}), nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
 		nats.PingInterval(pingInterval),
@@ -61,6 +61,13 @@ func dial(
 		err = subscription.SetPendingLimits(-1, -1) // bounded by what is asked for
 	}
 	return s, err
+}
+
+// ReaderOptions are those of a connection that reads a store: it hears answers below a subject that nobody guesses, and is
+// named after that.
+func ReaderOptions() []nats.Option {
+	inbox := nats.InboxPrefix + rand.Text() // the library's own tokens follow from one another
+	return []nats.Option{nats.Name(inbox), nats.CustomInboxPrefix(inbox)}
 }
 
 // dialer gives up with the transfer, and measures the round trip that a connection begins with.

@@ -118,8 +118,7 @@ func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error 
 	case errors.Is(err, errAbsent):
 		t.queue.Absent(c, now)
 	case errors.Is(err, errForeign):
-		t.queue.Release(c, now)
-		t.queue.Exclude(c.Part, c.Source)
+		t.queue.Foreign(c, now)
 	default:
 		t.queue.Stall(c, now, t.stall)
 	}

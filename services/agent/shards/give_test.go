@@ -52,7 +52,7 @@ func TestReadersAtATimeShareWhatIsPut(t *testing.T) {
 	want.offerTo(store)
 	var readers []*nats.Conn
 	for range 3 {
-		readers = append(readers, dialAs(t, store.URL()))
+		readers = append(readers, reads(t, store))
 		if _, err := readers[len(readers)-1].Request(wantSubject(store.bucket), []byte(want.parts[0].Digest), time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestTheLibraryReadsWhatIsGivenWhileItIsGiven(t *testing.T) {
 	want := cut(content(42, testPart+12345))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.offerTo(store)
-	reader := dialAs(t, store.URL())
+	reader := reads(t, store)
 	for _, part := range want.parts {
 		if _, err := reader.Request(wantSubject(store.bucket), []byte(part.Digest), time.Minute); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestReadersThatTakeNothingFillTheirWindowsAndNoMore(t *testing.T) {
 	want := cut(content(43, 48*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.offerTo(store)
-	readers := []*nats.Conn{dialAs(t, store.URL()), dialAs(t, store.URL()), dialAs(t, store.URL())}
+	readers := []*nats.Conn{reads(t, store), reads(t, store), reads(t, store)}
 	wantAll(t, readers[0], store, want)
 	until(t, "one reader's window is full", func() bool { return bytesIn(t, store) >= window.ReaderBytes })
 	if held := bytesIn(t, store); held > window.ReaderBytes+window.ReaderBytes/chunkBytes*2*perMessage {
@@ -143,7 +143,7 @@ func TestWhoTakesNothingDoesNotHoldUpAnother(t *testing.T) {
 	want := cut(content(44, 20*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.offerTo(store)
-	reader := dialAs(t, store.URL())
+	reader := reads(t, store)
 	wantAll(t, reader, store, want)
 	until(t, "its window is full", func() bool { return bytesIn(t, store) >= window.ReaderBytes })
 	if progress := fetch(t, transferFrom(t, store.source()), want); progress.Duplicate != 0 {
@@ -167,7 +167,7 @@ func TestAPartThatIsNotGivenIsRefusedAtOnce(t *testing.T) {
 	data := content(47, testPart)
 	digest := events.Digest(data)
 	store.Withdraw(store.Offer(digest, data))
-	answer, err := dialAs(t, store.URL()).RequestWithContext(within(t), wantSubject(store.bucket), []byte(digest))
+	answer, err := reads(t, store).RequestWithContext(within(t), wantSubject(store.bucket), []byte(digest))
 	if err != nil || answer.Header.Get("Status") != statusAbsent || len(answer.Data) > 0 {
 		t.Errorf("%+v, %v: expected status 404", answer, err)
 	}
@@ -197,7 +197,7 @@ func TestMemoryThatIsWithdrawnWhileItIsPutIsItsOwnersAgain(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	data, others := content(48, testPart), content(49, testPart)
 	digest := events.Digest(data)
-	reader := dialAs(t, store.URL())
+	reader := reads(t, store)
 	for range 20 {
 		offering := store.Offer(digest, data)
 		if err := reader.Publish(wantSubject(store.bucket), []byte(digest)); err != nil {
@@ -241,7 +241,7 @@ func TestARecordTellsTheLibraryWhereItsChunksAre(t *testing.T) {
 	data := content(51, 3*chunkBytes+1)
 	digest := events.Digest(data)
 	store.Offer(digest, data)
-	answer, err := dialAs(t, store.URL()).RequestWithContext(within(t), wantSubject(store.bucket), []byte(digest))
+	answer, err := reads(t, store).RequestWithContext(within(t), wantSubject(store.bucket), []byte(digest))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,10 @@ package shards
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/services/agent/queue"
 )
@@ -26,7 +26,7 @@ var (
 	errAbsent  = errors.New("the source does not have the part")
 	errLater   = errors.New("the source is to be asked for the part again")
 	errStalled = errors.New("the source sends nothing")
-	errForeign = errors.New("the source's object is not of the part's size")
+	errForeign = errors.New("the source answers with something else than the part")
 	errNobody  = errors.New("the source puts no parts")
 )
 
@@ -59,10 +59,15 @@ func (p *pull) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if expected := len(p.claim.Part.Bytes); p.manifest.info.Size != uint64(expected) {
-		return fmt.Errorf("%w: expected %d bytes, got %d", errForeign, expected, p.manifest.info.Size)
+	if !p.isOfPart(p.manifest.info) {
+		return errForeign
 	}
 	return p.read(ctx)
+}
+
+// isOfPart reports whether a record is the part's own.
+func (p *pull) isOfPart(info jetstream.ObjectInfo) bool {
+	return info.Name == p.from.seal.Name(p.claim.Part.Digest) && info.Size == uint64(len(p.claim.Part.Bytes))
 }
 
 // reask forgets what was asked for: it is asked for in another way.

@@ -140,6 +140,12 @@ func ownersConn(t *testing.T, store *Store) *nats.Conn {
 	return dialAs(t, context.URL, nats.UserInfo(context.User, context.Password))
 }
 
+// reads connects to a store as whoever reads there.
+func reads(t *testing.T, store *Store, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	return dialAs(t, store.URL(), append(ReaderOptions(), options...)...)
+}
+
 func dialAs(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect(url, options...)

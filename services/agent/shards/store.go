@@ -131,13 +131,16 @@ func sweep(parent string) {
 
 func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	secret := rand.Text()
-	settings, err := options(config, s.dir, secret)
+	settings, err := options(config, s.dir)
 	if err != nil {
 		return err
 	}
+	door := &admission{bucket: s.bucket, secret: secret}
+	settings.CustomClientAuthentication = door
 	if s.server, err = server.NewServer(settings); err != nil {
 		return err
 	}
+	door.server = s.server
 	if config.TLS != nil {
 		s.server.SetLogger(refusals{bucket: config.Bucket}, true, false)
 	}

@@ -56,7 +56,7 @@ func TestNobodyOutsideWrites(t *testing.T) {
 		"$JS.API.DIRECT.GET.OBJ_shards-n1.$O.shards-n1.M.x", "$JS.FC.OBJ_shards-n1.x", "_INBOX.other", "_R_.x", "anything",
 	} {
 		refused := make(chan error, 1)
-		conn := dialAs(t, store.URL(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+		conn := reads(t, store, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 		if err := conn.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestWhatTheBucketAnswersNeverLandsInIt(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want := cut(content(11, testPart))
 	want.offerTo(store)
-	reader := dialAs(t, store.URL())
+	reader := reads(t, store)
 	if _, err := reader.Request(wantSubject("shards-n1"), []byte(want.parts[0].Digest), time.Minute); err != nil {
 		t.Fatal(err)
 	}

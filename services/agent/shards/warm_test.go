@@ -44,7 +44,7 @@ func TestATransferThatHasALayerDoesNotWaitForZeros(t *testing.T) {
 
 func TestZerosNeverComeIntoTheBucket(t *testing.T) {
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	reader := dialAs(t, store.URL())
+	reader := reads(t, store)
 	ask := warmSubject("shards-n1")
 	if err := reader.PublishRequest(ask, chunkSubject("shards-n1", "forged"), []byte("8")); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 	for i, digest := range b.Parts {
 		b.own.Offer(digest, b.data[i*partBytes:min((i+1)*partBytes, len(b.data))])
 	}
-	if b.ownReader, err = nats.Connect(b.own.URL()); err != nil {
+	if b.ownReader, err = nats.Connect(b.own.URL(), shards.ReaderOptions()...); err != nil {
 		return err
 	}
 	if b.ownLibrary, err = openLibrary(ctx); err != nil {

@@ -131,7 +131,7 @@ func (g *giver) offer(ctx context.Context, config shards.StoreConfig) (*shards.S
 func (g *giver) hold(ctx context.Context) error {
 	before := g.holder
 	var err error
-	if g.holder, err = nats.Connect(g.Store); err != nil {
+	if g.holder, err = nats.Connect(g.Store, shards.ReaderOptions()...); err != nil {
 		return err
 	}
 	if err := wantAll(ctx, g.holder, g.Parts); err != nil {

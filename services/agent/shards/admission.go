@@ -1,0 +1,61 @@
+package shards
+
+import (
+	"crypto/subtle"
+	"net"
+	"regexp"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// inboxName is what a reader names its connection: the subject below which its answers come. No two readers share one, and nobody
+// guesses another's: whoever knew it could have the server answer there.
+var inboxName = regexp.MustCompile(`^_INBOX\.[A-Za-z0-9]{22,64}$`)
+
+// admission lets connections in: the node itself by its secret, and everybody else as a reader.
+type admission struct {
+	server *server.Server
+	bucket string
+	secret string
+}
+
+// Check registers a connection. A reader may subscribe below the inbox that its connection is named, and nowhere else: an answer
+// comes to who asked for it alone, and nobody hears which tokens another's answers will have.
+func (a *admission) Check(connection server.ClientAuthentication) bool {
+	said := connection.GetOpts()
+	if said.Username == owner && subtle.ConstantTimeCompare([]byte(said.Password), []byte(a.secret)) == 1 {
+		return a.register(connection, accountOfOwner, &server.User{Username: owner})
+	}
+	return a.register(connection, accountOfReaders, &server.User{Username: nodeOf(connection), Permissions: a.readers(said.Name)})
+}
+
+func (a *admission) register(connection server.ClientAuthentication, account string, user *server.User) bool {
+	found, err := a.server.LookupAccount(account)
+	if err != nil {
+		return false
+	}
+	user.Account = found
+	connection.RegisterUser(user)
+	return true
+}
+
+// readers are the permissions of a connection of that name.
+func (a *admission) readers(name string) *server.Permissions {
+	hears := &server.SubjectPermission{Deny: []string{">"}}
+	if inboxName.MatchString(name) {
+		hears = &server.SubjectPermission{Allow: []string{name + ".>"}}
+	}
+	says := []string{"$JS.API.DIRECT.GET." + streamName(a.bucket), wantSubject(a.bucket), haveSubject(a.bucket), warmSubject(a.bucket)}
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: says}, Subscribe: hears}
+}
+
+// nodeOf is whose connection it is: the name in its certificate, or the host that it comes from where nobody shows one.
+func nodeOf(connection server.ClientAuthentication) string {
+	if secured := connection.GetTLSConnectionState(); secured != nil && len(secured.PeerCertificates) > 0 {
+		return secured.PeerCertificates[0].Subject.CommonName
+	}
+	if address, isTCP := connection.RemoteAddress().(*net.TCPAddr); isTCP {
+		return address.IP.String()
+	}
+	return ""
+}
