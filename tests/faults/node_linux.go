@@ -113,7 +113,7 @@ func (n *node) Flip(_ struct{}, flipped *int) error {
 // Occupy has readers of this node's store want parts that they never take: two fill the window of a store.
 func (n *node) Occupy(parts []shards.Part, _ *struct{}) error {
 	for range 2 {
-		reader, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort))
+		reader, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort), shards.ReaderOptions()...)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
-
+	"strings"
+	
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,7 +19,7 @@ import (
 
 // readByLibrary lists the bucket of a node and reads a part of it, with nothing but the client library and the node's own
 // credentials, while the node gives: a reader wants the part meanwhile, so that it is there for as long as this takes.
-func readByLibrary(ctx context.Context, pid int, address string, offer events.Offer) error {
+func readByLibrary(ctx context.Context, folder, address string, offer events.Offer) error {
 	digest, bucket := offer.Parts[0].Digest, events.ShardBucketOf(offer.Node)
 	reader, err := nats.Connect("nats://"+address, shards.ReaderOptions()...)
 	if err != nil {
@@ -27,7 +30,7 @@ func readByLibrary(ctx context.Context, pid int, address string, offer events.Of
 	if err != nil || answer.Header.Get("Status") != "" {
 		return fmt.Errorf("%s does not give %s: %w, %v", offer.Node, digest, err, answer)
 	}
-	conn, err := connectAsOwner(pid)
+	conn, err := connectAsOwner(folder, address)
 	if err != nil {
 		return err
 	}
@@ -51,22 +54,36 @@ func readByLibrary(ctx context.Context, pid int, address string, offer events.Of
 	return reader.Publish("shards.have."+bucket, []byte(digest))
 }
 
-// connectAsOwner finds the context that a process's store has written.
-func connectAsOwner(pid int) (*nats.Conn, error) {
-	for _, parent := range []string{"/dev/shm", os.TempDir()} {
-		found, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("reknit-shards-%d-*", pid), shards.ContextFile))
-		if err != nil || len(found) == 0 {
-			continue
-		}
-		text, err := os.ReadFile(found[0])
-		if err != nil {
-			return nil, err
-		}
-		var context struct{ URL, User, Password string }
-		if err := json.Unmarshal(text, &context); err != nil {
-			return nil, err
-		}
-		return nats.Connect(context.URL, nats.UserInfo(context.User, context.Password))
+// connectAsOwner finds the context that the store at an address has written somewhere below a folder.
+func connectAsOwner(folder, address string) (*nats.Conn, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("no %s of process %d", shards.ContextFile, pid)
+	type login struct{ URL, User, Password string }
+	var found login
+	err = filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != shards.ContextFile {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var context login
+		if err := json.Unmarshal(text, &context); err != nil {
+			return err
+		}
+		if strings.HasSuffix(context.URL, ":"+port) {
+			found = context
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if found.URL == "" {
+		return nil, fmt.Errorf("no %s of the store at %s in %s", shards.ContextFile, address, folder)
+	}
+	return nats.Connect(found.URL, nats.UserInfo(found.User, found.Password), nats.NoReconnect(), nats.Name("tap"))
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/shared/bus"
@@ -70,7 +72,11 @@ func (s *scene) open(ctx context.Context, startNodes int) (err error) {
 	if _, err := s.bus.Follow(ctx, events.EventStream, events.EventStream.Subjects(clusterID), bus.All, s.hear); err != nil {
 		return err
 	}
-	if err := s.tap.open(s.nats.URL(), ">", s.tap.hearHub(clusterID)); err != nil {
+	hub, err := nats.Connect(s.nats.URL(), nats.NoReconnect(), nats.Name("tap"))
+	if err != nil {
+		return err
+	}
+	if err := s.tap.open(hub, ">", s.tap.hearHub(clusterID)); err != nil {
 		return err
 	}
 	s.processes = processes.New(s.reknit, s.directory, func(string, error) {})
@@ -101,7 +107,7 @@ func (s *scene) hear(event events.Event) {
 		join, err := events.Open[events.Join](event)
 		if err == nil && join.ShardAddress != "" && !s.behind[join.Node] && s.stores[join.Node] != join.ShardAddress {
 			s.stores[join.Node] = join.ShardAddress
-			err = s.tap.open("nats://"+join.ShardAddress, "_INBOX.>", s.tap.hearStore)
+			err = s.tapStore(join.Node, join.ShardAddress)
 		}
 		s.failures = append(s.failures, err)
 	case events.ShardReceived:
@@ -118,11 +124,25 @@ func (s *scene) hear(event events.Event) {
 	}
 }
 
+// storeFolder is below what a node's store says how its owner connects.
+func (s *scene) storeFolder(node string) string { return filepath.Join(s.directory, "stores", node) }
+
+// tapStore hears what a node's store is asked and answers.
+func (s *scene) tapStore(node, address string) error {
+	conn, err := connectAsOwner(s.storeFolder(node), address)
+	if err != nil {
+		return err
+	}
+	return s.tap.open(conn, ">", s.tap.hearStore)
+}
+
 // trainer starts a trainer of the reference kind.
 func (s *scene) trainer(node string) error { return s.trainerWith(node, nil) }
 
 func (s *scene) trainerWith(node string, settings map[string]string) error {
-	environment := s.environment(s.settings, settings, map[string]string{"REKNIT_TRAINER_NODE": node})
+	environment := s.environment(s.settings, settings, map[string]string{
+		"REKNIT_TRAINER_NODE": node, "REKNIT_TRAINER_SHARD_DIR": s.storeFolder(node),
+	})
 	return s.processes.Start(node, processes.Trainer, environment, false)
 }
 
@@ -131,9 +151,13 @@ func (s *scene) script(node, script string) error {
 	agent := exec.Command(s.reknit, "agent", "run", "--", s.python, filepath.Join("services/agent/examples/pytorch", script),
 		"--text", s.text, "--steps", "1000000")
 	agent.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := os.MkdirAll(s.storeFolder(node), 0o700); err != nil {
+		return err
+	}
 	agent.Env = os.Environ()
 	for name, value := range s.environment(map[string]string{
-		"REKNIT_AGENT_NODE": node, "PYTHONPATH": "services/agent/python", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+		"REKNIT_AGENT_NODE": node, "REKNIT_AGENT_SHARD_DIR": s.storeFolder(node),
+		"PYTHONPATH": "services/agent/python", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
 		"PYTHONDONTWRITEBYTECODE": "1",
 	}) {
 		agent.Env = append(agent.Env, name+"="+value)

@@ -110,11 +110,7 @@ func (s *scene) readAnOffer(ctx context.Context, since mark) error {
 	}); err != nil {
 		return err
 	}
-	pid, err := s.processes.Pid(offer.Node)
-	if err != nil {
-		return err
-	}
-	if err := readByLibrary(ctx, pid, address, offer); err != nil {
+	if err := readByLibrary(ctx, s.storeFolder(offer.Node), address, offer); err != nil {
 		return fmt.Errorf("the client library: %w", err)
 	}
 	fmt.Printf("%-8s %-22s lists the bucket of %s and reads a part while it gives\n", "passed", "client library", offer.Node)

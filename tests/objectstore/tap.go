@@ -21,10 +21,9 @@ const chunkBytes = 512 << 10
 // eventBytes is the most that anything said in a cluster is long which is no state.
 const eventBytes = events.MaxEventBytes
 
-// tap hears what servers pass on to those who read from them: at the hub as one who reads there, too, and at a node's own store, where
-// no reader hears another's answers, as its owner. It takes no word of an agent for it:
-// an answer of a bucket bears the names of its stream and sequence, which its server adds, and what a server passes on
-// otherwise is core NATS.
+// tap hears what servers pass on to those who read from them: at the hub as anybody, and at a node's own store, where no reader hears
+// another's answers, as its owner. It takes no word of an agent for it: an answer of a bucket bears the names of its stream and
+// sequence, which its server adds, and what a server passes on otherwise is core NATS.
 type tap struct {
 	mutex  sync.Mutex
 	conns  []*nats.Conn

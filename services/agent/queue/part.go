@@ -18,11 +18,11 @@ type Part struct {
 	givers   []*Source // of the bytes that came
 	waits    map[*Source]wait
 	foreign  map[*Source]int // answers that were something else
-	left     int64   // bytes that did not come yet
-	hashed   int64   // bytes from the beginning on that the hash has seen
-	hashing  bool    // some claim's caller hashes
-	ahead    *Source // that was told to put it ahead; nil where none was
-	alone    bool    // several sources gave a corrupt whole: one source gives it all, so that the corrupt one shows
+	left     int64           // bytes that did not come yet
+	hashed   int64           // bytes from the beginning on that the hash has seen
+	hashing  bool            // some claim's caller hashes
+	ahead    *Source         // that was told to put it ahead; nil where none was
+	alone    bool            // several sources gave a corrupt whole: one source gives it all, so that the corrupt one shows
 }
 
 // wait is how long a source is not asked for a part.

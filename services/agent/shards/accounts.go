@@ -9,8 +9,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// owner is the node itself, by its secret. Everybody else reads.
-const owner = "owner"
+// The users of a store's server: the node itself, by its secret, and everybody else.
+const (
+	owner  = "owner"
+	reader = "reader"
+)
 
 // The accounts of a store's server.
 const (

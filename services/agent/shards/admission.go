@@ -2,7 +2,6 @@ package shards
 
 import (
 	"crypto/subtle"
-	"net"
 	"regexp"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,7 +25,7 @@ func (a *admission) Check(connection server.ClientAuthentication) bool {
 	if said.Username == owner && subtle.ConstantTimeCompare([]byte(said.Password), []byte(a.secret)) == 1 {
 		return a.register(connection, accountOfOwner, &server.User{Username: owner})
 	}
-	return a.register(connection, accountOfReaders, &server.User{Username: nodeOf(connection), Permissions: a.readers(said.Name)})
+	return a.register(connection, accountOfReaders, &server.User{Username: reader, Permissions: a.readers(said.Name)})
 }
 
 func (a *admission) register(connection server.ClientAuthentication, account string, user *server.User) bool {
@@ -47,15 +46,4 @@ func (a *admission) readers(name string) *server.Permissions {
 	}
 	says := []string{"$JS.API.DIRECT.GET." + streamName(a.bucket), wantSubject(a.bucket), haveSubject(a.bucket), warmSubject(a.bucket)}
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: says}, Subscribe: hears}
-}
-
-// nodeOf is whose connection it is: the name in its certificate, or the host that it comes from where nobody shows one.
-func nodeOf(connection server.ClientAuthentication) string {
-	if secured := connection.GetTLSConnectionState(); secured != nil && len(secured.PeerCertificates) > 0 {
-		return secured.PeerCertificates[0].Subject.CommonName
-	}
-	if address, isTCP := connection.RemoteAddress().(*net.TCPAddr); isTCP {
-		return address.IP.String()
-	}
-	return ""
 }
