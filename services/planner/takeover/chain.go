@@ -6,6 +6,15 @@ type step struct {
 	before   int // the step by which from's worker gets a piece; -1: it is one of the last to be done
 }
 
+// even moves pieces until no chain makes the end earlier, or the end is no later than a floor.
+func (d *division) even(floor float64) {
+	for most := d.looked + mostLooks; d.looked < most; {
+		if end := d.end(); end <= floor || !d.relieve(end) {
+			return
+		}
+	}
+}
+
 // relieve moves one piece from a worker that is done last to another, who may give one on, and so on, so that nobody of
 // them is done as late. It reports whether there was such a chain. Breadth first, each worker once: where all pieces take
 // as long this is an augmenting path, and none left means that no division ends before.
@@ -14,16 +23,17 @@ func (d *division) relieve(end float64) bool {
 	isReached := make([]bool, len(d.workers))
 	expand := func(worker, by int) bool {
 		for _, from := range d.of[worker] {
-			if d.shares[from.work][from.at] == 0 {
+			if d.looked++; d.shares[from.work][from.at] == 0 {
 				continue
 			}
+			d.looked += len(d.works[from.work].Workers)
 			for at, to := range d.works[from.work].Workers {
 				if isReached[to] {
 					continue
 				}
 				isReached[to] = true
 				steps = append(steps, step{from, place{from.work, at}, by})
-				if d.try(steps, len(steps)-1, end) {
+				if d.move(steps, len(steps)-1, end) {
 					return true
 				}
 			}
@@ -32,7 +42,7 @@ func (d *division) relieve(end float64) bool {
 	}
 	var last []int
 	for worker := range d.workers {
-		if d.takes(worker) && d.done(worker, 0) >= before(end) {
+		if d.taken[worker] > 0 && d.done(worker, 0) >= before(end) {
 			isReached[worker] = true
 			last = append(last, worker)
 		}
@@ -50,20 +60,36 @@ func (d *division) relieve(end float64) bool {
 	return false
 }
 
-// try moves the pieces of a chain that ends with a step, and takes them back if somebody is done too late then, or has no room.
-func (d *division) try(steps []step, last int, end float64) bool {
-	good := true
+// move moves the pieces of a chain that ends with a step, unless somebody is done too late then, or has no room.
+func (d *division) move(steps []step, last int, end float64) bool {
+	var next *step // by which the one who gets a piece gives one on
 	for at := last; at >= 0; at = steps[at].before {
-		d.add(steps[at].from, -1)
-		d.add(steps[at].to, 1)
+		if d.looked++; !d.mayGet(steps[at].to, next, end) {
+			return false
+		}
+		next = &steps[at]
 	}
 	for at := last; at >= 0; at = steps[at].before {
-		worker := d.works[steps[at].to.work].Workers[steps[at].to.at]
-		good = good && d.done(worker, 0) < before(end) && d.filled[worker] <= d.workers[worker].RoomBytes
+		from, to := steps[at].from, steps[at].to
+		d.set(from, d.shares[from.work][from.at]-1, d.others(from))
+		d.set(to, d.shares[to.work][to.at]+1, d.others(to))
 	}
-	for at := last; at >= 0 && !good; at = steps[at].before {
-		d.add(steps[at].from, 1)
-		d.add(steps[at].to, -1)
+	return true
+}
+
+// mayGet reports whether a worker that gets a piece, and gives another on where there is a next step, is done before some end and has
+// room.
+func (d *division) mayGet(p place, next *step, end float64) bool {
+	work, share := d.works[p.work], d.shares[p.work][p.at]
+	worker := work.Workers[p.at]
+	seconds, bytes := work.Seconds, work.FilledBytes(share+1)-work.FilledBytes(share)
+	switch {
+	case next == nil:
+	case next.from == p:
+		seconds, bytes = 0, 0
+	default:
+		gives, has := d.works[next.from.work], d.shares[next.from.work][next.from.at]
+		seconds, bytes = seconds-gives.Seconds, bytes+gives.FilledBytes(has-1)-gives.FilledBytes(has)
 	}
-	return good
+	return d.done(worker, seconds) < before(end) && d.filled[worker]+bytes <= d.workers[worker].RoomBytes
 }

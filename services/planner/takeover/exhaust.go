@@ -37,17 +37,17 @@ func (e *exhaustion) share(work, at, pieces int) {
 		least = pieces
 	}
 	place, worker := place{work, at}, w.Workers[at]
+	others := e.spent[worker]
 	for share := least; share <= pieces && e.left > 0 && !(e.known && e.end <= e.floor); share++ {
 		e.left--
-		e.add(place, share)
+		e.set(place, share, others)
 		fits := e.filled[worker] <= e.workers[worker].RoomBytes
 		if share > 0 && (e.known && e.done(worker, 0) >= before(e.end) || !fits) {
-			e.add(place, -share)
-			return // and so with more
+			break // and so with more
 		}
 		e.share(work, at+1, pieces-share)
-		e.add(place, -share)
 	}
+	e.set(place, 0, others)
 }
 
 // keep keeps a division that is complete.

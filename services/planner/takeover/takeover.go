@@ -36,24 +36,23 @@ func (u Unfit) Error() string {
 	return fmt.Sprintf("work %d: no worker has room for all of it", u.Work)
 }
 
-// mostSteps bounds the search for an exact answer, and mostMoves how often pieces are moved before that.
-const mostSteps, mostMoves = 50_000, 2_000
+// mostSteps bounds the search for an exact answer, and mostLooks how many workers and works are looked at to move pieces before that.
+// The pieces of 2,048 layers took 2.2 million looks where layers take drawn times. Where layers take equally long, moves go on for longer
+// than is worth it.
+const mostSteps, mostLooks = 50_000, 8_000_000
 
 // Divide returns how many pieces of each work each of its workers takes, and when the last of them is done. Nothing is
 // gained by an end before the floor.
 //
 // The end is the least possible where all pieces take as long and memory does not bind, and where few shares are
-// possible. Beyond, it is what one piece moved along any chain of workers cannot shorten, or better. Pieces are dealt in
-// O(pieces * (workers + works of a worker)), a chain is found in O(works * workers).
+// possible. Beyond, it is what one piece moved along any chain of workers cannot shorten, or better, unless the looks run out. Pieces
+// are dealt in O(pieces * workers of a work). A chain is found in O(works * workers of a work), and a step of the search for an exact
+// answer takes as long at most.
 func Divide(works []Work, workers []Worker, floor float64) (shares [][]int, end float64, err error) {
 	d := newDivision(works, workers)
 	dealt := d.deal()
 	if dealt == nil {
-		for range mostMoves {
-			if end := d.end(); end <= floor || !d.relieve(end) {
-				break
-			}
-		}
+		d.even(floor)
 		shares, end = d.shares, d.end()
 		if end <= floor || d.alike() {
 			return shares, max(end, floor), nil
@@ -71,9 +70,11 @@ type division struct {
 	workers []Worker
 	shares  [][]int
 	of      [][]place // by worker: its works
+	taken   []int     // by worker: pieces
 	spent   []float64 // by worker: seconds at speed 1
 	filled  []int64   // by worker: bytes
 	crowded bool      // some worker had no room
+	looked  int       // at workers and works
 }
 
 // place is a work, and which of its workers.
@@ -82,7 +83,7 @@ type place struct{ work, at int }
 func newDivision(works []Work, workers []Worker) *division {
 	d := &division{
 		works: works, workers: workers, shares: make([][]int, len(works)), of: make([][]place, len(workers)),
-		spent: make([]float64, len(workers)), filled: make([]int64, len(workers)),
+		taken: make([]int, len(workers)), spent: make([]float64, len(workers)), filled: make([]int64, len(workers)),
 	}
 	for work := range works {
 		d.shares[work] = make([]int, len(works[work].Workers))
@@ -103,16 +104,26 @@ func (w Work) FilledBytes(pieces int) int64 {
 	return w.Bytes * int64(min(pieces, max(even, w.InFlight*pieces/w.Pieces)))
 }
 
-// add gives pieces to a worker, or takes them. Its sums are made anew: what is added and taken again leaves no rounding.
-func (d *division) add(p place, pieces int) {
-	d.shares[p.work][p.at] += pieces
-	worker := d.works[p.work].Workers[p.at]
-	d.spent[worker], d.filled[worker] = 0, 0
-	for _, p := range d.of[worker] {
-		work, share := d.works[p.work], d.shares[p.work][p.at]
-		d.spent[worker] += float64(share) * work.Seconds
-		d.filled[worker] += work.FilledBytes(share)
+// set has a worker take so many pieces of a work, where it spends so long on its others.
+func (d *division) set(p place, share int, others float64) {
+	work, worker := d.works[p.work], d.works[p.work].Workers[p.at]
+	d.taken[worker] += share - d.shares[p.work][p.at]
+	d.filled[worker] += work.FilledBytes(share) - work.FilledBytes(d.shares[p.work][p.at])
+	d.spent[worker] = others + float64(share)*work.Seconds
+	d.shares[p.work][p.at] = share
+}
+
+// others is what a worker spends on all works but one. The sum is made anew: what is added and taken again leaves no rounding.
+// O(works of a worker).
+func (d *division) others(p place) (seconds float64) {
+	of := d.of[d.works[p.work].Workers[p.at]]
+	for _, other := range of {
+		if other != p {
+			seconds += float64(d.shares[other.work][other.at]) * d.works[other.work].Seconds
+		}
 	}
+	d.looked += len(of)
+	return seconds
 }
 
 // done is when a worker is done if it gets so many seconds more, at speed 1.
@@ -129,16 +140,11 @@ func (d *division) hasRoom(p place) bool {
 	return d.filled[worker]+more <= d.workers[worker].RoomBytes
 }
 
-// takes reports whether a worker has any piece: one that has none delays nobody.
-func (d *division) takes(worker int) bool {
-	return slices.ContainsFunc(d.of[worker], func(p place) bool { return d.shares[p.work][p.at] > 0 })
-}
-
-// end is when the last of those that take pieces is done.
+// end is when the last of those that take pieces is done: one that takes none delays nobody.
 func (d *division) end() float64 {
 	end := 0.0
 	for worker := range d.workers {
-		if d.takes(worker) {
+		if d.taken[worker] > 0 {
 			end = max(end, d.done(worker, 0))
 		}
 	}
@@ -161,12 +167,16 @@ func (d *division) deal() error {
 			cmp.Compare(len(d.works[a].Workers), len(d.works[b].Workers)))
 	})
 	for _, work := range order {
+		var others []float64
+		for _, worker := range d.works[work].Workers {
+			others = append(others, d.spent[worker])
+		}
 		for range d.works[work].Pieces {
 			at := d.soonest(work)
 			if at < 0 {
 				return Unfit{work}
 			}
-			d.add(place{work, at}, 1)
+			d.set(place{work, at}, d.shares[work][at]+1, others[at])
 		}
 	}
 	return nil
@@ -175,6 +185,7 @@ func (d *division) deal() error {
 // soonest is which worker with room would be done with one more piece first, of equals who has fewer; -1 if there is none.
 func (d *division) soonest(work int) int {
 	best, soonest := -1, 0.0
+	d.looked += len(d.works[work].Workers)
 	for at, worker := range d.works[work].Workers {
 		done := d.done(worker, d.works[work].Seconds)
 		sooner := best < 0 || done < soonest || done == soonest && d.shares[work][at] < d.shares[work][best]

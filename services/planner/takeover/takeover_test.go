@@ -201,3 +201,47 @@ func BenchmarkDivide(b *testing.B) {
 		}
 	}
 }
+
+// uneven is works of so many layers, half of them lost, which four pipelines cut at different places. A layer takes a second, or a
+// drawn time.
+func uneven(layers int, random *rand.Rand) (works []Work, workers []Worker) {
+	holders := make([][]int, layers)
+	for _, ends := range [][]int{{7, 15, 23, 32}, {10, 21, 32}, {12, 22, 32}, {9, 17, 25, 32}} {
+		first := 0
+		for _, end := range ends {
+			for layer := first * layers / 32; layer < end*layers/32; layer++ {
+				holders[layer] = append(holders[layer], len(workers))
+			}
+			workers, first = append(workers, Worker{BusySeconds: 30, Speed: 1, RoomBytes: math.MaxInt64}), end
+		}
+	}
+	for layer := layers / 4; layer < 3*layers/4; layer++ {
+		work := Work{Pieces: 64, Seconds: 1, InFlight: 3, Bytes: 1, Workers: holders[layer]}
+		if random != nil {
+			work.Seconds += random.Float64()
+		}
+		works = append(works, work)
+	}
+	return works, workers
+}
+
+// Each piece is offered to each of its workers once. Were a worker's sums made anew for each piece, that alone would be 260 million
+// looks.
+func TestPiecesOf4096LayersAreDealtAndMovedInAFewMillionLooks(t *testing.T) {
+	const most = 10_000_000
+	for about, random := range map[string]*rand.Rand{"alike": nil, "drawn": rand.New(rand.NewPCG(1, 4))} {
+		works, workers := uneven(4096, random)
+		d := newDivision(works, workers)
+		if err := d.deal(); err != nil {
+			t.Fatal(err)
+		}
+		if want := 2048 * 64 * 4; d.looked != want {
+			t.Errorf("layers that take times that are %s: %d looks to deal, expected %d", about, d.looked, want)
+		}
+		d.even(0)
+		t.Logf("layers that take times that are %s: %d looks", about, d.looked)
+		if d.looked > most {
+			t.Errorf("layers that take times that are %s: %d looks, expected at most %d", about, d.looked, most)
+		}
+	}
+}
