@@ -13,6 +13,9 @@ type Idle struct {
 	// NeedsBytesPerSecond is the bandwidth that its links to two others need, in both directions, for it to slow nothing down. It is left
 	// out where none is enough, because their delay is too long.
 	NeedsBytesPerSecond float64 `json:"needsBytesPerSecond,omitempty" is:"min=0"`
+	// NeedsRoundTripSeconds is given where no bandwidth is enough: the round trip of those links from which, with the usual bandwidth, it
+	// would slow nothing down. It is left out where none is short enough.
+	NeedsRoundTripSeconds float64 `json:"needsRoundTripSeconds,omitempty" is:"min=0"`
 }
 
 // IdleOf returns why a node has no place; false where it has one, or lacks it for another reason.
@@ -27,7 +30,11 @@ func (p *Plan) IdleOf(node string) (Idle, bool) {
 // Why tells people why a node of a plan waits, and what it would need.
 func (i Idle) Why(planned Predicted) string {
 	why := fmt.Sprintf("its links are too slow: a step would take %.3g s with it, and takes %.3g s without", i.StepSeconds, planned.StepSeconds)
-	if i.NeedsBytesPerSecond == 0 {
+	switch {
+	case i.NeedsRoundTripSeconds > 0:
+		return fmt.Sprintf("%s; no bandwidth is enough with so long a delay: from a round trip of %.3g ms to two others on it slows nothing down",
+			why, 1000*i.NeedsRoundTripSeconds)
+	case i.NeedsBytesPerSecond == 0:
 		return why + "; no bandwidth is enough with so long a delay"
 	}
 	bits, unit := 8*i.NeedsBytesPerSecond/1e6, "Mbit/s"
@@ -43,9 +50,10 @@ func (p *Plan) validateIdle(members map[string]bool) error {
 		if _, placed := holds[idle.Node]; placed || !members[idle.Node] {
 			return fmt.Errorf("[%d].node: expected an active node without a place, got %q", i, idle.Node)
 		}
-		if !(idle.StepSeconds > 0) || !(idle.NeedsBytesPerSecond >= 0) || math.IsInf(idle.StepSeconds+idle.NeedsBytesPerSecond, 0) {
-			return fmt.Errorf("[%d]: expected finite seconds above 0, and bytes a second of at least 0, got %v and %v", i, idle.StepSeconds,
-				idle.NeedsBytesPerSecond)
+		bytes, roundTrip := idle.NeedsBytesPerSecond, idle.NeedsRoundTripSeconds
+		if !(idle.StepSeconds > 0) || !(bytes >= 0) || !(roundTrip >= 0) || math.IsInf(idle.StepSeconds+bytes+roundTrip, 0) {
+			return fmt.Errorf("[%d]: expected finite seconds above 0, and bytes a second and a round trip of at least 0, got %v, %v and %v", i,
+				idle.StepSeconds, bytes, roundTrip)
 		}
 	}
 	return nil

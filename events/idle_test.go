@@ -8,12 +8,13 @@ import (
 
 func TestAnIdleNodeIsToldWhatItWouldNeed(t *testing.T) {
 	planned := Predicted{StepSeconds: 1.5}
-	for needs, want := range map[float64]string{
-		0:    "its links are too slow: a step would take 4 s with it, and takes 1.5 s without; no bandwidth is enough with so long a delay",
-		2e6:  "and takes 1.5 s without; from 16 Mbit/s both ways to two others on it slows nothing down",
-		25e7: "from 2 Gbit/s both ways",
+	for needs, want := range map[[2]float64]string{
+		{}:        "its links are too slow: a step would take 4 s with it, and takes 1.5 s without; no bandwidth is enough with so long a delay",
+		{2e6}:     "and takes 1.5 s without; from 16 Mbit/s both ways to two others on it slows nothing down",
+		{25e7}:    "from 2 Gbit/s both ways",
+		{0, 0.03}: "no bandwidth is enough with so long a delay: from a round trip of 30 ms to two others on it slows nothing down",
 	} {
-		if got := (Idle{"n", 4, needs}).Why(planned); !strings.Contains(got, want) {
+		if got := (Idle{"n", 4, needs[0], needs[1]}).Why(planned); !strings.Contains(got, want) {
 			t.Errorf("%q: expected %q", got, want)
 		}
 	}
@@ -26,10 +27,10 @@ func TestAnIdleNodeIsAMemberWithoutAPlace(t *testing.T) {
 		idle  Idle
 		fault string
 	}{
-		{Idle{"n2", 1, 0}, ""}, {Idle{"n2", 1, 5}, ""},
-		{Idle{"n1", 1, 5}, "[0].node"}, {Idle{"n3", 1, 5}, "[0].node"},
-		{Idle{"n2", 0, 5}, "[0]: expected finite seconds"}, {Idle{"n2", 1, -5}, "[0]: expected"}, {Idle{"n2", math.NaN(), 5}, "[0]: expected"},
-		{Idle{"n2", 1, math.Inf(1)}, "[0]: expected"},
+		{Idle{"n2", 1, 0, 0}, ""}, {Idle{"n2", 1, 5, 0}, ""},
+		{Idle{"n1", 1, 5, 0}, "[0].node"}, {Idle{"n3", 1, 5, 0}, "[0].node"},
+		{Idle{"n2", 0, 5, 0}, "[0]: expected finite seconds"}, {Idle{"n2", 1, -5, 0}, "[0]: expected"}, {Idle{"n2", math.NaN(), 5, 0}, "[0]: expected"},
+		{Idle{"n2", 1, math.Inf(1), 0}, "[0]: expected"}, {Idle{"n2", 1, 0, 0.1}, ""}, {Idle{"n2", 1, 0, -1}, "[0]: expected"},
 	} {
 		plan.Idle = []Idle{test.idle}
 		err := plan.validateIdle(members)

@@ -55,12 +55,19 @@ const Exact = 1e-6
 // standard errors that the monitor tells (services/monitor/detect), and plans that followed them moved 1.24 times the fewest bytes on
 // equal links whose probes scatter by half (tests/bench/planner).
 func (m *Measurement) Spread(usual Measurement) float64 {
-	const certain = 1.4
-	off := max(m.Off(), usual.Uncertainty)
-	if off > Exact {
-		off = min(MostUncertainty, certain*off)
-	}
+	off := surely(max(m.Off(), usual.Uncertainty))
 	return (1 + off) / (1 - off)
+}
+
+// SurelyOff is by which share either figure may be off for all that Spread tells.
+func (m *Measurement) SurelyOff() float64 { return surely(m.Off()) }
+
+func surely(off float64) float64 {
+	const certain = 1.4
+	if off <= Exact {
+		return off
+	}
+	return min(MostUncertainty, certain*off)
 }
 
 func threeDigits(value float64) float64 {

@@ -10,13 +10,14 @@ const (
 	ChangeConnect    = "connect-link"
 	ChangeDisconnect = "disconnect-link"
 	ChangeLinkLost   = "link-failure"
-	ChangeRestored   = "link-return" // of a link that had failed
-	ChangeBroken     = "broken-step" // the nodes stay the same
+	ChangeRestored   = "link-return"   // of a link that had failed
+	ChangeBroken     = "broken-step"   // the nodes stay the same
+	ChangeMeasured   = "link-measured" // of a node that its links have wait, or whose links have the others wait
 )
 
 // Change is one thing that happened or is asked for.
 type Change struct {
-	Kind  string `json:"kind" is:"one=join|leave|failure|connect-link|disconnect-link|link-failure|link-return|broken-step"`
+	Kind  string `json:"kind" is:"one=join|leave|failure|connect-link|disconnect-link|link-failure|link-return|broken-step|link-measured"`
 	Node  string `json:"node" is:"token"`
 	Peer  string `json:"peer,omitempty"` // the other end, for a link
 	Cause string `json:"cause"`          // id of the event that brought it

@@ -14,7 +14,8 @@ func (m *Machine) Uses(plan *events.Plan) {
 
 // used returns the directions that the traffic of a plan takes, each once: between neighbours of a pipeline, also where a
 // node stands in for a lost one, and around each group of an all-reduce. Where a node is in one pipeline and one group
-// they are at most four times the nodes.
+// they are at most four times the nodes. A node that waits for its links uses those to two who train, or nobody would soon see that
+// they are good.
 func used(plan *events.Plan) []direction {
 	var ways []direction
 	use := func(a, b string) { ways = append(ways, direction{a, b}, direction{b, a}) }
@@ -31,8 +32,39 @@ func used(plan *events.Plan) []direction {
 			}
 		}
 	}
+	for i, idle := range plan.Idle {
+		for peer := range min(2, len(plan.Pipelines)) {
+			use(idle.Node, plan.Pipelines[(i+peer)%len(plan.Pipelines)].Stages[0].Node)
+		}
+	}
 	slices.SortFunc(ways, compareDirections)
 	return slices.Compact(ways)
+}
+
+// confirmations are how many probes make what a negotiation told of a link known: nobody acts on what was measured once, while all of a
+// joiner's links were measured at a time.
+const confirmations = 2
+
+// toConfirm has directions measured before all others, where that is not to be done already.
+func (m *Machine) toConfirm(way direction) {
+	if !slices.Contains(m.unconfirmed, way) {
+		m.unconfirmed = append(m.unconfirmed, slices.Repeat([]direction{way}, confirmations)...)
+	}
+}
+
+// nextUnconfirmed returns, every second time, the next direction that a negotiation told of, once the plan has both its ends. O(those).
+func (m *Machine) nextUnconfirmed() (direction, bool) {
+	if m.confirmTurn++; m.confirmTurn%2 == 0 {
+		return direction{}, false
+	}
+	m.unconfirmed = slices.DeleteFunc(m.unconfirmed, func(way direction) bool { return !m.knows(way) || m.disconnected(way.pair()) })
+	at := slices.IndexFunc(m.unconfirmed, func(way direction) bool { return m.well(way.from) && m.well(way.to) })
+	if at < 0 {
+		return direction{}, false
+	}
+	way := m.unconfirmed[at]
+	m.unconfirmed = slices.Delete(m.unconfirmed, at, at+1)
+	return way, true
 }
 
 // Of four probes three are for the links that the plan uses: in a round of its own, of 5 min with 1,000 nodes, and of

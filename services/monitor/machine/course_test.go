@@ -39,6 +39,23 @@ func grid(t *testing.T, pipelines, stages int) (w *world, used map[[2]string]boo
 	return w, used
 }
 
+// n5 has twelve of the twenty-four directions between six nodes that no ring and no pipeline uses.
+func TestLinksOfANodeThatWaitsForThemAreMeasuredAsThoseOfThePlanAre(t *testing.T) {
+	w, _ := grid(t, 6, 1)
+	plan := events.Plan{Cluster: cluster, Generation: 2, Idle: []events.Idle{{Node: "n0005", StepSeconds: 3, NeedsBytesPerSecond: 1e8}}}
+	var ring []string
+	for _, name := range w.names()[:5] {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: name, Layers: events.Range{End: 1}}}})
+		ring = append(ring, name)
+	}
+	plan.Sync.Rounds = []events.Round{{Groups: []events.Group{{Layers: events.Range{End: 1}, Nodes: ring}}}}
+	w.machine.Uses(&plan)
+	used := map[[2]string]bool{{"n0005", "n0000"}: true, {"n0000", "n0005"}: true, {"n0005", "n0001"}: true, {"n0001", "n0005"}: true}
+	if oldest, _ := w.oldest(used, 5*time.Minute); oldest > 40*time.Second { // fourteen directions have three of four probes
+		t.Errorf("a link of n0005 was not measured for %v", oldest)
+	}
+}
+
 // oldest lets time pass, a second at a time. It returns for how long any of some links was not measured, counted from the
 // beginning, and the most links that were probed in one second.
 func (w *world) oldest(links map[[2]string]bool, duration time.Duration) (oldest time.Duration, most int) {

@@ -123,6 +123,7 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	m.state.Said = nil
 	clear(m.probed)
 	clear(m.measuredAt)
+	m.unconfirmed = nil
 	clear(m.proofs)
 	clear(m.reports)
 	clear(m.asked)
@@ -177,6 +178,7 @@ func (m *Machine) connected(cause events.Event, told events.Measured) []events.E
 			continue
 		}
 		m.probed[way], m.measuredAt[way] = estimate(measured), m.ticked
+		m.toConfirm(way)
 		m.state.Said.note(measured.Rounded())
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))

@@ -162,6 +162,9 @@ func (m *Machine) askNextLink(now float64) {
 		m.nextLink = max(m.nextLink, now-m.settings.LinkSeconds) + m.settings.LinkSeconds/float64(probes)
 		way, ok := m.nextLost()
 		if !ok {
+			way, ok = m.nextUnconfirmed()
+		}
+		if !ok {
 			way, ok = m.nextUsed(now)
 		}
 		if !ok {

@@ -202,14 +202,38 @@ func TestMeasurementsThatANegotiationToldAreNotSaidAgain(t *testing.T) {
 	w.connect("n2", "n3", "n9") // n9 is nobody
 	w.commit("g1", nil, w.names()...)
 	w.band = 1e6 // as it was told
-	w.pass(6 * time.Second)
-	for _, event := range w.said {
-		if event.Subject == "n1-n2" || event.Subject == "n1-n3" {
-			t.Errorf("said %+v", event)
+	w.pass(11 * time.Second)
+	said := w.uncertainties()
+	for _, way := range []string{"n1-n2", "n1-n3"} {
+		if slices.Contains(said[way], 0) {
+			t.Errorf("said of %s how uncertain it is, %v: expected that it is known better", way, said[way])
 		}
 	}
-	if len(w.said) != 4 {
-		t.Errorf("said %d directions, want the four that were not told", len(w.said))
+	if len(said) != 6 {
+		t.Errorf("said %d directions, want all", len(said))
+	}
+}
+
+// Of six nodes the plan uses twelve directions; n1 joined, whose ten were each measured once.
+func TestWhatANegotiationToldIsConfirmedBeforeAnythingElseIsMeasuredAgain(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4", "n5", "n6")
+	w.machine = machine.New(machine.Defaults(cluster))
+	for _, name := range w.names() {
+		w.join(name, "a")
+	}
+	w.commit("g1", nil, w.names()...)
+	w.pass(3 * time.Minute)
+	w.uncertainties()
+	w.connect("n2", "n3", "n4", "n5", "n6")
+	w.commit("g2", nil, w.names()...)
+	w.uncertainties()
+	w.band = 1e6
+	w.pass(21 * time.Second)
+	said := w.uncertainties()
+	for _, peer := range []string{"n2", "n3", "n4", "n5", "n6"} {
+		if !slices.Contains(said["n1-"+peer], 0.32) {
+			t.Errorf("after two probes each of the link to %s %v was said", peer, said["n1-"+peer])
+		}
 	}
 }
 

@@ -54,6 +54,9 @@ type Machine struct {
 	used       []direction           // of these: still to be measured before all have their turn again
 	usedSince  float64               // when that round began
 	turn       int                   // of measuring what the plan uses, and what it does not
+
+	unconfirmed []direction // that a negotiation told of: each so often as it is still to be measured before all others
+	confirmTurn int         // of measuring these; the two take turns
 }
 
 // state is what outlives a restart.
@@ -134,6 +137,7 @@ func (m *Machine) reset(state state) {
 		m.probed[direction{said.From, said.To}] = estimate(said)
 	}
 	m.measuredAt, m.using, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, nil, 0, 0
+	m.unconfirmed, m.confirmTurn = nil, 0
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }
 

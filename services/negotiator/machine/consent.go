@@ -15,7 +15,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	changes := m.due(cause.Logged)
 	switch {
 	case len(changes) == 0:
-		return nil
+		return m.heed(cause)
 	case m.lacks() > 0:
 		m.gather()
 		return nil
@@ -150,7 +150,7 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		return m.objected(cause, consent)
 	}
 	for _, measured := range consent.Measurements {
-		m.linkMeasured(cause, measured)
+		m.noteLink(measured)
 		m.state.Untold[linkKey(measured.From, measured.To)] = true
 	}
 	if !m.state.trusted(consent.Node, consent.Incarnation) {
@@ -261,4 +261,5 @@ func objectedBy(consent events.Consent, changes []events.Change) func(events.Cha
 // objectionable are the changes that need consent.
 var objectionable = map[string]bool{
 	events.ChangeConnect: true, events.ChangeRestored: true, events.ChangeJoin: true, events.ChangeDisconnect: true,
+	events.ChangeMeasured: true,
 }

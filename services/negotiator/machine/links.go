@@ -49,15 +49,20 @@ func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 	return ""
 }
 
-// linkMeasured keeps how good a link is while both its ends are known.
-func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
+// linkMeasured keeps how good a link is, and heeds what that changes.
+func (m *Machine) linkMeasured(cause events.Event, measured events.Measurement) []events.Event {
+	m.noteLink(measured)
+	return m.heed(cause)
+}
+
+// noteLink keeps how good a link is while both its ends are known.
+func (m *Machine) noteLink(measured events.Measurement) {
 	if m.state.known(measured.From) == nil || m.state.known(measured.To) == nil {
-		return nil
+		return
 	}
 	link := m.state.Links[linkKey(measured.From, measured.To)]
 	link.Measurement = measured.Rounded()
 	m.state.Links[linkKey(measured.From, measured.To)] = link
-	return nil
 }
 
 func (m *Machine) linkLost(cause events.Event, lost events.LinkState) []events.Event {

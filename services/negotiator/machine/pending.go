@@ -96,10 +96,10 @@ func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) f
 			if urgent(change) || !match(change) {
 				return false
 			}
-			if !told[change.Node] {
+			if !told[change.Node] && change.Kind != events.ChangeMeasured {
 				said = append(said, m.refuseChange(cause, change, reason)...)
 			}
-			told[change.Node] = true
+			told[change.Node] = told[change.Node] || change.Kind != events.ChangeMeasured // which nobody asked for
 			m.undo(change)
 			return true
 		})

@@ -77,7 +77,7 @@ func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []event
 		return m.impossible(cause, events.Failure{Negotiation: proposal.Negotiation,
 			Reason: fmt.Sprintf("the plan proposed has %d layers and partitions of layers: expected the job's %d", got, want)})
 	}
-	under.Proposal = &proposal
+	under.Proposal, under.Message = &proposal, m.message(&proposal.Plan)
 	return m.restore(cause)
 }
 

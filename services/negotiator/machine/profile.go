@@ -56,9 +56,10 @@ func costsOf(layers []events.LayerCost, memory int64) []profile.Cost {
 }
 
 // paced hears how long a step of the plan in force takes.
-func (m *Machine) paced(_ events.Event, pace events.Pace) []events.Event {
+func (m *Machine) paced(cause events.Event, pace events.Pace) []events.Event {
 	if plan := m.state.Plan; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {
 		m.state.Steps[pace.Node] = pace.StepSeconds
+		return m.heed(cause)
 	}
 	return nil
 }

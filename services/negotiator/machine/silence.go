@@ -60,9 +60,10 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 
 // What an overdue fact is about beside phases.
 const (
-	held    = "held"    // the cluster, which is to be tried again
-	joining = "joining" // a node that had to wait until its join is negotiated
-	leaving = "leaving" // a node whose deadline has passed
+	held     = "held"     // the cluster, which is to be tried again
+	joining  = "joining"  // a node that had to wait until its join is negotiated
+	leaving  = "leaving"  // a node whose deadline has passed
+	shifting = "shifting" // a node whose links are heeded again
 )
 
 // alarms says which joiners have waited long enough and whose deadline has passed, each once. Both are times of the
@@ -87,6 +88,11 @@ func (m *Machine) alarms(now time.Time) []events.Event {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Deadlines)) {
 		if leaver := m.state.Members[node]; leaver != nil && !m.state.Deadlines[node].After(log) {
 			ring(leaving, node, leaver.Incarnation)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(m.state.Shifts)) {
+		if due := m.state.Shifts[node]; due.PutOff && !due.notBefore().After(log) {
+			ring(shifting, node, fmt.Sprint(due.Ever))
 		}
 	}
 	m.rung = rung
@@ -173,6 +179,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 		return m.admit(cause, overdue)
 	case leaving:
 		return m.deadlinePassed(cause, overdue)
+	case shifting:
+		return m.heed(cause)
 	}
 	if now, _ := m.wanted(); now != overdue {
 		return nil // it was answered before this

@@ -45,6 +45,8 @@ type state struct {
 	Renewals    int                    `json:"renewals"` // negotiations since the last commit that ended for what is not urgent
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
+	Message     float64                `json:"message"`            // seconds that one takes over the slowest link of a ring, as was known when the plan in force was made; zero: none was
+	Shifts      map[string]shift       `json:"shifts"`             // by node: changes that its links have brought about lately
 	Deferred    bool                   `json:"deferred"`           // lost nodes were waited for since the last commit: once is enough
 	Tellers     []string               `json:"tellers"`            // of failed transfers, one for each negotiation in a row that failed so
 	Unanswered  int                    `json:"unanswered"`         // questions in a row that the planner or the restorer did not answer
@@ -120,6 +122,8 @@ type negotiation struct {
 	Snapshot protocol.Snapshot         `json:"snapshot,omitzero"` // to go back to; zero: none
 	Grace    float64                   `json:"grace,omitempty"`   // seconds that units may move before a leaver's deadline; zero: none
 
+	Message float64 `json:"message,omitempty"` // as the machine's, of the plan proposed
+
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 
 	measured int             // links, the first ones, whose ends have consented; looked up anew after a restart
@@ -131,7 +135,7 @@ func newState() state {
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
-		Costs: profile.Layers{}, Steps: map[string]float64{},
+		Costs: profile.Layers{}, Steps: map[string]float64{}, Shifts: map[string]shift{},
 		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}
 }

@@ -82,6 +82,7 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 		other, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
 		if own, spread := r.read(link.Measurement), link.Spread(r.usual.Link("", "")); r.differ(own, other, spread) {
 			other, isUnusual = own, r.differ(own, r.anywhere(), spread)
+			other.Unsure = isUnsure(link.Measurement)
 		}
 		if other.From, other.To = from, to; isUnusual {
 			others = append(others, other)
@@ -110,6 +111,8 @@ func (r *reading) at(from, to string) (link policy.Link, isUnusual bool) {
 		between := r.usual.Link(from, to)
 		if link = r.read(between); link.BytesPerSecond <= 0 || !r.differ(link, r.anywhere(), between.Spread(r.usual.Link("", ""))) {
 			link = r.anywhere()
+		} else {
+			link.Unsure = isUnsure(between)
 		}
 		r.bySites[[2]string{from, to}] = link
 	}
@@ -129,6 +132,9 @@ func (r *reading) read(measured events.Measurement) policy.Link {
 	}
 	return link
 }
+
+// isUnsure reports whether a link was measured once only.
+func isUnsure(link events.Measurement) bool { return link.Off() >= events.MostUncertainty }
 
 // untoldSeconds is a difference of latencies that the monitor does not tell.
 const untoldSeconds = events.AssumedRoundTripSeconds / 4

@@ -77,6 +77,13 @@ func TestANodeThatWaitsForItsLinksIsNamedWithWhatItNeeds(t *testing.T) {
 	if len(plan.Considered) != 2 || plan.Considered[1].Shape != "1+1+1+1" || plan.Considered[1].Rejected == "" {
 		t.Errorf("considered were %+v", plan.Considered)
 	}
+	once := replicas(fourNodes, slow...)
+	for i := range once.Links {
+		once.Links[i].Uncertainty = 0
+	}
+	if plan := proposed(t, once).Plan; len(plan.Pipelines) != 4 {
+		t.Errorf("a node waits for links that were probed once: %s", plan.Shape())
+	}
 	own := replicas(fourNodes, slow...)
 	own.Job.Data = events.LocalData
 	if plan := proposed(t, own).Plan; len(plan.Pipelines) != 4 {

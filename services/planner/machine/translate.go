@@ -65,7 +65,6 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
 	s.Network = network(request, nodes)
-	s.KeepsAll = s.KeepsAll || isUnsure(request.Links, s.Network.Links, nodes)
 	s.Correction = correction(s, request)
 	return s
 }
@@ -86,23 +85,6 @@ func correction(s policy.Situation, request events.PlanRequest) float64 {
 		return cmp.Or(current.Predicted.Correction, 1)
 	}
 	return min(max(request.CurrentStepSeconds/model, 1.0/mostCorrection), mostCorrection)
-}
-
-// isUnsure reports whether a link that is taken for unusual was measured once only: a single probe of one loopback device read a
-// thousandth of what it carries, and a node that waits for that would wait until the next change.
-func isUnsure(links []events.Link, unusual []policy.Link, nodes []events.Device) bool {
-	index, differs := make(map[string]int, len(nodes)), make(map[[2]int]bool, len(unusual))
-	for i, node := range nodes {
-		index[node.Node] = i
-	}
-	for _, link := range unusual {
-		differs[[2]int{link.From, link.To}] = true
-	}
-	return slices.ContainsFunc(links, func(link events.Link) bool {
-		from, isFrom := index[link.From]
-		to, isTo := index[link.To]
-		return isFrom && isTo && differs[[2]int{from, to}] && link.Off() >= events.MostUncertainty
-	})
 }
 
 // bySite returns the nodes in the order in which equal ones that hold nothing take places. The stages of a pipeline follow each

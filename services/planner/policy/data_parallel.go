@@ -21,7 +21,7 @@ func dataParallel(s Situation) ([]Candidate, error) {
 	if len(placed) == len(nodes) {
 		return []Candidate{best}, nil
 	}
-	best.Idle = s.idle(nodes, placed)
+	best.Idle = s.sure().idle(nodes, placed)
 	return []Candidate{best, s.replicated(nodes)}, nil
 }
 

@@ -32,7 +32,7 @@ func instead(s Situation, of, node string) []Pipeline {
 }
 
 func TestLayersComeOverTheLinksOfTheirHolders(t *testing.T) {
-	slow := func(from int, bytesPerSecond float64) Link { return Link{from, 6, 0.0005, bytesPerSecond} }
+	slow := func(from int, bytesPerSecond float64) Link { return Link{from, 6, 0.0005, bytesPerSecond, false} }
 	for _, test := range []struct {
 		what    string
 		links   []Link

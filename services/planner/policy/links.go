@@ -12,6 +12,7 @@ type Link struct {
 	From, To       int
 	LatencySeconds float64
 	BytesPerSecond float64
+	Unsure         bool // it was probed once
 }
 
 func (n Network) usual() Link {
@@ -76,7 +77,8 @@ func (w wires) both(a, b int) Link {
 		back = link
 	}
 	return Link{
-		a, b, (there.LatencySeconds + back.LatencySeconds) / 2, (there.BytesPerSecond + back.BytesPerSecond) / 2,
+		From: a, To: b, LatencySeconds: (there.LatencySeconds + back.LatencySeconds) / 2,
+		BytesPerSecond: (there.BytesPerSecond + back.BytesPerSecond) / 2,
 	}
 }
 

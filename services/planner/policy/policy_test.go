@@ -261,7 +261,7 @@ func TestPipelinesStayWhereTheirLinksAreFast(t *testing.T) {
 	for a := range 4 {
 		for b := range 4 {
 			if east[a] != east[b] {
-				s.Network.Links = append(s.Network.Links, Link{a, b, 0.2, 1e6})
+				s.Network.Links = append(s.Network.Links, Link{a, b, 0.2, 1e6, false})
 			}
 		}
 	}
@@ -280,7 +280,7 @@ func TestNodesOfOneRegionAreOneClass(t *testing.T) {
 	for a := range 9 {
 		for b := range 9 {
 			if a%3 != b%3 {
-				s.Network.Links = append(s.Network.Links, Link{a, b, 0.01 * float64(1+a%3+b%3), 1e6})
+				s.Network.Links = append(s.Network.Links, Link{a, b, 0.01 * float64(1+a%3+b%3), 1e6, false})
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func (s Situation) slowSync(pipelines []Pipeline) float64 {
 					if first >= end || there == nil && back == nil {
 						continue
 					}
-					usual := &Link{0, 0, s.Network.LatencySeconds, s.Network.BytesPerSecond}
+					usual := &Link{0, 0, s.Network.LatencySeconds, s.Network.BytesPerSecond, false}
 					if there == nil {
 						there = usual
 					}

@@ -162,7 +162,7 @@ func (s Situation) randomLinks(random *rand.Rand) (links []Link) {
 	for a := range s.Nodes {
 		for b := range s.Nodes {
 			if a != b && random.IntN(3) == 0 && !slices.Contains(s.Network.Dear, [2]int{min(a, b), max(a, b)}) {
-				links = append(links, Link{a, b, random.Float64(), 1e5 + 1e10*random.Float64()})
+				links = append(links, Link{a, b, random.Float64(), 1e5 + 1e10*random.Float64(), false})
 			}
 		}
 	}

@@ -19,6 +19,8 @@ type Idle struct {
 	// NeedsBytesPerSecond is the bandwidth of two links to others, both ways, from which it would slow nothing down; zero where
 	// none is enough, for the links' delay.
 	NeedsBytesPerSecond float64
+	// NeedsRoundTripSeconds is told in place of it: the round trip of two usual links from which it would; zero where none is.
+	NeedsRoundTripSeconds float64
 }
 
 // mostPaces bounds how many groups of nodes are weighed.
@@ -29,15 +31,18 @@ const mostPaces = 16
 //
 // A node that joins may make a step Slowdown times as long as it is without it. One that trains is left out for a worsening
 // beyond that by what measurements scatter, and one that waits comes back where it makes no step longer: so no scatter takes
-// a node in and out. A node that holds the last copy of something stays. O(paces * (nodes log nodes + links)), and the rings.
+// a node in and out. A node that holds the last copy of something stays, and so does one that is not to blame. Links that were probed
+// once count as usual. O(paces * (nodes log nodes + links)), and the rings.
 func (s Situation) withoutSlow(nodes []int) []int {
+	s = s.sure()
 	if s.KeepsAll || len(s.Network.Links)+len(s.Network.Dear) == 0 || s.Network.BytesPerSecond <= 0 {
 		return nodes
 	}
+	blamed := s.blamed()
 	groups, fastest := [][]int{nodes}, 0
 	steps := []float64{s.stepOf(nodes)}
-	for _, group := range s.paced(nodes) {
-		if !s.mayDoWith(group, len(nodes)) {
+	for _, group := range s.paced(nodes, blamed) {
+		if !s.mayDoWith(group, len(nodes)) || !s.isFast(group, len(nodes)) && !blamed.all(nodes, group) {
 			continue
 		}
 		groups, steps = append(groups, group), append(steps, s.stepOf(group))
@@ -45,14 +50,91 @@ func (s Situation) withoutSlow(nodes []int) []int {
 			fastest = last
 		}
 	}
-	usual := s // with links that are all alike, of which nobody is to wait for being one more
-	usual.Network.Links, usual.Network.Dear = nil, nil
+	usual := s.alike(groups[fastest], len(nodes))
 	for g, group := range groups { // the largest first
 		if allowed := s.allowed(group, groups[fastest]); steps[g] <= allowed*max(steps[fastest], usual.stepOf(group)) {
 			return group
 		}
 	}
 	return groups[fastest]
+}
+
+// sure is the situation without links that were probed once: nobody waits for these. A single probe of one loopback device read a
+// thousandth of what it carries.
+func (s Situation) sure() Situation {
+	s.Network.Links = slices.DeleteFunc(slices.Clone(s.Network.Links), func(link Link) bool { return link.Unsure })
+	return s
+}
+
+// alike is the situation with links that are all as usual, of which nobody is to wait for being one more; or as those over which
+// a group reduces that is more than half of so many nodes, where these are faster: of three nodes one with slow links has most links
+// be slow.
+func (s Situation) alike(group []int, of int) Situation {
+	w, r := s.wires(), s.reducing(group, sum(s.GradientBytes))
+	s.Network.Links, s.Network.Dear = nil, nil
+	if len(group) < 2 || 2*len(group) <= of || len(r.network.Dear) > 0 {
+		return s
+	}
+	order, _ := r.order()
+	slowest := r.worse(w, order[0], order[1])
+	for i, node := range order {
+		if link := r.worse(w, node, order[(i+1)%len(order)]); r.seconds(link) > r.seconds(slowest) {
+			slowest = link
+		}
+	}
+	if r.seconds(slowest) < r.seconds(s.Network.usual()) {
+		s.Network.LatencySeconds, s.Network.BytesPerSecond = slowest.LatencySeconds, slowest.BytesPerSecond
+	}
+	return s
+}
+
+// isFast reports whether a group reduces over faster links than are usual among so many nodes.
+func (s Situation) isFast(group []int, of int) bool {
+	return s.alike(group, of).Network.isFasterThan(s.Network)
+}
+
+func (n Network) isFasterThan(other Network) bool {
+	return n.BytesPerSecond > other.BytesPerSecond || n.LatencySeconds < other.LatencySeconds
+}
+
+// blame is by node who says that links to it are slow, itself among them where it says so of its own.
+type blame map[int]map[int]bool
+
+// blamed tells whose links are slower than usual. Each end of a link measures its own direction of it.
+func (s Situation) blamed() blame {
+	told := blame{}
+	tell := func(node, teller int) {
+		if told[node] == nil {
+			told[node] = map[int]bool{}
+		}
+		told[node][teller] = true
+	}
+	for _, link := range s.Network.Links {
+		if s.Network.isFasterThan(Network{BytesPerSecond: link.BytesPerSecond, LatencySeconds: link.LatencySeconds}) {
+			tell(link.From, link.From)
+			tell(link.To, link.From)
+		}
+	}
+	for _, pair := range s.Network.Dear {
+		tell(pair[0], pair[0])
+		tell(pair[1], pair[1])
+	}
+	return told
+}
+
+// of is how much a node is to blame: 2 or more where it says itself that its links are slow, or two others do. The word of one
+// other is not enough: who says that a link from it is slow would have the other end wait for good.
+func (b blame) of(node int) int {
+	if b[node][node] {
+		return 1 + len(b[node])
+	}
+	return len(b[node])
+}
+
+// all reports whether each of the nodes that are not in a group is to blame.
+func (b blame) all(nodes, group []int) bool {
+	in := setOf(group)
+	return !slices.ContainsFunc(nodes, func(node int) bool { return !in[node] && b.of(node) < 2 })
 }
 
 // allowed is how many times as long a step may take with all of a group as with some of them.
@@ -118,8 +200,9 @@ func (s Situation) replicasOf(nodes []int) []Pipeline {
 }
 
 // paced returns, for paces that links have, the largest group in which each node has two links at that pace and all reach each
-// other over such links: those of slow paces first, which are larger.
-func (s Situation) paced(nodes []int) [][]int {
+// other over such links: those of slow paces first, which are larger. Where several are as large, who is to blame is not in it.
+func (s Situation) paced(nodes []int, blamed blame) [][]int {
+	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(blamed.of(a), blamed.of(b)) })
 	r := s.reducing(nodes, sum(s.GradientBytes))
 	costs := r.costs()
 	var groups [][]int
@@ -131,6 +214,7 @@ func (s Situation) paced(nodes []int) [][]int {
 		for i, at := range group {
 			group[i] = nodes[at]
 		}
+		slices.Sort(group)
 		groups = append(groups, group)
 	}
 	return append(groups, s.alone(nodes))
@@ -156,7 +240,8 @@ func (s Situation) idle(able, placed []int) (all []Idle) {
 		kind.From, kind.To = 0, int(math.Float64bits(s.speed(node))>>1)
 		idle, known := with[kind]
 		if !known {
-			idle = Idle{"", s.stepOf(append(slices.Clone(placed), node)), s.needs(node, placed, kind.LatencySeconds, step)}
+			idle = Idle{StepSeconds: s.stepOf(append(slices.Clone(placed), node))}
+			idle.NeedsBytesPerSecond, idle.NeedsRoundTripSeconds = s.needs(node, placed, kind.LatencySeconds, step)
 			with[kind] = idle
 		}
 		idle.Node = s.Nodes[node]
@@ -179,35 +264,45 @@ func (s Situation) secondLink(node int, others []int) Link {
 	r, w := s.reducing(append(slices.Clone(others), node), sum(s.GradientBytes)), s.wires()
 	var best []Link
 	for _, other := range others {
-		link := w.network.usual()
-		there, is := w.unusual[[2]int{node, other}]
-		back, isToo := w.unusual[[2]int{other, node}]
-		if is && isToo && r.seconds(back) > r.seconds(there) || isToo && !is {
-			there = back
-		}
-		if is || isToo {
-			link = Link{LatencySeconds: there.LatencySeconds, BytesPerSecond: there.BytesPerSecond}
-		}
-		best = append(best, link)
+		best = append(best, r.worse(w, node, other))
 		slices.SortStableFunc(best, func(a, b Link) int { return cmp.Compare(r.seconds(a), r.seconds(b)) })
 		best = best[:min(len(best), 2)]
 	}
 	return best[len(best)-1]
 }
 
-// needs is the bandwidth that a node's two links need for a step with it to be as short as so many seconds.
-func (s Situation) needs(node int, placed []int, latencySeconds, seconds float64) float64 {
+// worse is the link of two nodes in its worse direction, without its ends.
+func (r reducing) worse(w wires, node, other int) Link {
+	there, is := w.unusual[[2]int{node, other}]
+	back, isToo := w.unusual[[2]int{other, node}]
+	switch {
+	case !is && !isToo:
+		return w.network.usual()
+	case is && isToo && r.seconds(back) > r.seconds(there) || !is:
+		there = back
+	}
+	return Link{LatencySeconds: there.LatencySeconds, BytesPerSecond: there.BytesPerSecond}
+}
+
+// asUsual is the share of what links usually carry, among those who train, of which no more is needed: who measures a link often
+// tells no smaller difference.
+const asUsual = 0.8
+
+// needs is the bandwidth that a node's two links need for a step with it to be as short as so many seconds, or, where none is
+// enough, the round trip that they need with the usual bandwidth. Zero is none.
+func (s Situation) needs(node int, placed []int, latencySeconds, seconds float64) (bytesPerSecond, roundTripSeconds float64) {
 	nodes := append(slices.Clone(placed), node)
 	begun := 0.0 // when the all-reduce may begin
 	for _, pipeline := range s.replicasOf(nodes) {
 		timed := s.pipeline(s.wires(), pipeline)
 		begun = max(begun, float64(pipeline.MicroBatches)*(timed.ForwardSeconds[0]+timed.BackwardSeconds[0])-timed.BackwardSeconds[0])
 	}
-	message := (seconds-begun)/(2*float64(len(nodes)-1)) - latencySeconds
-	if message <= 0 {
-		return 0
+	message := (seconds - begun) / (2 * float64(len(nodes)-1))
+	part := float64(sum(s.GradientBytes)) / float64(len(nodes))
+	if message > latencySeconds {
+		return min(part/(message-latencySeconds), asUsual*s.alike(placed, len(nodes)).Network.BytesPerSecond), 0
 	}
-	return float64(sum(s.GradientBytes)) / float64(len(nodes)) / message
+	return 0, max(0, 2*(message-part/s.Network.BytesPerSecond))
 }
 
 func setOf(nodes []int) map[int]bool {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -24,7 +25,7 @@ func reduced(nodes int) Situation {
 func (s Situation) slow(node int, rate float64, others ...int) Situation {
 	s.Network.Links = slices.Clone(s.Network.Links)
 	for _, other := range others {
-		s.Network.Links = append(s.Network.Links, Link{node, other, 0.001, rate}, Link{other, node, 0.001, rate})
+		s.Network.Links = append(s.Network.Links, Link{node, other, 0.001, rate, false}, Link{other, node, 0.001, rate, false})
 	}
 	return s
 }
@@ -78,7 +79,7 @@ func TestANodeWhoseLinksAreAllSlowWaitsAndIsToldWhatItNeeds(t *testing.T) {
 func TestANodeThatNoBandwidthHelpsIsToldSo(t *testing.T) {
 	s := reduced(4)
 	for other := range 3 {
-		s.Network.Links = append(s.Network.Links, Link{3, other, 5, 1e9}, Link{other, 3, 5, 1e9})
+		s.Network.Links = append(s.Network.Links, Link{3, other, 5, 1e9, false}, Link{other, 3, 5, 1e9, false})
 	}
 	if c := answered(t, s); len(c.Idle) != 1 || c.Idle[0].NeedsBytesPerSecond != 0 {
 		t.Errorf("%+v: expected one node with links of too long a delay", c.Idle)
@@ -172,5 +173,70 @@ func TestWhoTrainsIsAboutAsFastAsTheBestGroup(t *testing.T) {
 	t.Logf("%.3f times the best group in the mean, %.2f times at worst", total/runs, worst)
 	if total/runs > 1.05 {
 		t.Errorf("%.3f times the best group in the mean, %.2f times at worst: expected 1.05", total/runs, worst)
+	}
+}
+
+func TestOfALinkThatWasProbedOnceNobodyWaits(t *testing.T) {
+	for _, test := range []struct {
+		about  string
+		unsure int // of the six links of n4
+		waits  bool
+	}{{"all were probed once", 6, false}, {"one was", 1, true}, {"those to two others were", 4, false}} {
+		s := reduced(4).slow(3, 1e6, 0, 1, 2)
+		for i := range test.unsure {
+			s.Network.Links[i].Unsure = true
+		}
+		if waits := len(microBatches(answered(t, s))) == 3; waits != test.waits {
+			t.Errorf("%s: n4 waits is %v", test.about, waits)
+		}
+	}
+}
+
+// Of three nodes one whose links are slow has most links be slow: the usual one is.
+func TestANodeWaitsWhereMostLinksAreAsSlowAsItsOwn(t *testing.T) {
+	s := reduced(3)
+	s.Network.BytesPerSecond = 1e6
+	s.Network.Links = []Link{{0, 1, s.Network.LatencySeconds, 1.25e9, false}, {1, 0, s.Network.LatencySeconds, 1.25e9, false}}
+	c := answered(t, s)
+	if len(microBatches(c)) != 2 || len(c.Idle) != 1 || c.Idle[0].Node != "n3" || c.Idle[0].NeedsBytesPerSecond < 2e6 {
+		t.Errorf("%v train, %+v wait: expected that n3 waits for faster links", microBatches(c), c.Idle)
+	}
+	s.Network.Links = nil
+	if c := answered(t, s); len(microBatches(c)) != 3 {
+		t.Errorf("%v train, over links that are all alike", microBatches(c))
+	}
+}
+
+// Each end of a link measures one direction of it: n1 says that its link to n2 is slow, and n2 that its own to n1 is not.
+func TestNobodyWaitsForOneOtherNodesWord(t *testing.T) {
+	for _, test := range []struct {
+		about string
+		slow  []Link
+		waits string
+	}{
+		{"of its own link", []Link{{0, 1, 0.001, 1e6, false}}, "n1"},
+		{"of both directions", []Link{{0, 1, 0.001, 1e6, false}, {1, 0, 0.001, 1e6, false}}, "n1 or n2"},
+		{"of two others", []Link{{0, 1, 0.001, 1e6, false}, {2, 1, 0.001, 1e6, false}}, "n2"},
+	} {
+		s := reduced(3)
+		s.Network.Links = test.slow
+		c := answered(t, s)
+		if len(c.Idle) != 1 || !strings.Contains(test.waits, c.Idle[0].Node) {
+			t.Errorf("at a word %s: %+v wait, expected %s", test.about, c.Idle, test.waits)
+		}
+	}
+}
+
+// n1 is twice as fast as n2, and would train alone.
+func TestOfTwoNodesTheSlowerOneWaitsWhereBothSayThatTheirLinkIsSlow(t *testing.T) {
+	for both, want := range map[bool]int{false: 2, true: 1} {
+		s := reduced(2).slow(0, 1e6, 1)
+		s.MinReplicas, s.Speed = 1, []float64{2, 1}
+		if !both {
+			s.Network.Links = s.Network.Links[:1] // n1 says so
+		}
+		if got := len(microBatches(answered(t, s))); got != want {
+			t.Errorf("both say so is %v: %d nodes train, expected %d", both, got, want)
+		}
 	}
 }

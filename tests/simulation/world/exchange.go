@@ -201,8 +201,12 @@ func (p *process) measured(peer string) (events.Measurement, bool) {
 	if other == nil || other.paused || !p.direct(p.node.name, peer) {
 		return events.Measurement{}, false
 	}
-	return events.Measurement{
+	measured := events.Measurement{
 		From: p.node.name, To: peer, RoundTripSeconds: usualRoundTrip.Seconds(),
-		BandwidthBytesPerSecond: p.bandwidth(p.node.name, peer),
-	}, true
+		BandwidthBytesPerSecond: p.bandwidth(p.node.name, peer) * p.node.reads,
+	}
+	if p.scatter > 0 {
+		measured.BandwidthBytesPerSecond *= 1 + p.scatter*(2*p.random.Float64()-1)
+	}
+	return measured, true
 }

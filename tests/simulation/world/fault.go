@@ -117,6 +117,15 @@ var verbs = []verb{
 		w.slow[pair] = a.number("FACTOR")
 		a.after(w, func() { delete(w.slow, pair) })
 	}},
+	{"links scatter SHARE", func(w *World, a args) {
+		w.scatter = a.number("SHARE")
+		a.after(w, func() { w.scatter = 0 })
+	}},
+	{"links of NODE read FACTOR", func(w *World, a args) {
+		n := a.node(w)
+		n.reads = a.number("FACTOR")
+		a.after(w, func() { n.reads = 1 })
+	}},
 	{"lie NODE KIND FIELD HOW", func(w *World, a args) {
 		w.lies, a.node(w).lies = true, &lie{events.Kind(a["KIND"]), strings.Split(a["FIELD"], "."), a["HOW"]}
 		a.after(w, func() { a.node(w).lies = nil })

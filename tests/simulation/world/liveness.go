@@ -18,7 +18,7 @@ func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.storing, n.kernel, n.breaks = 1, 0, 0, 0
+		n.slowness, n.reads, n.storing, n.kernel, n.breaks = 1, 1, 0, 0, 0
 		w.unhang(n)
 		for _, p := range n.processes() {
 			if p.paused {

@@ -19,6 +19,7 @@ type network struct {
 	noPeers map[string]bool // node: its ways to all other nodes are cut
 	cut     map[events.Pair]bool
 	slow    map[events.Pair]float64 // of the usual bandwidth
+	scatter float64                 // by which share a measurement of any link may be off
 	sites
 }
 
@@ -123,16 +124,14 @@ func (w *World) suspects(plan *events.Plan) map[string]bool {
 	return suspects
 }
 
-// leastBandwidth is that of the slowest link between some nodes.
-func (n *network) leastBandwidth(nodes []string) float64 {
+// leastBandwidth is that of the slowest link of a ring.
+func (n *network) leastBandwidth(ring []string) float64 {
 	if len(n.slow) == 0 {
 		return usualBandwidth
 	}
 	least := math.Inf(1)
-	for i, a := range nodes {
-		for _, b := range nodes[:i] {
-			least = min(least, n.bandwidth(a, b))
-		}
+	for i, node := range ring {
+		least = min(least, n.bandwidth(node, ring[(i+1)%len(ring)]))
 	}
 	return least
 }

@@ -19,6 +19,7 @@ type node struct {
 	process  *process       // that the hub reaches by the node's name; nil while none runs
 	unnamed  []*process     // that live, and have lost the name to another
 	slowness float64        // of its computing; 1 is usual
+	reads    float64        // what it measures of its links, over what these carry; 1 is the truth
 	storing  time.Duration  // what its state takes to tell, give, take or adopt something, beside what is usual
 	kernel   time.Duration  // what its trainer takes to give up a step
 	breaks   int            // so many-th of the steps that it begins breaks; zero: none

@@ -208,7 +208,7 @@ func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
-	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, freezes: len(w.nodes)%2 == 0}
+	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, reads: 1, freezes: len(w.nodes)%2 == 0}
 	if w.siteCount > 0 {
 		n.site = fmt.Sprint("s", 1+len(w.nodes)%w.siteCount)
 	}
