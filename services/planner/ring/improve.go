@@ -13,7 +13,7 @@ const effort = 4_000_000
 // dear (2-opt; Croes, "A Method for Solving Traveling-Salesman Problems", Operations Research 6(6), 1958), or a node be put
 // between two others. Sorted with the dearest first, the edges become less with each exchange, so that this ends.
 func improved(c Costs, order []int) []int {
-	s := &search{Costs: c, order: order, left: effort}
+	s := newSearch(c, order)
 	for s.left > 0 && s.pass() {
 	}
 	return s.order
@@ -22,7 +22,12 @@ func improved(c Costs, order []int) []int {
 type search struct {
 	Costs
 	order []int
-	left  int // edges to look at
+	least float64 // what an edge costs that need not be exchanged
+	left  int     // edges to look at
+}
+
+func newSearch(c Costs, order []int) *search {
+	return &search{Costs: c, order: order, least: c.cheapest(), left: effort}
 }
 
 // pass tries each edge that is dearer than the cheapest ones, and reports whether one was exchanged.
@@ -32,10 +37,9 @@ func (s *search) pass() (changed bool) {
 		cost     float64
 	}
 	var dear []edge
-	least := s.cheapest()
 	for i, node := range s.order {
 		next := s.at(i + 1)
-		if cost := s.between(node, next); cost > least {
+		if cost := s.Between(node, next); cost > s.least {
 			dear = append(dear, edge{node, next, cost})
 		}
 	}
@@ -54,19 +58,43 @@ func (s *search) pass() (changed bool) {
 	return changed
 }
 
-// cheapest is what an edge costs that need not be exchanged: the least of all, unless so few cost less than usual that no ring
+// cheapest is what an edge costs that need not be exchanged: the least of all, unless so few cost that little that no ring
 // has those alone.
-func (s *search) cheapest() float64 {
-	least, cheap := s.usual, 0
-	for _, cost := range s.unusual {
-		if cost < s.usual {
+func (c Costs) cheapest() float64 {
+	usual := c.cheapestUsual()
+	least, cheap := usual, 0
+	for _, cost := range c.unusual {
+		if cost < usual {
 			least, cheap = min(least, cost), cheap+1
 		}
 	}
-	if cheap < s.nodes {
-		return s.usual
+	if cheap < c.nodes {
+		return usual
 	}
 	return least
+}
+
+// cheapestUsual is the least that at least as many pairs cost at most as there are nodes, by what is usual between their sites.
+func (c Costs) cheapestUsual() float64 {
+	type level struct {
+		cost  float64
+		pairs int
+	}
+	count, left := c.bySite(), c.nodes*(c.nodes-1)/2
+	var levels []level
+	for pair, cost := range c.bySites {
+		pairs := c.pairs(count, pair/c.nodes, pair%c.nodes)
+		levels, left = append(levels, level{cost, pairs}), left-pairs
+	}
+	levels = append(levels, level{c.usual, left})
+	slices.SortFunc(levels, func(a, b level) int { return cmp.Compare(a.cost, b.cost) })
+	pairs := 0
+	for _, level := range levels {
+		if pairs += level.pairs; pairs >= c.nodes {
+			return level.cost
+		}
+	}
+	return c.usual
 }
 
 func (s *search) at(i int) int { return s.order[(i+len(s.order))%len(s.order)] }
@@ -95,20 +123,20 @@ func (s *search) exchange(at int, place []int) bool {
 	n := len(s.order)
 	best, found := move{}, false
 	a, b := s.at(at), s.at(at+1)
-	out := s.between(a, b)
+	out := s.Between(a, b)
 	try := func(m move) {
 		if m.come < m.gone && (!found || cmp.Or(cmp.Compare(m.come, best.come), cmp.Compare(m.sum, best.sum)) < 0) {
 			best, found = m, true
 		}
 	}
 	before, behind := s.at(at-1), s.at(at+2)
-	was, joined := s.between(before, a), s.between(before, b) // where a goes away
-	is, bridged := s.between(b, behind), s.between(a, behind) // where b does
+	was, joined := s.Between(before, a), s.Between(before, b) // where a goes away
+	is, bridged := s.Between(b, behind), s.Between(a, behind) // where b does
 	for step := 1; step < n; step++ {
 		to := (at + step) % n
 		c, d := s.at(to), s.at(to+1)
-		other := s.between(c, d)
-		ac, bd, ad, bc := s.between(a, c), s.between(b, d), s.between(a, d), s.between(b, c)
+		other := s.Between(c, d)
+		ac, bd, ad, bc := s.Between(a, c), s.Between(b, d), s.Between(a, d), s.Between(b, c)
 		if c != b && d != a {
 			try(move{max(out, other), max(ac, bd), ac + bd - out - other, reversing, to})
 		}

@@ -13,7 +13,7 @@ func best(c Costs) (worst, sum float64, order []int) {
 		if len(way) == c.nodes {
 			dearest, total := c.Worst(way), 0.0
 			for i, node := range way {
-				total += c.between(node, way[(i+1)%len(way)])
+				total += c.Between(node, way[(i+1)%len(way)])
 			}
 			if order == nil || dearest < worst || dearest == worst && total < sum {
 				worst, sum, order = dearest, total, slices.Clone(way)
@@ -133,7 +133,7 @@ func TestARingOfTwoSitesGoesFromOneToTheOtherOnceAndBack(t *testing.T) {
 	c := twoSites(nodes)
 	order, crossings := Order(c), 0
 	for i, node := range order {
-		if c.between(node, order[(i+1)%nodes]) > 1 {
+		if c.Between(node, order[(i+1)%nodes]) > 1 {
 			crossings++
 		}
 	}
@@ -149,7 +149,7 @@ func TestTheSearchIsBounded(t *testing.T) {
 	for range 20 {
 		some = append(some, Edge{random.IntN(nodes), random.IntN(nodes), 9}, Edge{random.IntN(nodes), random.IntN(nodes), 0.5})
 	}
-	few := &search{Costs: NewCosts(nodes, 1, some), order: upTo(nodes), left: effort}
+	few := newSearch(NewCosts(nodes, 1, some), upTo(nodes))
 	for few.left > 0 && few.pass() {
 	}
 	if looked := effort - few.left; looked > 3*nodes*len(some) {
@@ -161,7 +161,7 @@ func TestTheSearchIsBounded(t *testing.T) {
 			all = append(all, Edge{a, b, random.Float64()})
 		}
 	}
-	many := &search{Costs: NewCosts(nodes, 1, all), order: upTo(nodes), left: effort}
+	many := newSearch(NewCosts(nodes, 1, all), upTo(nodes))
 	for many.left > 0 && many.pass() {
 	}
 	if looked := effort - many.left; looked > effort+3*nodes {
@@ -182,4 +182,93 @@ func BenchmarkTheOrderOfTenNodesWithDrawnLinks(b *testing.B) {
 	for b.Loop() {
 		Order(c)
 	}
+}
+
+// atSites has some nodes at a few sites, with the same costs told by sites and by pairs: all that is not as usual, or an own cost of a
+// few pairs.
+func atSites(random *rand.Rand, nodes int) (told, expanded Costs) {
+	sites, pairs := make([]int, nodes), map[[2]int]float64{}
+	for node := range sites {
+		sites[node] = 7 * random.IntN(4)
+	}
+	var between, own []Edge
+	for a := range 4 {
+		for b := range a + 1 {
+			if random.IntN(3) > 0 {
+				between = append(between, Edge{7 * a, 7 * b, float64(1 + random.IntN(9))})
+			}
+		}
+	}
+	for a := range nodes {
+		for b := range a {
+			for _, edge := range between {
+				if low, high := min(sites[a], sites[b]), max(sites[a], sites[b]); low == edge.B && high == edge.A {
+					pairs[[2]int{b, a}] = edge.Cost
+				}
+			}
+			if random.IntN(8) == 0 {
+				pairs[[2]int{b, a}] = float64(1 + random.IntN(9))
+				own = append(own, Edge{a, b, pairs[[2]int{b, a}]})
+			}
+		}
+	}
+	var all []Edge
+	for pair, cost := range pairs {
+		all = append(all, Edge{pair[0], pair[1], cost})
+	}
+	return NewCosts(nodes, 4, own).WithSites(sites, between), NewCosts(nodes, 4, all)
+}
+
+// The twin is told each pair.
+func TestWhatSitesCostCountsAsIfEachPairWereTold(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		told, expanded := atSites(random, 4+random.IntN(7))
+		if got, want := Order(told), Order(expanded); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: the order is %v, expected %v", seed, got, want)
+		}
+		for _, pace := range []float64{1, 2, 3, 4, 5, 7, 9} {
+			if got, want := told.Linked(pace), expanded.Linked(pace); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: at pace %v %v are linked, expected %v", seed, pace, got, want)
+			}
+		}
+	}
+}
+
+// The nodes of eight sites are dealt in turn, so that no two of one stand next to each other before.
+func TestARingCrossesFromSiteToSiteOnceForEach(t *testing.T) {
+	const nodes, sites = 1000, 8
+	at := make([]int, nodes)
+	for node := range at {
+		at[node] = node % sites
+	}
+	var between []Edge
+	for a := range sites {
+		for b := range a { // the sites stand in a circle
+			between = append(between, Edge{a, b, float64(10 + min(a-b, b+sites-a))})
+		}
+	}
+	c := NewCosts(nodes, 1, []Edge{{0, 8, 50}}).WithSites(at, between)
+	order, crossings := Order(c), 0
+	for i, node := range order {
+		if at[node] != at[order[(i+1)%nodes]] {
+			crossings++
+		}
+	}
+	if worst := c.Worst(order); crossings != sites || worst != 11 || !isRing(order, nodes) {
+		t.Errorf("%d crossings and an edge of %v at worst, expected %d and 11", crossings, worst, sites)
+	}
+	if looked := effort - searched(c); looked > 100*nodes {
+		t.Errorf("%d looks at an edge", looked)
+	}
+}
+
+// searched is the effort that the local search leaves after a ring that keeps sites together.
+func searched(c Costs) int {
+	order := upTo(c.nodes)
+	c.sort(order)
+	s := newSearch(c, order)
+	for s.left > 0 && s.pass() {
+	}
+	return s.left
 }
