@@ -32,13 +32,40 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	n.DearSeconds = dearTransfers * n.TransferSeconds
 	r.network, r.bySites = n, map[[2]string]policy.Link{}
 	n.Dear = r.dear(request.Links)
+	if len(nodes) > mostApart {
+		n.Sites, n.SiteLinks = r.sites(nodes)
+	}
 	n.Links = r.unusual(request.Links, nodes, n.Dear)
 	return n
 }
 
-// mostApart is among how many nodes links that nobody measured are told apart, too, where links of their sites are not as
-// usual. Of more nodes these are too many to be looked at.
+// mostApart is among how many nodes links that nobody measured are told apart one by one, too, where links of their sites are not as
+// usual. Among more nodes these are too many to be looked at, and told by their sites.
 const mostApart = 64
+
+// sites numbers the sites of nodes, and returns what links from one to another, or within one, are taken for where that is not as
+// usual. O(nodes + pairs of sites that are told of).
+func (r *reading) sites(nodes []events.Device) (sites []int, unusual []policy.Link) {
+	number := map[string]int{}
+	for _, node := range nodes {
+		if _, known := number[node.Site]; !known {
+			number[node.Site] = len(number)
+		}
+		sites = append(sites, number[node.Site])
+	}
+	for _, between := range r.usual.Between {
+		from, isFrom := number[between.From]
+		to, isTo := number[between.To]
+		if link, isUnusual := r.at(between.From, between.To); isFrom && isTo && isUnusual {
+			link.From, link.To = from, to
+			unusual = append(unusual, link)
+		}
+	}
+	if unusual == nil {
+		return nil, nil
+	}
+	return sites, unusual
+}
 
 // reading is how a request's links are read, of nodes by their number.
 type reading struct {
@@ -80,26 +107,47 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 		}
 		told[[2]int{from, to}] = true
 		other, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
+		isApart := isUnusual && len(nodes) > mostApart // its sites would tell of it otherwise
 		if own, spread := r.read(link.Measurement), link.Spread(r.usual.Link("", "")); r.differ(own, other, spread) {
-			other, isUnusual = own, r.differ(own, r.anywhere(), spread)
+			other, isUnusual = own, isApart || r.differ(own, r.anywhere(), spread)
 			other.Unsure = isUnsure(link.Measurement)
 		}
 		if other.From, other.To = from, to; isUnusual {
 			others = append(others, other)
 		}
 	}
-	if len(r.usual.Between) > 0 && len(nodes) <= mostApart {
-		for from := range nodes {
-			for to := range nodes {
-				link, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
-				if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && isUnusual {
-					others = append(others, link)
-				}
-			}
-		}
-	}
+	others = append(others, r.unmeasured(links, nodes, told)...)
 	slices.SortFunc(others,
 		func(a, b policy.Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	return others
+}
+
+// unmeasured returns the unusual links of those that were not told: of few nodes all, of many those whose other direction was told.
+func (r *reading) unmeasured(links []events.Link, nodes []events.Device, told map[[2]int]bool) (others []policy.Link) {
+	if len(r.usual.Between) == 0 {
+		return nil
+	}
+	tell := func(from, to int) {
+		link, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
+		if link.From, link.To = from, to; from != to && !told[[2]int{from, to}] && isUnusual {
+			told[[2]int{from, to}] = true
+			others = append(others, link)
+		}
+	}
+	if len(nodes) > mostApart {
+		for _, link := range links {
+			from, isFrom := r.index[link.From]
+			if to, isTo := r.index[link.To]; isFrom && isTo {
+				tell(to, from)
+			}
+		}
+		return others
+	}
+	for from := range nodes {
+		for to := range nodes {
+			tell(from, to)
+		}
+	}
 	return others
 }
 

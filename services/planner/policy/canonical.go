@@ -64,6 +64,10 @@ func (s Situation) Canonical() Canonical {
 		c.Current[at] = pipeline
 	}
 	c.Network.Dear, c.Network.Links = numbered(s.Network.Dear, place), numberedLinks(s.Network.Links, place)
+	c.Network.Sites = make([]int, len(s.Network.Sites))
+	for i, site := range s.Network.Sites {
+		c.Network.Sites[place[i]] = site
+	}
 	// No plan depends on the time until the return, nor on what was missing before. Prices are the same for all plans that move
 	// something, so that they are weighed with them and found without.
 	c.SwitchSeconds, c.RestartSeconds = 0, 0

@@ -94,7 +94,7 @@ func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds", "Find", "Slowdown", "KeepsAll",
 			"Correction"},
 		"Network": {
-			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links",
+			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links", "SiteLinks", "Sites",
 		},
 		"Pipeline": {"MicroBatches", "Stages", "Partitions"},
 		"Candidate": {"Policy", "Pipelines", "Reroutes", "StepSeconds", "LowerBoundSeconds", "TransitionSeconds",

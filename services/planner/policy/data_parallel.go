@@ -16,12 +16,12 @@ func dataParallel(s Situation) ([]Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	placed := s.withoutSlow(nodes)
+	placed, idle := s.withoutSlow(nodes)
 	best := s.replicated(placed)
 	if len(placed) == len(nodes) {
 		return []Candidate{best}, nil
 	}
-	best.Idle = s.sure().idle(nodes, placed)
+	best.Idle = idle
 	return []Candidate{best, s.replicated(nodes)}, nil
 }
 
@@ -73,19 +73,31 @@ func (s Situation) microBatchSeconds() float64 {
 // they come about (DDP): the all-reduce begins when the slowest node begins that, and cannot end before all nodes
 // have.
 func (s Situation) overlappedSeconds(w wires, pipelines []Pipeline) float64 {
-	computed, begun := 0.0, 0.0
+	return s.computed(w, pipelines).overlapped(s.aroundSeconds(pipelines))
+}
+
+// computed is what the nodes of a step take to compute: until all have done so, and until the last of them begins to go backward for
+// the last time.
+type computed struct{ seconds, begunSeconds float64 }
+
+func (s Situation) computed(w wires, pipelines []Pipeline) (c computed) {
 	for _, pipeline := range pipelines {
 		timed := s.pipeline(w, pipeline)
 		backward := timed.BackwardSeconds[0]
 		seconds := float64(pipeline.MicroBatches) * (timed.ForwardSeconds[0] + backward)
-		computed, begun = max(computed, seconds), max(begun, seconds-backward)
+		c.seconds, c.begunSeconds = max(c.seconds, seconds), max(c.begunSeconds, seconds-backward)
 	}
-	return max(computed, begun+s.aroundSeconds(pipelines))
+	return c
+}
+
+// overlapped is the step where the all-reduce takes so long.
+func (c computed) overlapped(aroundSeconds float64) float64 {
+	return max(c.seconds, c.begunSeconds+aroundSeconds)
 }
 
 // aroundSeconds is what the replicas take to reduce in the order of their ring.
 func (s Situation) aroundSeconds(pipelines []Pipeline) float64 {
-	if len(s.Network.Links)+len(s.Network.Dear) == 0 {
+	if s.Network.isAlike() {
 		return s.syncSeconds(wires{network: s.Network}, pipelines)
 	}
 	index := make(map[string]int, len(s.Nodes))

@@ -36,11 +36,12 @@ type wires struct {
 	network Network
 	node    map[string]int
 	unusual map[[2]int]Link
+	sites   map[[2]int]Link // of links that nobody measured, by sites
 }
 
 func (s Situation) wires() wires {
 	w := wires{network: s.Network}
-	if s.Speed == nil && len(s.Network.Links) == 0 {
+	if s.Speed == nil && len(s.Network.Links)+len(s.Network.SiteLinks) == 0 {
 		return w
 	}
 	w.node, w.unusual = make(map[string]int, len(s.Nodes)), make(map[[2]int]Link, len(s.Network.Links))
@@ -50,7 +51,20 @@ func (s Situation) wires() wires {
 	for _, link := range s.Network.Links {
 		w.unusual[[2]int{link.From, link.To}] = link
 	}
+	w.sites = make(map[[2]int]Link, len(s.Network.SiteLinks))
+	for _, link := range s.Network.SiteLinks {
+		w.sites[[2]int{link.From, link.To}] = link
+	}
 	return w
+}
+
+// link is an unusual link as it was measured or as others between its sites are taken for, and false where it is as usual.
+func (w wires) link(from, to int) (Link, bool) {
+	link, found := w.unusual[[2]int{from, to}]
+	if !found && len(w.sites) > 0 {
+		link, found = w.sites[[2]int{w.network.Sites[from], w.network.Sites[to]}]
+	}
+	return link, found
 }
 
 // between returns an unusual link, and false where it is as usual or one of the nodes is lost.

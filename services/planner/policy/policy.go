@@ -65,7 +65,14 @@ type Network struct {
 	DearSeconds     float64  // that such a pair adds to a step
 	ActivationBytes int64    // of one micro-batch between two stages
 	Links           []Link   // those that differ much from the usual, as measured or as others between their sites; no dear ones
+	// SiteLinks are, among many nodes, what links from one site to another, or within one, are taken for that nobody measured, where
+	// that differs from the usual. From and To are sites, by number. Only rings heed them.
+	SiteLinks []Link
+	Sites     []int // of each node; nil without SiteLinks
 }
+
+// isAlike reports whether all links are as usual.
+func (n Network) isAlike() bool { return len(n.Links)+len(n.Dear)+len(n.SiteLinks) == 0 }
 
 // Pipeline is a pipeline with its nodes.
 type Pipeline struct {

@@ -12,12 +12,13 @@ import (
 type reducing struct {
 	network Network
 	bytes   int64
+	parts   int // that the gradients are cut into; usually as many as there are nodes
 	nodes   []int
 	at      map[int]int // their positions
 }
 
 func (s Situation) reducing(nodes []int, bytes int64) reducing {
-	r := reducing{s.Network, bytes, nodes, make(map[int]int, len(nodes))}
+	r := reducing{s.Network, bytes, len(nodes), nodes, make(map[int]int, len(nodes))}
 	for i, node := range nodes {
 		r.at[node] = i
 	}
@@ -26,11 +27,11 @@ func (s Situation) reducing(nodes []int, bytes int64) reducing {
 
 // seconds is the time of one message over a link.
 func (r reducing) seconds(link Link) float64 {
-	return link.LatencySeconds + float64(r.bytes)/float64(len(r.nodes))/link.BytesPerSecond
+	return link.LatencySeconds + float64(r.bytes)/float64(r.parts)/link.BytesPerSecond
 }
 
 // costs are the seconds of one message between any two. A pair without a direct link has a part of the usual one, through the
-// hub. O(links).
+// hub. O(nodes + links).
 func (r reducing) costs() ring.Costs {
 	var unusual []ring.Edge
 	add := func(from, to int, seconds float64) {
@@ -45,8 +46,25 @@ func (r reducing) costs() ring.Costs {
 	for _, pair := range r.network.Dear {
 		add(pair[0], pair[1], r.seconds(r.network.usual())/relayedShare)
 	}
-	return ring.NewCosts(len(r.nodes), r.seconds(r.network.usual()), unusual)
+	costs := ring.NewCosts(len(r.nodes), r.seconds(r.network.usual()), unusual)
+	if len(r.network.SiteLinks) == 0 {
+		return costs
+	}
+	var between []ring.Edge
+	for _, link := range r.network.SiteLinks {
+		between = append(between, ring.Edge{A: link.From, B: link.To, Cost: r.seconds(link)})
+	}
+	sites := make([]int, len(r.nodes))
+	for at, node := range r.nodes {
+		if sites[at] = nowhere; node >= 0 {
+			sites[at] = r.network.Sites[node]
+		}
+	}
+	return costs.WithSites(sites, between)
 }
+
+// nowhere is the site of nodes that are lost.
+const nowhere = -1
 
 // order is the nodes as they reduce, and the time that takes.
 func (r reducing) order() (nodes []int, seconds float64) {

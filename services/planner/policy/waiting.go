@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -11,17 +10,6 @@ import (
 
 // UsualSlowdown is how many times as long a step may take for a node that joins.
 const UsualSlowdown = 1.05
-
-// Idle is a node that has no place, because the step would take longer with it than without.
-type Idle struct {
-	Node        string
-	StepSeconds float64 // with it
-	// NeedsBytesPerSecond is the bandwidth of two links to others, both ways, from which it would slow nothing down; zero where
-	// none is enough, for the links' delay.
-	NeedsBytesPerSecond float64
-	// NeedsRoundTripSeconds is told in place of it: the round trip of two usual links from which it would; zero where none is.
-	NeedsRoundTripSeconds float64
-}
 
 // mostPaces bounds how many groups of nodes are weighed.
 const mostPaces = 16
@@ -32,50 +20,67 @@ const mostPaces = 16
 // A node that joins may make a step Slowdown times as long as it is without it. One that trains is left out for a worsening
 // beyond that by what measurements scatter, and one that waits comes back where it makes no step longer: so no scatter takes
 // a node in and out. A node that holds the last copy of something stays, and so does one that is not to blame. Links that were probed
-// once count as usual. O(paces * (nodes log nodes + links)), and the rings.
-func (s Situation) withoutSlow(nodes []int) []int {
+// once count as usual. O(paces * (nodes * (layers + sites) + links)), the rings, and what idle takes.
+func (s Situation) withoutSlow(nodes []int) (placed []int, waiting []Idle) {
 	s = s.sure()
-	if s.KeepsAll || len(s.Network.Links)+len(s.Network.Dear) == 0 || s.Network.BytesPerSecond <= 0 {
-		return nodes
+	if s.KeepsAll || s.Network.isAlike() || s.Network.BytesPerSecond <= 0 {
+		return nodes, nil
 	}
-	blamed := s.blamed()
-	groups, fastest := [][]int{nodes}, 0
-	steps := []float64{s.stepOf(nodes)}
-	for _, group := range s.paced(nodes, blamed) {
-		if !s.mayDoWith(group, len(nodes)) || !s.isFast(group, len(nodes)) && !blamed.all(nodes, group) {
+	w, blamed := s.wires(), s.blamed()
+	all := s.ringed(w, nodes)
+	groups, fastest := []ringed{all}, all
+	for _, some := range s.paced(nodes, blamed) {
+		if !s.mayDoWith(some, len(nodes)) {
 			continue
 		}
-		groups, steps = append(groups, group), append(steps, s.stepOf(group))
-		if last := len(steps) - 1; steps[last] < steps[fastest] {
-			fastest = last
+		group := s.ringed(w, some)
+		if !blamed.all(nodes, some) && !s.isFast(w, group, len(nodes)) {
+			continue
+		}
+		if groups = append(groups, group); group.stepSeconds < fastest.stepSeconds {
+			fastest = group
 		}
 	}
-	usual := s.alike(groups[fastest], len(nodes))
-	for g, group := range groups { // the largest first
-		if allowed := s.allowed(group, groups[fastest]); steps[g] <= allowed*max(steps[fastest], usual.stepOf(group)) {
-			return group
+	usual, chosen := s.alike(w, fastest, len(nodes)), fastest
+	for _, group := range groups { // the largest first
+		allowed := s.allowed(group.nodes, fastest.nodes)
+		if group.stepSeconds <= allowed*max(fastest.stepSeconds, usual.stepOf(group.nodes)) {
+			chosen = group
+			break
 		}
 	}
-	return groups[fastest]
+	return chosen.nodes, s.idle(w, nodes, chosen)
+}
+
+// ringed is some nodes, in their order and in that of their ring, and their step.
+type ringed struct {
+	nodes, order []int
+	stepSeconds  float64
+}
+
+func (s Situation) ringed(w wires, nodes []int) ringed {
+	order, around := s.reducing(nodes, sum(s.GradientBytes)).order()
+	return ringed{nodes, order, s.computed(w, s.replicasOf(nodes)).overlapped(around)}
 }
 
 // sure is the situation without links that were probed once: nobody waits for these. A single probe of one loopback device read a
 // thousandth of what it carries.
 func (s Situation) sure() Situation {
-	s.Network.Links = slices.DeleteFunc(slices.Clone(s.Network.Links), func(link Link) bool { return link.Unsure })
+	isUnsure := func(link Link) bool { return link.Unsure }
+	s.Network.Links = slices.DeleteFunc(slices.Clone(s.Network.Links), isUnsure)
+	s.Network.SiteLinks = slices.DeleteFunc(slices.Clone(s.Network.SiteLinks), isUnsure)
 	return s
 }
 
 // alike is the situation with links that are all as usual, of which nobody is to wait for being one more; or as those over which
 // a group reduces that is more than half of so many nodes, where these are faster: of three nodes one with slow links has most links
 // be slow.
-func (s Situation) alike(group []int, of int) Situation {
-	w, r := s.wires(), s.reducing(group, sum(s.GradientBytes))
-	s.Network.Links, s.Network.Dear = nil, nil
-	if len(group) < 2 || 2*len(group) <= of || len(r.network.Dear) > 0 {
+func (s Situation) alike(w wires, group ringed, of int) Situation {
+	r, order := s.reducing(group.nodes, sum(s.GradientBytes)), group.order
+	s.Network.Links, s.Network.Dear, s.Network.SiteLinks = nil, nil, nil
+	if len(order) < 2 || 2*len(order) <= of || len(r.network.Dear) > 0 {
 		return s
 	}
-	order, _ := r.order()
 	slowest := r.worse(w, order[0], order[1])
 	for i, node := range order {
 		if link := r.worse(w, node, order[(i+1)%len(order)]); r.seconds(link) > r.seconds(slowest) {
@@ -89,28 +94,41 @@ func (s Situation) alike(group []int, of int) Situation {
 }
 
 // isFast reports whether a group reduces over faster links than are usual among so many nodes.
-func (s Situation) isFast(group []int, of int) bool {
-	return s.alike(group, of).Network.isFasterThan(s.Network)
+func (s Situation) isFast(w wires, group ringed, of int) bool {
+	return s.alike(w, group, of).Network.isFasterThan(s.Network)
 }
 
 func (n Network) isFasterThan(other Network) bool {
 	return n.BytesPerSecond > other.BytesPerSecond || n.LatencySeconds < other.LatencySeconds
 }
 
-// blame is by node who says that links to it are slow, itself among them where it says so of its own.
-type blame map[int]map[int]bool
+// blame is who says that links are slow.
+type blame struct {
+	of    map[int]map[int]bool // by node: who says it of links to it, itself among them where it says so of its own
+	sites []int                // of each node, where links between sites are known
+	at    map[int]siteBlame    // by site, of links that are slow as others between its sites are
+}
 
-// blamed tells whose links are slower than usual. Each end of a link measures its own direction of it.
+// siteBlame is how many nodes say that links to a site are slow, and whether its own say so of theirs.
+type siteBlame struct {
+	others int
+	own    bool
+}
+
+// blamed tells whose links are slower than usual. Each end of a link measures its own direction of it. O(nodes + links).
 func (s Situation) blamed() blame {
-	told := blame{}
+	b := blame{map[int]map[int]bool{}, s.Network.Sites, map[int]siteBlame{}}
 	tell := func(node, teller int) {
-		if told[node] == nil {
-			told[node] = map[int]bool{}
+		if b.of[node] == nil {
+			b.of[node] = map[int]bool{}
 		}
-		told[node][teller] = true
+		b.of[node][teller] = true
+	}
+	isSlow := func(link Link) bool {
+		return s.Network.isFasterThan(Network{BytesPerSecond: link.BytesPerSecond, LatencySeconds: link.LatencySeconds})
 	}
 	for _, link := range s.Network.Links {
-		if s.Network.isFasterThan(Network{BytesPerSecond: link.BytesPerSecond, LatencySeconds: link.LatencySeconds}) {
+		if isSlow(link) {
 			tell(link.From, link.From)
 			tell(link.To, link.From)
 		}
@@ -119,22 +137,42 @@ func (s Situation) blamed() blame {
 		tell(pair[0], pair[0])
 		tell(pair[1], pair[1])
 	}
-	return told
+	count := map[int]int{}
+	for _, site := range s.Network.Sites {
+		count[site]++
+	}
+	for _, link := range s.Network.SiteLinks {
+		if isSlow(link) {
+			from, to := b.at[link.From], b.at[link.To]
+			from.own, to.others = true, to.others+count[link.From]
+			b.at[link.From] = from
+			if link.From == link.To {
+				to.own, to.others = true, to.others-1
+			}
+			b.at[link.To] = to
+		}
+	}
+	return b
 }
 
-// of is how much a node is to blame: 2 or more where it says itself that its links are slow, or two others do. The word of one
+// much is how much a node is to blame: 2 or more where it says itself that its links are slow, or two others do. The word of one
 // other is not enough: who says that a link from it is slow would have the other end wait for good.
-func (b blame) of(node int) int {
-	if b[node][node] {
-		return 1 + len(b[node])
+func (b blame) much(node int) int {
+	told, isOwn := len(b.of[node]), b.of[node][node]
+	if len(b.at) > 0 {
+		site := b.at[b.sites[node]]
+		told, isOwn = told+site.others, isOwn || site.own
 	}
-	return len(b[node])
+	if isOwn {
+		return 1 + max(1, told)
+	}
+	return told
 }
 
 // all reports whether each of the nodes that are not in a group is to blame.
 func (b blame) all(nodes, group []int) bool {
 	in := setOf(group)
-	return !slices.ContainsFunc(nodes, func(node int) bool { return !in[node] && b.of(node) < 2 })
+	return !slices.ContainsFunc(nodes, func(node int) bool { return !in[node] && b.much(node) < 2 })
 }
 
 // allowed is how many times as long a step may take with all of a group as with some of them.
@@ -202,7 +240,7 @@ func (s Situation) replicasOf(nodes []int) []Pipeline {
 // paced returns, for paces that links have, the largest group in which each node has two links at that pace and all reach each
 // other over such links: those of slow paces first, which are larger. Where several are as large, who is to blame is not in it.
 func (s Situation) paced(nodes []int, blamed blame) [][]int {
-	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(blamed.of(a), blamed.of(b)) })
+	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(blamed.much(a), blamed.much(b)) })
 	r := s.reducing(nodes, sum(s.GradientBytes))
 	costs := r.costs()
 	var groups [][]int
@@ -226,83 +264,6 @@ func (s Situation) alone(nodes []int) []int {
 	return []int{slices.MinFunc(nodes, func(a, b int) int {
 		return cmp.Or(cmp.Compare(holds[b].Len(), holds[a].Len()), cmp.Compare(s.speed(b), s.speed(a)))
 	})}
-}
-
-// idle tells of each node that might train but has no place what it would cost and need.
-func (s Situation) idle(able, placed []int) (all []Idle) {
-	in := setOf(placed)
-	with, step := map[Link]Idle{}, s.stepOf(placed) // by what tells idle nodes apart
-	for _, node := range able {
-		if in[node] {
-			continue
-		}
-		kind := s.secondLink(node, placed)
-		kind.From, kind.To = 0, int(math.Float64bits(s.speed(node))>>1)
-		idle, known := with[kind]
-		if !known {
-			idle = Idle{StepSeconds: s.stepOf(append(slices.Clone(placed), node))}
-			idle.NeedsBytesPerSecond, idle.NeedsRoundTripSeconds = s.needs(node, placed, kind.LatencySeconds, step)
-			with[kind] = idle
-		}
-		idle.Node = s.Nodes[node]
-		all = append(all, idle)
-	}
-	return all
-}
-
-// correctedIdle is what idle nodes would cost, as steps are expected to take.
-func (s Situation) correctedIdle(all []Idle) []Idle {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].StepSeconds *= s.corrected()
-	}
-	return all
-}
-
-// secondLink is the second best of a node's links to some others, of the worse direction each: a ring takes two.
-func (s Situation) secondLink(node int, others []int) Link {
-	r, w := s.reducing(append(slices.Clone(others), node), sum(s.GradientBytes)), s.wires()
-	var best []Link
-	for _, other := range others {
-		best = append(best, r.worse(w, node, other))
-		slices.SortStableFunc(best, func(a, b Link) int { return cmp.Compare(r.seconds(a), r.seconds(b)) })
-		best = best[:min(len(best), 2)]
-	}
-	return best[len(best)-1]
-}
-
-// worse is the link of two nodes in its worse direction, without its ends.
-func (r reducing) worse(w wires, node, other int) Link {
-	there, is := w.unusual[[2]int{node, other}]
-	back, isToo := w.unusual[[2]int{other, node}]
-	switch {
-	case !is && !isToo:
-		return w.network.usual()
-	case is && isToo && r.seconds(back) > r.seconds(there) || !is:
-		there = back
-	}
-	return Link{LatencySeconds: there.LatencySeconds, BytesPerSecond: there.BytesPerSecond}
-}
-
-// asUsual is the share of what links usually carry, among those who train, of which no more is needed: who measures a link often
-// tells no smaller difference.
-const asUsual = 0.8
-
-// needs is the bandwidth that a node's two links need for a step with it to be as short as so many seconds, or, where none is
-// enough, the round trip that they need with the usual bandwidth. Zero is none.
-func (s Situation) needs(node int, placed []int, latencySeconds, seconds float64) (bytesPerSecond, roundTripSeconds float64) {
-	nodes := append(slices.Clone(placed), node)
-	begun := 0.0 // when the all-reduce may begin
-	for _, pipeline := range s.replicasOf(nodes) {
-		timed := s.pipeline(s.wires(), pipeline)
-		begun = max(begun, float64(pipeline.MicroBatches)*(timed.ForwardSeconds[0]+timed.BackwardSeconds[0])-timed.BackwardSeconds[0])
-	}
-	message := (seconds - begun) / (2 * float64(len(nodes)-1))
-	part := float64(sum(s.GradientBytes)) / float64(len(nodes))
-	if message > latencySeconds {
-		return min(part/(message-latencySeconds), asUsual*s.alike(placed, len(nodes)).Network.BytesPerSecond), 0
-	}
-	return 0, max(0, 2*(message-part/s.Network.BytesPerSecond))
 }
 
 func setOf(nodes []int) map[int]bool {

@@ -115,6 +115,32 @@ func (c Costs) Worst(order []int) float64 {
 	return worst
 }
 
+// WorstWith is the cost of the dearest edge of a ring with one more node between the two of its neighbours that make this least.
+// O(nodes).
+func (c Costs) WorstWith(order []int, node int) float64 {
+	if len(order) < 2 {
+		return c.Worst(append(slices.Clone(order), node))
+	}
+	dearest, next, at := 0.0, 0.0, 0 // the dearest edge, which one it is, and the one after it
+	for i := range order {
+		switch edge := c.Between(order[i], order[(i+1)%len(order)]); {
+		case edge > dearest:
+			dearest, next, at = edge, dearest, i
+		case edge > next:
+			next = edge
+		}
+	}
+	least := math.Inf(1)
+	for i := range order {
+		others := dearest
+		if i == at {
+			others = next
+		}
+		least = min(least, max(others, c.Between(order[i], node), c.Between(node, order[(i+1)%len(order)])))
+	}
+	return least
+}
+
 // exactly is up to how many nodes Order is exact: ten take 1.3 ms (BenchmarkTheOrderOfTenNodesWithDrawnLinks), each more twice as
 // long and a little.
 const exactly = 10

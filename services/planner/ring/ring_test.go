@@ -91,6 +91,23 @@ func TestTheLocalSearchComesCloseToTheBestRing(t *testing.T) {
 	}
 }
 
+// The twin puts the node everywhere.
+func TestOneMoreNodeIsPutWhereItCostsLeast(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		c := drawn(random, 2+random.IntN(7), random.Float64(), 1+random.IntN(9))
+		order, node := random.Perm(c.nodes), 0
+		order, node = order[1:], order[0]
+		want := c.Worst(append(slices.Clone(order), node))
+		for at := range order {
+			want = min(want, c.Worst(slices.Insert(slices.Clone(order), at, node)))
+		}
+		if got := c.WorstWith(order, node); got != want {
+			t.Fatalf("seed %d: %v with %d costs %v at worst, expected %v", seed, order, node, got, want)
+		}
+	}
+}
+
 func TestEqualLinksChangeNothing(t *testing.T) {
 	for _, nodes := range []int{0, 1, 2, 3, 4, 10, 11, 1000} {
 		if order := Order(NewCosts(nodes, 1, nil)); !slices.Equal(order, upTo(nodes)) {
