@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Idle is a node that has no place because each step would take longer with it than without.
@@ -29,19 +30,34 @@ func (p *Plan) IdleOf(node string) (Idle, bool) {
 
 // Why tells people why a node of a plan waits, and what it would need.
 func (i Idle) Why(planned Predicted) string {
-	why := fmt.Sprintf("its links are too slow: a step would take %.3g s with it, and takes %.3g s without", i.StepSeconds, planned.StepSeconds)
+	why := fmt.Sprintf("its links are too slow: a step would take %s s with it, and takes %s s without", written(i.StepSeconds),
+		written(planned.StepSeconds))
 	switch {
 	case i.NeedsRoundTripSeconds > 0:
-		return fmt.Sprintf("%s; no bandwidth is enough with so long a delay: from a round trip of %.3g ms to two others on it slows nothing down",
-			why, 1000*i.NeedsRoundTripSeconds)
+		return fmt.Sprintf("%s; no bandwidth is enough with so long a delay: from a round trip of %s ms to two others on it slows nothing down",
+			why, written(rounded(1000*i.NeedsRoundTripSeconds, math.Floor)))
 	case i.NeedsBytesPerSecond == 0:
 		return why + "; no bandwidth is enough with so long a delay"
 	}
-	bits, unit := 8*i.NeedsBytesPerSecond/1e6, "Mbit/s"
+	bits, unit := rounded(8*i.NeedsBytesPerSecond/1e6, math.Ceil), "Mbit/s" // the unit of what is told
 	if bits >= 1000 {
 		bits, unit = bits/1000, "Gbit/s"
 	}
-	return fmt.Sprintf("%s; from %.3g %s both ways to two others on it slows nothing down", why, math.Ceil(bits*100)/100, unit)
+	return fmt.Sprintf("%s; from %s %s both ways to two others on it slows nothing down", why, written(bits), unit)
+}
+
+// rounded is a number above zero in three significant digits, up or down: what is told as enough is.
+func rounded(value float64, to func(float64) float64) float64 {
+	last := math.Pow(10, math.Floor(math.Log10(value))-2)
+	if whole := math.Round(value / last); math.Abs(value/last-whole) < 1e-9*whole {
+		return whole * last // it has no more digits than rounding leaves behind
+	}
+	return to(value/last) * last
+}
+
+// written is a number in three digits and without an exponent.
+func written(value float64) string {
+	return strconv.FormatFloat(threeDigits(value), 'f', -1, 64)
 }
 
 func (p *Plan) validateIdle(members map[string]bool) error {

@@ -15,7 +15,7 @@ import (
 func Bytes(bytes int64) string {
 	value, unit := float64(bytes), "B"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if value < 1000 {
+		if value < 999.5 { // which three digits make a thousand
 			break
 		}
 		value, unit = value/1024, next
@@ -32,7 +32,7 @@ func Seconds(seconds float64) string {
 		return fmt.Sprintf("%.4g us", seconds*1e6)
 	case seconds < 1:
 		return fmt.Sprintf("%.4g ms", seconds*1e3)
-	case seconds < 1e4:
+	case seconds < 9999.5:
 		return fmt.Sprintf("%.4g s", seconds)
 	}
 	return fmt.Sprintf("%.0f s", seconds)
