@@ -145,7 +145,7 @@ func read(request *http.Request, into any) error {
 	if err == nil || errors.As(err, &tooLarge) {
 		return err
 	}
-	return failure{http.StatusBadRequest, "body: " + err.Error(), "the fields are in services/agent/local/README.md"}
+	return failure{http.StatusBadRequest, "body: " + events.Named("body", err).Error(), "the fields are in services/agent/local/README.md"}
 }
 
 func (s *Server) join(request *http.Request) (any, error) {

@@ -25,6 +25,7 @@ type Joining struct {
 	Node        string          `json:"node"`
 	Job         json.RawMessage `json:"job"`
 	Dir         string          `json:"dir"`
+	Mistaken    string          `json:"mistaken"` // what is wrong with the trainer, as its client found: it does not join, and is not started again
 }
 
 // Joined answers a join.
@@ -136,6 +137,9 @@ const (
 // complete fills in what was left out, and names the field that is not as expected. The node keeps so many copies of its
 // state in memory for snapshots.
 func (j *Joining) complete(copies int) (events.Job, error) {
+	if j.Mistaken != "" {
+		return events.Job{}, errors.New(events.Brief(j.Mistaken))
+	}
 	if len(j.Units) == 0 {
 		return events.Job{}, errors.New("units: expected the bytes of one at least")
 	}
@@ -168,7 +172,7 @@ func (j *Joining) job() (events.Job, error) {
 		decoder := json.NewDecoder(bytes.NewReader(j.Job))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&job); err != nil {
-			return job, fmt.Errorf("job: %w", err)
+			return job, fmt.Errorf("job: %w", events.Named("job", err))
 		}
 	}
 	job.Digest, job.Steps, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.TotalSteps, j.Batch, j.MicroBatch

@@ -29,6 +29,18 @@ func TestWhoComesToACompleteJobIsToldThatNothingIsLeftToTrain(t *testing.T) {
 	}
 }
 
+// It would be started again, as often as it may be, to the same end.
+func TestAScriptWhoseClientFoundAMistakeInItDoesNotJoinAndIsNotStartedAgain(t *testing.T) {
+	r := newRig(t)
+	c := &client{rig: r, http: r.dial()}
+	var failed failure
+	c.expect(http.StatusBadRequest, &failed, "POST", "/v1/join", `{"mistaken": "steps: expected a whole number of 1 or more, got 0"}`)
+	why := r.server.Refused()
+	if why == nil || why.Error() != failed.What || !strings.HasPrefix(failed.What, "steps: expected") {
+		t.Errorf("it is answered %q, and not started again because of %v", failed.What, why)
+	}
+}
+
 // refuse refuses the join of a member.
 func (r *rig) refuse(member events.Member, otherJob bool) {
 	r.Helper()

@@ -16,7 +16,7 @@ REKNIT_AGENT in the environment) the same script trains alone.
 A step that is given up ends at the end of `with`, and the loop goes on with the next order.
 """
 
-import collections
+import collections.abc
 import fcntl
 import http.client
 import io
@@ -24,6 +24,7 @@ import json
 import math
 import mmap
 import os
+import re
 import select
 import socket
 import sys
@@ -78,23 +79,95 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
     """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job.
 
     A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local",
-    samples is how many this trainer has of its own, and its gradients count by them."""
+    samples is how many this trainer has of its own, and its gradients count by them. Refused names an argument that is not as
+    expected, with an agent or without one."""
     if os.environ.get("REKNIT_UNCHANGED"):
         raise Refused("this script joins by itself and was started with --unchanged: leave the flag out")
+    node = node or os.environ.get("REKNIT_NODE", "")
+    _check({"batch": batch, "micro_batch": micro_batch, "total_steps": total_steps, "memory_bytes": memory_bytes, "samples": samples,
+            "digest": digest, "kind": kind, "state": state, "lazy": lazy, **job})
+    _expect_node(node)
+    _expect("micro_batch", micro_batch, batch % micro_batch == 0, f"a divisor of batch, {batch}")
+    units = _sizes(units)
     path = os.environ.get("REKNIT_AGENT")
     if not path:
-        if micro_batch < 1 or batch % micro_batch:  # an agent says so itself, and does not start the script again
-            raise Refused(f"micro_batch: expected a divisor of batch, {batch}, got {micro_batch}")
         print("reknit: no agent (REKNIT_AGENT is not set): this process trains alone", file=sys.stderr)
         return Job(_Alone(units, batch, micro_batch, total_steps, lazy), total_steps)
     job.setdefault("kind", kind)
     if kind == "data-parallel":
         job.setdefault("stages", {"min": 1, "max": 1})
     return Job(_Agent(path, {
-        "units": list(units), "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
+        "units": units, "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
         "totalSteps": total_steps, "memoryBytes": memory_bytes, "samples": samples, "lazy": lazy, "job": job,
-        "node": node or os.environ.get("REKNIT_NODE", ""),
+        "node": node,
     }), total_steps)
+
+
+_MOST_WHOLE = 2**53 - 1  # greatest whole number that every language reads from JSON
+_ARGUMENTS = {  # of join, by what each may be: a range, words, or a type. The last are fields of the job, as in events.Job
+    "batch": (1, _MOST_WHOLE), "micro_batch": (1, _MOST_WHOLE), "total_steps": (0, _MOST_WHOLE), "memory_bytes": (0, _MOST_WHOLE),
+    "samples": (0, _MOST_WHOLE), "digest": str, "lazy": bool, "state": ["mapped", "copied"],
+    "kind": ["pipeline", "data-parallel", "sharded"], "replicas": ["equal", "alike"], "data": ["shared", "local"], "layers": list,
+    "tied": list, "pipelines": dict, "stages": dict, "batchRule": dict, "optimizerPartitions": (0, 64),
+}
+_TYPES = {str: "a text", bool: "True or False", list: "a list", dict: "a dictionary"}
+
+
+def _check(arguments):
+    """Raises Refused for an argument that is none, or not what it may be. What is inside of a field of the job the agent checks."""
+    for name, value in arguments.items():
+        if name not in _ARGUMENTS:
+            raise mistaken(Refused, f"{name}: expected an argument of join or a field of the job: {', '.join(_ARGUMENTS)}")
+        may = _ARGUMENTS[name]
+        if isinstance(may, tuple):
+            expect_whole(name, value, *may)
+        elif isinstance(may, list):
+            _expect(name, value, value in may, " or ".join(may))
+        else:
+            _expect(name, value, isinstance(value, may), _TYPES[may])
+
+
+def expect_whole(name, value, least, most=_MOST_WHOLE):
+    """Raises Refused for an argument that is no whole number of a range."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    _expect(name, value, is_whole and least <= value <= most, f"a whole number from {least} to {most}")
+
+
+def _expect(name, value, holds, expected):
+    if not holds:
+        raise mistaken(Refused, f"{name}: expected {expected}, got {value!r:.80}")
+
+
+def _expect_node(node):
+    """Raises Refused for what is no id of a node; the empty one is the agent's."""
+    fits = isinstance(node, str) and re.fullmatch("[A-Za-z0-9_-]{0,64}", node)
+    _expect("node", node, fits, "1 to 64 characters of A-Z a-z 0-9 - _")
+
+
+def _sizes(units):
+    """Returns the bytes of each unit as a list. It raises Refused for what is none."""
+    _expect("units", units, isinstance(units, collections.abc.Iterable), "the bytes of each unit")
+    units = list(units)
+    _expect("units", units, units, "the bytes of one unit at least")
+    for n, size in enumerate(units):
+        expect_whole(f"units[{n}]", size, 1)
+    return units
+
+
+def mistaken(kind, text):
+    """Returns an error of a kind that says what is wrong with the script. The agent hears that: it would start the script again,
+    as often as it may, to the same end."""
+    path = os.environ.get("REKNIT_AGENT")
+    if path and not os.environ.get("REKNIT_UNCHANGED"):
+        connection = _Connection(lambda: _dial(path))
+        try:
+            connection.request("POST", "/v1/join", json.dumps({"mistaken": text}))
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            pass  # whoever calls the agent next says so
+        finally:
+            connection.close()
+    return kind(text)
 
 
 class Job:
@@ -193,13 +266,16 @@ def announce(node=None):
     """Has the cluster see this process before it joins: reknit nodes lists its node as "starting".
 
     Returns an object whose close() ends that; so does the end of the process. Without an agent it does nothing. It waits while the
-    agent finds no NATS, and the agent's log says so. Refused: the agent has its node's name from a kit that is another's.
+    agent finds no NATS, and the agent's log says so. Refused: the agent has its node's name from a kit that is another's, or
+    node is no id.
     """
+    node = node or os.environ.get("REKNIT_NODE", "")
+    _expect_node(node)
     path = os.environ.get("REKNIT_AGENT")
     if not path:
         return io.BytesIO()
     connection = _Connection(lambda: _dial(path))
-    target = "/v1/announce?node=" + urllib.parse.quote(node or os.environ.get("REKNIT_NODE", ""), safe="")
+    target = f"/v1/announce?node={node}"
     try:
         connection.request("GET", target)
         answer = connection.getresponse()
@@ -376,6 +452,7 @@ class _Alone:
         self.batch, self.micro_batch, self.total = batch, micro_batch, total_steps
         self.order = 0
         self.values = {}
+        self.left = None  # why, once it was asked to leave
 
     def next(self, report, wait=True):
         if report.get("broken"):
@@ -385,6 +462,8 @@ class _Alone:
         if self.unmade:
             units, self.unmade = self.unmade, []
             return {"order": "give", "id": self.order, "step": 0, "units": units}
+        if self.left is not None:
+            return {"order": "left", "id": self.order, "reason": self.left}
         if self.total and done >= self.total:
             return {"order": "finished", "id": self.order}
         return {
@@ -411,7 +490,8 @@ class _Alone:
 
     def call(self, method, path, body=None):
         if path == "leave":
-            raise Left("alone")
+            self.left = body["reason"]
+            return None
         if path == "state":
             return {"node": "", "generation": 1, "step": 0, "replicas": 1, "safe": False}
         key, _, query = path.partition("?")

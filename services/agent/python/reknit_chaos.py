@@ -28,7 +28,7 @@ import reknit_torch
 
 __all__ = ["Coordinator", "Trainer", "capture_exit_event"]
 
-_coordinator = None  # the last that was made
+_coordinator = None  # of this process; one that has ended may be followed by another
 
 
 class Coordinator:
@@ -40,6 +40,9 @@ class Coordinator:
 
     def __init__(self, node=None):
         global _coordinator
+        if _coordinator is not None and not _coordinator._ended:
+            raise reknit.WrongOrder("Coordinator(): expected one a process, got another one before the first has ended")
+        self._ended = False
         self._announced = reknit.announce(node)
         self._node, self._job, self._step = node, None, None
         self._signals = _signals_heard()
@@ -54,8 +57,13 @@ class Coordinator:
 
     def steps(self):
         """Yields each reknit_torch.Step to train, until training is complete. reknit.Left ends the script of a node that has left."""
-        for self._step in self._prepared("steps").steps():
-            yield self._step
+        steps = self._prepared("steps").steps()
+        try:
+            for self._step in steps:
+                yield self._step
+        finally:
+            steps.close()
+            self._ended = True
 
     def update(self):
         """Sums the gradients over all processes and updates the model, everywhere or nowhere. It returns whether the step is made; a

@@ -40,7 +40,9 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
     What passes between two layers has the shape (samples, *between) and the type of the parameters. The other arguments
     are those of reknit_torch.join; kind, stages, pipelines and layers are fields of the job, as in events.Job.
     """
+    reknit.expect_whole("micro_batch", micro_batch, 1)
     layers = Layers(build, count, optimizer)
+    backend = reknit_torch.checked(backend, layers.device, steps)
     job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
                         digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}",
@@ -152,7 +154,7 @@ class Step(reknit_torch.AnyStep):
 
     def backward(self, loss):
         """Goes backward from the mean loss of a micro-batch."""
-        loss = loss * self._share
+        loss = reknit_torch.one_number(loss) * self._share
         loss.backward()
         self._lost.add_(loss.detach())
 
@@ -209,7 +211,7 @@ class Layers:
             self.sizes += layer.state.sizes
             self._parameters.append(sum(p.numel() * p.element_size() for p in layer.module.parameters()))
             digests.append(layer.state.digest(""))
-        self.mapped = layer.state.mapped
+        self.mapped, self.device = layer.state.mapped, layer.state.gradients.loss.device
         self.digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()
         self._number_bytes = layer.state.gradients.buckets[-1].sums.element_size()
 

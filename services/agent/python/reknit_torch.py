@@ -22,7 +22,7 @@ import torch
 
 import reknit
 import reknit_profile
-from reknit_group import Group, Store
+from reknit_group import CONNECT, Group, Store
 from reknit_state import State
 
 
@@ -34,8 +34,12 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, **j
     else must be equal. The backend is nccl where the parameters are on a GPU, else gloo, unless it is told. Further
     arguments go to reknit.join.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise reknit.mistaken(TypeError, f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if not hasattr(optimizer, "param_groups"):
+        raise reknit.mistaken(TypeError, f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     state = State(model, optimizer)
-    backend = backend or ("nccl" if state.gradients.loss.is_cuda else "gloo")
+    backend = checked(backend or ("nccl" if state.gradients.loss.is_cuda else "gloo"), state.gradients.loss.device, steps)
     if any(getattr(module, "track_running_stats", False) for module in model.modules()):
         job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
     job.setdefault("memory_bytes", reknit_profile.memory_bytes(state.gradients.loss.device))
@@ -44,6 +48,24 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, **j
                         state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
     return Job(plane, state, backend)
+
+
+def checked(backend, device, steps):
+    """Returns the backend. Refused: nobody could train so; told before the join, for a step would break for all."""
+    if backend not in CONNECT:
+        raise reknit.mistaken(reknit.Refused, f"backend: expected {' or '.join(CONNECT)}, got {backend!r:.80}")
+    if backend == "nccl" and device.type != "cuda":
+        raise reknit.mistaken(reknit.Refused, f"backend: expected gloo, for the parameters are on the {device.type}, got 'nccl'")
+    reknit.expect_whole("steps", steps, 1)
+    return backend
+
+
+def one_number(loss):
+    """Returns a loss without dimensions. TypeError: it is no tensor of one number."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        got = f"the shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise TypeError(f"step.backward(loss): expected a tensor of one number, as losses.mean() is, got {got}")
+    return loss.reshape(())
 
 
 class Job:
@@ -184,6 +206,7 @@ class Step(AnyStep):
         """Adds the gradients of a micro-batch, of which this is the mean loss."""
         if not self._untrained:
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of step.micro_batches, got one more")
+        loss = one_number(loss)
         self._untrained -= 1
         loss = loss * self._share
         if self._job.profile.active:

@@ -6,6 +6,7 @@ import http.server
 import json
 import mmap
 import os
+import pathlib
 import queue
 import socket
 import socketserver
@@ -185,6 +186,46 @@ class State:
         self.asked.append(("give", units, step))
 
 
+WRONG = [  # arguments of join, and what is said of them
+    ({"batch": 0}, r"batch: expected a whole number from 1 to 9007199254740991, got 0"),
+    ({"batch": "8"}, r"batch: expected a whole number from 1 to \d+, got '8'"),
+    ({"batch": 8.0}, r"batch: expected a whole number from 1 to \d+, got 8.0"),
+    ({"batch": True}, r"batch: expected a whole number from 1 to \d+, got True"),
+    ({"micro_batch": 3}, r"micro_batch: expected a divisor of batch, 8, got 3"),
+    ({"micro_batch": None}, r"micro_batch: expected a whole number from 1 to \d+, got None"),
+    ({"total_steps": -1}, r"total_steps: expected a whole number from 0 to \d+, got -1"),
+    ({"total_steps": "9"}, r"total_steps: expected a whole number from 0 to \d+, got '9'"),
+    ({"memory_bytes": 1e9}, r"memory_bytes: expected a whole number from 0 to \d+, got 1000000000.0"),
+    ({"samples": -1}, r"samples: expected a whole number from 0 to \d+, got -1"),
+    ({"digest": 5}, r"digest: expected a text, got 5"),
+    ({"node": 5}, r"node: expected 1 to 64 characters of A-Z a-z 0-9 - _, got 5"),
+    ({"node": "a b"}, r"node: expected 1 to 64 characters of A-Z a-z 0-9 - _, got 'a b'"),
+    ({"lazy": 1}, r"lazy: expected True or False, got 1"),
+    ({"state": "x"}, r"state: expected mapped or copied, got 'x'"),
+    ({"kind": "x"}, r"kind: expected pipeline or data-parallel or sharded, got 'x'"),
+    ({"replicas": "same"}, r"replicas: expected equal or alike, got 'same'"),
+    ({"data": 1}, r"data: expected shared or local, got 1"),
+    ({"layers": 2}, r"layers: expected a list, got 2"),
+    ({"stages": 2}, r"stages: expected a dictionary, got 2"),
+    ({"optimizerPartitions": 65}, r"optimizerPartitions: expected a whole number from 0 to 64, got 65"),
+    ({"foo": 1}, r"foo: expected an argument of join or a field of the job: batch, .*, optimizerPartitions"),
+    ({"units": 8}, r"units: expected the bytes of each unit, got 8"),
+    ({"units": []}, r"units: expected the bytes of one unit at least, got \[\]"),
+    ({"units": ["8"]}, r"units\[0\]: expected a whole number from 1 to \d+, got '8'"),
+]
+
+
+def wrong_joins():
+    """Yields what joins with one wrong argument each say, and what they are to say."""
+    for wrong, expected in WRONG:
+        try:
+            reknit.join(**{"units": [8], "batch": 8, **wrong})
+        except reknit.Refused as error:
+            yield wrong, str(error), expected
+        else:
+            yield wrong, "", expected
+
+
 class Alone(unittest.TestCase):
     def setUp(self):
         os.environ.pop("REKNIT_AGENT", None)
@@ -206,6 +247,37 @@ class Alone(unittest.TestCase):
         self.addCleanup(os.environ.pop, "REKNIT_UNCHANGED")
         with self.assertRaisesRegex(reknit.Refused, "started with --unchanged: leave the flag out"):
             reknit.join(units=[8], batch=4)
+
+    def test_an_argument_that_is_not_as_expected_is_named(self):
+        for wrong, said, expected in wrong_joins():
+            with self.subTest(wrong):
+                self.assertRegex(said, "^" + expected)
+        with self.assertRaisesRegex(reknit.Refused, "node: expected 1 to 64 characters"):
+            reknit.announce(5)
+
+    def test_join_takes_what_a_job_may_say(self):
+        schema = pathlib.Path(__file__).parents[3] / "events/schema/membership.join-requested.v1.json"
+        job = json.loads(schema.read_text())["$defs"]["Job"]["properties"]
+        said_otherwise = {"digest", "steps", "globalBatch", "microBatch"}
+        arguments = {name: may for name, may in reknit._ARGUMENTS.items() if name in job and name != "digest"}
+        self.assertEqual(set(job) - said_otherwise, set(arguments))
+        for name, may in arguments.items():
+            if "enum" in job[name]:
+                self.assertEqual(set(may), set(job[name]["enum"]) - {""}, name)
+        self.assertEqual(job["optimizerPartitions"]["maximum"], reknit._ARGUMENTS["optimizerPartitions"][1])
+
+    def test_who_asks_to_leave_has_left_after_the_step(self):
+        job = reknit.join(units=[8], batch=4, total_steps=9)
+        steps = job.steps()
+        step = next(steps)
+        job.leave("my reason")
+        with step.abortable():
+            step.ready()
+            step.commit()
+        with self.assertRaises(reknit.Left) as left:
+            next(steps)
+        self.assertEqual("my reason", left.exception.reason)
+        self.assertEqual(1, job.done)
 
     def test_a_step_that_is_neither_committed_nor_given_up_is_an_error(self):
         job = reknit.join(units=[8], batch=4, total_steps=3)
@@ -494,6 +566,12 @@ class WithAnAgent(unittest.TestCase):
             self.agent.lines.put({"late": "the others need 313 s to do without it", "seconds": 312.5, "alone": []})
             self.assertEqual("reknit: the others need 313 s to do without it", said.get(timeout=PATIENCE))
 
+    def test_an_argument_that_is_not_as_expected_is_told_to_the_agent_which_does_not_start_the_script_again(self):
+        for wrong, said, expected in wrong_joins():
+            with self.subTest(wrong):
+                self.assertRegex(said, "^" + expected)
+                self.assertEqual([{"mistaken": said}], self.agent.joined[-1:])
+
     def test_each_wish_that_a_trainer_leaves_is_told_once(self):
         job = self.join()
         self.assertIsNone(job.asked_to_leave())
@@ -507,8 +585,8 @@ class WithAnAgent(unittest.TestCase):
         self.assertIsNone(job.asked_to_leave())
 
     def test_a_script_is_announced_until_it_hangs_up(self):
-        announced = reknit.announce("n 1")
-        self.assertEqual(["n 1"], self.agent.announced)
+        announced = reknit.announce("n-1")
+        self.assertEqual(["n-1"], self.agent.announced)
         self.assertFalse(self.agent.silenced.is_set())
         announced.close()
         self.assertTrue(self.agent.silenced.wait(PATIENCE))
