@@ -22,6 +22,8 @@ func TestASoundJobOfEachKindIsAccepted(t *testing.T) {
 		func(j *Job) { j.Kind, j.Data = DataParallel, LocalData },
 		func(j *Job) { j.Tied = []Range{{0, 2}, {2, 4}} },
 		func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 8, LearningRate: linear} },
+		func(j *Job) { j.GlobalBatch = 4 * MostMicroBatches },
+		func(j *Job) { j.GlobalBatch, j.MicroBatch = 1<<30, 1<<20 },
 	} {
 		j := job()
 		change(j)
@@ -50,6 +52,9 @@ func TestAJobThatBreaksARuleIsRefusedByName(t *testing.T) {
 		{"tied[0]", func(j *Job) { j.Tied = []Range{{1, 2}} }},
 		{"tied[1]", func(j *Job) { j.Tied = []Range{{0, 2}, {1, 3}} }},
 		{"batchRule.samplesPerNode", func(j *Job) { j.BatchRule = &BatchRule{6, linear, 0} }},
+		{"batchRule.samplesPerNode", func(j *Job) { j.BatchRule = &BatchRule{4 * (MostMicroBatches + 1), linear, 0} }},
+		{"globalBatch", func(j *Job) { j.GlobalBatch = 4 * (MostMicroBatches + 1) }},
+		{"globalBatch", func(j *Job) { j.GlobalBatch, j.MicroBatch = MostWhole, 1 }},
 		{"batchRule.learningRate", func(j *Job) { j.BatchRule = &BatchRule{SamplesPerNode: 4} }},
 		{"batchRule.warmUpSteps", func(j *Job) { j.BatchRule = &BatchRule{4, sqrt, -1} }},
 	} {

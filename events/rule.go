@@ -19,9 +19,9 @@ var Rules = []Rule{
 		"are the node of the source; a link has it as one end. If others say a fact about nodes, data.node is the subject."},
 	{"ends", "LinkRequest, LinkState, Measurement, Link", "from and to are two nodes, but in between of usual, which has sites."},
 	{"range", "Range", "A range of units has first < end."},
-	{"job", "Job", "microBatch divides globalBatch. A max of pipelines or stages is not below its min. stages.min is at most " +
+	{"job", "Job", "microBatch divides globalBatch, which is 65,536 micro-batches at most. A max of pipelines or stages is not below its min. stages.min is at most " +
 		"the number of layers and pipelines.min, without a batchRule, that of micro-batches. A layer has state. Tied are runs of two layers or more, " +
-		"one behind the other. batchRule.samplesPerNode is a multiple of microBatch. Units of partitions are 4,096 at most, none empty. A " +
+		"one behind the other. batchRule.samplesPerNode is a multiple of microBatch, 65,536 times at most. Units of partitions are 4,096 at most, none empty. A " +
 		"data-parallel job has stages.min 1 at most and no pipelines.max, a sharded one no optimizerPartitions, and " +
 		"only a data-parallel one local data."},
 	{"neighbours", "Join", "Neighbours are other nodes, each once."},

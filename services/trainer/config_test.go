@@ -78,6 +78,10 @@ func TestABadVariableIsNamed(t *testing.T) {
 			t.Errorf("%s=%q: got %v: expected an error that names it", variable, value, err)
 		}
 	}
+	huge := configured(t, path, "REKNIT_TRAINER_GLOBAL_BATCH", "2000000000")
+	if err := huge.validate(); err == nil || !strings.Contains(err.Error(), "REKNIT_TRAINER_GLOBAL_BATCH: expected at most 65536") {
+		t.Errorf("2,000,000,000 samples a step: got %v", err)
+	}
 	stages := configured(t, path, "REKNIT_TRAINER_LEAST_STAGES", "3", "REKNIT_TRAINER_MOST_STAGES", "2")
 	if err := stages.validate(); err == nil || !strings.Contains(err.Error(), "at least REKNIT_TRAINER_LEAST_STAGES, got 2") {
 		t.Errorf("at least three stages and at most two: got %v", err)

@@ -125,3 +125,20 @@ func TestSamplesWeighOnlyWhereDataStaysWithItsNodes(t *testing.T) {
 		}
 	}
 }
+
+// Of two nodes each may have the most there are, but not both.
+func TestABatchThatGrewBeyondTheMostMicroBatchesIsRefusedByName(t *testing.T) {
+	r := request("n1", "n2")
+	r.Nodes[0].MemoryBytes, r.Nodes[1].MemoryBytes = 1e9, 1e9
+	r.Job.Kind = events.DataParallel
+	r.Job.BatchRule = &events.BatchRule{SamplesPerNode: r.Job.MicroBatch * events.MostMicroBatches, LearningRate: "linear"}
+	answer := ask(t, r)
+	refused, err := events.Open[events.Failure](answer)
+	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(refused.Reason, "batchRule.samplesPerNode: expected at most 65536") {
+		t.Errorf("%s: %+v, error %v; expected that it names batchRule.samplesPerNode", answer.Kind, refused, err)
+	}
+	r.Nodes = r.Nodes[:1]
+	if answer := ask(t, r); answer.Kind != events.PlanProposed {
+		t.Errorf("%s for one node, expected a plan", answer.Kind)
+	}
+}

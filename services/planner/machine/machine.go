@@ -58,6 +58,7 @@ type Question struct {
 	Canonical policy.Canonical // equal questions have equal answers
 	request   events.PlanRequest
 	situation policy.Situation
+	excess    error // why there is nothing to search: too many micro-batches
 }
 
 // Hear reads a request.
@@ -71,7 +72,16 @@ func (m *Machine) Hear(event events.Event) (Question, error) {
 
 func (m *Machine) question(request events.PlanRequest) Question {
 	situation := m.settings.Situation(request)
-	return Question{situation.Canonical(), request, situation}
+	return Question{situation.Canonical(), request, situation, excess(request, situation.MicroBatches)}
+}
+
+// excess tells of more micro-batches than a plan may have, as a batch that follows the nodes can: a job's own are its rule's.
+func excess(request events.PlanRequest, microBatches int) error {
+	if microBatches <= events.MostMicroBatches {
+		return nil
+	}
+	return fmt.Errorf("batchRule.samplesPerNode: expected at most %d micro-batches a step, got %d of %d nodes",
+		events.MostMicroBatches, microBatches, len(request.Nodes))
 }
 
 // Found is what the policy proposes for the canonical situation of a question, or another in its place, and why there is
@@ -83,6 +93,9 @@ type Found struct {
 
 // Search asks the policy. Whoever has its answer already need not.
 func (m *Machine) Search(question Question) Found {
+	if question.excess != nil {
+		return Found{nil, question.excess}
+	}
 	candidates, reason := m.settings.Policy.Answer(question.Canonical.Situation)
 	if len(candidates) == 0 { // the same reason, with names
 		_, reason = m.settings.Policy.Answer(question.situation)
@@ -118,6 +131,9 @@ func (m *Machine) Plan(request events.PlanRequest, replies ...Reply) (*events.Pr
 
 // weigh takes the best of what was found, of waiting and of what plug-ins propose.
 func (m *Machine) weigh(question Question, found Found, replies []Reply) (*events.Proposal, error) {
+	if question.excess != nil {
+		return nil, question.excess
+	}
 	s, judged := question.situation, judge(question.request, question.situation, replies)
 	candidates := slices.Concat(found.Candidates, m.settings.Policy.Wait(s), judged.candidates)
 	all, err := policy.Weigh(s, candidates, found.Reason)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -44,5 +45,26 @@ func (q *Question) restoration(proposal events.Proposal) events.RestorationReque
 		Usual: q.Request.Usual, Current: q.Request.Current,
 		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(),
 		Gradients: q.Request.Job.GradientBytes(),
+	}
+}
+
+// heeding is what work finds, or an error once the context ends: pure packages, which search for seconds, heed none. What is not
+// waited for any more goes on until the process ends.
+func heeding[T any](ctx context.Context, work func() (T, error)) (T, error) {
+	type outcome struct {
+		found T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		found, err := work()
+		done <- outcome{found, err}
+	}()
+	select {
+	case o := <-done:
+		return o.found, o.err
+	case <-ctx.Done():
+		var none T
+		return none, errors.New("interrupted before a plan was found")
 	}
 }

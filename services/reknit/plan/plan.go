@@ -66,7 +66,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if !o.json {
 		w = tell.Showing(w, names.Shown)
 	}
-	answer, err := q.answer()
+	answer, err := heeding(ctx, q.answer)
 	var deferred planner.Deferred
 	switch isDeferred := errors.As(err, &deferred); {
 	case isDeferred && o.json:
@@ -89,7 +89,8 @@ func (o options) question(ctx context.Context) (q Question, names *overlay.Names
 		if q, err = load(o.file); err != nil {
 			return q, names, tell.UsageError{Err: err}
 		}
-		return q, names, q.planBefore()
+		q, err = heeding(ctx, q.planBefore)
+		return q, names, err
 	}
 	b, err := o.live.Open(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -305,4 +306,18 @@ func saved(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "cluster.yaml")
 	save(t, path, text)
 	return path
+}
+
+func TestAnInterruptEndsASearchThatGoesOn(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	goesOn := make(chan struct{})
+	defer close(goesOn)
+	search := func() (int, error) {
+		interrupt()
+		<-goesOn
+		return 1, nil
+	}
+	if found, err := heeding(ctx, search); found != 0 || err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("found %d, error %v; expected that it was interrupted", found, err)
+	}
 }

@@ -59,20 +59,20 @@ func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
 	return q, err
 }
 
-// planBefore plans for the nodes before the changes, where there were any and nobody said what they trained.
-func (q *Question) planBefore() error {
+// planBefore is the question with the plan for the nodes before the changes, where there were any and nobody said what they trained.
+func (q Question) planBefore() (Question, error) {
 	if q.Request.Current != nil || len(q.Request.Changes) == 0 || len(q.before) == 0 {
-		return nil
+		return q, nil
 	}
-	healthy := *q
+	healthy := q
 	healthy.Request.Changes, healthy.Request.Nodes = nil, q.before
 	answer, err := healthy.answer()
 	if err != nil {
-		return fmt.Errorf("the plan before the changes: %w", err)
+		return q, fmt.Errorf("the plan before the changes: %w", err)
 	}
 	q.Request.Current, q.Request.Generation = &answer.Plan, answer.Plan.Generation+1
 	q.Assumed = append(q.Assumed, "the plan before the changes: planned too, for the file gives none")
-	return nil
+	return q, nil
 }
 
 // holders says who can give what: of a first plan everybody everything, for a model begins as its seed says; later
