@@ -33,18 +33,32 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 			continue
 		}
 		all.add(link.Measurement)
-		if ends := (sites{site[link.From], site[link.To]}); ends.from != "" && ends.to != "" {
-			if between[ends] == nil {
-				between[ends] = &figures{}
-			}
-			between[ends].add(link.Measurement)
-		}
+		sites{site[link.From], site[link.To]}.note(between, link.Measurement)
 	}
 	if len(all.rates) == 0 {
 		return nil
 	}
 	median := all.median(sites{})
 	usual := &Usual{RoundTripSeconds: median.RoundTripSeconds, BandwidthBytesPerSecond: median.BandwidthBytesPerSecond}
+	usual.Between = unlike(between, median)
+	return usual
+}
+
+// WithSites is the usual link as somebody states it, with the links between two sites that are known to differ from it. What is known of
+// links within a site says nothing of its other links. O(links * log links).
+func (u Usual) WithSites(links []Link, site map[string]string) *Usual {
+	between := map[sites]*figures{}
+	for _, link := range links {
+		if ends := (sites{site[link.From], site[link.To]}); link.BandwidthBytesPerSecond > 0 && ends.from != ends.to {
+			ends.note(between, link.Measurement)
+		}
+	}
+	u.Between = unlike(between, u.Link("", ""))
+	return &u
+}
+
+// unlike is the median links from one site to another, or within one, that are not like a usual one, in the order of the sites.
+func unlike(between map[sites]*figures, usual Measurement) (list []Measurement) {
 	told := map[sites]Measurement{}
 	for _, ends := range slices.SortedFunc(maps.Keys(between), sites.compare) {
 		there := between[ends].median(ends)
@@ -52,11 +66,11 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 			there.RoundTripSeconds, there.BandwidthBytesPerSecond = back.RoundTripSeconds, back.BandwidthBytesPerSecond
 		}
 		told[ends] = there
-		if !there.alike(median) {
-			usual.Between = append(usual.Between, there)
+		if !there.alike(usual) {
+			list = append(list, there)
 		}
 	}
-	return usual
+	return list
 }
 
 // Link is what the link from a node at one site to a node at another, or the same, is taken for. O(log sites).
@@ -95,6 +109,17 @@ type sites struct{ from, to string }
 
 func (s sites) compare(other sites) int {
 	return cmp.Or(cmp.Compare(s.from, other.from), cmp.Compare(s.to, other.to))
+}
+
+// note adds what was measured of a link to what is known between its sites. A node that stands anywhere tells nothing of any.
+func (s sites) note(between map[sites]*figures, measured Measurement) {
+	if s.from == "" || s.to == "" {
+		return
+	}
+	if between[s] == nil {
+		between[s] = &figures{}
+	}
+	between[s].add(measured)
 }
 
 // figures are those of links that were measured.

@@ -81,3 +81,19 @@ func TestSitesThatAreNotInOrderAreRefusedByName(t *testing.T) {
 		t.Errorf("got %v", c.err)
 	}
 }
+
+func TestAStatedLinkYieldsToWhatIsKnownBetweenTwoSitesAndNotWithinOne(t *testing.T) {
+	links, site := measuredAtThreeSites()
+	links = append(links, link("b1", "b2", 1e6))
+	usual := Usual{RoundTripSeconds: 1e-3, BandwidthBytesPerSecond: 1e8, Uncertainty: Exact}.WithSites(links, site)
+	for _, way := range []struct {
+		from, to string
+		want     float64
+	}{
+		{"a", "b", 1e6}, {"b", "a", 5e6}, {"a", "a", 1e8}, {"b", "b", 1e8}, {"a", "c", 1e8}, {"b", "c", 1e8}, {"", "b", 1e8},
+	} {
+		if got := usual.Link(way.from, way.to).BandwidthBytesPerSecond; got != way.want {
+			t.Errorf("from %q to %q: %v, want %v", way.from, way.to, got, way.want)
+		}
+	}
+}

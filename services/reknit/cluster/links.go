@@ -9,8 +9,8 @@ import (
 )
 
 // KnownLinks returns the links that the file tells of, in each direction, and what the file takes all others for; nil where it
-// does not say. A default is written down link by link only where it stands for less than half of them: O(links of the file),
-// and not O(nodes^2). It fails with a Fault where a link has not two different nodes, or stands there twice.
+// does not say. A default yields to what links between two sites are told to be like. It is written down link by link only where it
+// stands for less than half of them: O(links of the file), and not O(nodes^2). It fails with a Fault where a link has not two different nodes, or stands there twice.
 func (f *File) KnownLinks(d *Document) (links []events.Link, usual *events.Usual, err error) {
 	if f.Links == nil {
 		return nil, nil, nil
@@ -31,10 +31,9 @@ func (f *File) KnownLinks(d *Document) (links []events.Link, usual *events.Usual
 		if err := check(d, "links.default", common.Uncertainty); err != nil {
 			return nil, nil, err
 		}
+		usual = common.usual().WithSites(joined(measured, nil), f.sites())
 		if 2*len(measured) > len(f.Nodes)*(len(f.Nodes)-1) {
-			measured = f.withDefault(measured)
-		} else {
-			usual = common.usual()
+			measured, usual = f.withUsual(measured, usual), nil
 		}
 	}
 	return joined(measured, cut), usual, nil
@@ -86,15 +85,16 @@ func (q Quality) off() float64 {
 	return max(*q.Uncertainty, events.Exact)
 }
 
-// withDefault is the quality of each direction, as measured or else the default. O(nodes^2).
-func (f *File) withDefault(measured map[way]Quality) map[way]Quality {
-	all := make(map[way]Quality, len(f.Nodes)*(len(f.Nodes)-1))
+// withUsual is the quality of each direction, as measured or else as usual where its ends stand. O(nodes^2 log sites).
+func (f *File) withUsual(measured map[way]Quality, usual *events.Usual) map[way]Quality {
+	all, site := make(map[way]Quality, len(f.Nodes)*(len(f.Nodes)-1)), f.sites()
 	for _, from := range f.Nodes {
 		for _, to := range f.Nodes {
 			ends := way{from.Node, to.Node}
 			quality, known := measured[ends]
 			if !known {
-				quality = *f.Links.Default
+				link := usual.Link(site[from.Node], site[to.Node])
+				quality = Quality{Span(link.RoundTripSeconds), Rate(link.BandwidthBytesPerSecond), &link.Uncertainty}
 			}
 			if from.Node != to.Node {
 				all[ends] = quality
@@ -102,6 +102,15 @@ func (f *File) withDefault(measured map[way]Quality) map[way]Quality {
 		}
 	}
 	return all
+}
+
+// sites is where each node stands that says so.
+func (f *File) sites() map[string]string {
+	site := make(map[string]string, len(f.Nodes))
+	for _, node := range f.Nodes {
+		site[node.Node] = node.Site
+	}
+	return site
 }
 
 // measured returns the file's measurements by direction.

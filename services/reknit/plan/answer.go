@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -16,7 +17,9 @@ import (
 // waiting is better than any.
 func (q *Question) answer() (events.Restoration, error) {
 	asker := events.Speaker{Source: "/negotiator", Cluster: q.Request.Cluster}
-	asked := asker.First(time.Unix(0, 0), "what-if", events.PlanRequested, q.Request.Negotiation, &q.Request)
+	request := q.Request
+	request.Usual = q.usual()
+	asked := asker.First(time.Unix(0, 0), "what-if", events.PlanRequested, q.Request.Negotiation, &request)
 	said, err := planner.New(q.Settings).Handle(asked)
 	if err != nil {
 		return events.Restoration{}, err
@@ -38,11 +41,23 @@ func (q *Question) answer() (events.Restoration, error) {
 	return answer, err
 }
 
+// usual is what links are taken for that are not told of, by the planner and the restorer alike; nil where nothing is known of any.
+func (q *Question) usual() *events.Usual {
+	if q.Request.Usual != nil {
+		return q.Request.Usual
+	}
+	site := map[string]string{}
+	for _, node := range slices.Concat(q.before, q.Request.Nodes) {
+		site[node.Node] = node.Site
+	}
+	return events.UsualOf(q.Request.Links, site)
+}
+
 // restoration asks what the negotiator would, once it has the proposal.
 func (q *Question) restoration(proposal events.Proposal) events.RestorationRequest {
 	return events.RestorationRequest{
 		Negotiation: q.Request.Negotiation, Proposal: proposal, Holders: q.holders(), Links: q.Request.Links,
-		Usual: q.Request.Usual, Current: q.Request.Current,
+		Usual: q.usual(), Current: q.Request.Current,
 		Unreachable: cluster.Unreachable(q.Request.Links), Units: q.Request.Job.UnitBytes(),
 		Gradients: q.Request.Job.GradientBytes(),
 	}
