@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os/signal"
 	"slices"
 	"sync"
@@ -110,10 +111,11 @@ func (n *node) Flip(_ struct{}, flipped *int) error {
 	return err
 }
 
-// Occupy has readers of this node's store want parts that they never take: two fill the window of a store.
+// Occupy has readers of this node's store want parts that they never take: two fill the window of a store, where they are two nodes'.
 func (n *node) Occupy(parts []shards.Part, _ *struct{}) error {
-	for range 2 {
-		reader, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort), shards.ReaderOptions()...)
+	for host := range 2 {
+		from := nats.Dialer(&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+host))}})
+		reader, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", storePort), append(shards.ReaderOptions(), from)...)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"crypto/subtle"
+	"net"
 	"regexp"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -46,4 +47,15 @@ func (a *admission) readers(name string) *server.Permissions {
 	}
 	says := []string{"$JS.API.DIRECT.GET." + streamName(a.bucket), wantSubject(a.bucket), haveSubject(a.bucket), warmSubject(a.bucket)}
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: says}, Subscribe: hears}
+}
+
+// nodeOf is whose connection it is: the name in its certificate, or the host that it comes from where nobody shows one.
+func nodeOf(connection server.ClientAuthentication) string {
+	if secured := connection.GetTLSConnectionState(); secured != nil && len(secured.PeerCertificates) > 0 {
+		return secured.PeerCertificates[0].Subject.CommonName
+	}
+	if address, isTCP := connection.RemoteAddress().(*net.TCPAddr); isTCP {
+		return address.IP.String()
+	}
+	return ""
 }

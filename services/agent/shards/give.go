@@ -136,13 +136,18 @@ func (s *Store) listen() error {
 	return s.conn.Flush() // who asks before the server knows of it would take the store for one that gives nothing
 }
 
-// readerOf returns the connection that a request came over, of which the server tells: no reader can say that it is another.
-func readerOf(request *nats.Msg) window.Reader {
+// readerOf returns the connection that a request came over, of which the server tells, and whose that is: no reader can say that
+// it is another. It reports false where that connection is no more.
+func (s *Store) readerOf(request *nats.Msg) (window.Reader, bool) {
 	var info server.ClientInfo
 	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &info) != nil {
-		return 0
+		return window.Reader{}, false
 	}
-	return window.Reader(info.ID)
+	connection := s.server.GetClient(info.ID)
+	if connection == nil {
+		return window.Reader{}, false
+	}
+	return window.Reader{Node: nodeOf(connection), Connection: info.ID}, true
 }
 
 func (s *Store) hearWant(request *nats.Msg) {
@@ -154,7 +159,11 @@ func (s *Store) hearWant(request *nats.Msg) {
 		s.tell(request.Reply, statusAbsent, nil)
 		return
 	}
-	wanted := window.Want{Reader: readerOf(request), Digest: digest, Bytes: int64(len(offered[0].data)), Reply: request.Reply}
+	reader, there := s.readerOf(request)
+	if !there {
+		return
+	}
+	wanted := window.Want{Reader: reader, Digest: digest, Bytes: int64(len(offered[0].data)), Reply: request.Reply}
 	if !s.gives.window.Want(wanted, now) {
 		s.tell(request.Reply, statusLater, nil)
 		return
@@ -165,7 +174,9 @@ func (s *Store) hearWant(request *nats.Msg) {
 func (s *Store) hearHave(said *nats.Msg) {
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
-	s.gives.window.Have(readerOf(said), string(said.Data))
+	if reader, there := s.readerOf(said); there {
+		s.gives.window.Have(reader, string(said.Data))
+	}
 	s.tell(said.Reply, "", nil) // the server keeps a question that nobody answers for two minutes
 	s.step()
 }
@@ -268,7 +279,7 @@ func (s *Store) look() {
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
 	for _, reader := range s.gives.window.Readers() {
-		if s.server.GetClient(uint64(reader)) == nil {
+		if s.server.GetClient(reader.Connection) == nil {
 			s.gives.window.Gone(reader)
 		}
 	}

@@ -121,7 +121,7 @@ func TestReadersThatTakeNothingFillTheirWindowsAndNoMore(t *testing.T) {
 	want := cut(content(43, 48*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.offerTo(store)
-	readers := []*nats.Conn{reads(t, store), reads(t, store), reads(t, store)}
+	readers := []*nats.Conn{reads(t, store, from(1)), reads(t, store, from(2)), reads(t, store, from(3))}
 	wantAll(t, readers[0], store, want)
 	until(t, "one reader's window is full", func() bool { return bytesIn(t, store) >= window.ReaderBytes })
 	if held := bytesIn(t, store); held > window.ReaderBytes+window.ReaderBytes/chunkBytes*2*perMessage {
@@ -143,12 +143,26 @@ func TestWhoTakesNothingDoesNotHoldUpAnother(t *testing.T) {
 	want := cut(content(44, 20*testPart))
 	store := serve(t, StoreConfig{Bucket: "shards-n1"})
 	want.offerTo(store)
-	reader := reads(t, store)
+	reader := reads(t, store, from(2))
 	wantAll(t, reader, store, want)
 	until(t, "its window is full", func() bool { return bytesIn(t, store) >= window.ReaderBytes })
 	if progress := fetch(t, transferFrom(t, store.source()), want); progress.Duplicate != 0 {
 		t.Errorf("%+v", progress)
 	}
+}
+
+// A node that connects again and again, and takes nothing, has one window in all.
+func TestHoweverManyConnectionsANodeHasItsWindowIsOne(t *testing.T) {
+	want, other := cut(content(52, 32*testPart)), cut(content(53, testPart))
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	want.offerTo(store)
+	other.offerTo(store)
+	for first := range 16 {
+		wantAll(t, reads(t, store, from(2)), store, layer{want.data, want.parts[2*first : 2*first+2]})
+	}
+	until(t, "the window of that node is full", func() bool { return bytesIn(t, store) >= window.ReaderBytes })
+	fetch(t, transferFrom(t, store.source()), other)
+	until(t, "the node has its window and no more", func() bool { return bytesIn(t, store) <= window.ReaderBytes*17/16 })
 }
 
 func TestTwoNodesGiveToEachOther(t *testing.T) {

@@ -146,6 +146,11 @@ func reads(t *testing.T, store *Store, options ...nats.Option) *nats.Conn {
 	return dialAs(t, store.URL(), append(ReaderOptions(), options...)...)
 }
 
+// from has a connection come from another host, of which 127.0.0.1 is the first.
+func from(host int) nats.Option {
+	return nats.Dialer(&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(host))}})
+}
+
 func dialAs(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect(url, options...)

@@ -5,17 +5,18 @@
 package window
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
 
-// Bounds of a window. Eight parts of 8 MiB keep a link busy for a round trip and more; two receivers fill it.
+// Bounds of a window. Eight parts of 8 MiB keep a link busy for a round trip and more; two receivers fill it. They are of nodes,
+// over however many connections they read.
 const (
-	ReaderBytes = 64 << 20  // that one reader may hold
+	ReaderBytes = 64 << 20  // that one node may hold
 	TotalBytes  = 128 << 20 // of all parts that are in the store, are being put or are being removed
-	MostWants   = 64        // that one reader may have open
-	AllWants    = 4096      // that all readers may have open
+	MostWants   = 64        // that one node may have open
+	AllWants    = 4096      // that all nodes may have open
 	PutsAtOnce  = 2         // they hide the server's round trips; more of them are each done later
 )
 
@@ -25,10 +26,14 @@ const (
 	wantLasts    = 10 * time.Second       // of a reader that does not ask again
 	holdLasts    = 30 * time.Second       // where others wait for room
 	holdLongest  = 5 * time.Minute        // then a reader asks for the part again
+	readsLasts   = time.Second            // from when a node wants and holds nothing: it may be about to ask for the next part
 )
 
-// Reader is the connection of a receiver.
-type Reader uint64
+// Reader is a connection of a node that receives.
+type Reader struct {
+	Node       string // who it is, as its connection proves
+	Connection uint64
+}
 
 // Want is that a reader wants a part. Whoever asks for the same again replaces the want, which keeps its turn.
 type Want struct {
@@ -61,7 +66,9 @@ type Task struct {
 type Window struct {
 	wants   []*want // the longest asked for come first
 	parts   map[string]*part
-	blocked bool // the first want does not fit into the store
+	nodes   map[string]*node // that read
+	grants  int64            // so far
+	blocked bool             // some want does not fit into the store
 	tasks   []Task
 }
 
@@ -85,23 +92,45 @@ const (
 	removing
 )
 
-// Want adds a want. It reports false where the reader, or all of them, want too much already. O(wants).
+// Want adds a want. It reports false where the reader's node, or all of them, want too much already. O(wants).
 func (w *Window) Want(wanted Want, now time.Time) bool {
 	open := 0
 	for _, other := range w.wants {
-		if other.Reader != wanted.Reader {
-			continue
+		if other.Reader.Node == wanted.Reader.Node {
+			open++
 		}
-		if open++; other.Digest == wanted.Digest {
+		if other.Reader == wanted.Reader && other.Digest == wanted.Digest {
 			w.answer(Later, other)
 			other.Want, other.asked = wanted, now
 			return true
 		}
 	}
-	if open >= MostWants || len(w.wants) >= AllWants || wanted.Bytes > ReaderBytes {
+	if open >= MostWants || wanted.Bytes > ReaderBytes || len(w.wants) >= AllWants && !w.yield(open) {
 		return false
 	}
 	w.wants = append(w.wants, &want{wanted, now})
+	return true
+}
+
+// yield ends the last want of the node with the most, if that is more than another would have with one beside so many. O(wants).
+func (w *Window) yield(open int) bool {
+	count, most := map[string]int{}, ""
+	for _, want := range w.wants {
+		node := want.Reader.Node
+		if count[node]++; count[node] > count[most] {
+			most = node
+		}
+	}
+	if count[most] <= open+1 {
+		return false
+	}
+	for i, want := range slices.Backward(w.wants) {
+		if want.Reader.Node == most {
+			w.answer(Later, want)
+			w.wants = slices.Delete(w.wants, i, i+1)
+			break
+		}
+	}
 	return true
 }
 
@@ -163,19 +192,18 @@ func (w *Window) Removed(digest string) { delete(w.parts, digest) }
 // Idle reports whether there is nothing to wait for.
 func (w *Window) Idle() bool { return len(w.wants) == 0 && len(w.parts) == 0 }
 
-// Readers returns who wants or holds something.
+// Readers returns who wants or holds something, in no order.
 func (w *Window) Readers() []Reader {
-	var readers []Reader
+	readers := map[Reader]bool{}
 	for _, want := range w.wants {
-		readers = append(readers, want.Reader)
+		readers[want.Reader] = true
 	}
 	for _, p := range w.parts {
 		for reader := range p.holders {
-			readers = append(readers, reader)
+			readers[reader] = true
 		}
 	}
-	slices.Sort(readers)
-	return slices.Compact(readers)
+	return slices.Collect(maps.Keys(readers))
 }
 
 // Bytes is how much the window takes of the store.
@@ -189,6 +217,7 @@ func (w *Window) Bytes() (bytes int64) {
 // Next returns what is to be done now. It is called after whatever was said, and every AnswerWithin/2 where nothing is.
 // O(wants * parts), of which there are few: a window of 8 MiB parts holds 16.
 func (w *Window) Next(now time.Time) []Task {
+	w.note(now)
 	w.expire(now)
 	w.grant(now)
 	for _, digest := range w.sorted() {
@@ -220,13 +249,10 @@ func (w *Window) sorted() []string {
 // expire ends what readers left undone.
 func (w *Window) expire(now time.Time) {
 	w.forget(func(want *want) bool { return now.Sub(want.asked) >= wantLasts })
-	lasts := holdLongest
-	if w.blocked && len(w.wants) > 0 {
-		lasts = holdLasts
-	}
+	blocked := w.blocked && len(w.wants) > 0
 	for _, p := range w.parts {
 		for reader, since := range p.holders {
-			if now.Sub(since) >= lasts {
+			if age := now.Sub(since); age >= holdLongest || age >= holdLasts && (blocked || w.nodes[reader.Node].crowded) {
 				delete(p.holders, reader)
 			}
 		}
@@ -234,18 +260,24 @@ func (w *Window) expire(now time.Time) {
 }
 
 // grant serves wants in their turn: those of parts that are there, and those whose parts fit in. One that does not fit
-// holds up those behind it, or small parts would keep large ones out for ever; a reader that holds all it may does not.
+// holds up those behind it, or small parts would keep large ones out for ever; a node that holds all it may does not.
 func (w *Window) grant(now time.Time) {
 	w.blocked = false
+	for _, n := range w.nodes {
+		n.crowded = false
+	}
 	free, puts := TotalBytes-w.Bytes(), w.puts()
 	held, share := w.held(), w.share()
 	served := map[*want]bool{}
-	for _, want := range w.wants {
-		p := w.parts[want.Digest]
-		mine := p != nil && !p.holders[want.Reader].IsZero()
-		room := mine || held[want.Reader] == 0 || held[want.Reader]+want.Bytes <= share
+	for _, want := range w.turns(held) {
+		p, name := w.parts[want.Digest], want.Reader.Node
+		node := w.nodes[name]
+		room := p.heldBy(name) || held[name] == 0 || held[name]+want.Bytes <= share
 		switch {
-		case !room || p != nil && p.state == removing:
+		case !room:
+			node.crowded = node.crowded || !w.holds(want.Reader)
+			continue
+		case p != nil && p.state == removing:
 			continue
 		case p == nil && (w.blocked || puts == PutsAtOnce || want.Bytes > free):
 			w.blocked = w.blocked || want.Bytes > free
@@ -255,9 +287,13 @@ func (w *Window) grant(now time.Time) {
 			w.add(want.Digest, p)
 			free, puts = free-want.Bytes, puts+1
 		}
-		if !mine {
+		if !p.heldBy(name) {
+			held[name] += p.bytes
+			w.grants++
+			node.granted = w.grants
+		}
+		if p.holders[want.Reader].IsZero() {
 			p.holders[want.Reader] = now
-			held[want.Reader] += want.Bytes
 		}
 		if p.state == there {
 			served[want] = true
@@ -282,20 +318,4 @@ func (w *Window) puts() (puts int) {
 		}
 	}
 	return puts
-}
-
-// held is how much each reader holds.
-func (w *Window) held() map[Reader]int64 {
-	held := map[Reader]int64{}
-	for _, p := range w.parts {
-		for reader := range p.holders {
-			held[reader] += p.bytes
-		}
-	}
-	return held
-}
-
-// share is how much a reader may hold while there are so many.
-func (w *Window) share() int64 {
-	return min(ReaderBytes, TotalBytes/int64(cmp.Or(len(w.Readers()), 1)))
 }
