@@ -54,6 +54,13 @@ func (q *Queue) Absent(c *Claim, now time.Time) {
 	q.Release(c, now)
 }
 
+// Needs reports whether a source may still be asked for some of a part: that waits, or the source has a claim of it.
+// O(waiting ranges).
+func (q *Queue) Needs(s *Source, part *Part) bool {
+	return part.mayServe(s) && slices.ContainsFunc(q.waiting, func(r partRange) bool { return r.part == part }) ||
+		slices.ContainsFunc(s.claims, func(c *Claim) bool { return c.Part == part })
+}
+
 // rejoin returns a tail to the claim it was cut from, if that still goes on.
 func (q *Queue) rejoin(tail *Claim) {
 	for _, s := range q.Sources {

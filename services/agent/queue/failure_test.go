@@ -183,3 +183,19 @@ func TestOneForeignAnswerEndsNothingAndThreeLeaveTheSourceOut(t *testing.T) {
 		t.Errorf("%v, %d corrupt parts: expected ErrCorrupt, and that the source is blamed once", err, source.Corrupt)
 	}
 }
+
+func TestASourceIsNeededForAPartUntilAnotherHasItAll(t *testing.T) {
+	s := simulate(1, 100e6, 100e6)
+	mine, other := s.queue.Sources[0], s.queue.Sources[1]
+	claim := s.queue.Take(mine, s.now)
+	if !s.queue.Needs(mine, claim.Part) {
+		t.Error("who is asked for it is not needed")
+	}
+	s.queue.Absent(claim, s.now)
+	if !s.queue.Needs(mine, claim.Part) {
+		t.Error("the part waits, and who will be asked again is not needed")
+	}
+	if s.queue.Take(other, s.now) == nil || s.queue.Needs(mine, claim.Part) {
+		t.Error("who is asked for nothing of it is needed")
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // Bounds of a source's connection. It bears nothing but bulk; a PONG waits behind that, so it is given time.
@@ -31,6 +33,7 @@ func dial(
 	s := &source{
 		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late, seal: config.Seal,
 		answers: map[string]*answer{}, ahead: map[string]*answer{}, used: map[string]int{},
+		kept: map[string]*queue.Part{},
 	}
 	if config.Stored {
 		s.kind = keeps
@@ -164,4 +167,5 @@ func (s *source) lost(broken chan struct{}) {
 			delete(s.used, digest)
 		}
 	}
+	clear(s.kept)
 }

@@ -39,7 +39,8 @@ func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) er
 	return pulls.Wait()
 }
 
-// giveUp ends a connection when what was asked for on it is asked of another source.
+// giveUp ends a connection when what was asked for on it is asked of another source, and tells a giver which wants it need not
+// keep: other sources have been asked for those parts, or they are there.
 func (t *Transfer) giveUp(ctx context.Context, from *source, p *queue.Source) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -47,6 +48,12 @@ func (t *Transfer) giveUp(ctx context.Context, from *source, p *queue.Source) er
 		if p.GivenUp {
 			p.GivenUp = false
 			from.drop()
+		}
+		if unneeded := from.unneeded(func(part *queue.Part) bool { return t.queue.Needs(p, part) }); len(unneeded) > 0 {
+			t.mutex.Unlock()
+			from.say(unneeded)
+			t.mutex.Lock()
+			continue
 		}
 		t.wake.Wait()
 	}
@@ -115,7 +122,7 @@ func (t *Transfer) settle(ctx context.Context, c *queue.Claim, err error) error 
 		t.endIfComplete()
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, errAbsent):
+	case errors.Is(err, errAbsent), errors.Is(err, errLater):
 		t.queue.Absent(c, now)
 	case errors.Is(err, errForeign):
 		t.queue.Foreign(c, now)

@@ -45,7 +45,13 @@ type pull struct {
 func (p *pull) run(ctx context.Context) (err error) {
 	digest := p.claim.Part.Digest
 	p.from.use(digest)
-	defer p.from.leave(digest)
+	defer func() {
+		if errors.Is(err, errLater) {
+			p.from.stay(p.claim.Part)
+		} else {
+			p.from.leave(digest)
+		}
+	}()
 	defer p.forget()
 	p.manifest, err = p.find(ctx)
 	if errors.Is(err, errNobody) {
@@ -54,7 +60,6 @@ func (p *pull) run(ctx context.Context) (err error) {
 	}
 	if errors.Is(err, errLater) {
 		p.from.keepAhead(nil) // what is there for later takes the room
-		return errAbsent
 	}
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reknit/reknit/services/agent/queue"
 	"github.com/reknit/reknit/services/agent/seal"
 )
 
@@ -38,7 +39,8 @@ type source struct {
 	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
 	kind    kind
-	used    map[string]int // claims and manifests asked for ahead, by digest
+	used    map[string]int         // claims and manifests asked for ahead, by digest
+	kept    map[string]*queue.Part // wants that keep their turn with the giver though no claim waits, by digest
 }
 
 // kind is what is known of a source.
@@ -123,6 +125,37 @@ func (s *source) use(digest string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.used[digest]++
+	delete(s.kept, digest)
+}
+
+// stay ends a claim's need of a part that the giver has no room for yet: the want keeps its turn until the next claim.
+func (s *source) stay(part *queue.Part) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.used[part.Digest]--; s.used[part.Digest] <= 0 {
+		delete(s.used, part.Digest)
+		s.kept[part.Digest] = part
+	}
+}
+
+// unneeded returns the parts whose wants need not be kept any more, once.
+func (s *source) unneeded(needs func(*queue.Part) bool) (digests []string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for digest, part := range s.kept {
+		if !needs(part) {
+			digests = append(digests, digest)
+			delete(s.kept, digest)
+		}
+	}
+	return digests
+}
+
+// say tells a giver that parts are needed no more.
+func (s *source) say(have []string) {
+	for _, digest := range have {
+		_ = s.conn.Publish(haveSubject(s.bucket), []byte(digest)) // a giver that does not hear it removes the part later
+	}
 }
 
 // leave tells a giver that a part is needed no more, once no claim does.
@@ -135,7 +168,7 @@ func (s *source) leave(digest string) {
 	}
 	s.mutex.Unlock()
 	if !needed && s.puts() {
-		_ = s.conn.Publish(haveSubject(s.bucket), []byte(digest)) // a giver that does not hear it removes the part later
+		s.say([]string{digest})
 	}
 }
 
@@ -155,6 +188,7 @@ func (s *source) askManifestAhead(digest string) error {
 	defer s.mutex.Unlock()
 	s.ahead[digest] = asked
 	s.used[digest]++
+	delete(s.kept, digest)
 	return nil
 }
 
