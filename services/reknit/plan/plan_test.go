@@ -233,7 +233,8 @@ func TestWaitingIsToldWithWhatElseWasWeighed(t *testing.T) {
 	file := saved(t, returning)
 	told := printed(t, "--file", file, "--why")
 	for _, says := range []string{"what if: failure of n1", "it would wait: waiting for n1, expected back in 20 s",
-		"would be planned without", "\nwait ", "\nrepipeline "} {
+		"would be planned without", "\nwait ", "\nrepipeline ",
+		"expected back in 20 s, and from then on the plan before counts"} {
 		if !strings.Contains(told, says) {
 			t.Errorf("expected %q in\n%s", says, told)
 		}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	reroutes(w, plan)
 	fmt.Fprintln(w, "\nNodes")
 	nodes(w, q, plan)
-	Idle(w, plan)
+	spares(w, plan, q.Request.Nodes)
 	if q.Request.Current != nil {
 		fmt.Fprintln(w, "\nChanges of place (seconds as if nobody else fetched)")
 		changes(w, q, plan, seconds)
@@ -35,131 +36,9 @@ func report(w io.Writer, q Question, answer events.Restoration, why bool) error 
 	rounds(w, plan)
 	if why {
 		Candidates(w, plan.Considered, plan.Predicted.Unmeasured)
+		ofReturn(w, q)
 	}
 	return nil
-}
-
-// reportWaiting writes that there would be nothing to do but to wait.
-func reportWaiting(w io.Writer, q Question, deferral events.Deferral, why bool) {
-	preview(w, q, fmt.Sprintf("it would wait: %s; after %s it would be planned without", deferral.Reason, tell.Seconds(deferral.Seconds)))
-	if why {
-		Candidates(w, deferral.Considered, false)
-	}
-}
-
-// preview says that an answer is none of the cluster's, what was asked, and what was taken for granted.
-func preview(w io.Writer, q Question, answer string) {
-	fmt.Fprintf(w, "A preview for %s, which changes nothing\n\n", q.Request.Cluster)
-	table := tell.Table(w)
-	fmt.Fprintf(table, "asked\t%s\n", said(q.Request))
-	tell.Row(table, answer, answerWidth, "answer")
-	for _, assumed := range q.Assumed {
-		tell.Row(table, "("+assumed+")", answerWidth, "")
-	}
-	table.Flush()
-}
-
-// answerWidth is that of the text of a preview.
-const answerWidth = 90
-
-func heading(w io.Writer, q Question, answer events.Restoration) {
-	plan, predicted := answer.Plan, answer.Plan.Predicted
-	preview(w, q, verdict(q, plan))
-	fmt.Fprintln(w)
-	table := tell.Table(w)
-	step, throughput := tell.Seconds(predicted.StepSeconds), fmt.Sprintf("%.4g samples/s", predicted.SamplesPerSecond)
-	if predicted.Unmeasured {
-		step, throughput = "-", "-"
-	}
-	fmt.Fprintf(table, "step\t%s\t%s\n", step, gap(q, plan))
-	compared(table, q, plan, answer.BytesMoved)
-	fmt.Fprintf(table, "throughput\t%s\tof %d samples a step, %d a micro-batch\n", throughput, plan.Data.GlobalBatch, plan.Data.MicroBatch)
-	if scale := plan.LearningRateScale; scale != 1 {
-		fmt.Fprintf(table, "learning rate\tx %.4g\tof what the job says for %d samples a step\n", scale,
-			q.Request.Job.GlobalBatch)
-	}
-	fmt.Fprintf(table, "transition\t%s\tto move %s once all stopped; a restart would load %s\n",
-		tell.Seconds(predicted.TransitionSeconds), tell.Bytes(answer.BytesMoved), tell.Bytes(answer.NaiveBytes))
-	fmt.Fprintf(table, "next failure\t%s\texpected, anywhere in the cluster\n",
-		tell.Seconds(q.Request.SecondsBetweenFailures))
-	table.Flush()
-}
-
-// verdict says what would become of the plan in force.
-func verdict(q Question, plan events.Plan) string {
-	if q.keeps(plan) {
-		return fmt.Sprintf("generation %d would be kept as it is: no other plan is better by more than moving is worth", plan.Generation-1)
-	}
-	return fmt.Sprintf("generation %d would be planned so, by %s", plan.Generation, tell.Policy(plan))
-}
-
-// keeps reports whether nothing changed, and a plan is the one in force.
-func (q *Question) keeps(plan events.Plan) bool {
-	return q.isHealthy() && slices.EqualFunc(plan.Pipelines, q.Request.Current.Pipelines, alike)
-}
-
-// isHealthy reports whether all that is asked is what a plan anew would gain.
-func (q *Question) isHealthy() bool { return q.Request.Current != nil && len(q.Request.Changes) == 0 }
-
-// alike reports whether the same nodes train the same in two pipelines, whichever samples it is.
-func alike(a, b events.Pipeline) bool {
-	return a.MicroBatches == b.MicroBatches && slices.Equal(a.Stages, b.Stages) && slices.Equal(a.Partitions, b.Partitions)
-}
-
-func gap(q Question, plan events.Plan) string {
-	if q.keeps(plan) {
-		return "of the plan in force, by what is measured now"
-	}
-	return Gap(plan.Predicted)
-}
-
-// compared sets a plan for a healthy cluster beside the one in force, which the planner has weighed under the name of rerouting.
-func compared(w io.Writer, q Question, plan events.Plan, moved int64) {
-	if !q.isHealthy() || q.keeps(plan) || plan.Predicted.Unmeasured {
-		return
-	}
-	at := slices.IndexFunc(plan.Considered, func(c events.Candidate) bool { return c.Policy == "reroute" && c.StepSeconds > 0 })
-	if at < 0 {
-		fmt.Fprintln(w, "in force\t-\tits step was not weighed: a job of this kind is planned anew each time")
-		return
-	}
-	now := plan.Considered[at].StepSeconds
-	fmt.Fprintf(w, "in force\t%s\ta step now; %.1f%% shorter for %s that move\n", tell.Seconds(now),
-		100*(1-plan.Predicted.StepSeconds/now), tell.Bytes(moved))
-}
-
-// NotKnown stands in place of a prediction of which the seconds say nothing.
-const NotKnown = "not known before the first steps are measured"
-
-// Gap says how far the step is from the best there could be.
-func Gap(predicted events.Predicted) string {
-	bound := predicted.StepSecondsLowerBound
-	if predicted.Unmeasured {
-		return NotKnown
-	}
-	if bound <= 0 {
-		return "this policy has no lower bound"
-	}
-	return fmt.Sprintf("lower bound %s, gap %.1f%%", tell.Seconds(bound), 100*(predicted.StepSeconds/bound-1))
-}
-
-// said tells the changes in a line.
-func said(request events.PlanRequest) string {
-	switch {
-	case request.Current == nil:
-		return "what if these nodes came: the first plan"
-	case len(request.Changes) == 0:
-		return "what if nothing changed: a plan anew for the nodes that are there"
-	}
-	var parts []string
-	for _, change := range request.Changes {
-		part := change.Kind + " of " + change.Node
-		if change.Peer != "" {
-			part += " and " + change.Peer
-		}
-		parts = append(parts, part)
-	}
-	return "what if: " + strings.Join(parts, ", ")
 }
 
 func reroutes(w io.Writer, plan events.Plan) {
@@ -184,21 +63,40 @@ func nodes(w io.Writer, q Question, plan events.Plan) {
 	for _, node := range q.Request.Nodes {
 		place, layers, _ := placed(plan, node.Node)
 		peak := plan.Predicted.PeakBytes[node.Node]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.3g\t%s\t%s\t%.0f%%\n", node.Node, place, layers, node.SpeedFactor,
+		fmt.Fprintf(table, "%s\t%s\t%s\tx %s\t%s\t%s\t%.0f%%\n", node.Node, place, layers, tell.Figure(node.SpeedFactor),
 			tell.Bytes(peak), tell.Bytes(node.MemoryBytes), 100*float64(peak)/float64(node.MemoryBytes))
 	}
 	table.Flush()
 }
 
 // Idle tells of each node without a place because of its links what it would need.
-func Idle(w io.Writer, plan events.Plan) {
-	if len(plan.Idle) == 0 {
+func Idle(w io.Writer, plan events.Plan) { spares(w, plan, nil) }
+
+// spares tells why nodes have no place: their links, or memory, as far as some are known.
+func spares(w io.Writer, plan events.Plan, nodes []events.Device) {
+	why := map[string]string{}
+	var names []string
+	for _, idle := range plan.Idle {
+		names, why[idle.Node] = append(names, idle.Node), idle.Why(plan.Predicted)
+	}
+	smallest := int64(math.MaxInt64)
+	for _, peak := range plan.Predicted.PeakBytes {
+		smallest = min(smallest, peak)
+	}
+	for _, node := range nodes {
+		if _, isPlaced := plan.Holds(node.Node); !isPlaced && why[node.Node] == "" && node.MemoryBytes < smallest {
+			names = append(names, node.Node)
+			why[node.Node] = fmt.Sprintf("it has room for no stage: its memory is %s, and the smallest stage of the plan needs %s",
+				tell.Bytes(node.MemoryBytes), tell.Bytes(smallest))
+		}
+	}
+	if len(names) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "\nSpares")
 	table := tell.Table(w)
-	for _, idle := range plan.Idle {
-		tell.Row(table, idle.Why(plan.Predicted), answerWidth, idle.Node)
+	for _, name := range names {
+		tell.Row(table, why[name], answerWidth, name)
 	}
 	table.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -36,6 +37,12 @@ func Seconds(seconds float64) string {
 		return fmt.Sprintf("%.4g s", seconds)
 	}
 	return fmt.Sprintf("%.0f s", seconds)
+}
+
+// Figure writes a number in three digits at most, without an exponent.
+func Figure(number float64) string {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(number, 'g', 3, 64), 64) // what was written is a number
+	return strconv.FormatFloat(short, 'f', -1, 64)
 }
 
 // Layers writes layers with both ends included, as people count.
