@@ -75,13 +75,13 @@ type Model struct {
 
 // Profile is what a layer costs for one micro-batch.
 type Profile struct {
-	Parameters  Size `key:"parameters"`
-	Optimizer   Size `key:"optimizer"`
-	Gradients   Size `key:"gradients"`
-	Activations Size `key:"activations"`
-	Output      Size `key:"output"`
-	Forward     Span `key:"forward,optional"`
-	Backward    Span `key:"backward,optional"`
+	Parameters  Size  `key:"parameters"`
+	Optimizer   Size  `key:"optimizer"`
+	Gradients   Size  `key:"gradients"`
+	Activations Size  `key:"activations"`
+	Output      Size  `key:"output"`
+	Forward     *Span `key:"forward,optional"` // both times of all layers, or none
+	Backward    *Span `key:"backward,optional"`
 }
 
 // Bounds are open where 0.

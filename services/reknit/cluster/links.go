@@ -9,8 +9,9 @@ import (
 )
 
 // KnownLinks returns the links that the file tells of, in each direction, and what the file takes all others for; nil where it
-// does not say. A default yields to what links between two sites are told to be like. It is written down link by link only where it
-// stands for less than half of them: O(links of the file), and not O(nodes^2). It fails with a Fault where a link has not two different nodes, or stands there twice.
+// does not say. A default yields to what links between two sites are told to be like. It is written down link by link only where
+// it stands for less than half of them: O(links of the file), and not O(nodes^2). It fails with a Fault where a link has not two
+// different nodes, or stands there twice.
 func (f *File) KnownLinks(d *Document) (links []events.Link, usual *events.Usual, err error) {
 	if f.Links == nil {
 		return nil, nil, nil
@@ -23,7 +24,7 @@ func (f *File) KnownLinks(d *Document) (links []events.Link, usual *events.Usual
 	if err != nil {
 		return nil, nil, err
 	}
-	cut, err := f.disconnected(d, known)
+	cut, err := f.disconnected(d, known, measured)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +48,7 @@ func joined(measured map[way]Quality, cut map[events.Pair]bool) []events.Link {
 	var links []events.Link
 	for ends, quality := range measured {
 		links = append(links, events.Link{
-			Disconnected: cut[events.PairOf(ends.from, ends.to)], Measurement: quality.measurement(ends),
+			Disconnected: cut[events.PairOf(ends.from, ends.to)], Measurement: quality.measurement(ends), // a default may be written down
 		})
 	}
 	for pair := range cut {
@@ -147,11 +148,18 @@ func check(d *Document, at string, uncertainty *float64) error {
 	return nil
 }
 
-func (f *File) disconnected(d *Document, known map[string]bool) (map[events.Pair]bool, error) {
+// disconnected returns the file's pairs without a direct link, which are not measured as well.
+func (f *File) disconnected(d *Document, known map[string]bool, measured map[way]Quality) (map[events.Pair]bool, error) {
 	cut := map[events.Pair]bool{}
 	for i, pair := range f.Links.Disconnected {
-		if err := checkEnds(d, known, fmt.Sprintf("links.disconnected[%d]", i), pair); err != nil {
+		at := fmt.Sprintf("links.disconnected[%d]", i)
+		if err := checkEnds(d, known, at, pair); err != nil {
 			return nil, err
+		}
+		_, there := measured[way{pair[0], pair[1]}]
+		_, back := measured[way{pair[1], pair[0]}]
+		if there || back {
+			return nil, d.Fault(at, "a pair that links.measured does not have", fmt.Sprintf("%q", pair))
 		}
 		cut[events.PairOf(pair[0], pair[1])] = true
 	}

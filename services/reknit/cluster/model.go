@@ -15,11 +15,38 @@ func (m Model) EveryLayer(d *Document) ([]events.LayerProfile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.checkTimes(d, profiles); err != nil {
+		return nil, err
+	}
 	var layers []events.LayerProfile
 	for _, profile := range profiles {
 		layers = append(layers, profile.layer())
 	}
 	return layers, m.checkPartitions(d, layers)
+}
+
+// at is where the profile of a layer stands.
+func (m Model) at(layer int) string {
+	if m.Profile != nil {
+		return "model.profile"
+	}
+	return fmt.Sprintf("model.profiles[%d]", layer)
+}
+
+// checkTimes checks that both times of all layers are there, or none: what is left out of some is not zero.
+func (m Model) checkTimes(d *Document, profiles []Profile) error {
+	isTimed := slices.ContainsFunc(profiles, func(p Profile) bool { return p.Forward != nil || p.Backward != nil })
+	for i, profile := range profiles {
+		for _, time := range []struct {
+			key  string
+			told *Span
+		}{{"forward", profile.Forward}, {"backward", profile.Backward}} {
+			if isTimed && time.told == nil {
+				return d.Fault(m.at(i)+"."+time.key, "a time: both are told of all layers, or none", "none")
+			}
+		}
+	}
+	return nil
 }
 
 // checkPartitions checks that each partition of each layer's optimizer state has a byte at least, and each layer
@@ -34,10 +61,7 @@ func (m Model) checkPartitions(d *Document, layers []events.LayerProfile) error 
 		return d.Fault(field, fmt.Sprintf("at most %d layers and partitions of layers", events.MostUnits), rows)
 	}
 	for i, layer := range layers {
-		at := fmt.Sprintf("model.profiles[%d]", i)
-		if m.Profile != nil {
-			at = "model.profile"
-		}
+		at := m.at(i)
 		switch {
 		case count > 0 && layer.ParameterBytes < 1:
 			return d.Fault(at+".parameters", "more than 0, where there are optimizerPartitions",
@@ -69,9 +93,12 @@ func (m Model) profiles(d *Document) ([]Profile, error) {
 }
 
 func (p Profile) layer() events.LayerProfile {
-	return events.LayerProfile{
+	layer := events.LayerProfile{
 		ParameterBytes: int64(p.Parameters), OptimizerBytes: int64(p.Optimizer), GradientBytes: int64(p.Gradients),
 		ActivationBytes: int64(p.Activations), OutputBytes: int64(p.Output),
-		ForwardSeconds: float64(p.Forward), BackwardSeconds: float64(p.Backward),
 	}
+	if p.Forward != nil {
+		layer.ForwardSeconds, layer.BackwardSeconds = float64(*p.Forward), float64(*p.Backward)
+	}
+	return layer
 }

@@ -23,8 +23,8 @@ func (f *File) CheckNodes(d *Document) error {
 			return d.Fault(at+".node", "each node once", node.Node)
 		case node.Memory < 1:
 			return d.Fault(at+".memory", "more than 0", tell.Bytes(int64(node.Memory)))
-		case node.Speed != nil && *node.Speed <= 0:
-			return d.Fault(at+".speed", "more than 0", *node.Speed)
+		case node.Speed != nil && !(*node.Speed >= 1e-9 && *node.Speed <= 1e9): // as of node.profiled
+			return d.Fault(at+".speed", "a number of 1e-9 to 1e9", *node.Speed)
 		case node.Site != "" && !events.Token(node.Site):
 			return d.Fault(at+".site", Tokens, fmt.Sprintf("%.80q", node.Site))
 		}

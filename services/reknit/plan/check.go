@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -131,7 +132,7 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 	}
 	plan.Data.GlobalBatch, plan.LearningRateScale = q.Request.Job.BatchOf(len(plan.Nodes))
 	if err := plan.Validate(); err != nil {
-		return nil, d.Fault("current", "a plan", err)
+		return nil, ofCurrent(d, err)
 	}
 	if plan.LayerCount() != len(q.Request.Job.Layers) {
 		return nil, d.Fault("current", fmt.Sprintf("the %d layers of model", len(q.Request.Job.Layers)),
@@ -142,4 +143,18 @@ func (f *file) current(d *cluster.Document, q Question) (*events.Plan, error) {
 			plan.Partitions())
 	}
 	return plan, nil
+}
+
+// brokenPlan is how a plan says what is wrong with its pipelines: where, what was expected, and what is there.
+var brokenPlan = regexp.MustCompile(`^pipelines: (?:((?:\[\d+\]|\.\w+)+): )?expected (.*), got (.*)$`)
+
+// ofCurrent tells what is wrong with a plan in force, in the words of the file.
+func ofCurrent(d *cluster.Document, err error) error {
+	if broken, is := errors.AsType[*events.RuleError](err); is {
+		err = broken.Err
+	}
+	if parts := brokenPlan.FindStringSubmatch(err.Error()); parts != nil {
+		return d.Fault("current"+parts[1], parts[2], parts[3])
+	}
+	return d.Fault("current", "a plan", err)
 }

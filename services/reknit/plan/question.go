@@ -18,6 +18,9 @@ const (
 	usualRestartTime = 50 * time.Millisecond
 )
 
+// mostPrice is what a change may cost besides its transfer: one that stops training for longer is no healing, but a wrong unit.
+const mostPrice = 24 * time.Hour
+
 // Question is what is to be planned.
 type Question struct {
 	Request  events.PlanRequest
@@ -51,6 +54,9 @@ func (f *file) question(d *cluster.Document, data []byte) (Question, error) {
 	}}
 	if f.Links == nil || f.Links.Default == nil {
 		q.Assumed = append(q.Assumed, "links that the file leaves out: as the planner assumes")
+	}
+	if !job.IsTimed() {
+		q.Assumed = append(q.Assumed, "times that the file leaves out: a micro-batch takes a second at speed 1")
 	}
 	current, err := f.current(d, q)
 	if current != nil {
@@ -153,11 +159,17 @@ func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 			return settings, d.Fault("slowdown", "a number of at least 1", settings.Slowdown)
 		}
 	}
-	if f.SwitchTime != nil {
-		settings.SwitchSeconds = float64(*f.SwitchTime)
-	}
-	if f.Restart != nil {
-		settings.RestartSeconds = float64(*f.Restart)
+	for _, price := range []struct {
+		key  string
+		told *cluster.Span
+		into *float64
+	}{{"switchTime", f.SwitchTime, &settings.SwitchSeconds}, {"restart", f.Restart, &settings.RestartSeconds}} {
+		if price.told == nil {
+			continue
+		}
+		if *price.into = float64(*price.told); *price.into > mostPrice.Seconds() {
+			return settings, d.Fault(price.key, "a time of at most 24h", tell.Seconds(*price.into))
+		}
 	}
 	return settings, nil
 }
