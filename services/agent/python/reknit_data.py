@@ -1,7 +1,7 @@
 """Which samples a trainer reads, and in which order: for a job whose trainers come and go.
 
-    order = reknit_data.Order(samples=len(data), seed=1)
     data = reknit_data.Records("corpus.jsonl")               # or Tokens("corpus.bin", window=1024)
+    order = reknit_data.Order(samples=len(data), seed=1)
     for step in job.steps(state):
         for positions in step.micro_batches:
             batch = [data[order[position]] for position in positions]
@@ -15,6 +15,7 @@ Standard library, Python 3.9 or newer.
 
 import json
 import mmap
+import operator
 import os
 import struct
 import sys
@@ -32,14 +33,13 @@ class Order:
     _ROUNDS = 8
 
     def __init__(self, samples, seed=0):
-        if samples < 1:
-            raise ValueError(f"samples: expected at least 1, got {samples}")
-        self.samples, self.seed = samples, seed & _64
-        self._half = ((samples - 1).bit_length() + 1) // 2
+        self.samples, self.seed = _whole("samples", samples, 1), _whole("seed", seed) & _64
+        self._half = ((self.samples - 1).bit_length() + 1) // 2
         self._last = -1, 0  # epoch and its key, at once: several threads may ask
 
     def __getitem__(self, position):
         """The sample at a position of the endless run."""
+        position = operator.index(position)  # numbers of numpy and torch overflow
         if position < 0:
             raise IndexError(f"position: expected at least 0, got {position}")
         epoch, at = divmod(position, self.samples)
@@ -60,6 +60,18 @@ class Order:
         return left << self._half | right
 
 
+def _whole(name, value, least=None):
+    """Returns a whole number of any package as Python's. ValueError: it is none, or less than the least."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or least is not None and number < least:
+        bound = "" if least is None else f" of at least {least}"
+        raise ValueError(f"{name}: expected a whole number{bound}, got {value!r:.80}")
+    return number
+
+
 def _scramble(z):
     """The finalizer of splitmix64."""
     z = (z + 0x9E3779B97F4A7C15) & _64
@@ -75,13 +87,13 @@ class Tokens:
         codes = {1: "B", 2: "H", 4: "I"}
         if bytes_per_token not in codes:
             raise ValueError(f"bytes_per_token: expected 1, 2 or 4, got {bytes_per_token}")
-        self._code, self._size, self.window = codes[bytes_per_token], bytes_per_token, window
+        self._code, self._size, self.window = codes[bytes_per_token], bytes_per_token, _whole("window", window, 1)
         self._map = _mapped(path)
-        self._count = (len(self._map) // bytes_per_token - 1) // window
+        self._count = (len(self._map) // bytes_per_token - 1) // self.window
         if sys.byteorder != "little" and bytes_per_token > 1:
             raise ValueError(f"{path}: expected a machine that reads little-endian tokens")
         if self._count < 1:
-            raise ValueError(f"{path}: expected at least {window + 1} tokens, got {len(self._map)} bytes")
+            raise ValueError(f"{path}: expected at least {self.window + 1} tokens, got {len(self._map)} bytes")
 
     def __len__(self):
         return self._count
@@ -150,7 +162,9 @@ class Records:
 
 def _mapped(path):
     with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # ValueError where it is empty
+        if not os.fstat(file.fileno()).st_size:
+            raise ValueError(f"{path}: expected data, got an empty file")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _within(sample, count):

@@ -30,9 +30,26 @@ class TheOrder(unittest.TestCase):
             if samples > 3:
                 self.assertNotEqual(epochs[0], epochs[1])
 
+    def test_takes_the_whole_numbers_of_other_packages(self):
+        class Number:
+            """As those of numpy, which overflow where Python's do not."""
+
+            def __init__(self, number):
+                self.number = number
+
+            def __index__(self):
+                return self.number
+
+        self.assertEqual(reknit_data.Order(50, 7)[123], reknit_data.Order(Number(50), Number(7))[Number(123)])
+
     def test_refuses_what_is_no_position(self):
-        with self.assertRaisesRegex(ValueError, "samples: expected at least 1"):
-            reknit_data.Order(0)
+        for wrong, said in [
+                ({"samples": 0}, "samples: expected a whole number of at least 1, got 0"),
+                ({"samples": "5"}, "samples: expected a whole number of at least 1, got '5'"),
+                ({"samples": 5.5}, "samples: expected a whole number of at least 1, got 5.5"),
+                ({"samples": 5, "seed": "x"}, "seed: expected a whole number, got 'x'")]:
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "^" + said):
+                reknit_data.Order(**wrong)
         with self.assertRaisesRegex(IndexError, "position: expected at least 0, got -1"):
             reknit_data.Order(4)[-1]
 
@@ -55,6 +72,13 @@ class Files(unittest.TestCase):
             tokens[3]
         with self.assertRaisesRegex(ValueError, "expected at least 11 tokens"):
             reknit_data.Tokens(self.path, window=10)
+        for window in (0, -1, "3", None, 2.5):
+            with self.assertRaisesRegex(ValueError, f"^window: expected a whole number of at least 1, got {window!r}"):
+                reknit_data.Tokens(self.path, window)
+        self.write(b"")
+        for kind in (lambda path: reknit_data.Tokens(path, 3), reknit_data.Records):
+            with self.assertRaisesRegex(ValueError, f"^{self.path}: expected data, got an empty file"):
+                kind(self.path)
 
     def test_records_are_found_by_their_number(self):
         lines = [f"record {k} {'x' * (k % 7)}".encode() for k in range(100)]
