@@ -107,7 +107,7 @@ func TestTooLittleMemoryIsRefusedAndTheReasonNamesTheLimit(t *testing.T) {
 	answer := ask(t, r)
 	failure, err := events.Open[events.Failure](answer)
 	if err != nil || answer.Kind != events.PlanRefused ||
-		!strings.Contains(failure.Reason, "300000 bytes of memory a node are too little") {
+		!strings.Contains(failure.Reason, "293 KiB of memory a node are too little") {
 		t.Fatalf("%s, %q, %v", answer.Kind, failure.Reason, err)
 	}
 }

@@ -44,8 +44,8 @@ func (s Situation) able() ([]int, error) {
 		nodes = slices.DeleteFunc(nodes, func(node int) bool { return s.MemoryBytes[node] < need })
 	}
 	if least := max(1, s.DataParallel.Least); len(nodes) < least {
-		return nil, fmt.Errorf("pipelines: expected %d nodes that can hold the model of %d bytes, got %d", least, need,
-			len(nodes))
+		return nil, fmt.Errorf("pipelines: expected %d nodes that can hold the model of %v, got %d, and the largest has %v", least,
+			estimate.Bytes(need), len(nodes), estimate.Bytes(slices.Max(s.MemoryBytes)))
 	}
 	if len(nodes) > s.MicroBatches {
 		holds := s.holds()

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 
+	"github.com/reknit/reknit/services/planner/estimate"
 	"github.com/reknit/reknit/services/planner/search"
 )
 
@@ -19,10 +20,15 @@ func Judge(s Situation, name string, pipelines []Pipeline) (Candidate, error) {
 	candidate.Policy = name
 	for i, node := range s.Nodes {
 		if peak := candidate.PeakBytes[node]; peak > s.MemoryBytes[i] {
-			return Candidate{}, fmt.Errorf("%s would need %d bytes of its %d", node, peak, s.MemoryBytes[i])
+			return Candidate{}, needs(node, peak, s.MemoryBytes[i])
 		}
 	}
 	return candidate, nil
+}
+
+// needs says that a node has too little memory for its stage.
+func needs(node string, peak, memory int64) error {
+	return fmt.Errorf("%s would need %v of memory, and has %v", node, estimate.Bytes(peak), estimate.Bytes(memory))
 }
 
 func withinLimits(s Situation, pipelines []Pipeline) error {

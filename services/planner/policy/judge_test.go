@@ -73,7 +73,7 @@ func TestAPlanThatBreaksARuleIsRefusedByItsName(t *testing.T) {
 		},
 		`no other place, got "n1"`:       func(_ *Situation, p []Pipeline) []Pipeline { p[1].Stages[0].Node = "n1"; return p },
 		`no other place, got "stranger"`: func(_ *Situation, p []Pipeline) []Pipeline { p[1].Stages[0].Node = "stranger"; return p },
-		"n5 would need 204 bytes of its 203": func(s *Situation, p []Pipeline) []Pipeline {
+		"n5 would need 204 B of memory, and has 203 B": func(s *Situation, p []Pipeline) []Pipeline {
 			s.MemoryBytes[4] = 203
 			return p
 		},

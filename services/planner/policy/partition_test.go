@@ -194,7 +194,7 @@ func TestTheDegreeDecidesWhatANodeMustHold(t *testing.T) {
 	for least, want := range map[int]string{2: "", 3: "1+1+1", 4: "1+1+1+1"} {
 		s.DataParallel = search.Limits{Least: least, Most: least}
 		found, err := Choose(s)
-		if want == "" && (err == nil || !strings.Contains(err.Error(), "repipeline: search: 520 bytes of memory a node")) {
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "repipeline: search: 520 B of memory a node")) {
 			t.Errorf("%d pipelines: %v", least, err)
 		}
 		if want != "" && (err != nil || found[0].Shape() != want) {

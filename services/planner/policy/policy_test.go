@@ -207,7 +207,7 @@ func TestAPlanOfAnotherJobIsNotContinued(t *testing.T) {
 func TestTooLittleMemoryIsRefusedByName(t *testing.T) {
 	s := usual(2)
 	s.MemoryBytes = []int64{300, 250}
-	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "repipeline: search: 250 bytes of memory a node") {
+	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "repipeline: search: 250 B of memory a node") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/services/planner/estimate"
@@ -73,7 +72,7 @@ func (s Situation) survivors(w wires) (survivors, error) {
 			}
 			worker := takeover.Worker{BusySeconds: seconds, Speed: 1, RoomBytes: s.MemoryBytes[node] - own[st]}
 			if worker.RoomBytes < 0 {
-				return c, fmt.Errorf("%s would need %d bytes of its %d", stage.Node, own[st], s.MemoryBytes[node])
+				return c, needs(stage.Node, own[st], s.MemoryBytes[node])
 			}
 			if s.Speed != nil {
 				worker.Speed = s.Speed[node]

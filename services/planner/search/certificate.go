@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/reknit/reknit/services/planner/estimate"
 )
 
 // lowerBound is a step time that no plan of these degrees can beat, proven where that is the best one found. The search
@@ -119,13 +121,13 @@ func (s *searcher) explain() error {
 	for shortest <= s.PipelineLength.Most && s.inMemory[shortest] == 0 {
 		shortest++
 	}
-	pipelines, memory := s.DataParallel.Least, s.NodeMemoryBytes
+	pipelines, memory := s.DataParallel.Least, estimate.Bytes(s.NodeMemoryBytes)
 	switch {
 	case shortest > s.PipelineLength.Most:
-		return fmt.Errorf("search: %d bytes of memory a node are too little for any pipeline of %d to %d stages: %w",
-			memory, s.PipelineLength.Least, s.PipelineLength.Most, ErrInfeasible)
+		return fmt.Errorf("search: %v of memory a node are too little for any pipeline of %d to %d stages: the longest needs %v: %w",
+			memory, s.PipelineLength.Least, s.PipelineLength.Most, estimate.Bytes(s.leastMemory()), ErrInfeasible)
 	case shortest*pipelines > s.Nodes:
-		return fmt.Errorf("search: %d nodes of %d bytes of memory are too few for %d x %d stages (pipelines x stages of each): %w",
+		return fmt.Errorf("search: %d nodes of %v of memory are too few for %d x %d stages (pipelines x stages of each): %w",
 			s.Nodes, memory, max(1, pipelines), shortest, ErrInfeasible)
 	case s.EveryNode:
 		return fmt.Errorf("search: everyNode is set, but no plan within dataParallel %v and pipelineLength %v uses exactly %d nodes: %w",
@@ -134,6 +136,23 @@ func (s *searcher) explain() error {
 	if s.Below < never {
 		return fmt.Errorf("search: below is %v s, which no plan takes: %w", s.Below, ErrInfeasible)
 	}
-	return fmt.Errorf("search: %d bytes of memory a node are too little to keep %d micro-batches in flight on %d nodes: %w",
+	return fmt.Errorf("search: %v of memory a node are too little to keep %d micro-batches in flight on %d nodes: %w",
 		memory, s.MicroBatches, s.Nodes, ErrInfeasible)
+}
+
+// leastMemory is the bytes of a node with which the longest pipeline fits for one micro-batch: the more stages there are, the fewer layers
+// each has. O(stages * layers * log bytes).
+func (s *searcher) leastMemory() int64 {
+	given, longest := s.memoryBytes, s.PipelineLength.Most
+	defer func() { s.memoryBytes = given }()
+	low, high := given, s.static[len(s.layers)]+s.activation[len(s.layers)]
+	for low < high {
+		s.memoryBytes = low + (high-low)/2
+		if s.reach(s.shape(longest, 1), never) {
+			high = s.memoryBytes
+		} else {
+			low = s.memoryBytes + 1
+		}
+	}
+	return low
 }

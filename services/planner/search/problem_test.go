@@ -2,6 +2,7 @@ package search
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestAnImpossibleProblemNamesTheLimit(t *testing.T) {
 		{"too few nodes", "3 x 3 stages", func(p *Problem) { p.DataParallel.Least, p.PipelineLength.Least = 3, 3 }},
 		{"empty lengths", "3 to 2 stages:", func(p *Problem) { p.PipelineLength = Limits{3, 2} }},
 		{"empty degrees", "3 to 2 pipelines:", func(p *Problem) { p.DataParallel = Limits{3, 2} }},
-		{"layers too large", "9 bytes of memory a node", func(p *Problem) { p.NodeMemoryBytes = 9 }},
+		{"layers too large", "9 B of memory a node", func(p *Problem) { p.NodeMemoryBytes = 9 }},
 		{"pipelines too long for the nodes", "3 x 3 stages",
 			func(p *Problem) { p.NodeMemoryBytes, p.DataParallel.Least = 13, 3 }},
 		{"a node too many", "everyNode", func(p *Problem) { p.EveryNode, p.MicroBatches, p.Nodes = true, 1, 5 }},
@@ -59,5 +60,29 @@ func TestABadFieldIsNamed(t *testing.T) {
 	}
 	if result, err := Best(good); err != nil || result.StepSeconds != 0 {
 		t.Errorf("a layer that costs nothing: got %+v, %v", result, err)
+	}
+}
+
+// A byte less than the memory that is named as needed is too little, and that much is enough.
+func TestTheMemoryThatIsNamedIsTheLeastThatIsEnough(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 2))
+	for range 50 {
+		p := Problem{Nodes: 3, MicroBatches: 1, PipelineLength: Limits{Most: 1 + random.IntN(3)}, NodeMemoryBytes: 1}
+		for range 3 + random.IntN(5) {
+			p.Layers = append(p.Layers, estimate.Layer{StaticBytes: 2 + random.Int64N(1000), ActivationBytes: random.Int64N(100), ForwardSeconds: 1})
+		}
+		normalised, err := p.normalised()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.NodeMemoryBytes = newSearcher(normalised).leastMemory()
+		if _, err := Best(p); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+		if p.NodeMemoryBytes--; p.NodeMemoryBytes > 0 {
+			if _, err := Best(p); !errors.Is(err, ErrInfeasible) {
+				t.Errorf("%+v: error %v, expected that there is too little memory", p, err)
+			}
+		}
 	}
 }

@@ -178,7 +178,7 @@ func TestASharedProblemThatIsImpossibleNamesTheLimit(t *testing.T) {
 	p := Problem{Nodes: 4, NodeMemoryBytes: 9, Layers: []estimate.Layer{{StaticBytes: 10}}, MicroBatches: 4,
 		Shares: []Share{{2, []estimate.Layer{{StaticBytes: 12}}}}}
 	if _, err := Best(p); !errors.Is(err, ErrInfeasible) ||
-		!strings.Contains(err.Error(), "9 bytes of memory a node are too little for any pipeline of 1 to 1 stages") {
+		!strings.Contains(err.Error(), "9 B of memory a node are too little for any pipeline of 1 to 1 stages: the longest needs") {
 		t.Errorf("got %v", err)
 	}
 	p.NodeMemoryBytes = 11

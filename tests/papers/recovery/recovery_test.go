@@ -104,7 +104,7 @@ func TestTemplatesMoveNothingInPipelinesThatWereNotHit(t *testing.T) {
 
 func TestTooFewNodesForAnyTemplateIsSaid(t *testing.T) {
 	s := without(cluster(250, 0, 4), "n1", "n2") // two layers a node: three nodes at least
-	if _, err := recovery.Templates(s); err == nil || !strings.Contains(err.Error(), "250 bytes of memory a node") {
+	if _, err := recovery.Templates(s); err == nil || !strings.Contains(err.Error(), "250 B of memory a node") {
 		t.Fatalf("got %v", err)
 	}
 }
